@@ -1,7 +1,7 @@
 """Products and convolutions that a trace shows far below what the device, or the same job, reaches.
 
 A problem is below it where it takes more than ``FAR`` times the time within reach: the roofline, and what comparable
-problems of the same trace reach of it (``analyzers/evidence/efficiency.py``), but never less than ``LEAST_US`` of a
+problems of the same trace reach of it (``analyzers/times/efficiency.py``), but never less than ``LEAST_US`` of a
 call.  The difference is the estimated saving: no solution with that time is known, and it is never added to measured
 savings.  A replay of these problems is the next step, and expects them to gain that much; what it has timed is no
 longer estimated, whatever it gained.
@@ -13,9 +13,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.efficiency import ENOUGH, efficiencies
-from analyzers.evidence.joins import calls_of
-from analyzers.evidence.picks import compare
+from analyzers.job.efficiency import ENOUGH, efficiencies
+from analyzers.times.joins import calls_of
+from analyzers.times.picks import compare
 from logparse.model import Evidence, Finding, problem_from_text
 
 NAME = "below-roofline"

@@ -23,11 +23,11 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.cells import count_of
-from analyzers.evidence.joins import calls_by_problem, calls_of, facts_of
-from analyzers.evidence.neighbours import SIZES, Timed, at_best, fastest, linked_to, matrices, neighbours
-from analyzers.evidence.program_changes import PADDING
-from analyzers.evidence.what_ifs import WhatIf, evidence, meant, what_ifs
+from analyzers.times.alternatives import WhatIf, evidence, meant, what_ifs
+from analyzers.times.cells import count_of
+from analyzers.times.joins import calls_by_problem, calls_of, facts_of
+from analyzers.times.neighbours import SIZES, Timed, at_best, fastest, linked_to, matrices, neighbours
+from analyzers.times.program_changes import PADDING
 from logparse.model import TYPE_BYTES, Evidence, Finding, GemmProblem, problem_from_text
 
 NAME = "cliff"

@@ -16,7 +16,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.double_counts import remarks_in
+from analyzers.job.double_counts import remarks_in
 from logparse.formats import library_errors
 from logparse.formats.miopen.log import SHARED
 from logparse.formats.traces.torch.records import ASSIGNED, BY_ORDER, UNREAD

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.gpu_time import COMMUNICATION, gpu_time, kernels_of_run, part_of
+from analyzers.job.gpu_time import COMMUNICATION, gpu_time, kernels_of_run, part_of
 from logparse.formats.traces.torch.operands import COLLECTIVE
 from logparse.model import Evidence, Finding, Operand, OperatorProblem, problem_from_text
 from logparse.text import counted, duration

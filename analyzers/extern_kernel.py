@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.joins import calls_of, timed
+from analyzers.times.joins import calls_of, timed
 from logparse.formats.inductor import ORIGIN
 from logparse.model import Evidence, Finding, problem_from_text
 from logparse.text import counted

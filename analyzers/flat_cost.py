@@ -27,9 +27,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.joins import calls_of, facts_of
-from analyzers.evidence.neighbours import Size, Timed, at_best, fastest, linked_to, neighbours
-from analyzers.evidence.roofline import roofline_us
+from analyzers.times.joins import calls_of, facts_of
+from analyzers.times.neighbours import Size, Timed, at_best, fastest, linked_to, neighbours
+from analyzers.times.roofline import roofline_us
 from logparse.model import Evidence, Finding
 
 NAME = "flat-cost"

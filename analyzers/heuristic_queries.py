@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.cells import count_of
+from analyzers.times.cells import count_of
 from logparse.model import Evidence, Finding
 from logparse.text import counted, duration
 

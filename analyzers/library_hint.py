@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping, Sequence, Set
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.cells import count_of
-from analyzers.evidence.joins import calls_by_problem
+from analyzers.times.cells import count_of
+from analyzers.times.joins import calls_by_problem
 from logparse.model import Evidence, Finding, GemmProblem, problem_from_text
 
 NAME = "library-hint"

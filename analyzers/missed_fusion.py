@@ -24,12 +24,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.action_times import Samples, samples_of
-from analyzers.evidence.joins import calls_by_problem, facts_of
-from analyzers.evidence.program_changes import FUSION
-from analyzers.evidence.stats import median
-from analyzers.evidence.tails import Tail, tails, trains
-from analyzers.evidence.what_ifs import WhatIf, evidence, what_ifs
+from analyzers.job.tails import Tail, tails, trains
+from analyzers.statistics.intervals import median
+from analyzers.times.action_times import Samples, samples_of
+from analyzers.times.alternatives import WhatIf, evidence, what_ifs
+from analyzers.times.joins import calls_by_problem, facts_of
+from analyzers.times.program_changes import FUSION
 from logparse.links import linked
 from logparse.model import Evidence, Finding, GemmProblem, problem_from_text
 

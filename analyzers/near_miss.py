@@ -27,10 +27,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.cells import count_of
-from analyzers.evidence.joins import calls_by_problem
-from analyzers.evidence.neighbours import matrices
 from analyzers.stale_override import MIOPEN, TUNABLEOP, TUNING_FILE, override_sources
+from analyzers.times.cells import count_of
+from analyzers.times.joins import calls_by_problem
+from analyzers.times.neighbours import matrices
 from logparse.links import may_be
 from logparse.model import ConvProblem, Evidence, Family, Finding, GemmProblem, Problem, problem_from_text
 

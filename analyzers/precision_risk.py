@@ -28,8 +28,8 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.joins import DEFAULT_TEXT
-from analyzers.evidence.picks import BY_DEFAULT, MEASURED, compare
+from analyzers.times.joins import DEFAULT_TEXT
+from analyzers.times.picks import BY_DEFAULT, MEASURED, compare
 from logparse.model import Evidence, Finding, problem_from_text
 
 NAME = "precision-risk"

@@ -22,17 +22,17 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.devices import Device, device_of
-from analyzers.evidence.gpu_time import traced_calls
-from analyzers.evidence.joins import called_problems, calls_of, facts_of
-from analyzers.evidence.passes import passes, passes_of
-from analyzers.evidence.program_changes import LAYOUT, may_be_so
-from analyzers.evidence.roofline import input_type, roofline_us
-from analyzers.evidence.stats import TIE
-from analyzers.evidence.target import arch, same_device
-from analyzers.evidence.user_find_db import replaced_solvers, settled
-from analyzers.evidence.what_ifs import WhatIf, meant, what_ifs
+from analyzers.job.gpu_time import traced_calls
+from analyzers.statistics.intervals import TIE
+from analyzers.times.alternatives import WhatIf, meant, what_ifs
+from analyzers.times.joins import called_problems, calls_of, facts_of
+from analyzers.times.passes import passes, passes_of
+from analyzers.times.program_changes import LAYOUT, may_be_so
+from analyzers.times.roofline import input_type, roofline_us
+from analyzers.times.user_find_db import replaced_solvers, settled
+from logparse.devices import Device, device_of
 from logparse.model import Evidence, Finding, problem_from_text
+from logparse.target import arch, same_device
 from logparse.text import counted
 
 NAME = "slow-wrw"

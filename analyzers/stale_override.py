@@ -19,12 +19,13 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.target import arch
-from logparse.formats import aiter, plain_table
+from logparse.formats import plain_table
+from logparse.formats.aiter import tables as aiter
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.miopen import find_db, perf_db
 from logparse.formats.tunableop import results, untuned
 from logparse.model import Evidence, Finding
+from logparse.target import arch
 
 NAME = "stale-override"
 TUNABLEOP, TUNING_FILE = results.FORMAT.name, tuning_file.FORMAT.name

@@ -14,16 +14,16 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.call_workspaces import Given, given
-from analyzers.evidence.cells import number_of, text_of
-from analyzers.evidence.joins import DEFAULT_TEXT, calls_of, facts_of, timed
-from analyzers.evidence.miopen_tuning import completed
-from analyzers.evidence.origins import CONFIRM
-from analyzers.evidence.picks import BY_DEFAULT, INCOMPARABLE, MEASURED, UNMEASURED, compare
-from analyzers.evidence.program_changes import advice, by_hand, may_be_so
-from analyzers.evidence.target import arch, machine, same_device, serves
+from analyzers.times.call_workspaces import Given, given
+from analyzers.times.cells import number_of, text_of
+from analyzers.times.joins import DEFAULT_TEXT, calls_of, facts_of, timed
+from analyzers.times.miopen_tuning import completed
+from analyzers.times.origins import CONFIRM
+from analyzers.times.picks import BY_DEFAULT, INCOMPARABLE, MEASURED, UNMEASURED, compare
+from analyzers.times.program_changes import advice, by_hand, may_be_so
 from logparse.formats.tunableop.signature import untunable
 from logparse.model import Evidence, Finding, Override, Problem, Solution, problem_from_text, solution_from_text
+from logparse.target import arch, machine, same_device, serves
 from logparse.text import counted
 
 NAME = "suboptimal-pick"

@@ -40,15 +40,15 @@ from action_runs import BY_HAND, Run, train
 
 from analyzers.actions import ACTIONS
 from analyzers.analyzer import Settings
-from analyzers.evidence.gpu_time import steps, traced_us
-from analyzers.evidence.runs import tables_of
+from analyzers.job.gpu_time import steps, traced_us
 from analyzers.measure.replay import Options, replay
 from analyzers.measure.results import Method
-from analyzers.proof.verify_actions import by_group
 from analyzers.recommend import apply_module
 from analyzers.recommend.apply_module import NAME
 from analyzers.recommend.render import lines
 from analyzers.recommend.verb import advise, write
+from analyzers.times.runs import tables_of
+from analyzers.verify.actions import by_group
 from logparse.executors.processes import started
 from logparse.ingest import ingest
 from logparse.store import Store, open_store

@@ -1,4 +1,4 @@
-"""Does PyTorch accept, load and hit what ``analyzers.overrides.tunableop_reader`` predicts?  Needs torch with a GPU.
+"""Does PyTorch accept, load and hit what ``logparse.formats.tunableop.validated`` predicts?  Needs torch with a GPU.
 
     python benchmarks/gpu_tunableop.py benchmarks/results/tunableop_predictions.json
 
@@ -39,7 +39,7 @@ ALPHABET = 'Gemm_TN,0123456789.-*" \t\r\n#aDdefault:é'
 
 def reader() -> Any:
     """The module under test, loaded from its file: it needs nothing else of the project."""
-    path = ROOT / "analyzers/overrides/tunableop_reader.py"
+    path = ROOT / "logparse/formats/tunableop/validated.py"
     spec = importlib.util.spec_from_file_location("tunableop_reader", path)
     assert spec is not None
     assert spec.loader is not None

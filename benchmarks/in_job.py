@@ -42,17 +42,17 @@ import torch
 from gpu_replay import unpack_wheels
 from job_models import JOBS, Job
 
-from analyzers.evidence.confirmations import Pairs, in_job, judge_all
-from analyzers.evidence.origins import TRACE
-from analyzers.evidence.runs import tables_of
+from analyzers.diff.timings import kernels_of, timings
 from analyzers.measure.backend import Place
 from analyzers.measure.backends.pytorch import Torch
 from analyzers.measure.backends.torch_ways import without_mkldnn
 from analyzers.measure.device.torch_device import torch_device
 from analyzers.measure.results import Method
 from analyzers.measure.trial import WorkerContext
-from analyzers.proof.timings import kernels_of, timings
-from analyzers.proof.verify_findings import in_any_layout
+from analyzers.times.confirmations import Pairs, in_job, judge_all
+from analyzers.times.origins import TRACE
+from analyzers.times.runs import tables_of
+from analyzers.verify.findings import in_any_layout
 from logparse.ingest import ingest
 from logparse.model import Problem, Solution, problem_from_text
 from logparse.store import Store, open_store

@@ -18,10 +18,10 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from analyzers.analyzer import Settings
-from analyzers.evidence.passes import passes_of
 from analyzers.measure.backend import UnsupportedError
 from analyzers.measure.device.operands import conv_shapes
 from analyzers.slow_wrw import backward_weights
+from analyzers.times.passes import passes_of
 from logparse.formats.format import LineFormat, Outcome
 from logparse.formats.hipblaslt import bench, log, profile
 from logparse.formats.miopen import find_db

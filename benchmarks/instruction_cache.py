@@ -19,12 +19,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from dataclasses import replace
 
-from analyzers.evidence.stats import median
 from analyzers.measure.backend import Conditions, Place
 from analyzers.measure.backends.pytorch import BACKEND
 from analyzers.measure.device.instruction_cache import InstructionFlush
 from analyzers.measure.device.torch_device import torch_device
 from analyzers.measure.trial import REFERENCE
+from analyzers.statistics.intervals import median
 from logparse.model import DEFAULT, GemmProblem
 
 STATEMENTS = (1, 256, 1024, 4096)

@@ -40,8 +40,8 @@ from analyzers.actions import ACTIONS
 from analyzers.actions.own_kernel import NAME
 from analyzers.actions.totals import results
 from analyzers.analyzer import Settings
-from analyzers.evidence.action_times import host_costs, samples_of
-from analyzers.evidence.runs import tables_of
+from analyzers.times.action_times import host_costs, samples_of
+from analyzers.times.runs import tables_of
 from logparse.executors.processes import started
 from logparse.store import open_store
 

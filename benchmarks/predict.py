@@ -40,12 +40,12 @@ import proposers
 from inputs import _FindDb, _frame
 
 from analyzers.analyzer import Settings
-from analyzers.evidence.nearness import coordinates, distance
-from analyzers.evidence.passes import passes_of
-from analyzers.evidence.predictions import LARGE, Predictor
-from analyzers.evidence.transfer import transferred
 from analyzers.measure.plan import cost_s
 from analyzers.slow_wrw import backward_weights
+from analyzers.times.nearness import coordinates, distance
+from analyzers.times.passes import passes_of
+from analyzers.times.predictions import LARGE, Predictor
+from analyzers.times.transfer import transferred
 from logparse.formats.miopen import find_db
 from logparse.model import ConvProblem, Problem, problem_from_text
 

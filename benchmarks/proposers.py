@@ -49,11 +49,11 @@ import kernel_tuner_anchor
 import numpy as np
 from racing import Bench, Metered, Simulated, _record
 
-from analyzers.evidence.nearness import coordinates, distance
 from analyzers.measure.backend import Place
 from analyzers.measure.proposer import KEPT, Measured, Proposal, fastest
 from analyzers.measure.results import Method
 from analyzers.measure.trial import REFERENCE
+from analyzers.times.nearness import coordinates, distance
 from logparse.model import ConvProblem, Problem, Solution, problem_from_text, solution_from_text
 
 RESULTS = Path(__file__).parent / "results"

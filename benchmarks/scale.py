@@ -41,12 +41,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from analyzers.evidence.confirmations import judge_all
 from analyzers.measure.backend import BackendType, Conditions, Place
 from analyzers.measure.device_workers import LocalDevice
 from analyzers.measure.results import Confirmed, Method, Result
 from analyzers.measure.scheduler import Limits, Outcome, Scheduler
 from analyzers.measure.worker import Handle, Ready, Reply, Worker
+from analyzers.times.confirmations import judge_all
 from logparse.executors.local import usable_cores
 from logparse.model import Problem, Solution
 

@@ -42,7 +42,6 @@ from gpu_replay import KINDS, unpack_wheels
 from inputs import model_convolutions, sampled_wgrads
 from proposers import PLANS_OF, RECORDS, SETTINGS, Case, Narrow, latest, library_of, near_of, recorded
 
-from analyzers.evidence.confirmations import Pairs, judge_all
 from analyzers.measure.backend import Place
 from analyzers.measure.device_workers import LocalDevice
 from analyzers.measure.proposer import EVERYTHING, Experience, Proposal
@@ -50,6 +49,7 @@ from analyzers.measure.racing import Rules
 from analyzers.measure.results import Method, Result, environment_key
 from analyzers.measure.sampler import executions
 from analyzers.measure.scheduler import Limits, Outcome, Propose, Scheduler
+from analyzers.times.confirmations import Pairs, judge_all
 from logparse.model import Problem
 
 Raced: TypeAlias = Mapping[str, Any]

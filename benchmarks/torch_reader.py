@@ -1,4 +1,4 @@
-"""Does PyTorch's own reader of TunableOp results take what ``analyzers.overrides.tunableop_reader`` predicts?  By hand.
+"""Does PyTorch's own reader of TunableOp results take what ``logparse.formats.tunableop.validated`` predicts?  By hand.
 
     pip download --no-deps --dest wheels torch==2.15.0 "nvidia-cuda-runtime<14,>=13"
     python benchmarks/torch_reader.py wheels benchmarks/results/tunableop_reader_torch2.15.json

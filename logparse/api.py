@@ -81,8 +81,8 @@ def recommend(
     store or run that does not exist, OSError where ``out`` cannot be written.
     """
     from analyzers.analyzer import Settings
-    from analyzers.overrides import WRITERS
     from analyzers.recommend.verb import advise, write
+    from logparse.formats.override_formats import WRITERS
     from logparse.store import Store
 
     chosen = settings or Settings()

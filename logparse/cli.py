@@ -122,9 +122,9 @@ def recommend(
 ) -> Answer:
     """Rank what is worth changing, and write the override files."""
     from analyzers.analyzer import Settings
-    from analyzers.evidence.target import target_from
     from analyzers.recommend import verb
     from logparse.formats import FORMATS
+    from logparse.ingest.stated_target import target_from
 
     settings = Settings(
         slow_factor=slow_factor,
@@ -205,7 +205,7 @@ def top(
     n: Annotated[int, option("Number of problems.", "-n", min=1)] = ROWS,
 ) -> Answer:
     """Rank the distinct problems of a run by calls or time."""
-    from analyzers.evidence.double_counts import remarks_of
+    from analyzers.job.double_counts import remarks_of
     from logparse import lookup
 
     held = opened(store)
@@ -307,8 +307,8 @@ def lint(
     rows: Annotated[bool, option("One row per row of the file, with its verdicts.", "--rows")] = False,
 ) -> Answer:
     """Check per row whether the library will read, match and honour it; exit code 3 on errors, 1 for another file."""
-    from analyzers.evidence.runs import read_at, tables_to_check
     from analyzers.overrides import render, verbs
+    from analyzers.times.runs import read_at, tables_to_check
 
     tables = read_at(against, None, tables_to_check) if against else None
     return render.lint_answer(*verbs.lint_files(files, target or [], tables, as_format), rows)
@@ -324,7 +324,7 @@ def coverage(
     run: opt.Run = None,
 ) -> Answer:
     """Replay a run's calls against override files: what they cover, and which rows can never hit."""
-    from analyzers.proof import render, verbs
+    from analyzers.verify import render, verbs
 
     tables = verbs.workload(against, store, run)
     return render.coverage_answer(tables, *verbs.cover(files, tables, target or [], wildcards=wildcards))
@@ -340,8 +340,8 @@ def verify(
     store: opt.Store = None,
 ) -> Answer:
     """Check that overrides took effect and what they gained against the promise; exit code 3 when not."""
-    from analyzers.evidence.runs import remarks_on_words
-    from analyzers.proof import render, verbs
+    from analyzers.times.runs import remarks_on_words
+    from analyzers.verify import render, verbs
 
     found = verbs.verify(before, after, files or [], store, parse_share(fail_on, "--fail-on"), action or [])
     return replace(render.verify_answer(found), errors=remarks_on_words([before, after], store))
@@ -361,8 +361,9 @@ def diff(
     n: opt.Count = None,
 ) -> Answer:
     """Compare two runs: slower, faster, new and gone problems, changed picks; exit code 3 when something got slower."""
-    from analyzers.evidence.runs import remarks_on_words
-    from analyzers.proof import compare, render_diff
+    from analyzers.diff import compare
+    from analyzers.diff import render as render_diff
+    from analyzers.times.runs import remarks_on_words
 
     found, plan = compare.compare(a, b, store, parse_share(fail_on, "--fail-on"), overrides or [], floor)
     render_diff.write_diff(found, markdown, junit, junit_all)

@@ -165,7 +165,7 @@ LONGEST = [
     "tests/store/test_store.py",
     "tests/analyzers/explore/test_cards.py",
     "tests/analyzers/explore/test_page.py",
-    "tests/analyzers/evidence/test_runs.py",
+    "tests/analyzers/times/test_runs.py",
     "tests/analyzers/explore/test_serve.py",
     "tests/ingest/test_byte_ranges.py",
     "tests/test_location.py",

@@ -194,8 +194,8 @@ def spelled(name: str) -> str:
 
 
 def test_formats_are_all_described() -> None:
-    from analyzers.overrides import WRITERS
     from logparse.formats import FORMATS
+    from logparse.formats.override_formats import WRITERS
 
     text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
     read, written = text.split("\n## What is written\n")

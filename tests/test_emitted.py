@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.evidence.target import target_from
-from analyzers.overrides import OVERRIDE_FORMATS, WRITERS
 from analyzers.overrides.convert import convert
 from analyzers.overrides.export import export
 from analyzers.overrides.lint import inspect
@@ -21,11 +19,14 @@ from analyzers.overrides.merge import merge
 from analyzers.overrides.render import written_answer
 from analyzers.overrides.write import write
 from logparse.errors import InputError
-from logparse.formats import FORMATS, rocblas
+from logparse.formats import FORMATS
 from logparse.formats.format import Emission
 from logparse.formats.miopen import find_db, perf_db
 from logparse.formats.miopen.find_db_record import read_record
+from logparse.formats.override_formats import OVERRIDE_FORMATS, WRITERS
+from logparse.formats.rocblas import logs as rocblas
 from logparse.ingest.input_file import InputFile
+from logparse.ingest.stated_target import target_from
 from logparse.model import Measurement, Override, Problem
 from tests.analyzers.example import B, F, W, gemm
 from tests.conftest import SAMPLES

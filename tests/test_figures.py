@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from analyzers.evidence.confirmations import Pairs
-from analyzers.evidence.stats import median
+from analyzers.statistics.intervals import median
+from analyzers.times.confirmations import Pairs
 from tests.conftest import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"

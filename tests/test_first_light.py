@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from analyzers.analyzer import Settings
-from analyzers.evidence.target import target_from
-from analyzers.overrides import WRITERS
 from analyzers.recommend.verb import advise, write
 from logparse.formats import FORMATS
+from logparse.formats.override_formats import WRITERS
 from logparse.ingest import ingest
+from logparse.ingest.stated_target import target_from
 from logparse.store import Store
 from tests.conftest import CORPUS, needs_corpus
 

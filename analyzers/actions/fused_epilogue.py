@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import Job, Work
-from analyzers.evidence.tails import Tail
+from analyzers.job.tails import Tail
 
 HELPERS = '''
 class _Relu(torch.autograd.Function):

@@ -9,9 +9,9 @@ from functools import cached_property
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.gpu_time import gpu_time, kernels_of_run, launches_graphs, steps, traced_us
-from analyzers.evidence.joins import calls_by_problem
-from analyzers.evidence.tails import Tail, gradients, tails, trains
+from analyzers.job.gpu_time import gpu_time, kernels_of_run, launches_graphs, steps, traced_us
+from analyzers.job.tails import Tail, gradients, tails, trains
+from analyzers.times.joins import calls_by_problem
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
 

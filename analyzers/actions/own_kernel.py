@@ -17,7 +17,7 @@ from analyzers.actions import fused_epilogue
 from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import OPERAND_TYPES, Job, Work
 from analyzers.actions.ratio import Ratio
-from analyzers.evidence.action_times import HostCost, HostCosts
+from analyzers.times.action_times import HostCost, HostCosts
 from logparse.model import GemmProblem, Problem
 
 NAME = "own_kernel"

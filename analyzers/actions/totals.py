@@ -17,9 +17,9 @@ from analyzers.actions.action import Action, ActionResult, Application, Change, 
 from analyzers.actions.job import Job, Work, job_of, typed
 from analyzers.actions.ratio import Ratio, ratio
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.action_times import Samples, host_costs, samples_of
-from analyzers.evidence.gpu_time import gpu_time
-from analyzers.evidence.stats import median
+from analyzers.job.gpu_time import gpu_time
+from analyzers.statistics.intervals import median
+from analyzers.times.action_times import Samples, host_costs, samples_of
 from logparse.model import DEFAULT, ConvProblem, Family, GemmProblem, OperatorProblem, Problem
 
 CONVOLUTION, GEMM = "convolution", "GEMM"

@@ -29,13 +29,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from analyzers.evidence.devices import PEAK_COLUMN, device_of
-from analyzers.evidence.target import apart, arch, device_of_file, same_device
 from analyzers.explore.other_passes import other_passes
 from analyzers.explore.queries import FIRST_ROWS, ORDER, RANKED, only_row, readable, sums
+from logparse.devices import PEAK_COLUMN, device_of
 from logparse.lookup import MEANS, TRACED
 from logparse.model import CONV_FIELDS, GEMM_FIELDS, TRIED, TYPE_BYTES, Finding
 from logparse.store.views import conv_columns_sql, conv_problems_sql
+from logparse.target import apart, arch, device_of_file, same_device
 from logparse.text import sql_text
 
 if TYPE_CHECKING:  # the page's reader makes no DataFrame, and importing pandas takes as long as half of its work
@@ -118,7 +118,7 @@ def points(
     """The table from DataFrames with the views' columns; ``problems`` is ``gemm_problems``, ``conv_problems`` or both.
 
     ``calls`` and ``links`` decide which texts count for another one (as for ``logparse top``);
-    ``compared`` is the result of ``analyzers.evidence.picks.compare``; without it only a timed ``Default`` counts as a
+    ``compared`` is the result of ``analyzers.times.picks.compare``; without it only a timed ``Default`` counts as a
     pick.
     """
     import duckdb

@@ -23,7 +23,6 @@ import pandas as pd
 import pyarrow as pa
 from plotly.offline import get_plotlyjs
 
-from analyzers.evidence.joins import facts_by_source
 from analyzers.explore import point_table, queries, tries
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.overview import NO_PROBLEM, PANELS, completeness, overview
@@ -44,6 +43,7 @@ from analyzers.explore.page.views import LINES, two_runs
 from analyzers.explore.plain_text import sentence
 from analyzers.explore.selection import Selection, facet_text
 from analyzers.explore.tries import Try
+from analyzers.times.joins import facts_by_source
 from logparse.output.own_files import remember
 from logparse.text import duration, printable
 

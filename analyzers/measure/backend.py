@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
-from analyzers.evidence.action_times import HostCost
+from analyzers.times.action_times import HostCost
 from logparse.model import Problem, Solution
 
 CacheState = Literal["cold", "hot"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from analyzers.evidence.confirmations import Pairs
+from analyzers.times.confirmations import Pairs
 
 S = TypeVar("S")
 

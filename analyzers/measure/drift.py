@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from analyzers.evidence.stats import median
+from analyzers.statistics.intervals import median
 
 T = TypeVar("T")
 

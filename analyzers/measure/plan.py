@@ -8,13 +8,13 @@ from typing import Literal, TypeAlias
 
 import pandas as pd
 
-from analyzers.evidence.cells import count_of
-from analyzers.evidence.efficiency import efficiencies
-from analyzers.evidence.joins import agreed_facts, facts_by_source, is_default
-from analyzers.evidence.predictions import Prediction, Predictor, spread
-from analyzers.evidence.target import device_of_file, same_device
-from analyzers.evidence.transfer import transferred
+from analyzers.job.efficiency import efficiencies
+from analyzers.times.cells import count_of
+from analyzers.times.joins import agreed_facts, facts_by_source, is_default
+from analyzers.times.predictions import Prediction, Predictor, spread
+from analyzers.times.transfer import transferred
 from logparse.model import ConvProblem, Family, GemmProblem, Problem, layer_of, problem_from_text
+from logparse.target import device_of_file, same_device
 
 PRIOR_REGRET: Mapping[str, float] = {"gemm": 0.03, "F": 0.08, "B": 0.10, "W": 0.25, "B+W": 0.15}
 """Share of a pick's time that the best solution saves on average, where nothing is known of a problem.

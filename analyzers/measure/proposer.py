@@ -22,12 +22,12 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from analyzers.evidence.nearness import Coordinates, coordinates, distance
-from analyzers.evidence.target import BY_NAME, Facts, arch, same_build
 from analyzers.measure.plan_search import WORTHWHILE, PlanSearch, parsed
 from analyzers.measure.results import environment_key
+from analyzers.times.nearness import Coordinates, coordinates, distance
 from logparse.errors import InputError
 from logparse.model import DEFAULT, ConvProblem, Measurement, Problem, Solution, solution_from_text
+from logparse.target import BY_NAME, Facts, arch, same_build
 
 S = TypeVar("S")
 Further: TypeAlias = Callable[[Mapping[str, float | None]], Solution | None]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from analyzers.evidence.stats import median, pooled_spread
+from analyzers.statistics.intervals import median, pooled_spread
 
 S = TypeVar("S")
 

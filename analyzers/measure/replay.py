@@ -20,10 +20,6 @@ import pandas as pd
 from analyzers.actions import ACTIONS, own_kernel
 from analyzers.actions.totals import wanted
 from analyzers.analyzer import Settings
-from analyzers.evidence.action_times import HOST_FACT
-from analyzers.evidence.confirmations import Confirmation, Pairs, confirmation_text, judge, judge_all
-from analyzers.evidence.origins import ACTION, CONFIRM, PICK, RACE
-from analyzers.evidence.runs import tables_to_analyse
 from analyzers.measure.backend import Place
 from analyzers.measure.backends.recorded import measurements_of
 from analyzers.measure.device_workers import opened_devices
@@ -32,6 +28,10 @@ from analyzers.measure.proposer import Experience, proposer_named
 from analyzers.measure.results import Confirmed, Method, Result, environment_key
 from analyzers.measure.scheduler import History, Limits, Outcome, Scheduler, Timed
 from analyzers.measure.worker import backend_named
+from analyzers.times.action_times import HOST_FACT
+from analyzers.times.confirmations import Confirmation, Pairs, confirmation_text, judge, judge_all
+from analyzers.times.origins import ACTION, CONFIRM, PICK, RACE
+from analyzers.times.runs import tables_to_analyse
 from logparse.errors import UsageError
 from logparse.executors import ray_address
 from logparse.ingest import record

@@ -7,13 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from analyzers.evidence.action_times import HostCost
-from analyzers.evidence.confirmations import Pairs
-from analyzers.evidence.origins import CONFIRM, RACE
-from analyzers.evidence.stats import median, spread
 from analyzers.measure.backend import CacheState
 from analyzers.measure.drift import VOLATILE
 from analyzers.measure.racing import Rules
+from analyzers.statistics.intervals import median, spread
+from analyzers.times.action_times import HostCost
+from analyzers.times.confirmations import Pairs
+from analyzers.times.origins import CONFIRM, RACE
 from logparse.model import Measurement, Problem, Solution, Status
 
 KNOWN = "known"
@@ -34,7 +34,7 @@ class Method:
     """Fresh processes that confirm a winner, ``blocks`` blocks each; 0: no winner is confirmed.
 
     In simulations findings of 3 to 5 % come again in 90 % of cases with 3 and in 94 % with 4
-    (``tests/analyzers/evidence/test_confirmations.py``).
+    (``tests/analyzers/times/test_confirmations.py``).
     """
     floor: float = 0.03
     turns: int = 6

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn, TypeAlias
 
-from analyzers.evidence.action_times import HostCost
 from analyzers.measure.backend import (
     Backend,
     Conditions,
@@ -24,6 +23,7 @@ from analyzers.measure.backend import (
 from analyzers.measure.correctness import acceptable
 from analyzers.measure.racing import WithdrawnError
 from analyzers.measure.results import Method, measured, not_measured
+from analyzers.times.action_times import HostCost
 from logparse.model import Measurement, Problem, Solution, Status
 
 Announce: TypeAlias = Callable[[Solution | str], None]

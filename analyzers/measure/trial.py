@@ -9,10 +9,6 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TypeVar
 
-from analyzers.evidence.confirmations import Pairs
-from analyzers.evidence.origins import ACTION
-from analyzers.evidence.roofline import bound_us
-from analyzers.evidence.stats import median
 from analyzers.measure.backend import (
     Backend,
     Conditions,
@@ -29,6 +25,10 @@ from analyzers.measure.proposer import EVERYTHING, Further, Proposal
 from analyzers.measure.racing import Race, WithdrawnError, race
 from analyzers.measure.results import KNOWN, Confirmed, Method, Result, not_measured
 from analyzers.measure.sampler import Announce, Sampler
+from analyzers.statistics.intervals import median
+from analyzers.times.confirmations import Pairs
+from analyzers.times.origins import ACTION
+from analyzers.times.roofline import bound_us
 from logparse.model import DEFAULT, Family, GemmProblem, Measurement, Problem, Solution
 
 T = TypeVar("T")

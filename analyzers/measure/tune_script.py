@@ -9,8 +9,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from analyzers.evidence.predictions import LARGE
 from analyzers.measure.plan import Item
+from analyzers.times.predictions import LARGE
 from logparse.errors import EmissionError
 from logparse.formats.hipblaslt import bench
 from logparse.formats.miopen import driver

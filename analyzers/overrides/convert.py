@@ -22,15 +22,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analyzers.evidence.target import Facts, arch, machine, seen_by, serves
-from analyzers.overrides import OVERRIDE_FORMATS
-from analyzers.overrides.override_format import Conversion, OverrideFormat
 from analyzers.overrides.write import readable, together
 from logparse.errors import InputError
 from logparse.formats.format import Emission, Writer
+from logparse.formats.override_format import Conversion, OverrideFormat
+from logparse.formats.override_formats import OVERRIDE_FORMATS
 from logparse.formats.tunableop import validators
 from logparse.ingest.input_file import InputFile
 from logparse.model import Fact, Measurement, Override, Record, Solution, SolutionName
+from logparse.target import Facts, arch, machine, seen_by, serves
 
 TARGETS = tuple(x.conversion.word for x in OVERRIDE_FORMATS if x.conversion and x.writer)
 """Values of ``convert --to``."""

@@ -21,14 +21,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from analyzers.analyzer import Tables
-from analyzers.evidence.cells import count_of
-from analyzers.evidence.joins import calls_by_problem
-from analyzers.evidence.target import Facts
 from analyzers.overrides.commands import COMMANDS
+from analyzers.times.cells import count_of
+from analyzers.times.joins import calls_by_problem
 from logparse.errors import EmissionError, InputError
-from logparse.formats import moe_config
 from logparse.formats.format import Emission
 from logparse.formats.hipblaslt import problem_yaml, profile
+from logparse.formats.moe import config as moe_config
 from logparse.formats.tunableop import untuned
 from logparse.model import (
     CONV_FIELDS,
@@ -40,6 +39,7 @@ from logparse.model import (
     Problem,
     problem_from_text,
 )
+from logparse.target import Facts
 
 
 @dataclass(frozen=True)

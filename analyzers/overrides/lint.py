@@ -11,20 +11,24 @@ from dataclasses import replace
 from typing import Any
 
 from analyzers.analyzer import Tables
-from analyzers.evidence.joins import against_default, facts_of
-from analyzers.evidence.miopen_tuning import of_build
-from analyzers.evidence.target import Facts, machine_of_files
-from analyzers.evidence.workspaces import Workspaces, workspaces
-from analyzers.overrides import OVERRIDE_FORMATS
-from analyzers.overrides.override_format import OverrideFile, OverrideFormat
-from analyzers.overrides.reading import Less, LongFile, Note, Reading, Row
+from analyzers.times.joins import against_default, facts_of
+from analyzers.times.miopen_tuning import of_build
+from analyzers.times.workspaces import workspaces
 from logparse.errors import InputError
-from logparse.formats import FORMATS, aiter, aiter_moe, moe_config
+from logparse.formats import FORMATS
+from logparse.formats.aiter import fused_moe as aiter_moe
+from logparse.formats.aiter import tables as aiter
 from logparse.formats.format import FileFormat, Head
+from logparse.formats.moe import config as moe_config
+from logparse.formats.override_format import OverrideFile, OverrideFormat
+from logparse.formats.override_formats import OVERRIDE_FORMATS
+from logparse.formats.reading import Less, LongFile, Note, Reading, Row
 from logparse.formats.tunableop.validators import PREFIX as VALIDATOR
+from logparse.formats.workspaces import Workspaces
 from logparse.ingest.input_file import HEAD_BYTES, InputFile
 from logparse.links import linked
 from logparse.model import Problem, problem_from_text
+from logparse.target import Facts, machine_of_files
 
 CHECKED = ", ".join(format.name for format in OVERRIDE_FORMATS)
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from analyzers.overrides.override_format import OverrideFormat
-from analyzers.overrides.reading import Reading, Row
+from logparse.formats.override_format import OverrideFormat
+from logparse.formats.reading import Reading, Row
 from logparse.links import may_be
 from logparse.model import Problem, Solution
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from analyzers.overrides.lint import content_of, format_of
-from analyzers.overrides.override_format import Merging, OverrideFormat, Together
-from analyzers.overrides.reading import Offer, Reading, offers
 from logparse.errors import InputError
 from logparse.formats.format import Emission
+from logparse.formats.override_format import Merging, OverrideFormat, Together
+from logparse.formats.reading import Offer, Reading, offers
 
 _Ranked: TypeAlias = tuple[float, str, str, Offer]
 """Time and text by which rows are ranked, the file's path, and what the row offers."""

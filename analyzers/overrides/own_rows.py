@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from analyzers.evidence.target import Facts
-from analyzers.overrides import OVERRIDE_FORMATS
 from analyzers.overrides.lint import content_of, format_of
-from analyzers.overrides.override_format import OverrideFile, OverrideFormat, bytes_of
 from logparse.errors import InputError
 from logparse.formats.format import Emission
+from logparse.formats.override_format import OverrideFile, OverrideFormat, bytes_of
+from logparse.formats.override_formats import OVERRIDE_FORMATS
+from logparse.target import Facts
 
 
 def with_own(files: Sequence[Emission], paths: Sequence[str], target: Facts) -> tuple[list[Emission], list[str]]:

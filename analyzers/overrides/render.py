@@ -10,16 +10,16 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analyzers.overrides import WRITERS
 from analyzers.overrides.convert import Converted
 from analyzers.overrides.export import Exported
 from analyzers.overrides.lint import CHECKED
 from analyzers.overrides.merge import Merged
-from analyzers.overrides.override_format import OverrideFile
-from analyzers.overrides.reading import Note
 from analyzers.overrides.verbs import Unread
 from analyzers.overrides.write import Written, write
 from logparse.formats import FORMATS
+from logparse.formats.override_format import OverrideFile
+from logparse.formats.override_formats import WRITERS
+from logparse.formats.reading import Note
 from logparse.output import CHECK_FAILED, Answer
 from logparse.text import counted, short_path
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from analyzers.analyzer import Tables
-from analyzers.evidence.runs import tables_of, tables_of_logs
-from analyzers.evidence.target import target_from
 from analyzers.overrides import convert as _convert
 from analyzers.overrides import export as _export
 from analyzers.overrides.convert import Converted
 from analyzers.overrides.export import Exported
 from analyzers.overrides.lint import NotAnOverrideError, format_of, lint
-from analyzers.overrides.override_format import OverrideFile
+from analyzers.times.runs import tables_of, tables_of_logs
 from logparse.errors import InputError
 from logparse.formats import FORMATS
+from logparse.formats.override_format import OverrideFile
+from logparse.ingest.stated_target import target_from
 from logparse.model import Problem, problem_from_text
 from logparse.sql import query
 from logparse.store import Store

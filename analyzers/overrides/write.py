@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analyzers.evidence.target import Facts
-from analyzers.overrides import OVERRIDE_FORMATS
 from analyzers.overrides.look_up import look_up
-from analyzers.overrides.override_format import OverrideFormat
-from analyzers.overrides.reading import Reading
 from logparse.errors import EmissionError, InputError
 from logparse.formats.format import Emission, Writer
+from logparse.formats.override_format import OverrideFormat
+from logparse.formats.override_formats import OVERRIDE_FORMATS
+from logparse.formats.reading import Reading
 from logparse.model import Family, Override
 from logparse.output.own_files import remember
+from logparse.target import Facts
 
 
 @dataclass(frozen=True)

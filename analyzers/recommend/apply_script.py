@@ -13,10 +13,10 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
-from analyzers.evidence.target import BUILD, Facts, arch
 from logparse.formats.format import Emission
 from logparse.formats.tunableop.results import FILE_NAME as TUNABLEOP
 from logparse.model import Family, Override
+from logparse.target import BUILD, Facts, arch
 
 NAME = "apply.sh"
 WILDCARDS = "export PYTORCH_TUNABLEOP_WILDCARD_FALLBACK=1"

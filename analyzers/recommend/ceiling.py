@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables, once
-from analyzers.evidence.gpu_time import gpu_us, kernels_of_run, steps
-from analyzers.evidence.joins import calls_by_problem, closest, of_problems, timed
-from analyzers.evidence.picks import counted_as
+from analyzers.job.gpu_time import gpu_us, kernels_of_run, steps
 from analyzers.measure.plan import cost_s
 from analyzers.recommend.confidence import Judgement, basis, pre_us
+from analyzers.times.joins import calls_by_problem, closest, of_problems, timed
+from analyzers.times.picks import counted_as
 from logparse.model import Finding
 
 ASSUMED_SOLUTIONS = {"gemm": 200, "conv": 40}

@@ -19,13 +19,13 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from analyzers.analyzer import Tables
-from analyzers.evidence.cells import number_of
-from analyzers.evidence.confirmations import RATE, Confirmation
-from analyzers.evidence.joins import facts_by_source, of_problems
-from analyzers.evidence.stats import benjamini_hochberg
-from analyzers.evidence.stored_confirmations import counting, judged, stored_confirmations
-from analyzers.evidence.target import machine
+from analyzers.statistics.intervals import benjamini_hochberg
+from analyzers.times.cells import number_of
+from analyzers.times.confirmations import RATE, Confirmation
+from analyzers.times.joins import facts_by_source, of_problems
+from analyzers.times.stored_confirmations import counting, judged, stored_confirmations
 from logparse.model import Finding, changed
+from logparse.target import machine
 
 Basis = Literal["confirmed", "measured", "inferred"]
 CONFIDENCE: Mapping[Basis, str] = {

@@ -18,12 +18,12 @@ import numpy as np
 from analyzers.actions import ActionResult
 from analyzers.actions.totals import row
 from analyzers.analyzer import Settings
-from analyzers.evidence.target import Facts
 from analyzers.recommend import render, render_actions
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.search_scripts import FIND_SETTINGS
 from logparse.formats.format import Emission
 from logparse.model import ConvProblem, Finding
+from logparse.target import Facts
 
 SCHEMA, VERSION = "logparse-findings", 1
 JSON_NAME, REPORT_NAME = "findings.json", "report.md"

@@ -12,9 +12,9 @@ from analyzers.actions import Action, ActionResult
 from analyzers.actions.action import Application, Part
 from analyzers.actions.totals import group_of
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.gpu_time import kernels_of_run, steps, traced_us
-from analyzers.evidence.joins import calls_by_problem, closest
+from analyzers.job.gpu_time import kernels_of_run, steps, traced_us
 from analyzers.recommend.confidence import basis, pre_us
+from analyzers.times.joins import calls_by_problem, closest
 from logparse.model import Finding
 
 OVERRIDES = Action(

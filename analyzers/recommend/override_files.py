@@ -9,21 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from analyzers.analyzer import Settings
-from analyzers.evidence.target import Facts, arch, folder, same_device, seen_by, serves
 from analyzers.overrides.commands import COMMANDS
-from analyzers.overrides.hipblaslt_tuning import with_objects
 from analyzers.overrides.write import make
 from analyzers.recommend.apply_script import script as apply_script
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.search_scripts import scripts, to_tune
 from analyzers.recommend.wildcards import exact, first, smallest
-from logparse.formats import aiter_log
+from logparse.formats.aiter import log as aiter_log
 from logparse.formats.format import Emission, Writer
 from logparse.formats.hipblaslt import tuning_file
+from logparse.formats.hipblaslt.tuning_rules import with_objects
 from logparse.formats.miopen import find_db
 from logparse.formats.tunableop.signature import torch_version
 from logparse.model import Family, Finding, Override, Problem
+from logparse.target import Facts, arch, folder, same_device, seen_by, serves
 from logparse.text import counted
 
 WILDCARDS_FROM = (2, 15)

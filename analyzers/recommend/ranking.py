@@ -19,18 +19,18 @@ from analyzers.actions import ACTIONS, ActionResult
 from analyzers.actions.totals import rank as rank_of_actions
 from analyzers.actions.totals import results, wanted
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.call_devices import Unplaced, unplaced
-from analyzers.evidence.gpu_time import GpuTime, gpu_time, gpu_us
-from analyzers.evidence.joins import called_problems, calls_by_problem, of_problems, timed
-from analyzers.evidence.picks import BY_DEFAULT, MEASURED, compare
-from analyzers.evidence.program_changes import by_hand, out_of_reach
+from analyzers.job.gpu_time import GpuTime, gpu_time, gpu_us
 from analyzers.measure.plan import Item, plan
 from analyzers.recommend.ceiling import BreakEven, Ceiling, break_even, ceiling, in_the_job
 from analyzers.recommend.confidence import Judgement, basis, completed, judgement, post_us, pre_us
 from analyzers.recommend.files_action import files_action
 from analyzers.recommend.search_scripts import to_tune
 from analyzers.recommend.wildcards import Times
-from logparse.formats import aiter_log
+from analyzers.times.call_devices import Unplaced, unplaced
+from analyzers.times.joins import called_problems, calls_by_problem, of_problems, timed
+from analyzers.times.picks import BY_DEFAULT, MEASURED, compare
+from analyzers.times.program_changes import by_hand, out_of_reach
+from logparse.formats.aiter import log as aiter_log
 from logparse.formats.hipblaslt import bench
 from logparse.model import Finding, Override, Problem, changed, kind_of, problem_from_text, solution_from_text
 from logparse.text import duration

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pandas as pd
 
 from analyzers import exposed_communication, host_bound
-from analyzers.evidence.gpu_time import GpuTime
+from analyzers.job.gpu_time import GpuTime
 from analyzers.overrides.render import wrote_lines
 from analyzers.overrides.write import Written
 from analyzers.recommend import render_actions

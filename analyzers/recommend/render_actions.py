@@ -8,7 +8,7 @@ import pandas as pd
 
 from analyzers.actions import ActionResult
 from analyzers.actions.totals import row
-from analyzers.evidence.gpu_time import GpuTime
+from analyzers.job.gpu_time import GpuTime
 from logparse.text import duration
 
 _LOSERS = 3

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from analyzers.analyzer import Settings
-from analyzers.evidence.runs import tables_to_analyse
-from analyzers.overrides import WRITERS
 from analyzers.overrides.own_rows import with_own
 from analyzers.overrides.write import Written
 from analyzers.overrides.write import write as write_files
@@ -18,7 +16,9 @@ from analyzers.recommend.override_files import emissions, targets
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.render import answer as ranking_answer
 from analyzers.recommend.render import proposed, rows
+from analyzers.times.runs import tables_to_analyse
 from logparse.formats.format import Writer
+from logparse.formats.override_formats import WRITERS
 from logparse.output import Answer
 from logparse.store import Store
 

@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import TypeAlias
 
 from analyzers.analyzer import Settings
-from analyzers.evidence.gpu_time import traced_us
-from analyzers.evidence.runs import tables_of
+from analyzers.job.gpu_time import traced_us
 from analyzers.measure.replay import Options, replay
 from analyzers.measure.scheduler import Limits
-from analyzers.overrides import WRITERS
-from analyzers.proof import render as proof_render
-from analyzers.proof.verify_actions import verify_actions
 from analyzers.recommend import render, render_actions
 from analyzers.recommend.apply_module import without_a_change
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import advise, write
+from analyzers.times.runs import tables_of
+from analyzers.verify import render as proof_render
+from analyzers.verify.actions import verify_actions
 from logparse.capture import with_overrides
 from logparse.capture.job import CANNOT_RUN, NOT_FOUND
 from logparse.capture.plan import TRACES, Plan, plan, steps_needed
 from logparse.capture.run import capture
+from logparse.formats.override_formats import WRITERS
 from logparse.ingest import Ingested
 from logparse.store import Store, command_line
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from logparse.formats import (
-    aiter,
-    aiter_log,
-    aiter_moe,
     ck_profiler,
     hipdnn,
     inductor,
     library_errors,
     machine_facts,
-    moe_config,
     plain_table,
-    rocblas,
-    rocblas_bench_output,
     rocblas_trace,
     tensile,
     tensile_launches,
 )
+from logparse.formats.aiter import fused_moe as aiter_moe
+from logparse.formats.aiter import log as aiter_log
+from logparse.formats.aiter import tables as aiter
 from logparse.formats.format import Format
 from logparse.formats.hipblaslt import bench as hipblaslt_bench
 from logparse.formats.hipblaslt import bench_output as hipblaslt_bench_output
@@ -34,9 +31,12 @@ from logparse.formats.miopen import driver_output as miopen_driver_output
 from logparse.formats.miopen import find_db as miopen_find_db
 from logparse.formats.miopen import log as miopen_log
 from logparse.formats.miopen import perf_db as miopen_perf_db
+from logparse.formats.moe import config as moe_config
 from logparse.formats.nvidia import cublas as nvidia_cublas
 from logparse.formats.nvidia import cudnn as nvidia_cudnn
 from logparse.formats.nvidia import cudnn_frontend as nvidia_cudnn_frontend
+from logparse.formats.rocblas import bench_output as rocblas_bench_output
+from logparse.formats.rocblas import logs as rocblas
 from logparse.formats.traces import ncu as traces_ncu
 from logparse.formats.traces import nsys as traces_nsys
 from logparse.formats.traces import rocpd as traces_rocpd

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from logparse.formats.format import FOREIGN, LineFormat, Outcome
 from logparse.formats.patterns import regex
-from logparse.formats.rocblas import FUNCTION, call_of
+from logparse.formats.rocblas.logs import FUNCTION, call_of
 from logparse.model import Message, Reject
 
 CATEGORY = "rocblas_trace"

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from analyzers.analyzer import Tables
-from analyzers.evidence.origins import CONFIRM, RACE
 from analyzers.measure.results import measured
+from analyzers.times.origins import CONFIRM, RACE
 from logparse.ingest import ingest, record
 from logparse.model import Fact, GemmProblem, Problem, Record, solution_from_text
 from logparse.store import Store

@@ -14,11 +14,11 @@ from functools import cache
 import numpy as np
 
 from analyzers.analyzer import Tables
-from analyzers.evidence.confirmations import Pairs, confirmation_text, judge
-from analyzers.evidence.origins import CONFIRM
-from analyzers.evidence.stats import median
 from analyzers.measure.confirm import interleave, refuted
 from analyzers.measure.results import Method
+from analyzers.statistics.intervals import median
+from analyzers.times.confirmations import Pairs, confirmation_text, judge
+from analyzers.times.origins import CONFIRM
 from logparse.model import GemmProblem
 from tests.analyzers.build import facts, frame, measurement, tables, work
 from tests.analyzers.example import gemm

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from analyzers import flat_cost
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.neighbours import without
 from analyzers.flat_cost import LATENCY_US
+from analyzers.times.neighbours import without
 from logparse.store import Store
 from tests.analyzers.build import measurement, tables
 from tests.analyzers.ingested import bench, key, product, read, tunableop

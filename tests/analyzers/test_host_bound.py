@@ -4,7 +4,7 @@ import pytest
 
 from analyzers import host_bound
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.gpu_time import steps
+from analyzers.job.gpu_time import steps
 from analyzers.recommend import render
 from analyzers.recommend.ranking import recommend
 from tests.analyzers.build import facts, tables

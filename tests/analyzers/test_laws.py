@@ -16,9 +16,9 @@ import pytest
 
 from analyzers import ANALYZERS
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.runs import tables_of
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.ranking import recommend
+from analyzers.times.runs import tables_of
 from logparse.store import Store
 from tests.analyzers.build import NUMBERS, call, measurement, tables, work
 from tests.analyzers.example import everything, gemm

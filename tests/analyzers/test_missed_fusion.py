@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from analyzers import missed_fusion
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.tails import BY_HAND
+from analyzers.job.tails import BY_HAND
 from logparse.formats.traces.torch.epilogues import STEPS
 from logparse.ingest import ingest
 from logparse.store import Store

@@ -7,8 +7,8 @@ import pytest
 
 from analyzers import slow_wrw
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.devices import device_of, devices
-from analyzers.evidence.passes import passes
+from analyzers.times.passes import passes
+from logparse.devices import device_of, devices
 from logparse.model import Finding
 from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import B, F, W

@@ -11,7 +11,7 @@ import pytest
 
 from analyzers import slow_wrw
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.passes import passes
+from analyzers.times.passes import passes
 from tests.analyzers.build import tables
 from tests.conftest import CORPUS
 

@@ -8,8 +8,8 @@ import pytest
 
 from analyzers import suboptimal_pick
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.picks import compare
 from analyzers.suboptimal_pick import Regret
+from analyzers.times.picks import compare
 from logparse.ingest import ingest
 from logparse.lookup import top
 from logparse.model import Finding, Member

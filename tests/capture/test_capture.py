@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.evidence.target import target_from
 from logparse.capture import job, machine
 from logparse.capture import plan as capturing
 from logparse.capture.plan import exports, plan, read_masks
 from logparse.capture.run import facts_of_job, interpreter
 from logparse.errors import InputError
 from logparse.formats import FORMATS
+from logparse.ingest.stated_target import target_from
 from logparse.store import open_store
 from tests.conftest import ROOT, SAMPLES
 

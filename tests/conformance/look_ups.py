@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from analyzers.overrides.look_up import look_up
-from analyzers.overrides.override_format import OverrideFormat
-from analyzers.overrides.reading import Reading
+from logparse.formats.override_format import OverrideFormat
+from logparse.formats.reading import Reading
 from logparse.model import Problem, Solution
 from tests.conformance.report import Difference
 from tests.conformance.rocm import CrashError

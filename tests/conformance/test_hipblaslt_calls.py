@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from analyzers.evidence.runs import tables_of
+from analyzers.overrides.coverage import coverage
 from analyzers.overrides.lint import inspect
-from analyzers.proof.coverage import coverage
-from analyzers.proof.verify import verify
+from analyzers.times.runs import tables_of
+from analyzers.verify.verify import verify
 from logparse.formats.hipblaslt import bench, log, tuning_file
 from logparse.ingest import ingest
 from logparse.model import Call, GemmProblem, Override, Solution

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from analyzers.overrides.hipblaslt_tuning import OVERRIDE_FORMAT
 from logparse.formats.hipblaslt.columns import TUNING_COLUMNS
 from logparse.formats.hipblaslt.tuning_file import NO_ROW, object_key
+from logparse.formats.hipblaslt.tuning_rules import OVERRIDE_FORMAT
 from logparse.model import GemmProblem, Solution
 from tests.conformance.look_ups import Library, differences
 from tests.conformance.mutations import Words, mutated

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from analyzers.overrides.merge import merge
-from analyzers.overrides.miopen_find_db import OVERRIDE_FORMAT
-from analyzers.overrides.miopen_perf_db import OVERRIDE_FORMAT as PERF_DB
-from analyzers.overrides.reading import Reading, whole
 from logparse.errors import InputError
+from logparse.formats.miopen.find_db_rules import OVERRIDE_FORMAT
+from logparse.formats.miopen.perf_db_rules import OVERRIDE_FORMAT as PERF_DB
 from logparse.formats.miopen.problem_key import key_of, problem_from_key
 from logparse.formats.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
+from logparse.formats.reading import Reading, whole
 from logparse.model import ConvProblem, Problem, Solution
 from tests.conformance.look_ups import Library, differences
 from tests.conformance.mutations import Words, mutated

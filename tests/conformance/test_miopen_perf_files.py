@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from analyzers.overrides.look_up import look_up
-from analyzers.overrides.miopen_perf_db import OVERRIDE_FORMAT
-from analyzers.overrides.reading import Reading
 from logparse.formats.miopen.perf_db import perf_key_of
+from logparse.formats.miopen.perf_db_rules import OVERRIDE_FORMAT
 from logparse.formats.miopen.solvers import SOLVERS
+from logparse.formats.reading import Reading
 from logparse.model import ConvProblem
 from tests.conformance.mutations import Words, mutated
 from tests.conformance.report import Difference, compared

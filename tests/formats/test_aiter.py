@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.errors import EmissionError
-from logparse.formats import aiter
+from logparse.formats.aiter import tables as aiter
 from logparse.formats.format import Head
 from logparse.model import Call, Fact, GemmProblem, Measurement, Override, Record, Reject, Solution, SolutionName
 from tests.conftest import CORPUS, SAMPLES, needs_corpus

@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 
 from analyzers.analyzer import Settings
-from analyzers.overrides import WRITERS
 from analyzers.recommend.verb import advise, write
-from logparse.formats import aiter, aiter_log
+from logparse.formats.aiter import log as aiter_log
+from logparse.formats.aiter import tables as aiter
 from logparse.formats.format import Head
+from logparse.formats.override_formats import WRITERS
 from logparse.ingest import ingest
 from logparse.model import Call, GemmProblem, Measurement, Message, Override, Solution
 from logparse.store import open_store

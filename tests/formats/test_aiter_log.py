@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.analyzer import Settings
-from analyzers.overrides import WRITERS
 from analyzers.recommend.verb import advise, write
-from logparse.formats import aiter, aiter_log
+from logparse.formats.aiter import log as aiter_log
+from logparse.formats.aiter import tables as aiter
 from logparse.formats.format import Head
+from logparse.formats.override_formats import WRITERS
 from logparse.ingest import ingest
 from logparse.ingest.lines import LineReader
 from logparse.model import Call, Fact, GemmProblem, Message, Record, Solution

@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from logparse.formats import aiter_log, aiter_moe
+from logparse.formats.aiter import fused_moe as aiter_moe
+from logparse.formats.aiter import log as aiter_log
 from logparse.formats.format import Head
 from logparse.ingest import ingest
 from logparse.model import Message

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from analyzers.overrides import WRITERS
 from logparse.errors import InputError
 from logparse.formats import FORMATS
+from logparse.formats.override_formats import WRITERS
 from logparse.ingest.one_input import chosen
 
 

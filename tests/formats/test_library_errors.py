@@ -8,8 +8,8 @@ import pytest
 
 from analyzers.analyzer import Settings
 from analyzers.completeness import find, missing
-from analyzers.evidence.runs import tables_to_analyse
-from analyzers.proof.verify import signs
+from analyzers.times.runs import tables_to_analyse
+from analyzers.verify.verify import signs
 from logparse.formats import library_errors
 from logparse.formats.library_errors import ERROR, WARNING, meaning
 from logparse.ingest import ingest

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.evidence.target import target_from
 from logparse.formats import FORMATS
 from logparse.formats.format import Head
 from logparse.formats.machine_facts import FILE_NAME, FORMAT, dump, read, recognise
+from logparse.ingest.stated_target import target_from
 from logparse.model import FACTS, Fact, Reject
 from tests.conftest import SAMPLES
 from tests.formats import reading

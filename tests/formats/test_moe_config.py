@@ -9,8 +9,8 @@ from collections import Counter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from logparse.formats import moe_config
 from logparse.formats.format import Head, Outcome
+from logparse.formats.moe import config as moe_config
 from logparse.ingest import ingest
 from logparse.ingest.lines import LineReader
 from logparse.model import Fact, Message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analyzers.evidence.origins import EVIDENCE, ORIGINS
+from analyzers.times.origins import EVIDENCE, ORIGINS
 from logparse.formats import FORMATS
 from logparse.store import Store
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.analyzer import Settings
-from analyzers.evidence.runs import tables_of
 from analyzers.recommend.ranking import recommend
+from analyzers.times.runs import tables_of
 from logparse.formats import plain_table
 from logparse.formats.format import Head
 from logparse.ingest import ingest

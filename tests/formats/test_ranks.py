@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.formats import aiter_log, inductor, moe_config, rocblas, tensile_launches
+from logparse.formats import inductor, tensile_launches
+from logparse.formats.aiter import log as aiter_log
 from logparse.formats.format import BlockFormat, Line, LineFormat
 from logparse.formats.hipblaslt import bench_output, info
 from logparse.formats.miopen import driver_output
 from logparse.formats.miopen import log as miopen_log
+from logparse.formats.moe import config as moe_config
 from logparse.formats.ranks import MARK
+from logparse.formats.rocblas import logs as rocblas
 from logparse.formats.tunableop import verbose
 from logparse.ingest.lines import LineReader
 from logparse.model import Reject

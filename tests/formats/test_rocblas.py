@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from logparse.errors import EmissionError
-from logparse.formats import rocblas
+from logparse.formats.rocblas import logs as rocblas
 from logparse.model import Call, GemmProblem, Measurement, Message, Override, Reject, Solution, Trans
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 from tests.formats.reading import read_lines, records, stream

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.formats import rocblas, rocblas_bench_output, rocblas_trace
+from logparse.formats import rocblas_trace
+from logparse.formats.rocblas import bench_output as rocblas_bench_output
+from logparse.formats.rocblas import logs as rocblas
 from logparse.ingest import ingest
 from logparse.links import linked
 from logparse.model import Call, Fact, GemmProblem, Measurement, Message, Record, Reject, Solution

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from logparse.formats import rocblas, tensile_launches
+from logparse.formats import tensile_launches
+from logparse.formats.rocblas import logs as rocblas
 from logparse.model import Call, GemmProblem, Message
 from tests.conftest import SAMPLES
 from tests.formats.reading import read_lines

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pandas as pd
 
-from analyzers.evidence.devices import Device, devices
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.marks import HOVER, Look, add_points, hover_data, log_axis, sizes, texts
 from analyzers.explore.charts.palette import SYMBOLS, Theme, blank, colour_bar, note, styled
 from analyzers.explore.plain_text import shown
+from logparse.devices import Device, devices
 
 NOTHING = (
     "No problem here has both a size and a time.<br>"

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from analyzers.analyzer import Settings
 from analyzers.explore.load.job import Action, ComparedTime
 from analyzers.explore.queries import only_row
-from analyzers.overrides import WRITERS
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation, action
 from analyzers.recommend.verb import write
+from logparse.formats.override_formats import WRITERS
 from logparse.model import Finding
 from logparse.text import duration
 

@@ -10,11 +10,11 @@ import pandas as pd
 
 from analyzers import ANALYZERS
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.picks import compare
-from analyzers.evidence.runs import tables_to_analyse
 from analyzers.explore.point_table import build, found
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.render import gpu_time_lines
+from analyzers.times.picks import compare
+from analyzers.times.runs import tables_to_analyse
 from logparse.model import Finding
 from logparse.text import duration
 

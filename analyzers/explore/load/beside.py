@@ -10,7 +10,7 @@ from logparse.store import Store, open_store
 from logparse.text import sql_text
 
 if TYPE_CHECKING:
-    from analyzers.proof.diff import Diff
+    from analyzers.diff.diff import Diff
 
 
 def beside(word: str, store: Store) -> tuple[Store, str]:
@@ -43,8 +43,8 @@ def names(store: Store, run: str, other: Store, other_run: str) -> tuple[str, st
 
 def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
     """The same comparison as ``logparse diff``.  Raises StoreError for a run that does not exist."""
-    from analyzers.proof.diff import diff
-    from analyzers.proof.timings import times_of_run
+    from analyzers.diff.diff import diff
+    from analyzers.diff.timings import times_of_run
 
     return diff(times_of_run(store, run), times_of_run(other, other_run))
 

@@ -10,19 +10,19 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from analyzers.evidence.cells import number_of
-from analyzers.evidence.picks import INCOMPARABLE
-from analyzers.evidence.target import machine, serves
 from analyzers.explore.plain_text import sentence
 from analyzers.explore.tries import Row, Try
-from analyzers.overrides import WRITERS
 from analyzers.overrides.commands import COMMANDS
-from analyzers.overrides.hipblaslt_tuning import with_objects
 from analyzers.overrides.write import make
+from analyzers.times.cells import number_of
+from analyzers.times.picks import INCOMPARABLE
 from logparse.errors import EmissionError
 from logparse.formats.format import Writer
 from logparse.formats.hipblaslt import tuning_file
+from logparse.formats.hipblaslt.tuning_rules import with_objects
+from logparse.formats.override_formats import WRITERS
 from logparse.model import Override, Problem, Solution, problem_from_text, solution_from_text
+from logparse.target import machine, serves
 from logparse.text import duration
 
 

@@ -54,7 +54,7 @@ def explore(
     does not exist, and for a taken port.
 
     ``url``: default as of ``logparse.store.open_store``;
-    ``target``: words of ``analyzers.evidence.target.target_from``, the machine that will read the overrides.
+    ``target``: words of ``logparse.ingest.stated_target.target_from``, the machine that will read the overrides.
     """
     facts = _facts(target)
     listening = _listening(host, port)
@@ -102,8 +102,8 @@ def _listening(host: str, port: int) -> socket.socket:
 def _facts(target: Sequence[str]) -> Mapping[str, str]:
     if not target:
         return {}
-    from analyzers.evidence.target import target_from
     from logparse.formats import FORMATS
+    from logparse.ingest.stated_target import target_from
 
     return target_from(target, FORMATS)
 

@@ -15,10 +15,10 @@ from functools import cache
 from typing import Any
 
 from analyzers.actions.own_kernel import Call, call_of
-from analyzers.evidence.action_times import HostCost
-from analyzers.evidence.stats import median
 from analyzers.measure.device.operands import GemmOperands
 from analyzers.measure.device.torch_device import TorchDevice, TorchRunnable
+from analyzers.statistics.intervals import median
+from analyzers.times.action_times import HostCost
 
 _CALLS, _LEAST, _DEVICE_US = 32, 8, 100_000.0
 """Calls of which the median is taken; fewer, but at least so many, where the device takes longer than this for them."""

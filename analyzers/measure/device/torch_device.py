@@ -18,10 +18,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from analyzers.evidence.devices import device_of
 from analyzers.measure.backend import HostBoundError, OutOfMemoryError, Place
 from analyzers.measure.device.instruction_cache import InstructionFlush
 from analyzers.measure.device.virtual_gpu import virtual_gpu
+from logparse.devices import device_of
 
 Tensor: TypeAlias = Any
 """torch.Tensor; torch is not installed where types are checked."""

@@ -148,7 +148,7 @@ def key(problem: Problem, target: Mapping[str, str]) -> str | None:
     """``transA,transB,batch,m,n,k,a,b,c,compute``: what the library matches an entry by.
 
     None for grouped and complex GEMMs, where a key field is unknown, and for a compute type that the target's reader
-    drops or reads as another (``analyzers/overrides/hipblaslt_reader.py``).  Leading dimensions, strides, scalars,
+    drops or reads as another (``logparse/formats/hipblaslt/tuning_reader.py``).  Leading dimensions, strides, scalars,
     epilogue, scales and swizzle are no part of it: problems that differ only there share an entry.  8-bit floats are
     those of the target's arch; a 6.4 target (``hipblaslt_version`` below 1500) has one name for both families.
     """

@@ -7,7 +7,7 @@ import pytest
 from analyzers.actions import ACTIONS
 from analyzers.actions.totals import results, row
 from analyzers.analyzer import Settings
-from analyzers.evidence.gpu_time import gpu_time
+from analyzers.job.gpu_time import gpu_time
 from analyzers.recommend import apply_module, render_actions
 from tests.analyzers.test_host_bound import traced
 

@@ -16,10 +16,10 @@ from analyzers.actions.action import ActionResult
 from analyzers.actions.job import job_of
 from analyzers.actions.totals import result, wanted
 from analyzers.analyzer import Settings
-from analyzers.evidence.action_times import samples_of
-from analyzers.evidence.origins import ACTION
-from analyzers.evidence.tails import Tail
+from analyzers.job.tails import Tail
 from analyzers.measure.results import measured
+from analyzers.times.action_times import samples_of
+from analyzers.times.origins import ACTION
 from logparse.ingest import ingest, record
 from logparse.model import DEFAULT, Fact, Family, Problem, solution_from_text
 from logparse.store import Store

@@ -12,13 +12,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from analyzers.analyzer import Settings  # noqa: E402
-from analyzers.evidence.runs import tables_of  # noqa: E402
 from analyzers.measure.replay import Options, replay, stages  # noqa: E402
 from analyzers.measure.results import Method  # noqa: E402
-from analyzers.proof import render  # noqa: E402
-from analyzers.proof.verify_actions import verify_actions  # noqa: E402
 from analyzers.recommend import render_actions  # noqa: E402
 from analyzers.recommend.verb import advise, write  # noqa: E402
+from analyzers.times.runs import tables_of  # noqa: E402
+from analyzers.verify import render  # noqa: E402
+from analyzers.verify.actions import verify_actions  # noqa: E402
 from logparse.ingest import ingest  # noqa: E402
 from logparse.store import Store, open_store  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402

@@ -23,16 +23,16 @@ from analyzers.actions.kernel_overrides import OwnKernels  # noqa: E402
 from analyzers.actions.own_kernel import call_of  # noqa: E402
 from analyzers.actions.totals import results, wanted  # noqa: E402
 from analyzers.analyzer import Settings  # noqa: E402
-from analyzers.evidence.action_times import HOST_FACT, HostCost, host_costs, samples_of  # noqa: E402
-from analyzers.evidence.origins import ACTION  # noqa: E402
-from analyzers.evidence.runs import tables_of  # noqa: E402
 from analyzers.measure.backend import Conditions, OwnKernel  # noqa: E402
 from analyzers.measure.replay import Options, replay, stages  # noqa: E402
 from analyzers.measure.results import Method, measured  # noqa: E402
 from analyzers.measure.sampler import Sampler  # noqa: E402
-from analyzers.proof.verify_actions import verify_actions  # noqa: E402
 from analyzers.recommend import apply_module, render_actions  # noqa: E402
 from analyzers.recommend.verb import advise, write  # noqa: E402
+from analyzers.times.action_times import HOST_FACT, HostCost, host_costs, samples_of  # noqa: E402
+from analyzers.times.origins import ACTION  # noqa: E402
+from analyzers.times.runs import tables_of  # noqa: E402
+from analyzers.verify.actions import verify_actions  # noqa: E402
 from logparse.formats.traces.torch import gemms  # noqa: E402
 from logparse.formats.traces.torch.inputs import Inputs  # noqa: E402
 from logparse.ingest import ingest, record  # noqa: E402

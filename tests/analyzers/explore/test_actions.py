@@ -13,11 +13,11 @@ import pytest
 from analyzers import ANALYZERS
 from analyzers.actions import action
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.runs import tables_of
 from analyzers.explore.load import analysis
 from analyzers.explore.load.actions import actions, archive, cards, compared_time
 from analyzers.explore.load.job import ComparedTime
 from analyzers.recommend.ranking import recommend
+from analyzers.times.runs import tables_of
 from logparse.model import Evidence, Finding
 from logparse.store import Store
 from tests.analyzers.example import B, F, W, everything

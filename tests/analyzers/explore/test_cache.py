@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.picks import compare
 from analyzers.explore import queries
 from analyzers.explore.load import cache
 from analyzers.explore.load.analysis import analyse
 from analyzers.explore.page.data import PageData
 from analyzers.explore.point_table import found
 from analyzers.recommend.ranking import recommend
+from analyzers.times.picks import compare
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
 from tests.conftest import SAMPLES

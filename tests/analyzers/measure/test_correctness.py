@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.evidence.devices import device_of
-from analyzers.evidence.roofline import bound_us
 from analyzers.measure.correctness import acceptable, depth, error_bound
 from analyzers.measure.drift import Drift, noise
 from analyzers.measure.results import environment_key
 from analyzers.measure.sampler import executions
+from analyzers.times.roofline import bound_us
+from logparse.devices import device_of
 from logparse.model import ConvProblem, Direction
 from tests.analyzers.measure.problems import SMALL_W, gemm
 

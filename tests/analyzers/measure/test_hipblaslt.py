@@ -11,12 +11,12 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("rocm.bindings.hipblaslt")
 
-from analyzers.evidence.confirmations import judge
 from analyzers.measure.backend import Backend, Conditions, Place
 from analyzers.measure.backends.hipblaslt import BACKEND
 from analyzers.measure.correctness import acceptable, error_bound
 from analyzers.measure.results import Method
 from analyzers.measure.trial import WorkerContext
+from analyzers.times.confirmations import judge
 from logparse.model import GemmProblem, Member, Solution
 from tests.analyzers.measure.compiled import loaded, planted_times
 from tests.analyzers.measure.problems import gemm

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyzers.evidence.confirmations import BETWEEN_PROCESSES, IN_JOB, Pairs, in_job, judge_all
+from analyzers.times.confirmations import BETWEEN_PROCESSES, IN_JOB, Pairs, in_job, judge_all
 from tests.analyzers.example import B, F, W, gemm
 from tests.conftest import sized
 

@@ -12,7 +12,6 @@ import pytest
 
 pytest.importorskip("torch")
 
-from analyzers.evidence.confirmations import judge
 from analyzers.measure.backend import Backend, Conditions, Place, UnsupportedError
 from analyzers.measure.backends import miopen, miopen_find
 from analyzers.measure.backends.miopen import BACKEND
@@ -21,6 +20,7 @@ from analyzers.measure.correctness import acceptable, error_bound
 from analyzers.measure.device.operands import conv_of
 from analyzers.measure.results import Method
 from analyzers.measure.trial import WorkerContext
+from analyzers.times.confirmations import judge
 from logparse.formats.miopen.solvers import SOLVERS, known_algorithm
 from logparse.model import Direction, Solution
 from tests.analyzers.measure.compiled import loaded, planted_times

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from analyzers.evidence.confirmations import Pairs, judge
 from analyzers.measure.progress import ROWS, FindingsTable
 from analyzers.measure.replay import Busy, Step
 from analyzers.measure.results import Confirmed, Result
+from analyzers.times.confirmations import Pairs, judge
 from logparse.model import Problem, Solution
 from tests.analyzers.measure.fakes import NAME
 from tests.analyzers.measure.problems import named, store_of

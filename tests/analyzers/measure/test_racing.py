@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from analyzers.evidence.confirmations import Pairs, judge
-from analyzers.evidence.stats import median
 from analyzers.measure.confirm import interleave
 from analyzers.measure.racing import Race, Rules, WithdrawnError, race
 from analyzers.measure.results import Method
+from analyzers.statistics.intervals import median
+from analyzers.times.confirmations import Pairs, judge
 
 BLOCKS = Method().blocks
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from analyzers.evidence.roofline import bound_us
 from analyzers.measure.replay import racing_s
+from analyzers.times.roofline import bound_us
 from logparse.model import problem_from_text
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 

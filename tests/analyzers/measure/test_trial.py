@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from analyzers.evidence.confirmations import judge
 from analyzers.measure.backend import Conditions, Place
 from analyzers.measure.results import Method
 from analyzers.measure.trial import WorkerContext
+from analyzers.times.confirmations import judge
 from logparse.model import Problem, Solution
 from tests.analyzers.measure.problems import gemm
 

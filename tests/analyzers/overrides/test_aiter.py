@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.overrides.aiter import KERNELS, padded
-from analyzers.overrides.aiter_lookup import table_of
+from analyzers.overrides.coverage import coverage
 from analyzers.overrides.lint import format_of, inspect
-from analyzers.overrides.override_format import OverrideFile
-from analyzers.proof.coverage import coverage
 from logparse.errors import InputError
-from logparse.formats import aiter
+from logparse.formats.aiter import tables as aiter
+from logparse.formats.aiter.lookup import table_of
+from logparse.formats.aiter.rules import KERNELS, padded
+from logparse.formats.override_format import OverrideFile
 from logparse.model import GemmProblem, Override
 from tests.analyzers.build import tables, work
 from tests.conftest import CORPUS, SAMPLES, needs_corpus

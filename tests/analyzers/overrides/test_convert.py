@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.evidence.target import target_from
 from analyzers.overrides.convert import Converted, convert
 from analyzers.overrides.lint import inspect
 from logparse.errors import InputError
-from logparse.formats import FORMATS, aiter
+from logparse.formats import FORMATS
+from logparse.formats.aiter import tables as aiter
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.tunableop import results, signature
+from logparse.ingest.stated_target import target_from
 from logparse.model import GemmProblem, Override, Solution
 from tests.analyzers.example import gemm
 from tests.conftest import SAMPLES

@@ -14,11 +14,11 @@ import pytest
 
 from analyzers.overrides.lint import by_name, inspect
 from analyzers.overrides.look_up import look_up
-from analyzers.overrides.override_format import OverrideFile
 from logparse.errors import EmissionError
-from logparse.formats import aiter
+from logparse.formats.aiter import tables as aiter
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.hipblaslt.columns import TUNING_COLUMNS
+from logparse.formats.override_format import OverrideFile
 from logparse.formats.tunableop import signature
 from logparse.model import Fact, GemmProblem, Override, Solution
 from tests.analyzers.example import gemm

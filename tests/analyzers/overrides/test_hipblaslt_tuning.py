@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.overrides.lint import inspect
-from analyzers.overrides.override_format import OverrideFile
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.hipblaslt.columns import TUNING_COLUMNS
+from logparse.formats.override_format import OverrideFile
 from logparse.model import GemmProblem, Override, Solution
 from tests.analyzers.example import ARCH, gemm
 from tests.conftest import CORPUS, SAMPLES, needs_corpus

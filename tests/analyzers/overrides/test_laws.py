@@ -15,15 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import logparse.formats
-from analyzers.evidence.target import Facts
-from analyzers.overrides import OVERRIDE_FORMATS, WRITERS
 from analyzers.overrides.look_up import look_up
 from analyzers.overrides.merge import merge
-from analyzers.overrides.override_format import OverrideFile, OverrideFormat
 from analyzers.overrides.own_rows import with_own
 from analyzers.overrides.write import make
 from logparse.formats.format import Emission, Head, Writer
+from logparse.formats.override_format import OverrideFile, OverrideFormat
+from logparse.formats.override_formats import OVERRIDE_FORMATS, WRITERS
 from logparse.model import Override
+from logparse.target import Facts
 from tests.conftest import SAMPLES
 from tests.test_emitted import CASES, MIOPEN, OLD, TARGET
 

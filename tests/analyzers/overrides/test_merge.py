@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.overrides import miopen_find_db, miopen_find_db_merge
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import _apart, _Winners, merge
 from analyzers.overrides.render import merge_lines
 from logparse.errors import InputError
-from logparse.formats import rocblas
+from logparse.formats.miopen import find_db_merge as miopen_find_db_merge
+from logparse.formats.miopen import find_db_rules as miopen_find_db
+from logparse.formats.rocblas import logs as rocblas
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 
 HEAD = "Validator,PT_VERSION,2.11.0\n"

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.overrides import miopen_find_db
+from analyzers.overrides.coverage import served_by
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import merge
-from analyzers.overrides.reading import Offer, Row, offers
 from analyzers.overrides.render import grouped
-from analyzers.proof.coverage import served_by
 from logparse.errors import InputError
 from logparse.formats.miopen import find_db
+from logparse.formats.miopen import find_db_rules as miopen_find_db
 from logparse.formats.miopen.problem_key import problem_from_key
+from logparse.formats.reading import Offer, Row, offers
 from logparse.ingest import ingest
 from logparse.model import ConvProblem, Override, Solution
 from logparse.store import Store

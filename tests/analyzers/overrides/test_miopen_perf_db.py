@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyzers.overrides.coverage import coverage
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import merge
-from analyzers.overrides.override_format import OverrideFile
-from analyzers.proof.coverage import coverage
 from logparse.errors import InputError
 from logparse.formats.miopen import perf_db
+from logparse.formats.override_format import OverrideFile
 from logparse.ingest import ingest
 from logparse.model import ConvProblem, Override, Solution
 from logparse.store import Store

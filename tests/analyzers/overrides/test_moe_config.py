@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.analyzer import Tables
+from analyzers.overrides.coverage import coverage
 from analyzers.overrides.export import moe
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import merge
-from analyzers.overrides.override_format import OverrideFile
 from analyzers.overrides.render import export_lines
-from analyzers.proof.coverage import coverage
-from analyzers.proof.render import coverage_lines
-from analyzers.proof.verify import verify
+from analyzers.verify.render import coverage_lines
+from analyzers.verify.verify import verify
 from logparse.errors import InputError
+from logparse.formats.override_format import OverrideFile
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
 from tests.conftest import CORPUS, SAMPLES, needs_corpus

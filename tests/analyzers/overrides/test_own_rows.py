@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.evidence.target import target_from
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.own_rows import with_own
 from logparse.errors import InputError
 from logparse.formats import FORMATS
 from logparse.formats.format import Emission
+from logparse.ingest.stated_target import target_from
 from tests.conftest import SAMPLES
 
 CSV = SAMPLES / "tunableop/tunableop_results0.csv"

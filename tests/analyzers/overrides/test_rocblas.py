@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from analyzers.overrides.lint import format_of, inspect
 from analyzers.overrides.look_up import look_up
-from analyzers.overrides.override_format import OverrideFile
-from analyzers.overrides.rocblas import OVERRIDE_FORMAT, key
-from logparse.formats import rocblas
+from logparse.formats.override_format import OverrideFile
+from logparse.formats.rocblas import logs as rocblas
+from logparse.formats.rocblas.rules import OVERRIDE_FORMAT, key
 from logparse.model import Call, GemmProblem, Message, Override, Solution, problem_from_text
 from tests.analyzers.example import gemm
 from tests.conftest import CORPUS, SAMPLES, needs_corpus

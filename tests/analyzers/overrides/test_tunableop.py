@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.overrides.lint import inspect
-from analyzers.overrides.override_format import OverrideFile
-from analyzers.overrides.tunableop import matches
-from analyzers.overrides.tunableop_reader import atof, lookup, predict, read
+from logparse.formats.override_format import OverrideFile
 from logparse.formats.tunableop import signature
+from logparse.formats.tunableop.rules import matches
+from logparse.formats.tunableop.validated import atof, lookup, predict, read
 from logparse.model import GemmProblem
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 

@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from analyzers.overrides import tunableop_reader
+from logparse.formats.tunableop import validated as tunableop_reader
 from tests.conftest import ROOT
 
 

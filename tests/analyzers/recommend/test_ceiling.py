@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.gpu_time import STEPS, STEPS_US
-from analyzers.evidence.picks import compare
+from analyzers.job.gpu_time import STEPS, STEPS_US
 from analyzers.measure.plan import cost_s
 from analyzers.recommend import render
 from analyzers.recommend.ceiling import ASSUMED_SOLUTIONS, ceiling
 from analyzers.recommend.confidence import judgement
 from analyzers.recommend.ranking import recommend
+from analyzers.times.picks import compare
 from logparse.model import Evidence, Finding
 from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import B, F, W, gemm

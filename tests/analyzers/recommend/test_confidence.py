@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import pytest
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.confirmations import Pairs
-from analyzers.evidence.origins import CONFIRM
 from analyzers.recommend.confidence import CONFIDENCE, basis, completed, judgement, post_us, pre_us
 from analyzers.recommend.ranking import BELOW_FLOOR, NOT_CONFIRMED, action, recommend
+from analyzers.times.confirmations import Pairs
+from analyzers.times.origins import CONFIRM
 from logparse.model import Evidence, Finding
 from tests.analyzers.build import facts, measurement, tables, work
 from tests.analyzers.example import ARCH, gemm

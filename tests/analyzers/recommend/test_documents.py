@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.target import target_from
-from analyzers.overrides import WRITERS
 from analyzers.recommend import verb
 from analyzers.recommend.documents import TargetFiles, document, earlier_files, report
 from analyzers.recommend.ranking import recommend
 from logparse.formats import FORMATS
+from logparse.formats.override_formats import WRITERS
 from logparse.ingest import ingest
+from logparse.ingest.stated_target import target_from
 from logparse.store import Store
 from tests.analyzers.build import tables
 from tests.analyzers.example import everything

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from analyzers.analyzer import Settings
-from analyzers.evidence.runs import tables_to_analyse
 from analyzers.explore.load.analysis import analyse
 from analyzers.recommend import render
 from analyzers.recommend.documents import document
 from analyzers.recommend.ranking import Recommendation, recommend
+from analyzers.times.runs import tables_to_analyse
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
 from tests.conftest import CORPUS, SAMPLES, needs_corpus

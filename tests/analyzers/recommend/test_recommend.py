@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from analyzers.analyzer import Settings
-from analyzers.evidence.target import comparable, folder, same_device, serves, target_from
 from analyzers.measure.plan import Item, plan
 from analyzers.recommend import render
 from analyzers.recommend.confidence import basis
@@ -21,8 +20,10 @@ from logparse.errors import EmissionError, UsageError
 from logparse.formats import FORMATS
 from logparse.formats.format import Emission, Writer
 from logparse.formats.miopen import find_db
+from logparse.ingest.stated_target import target_from
 from logparse.model import Evidence, Finding, Override, Problem, Solution
 from logparse.store import Store
+from logparse.target import comparable, folder, same_device, serves
 from tests.analyzers.build import facts, measurement, tables, work
 from tests.analyzers.example import ARCH, F, W, everything, gemm
 from tests.analyzers.ingested import bench, product, read, replayed, tables_of

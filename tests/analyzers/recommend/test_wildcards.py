@@ -7,11 +7,11 @@ import random
 import pytest
 
 from analyzers.analyzer import Settings
-from analyzers.overrides.tunableop_reader import read
 from analyzers.recommend.override_files import emissions
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.wildcards import exact, family_of, first, smallest
 from logparse.formats.tunableop import results, signature
+from logparse.formats.tunableop.validated import read
 from logparse.model import ConvProblem, Family, GemmProblem, Override, Problem, Solution
 from tests.analyzers.build import facts, measurement, tables, work
 from tests.analyzers.example import ARCH, gemm

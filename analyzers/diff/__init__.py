@@ -1,0 +1,1 @@
+"""Two runs, or two files, side by side."""

@@ -1,0 +1,208 @@
+"""Two runs against each other: what got slower or faster beyond noise, what is new or gone, which picks changed."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import pyarrow as pa
+
+from analyzers.analyzer import Tables
+from analyzers.diff.timings import BASES, RunTimes, times_of
+from analyzers.statistics.intervals import TIE
+from logparse.links import linked
+from logparse.model import Problem, problem_from_text
+from logparse.store.columns import column
+from logparse.store.database import shared_database
+from logparse.target import Facts, arch, same_device
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+
+State = Literal["slower", "faster", "changed", "same", "new", "vanished", "unknown"]
+STATES: tuple[State, ...] = ("slower", "faster", "changed", "new", "vanished", "unknown", "same")
+
+FAIL_ON = 0.03
+_SIGMAS = 3.0
+_LINKED = 5000
+COLUMNS = (
+    *("problem", "state", "basis", "calls_a", "calls_b", "a_us", "b_us", "ratio", "noise", "pick_a", "pick_b"),
+    "delta_us",
+)
+CHANGES = STATES[:5]
+"""States of problems of which something is known to have changed."""
+CHANGED = f"state in {CHANGES}"
+"""The same as SQL."""
+
+
+class _Sum(NamedTuple):
+    """The problems of one state: how many there are, have times of both runs and a known ``delta_us``, and its sum."""
+
+    problems: int
+    compared: int
+    known: int
+    delta_us: float
+
+
+@dataclass(frozen=True)
+class Diff:
+    """One row per problem in the table ``compared`` of ``con``, which ``table`` selects from, what costs most first.
+
+    ``ratio`` is B over A of one call, ``noise`` the relative standard error of it (missing: not known), ``delta_us``
+    what the change costs per run of B (negative: saves; all of a new problem's time, and of a vanished one's), missing
+    where no log counts the calls.
+    """
+
+    a: str
+    b: str
+    fail_on: float
+    con: duckdb.DuckDBPyConnection
+    devices: tuple[str, str] | None = None
+    """The two devices, where the runs are known to be of different ones."""
+    floor_us: float = 0.0
+    """Changes of one call by at most this many µs count as the same."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether problems were compared and none got slower by more than ``fail_on``: no time proves nothing."""
+        return self.compared > 0 and not self.count("slower")
+
+    @property
+    def compared(self) -> int:
+        """How many problems have a time in both runs."""
+        return sum(x.compared for x in self._sums.values())
+
+    def count(self, *states: State) -> int:
+        return sum(self._sums[state].problems for state in states if state in self._sums)
+
+    @property
+    def delta_us(self) -> float:
+        """What all changes beyond noise cost per run of B, as far as calls and times are known."""
+        return self.cost("slower", "faster")[1]
+
+    def cost(self, *states: State) -> tuple[int, float]:
+        """Of how many problems in these states ``delta_us`` is known, and its sum."""
+        sums = [self._sums[state] for state in states if state in self._sums]
+        return sum(x.known for x in sums), math.fsum(x.delta_us for x in sums)
+
+    @cached_property
+    def _sums(self) -> dict[str, _Sum]:
+        return {state: _Sum(*sums) for state, *sums in self.con.execute(_SUMS).fetchall()}
+
+    def table(self, where: str = "true", n: int | None = None) -> pa.Table:
+        """The rows for which SQL ``where`` holds, all or the first ``n``, with ``COLUMNS``."""
+        return self.con.sql(_ORDERED.format(where=where), params={"n": n}).to_arrow_table()
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        frame: pd.DataFrame = self.table().to_pandas()
+        return frame
+
+    @property
+    def changes(self) -> pd.DataFrame:
+        """The rows of which something is known to have changed."""
+        return self.rows[self.rows["state"].isin(CHANGES)]
+
+
+_BY_BASIS = """
+    select problem, basis, a.named as in_a, b.named as in_b, a.calls as calls_a, b.calls as calls_b,
+           a.pick as pick_a, b.pick as pick_b, a.time_us as a_us, b.time_us as b_us, a.solution as ran_a,
+           b.solution as ran_b, sqrt(a.noise * a.noise + b.noise * b.noise) as noise
+    from a full join b using (problem, basis)"""
+_BY_PROBLEM = f"""
+    select problem, coalesce(bool_or(in_a), false) as in_a, coalesce(bool_or(in_b), false) as in_b,
+           any_value(calls_a) as calls_a, any_value(calls_b) as calls_b,
+           any_value(pick_a) as pick_a, any_value(pick_b) as pick_b, min({{
+               'alone': a_us is null or b_us is null, 'rank': list_position({list(BASES)}, basis), 'basis': basis,
+               'a_us': a_us, 'b_us': b_us, 'ran_a': ran_a, 'ran_b': ran_b, 'noise': noise}}
+           ) filter (basis is not null and (a_us is not null or b_us is not null)) as t
+    from ({_BY_BASIS}) group by problem"""
+"""Times of one problem are of the nearest evidence that both runs have; of a problem of one run, that it has."""
+_COMPARED = f"""
+    with timed as (
+        select * exclude (t), if(in_a and in_b and t.alone, null, t) as t from ({_BY_PROBLEM}) where in_a or in_b),
+    rows as (
+        select problem, in_a, in_b, calls_a, calls_b, t.basis as basis, t.noise as noise,
+               if(in_a, pick_a, null) as pick_a, if(in_a, t.a_us, null) as a_us, if(in_a, t.ran_a, null) as ran_a,
+               if(in_b, pick_b, null) as pick_b, if(in_b, t.b_us, null) as b_us, if(in_b, t.ran_b, null) as ran_b,
+               nullif(b_us / a_us, 'nan') as ratio, exp(greatest($gate, $sigmas * coalesce(noise, 0)) + $tie) as bound
+        from timed)
+    select problem, case when not in_a then 'new' when not in_b then 'vanished'
+               when ratio > bound and abs(b_us - a_us) > $floor then 'slower'
+               when ratio < 1 / bound and abs(b_us - a_us) > $floor then 'faster'
+               when pick_a <> pick_b or ran_a <> ran_b then 'changed' when ratio is null then 'unknown'
+               else 'same' end as state,
+           basis, calls_a, calls_b, a_us, b_us, ratio, noise, coalesce(pick_a, ran_a) as pick_a,
+           coalesce(pick_b, ran_b) as pick_b, coalesce(calls_b, calls_a) * case state
+               when 'new' then b_us when 'vanished' then -a_us else b_us - a_us end as delta_us
+    from rows"""
+"""Where the logs name no pick, the evidence may."""
+_SUMS = (
+    "select state, count(*), count(ratio), count(delta_us), coalesce(fsum(delta_us), 0) from compared group by state"
+)
+_ORDERED = f"""
+    select {", ".join(COLUMNS)} from compared where {{where}}
+    order by list_position({list(STATES)}, state), coalesce(abs(delta_us), 0) desc,
+             case when ratio > 0 then abs(ln(ratio)) when ratio = 0 then 'inf' else 0 end desc, problem limit $n"""
+
+
+def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, floor_us: float = 0.0) -> Diff:
+    """Compare run ``a`` with run ``b``.
+
+    A problem is slower (faster) when one call takes more than 1 + ``fail_on`` (less than its inverse) of what it took,
+    three standard errors more where these are known, and by more than ``floor_us`` (µs).  Times are of one kind of
+    evidence (``timings.BASES``), the nearest to the job that both runs have; of a problem of one run, that it has.
+    """
+    one, two = (x if isinstance(x, RunTimes) else times_of(x) for x in (a, b))
+    con = shared_database().cursor()
+    con.register("a", one.rows)
+    con.register("b", two.rows)
+    given = {"gate": math.log1p(fail_on), "sigmas": _SIGMAS, "tie": TIE, "floor": floor_us}
+    con.execute(f"create temp table compared as {_COMPARED}", given)
+    renamed = _renamed(con)
+    if renamed:
+        texts = [column(list(side), pa.string()) for side in (renamed, renamed.values())]
+        con.register("renamed", pa.Table.from_arrays(texts, names=["problem", "meant"]))
+        con.register("b", con.sql(_RENAMED).to_arrow_table())
+        con.execute(f"create or replace temp table compared as {_COMPARED}", given)
+    for name in "ab":  # they are as large as what was made of them
+        con.unregister(name)
+    return Diff(one.run, two.run, fail_on, con, _devices(one.machine, two.machine), floor_us)
+
+
+_RENAMED = """
+    select coalesce(meant, problem) as problem, * exclude (problem, meant) from b left join renamed using (problem)"""
+
+
+def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Problem that only B has → the only problem that may be meant, of those that only A has."""
+    of_one = "from compared where state = ?"
+    counts = [con.execute(f"select count(*) {of_one}", [state]).fetchall()[0][0] for state in ("vanished", "new")]
+    if not all(counts) or max(counts) > _LINKED:
+        return {}
+    mine, theirs = (
+        [(text, problem_from_text(text)) for (text,) in con.execute(f"select problem {of_one}", [state]).fetchall()]
+        for state in ("vanished", "new")
+    )
+    by_shape: dict[str | None, list[tuple[str, Problem]]] = {}
+    for text, problem in mine:
+        by_shape.setdefault(problem.shape, []).append((text, problem))
+    pairs = [
+        (text, other)
+        for text, problem in theirs
+        for other, known in (by_shape.get(problem.shape, ()) if problem.shape else ())
+        if linked(problem, known)
+    ]
+    ours, others = (Counter(side) for side in zip(*pairs, strict=True)) if pairs else ({}, {})
+    return {text: other for text, other in pairs if ours[text] == others[other] == 1}
+
+
+def _devices(left: Facts, right: Facts) -> tuple[str, str] | None:
+    if same_device(left, right) is not False:
+        return None
+    one, two = (f"{x.get('device') or arch(x) or '?'}, {x.get('cu_count', '?')} CUs" for x in (left, right))
+    return one, two

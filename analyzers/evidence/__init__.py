@@ -1,1 +1,0 @@
-"""How the tables of a run are joined and weighed, for all analyzers."""

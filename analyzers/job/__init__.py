@@ -1,0 +1,1 @@
+"""What logs and traces say of a job: its GPU time, its steps, what is counted twice."""

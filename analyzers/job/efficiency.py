@@ -1,0 +1,109 @@
+"""How far the problems of a run's traces are from the roofline, and what is within their reach.  An estimate.
+
+The time of a call is what its kernels took in the traces, on average.  Its efficiency is the roofline's time over it
+(``roofline_us``: the data sheet's peaks).  No kernel reaches these peaks, so the efficiency is held against what
+comparable problems of the same traces reach: same operation and direction, same type, bound by the same limit
+(arithmetic or memory), and of at most ``NEAR`` times less or more roofline time.  Their upper quartile is taken as
+within reach; where fewer than ``ENOUGH`` are comparable, ``WITHIN_REACH`` of the roofline is.  Where B and W of a
+convolution are not assigned apart, neither can be replayed, and they are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analyzers.job.gpu_time import traced_calls
+from analyzers.times.joins import facts_by_source
+from analyzers.times.roofline import input_type, roofline_us
+from logparse.devices import device_of
+from logparse.model import ConvProblem, Family, Problem, problem_from_text
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+NEAR = 4.0
+"""Comparable problems have at least a quarter and at most four times the roofline's time."""
+ENOUGH = 4
+"""Comparable problems from which their upper quartile is within reach."""
+WITHIN_REACH = 0.5
+"""Share of the roofline that libraries reach on problems of a usual shape: the peaks themselves are never reached."""
+FAR = 2.0
+"""A problem is far from it where it takes more than this many times the time within reach."""
+LEAST_US = 8.0
+"""Time of a call that is not expected to become less: launch, prologue and tail of one kernel."""
+
+
+def efficiencies(kernels: pd.DataFrame, calls: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
+    """One row per problem of the run's traces that has a roofline, on the device on which it took the most time.
+
+    Columns ``problem, source_id, device, calls, total_us, now_us`` (per call), ``least_us`` (the roofline),
+    ``comparable`` (how many problems it is held against), ``reach`` (the efficiency taken to be within reach),
+    ``within_us`` and ``far``.  ``calls`` are those of the traces.
+    """
+    if not kernels["problem"].notna().any():
+        return _NONE
+    rows = _rows(traced_calls(kernels, calls), facts_by_source(facts))
+    rows["comparable"], rows["reach"] = 0, WITHIN_REACH
+    for places in rows.groupby("group").indices.values():
+        group = rows.iloc[places]
+        held = [_reach(group["least_us"].to_numpy(), group["efficiency"].to_numpy(), i) for i in range(len(group))]
+        rows.loc[group.index, "comparable"] = [count for count, _ in held]
+        rows.loc[group.index, "reach"] = [reach for _, reach in held]
+    rows["within_us"] = (rows["least_us"] / rows["reach"]).clip(lower=LEAST_US)
+    rows["far"] = rows["now_us"] > FAR * rows["within_us"]
+    return rows
+
+
+_NONE = pd.DataFrame({"problem": [], "now_us": [], "within_us": [], "far": np.zeros(0, dtype=bool)})
+"""Without a trace: the columns that callers read."""
+
+
+def _rows(calls: pd.DataFrame, facts: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
+    """Problems with a roofline: ``traced_calls`` added up over the traces of one device, with what they are held to."""
+    device = {str(source): _device(facts.get(str(source), {})) for source in calls["source_id"].unique()}
+    known = calls.assign(device=calls["source_id"].map(device))
+    known = known[known["device"].notna()].sort_values(["source_id", "problem"])
+    sums = known.groupby(["device", "problem"]).agg(
+        source_id=("source_id", "first"), total_us=("total_us", "sum"), calls=("calls", "sum")
+    )
+    rows = sums.reset_index().sort_values(["total_us", "device"]).drop_duplicates("problem", keep="last")
+    rows = rows.sort_values("problem", ignore_index=True)
+    rows["now_us"] = rows["total_us"] / rows["calls"]
+    held = [
+        _held_to(problem_from_text(x), facts.get(s, {}))
+        for x, s in zip(rows["problem"], rows["source_id"], strict=True)
+    ]
+    rows["least_us"] = np.array([least for least, _ in held], dtype="float64")
+    rows["group"] = [f"{device} {group}" for device, (_, group) in zip(rows["device"], held, strict=True)]
+    rows["efficiency"] = rows["least_us"] / rows["now_us"]
+    return rows[rows["least_us"].notna()].reset_index(drop=True)
+
+
+def _device(facts: Mapping[str, str]) -> str | None:
+    device = device_of(facts)
+    return None if device is None else device.name
+
+
+def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, str]:
+    """The roofline's time of a problem, and the group of those that it is comparable with."""
+    least, device = roofline_us(problem, facts), device_of(facts)
+    if isinstance(problem, ConvProblem) and problem.direction == "B+W":
+        return None, ""
+    if least is None or device is None or isinstance(problem, Family) or not problem.bytes:
+        return None, ""
+    bound = "memory" if problem.bytes / (device.hbm_gbs * 1e3) >= least else "arithmetic"
+    grouped = "" if not isinstance(problem, ConvProblem) else f"{problem.direction} {(problem.groups or 1) > 1}"
+    return least, f"{problem.kind} {grouped} {input_type(problem, facts)} {bound}"
+
+
+def _reach(least_us: Floats, efficiency: Floats, i: int) -> tuple[int, float]:
+    """How many of a group are comparable with the problem at ``i``, and the efficiency within its reach."""
+    near = (least_us >= least_us[i] / NEAR) & (least_us <= least_us[i] * NEAR)
+    near[i] = False
+    count = int(near.sum())
+    if count < ENOUGH:
+        return count, WITHIN_REACH
+    return count, min(float(np.quantile(efficiency[near], 0.75)), 1.0)  # a device may clock above its data sheet

@@ -1,0 +1,237 @@
+"""Where the GPU time of a run goes, by its traces: what kind of work the kernels did, and how long the GPU idled.
+
+This is the one source of these numbers for ``recommend``, ``explore``, ``report`` and the analyzers.  A kernel's kind
+follows from its problem, else from its operator's name, else from its own.  Kernels of several streams may run at the
+same time, so their sum may exceed the time that the GPU was busy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pandas as pd
+
+from analyzers.analyzer import Settings, Tables, once
+from analyzers.times.cells import is_true
+from logparse.formats.traces.torch.busy import BEFORE
+from logparse.formats.traces.torch.busy import COMMUNICATION as COLLECTIVES
+from logparse.formats.traces.torch.gradients import BACKWARD_DATA, BACKWARD_WEIGHTS
+from logparse.model import kind_of, layer_of
+
+STEPS, STEPS_US = "profiler_steps", "profiler_steps_us"
+"""Facts of a trace: how many steps its profiler marked, and their wall time together (µs)."""
+UNTRACED_STEP_US = "untraced_step_us"
+"""Fact of a trace: the wall time of a step without the profiler (µs), of ``logparse capture --trace`` and ``tune``."""
+
+BUSY = 0.8
+"""Share of the time below which the GPU is taken to wait for the host."""
+GEMM, COPIES, OTHER = "GEMM", "transposes and copies", "other"
+COMMUNICATION = "communication"
+CONVOLUTION = "convolution {}"
+TRANSPOSE = re.compile(r"transpose|nchwToNhwc|nhwcToNchw|NCHW2CNHW|CNHW2NCHW|tensorTransform", re.IGNORECASE)
+"""Kernels by which a library changes the layout of a convolution's tensors: MIOpen's, CK's and cuDNN's."""
+_PASSES: Mapping[str, re.Pattern[str]] = {
+    "B": BACKWARD_DATA,
+    "W": BACKWARD_WEIGHTS,
+    "F": re.compile(r"fprop|conv\w*_?fwd|igemm_fwd_|implicit_convolve|conv2d|conv3d|winograd|Sp3Asm", re.IGNORECASE),
+}
+_PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (name, re.compile(words, re.IGNORECASE))
+    for name, words in (
+        ("attention", r"flash|fmha|attention|attn|sdpa|paged|mla_"),
+        ("optimizer", r"_foreach_|multi_tensor|_fused_(?:adam|sgd|lamb|adagrad)|fused_?adam|lamb_"),
+        ("normalisation", r"norm|softmax|bn_fw|bn_bw|welford|GammaBeta"),
+        ("embedding and indexing", r"embedding|compute_grad_weight"),
+        (
+            GEMM,
+            r"Cijk_|nvjet|gemm|gemv|wvSplitK|matmul|::(?:mm|addmm|bmm|baddbmm|linear|_scaled_mm)$|triton_tem|fused_moe|moe_ck",
+        ),
+        (COPIES, r"copy|transpose|contiguous|clone|CatArray|::cat$|nchwToNhwc|nhwcToNchw|(?<!pre)fill|::zero_|::pad$"),
+        (
+            "reduction",
+            r"reduce|::(?:sum|mean|max|min|argmax|topk|sort|cumsum|norm)$|triton_red|triton_per|cub::|rocprim",
+        ),
+        ("pooling", r"pool"),
+        ("element-wise", r"elementwise|triton_poi|relu|gelu|silu|sigmoid|dropout|threshold|::(?:add|mul|sub|div)_?$"),
+        ("embedding and indexing", r"index|gather|scatter|where"),
+    )
+)
+"""Kinds of work by the names of operators and kernels; the first that fits counts."""
+_NO_CONVOLUTION = frozenset({"attention", "optimizer", "normalisation", "embedding and indexing"})
+"""Kinds whose gradients are named like those of convolutions: ``_softmax_backward_data``, ``compute_grad_weight``."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Work of one kind: time and launches of its kernels over all traces of the run."""
+
+    name: str
+    us: float
+    kernels: int
+
+
+@dataclass(frozen=True)
+class GpuTime:
+    """``parts``, the longest first; times in µs over all traces of the run, None where they are not known.
+
+    ``window_us`` is the time in which the traces were recorded, or that of their steps without the profiler, which
+    slows the host, where it is known (``profiled`` False).  ``busy_us`` is the part of it in which a kernel ran,
+    ``alone_us`` that in which only collectives ran.  ``before_us`` are kernels that were launched before the traces and
+    count in no part, ``unexplained_us`` those of graph launches whose capture no trace shows (they count in the parts
+    by their own names), ``copies_us`` copies and fills of memory, which are no kernels.
+    """
+
+    parts: tuple[Part, ...]
+    kernels_us: float
+    traces: int
+    steps: float | None = None
+    window_us: float | None = None
+    busy_us: float | None = None
+    alone_us: float | None = None
+    before_us: float = 0.0
+    unexplained_us: float = 0.0
+    copies_us: float = 0.0
+    profiled: bool = True
+
+    @property
+    def busy_share(self) -> float | None:
+        """The share of the window in which a kernel ran."""
+        return self.busy_us / self.window_us if self.busy_us is not None and self.window_us else None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the GPU waits for the host: gaps between kernels are more than what launches leave."""
+        return self.busy_share is not None and self.busy_share < BUSY
+
+    @property
+    def idle_us(self) -> float | None:
+        """The time of the window in which no kernel ran."""
+        return max(self.window_us - self.busy_us, 0.0) if self.busy_us is not None and self.window_us else None
+
+
+@once
+def gpu_time(tables: Tables) -> GpuTime | None:
+    """The GPU time of the run's traces; None where the run has no kernels."""
+    rows = _in_order(tables.kernels[tables.kernels["run"] == tables.run])
+    early = rows["op"].eq(BEFORE)
+    before, rows = float(rows.loc[early, "total_us"].sum()), rows[~early]
+    if not len(rows):
+        return None
+    texts = (rows[name].astype(object).where(rows[name].notna(), "") for name in ("op", "kernel", "problem"))
+    part = [part_of(*map(str, x)) for x in zip(*texts, strict=True)]
+    sums = rows.assign(part=part).groupby("part")[["total_us", "calls"]].sum()
+    parts = [Part(str(name), float(us), int(n)) for name, us, n in sums.itertuples()]
+    sources = set(rows["source_id"])
+    facts = tables.facts[(tables.facts["run"] == tables.run) & tables.facts["source_id"].isin(sources)]
+    busy, window, untraced = _sum(facts, "gpu_busy_us"), _sum(facts, "gpu_window_us"), _untraced_us(facts)
+    if untraced is not None and busy is not None:
+        window = max(untraced, busy)
+    return GpuTime(
+        parts=tuple(sorted(parts, key=lambda x: (-x.us, x.name))),
+        kernels_us=float(rows["total_us"].sum()),
+        traces=len(sources),
+        steps=_sum(facts, STEPS),
+        window_us=window,
+        busy_us=busy,
+        alone_us=_sum(facts, "gpu_communication_alone_us"),
+        before_us=before,
+        unexplained_us=_sum(facts, "graph_unexplained_us") or 0.0,
+        copies_us=_sum(facts, "gpu_copies_us") or 0.0,
+        profiled=untraced is None,
+    )
+
+
+def gpu_us(tables: Tables) -> float | None:
+    """GPU time of the run's traces, where the traces also count the run's calls; else None.
+
+    A log's calls are of the whole job, a trace's time of the steps that it saw: their quotient would mean nothing.
+    """
+    return traced_us(tables) if tables.workload["calls_from"].eq("profiler").all() else None
+
+
+def launches_graphs(tables: Tables) -> bool:
+    """Whether the run's traces show launches of graphs."""
+    return bool(tables.facts.loc[tables.facts["run"] == tables.run, "name"].eq("graph_launches").any())
+
+
+def traced_us(tables: Tables) -> float | None:
+    """GPU time of the run's traces, whatever else counts its calls; None without a trace."""
+    total = float(kernels_of_run(tables)["total_us"].sum())
+    return total if total > 0 else None
+
+
+def kernels_of_run(tables: Tables) -> pd.DataFrame:
+    """The kernels that the run's traces saw launched."""
+    return tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["op"].ne(BEFORE)]
+
+
+def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | None]:
+    """Steps of the run and their wall time (µs): the user's count (which has no time), else what its traces marked.
+
+    The time is that without the profiler where it is known.
+    """
+    rows = tables.facts[tables.facts["run"] == tables.run]
+    return settings.steps or _sum(rows, STEPS) or None, _untraced_us(rows) or _sum(rows, STEPS_US) or None
+
+
+def _untraced_us(facts: pd.DataFrame) -> float | None:
+    """The time of all marked steps without the profiler, µs; None where it is not known of every trace with steps."""
+    each, marked = (
+        pd.to_numeric(facts[facts["name"] == name].set_index("source_id")["value"], errors="coerce")
+        for name in (UNTRACED_STEP_US, STEPS)
+    )
+    if not len(marked) or set(each.index) != set(marked.index):
+        return None
+    return float((each * marked).sum())
+
+
+def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+    """What calls of each problem took in each trace of the run, which is that of ``calls``.
+
+    Columns ``source_id, problem, total_us, calls, now_us`` (per call, the mean) and ``kernel``, the costliest one.
+    """
+    keys = ["source_id", "problem"]
+    own = calls[~is_true(calls["by_tool"])]
+    count = own.assign(calls=own["count"].astype("Float64")).groupby(keys)["calls"].sum(min_count=1).reset_index()
+    rows = _in_order(kernels[kernels["problem"].notna()])
+    total = rows.groupby(keys)["total_us"].sum().reset_index()
+    main = rows.sort_values(["total_us", "kernel"]).drop_duplicates(keys, keep="last")[[*keys, "kernel"]]
+    out = main.merge(total, on=keys).merge(count, on=keys)
+    out = out[is_true((out["total_us"] > 0) & (out["calls"] > 0))]
+    whole = out["calls"].astype("int64")
+    return out.assign(calls=whole, now_us=out["total_us"].astype("float64") / whole).reset_index(drop=True)
+
+
+def _in_order(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Kernels in an order of their own: sums do not depend on the order in which rows are stored."""
+    return kernels.sort_values(["source_id", "op", "kernel", "problem", "total_us"], ignore_index=True)
+
+
+def _sum(facts: pd.DataFrame, name: str) -> float | None:
+    """The sum of a fact over the sources that have it; None where none has."""
+    values = pd.to_numeric(facts.loc[facts["name"] == name, "value"], errors="coerce").dropna()
+    return float(values.sum()) if len(values) else None
+
+
+@lru_cache(maxsize=65_536)
+def part_of(op: str, kernel: str, problem: str) -> str:
+    """The kind of work of a kernel, by its problem, else its operator, else its own name."""
+    if COLLECTIVES.search(op) or COLLECTIVES.search(kernel):
+        return COMMUNICATION
+    if problem:
+        layer = layer_of(problem)
+        if layer is None:
+            return GEMM if kind_of(problem) in ("gemm", "grouped", "family") else OTHER
+        return COPIES if TRANSPOSE.search(kernel) else CONVOLUTION.format(layer[0])
+    for text in filter(None, (op, kernel)):
+        named = next((name for name, words in _PARTS if words.search(text)), None)
+        if named not in _NO_CONVOLUTION and (text == kernel or "conv" in op):
+            for direction, words in _PASSES.items():
+                if words.search(kernel):
+                    return CONVOLUTION.format(direction)
+        if named:
+            return named
+    return OTHER

@@ -1,0 +1,207 @@
+"""Which calls of a workload an override file serves, and which of its rows can never hit, by the library's own keys."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pandas as pd
+
+from analyzers.analyzer import Settings, Tables
+from analyzers.overrides.kernels import Kernels
+from analyzers.overrides.lint import by_name
+from analyzers.overrides.look_up import State, look_up
+from analyzers.times.cells import count_of
+from analyzers.times.joins import calls_by_problem
+from analyzers.times.picks import compare
+from logparse.formats.override_format import OverrideFile, OverrideFormat, Report
+from logparse.formats.reading import Row
+from logparse.model import Family, problem_from_text
+
+_NEAR_ROWS = 20_000
+"""Above this many rows (a shipped database) no near miss is looked for."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """One problem of the workload against the file: ``line`` is the row that serves it, ``time_us`` its total time."""
+
+    problem: str
+    label: str
+    calls: int | None
+    time_us: float | None
+    key: str | None
+    line: int | None
+    state: State
+    reason: str
+    maybe: tuple[int, ...] = ()
+    """Lines of rows that may serve it, where its key is unknown."""
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Rows that serve no call for one reason, by their lines; ``never``: no workload could change that."""
+
+    lines: Sequence[int]
+    never: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What the file does for the run's calls."""
+
+    file: str
+    format: OverrideFormat
+    run: str
+    uses: tuple[Use, ...]
+    idle: tuple[Idle, ...]
+
+    def share(self, what: Literal["calls", "time_us"], state: State = "hit") -> float | None:
+        """Share of the calls, or of the known time, of problems in that state; None where nothing is known."""
+        known = [(getattr(use, what), use.state) for use in self.uses if getattr(use, what) is not None]
+        total = sum(value for value, _ in known)
+        return sum(value for value, its in known if its == state) / total if total else None
+
+    @property
+    def hits(self) -> bool:
+        """Whether any call is served."""
+        return any(use.state == "hit" for use in self.uses)
+
+
+def coverage(file: OverrideFile, tables: Tables, *, wildcards: bool = False) -> Coverage:
+    """Replay the run's calls against the file.
+
+    ``wildcards``: PyTorch's wildcard fallback is on (off by default).
+    """
+    format, times = by_name(file.format), times_of(tables)
+    reports, kernels = reports_of(file, tables), Kernels.of(file, tables)
+    called = calls_by_problem(tables.workload[tables.workload["kind"].isin(format.kinds)])
+    calls = {text: None for text in reports if not format.kinds} | {str(x): count_of(n) for x, n in called.items()}
+    uses = []
+    for text, count in sorted(calls.items()):
+        problem = problem_from_text(text)
+        report = reports.get(text)
+        found = look_up(format, file.reading, problem, wildcards=wildcards, key=report.key if report else None)
+        found = kernels.judged(text, found)
+        uses.append(
+            Use(
+                problem=text,
+                label=problem.label,
+                calls=count,
+                time_us=times.get(text),
+                key=found.key,
+                line=found.row.line if found.row else None,
+                state=found.state,
+                reason=": ".join(filter(None, (found.reason, report.why if report else ""))),
+                maybe=found.maybe,
+            )
+        )
+    return Coverage(file.title, format, tables.run, tuple(uses), tuple(_idle(file, uses, wildcards)))
+
+
+def reports_of(file: OverrideFile, tables: Tables) -> Mapping[str, Report]:
+    """Problem text → what the run's logs state of its look-up in the file."""
+    columns = (tables.messages[name].astype("str") for name in ("function", "text"))
+    return by_name(file.format).reported(file.name, file.reading, zip(*columns, strict=True))
+
+
+def served_by(
+    file: OverrideFile,
+    problems: Sequence[str],
+    reports: Mapping[str, Report] | None = None,
+    *,
+    kernels: Kernels | None = None,
+) -> dict[str, Row]:
+    """Problem text → the row that the library would use for it, for those that the file certainly serves.
+
+    ``reports`` have the keys that a log states.  Where it does not state that a row was found, and there is none of
+    that key, the row of the problem's own key is the one that was meant for it.  A call of which ``kernels`` know that
+    the row's solution cannot run it is none that the row is meant for.
+    """
+    format, stated = by_name(file.format), reports or {}
+    found = {}
+    for text in problems:
+        problem, report = problem_from_text(text), stated.get(text)
+        answer = look_up(format, file.reading, problem, key=report.key if report else None)
+        if answer.row is None and report is not None and report.found is None:
+            answer = look_up(format, file.reading, problem)
+        foreign = kernels is not None and kernels.of_kind(text, answer).state == "miss"
+        if answer.row is not None and not foreign:
+            found[text] = answer.row
+    return found
+
+
+def times_of(tables: Tables) -> dict[str, float]:
+    """Total time (µs) per problem of the run: of a trace, else calls × the pick's time, else × the best known time."""
+    kernels = tables.kernels
+    if "run" in kernels:
+        kernels = kernels[kernels["run"] == tables.run]
+    traced = kernels.dropna(subset=["problem"]).groupby("problem")["total_us"].sum()
+    rows = compare(tables, Settings())
+    if len(rows):
+        each = rows["pick_us"].astype("float64").fillna(rows["best_us"].astype("float64"))
+        rows = rows.assign(total=rows["calls"].astype("float64") * each)
+        known = rows.groupby("problem")["total"].sum(min_count=1).dropna()
+    else:
+        known = pd.Series(dtype="float64")
+    return {**{str(k): float(v) for k, v in known.items()}, **{str(k): float(v) for k, v in traced.items()}}
+
+
+# ------------------------------------------------------------------------------------------------ rows without a call
+
+
+def _idle(file: OverrideFile, uses: Sequence[Use], wildcards: bool) -> Iterator[Idle]:
+    format = by_name(file.format)
+    served = {use.line for use in uses} | {line for use in uses for line in use.maybe}
+    if not format.kinds:  # a table is looked up as a whole
+        keys = {use.key for use in uses if use.line is not None}
+        served |= {row.line for row in file.rows if row.key in keys}
+    short = len(file.rows) <= _NEAR_ROWS
+    near = _by_size(use.problem for use in uses) if short and format.kinds else {}
+    none = "no call of the workload" if format.kinds else "no line of the run is about this table"
+    alike = ((row, (row.line,)) for row in file.rows) if short else file.reading.alike
+    lines: dict[tuple[bool, str], array[int]] = {}
+    for row, its in alike:
+        if not row.live:
+            lines.setdefault((True, row.verdicts.why), array("q")).extend(its)
+            continue
+        idle = [line for line in its if line not in served]
+        if idle and isinstance(row.problem, Family) and not wildcards:
+            reason = "a wildcard row, and the fallback is off by default"
+        else:
+            reason = _near_miss(row, near) or none
+        if idle:
+            lines.setdefault((False, reason), array("q")).extend(idle)
+    return (Idle(array("q", sorted(its)), never, reason) for (never, reason), its in lines.items())
+
+
+def _by_size(texts: Iterable[str]) -> dict[str, list[str]]:
+    out: dict[str, list[str]] = {}
+    for text in texts:
+        out.setdefault(_size(text), []).append(text)
+    return out
+
+
+def _size(text: str) -> str:
+    """The words of a problem's text that hold its kind, direction and sizes: no near miss differs there."""
+    words = ((word, *word.partition("=")) for word in text.split(" "))
+    return " ".join(word for word, name, mark, _ in words if not mark or name in ("mnk", "in", "k", "filter"))
+
+
+def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
+    """What keeps the row from serving a call of the same sizes, where that is one thing only."""
+    text = row.problem.text if row.problem is not None else ""
+    for other in near.get(_size(text), ()):
+        words = [(a, b) for a, b in zip(text.split(" "), other.split(" "), strict=False) if _contradict(a, b)]
+        if len(words) == 1:
+            return f"no call; one differs in a single thing: it has {words[0][1]}, the row {words[0][0]}"
+    return None
+
+
+def _contradict(one: str, other: str) -> bool:
+    """Whether two words of problems' texts contradict each other (``?`` and ``-`` are unknown)."""
+    pairs = zip(one.partition("=")[2].split(","), other.partition("=")[2].split(","), strict=False)
+    return one.partition("=")[0] != other.partition("=")[0] or any(a != b and not {a, b} & {"?", "-"} for a, b in pairs)

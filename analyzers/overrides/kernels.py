@@ -1,0 +1,138 @@
+"""Which of the calls that have a row's key its solution can run.
+
+A key does not contain all of a call: hipBLASLt's has no epilogue, and one of its indices is a kernel with or without an
+auxiliary matrix, so it never runs both.  Nor has it the workspace, and a solution that needs more than a call gives is
+not taken.  No file states either; the calls that the store saw run by it and what a replay measured do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pandas as pd
+
+from analyzers.analyzer import Tables
+from analyzers.overrides.lint import by_name
+from analyzers.overrides.look_up import Answer
+from analyzers.times.call_workspaces import Given, given
+from logparse.formats.override_format import OverrideFile, OverrideFormat
+from logparse.formats.reading import Row
+from logparse.model import problem_from_text
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """``seen``: by key and solution, the kinds of kernels (``OverrideFormat.kernels``) of the calls that ran it, and
+    ``needs`` the workspace (bytes) that it was measured with.  ``given`` is what calls give, by problem, and ``ran``
+    are the pairs of problem and solution that logs name.
+
+    All are empty where the format has no kinds.
+    """
+
+    format: OverrideFormat
+    seen: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    needs: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    given: Mapping[str, Given] = field(default_factory=dict)
+    ran: Collection[tuple[str, str]] = ()
+
+    @classmethod
+    def of(cls, file: OverrideFile, *runs: Tables) -> Kernels:
+        """By the measurements of the runs' stores and their logs; what calls give is the last one's."""
+        format = by_name(file.format)
+        if format.kernels is None:
+            return cls(format)
+        seen: dict[tuple[str, str], frozenset[str]] = {}
+        named = {row.solution.text for row in file.rows if row.solution is not None and row.live}
+        facts, rows = file.reading.key_facts, file.reading.by_key
+        for text, solution in {pair for tables in runs for pair in _ran(tables, named)}:
+            problem = problem_from_text(text)
+            key, kind = format.key(problem, facts), format.kernels(problem)
+            if key is not None and key in rows and kind is not None:
+                seen[key, solution] = seen.get((key, solution), frozenset()) | {kind}
+        needs: dict[tuple[str, str], int] = {}
+        for tables in runs:
+            for text, solution, need in _needed(tables, named):
+                key = format.key(problem_from_text(text), facts)
+                if key is not None and key in rows:
+                    needs[key, solution] = max(need, needs.get((key, solution), 0))
+        last = runs[-1]
+        ran = last.calls[last.calls["solution"].isin(named)]
+        return cls(format, seen, needs, given(last), set(zip(ran["problem"], ran["solution"], strict=True)))
+
+    def judged(self, call: str, answer: Answer) -> Answer:
+        """The answer of a look-up: no hit where the row's solution cannot run the call, nor where the call gives it too
+        little workspace; unknown where nothing shows that it can.
+        """
+        found = self.of_kind(call, answer)
+        why = self.short_of_workspace(call, found.row)
+        if found.row is None or why is None:
+            return found
+        place = f"line {found.row.line}: {why.text}"
+        if why.certain:
+            return Answer(found.key, None, "miss", f"{place}: the library takes its own choice")
+        return Answer(found.key, None, "unknown", place, (found.row.line,))
+
+    def of_kind(self, call: str, answer: Answer) -> Answer:
+        """The answer of a look-up: no hit where the row's solution cannot run the call, whatever its workspace.
+
+        It is unknown where the solution would have to be of another kind than the plain one, and nothing shows that.
+        """
+        row = answer.row
+        if self.format.kernels is None or row is None or row.solution is None:
+            return answer
+        kind = self.format.kernels(problem_from_text(call))
+        known = self.seen.get((row.key, row.solution.text), frozenset())
+        if kind is None or kind in known or not (known or kind):
+            return answer
+        place, plain = f"line {row.line}: {row.solution.text}", "plain results"
+        if known:
+            ran, needed = " and ".join(sorted(x or plain for x in known)), kind or plain
+            why = f"{place} has kernels for {ran}, by the calls that ran it, and this one needs {needed}"
+            return Answer(answer.key, None, "miss", f"{why}: the library takes its own choice")
+        why = f"{place} serves it if its kernels are for {kind}, which no file states"
+        return Answer(answer.key, None, "unknown", why, (row.line,))
+
+    def short_of_workspace(self, call: str, row: Row | None) -> Short | None:
+        """Returns why the workspace keeps, or may keep, the row's solution from the call; None if it does not, or if
+        neither a log nor a measurement shows that it could.
+        """
+        if self.format.kernels is None or row is None or row.solution is None:
+            return None
+        name, its = row.solution.text, self.given.get(call)
+        need, ran = self.needs.get((row.key, name)), (call, name) in self.ran
+        if need is None:
+            none = its is not None and its.most == 0 and not ran
+            return Short(False, f"{name} serves it if it needs no workspace, as the call gives none") if none else None
+        what = f"{name} needs {need:,} bytes of workspace, and"
+        if its is not None and its.least < need <= its.most:
+            return Short(False, f"{what} some of these calls give {its.least:,}")
+        if ran or need == 0 or (its is not None and its.least >= need):
+            return None
+        if its is None:
+            return Short(False, f"{what} no log states what the call gives (hipBLASLt's mask 2 does)")
+        return Short(True, f"{what} the call gives {its.most:,}")
+
+
+class Short(NamedTuple):
+    """Why a solution's workspace keeps it from a call, or may, where that is not ``certain``."""
+
+    certain: bool
+    text: str
+
+
+def _ran(tables: Tables, named: set[str]) -> Iterator[tuple[str, str]]:
+    """Problem and solution of what ran, of these solutions."""
+    timed = tables.measurements[tables.measurements["status"] == "ok"]
+    for frame in (timed, tables.calls):
+        rows: pd.DataFrame = frame[frame["solution"].isin(named)][["problem", "solution"]].drop_duplicates()
+        yield from zip(rows["problem"].astype("str"), rows["solution"].astype("str"), strict=True)
+
+
+def _needed(tables: Tables, named: set[str]) -> Iterator[tuple[str, str, int]]:
+    """Problem, solution and workspace (bytes) of what was measured with these solutions."""
+    rows = tables.measurements[tables.measurements["solution"].isin(named)]
+    rows = rows.loc[rows["workspace_bytes"].notna(), ["problem", "solution", "workspace_bytes"]].drop_duplicates()
+    columns = (rows["problem"].astype("str"), rows["solution"].astype("str"), rows["workspace_bytes"].astype("int64"))
+    yield from zip(*columns, strict=True)

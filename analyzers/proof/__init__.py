@@ -1,1 +1,0 @@
-"""Proof: that an override file will be read and hit, covers the workload, took effect, and was worth it."""

@@ -1,0 +1,1 @@
+"""How measured times join the problems of a run: origins, picks, neighbours, confirmations."""

@@ -1,0 +1,206 @@
+"""Confirmations: paired samples of a pick and a winner from several fresh processes, and the verdict on them.  Pure.
+
+Two processes that measure the same pair differ by more than the samples within one: on an H200 the ratio's standard
+deviation between processes is 0.32 %, while 12 blocks of one process estimate theirs to 0.11 %
+(``docs/measurement.md``).  So each process gives one value, the median log ratio of its blocks, and the interval is a
+t-interval over processes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from analyzers.statistics.intervals import (
+    Interval,
+    Variance,
+    benjamini_hochberg,
+    greater_p,
+    log_ratios,
+    moderated,
+    variance_of_median,
+)
+
+K = TypeVar("K")
+
+UNKNOWN = Interval(math.nan, math.nan, math.nan)
+
+RATE = 0.05
+"""Share of the confirmed findings that may be false."""
+
+BETWEEN_PROCESSES = 0.0032
+"""Standard deviation of a log ratio between processes, for records of a single process, which cannot know their own.
+
+From 238 pairs of repeated confirmations on H200s (``benchmarks/results/scale-gpu-NVIDIA-H200-2026-11-21.json.gz``).
+"""
+
+IN_JOB = 0.056
+"""Standard deviation of a call's log ratio in a job about the replay's.
+
+In a job other kernels have used the caches, the clock and the instruction cache before, and neighbours run beside it.
+Root mean square over 129 calls of five models on an H200, whatever their length
+(``benchmarks/results/in-job-NVIDIA-H200-2026-11-22.json.gz``); fitted without a model it covers 95 % of that model's.
+"""
+_NORMAL_975 = 1.959963984540054
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Paired samples, µs: entry i of both is the mean of two samples of one block.
+
+    ``blocks``: how many consecutive entries each process measured; empty: all are of one process.
+    """
+
+    pick_us: tuple[float, ...]
+    winner_us: tuple[float, ...]
+    blocks: tuple[int, ...] = ()
+
+    @property
+    def by_process(self) -> tuple[Pairs, ...]:
+        """The pairs of each process."""
+        out, at = [], 0
+        for count in self.blocks or (len(self.pick_us),):
+            out.append(Pairs(self.pick_us[at : at + count], self.winner_us[at : at + count]))
+            at += count
+        return tuple(x for x in out if x.pick_us)
+
+    def joined(self, other: Pairs) -> Pairs:
+        """These pairs, then those of another process."""
+        mine = self.blocks or ((len(self.pick_us),) if self.pick_us else ())
+        blocks = (*mine, *(other.blocks or (len(other.pick_us),)))
+        return Pairs(self.pick_us + other.pick_us, self.winner_us + other.winner_us, blocks)
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """``speedup`` is pick over winner with a 95 % interval; ``p`` that it is not above 1 + ``floor``.
+
+    ``prediction``: where the ratio of one further process lies, with 95 %.  ``processes``: fresh processes that
+    measured the pair.  ``confirmed``: the whole interval of the speedup lies above 1 + ``floor``.
+    """
+
+    speedup: Interval
+    p: float
+    floor: float
+    prediction: Interval = UNKNOWN
+    processes: int = 1
+
+    @property
+    def confirmed(self) -> bool:
+        return self.speedup.low > 1 + self.floor
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    """Log ratio of a pair, the variance of one process's value, and the number of processes."""
+
+    value: float
+    variance: Variance
+    processes: int
+
+
+def judge(pairs: Pairs, *, floor: float = 0.03) -> Confirmation:
+    """The verdict on one pair by itself.  Needs no device, so a stored pair can be judged again at another floor."""
+    return judge_all({0: pairs}, floor=floor)[0][0]
+
+
+def judge_all(
+    pairs: Mapping[K, Pairs],
+    *,
+    floor: float = 0.03,
+    rate: float = RATE,
+    device: Mapping[K, str] | None = None,
+) -> tuple[dict[K, Confirmation], set[K]]:
+    """Every pair judged, and the keys that stay confirmed under false-discovery control over all of them.
+
+    The variances between processes are moderated over all pairs of one ``device`` (a name by key; None: all of one):
+    three processes alone estimate theirs with two degrees of freedom, for which no p is small enough among a thousand.
+    """
+    estimates = {key: _estimate(x) for key, x in pairs.items() if x.pick_us}
+    groups: dict[str, list[K]] = {}
+    for key, estimate in estimates.items():
+        if estimate.processes > 1:
+            groups.setdefault(device[key] if device else "", []).append(key)
+    variances = {key: x.variance for key, x in estimates.items()}
+    for keys in groups.values():
+        variances |= dict(zip(keys, moderated([estimates[key].variance for key in keys]), strict=True))
+    judged = {
+        key: _confirmation(estimates[key], variances[key], floor) if key in estimates else _nothing(floor)
+        for key in pairs
+    }
+    kept = benjamini_hochberg([x.p for x in judged.values()], rate)
+    return judged, {key for (key, x), keep in zip(judged.items(), kept, strict=True) if keep and x.confirmed}
+
+
+def in_job(confirmation: Confirmation) -> Interval:
+    """Where the ratio of the pair lies in a job, with 95 %: the prediction of one further process, widened by what
+    differs between a replay and a job.  NaN where there is none.
+    """
+    ahead = confirmation.prediction
+    if math.isnan(ahead.value):
+        return UNKNOWN
+    half = min(math.hypot(math.log(ahead.high / ahead.value), _NORMAL_975 * IN_JOB), _WIDEST)
+    return Interval(ahead.value, ahead.value * math.exp(-half), ahead.value * math.exp(half))
+
+
+def gain_in_job(confirmation: Confirmation, before_us: float) -> tuple[float, float] | None:
+    """Between which µs the gain of a call lies in a job (95 %), where it took ``before_us`` there with the pick."""
+    ratio = in_job(confirmation)
+    return None if math.isnan(ratio.low) else (before_us * (1 - 1 / ratio.low), before_us * (1 - 1 / ratio.high))
+
+
+def _estimate(pairs: Pairs) -> _Estimate:
+    ratios = [log_ratios(x.pick_us, x.winner_us) for x in pairs.by_process]
+    values = [statistics.median(map(float, x)) for x in ratios]
+    if len(values) > 1:
+        variance = Variance(statistics.variance(values), len(values) - 1.0)
+        return _Estimate(statistics.fmean(values), variance, len(values))
+    within = variance_of_median(ratios[0])
+    return _Estimate(values[0], Variance(within.value + BETWEEN_PROCESSES**2, within.degrees), 1)
+
+
+def _confirmation(estimate: _Estimate, variance: Variance, floor: float) -> Confirmation:
+    value, count = estimate.value, estimate.processes
+    p = greater_p(value - math.log1p(floor), variance.scaled(1 / count))
+    mean, further = (_interval(value, variance.scaled(x)) for x in (1 / count, 1 + 1 / count))
+    return Confirmation(mean, p, floor, further, count)
+
+
+def _interval(value: float, variance: Variance) -> Interval:
+    half = min(variance.half_width(), _WIDEST)
+    return Interval(math.exp(value), math.exp(value - half), math.exp(value + half))
+
+
+_WIDEST = 20.0  # of a log ratio: a wider interval is as uninformative, and would overflow
+
+
+def _nothing(floor: float) -> Confirmation:
+    return Confirmation(UNKNOWN, 1.0, floor)
+
+
+# ------------------------------------------------------------------ as a fact of the store
+
+
+def confirmation_text(
+    problem: str, pick: str, winner: str, pairs: Pairs, confirmation: Confirmation, *, complete: bool = True
+) -> str:
+    """The value of the fact ``confirmation``: the verdict at its own floor, and ``blocks`` by process.
+
+    ``complete``: no process is missing, so the pair need not be confirmed again.
+    """
+    ratio = confirmation.speedup
+    values = {"speedup": ratio.value, "low": ratio.low, "high": ratio.high, "p": confirmation.p}
+    verdict = {"floor": confirmation.floor, "confirmed": confirmation.confirmed}
+    names = {"problem": problem, "pick": pick, "winner": winner}
+    blocks = list(pairs.blocks or (len(pairs.pick_us),))
+    return json.dumps(names | values | verdict | {"blocks": blocks, "complete": complete})
+
+
+def blocks_of(fact: Mapping[str, object]) -> tuple[int, ...]:
+    """Blocks by process of a decoded fact; empty for records that precede them, which are of one process."""
+    blocks = fact.get("blocks", ())
+    return tuple(int(x) for x in blocks) if isinstance(blocks, Sequence) else ()

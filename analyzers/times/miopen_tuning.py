@@ -1,0 +1,170 @@
+"""What a MIOpen override needs beside its solver: the parameters that it was tuned to, and a second solver.
+
+A tunable solver without its perf-db row runs at default parameters, often several times slower than measured; a find-db
+record whose only solver does not apply (another workspace, a deterministic run) counts as empty, and MIOpen searches
+and overwrites it.  So one of the two solvers is one that a find-db, log or replay of the target's build names, as far
+as there is such a file.
+Source: ROCm/MIOpen ``src/find_db.cpp``, ``src/include/miopen/generic_search.hpp``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from analyzers.analyzer import Tables
+from analyzers.times.cells import count_of
+from analyzers.times.joins import timed
+from logparse.formats.miopen import find_db_record, log, perf_db
+from logparse.formats.miopen.problem_key import problem_from_key
+from logparse.formats.miopen.solvers import TUNABLE
+from logparse.model import ConvProblem, Evidence, Finding, Override, Solution, solution_from_text
+from logparse.target import Facts, same_build, same_device
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
+    """The findings, their MIOpen overrides completed from the same record and perf-dbs of machines like the target.
+
+    The second solver is the next fastest of the record that the first one is of.  Parameters are taken from perf-dbs of
+    the target's device, and of its MIOpen version where both state one; the target's own build and user files first.
+    """
+    if not any(_of_miopen(x) for x in findings):
+        return list(findings)
+    tuned = _Tuned(tables.measurements, facts)
+    builds = _Builds(tables.measurements, facts)
+    return [_completed(x, tables.measurements, tuned, builds) if _of_miopen(x) else x for x in findings]
+
+
+def of_build(measurements: pd.DataFrame, facts: Mapping[str, Facts], target: Facts) -> pd.DataFrame:
+    """The measurements by the target's build of MIOpen: their solutions are solvers that it has."""
+    sources = [source for source, mine in facts.items() if _is_build(mine, target)]
+    return measurements[(measurements["library"] == "miopen") & measurements["source_id"].isin(sources)]
+
+
+def _is_build(mine: Facts, target: Facts) -> bool:
+    tweaks = {x["miopen_tweak"] for x in (mine, target) if x.get("miopen_tweak")}
+    return same_build(mine, target, "miopen") is True and len(tweaks) < 2
+
+
+NOT_IN_THE_BUILD = (
+    "{name} is named by no find-db, log or replay of the target's MIOpen, nor is another solver of the problem: where "
+    "the build lacks it, MIOpen searches again and overwrites the record; `logparse replay` on the target tries it"
+)
+"""Why an override is not proposed."""
+
+
+UNTIMED_ZEROS = "MIOpen's Find leaves the kernel that sets dW to zero out of a GEMM solver's time: a call takes longer"
+"""Seen with MIOpen 3.5.1: its time of GemmWrwUniversal and GemmWrw1x1_stride1 is that of the other kernels."""
+_FIND = frozenset({find_db_record.ORIGIN, log.ORIGIN})
+"""Origins whose times Find took."""
+
+
+def _of_miopen(finding: Finding) -> bool:
+    override = finding.override
+    return override is not None and isinstance(override.problem, ConvProblem) and override.solution.library == "miopen"
+
+
+def _completed(finding: Finding, measurements: pd.DataFrame, tuned: _Tuned, builds: _Builds) -> Finding:
+    override = finding.override
+    assert override is not None
+    second = _second(override, finding.evidence, measurements)
+    known = builds.of(override.target)
+    names = set(known["solution"])
+    if names and not names & {x.solution.text for x in (override, second) if x is not None}:
+        second = _fastest(override, known[known["problem"].isin((override.problem.text, finding.evidence.measured))])
+        if second is None:
+            return replace(finding, override=None, advice=NOT_IN_THE_BUILD.format(name=override.solution.id))
+    second = None if second is None else _with_workspace(replace(second, parameters=tuned.parameters(second)), known)
+    made = _with_workspace(replace(override, parameters=tuned.parameters(override), fallback=second), known)
+    untimed = override.solution.id.startswith("GemmWrw") and finding.evidence.origin in _FIND
+    return replace(
+        finding, override=made, message=f"{finding.message}; {UNTIMED_ZEROS}" if untimed else finding.message
+    )
+
+
+def _with_workspace(override: Override, known: pd.DataFrame) -> Override:
+    """With the largest workspace that is known of the solver; a confirmation records none."""
+    if override.workspace_bytes is not None:
+        return override
+    rows = known[(known["problem"] == override.problem.text) & (known["solution"] == override.solution.text)]
+    return replace(override, workspace_bytes=count_of(rows["workspace_bytes"].max()))
+
+
+def _second(override: Override, evidence: Evidence, measurements: pd.DataFrame) -> Override | None:
+    """The next fastest solver of the record (source, origin, problem) that the override rests on."""
+    same = measurements["problem"] == evidence.measured
+    same &= (measurements["source_id"] == evidence.source_id) & (measurements["origin"] == evidence.origin)
+    return _fastest(override, measurements[same & (measurements["library"] == "miopen")])
+
+
+def _fastest(override: Override, measurements: pd.DataFrame) -> Override | None:
+    """The override with the fastest other solver of these rows."""
+    rows = timed(measurements).sort_values(["time_us", "solution"])
+    rows = rows[rows["solution"] != override.solution.text]
+    if not len(rows):
+        return None
+    row = rows.iloc[0]
+    named = solution_from_text(str(row["solution"]))
+    algorithm, space = row["algorithm"], row["workspace_bytes"]
+    return replace(
+        override,
+        solution=Solution(
+            named.library, named.id, str(row["raw"] or ""), str(algorithm) if isinstance(algorithm, str) else None
+        ),
+        time_us=float(row["time_us"]),
+        workspace_bytes=count_of(space),
+    )
+
+
+class _Builds:
+    """Target → the measurements by its build of MIOpen."""
+
+    def __init__(self, measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> None:
+        self._measurements, self._facts = measurements, facts
+        self._known: dict[tuple[tuple[str, str], ...], pd.DataFrame] = {}
+
+    def of(self, target: Facts) -> pd.DataFrame:
+        place = tuple(sorted(target.items()))
+        if place not in self._known:
+            self._known[place] = of_build(self._measurements, self._facts, target)
+        return self._known[place]
+
+
+class _Tuned:
+    """(perf-db key, solver) → sources and the parameters that each has."""
+
+    def __init__(self, measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> None:
+        rows = measurements[measurements["origin"] == perf_db.ORIGIN]
+        self._facts = facts
+        self._known: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        for key, name, source, text in zip(
+            rows["key_text"], rows["solution"], rows["source_id"], rows["raw"], strict=True
+        ):
+            self._known.setdefault((str(key), str(name)), []).append((str(source), str(text)))
+
+    def parameters(self, override: Override) -> str | None:
+        """The solver's parameters for the override's problem on its target; None where no perf-db contains them."""
+        if not TUNABLE.match(override.solution.id):
+            return None
+        found = self._known.get((_perf_key(override) or "", override.solution.text), [])
+        fitting = [(source, text) for source, text in found if self._fits(source, override.target)]
+        return min(fitting, key=lambda entry: self._order(entry[0], override.target))[1] if fitting else None
+
+    def _fits(self, source: str, target: Facts) -> bool:
+        mine = self._facts.get(source, {})
+        return same_device(mine, target) is True and same_build(mine, target, "miopen") is not False
+
+    def _order(self, source: str, target: Facts) -> tuple[bool, bool, str]:
+        mine = self._facts.get(source, {})
+        return mine.get("miopen_tweak") != target.get("miopen_tweak"), mine.get("perf_db") != "user", source
+
+
+def _perf_key(override: Override) -> str | None:
+    with contextlib.suppress(ValueError):
+        return perf_db.perf_key_of(problem_from_key(override.key_text or ""))
+    return perf_db.key(override.problem, override.target)

@@ -1,0 +1,207 @@
+"""The tables of a run: built here for every verb, so that no two can disagree.
+
+``tables_to_analyse`` gives what analyzers read (recommend, explore, report), ``tables_to_check`` what ``coverage`` and
+``lint`` read, ``tables_to_upgrade`` what ``diff --overrides`` does, ``tables_of`` everything (``verify``),
+``tables_of_logs`` what completeness needs.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from analyzers.analyzer import Tables
+from analyzers.times.origins import ACTION, CONFIRM, PICK, RACE
+from logparse.errors import InputError, StoreError
+from logparse.links import full_links_sql
+from logparse.model import DEFAULT
+from logparse.store import FRAMES, Store, open_store
+from logparse.store.views import conv_problems_sql
+from logparse.text import printable
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+
+T = TypeVar("T")
+Read = Callable[[Store, str | None], T]
+"""A function that reads what is needed of a store's run, by default the latest."""
+
+
+def tables_of(store: Store, run: str | None = None) -> Tables:
+    """All tables of a run, by default the latest, and the measurements of all runs.  Raises StoreError."""
+    run = store.latest_run(run)
+    return Tables(run=run, **store.frames(run))
+
+
+def tables_of_logs(store: Store, run: str) -> Tables:
+    """The tables of a run about what was logged; the others are empty (links take longer than all of these)."""
+    return Tables(run=run, **_unread() | store.frames(run, ("calls", "workload", "messages", "sources", "facts")))
+
+
+def _unread() -> dict[str, pd.DataFrame]:
+    """All tables, empty."""
+    import pandas as pd
+
+    return dict.fromkeys(FRAMES, pd.DataFrame())
+
+
+def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str] = ()) -> Tables:
+    """The tables of a run (by default the latest), without what no analyzer can use of problems that it never called:
+    a system find-db of 200,000 problems would take two gigabytes.  Raises StoreError.
+
+    ``limits``: settings of DuckDB for the reading (``threads = 2``).
+    """
+    from analyzers.times.passes import read_passes  # here, as ``diff`` imports this module and needs neither
+
+    run = store.latest_run(run)
+    with store.connect(sql=_READ) if limits else store.reading(_READ) as con:  # settings are of a whole DuckDB
+        for setting in limits:
+            con.execute(f"set {setting}")
+        frames, passes = _near_the_calls(con, run, _LINKS), read_passes(con)
+    return Tables(run=run, passes=passes, **frames)
+
+
+def tables_to_check(store: Store, run: str | None = None) -> Tables:
+    """What ``coverage`` and ``lint --against`` read of a run (by default the latest): measurements as analyzers get
+    them, and of all find-dbs which solvers each names and what workspace they state.  Raises StoreError.
+    """
+    from analyzers.times.workspaces import read_workspaces
+
+    run = store.latest_run(run)
+    with store.reading(_READ) as con:
+        frames, solvers = _near_the_calls(con, run, _LINKS_OF_CALLS), con.execute(_SOLVERS).df()
+        return Tables(run=run, solvers=solvers, workspaces=read_workspaces(con), **frames)
+
+
+def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dict[str, pd.DataFrame]:
+    """The tables of a run, of measurements only those that concern its calls, and those of any run's replays."""
+    con.execute("create temp table called as select distinct problem from workload where run = ?", [run])
+    con.execute(f"create temp table linked as {links}")
+    con.execute(_USERS)
+    con.execute(_CLOSE)
+    frames = {name: con.execute(f"select * from {name} where run = ?", [run]).df() for name in _OF_RUN}
+    for name in _WHOLE:
+        frames[name] = con.execute(f"select * from {name}").df()
+    wanted = {"links": "from linked", "measurements": _MEASUREMENTS, "conv_problems": _CONVS}
+    for name, sql in wanted.items():  # over Arrow, which makes no Python object per text
+        frames[name] = con.sql(sql).to_arrow_table().to_pandas()
+    frames["messages"] = frames.pop("process_messages")
+    return frames
+
+
+_OF_RUN = ("calls", "workload", "process_messages")
+_WHOLE = ("sources", "gemm_problems", "solutions", "kernels", "facts")
+_READ = " ".join((*_OF_RUN, *_WHOLE, "measurements", "gemm_rows", "conv_rows", "open_links"))
+"""The views that ``_near_the_calls`` and what is read beside it name: making all takes a quarter longer."""
+_CALLED = full_links_sql("""
+    select problem from gemm_rows where problem in (from called)
+    union all select problem from conv_rows where problem in (from called)""")
+_LINKS = f"from open_links union all {_CALLED}"
+"""All links but those of full problems to themselves that the run does not call, of which there may be 200,000."""
+_LINKS_OF_CALLS = f"""
+    select * from open_links where problem in (from called) or other in (from called) union all {_CALLED}"""
+_SOLVERS = "select distinct source_id, library, solution from measurements where library = 'miopen'"
+_CLOSE = f"""
+    create temp table close as
+    select problem from measurements
+    where solution = 'Default' or origin in ('{RACE}', '{CONFIRM}', '{ACTION}') or source_id in (from users)
+    union select other from linked union select problem from called
+    union select problem from kernels where problem is not null"""
+_USERS = "create temp table users as select distinct source_id from facts where name = 'find_db' and value = 'user'"
+_CONVS = f"""
+    select problem, layer, direction, groups, dtype, flops
+    from ({conv_problems_sql("select * from conv_rows where problem in (from close)")})"""
+"""The columns of convolutions that analyzers read; a test holds the findings equal to those of the whole tables."""
+_MEASURED = f"""
+    select source_id, run, origin, kind, problem, library, solution, raw, algorithm, status, time_us, min_us, max_us,
+           std_us, if(origin in ('{CONFIRM}', '{ACTION}'), samples_us, null) as samples_us, workspace_bytes, error,
+           ordinal, key_text
+    from measurements where """
+_MEASUREMENTS = f"""
+    {_MEASURED} origin <> 'find-db' or kind <> 'conv'
+    union all {_MEASURED} origin = 'find-db' and kind = 'conv' and problem in (from close)"""
+"""Of convolutions that only system find-dbs know nothing but ``passes`` is read; samples are those of confirmations
+and actions."""
+
+
+def tables_to_upgrade(store: Store, run: str | None = None) -> Tables:
+    """What an upgrade plan reads of a run (by default the latest): of measurements only those beside a default.  Tables
+    that it does not read are empty.  Raises StoreError.
+    """
+    run = store.latest_run(run)
+    with store.reading(_DEFAULTED, run) as con:
+        measured = con.sql(_DEFAULTED).to_arrow_table().to_pandas()
+    return Tables(run=run, **_unread() | store.frames(run, ("workload", "facts")) | {"measurements": measured})
+
+
+_DEFAULTED = f"""
+    select source_id, run, origin, problem, solution, status, time_us from measurements
+    where problem in (
+        select problem from measurements
+        where solution = '{DEFAULT.text}' or source_id in (select source_id from facts where name = '{PICK}'))"""
+
+
+def tables_at(word: str, store: str | None = None) -> Tables:
+    """The tables of the run that a word names, as ``read_at``."""
+    return read_at(word, store, tables_of)
+
+
+def read_at(word: str, store: str | None, read: Read[T]) -> T:
+    """What ``read`` gives of the run that a word names: ``STORE`` (its latest run), ``STORE#RUN``, the label of a run
+    in ``store``, or log files, which are read into a temporary store.
+
+    Raises InputError for any other word.
+    """
+    opened = _existing(word)
+    if opened is not None:
+        return read(opened, None)
+    here = _existing(store)
+    if here is not None and word in here.runs():
+        return read(here, word)
+    for place, mark in enumerate(word):  # which the label of a run and the name of a log may hold as well
+        if place and mark == "#" and (there := _existing(word[:place])) is not None:
+            return read(there, word[place + 1 :])
+    from logparse.ingest import ingest  # with all formats, which questions to a store do not need
+
+    with tempfile.TemporaryDirectory(prefix="logparse-") as folder:
+        fresh = open_store(folder, create=True)
+        results = ingest([word], fresh, run=printable(Path(word).name or word))
+        if not any(result.recognised for result in results):
+            raise InputError(f"{word}: no store, {_no_run(here)} and no log that can be read")
+        return read(fresh, None)
+
+
+def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str]:
+    """Of words that name two runs: that both are one, and which are files of a run in ``store``, as these are read
+    anew, and alone.
+    """
+    if len(set(words)) < len(words):
+        return [f"note: {words[0]} is compared with itself"]
+    here = _existing(store)
+    if here is None:
+        return []
+    runs, held = here.runs(), here.live_table().select(["path", "run"]).to_pydict()
+    run_of = dict(zip(held["path"], held["run"], strict=True))
+    out = []
+    for word in words:
+        run = run_of.get(str(Path(word).absolute()))
+        if run is None or word in runs:
+            continue
+        out.append(f"note: {word} is read anew, and alone; the store has it as of run {run}")
+        if run in words:
+            out[-1] += ", which it is compared with"
+    return out
+
+
+def _no_run(store: Store | None) -> str:
+    return "no run" if store is None else f"no run of {store.url} (there is {', '.join(store.runs()) or 'none'})"
+
+
+def _existing(store: str | None) -> Store | None:
+    try:
+        return open_store(store)
+    except StoreError:
+        return None

@@ -1,0 +1,1 @@
+"""Whether overrides and actions took effect, and whether the job got faster."""

@@ -1,0 +1,184 @@
+"""Did a setting or a code change pay?  Two runs against the findings of the first, where no file was written.
+
+cuDNN, and cuBLASLt before PyTorch 2.14, read no override file: what a finding proposes there is ``channels_last``,
+benchmark mode or other code.  A layout is part of a problem, so a problem of the first run is looked up in the second
+in any layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from analyzers.analyzer import Tables
+from analyzers.diff.diff import FAIL_ON
+from analyzers.diff.timings import BASES, kernels_of, main_pick, timings
+from analyzers.overrides.lint import facts_of_run
+from analyzers.times.cells import count_of
+from analyzers.times.confirmations import Confirmation
+from analyzers.times.joins import calls_by_problem
+from analyzers.times.stored_confirmations import by_winner
+from analyzers.verify.verify import Effect, Move, Outcome, Verification, expected_us, run_us, same_solution, signs
+from logparse.model import ConvProblem, problem_from_text, solution_from_text
+
+
+def in_any_layout(text: str) -> str:
+    """A problem's text without what ``channels_last`` changes: one text for a call before and after."""
+    problem = problem_from_text(text)
+    if not isinstance(problem, ConvProblem):
+        return text
+    return replace(problem, in_layout=None, weights_layout=None, out_layout=None).text
+
+
+def verify_findings(before: Tables, after: Tables, findings: pd.DataFrame, fail_on: float = FAIL_ON) -> Verification:
+    """Compare the run ``after`` with what the findings of ``before`` (view ``findings``) promised to save.
+
+    Of several findings on one problem the largest saving is the promise.  Which of them the user acted on is not known:
+    it fails when a problem got slower than ``fail_on`` allows, when no problem runs what was proposed (or, where no log
+    names that, another kernel), and at what a log complains of.
+    """
+    promised = _promised(before, findings)
+    sides = _Side(before), _Side(after)
+    confirmed = by_winner(before, facts_of_run(after), fail_on)
+    outcomes = tuple(_outcome(text, row, sides, fail_on, confirmed) for text, row in promised.items())
+    complaints = tuple(signs(after))
+    return Verification(
+        before.run,
+        after.run,
+        outcomes,
+        (),
+        complaints,
+        tuple(_failures(outcomes, complaints, _without_promise(before.run, findings))),
+        run_us=run_us(before, after, in_any_layout),
+    )
+
+
+def _promised(before: Tables, findings: pd.DataFrame) -> dict[str, Mapping[str, object]]:
+    """Problem → the finding of the run that promises most for it, of those with a known saving."""
+    rows = findings[(findings["run"] == before.run) & findings["saving_us"].notna() & findings["problem"].notna()]
+    rows = rows.sort_values("saving_us", ascending=False).drop_duplicates("problem")
+    return {str(row["problem"]): {str(k): v for k, v in row.items()} for row in rows.to_dict("records")}
+
+
+class _Side:
+    """Times, calls, kernels and picks of a run by problem, and the texts that mean one call in any layout."""
+
+    def __init__(self, tables: Tables) -> None:
+        calls = calls_by_problem(tables.workload)
+        self.calls = {str(x): count_of(n) for x, n in calls.items()}
+        self.picks = {str(x): str(pick) for x, pick in main_pick(tables).items()}
+        self.kernels = {**kernels_of(tables), **self.picks}
+        self.rocblas = facts_of_run(tables).get("rocblas_version", "")
+        rows = timings(tables)
+        columns = (rows["problem"], rows["basis"], rows["time_us"])
+        self.times = {(str(p), str(b)): float(t) for p, b, t in zip(*columns, strict=True)}
+        self.texts: dict[str, list[str]] = {}
+        for text in sorted({*self.calls, *self.kernels, *(p for p, _ in self.times)}):
+            self.texts.setdefault(in_any_layout(text), []).append(text)
+
+    def mean_us(self, texts: Sequence[str], basis: str) -> float | None:
+        """Time of one call over all that the texts mean."""
+        known = [(self.times[text, basis], self.calls.get(text) or 0) for text in texts if (text, basis) in self.times]
+        total = sum(count for _, count in known)
+        if total:
+            return sum(time * count for time, count in known) / total
+        return known[0][0] if len(known) == 1 else None
+
+    def ran(self, texts: Sequence[str]) -> str | None:
+        names = sorted({self.kernels[text] for text in texts if text in self.kernels})
+        return " | ".join(names) or None
+
+    def runs(self, texts: Sequence[str], intended: object) -> bool | None:
+        """Whether the logs name this solution for all of the texts; None where they name none of its library."""
+        solution = solution_from_text(intended) if isinstance(intended, str) and ":" in intended else None
+        picks = [solution_from_text(self.picks[text]) for text in texts if text in self.picks]
+        if solution is None or not picks:
+            return None
+        same = [same_solution(solution, pick, self.rocblas) for pick in picks]
+        return all(same) if any(same) or all(x.library == solution.library for x in picks) else None
+
+    def count(self, texts: Sequence[str]) -> int | None:
+        known = [n for text in texts if (n := self.calls.get(text)) is not None]
+        return sum(known) if known else None
+
+
+def _outcome(
+    text: str,
+    finding: Mapping[str, object],
+    sides: tuple[_Side, _Side],
+    fail_on: float,
+    confirmed: Mapping[tuple[str, str], Confirmation],
+) -> Outcome:
+    before, after = sides
+    same = after.texts.get(in_any_layout(text), [])
+    times = ((basis, before.times.get((text, basis)), after.mean_us(same, basis)) for basis in BASES)
+    basis, old, new = next((x for x in times if x[1] is not None and x[2] is not None), (None, None, None))
+    calls = after.count(same)
+    move: Move = "unknown"
+    if old is not None and new is not None:
+        move = "slower" if new > old * (1 + fail_on) else "faster" if new * (1 + fail_on) < old else "same"
+    saving, each = float(str(finding["saving_us"])), finding["per_call_us"]
+    return Outcome(
+        problem=text,
+        label=problem_from_text(text).label,
+        file="",
+        line=0,
+        intended=_intended(finding),
+        before=before.ran([text]),
+        after=after.ran(same),
+        effect=_effect(before.ran([text]), after.ran(same), bool(same), after.runs(same, finding.get("solution"))),
+        move=move,
+        basis=basis,
+        before_us=old,
+        after_us=new,
+        calls=calls,
+        gained_us=None if old is None or new is None or calls is None else (old - new) * calls,
+        promised_us=saving if calls is None or pd.isna(each) else float(str(each)) * calls,  # type: ignore[call-overload]
+        expected_us=expected_us(
+            confirmed.get((text, str(finding.get("solution")))),
+            None if new is None else old,
+            calls,
+        ),
+    )
+
+
+def _intended(finding: Mapping[str, object]) -> str:
+    """What the finding proposes; findings of earlier versions do not name a solution."""
+    remedies = (finding.get(name) for name in ("solution", "advice", "analyzer"))
+    return next((text for text in remedies if isinstance(text, str) and text), "")
+
+
+def _effect(before: str | None, after: str | None, called: bool, proposed: bool | None) -> Effect:
+    """``proposed``: whether the logs name the proposed solution after; None: they do not show it."""
+    if not called:
+        return "not called"
+    if proposed:
+        return "applied"
+    if proposed is False and before != after:
+        return "not applied"
+    if before is None or after is None:
+        return "unknown"
+    return "changed kernel" if before != after else "unchanged kernel"
+
+
+def _without_promise(run: str, findings: pd.DataFrame) -> str:
+    """Why there is nothing to judge a run by: the store holds the findings of one ``recommend`` only."""
+    others = sorted(set(findings["run"].dropna().astype(str)) - {run})
+    if others and not (findings["run"] == run).any():
+        return f"the store's last `logparse recommend` was of run {', '.join(others)}: repeat it with --run {run}"
+    return "the run before has no findings of known worth (`logparse recommend` writes them)"
+
+
+def _failures(outcomes: Sequence[Outcome], complaints: Sequence[str], unpromised: str) -> Iterator[str]:
+    yield from complaints
+    for outcome in outcomes:
+        if outcome.move == "slower":
+            yield f"{outcome.label}: slower, {outcome.before_us:.4g} to {outcome.after_us:.4g} µs"
+    if not outcomes:
+        yield f"nothing was promised: {unpromised}"
+    elif not any(outcome.effect in ("applied", "changed kernel") for outcome in outcomes):
+        other = any(outcome.effect == "not applied" for outcome in outcomes)
+        what = "the solution that was proposed" if other else "another kernel than before"
+        yield f"no problem of a finding runs {what}"

@@ -1,0 +1,348 @@
+"""Did the overrides take effect, and was it worth it?  A run before against a run after, row by row of the files.
+
+For each problem that a file serves: whether the job now runs the intended solution (by the pick that a log names, else
+by the kernels of a trace), whether its time moved, and what that gained beside the saving that was promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
+
+import pandas as pd
+
+from analyzers.analyzer import Tables
+from analyzers.diff.diff import FAIL_ON, diff
+from analyzers.diff.timings import kernels_of, main_pick
+from analyzers.overrides.coverage import Idle, coverage, reports_of, served_by
+from analyzers.overrides.kernels import Kernels
+from analyzers.overrides.lint import by_name, facts_of_run, same_calls
+from analyzers.times.cells import count_of
+from analyzers.times.confirmations import Confirmation, gain_in_job
+from analyzers.times.joins import calls_by_problem
+from analyzers.times.stored_confirmations import by_winner
+from logparse.formats.override_format import OverrideFile, Report
+from logparse.formats.override_formats import OVERRIDE_FORMATS
+from logparse.formats.reading import Row
+from logparse.formats.tunableop.solutions import hipblaslt_index
+from logparse.model import Solution, problem_from_text, solution_from_text
+
+Effect = Literal["applied", "as before", "not applied", "unchanged kernel", "changed kernel", "not called", "unknown"]
+"""``as before``: the intended solution ran in both runs, so nothing shows that the row was read."""
+Move = Literal["faster", "slower", "same", "unknown"]
+K = TypeVar("K")
+V = TypeVar("V")
+
+SIGNS = tuple(sign for format in OVERRIDE_FORMATS for sign in format.signs)
+"""Texts by which a library reports that it did not honour an override, and what each means."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one problem that a row of a file serves.
+
+    Times are of one call, of one kind of evidence (``basis``).  ``gained_us`` and ``promised_us`` are per run after;
+    None where a time or the calls are unknown.
+    """
+
+    problem: str
+    label: str
+    file: str
+    line: int
+    intended: str
+    before: str | None
+    after: str | None
+    effect: Effect
+    move: Move
+    basis: str | None
+    before_us: float | None
+    after_us: float | None
+    calls: int | None
+    gained_us: float | None
+    promised_us: float | None
+    expected_us: tuple[float, float] | None = None
+    """Between what the gain lies in a job, per run after, by the confirmation of the intended solution (95 %)."""
+    why: str = ""
+    """Why the row was not applied, where that is known."""
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the gain lies there; None where either is unknown, or the kernel is the one of before."""
+        if self.gained_us is None or self.expected_us is None or self.effect in ("not applied", "unchanged kernel"):
+            return None
+        return self.expected_us[0] <= self.gained_us <= self.expected_us[1]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """All outcomes, the rows that served nothing, what the logs complain of, and why it failed (empty: it did not).
+
+    ``run_us`` is all GPU time of both runs' traces, where both did the same work.
+    """
+
+    before: str
+    after: str
+    outcomes: tuple[Outcome, ...]
+    idle: tuple[tuple[str, Idle], ...]
+    signs: tuple[str, ...]
+    failures: tuple[str, ...]
+    run_us: tuple[float, float] | None = None
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures
+
+    @property
+    def by_file(self) -> bool:
+        """Whether it is about rows of files, not about findings."""
+        return bool(self.idle) or any(x.file for x in self.outcomes)
+
+    @property
+    def gained_us(self) -> float:
+        """What the served problems gained per run after, as far as it is known."""
+        return sum(x.gained_us for x in self.outcomes if x.gained_us is not None)
+
+    @property
+    def predicted(self) -> tuple[int, int]:
+        """How many gains lie in the interval predicted for a job, and how many have one."""
+        known = [x.inside for x in self.outcomes if x.inside is not None]
+        return sum(known), len(known)
+
+    @property
+    def promised_us(self) -> float | None:
+        """What was promised for those whose gain is known; None where nothing was promised."""
+        known = [x.promised_us for x in self.outcomes if x.promised_us is not None and x.gained_us is not None]
+        return sum(known) if known else None
+
+
+def verify(
+    before: Tables,
+    after: Tables,
+    files: Sequence[OverrideFile],
+    promised: Mapping[str, float] | None = None,
+    fail_on: float = FAIL_ON,
+) -> Verification:
+    """Compare the run ``after`` with ``before`` for the rows of ``files`` (judged for the machine of ``after``).
+
+    ``promised`` is µs per call by problem, what a row was expected to save.  It fails when a file is refused, when a
+    called problem demonstrably does not run its row's solution, when one got slower than ``fail_on`` and noise allow,
+    and when no row took effect at all.
+    """
+    moved = {str(row["problem"]): row for row in diff(before, after, fail_on).rows.to_dict("records")}
+    here = facts_of_run(after)
+    confirmed = by_winner(before, here, fail_on)
+    evidence = _Evidence(_Ran.of(before), _Ran.of(after), moved, here.get("rocblas_version", ""), confirmed)
+    outcomes = []
+    choosing = [file for file in files if by_name(file.format).selects]
+    for file in choosing:
+        kinds, reports = by_name(file.format).kinds, reports_of(file, after)
+        known = {str(x) for t in (before, after) for x in t.workload.loc[t.workload["kind"].isin(kinds), "problem"]}
+        kernels = Kernels.of(file, before, after)
+        served = served_by(file, sorted(known.union(reports)), reports, kernels=kernels)
+        for text, same in sorted(same_calls(served).items()):
+            row, report = served[text], _first(reports, same)
+            if row.solution is not None:
+                one = _outcome(file.name, row.line, row.solution, text, same, evidence, promised or {})
+                one = one if report is None else _as_reported(one, row, report)
+                short = kernels.short_of_workspace(text, row) if one.effect == "not applied" else None
+                outcomes.append(replace(one, why=one.why or short.text) if short else one)
+    idle = [(file.name, row) for file in choosing for row in coverage(file, after).idle]
+    complaints = tuple(signs(after))
+    return Verification(
+        before.run,
+        after.run,
+        tuple(outcomes),
+        tuple(idle),
+        complaints,
+        tuple(_failures(files, outcomes, complaints, after)),
+        run_us=run_us(before, after),
+    )
+
+
+def run_us(before: Tables, after: Tables, same: Callable[[str], str] = lambda text: text) -> tuple[float, float] | None:
+    """All GPU time of the two runs' traces (µs); None where one has none, or where they did not do the same work.
+
+    The same work: equal calls of every problem, two problems being one where ``same`` gives one text for them.
+    """
+    work, total = [], []
+    for tables in (before, after):
+        rows = tables.kernels[tables.kernels["run"] == tables.run] if "run" in tables.kernels else tables.kernels
+        total.append(float(rows["total_us"].sum()))
+        counted = tables.workload["calls_from"].eq("profiler").all()
+        calls: dict[str, int] = {}
+        for text, count in calls_by_problem(tables.workload).items():
+            calls[same(str(text))] = calls.get(same(str(text)), 0) + (0 if pd.isna(count) else int(count))
+        work.append(calls if counted else None)
+    if min(total) <= 0 or work[0] is None or work[0] != work[1]:
+        return None
+    return total[0], total[1]
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """What ran according to a run's logs: picks and kernels by problem, and the calls (None: not counted)."""
+
+    picks: Mapping[str, str]
+    kernels: Mapping[str, str]
+    calls: Mapping[str, int | None]
+
+    @classmethod
+    def of(cls, tables: Tables) -> _Ran:
+        named = {str(text): str(pick) for text, pick in main_pick(tables).items()}
+        # Tensile prints its kernels, which no library takes for a solution's name.
+        launched = {text: pick for text, pick in named.items() if solution_from_text(pick).library == "tensile"}
+        picks = {text: pick for text, pick in named.items() if text not in launched}
+        calls = {str(x): count_of(n) for x, n in calls_by_problem(tables.workload).items()}
+        return cls(picks, launched | kernels_of(tables), calls)
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    before: _Ran
+    after: _Ran
+    moved: Mapping[str, Mapping[Hashable, Any]]  # rows of a ``Diff`` by problem
+    rocblas: str
+    confirmed: Mapping[tuple[str, str], Confirmation]
+
+
+def _first(values: Mapping[K, V], texts: Sequence[K]) -> V | None:
+    return next((values[text] for text in texts if text in values), None)
+
+
+def _effect(intended: Solution, texts: Sequence[str], evidence: _Evidence) -> Effect:
+    if not any(text in evidence.after.calls for text in texts):
+        return "not called"
+    if intended.text == "Default":
+        return "unknown"  # a log names what the library picked, which is what Default means
+    pick = _first(evidence.after.picks, texts)
+    if pick is not None:
+        if not same_solution(intended, solution_from_text(pick), evidence.rocblas):
+            return "not applied"
+        own = _first(evidence.before.picks, texts)
+        ran = own is not None and same_solution(intended, solution_from_text(own), evidence.rocblas)
+        return "as before" if ran else "applied"
+    before, after = _first(evidence.before.kernels, texts), _first(evidence.after.kernels, texts)
+    if before is None or after is None:
+        return "unknown"
+    return "changed kernel" if before != after else "unchanged kernel"
+
+
+def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
+    """Whether two names mean one solution: equal, or a rocBLAS index that is hipBLASLt's (rocBLAS 5 and later)."""
+    if one.text == other.text:
+        return True
+    through = [hipblaslt_index(x, rocblas_version) if x.library == "rocblas" else None for x in (one, other)]
+    ids = [int(x.id) if x.library == "hipblaslt" else i for x, i in zip((one, other), through, strict=True)]
+    return ids[0] is not None and ids[0] == ids[1]
+
+
+def _outcome(
+    file: str,
+    line: int,
+    intended: Solution,
+    text: str,
+    same: Sequence[str],
+    evidence: _Evidence,
+    promised: Mapping[str, float],
+) -> Outcome:
+    timed = [row for x in same if (row := evidence.moved.get(x)) is not None and not pd.isna(row["ratio"])]
+    time = timed[0] if timed else None
+    calls = _first({x: n for x, n in evidence.after.calls.items() if n is not None}, same)
+    each = _first(promised, same)
+    move: Move = "unknown"
+    if time is not None:
+        move = time["state"] if time["state"] in ("faster", "slower") else "same"
+    gain = None if time is None else float(time["a_us"]) - float(time["b_us"])
+    return Outcome(
+        problem=text,
+        label=problem_from_text(text).label,
+        file=file,
+        line=line,
+        intended=intended.text,
+        before=_first(evidence.before.picks, same),
+        after=_first(evidence.after.picks, same),
+        effect=_effect(intended, same, evidence),
+        move=move,
+        basis=None if time is None else str(time["basis"]),
+        before_us=None if time is None else float(time["a_us"]),
+        after_us=None if time is None else float(time["b_us"]),
+        calls=calls,
+        gained_us=None if gain is None or calls is None else gain * calls,
+        promised_us=None if each is None or calls is None else each * calls,
+        expected_us=expected_us(
+            _first(evidence.confirmed, [(x, intended.text) for x in same]),
+            None if time is None else float(time["a_us"]),
+            calls,
+        ),
+    )
+
+
+def _as_reported(outcome: Outcome, row: Row, report: Report) -> Outcome:
+    """The outcome where the library's log states whether it found a row: it may name kernels, and no solutions."""
+    if report.found is None:
+        return outcome if outcome.effect != "not applied" else replace(outcome, why=report.why)
+    if not report.found:
+        return replace(outcome, effect="not applied", after=outcome.after or "the default")
+    own = all(kernel in row.text for kernel in report.kernels)
+    return replace(outcome, effect="applied" if own else "not applied")
+
+
+def expected_us(
+    confirmation: Confirmation | None, before_us: float | None, calls: int | None
+) -> tuple[float, float] | None:
+    """Between what the gain of all calls lies (95 %), from the confirmed pair and one call's time before."""
+    if confirmation is None or before_us is None or calls is None:
+        return None
+    each = gain_in_job(confirmation, before_us)
+    return None if each is None else (each[0] * calls, each[1] * calls)
+
+
+def signs(after: Tables) -> Iterator[str]:
+    """What the run's logs report of overrides that were not honoured."""
+    for text, meaning in SIGNS:
+        hits = after.messages[after.messages["text"].str.contains(text, regex=False)]
+        if len(hits):
+            yield f"{meaning} ({int(hits['count'].sum())} times)"
+
+
+def _failures(
+    files: Sequence[OverrideFile], outcomes: Sequence[Outcome], complaints: Sequence[str], after: Tables
+) -> Iterator[str]:
+    for file in files:
+        if file.accepted is False:
+            why = next((note.message for note in file.notes if note.line is None and note.severity == "error"), "")
+            yield f"{file.name} is not accepted on this machine" + (f": {why}" if why else "")
+    yield from complaints
+    for outcome in outcomes:
+        if outcome.effect in ("not applied", "unchanged kernel"):
+            ran = outcome.after or "the same kernel as before"
+            place = f"({outcome.file}, line {outcome.line})" + (f": {outcome.why}" if outcome.why else "")
+            yield f"{outcome.label}: {outcome.intended} was intended, {ran} ran {place}"
+        if outcome.move == "slower":
+            yield f"{outcome.label}: slower with the override, {outcome.before_us:.4g} to {outcome.after_us:.4g} µs"
+    if not any(outcome.effect in ("applied", "changed kernel") for outcome in outcomes):
+        shown = any(outcome.effect == "unknown" for outcome in outcomes)
+        same = any(outcome.effect == "as before" for outcome in outcomes)
+        rocblas = "what TENSILE_DB=0x40 prints before and after does, as does a trace with kernels"
+        how = rocblas if _of_rocblas(outcomes) else "a bench or verbose log does"
+        if same:
+            yield "no row can be shown to have taken effect: the intended solutions ran before, too"
+        elif shown:
+            yield f"no row can be shown to have taken effect: the logs after name no pick ({how})"
+        elif len(after.workload):
+            yield "no row took effect: no call of the run is served"
+        else:
+            yield f"no row took effect: run {after.run} has no call (ingest a log or a trace of the job into it)"
+
+
+def _of_rocblas(outcomes: Sequence[Outcome]) -> bool:
+    """Whether all are of rocBLAS, whose logs name only the solutions that a program asks for by index."""
+    return all(solution_from_text(outcome.intended).library == "rocblas" for outcome in outcomes)
+
+
+def promises(findings: pd.DataFrame) -> dict[str, float]:
+    """µs that one call saves by the findings of a ``recommend`` (view ``findings``), by problem: the largest one."""
+    rows = findings[findings["per_call_us"].notna() & findings["problem"].notna()]
+    each = rows["per_call_us"].astype("float64").groupby(rows["problem"]).max()
+    return {str(problem): float(value) for problem, value in each.items()}

@@ -1,0 +1,86 @@
+"""Peak rates of devices, and the least time that a device allows a problem (roofline).
+
+The peaks stand in ``devices.csv`` with their sources.  A device that is not in it is unknown: callers report that.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+PEAK_COLUMN: Mapping[str, str] = {
+    **dict.fromkeys(("FP64", "f64_r", "f64_c"), "tf_fp64"),
+    **dict.fromkeys(("FP32", "f32_r", "f32_c"), "tf_fp32"),
+    "xf32_r": "tf_xf32",
+    **dict.fromkeys(("FP16", "f16_r"), "tf_fp16"),
+    **dict.fromkeys(("BF16", "bf16_r"), "tf_bf16"),
+    **dict.fromkeys(("FP8", "BF8", "f8_r", "bf8_r", "f8_fnuz_r", "bf8_fnuz_r"), "tf_fp8"),
+    **dict.fromkeys(("INT8", "i8_r"), "tf_int8"),
+}
+"""The column of ``devices.csv`` that holds the matrix peak of an input type (GEMM and convolution words)."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One row of ``devices.csv``: ``peaks`` in TFLOP/s by column, ``hbm_gbs`` in 10^9 bytes/s.
+
+    ``boost``: the highest clock over the one that the matrix peaks are stated at.
+    """
+
+    name: str
+    arch: str
+    cu_count: int
+    peaks: Mapping[str, float]
+    hbm_gbs: float
+    cache_bytes: int
+    boost: float
+    source: str
+
+    def peak_tflops(self, dtype: str) -> float | None:
+        """Dense matrix peak of an input type, None where the data sheet gives none.
+
+        Convolutions of ``FP32`` are those of TF32 on NVIDIA GPUs, as PyTorch allows it by default; ``f32_r`` is full.
+        """
+        short = dtype == "FP32" and self.arch.startswith("sm_")
+        return self.peaks.get("tf_xf32" if short else PEAK_COLUMN.get(dtype, ""))
+
+    def least_us(self, flops: float, least_bytes: float, dtype: str) -> float | None:
+        """The roofline: the longer of computing ``flops`` and moving ``least_bytes`` through HBM, in µs."""
+        peak = self.peak_tflops(dtype)
+        return None if peak is None else max(flops / (peak * 1e6), least_bytes / (self.hbm_gbs * 1e3))
+
+
+@cache
+def devices() -> tuple[Device, ...]:
+    """Every device whose peaks are known, in the order of the file."""
+    text = (files("logparse") / "devices.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    return tuple(
+        Device(
+            name=row["name"],
+            arch=row["arch"],
+            cu_count=int(row["cu_count"]),
+            peaks={column: float(value) for column, value in row.items() if column.startswith("tf_") and value},
+            hbm_gbs=float(row["hbm_gbs"]),
+            cache_bytes=int(row["cache_mib"]) << 20,
+            boost=float(row["boost"]),
+            source=row["source"],
+        )
+        for row in rows
+    )
+
+
+def device_of(facts: Mapping[str, str]) -> Device | None:
+    """The device that ``facts`` name: by its marketing name, else by arch and CU count; None when it is unknown."""
+    name, arch, cus = facts.get("device", ""), facts.get("arch", "").partition(":")[0], facts.get("cu_count", "")
+    words = name.replace("-", " ").replace("_", " ").split()
+    for device in devices():
+        if device.name in words:
+            return device
+    for device in devices():
+        if device.arch == arch and str(device.cu_count) == cus:
+            return device
+    return None

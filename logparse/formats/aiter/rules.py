@@ -1,0 +1,462 @@
+"""The members for aiter's tables of tuned kernels: which rows aiter reads, finds and can run, and remarks on them.
+
+aiter reads them with ``pandas.read_csv`` and looks calls up in a dictionary: a cell's *type* decides whether it is
+found, and pandas gives one type to a whole column.  One cell that is no number makes every size a text that no call
+equals; two different rows of one key make the reader raise.  Device and CU count are part of the key, the library's
+build is not.  Of the bf16 table the key of a call is known (``aiter.key``); of the others a server's log states it.
+Source: ``aiter_lookup``; ROCm/aiter ``csrc/py_itfs_cu/gemm_common.cu`` (``getPaddedM``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from logparse.errors import InputError
+from logparse.formats.aiter import log as aiter_log
+from logparse.formats.aiter import tables as aiter
+from logparse.formats.aiter.lookup import BF16, VARIABLES, Table, stem, table_of
+from logparse.formats.format import Emission, Head
+from logparse.formats.hipblaslt import tuning_rules as hipblaslt_tuning
+from logparse.formats.override_format import Conversion, Merging, OverrideFormat, Report, bytes_of, records_of
+from logparse.formats.reading import Note, Offer, Reading, Row, Rule, accepted, judge, text_of
+from logparse.formats.reading import remarks as row_remarks
+from logparse.model import GemmProblem, Solution
+from logparse.target import Facts, arch
+
+Cell: TypeAlias = bool | int | float | str | None
+
+KERNELS = "aiter-kernels"
+"""Name of the format of all tables but the bf16 one."""
+_INT = re.compile(r"\s*[+-]?\d{1,18}\s*", re.ASCII)
+_FLOAT = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)\s*", re.ASCII | re.IGNORECASE)
+_MISSING = frozenset(
+    {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"}
+    | {"NULL", "NaN", "None", "n/a", "nan", "null"}
+)
+_BOOLS = {**dict.fromkeys(("True", "TRUE", "true"), True), **dict.fromkeys(("False", "FALSE", "false"), False)}
+_RETUNE = "tune again on the target with aiter's tuner; a bf16 table can also come of `logparse convert --to aiter`"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row: its cells as pandas types them, and as they stand in the file; ``width`` is how many there are."""
+
+    line: int
+    cells: Mapping[str, Cell]
+    texts: Mapping[str, str]
+    width: int
+
+
+@dataclass(frozen=True)
+class _Context:
+    target: Facts
+    table: Table
+    columns: Sequence[str]
+    entries: Sequence[Entry]
+    notes: Sequence[Note]
+    """Remarks on the table, found while it was read."""
+    serves: bool
+    """Whether some row is of the target's device: one table serves several, as aiter's own do."""
+    first: Mapping[str, Entry]
+
+
+# ------------------------------------------------------------------------------------------------ rules about rows
+
+
+def _short(entry: Entry, context: _Context) -> str | None:
+    if entry.width >= len(context.columns):
+        return None
+    return f"{entry.width} values for {len(context.columns)} columns: values may stand under the wrong name"
+
+
+def _untyped(entry: Entry, context: _Context) -> str | None:
+    table, cells = context.table, entry.cells
+    wrong = [x for x in (*table.sizes, *sorted(table.flags)) if not isinstance(cells.get(x, 0), (int, float))]
+    wrong += [x for x in table.keys if x in table.words and not isinstance(cells.get(x, ""), str)]
+    if not wrong:
+        return None
+    named = ", ".join(f"{x} {entry.texts.get(x)!r}" for x in wrong)
+    return f"no call equals {named}: pandas gives the whole column another type"
+
+
+def _no_call(entry: Entry, context: _Context) -> str | None:
+    if _untyped(entry, context):
+        return None
+    wrong, table = [], context.table
+    for name in (x for x in table.keys if x not in table.words):
+        value = entry.cells.get(name)
+        least, most = (0, 1.0) if name in table.flags else (1, math.inf)
+        if isinstance(value, (int, float)) and not (value % 1 == 0 and least <= value <= most):
+            wrong.append(name)
+    wrong += [x for x in sorted(table.types) if x in entry.cells and entry.cells[x] not in _DTYPES]
+    return f"no call has {', '.join(f'{x} {entry.texts[x]!r}' for x in wrong)}" if wrong else None
+
+
+_DTYPES = frozenset(aiter.DTYPES)
+
+
+def _elsewhere(entry: Entry, target: Facts) -> str | None:
+    theirs = {"gfx": arch(target) or "", "cu_num": target.get("cu_count", "")}
+    wrong = [x for x, want in theirs.items() if want and x in entry.cells and _plain(entry.cells[x]) != want]
+    if not wrong:
+        return None
+    named = ", ".join(f"{x} {_plain(entry.cells[x])}" for x in wrong)
+    return f"{named}: aiter looks for {', '.join(theirs[x] for x in wrong)}"
+
+
+def _repeated(entry: Entry, context: _Context) -> str | None:
+    first = context.first.get(row_key(entry, context.table) or "")
+    same = first is not None and first is not entry and first.cells == entry.cells
+    return f"the same row as line {first.line}" if same and first is not None else None
+
+
+def _backend(entry: Entry, context: _Context) -> str | None:
+    if context.table is not BF16 or _known_backend(entry, context):
+        return None
+    return f"aiter has no backend {entry.texts.get('libtype')!r} and raises a KeyError at the call"
+
+
+def _odd_backend(entry: Entry, context: _Context) -> str | None:
+    if context.table is BF16 or not context.table.backends or _known_backend(entry, context):
+        return None
+    return f"{entry.texts.get('libtype')!r} is no backend of this table: aiter runs its default kernel, or stops"
+
+
+def _known_backend(entry: Entry, context: _Context) -> bool:
+    return "libtype" not in context.columns or entry.cells.get("libtype") in context.table.backends
+
+
+def _bad_index(entry: Entry, context: _Context) -> str | None:
+    name = context.table.index
+    index = entry.cells.get(name)
+    if name not in context.columns or (isinstance(index, int) and not isinstance(index, bool)):
+        return None
+    return f"{name} {entry.texts.get(name)!r}: aiter hands it on as it is, and a backend takes whole numbers only"
+
+
+def _no_kernel(entry: Entry, context: _Context) -> str | None:
+    wanted = context.table.names
+    if entry.cells.get("libtype") in aiter.BY_KERNEL_NAME:
+        wanted = ("kernelName",)
+    empty = [x for x in wanted if x in context.columns and not isinstance(entry.cells.get(x), str)]
+    library = entry.texts.get("libtype") or "aiter"
+    return f"{library} finds its kernel by {', '.join(empty)}, which is empty" if empty else None
+
+
+def _heuristic(entry: Entry, context: _Context) -> str | None:
+    if entry.cells.get("libtype") != "hipblaslt" or entry.cells.get("solidx") != -1:
+        return None
+    return "solidx -1: hipBLASLt's own heuristic chooses, the row overrides nothing"
+
+
+def _failed(entry: Entry, context: _Context) -> str | None:
+    time = entry.cells.get("us", entry.cells.get("soltimes"))
+    if not isinstance(time, (int, float)) or 0 < time < math.inf:
+        return None
+    return f"a time of {time} µs: the tuner could not run it, aiter uses it all the same"
+
+
+_RULES: tuple[Rule[Entry, _Context], ...] = (
+    Rule("values", "warning", None, _short, _RETUNE),
+    Rule("type", "error", "matched", _untyped, "write numbers and True or False, without blanks"),
+    Rule("no-call", "error", "matched", _no_call, _RETUNE),
+    Rule("device", "error", "matched", lambda e, c: None if c.serves else _elsewhere(e, c.target), _RETUNE),
+    Rule("device", "info", "matched", lambda e, c: _elsewhere(e, c.target) if c.serves else None),
+    Rule("duplicate", "info", None, _repeated, "remove it"),
+    Rule("backend", "error", "honoured", _backend, _RETUNE),
+    Rule("backend", "warning", None, _odd_backend, _RETUNE),
+    Rule("index", "error", "honoured", _bad_index, _RETUNE),
+    Rule("kernel-name", "error", "honoured", _no_kernel, _RETUNE),
+    Rule("heuristic", "info", None, _heuristic, "remove it"),
+    Rule("time", "warning", None, _failed, "remove it", fault=True),
+)
+
+
+# ------------------------------------------------------------------------------------------------------- the file
+
+
+def recognise(head: Head) -> bool:
+    """A bf16 table: M, N, K with a backend and its solution."""
+    return _table(head) is BF16
+
+
+def recognise_kernels(head: Head) -> bool:
+    """Any other table of aiter's kernels: 8-bit, 4-bit, batched, fused MoE."""
+    return _table(head) not in (None, BF16)
+
+
+def _table(head: Head) -> Table | None:
+    text, _ = text_of(head.data)
+    return table_of([x.strip() for x in text.partition("\n")[0].split(",")])
+
+
+def _cells(line: str) -> list[str]:
+    try:
+        return next(csv.reader([line], strict=False), [])
+    except csv.Error:  # a cell beyond csv's limit, before Python 3.11 also a NUL
+        return line.split(",")
+
+
+def entries(text: str) -> tuple[list[str], list[Entry], list[Note]]:
+    """The columns, the rows typed as pandas types them, and why pandas does not read the file (empty: it does)."""
+    lines = list(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
+    rows = [(n, _cells(line)) for n, line in lines if line.strip()]
+    if not rows:
+        return [], [], [Note(None, "error", "empty", "no row in the file", _RETUNE)]
+    columns, body = rows[0][1], rows[1:]
+    notes = []
+    # Where the first row has more values than there are columns, pandas takes those in front for names of the rows.
+    extra = max(0, len(body[0][1]) - len(columns)) if body else 0
+    if extra:
+        message = (
+            f"{len(body[0][1])} values for {len(columns)} columns: pandas leaves out the first {extra} of every row"
+        )
+        notes.append(Note(body[0][0], "warning", "values", message, _RETUNE))
+    body = [(number, cells[extra:]) for number, cells in body]
+    for number, cells in body:
+        if len(cells) > len(columns):
+            message = f"{len(cells) + extra} values for {len(columns)} columns: pandas does not read the file"
+            notes.append(Note(number, "error", "values", message, _RETUNE))
+    typed = {x: _typed([c[i] if i < len(c) else "" for _, c in body]) for i, x in enumerate(columns)}
+    out = []
+    for place, (number, cells) in enumerate(body):
+        texts = dict(zip(columns, cells, strict=False))
+        out.append(Entry(number, {x: values[place] for x, values in typed.items()}, texts, len(cells)))
+    return columns, out, notes
+
+
+def _typed(texts: Sequence[str]) -> list[Cell]:
+    """A column as pandas types it: whole numbers, numbers, True and False, or texts."""
+    known = [text for text in texts if text not in _MISSING]
+    if known and all(_INT.fullmatch(text) for text in known):
+        return [None if text in _MISSING else int(text) for text in texts]
+    if known and all(_FLOAT.fullmatch(text) for text in known):
+        return [None if text in _MISSING else float(text) for text in texts]
+    if known and all(text in _BOOLS for text in known):
+        return [_BOOLS.get(text) for text in texts]
+    return [None if text in _MISSING else text for text in texts]
+
+
+def _plain(cell: Cell) -> str:
+    return str(int(cell)) if isinstance(cell, float) and math.isfinite(cell) and cell == int(cell) else str(cell)
+
+
+def row_key(entry: Entry, table: Table = BF16) -> str | None:
+    """The key as ``aiter.key`` spells it, without what came later; None where a column or a value is missing."""
+    words = []
+    for name in table.present(entry.cells):
+        cell = entry.cells.get(name)
+        whole = isinstance(cell, (int, float)) and math.isfinite(cell) and cell == int(cell)
+        if cell is None or (isinstance(cell, float) and not whole):
+            return None
+        text = isinstance(cell, str)
+        words.append(str(cell) if text else str(bool(cell)) if name in table.flags else str(int(cell)))
+    return ",".join(words)
+
+
+def _file_notes(table: Table, columns: Sequence[str], found: Sequence[Entry]) -> Iterator[Note]:
+    if not found:
+        yield Note(None, "error", "empty", "no row in the file", _RETUNE)
+    missing = [x for x in (*table.keys, *table.needed) if x not in columns]
+    if missing:
+        old = set(missing) <= set(table.late)
+        message = f"no column {', '.join(missing)}: {table.late[missing[0]] if old else 'aiter raises a KeyError'}"
+        yield Note(1, "warning" if old else "error", "columns", message, _RETUNE)
+    first: dict[str, Entry] = {}
+    for entry in found:
+        key = row_key(entry, table)
+        other = first.setdefault(key, entry) if key is not None else entry
+        if other.cells != entry.cells or (other is not entry and not table.repeats):
+            how = "other values" if other.cells != entry.cells else "the same values"
+            message = f"line {other.line} has the same key with {how}: pandas then gives aiter no table at all"
+            yield Note(entry.line, "error", "duplicate", message, "keep the faster one (`logparse merge`)")
+    if table.compiled and any(entry.cells.get("libtype", "ck") in ("ck", "cktile") for entry in found):
+        message = "aiter chooses the kernels of ck when it builds its module from the table, not at the call"
+        remedy = "after a change remove aiter/jit's build folder and the module's .so: they are compiled again"
+        yield Note(None, "info", "compiled", message, remedy)
+    if any(entry.cells.get("libtype") == "hipblaslt" for entry in found):
+        message = "the table does not name the hipBLASLt of its indices, and aiter does not check"
+        yield Note(None, "info", "build", message, "keep it with the build it was made on")
+
+
+def read(name: str, data: bytes, target: Facts) -> Reading[_Context]:
+    """What aiter takes from the table; whether its indices are of the target's hipBLASLt is unknown."""
+    text, _ = text_of(data)
+    columns, found, damage = entries(text)
+    table = table_of(columns) or BF16
+    notes = [*damage, *(_file_notes(table, columns, found) if columns else ())]
+    refusals = tuple(x for x in notes if x.severity == "error")
+    first: dict[str, Entry] = {}
+    for entry in found:
+        first.setdefault(row_key(entry, table) or "", entry)
+    serves = any(_elsewhere(entry, target) is None for entry in found)
+    others = tuple(x for x in notes if x.severity != "error")
+    context = _Context(target, table, columns, found, others, serves, first)
+    rows = tuple(_row(entry, context, accepted(refusals, False), name) for entry in found)
+    own = _own_facts(found)
+    return Reading(rows=rows, refusals=refusals, certain=False, facts=own, target=target, parsed=context)
+
+
+def _row(entry: Entry, context: _Context, taken: bool | None, name: str) -> Row:
+    verdicts, breaches = judge(entry.line, entry, context, _RULES, taken, "aiter cannot read the table")
+    return Row(
+        line=entry.line,
+        key=row_key(entry, context.table) or "",
+        problem=_problem(entry, name),
+        solution=_solution(entry, context.table),
+        verdicts=verdicts,
+        text=_csv([entry.texts.get(x, "") for x in context.columns]),
+        time_us=_time(entry),
+        breaches=breaches,
+    )
+
+
+def remarks(name: str, data: bytes, reading: Reading[_Context]) -> Iterator[Note]:
+    """What else to know of a table and its rows."""
+    yield from reading.parsed.notes
+    for entry in reading.parsed.entries:
+        yield from row_remarks(entry.line, entry, reading.parsed, _RULES)
+
+
+def _csv(cells: Sequence[str]) -> str:
+    sink = io.StringIO()
+    csv.writer(sink, lineterminator="").writerow(cells)
+    return sink.getvalue()
+
+
+def _problem(entry: Entry, name: str) -> GemmProblem | None:
+    try:
+        return aiter.problem_of_row(entry.texts, name)
+    except (KeyError, ValueError):
+        return None
+
+
+def _solution(entry: Entry, table: Table) -> Solution | None:
+    if not table.index:
+        names = [entry.texts.get(x, "") for x in table.needed if x.startswith("kernelName")]
+        return Solution("aiter", "+".join(filter(None, names))) if any(names) else None
+    try:
+        return aiter.solution_of_row(entry.texts)
+    except (KeyError, ValueError):
+        return None
+
+
+def _time(entry: Entry) -> float | None:
+    time = entry.cells.get("us", entry.cells.get("soltimes"))
+    return float(time) if isinstance(time, (int, float)) and 0 < time < math.inf else None
+
+
+def _own_facts(found: Sequence[Entry]) -> dict[str, str]:
+    out = {}
+    for ours, theirs in (("arch", "gfx"), ("cu_count", "cu_num")):
+        values = {_plain(entry.cells[theirs]) for entry in found if entry.cells.get(theirs) is not None}
+        if len(values) == 1:
+            out[ours] = values.pop()
+    return out
+
+
+def padded(key: str) -> list[str]:
+    """The keys that aiter tries where there is no row of this one: M padded finely, then coarsely.
+
+    Newer versions pad M below 16 to a power of two first, and stop at 8192 for a wide N; all are tried here.  Of a
+    table without an arch and of batched GEMMs it is not known, nothing is tried.
+    """
+    cells = key.split(",")
+    if not cells[0].startswith("gfx") or (len(cells) == 6 and cells[5].isdigit()):
+        return []
+    m, n = int(cells[2]), int(cells[3])
+    power = 1 << (m - 1).bit_length() if m > 1 else 1
+    step = 16 if m <= 256 else 32 if m <= 1024 else 64 if m <= 4096 else 128
+    tries = [power] if m < 16 else []
+    tries += [-(-m // step) * step, *([8192] if m > 8192 and n > 4096 else []), power]
+    return list(dict.fromkeys(",".join((*cells[:2], str(x), *cells[3:])) for x in tries if x != m))
+
+
+def reported(name: str, reading: Reading[_Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
+    """Problem text → the key under which aiter looked it up in this table, by the lines of a server's log."""
+    operator, facts = stem(name), reading.key_facts
+    device = {"gfx": arch(facts) or "", "cu_num": facts.get("cu_count", "")}
+    columns = reading.parsed.table.present(reading.parsed.columns)
+    named = "kernelName" in reading.parsed.columns
+    out = {}
+    for found in filter(None, (aiter_log.looked_up(text) for _, text in messages)):
+        cells = [device.get(x) or found.values.get(x, "") for x in columns]
+        if operator is not None and stem(found.table) == operator and all(cells):
+            with contextlib.suppress(KeyError, ValueError):
+                problem = aiter.problem_of_row(found.values, found.table).text
+                out[problem] = Report(",".join(cells), found.found, (found.kernel,) if found.kernel and named else ())
+    return out
+
+
+# ------------------------------------------------------------------------------------------------- merged, converted
+
+
+def _header(name: str, data: bytes) -> list[tuple[str, str]]:
+    """The operator and the columns of a table.  Raises InputError where aiter reads no table, or has no name for it."""
+    columns, _, damage = entries(text_of(data)[0])
+    notes = (*damage, *read(name, data, {}).refusals)
+    broken = next((x for x in notes if x.rule in ("columns", "values", "empty")), None)
+    if broken is not None:
+        raise InputError(broken.message)
+    operator = "bf16_tuned_gemm" if table_of(columns) is BF16 else stem(name)
+    if operator is None:
+        raise InputError(
+            "several of aiter's operators read such columns, the file's name decides; one of "
+            + ", ".join(sorted(VARIABLES))
+        )
+    return [("operator", operator), ("columns", _csv(columns))]
+
+
+def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+    data = bytes_of([agreed["columns"], *(row.text for row in rows)])
+    operator = agreed["operator"]
+    return [Emission(f"{operator}.csv", data, f"export {VARIABLES[operator]}={{path}}")]
+
+
+def _takes(given: Solution, rocblas_version: str) -> Solution | None:
+    """Solutions of aiter's own backends, of which hipBLASLt is one."""
+    return given if given.library in aiter.BACKENDS else hipblaslt_tuning.takes(given, rocblas_version)
+
+
+_MERGING = Merging(
+    header=_header,
+    write=_merged,
+    note="the files do not name the libraries and kernels of their rows: merge files of one build only",
+)
+OVERRIDE_FORMAT = OverrideFormat(
+    name=aiter.FORMAT.name,
+    kinds=frozenset({"gemm"}),
+    recognise=recognise,
+    reader=read,
+    remarks=remarks,
+    key=aiter.key,
+    instead=padded,
+    reported=reported,
+    writer=aiter.WRITER,
+    merging=_MERGING,
+    conversion=Conversion(
+        word="aiter",
+        recognise=aiter.FORMAT.recognise,
+        read=records_of(aiter.FORMAT),
+        takes=_takes,
+        matched="aiter looks its calls up by M, N, K, bias and types; calls that do not go through it are not served",
+    ),
+)
+KERNEL_TABLES = OverrideFormat(
+    name=KERNELS,
+    kinds=frozenset({"gemm"}),
+    recognise=recognise_kernels,
+    reader=read,
+    remarks=remarks,
+    key=lambda problem, facts: None,
+    instead=padded,
+    reported=reported,
+    merging=_MERGING,
+)

@@ -1,0 +1,239 @@
+"""What MIOpen's find-db and perf-db have in common: lines ``key=id:values;id:values``, in files found by their name.
+
+The name contains device and build; a file of another name is silently ignored.  Keys are compared as text, and of
+several records of one key, or items of one solver in a record, the first wins.
+
+Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/readonlyramdb.cpp``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from logparse.errors import EmissionError, InputError
+from logparse.formats.format import Emission
+from logparse.formats.miopen import find_db
+from logparse.formats.miopen.solvers import direction_of_solver, known_algorithm
+from logparse.formats.override_format import OverrideFile, bytes_of
+from logparse.formats.reading import Breach, Note, Offer, Reading, Row, Rule, Verdict, Verdicts, accepted, judge
+from logparse.formats.reading import remarks as row_remarks
+from logparse.model import ConvProblem
+from logparse.target import Facts, arch
+
+_MACHINE = ("arch", "cu_count", "backend", "miopen_version", "miopen_tweak")
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item of a record, split at its first ``:`` and at commas; ``solver`` is empty where there is no ``:``.
+
+    ``first`` is the line of an earlier record of the key, ``repeated`` whether the record has an earlier item of the
+    solver: either wins.  ``thrown`` is the item of the record at which the library throws, so that no item serves.
+    """
+
+    line: int
+    key: str
+    problem: ConvProblem | None
+    text: str
+    solver: str
+    values: tuple[str, ...]
+    first: int | None
+    repeated: bool
+    thrown: str = ""
+
+
+Split = Callable[[str, str], tuple[str, Sequence[str]]]
+"""Id and values of an item → its solver and its values as the newest version of the format orders them."""
+
+
+def items(text: str, problem_of: Callable[[str], ConvProblem], split: Split) -> Iterator[Item]:
+    """The items of every record, in order.  Lines without key or ``=`` have none."""
+    first: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        key, equals, payload = line.partition("=")
+        if equals and key:
+            yield from items_of(number, key, payload, first.setdefault(key, number), problem_of, split)
+
+
+def items_of(
+    number: int, key: str, payload: str, first: int, problem_of: Callable[[str], ConvProblem], split: Split
+) -> Iterator[Item]:
+    """The items of one record; ``first`` is the line of the first record of its key."""
+    try:
+        problem = problem_of(key)
+    except ValueError:
+        problem = None
+    seen: set[str] = set()
+    parts = payload.split(";")
+    for part in parts[:-1] if len(parts) > 1 and not parts[-1].strip() else parts:
+        id, colon, rest = part.partition(":")
+        solver, values = split(id, rest) if colon else ("", ())
+        other = first if first != number else None
+        yield Item(number, key, problem, part, solver, tuple(values), other, bool(solver) and solver in seen)
+        seen.add(solver)
+
+
+# -------------------------------------------------------------------------------------------------- rules about items
+
+
+def _shadowed(item: Item, target: Facts) -> str | None:
+    return None if item.first is None else f"the key stands in line {item.first} already and the first record wins"
+
+
+def _repeated(item: Item, target: Facts) -> str | None:
+    return f"{item.solver} stands in the record already, the first item wins" if item.repeated else None
+
+
+def _solver_direction(item: Item, target: Facts) -> str | None:
+    direction = direction_of_solver(item.solver)
+    if item.problem is None or direction in (None, item.problem.direction):
+        return None
+    return f"{item.solver} is a solver of direction {direction}, the record is of {item.problem.direction}"
+
+
+def unknown_solver(item: Item, target: Facts) -> str | None:
+    """A message if MIOpen has no solver of this name."""
+    if not item.solver or known_algorithm(item.solver) is not None:
+        return None
+    return f"{item.solver} does not look like a solver: MIOpen ignores names that it does not know"
+
+
+def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts]]) -> list[Rule[Item, Facts]]:
+    """The rules of a database: those of both, and its own between what it reads and what it knows."""
+
+    def no_item(item: Item, target: Facts) -> str | None:
+        return None if item.solver else f"no 'solver:{about}' in {item.text[:60]!r}"
+
+    return [
+        Rule("duplicate", "error", "read", _shadowed, shadowed, fault=False),
+        Rule("item", "error", "read", no_item, remedy),
+        Rule("duplicate", "warning", "read", _repeated, "remove it"),
+        *own,
+        Rule("solver-direction", "error", "honoured", _solver_direction, remedy),
+        Rule("unknown-solver", "warning", None, unknown_solver, remedy),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------- the file
+
+
+def keyless(text: str) -> Iterator[int]:
+    """Lines without a key."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        key, equals, _ = line.partition("=")
+        if line.strip() and (not equals or not key):
+            yield number
+
+
+def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
+    """Notes on lines without a key."""
+    for number in keyless:
+        yield Note(number, "error", "no-key", "no 'key=' in the line: MIOpen skips it with an error", "remove it")
+
+
+def other_machine(own: Facts, target: Facts, remedy: str) -> Iterator[Note]:
+    """Where the facts of a name are not the target's.  A tweak may be known to be empty."""
+    mine, theirs = ({**facts, "arch": arch(facts) or ""} for facts in (own, target))
+    wrong = [x for x in _MACHINE if _known(x, mine) and _known(x, theirs) and mine[x] != theirs[x]]
+    if wrong:
+        named = ", ".join(f"{x} {mine[x] or 'empty'} (target: {theirs[x] or 'empty'})" for x in wrong)
+        message = f"the name is of another device or build, the target's MIOpen never opens it: {named}"
+        yield Note(None, "error", "file-name", message, remedy)
+
+
+def _known(fact: str, facts: Facts) -> bool:
+    return fact in facts if fact == "miopen_tweak" else bool(facts.get(fact))
+
+
+def odd_name(name: str, match: re.Match[str]) -> str:
+    """Why no MIOpen makes this name of a user's database, whatever its device and build; empty: one may."""
+    unit = match["cu"]
+    if not name.endswith(".txt"):
+        return "it lacks .txt at its end"
+    if match["tweak"] is None:
+        return "the version ends in an underscore, also where no build follows"
+    if unit != "_" and unit != find_db.units_text(int(unit[1:]) if unit[0] == "_" else int(unit, 16)):
+        return "up to 64 CUs stand behind an underscore in decimal, more of them without one in hexadecimal"
+    return ""
+
+
+def wanted(target: Facts, suffix: str, otherwise: str) -> str:
+    """The remedy for a name under which the target does not look."""
+    try:
+        return f"name it {find_db.file_name(target, suffix)}"
+    except EmissionError:
+        return otherwise
+
+
+def taken(target: Facts, refusals: Sequence[Note]) -> tuple[bool, Verdict, str]:
+    """Whether the target's facts suffice to know that MIOpen takes a file, whether it does, and the reason why not."""
+    certain = all(_known(word, target) for word in _MACHINE if word != "backend")
+    return certain, accepted(refusals, certain), "MIOpen looks for no convolution in a file of this name"
+
+
+def reading(
+    name: str,
+    own: Facts,
+    target: Facts,
+    refusals: Sequence[Note],
+    found: Sequence[Item],
+    rules: Sequence[Rule[Item, Facts]],
+    row: Callable[[Item, Verdicts, tuple[Breach, ...]], Row],
+) -> Reading[Sequence[Item]]:
+    """What MIOpen takes from a file of these items: nothing where its name is not the one that is looked for."""
+    certain, accepts, why = taken(target, refusals)
+    rows = tuple(row(item, *judge(item.line, item, target, rules, accepts, why)) for item in found)
+    return Reading(rows=rows, refusals=tuple(refusals), certain=certain, facts=own, target=target, parsed=found)
+
+
+def remarks(found: Reading[Sequence[Item]], rules: Sequence[Rule[Item, Facts]]) -> Iterator[Note]:
+    """What else to know of the items."""
+    for item in found.parsed:
+        yield from row_remarks(item.line, item, found.target, rules)
+
+
+# --------------------------------------------------------------------------------------------------- merged, kept
+
+
+def lines(rows: Iterable[Row | Offer]) -> list[str]:
+    """One record per key, its items in the order of the rows."""
+    records: dict[str, list[str]] = {}
+    for row in rows:
+        records.setdefault(row.key, []).append(row.text)
+    return [f"{key}={';'.join(texts)}" for key, texts in records.items()]
+
+
+def slot(row: Offer) -> str:
+    """Rows compete per solver: a record has several."""
+    return f"{row.key}={row.id}"
+
+
+def keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
+    """A file of another name is of another device or build."""
+    return None if own.name == emitted.name else f"its name is of another device or build than {emitted.name}"
+
+
+def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
+    """What databases must agree on: their name, which must be one under which MIOpen looks for a user's ``kind``."""
+
+    def check(name: str, data: bytes) -> list[tuple[str, str]]:
+        match = find_db.FILE_NAME.fullmatch(name)
+        if match is None or match["kind"] != kind or not match["version"]:
+            raise InputError("its name does not name a device and build, as those of MIOpen's user databases do")
+        if match["fusion"]:
+            raise InputError("records of fusion plans, which are not merged: copy one of the files as it is")
+        return [("name", name)]
+
+    return check
+
+
+def write(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+    """The merged database under the name of all."""
+    return written(lines(rows), name)
+
+
+def written(lines: Iterable[str], name: str) -> list[Emission]:
+    """A user's database of these records."""
+    return [Emission(name, bytes_of(lines), "export MIOPEN_USER_DB_PATH={folder}")]

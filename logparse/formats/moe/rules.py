@@ -1,0 +1,316 @@
+"""The member for fused-MoE tables of vLLM and SGLang: whether a server finds a table, and which entries it can run.
+
+A server makes the table's name of the experts, the width per GPU, the device, the type and the block, and opens the
+file of that name: one letter more and it is never read, whatever is in it.  It takes ``json.load`` of the whole file
+and ``int()`` of every name but ``triton_version`` (one that is no number raises, and the server ends), then the entry
+whose number of tokens is nearest, the first of two.  An entry's words are arguments of a Triton kernel: sizes of blocks
+must be powers of two, an option that the backend does not know stops the launch.
+Source: vllm-project/vllm vllm/model_executor/layers/fused_moe/fused_moe.py (``get_config_file_name``,
+``get_moe_configs``, ``invoke_fused_moe_kernel``), sgl-project/sglang
+python/sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_config.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from logparse.devices import device_of
+from logparse.errors import InputError
+from logparse.formats.format import Emission, Head
+from logparse.formats.moe import config as moe_config
+from logparse.formats.override_format import Merging, OverrideFormat, Report
+from logparse.formats.reading import Note, Offer, Reading, Row, Rule, judge
+from logparse.formats.reading import remarks as row_remarks
+from logparse.model import OperatorProblem, Problem, Solution
+from logparse.target import Facts, arch
+
+_VERSION = "triton_version"
+_TUNE = "tune it on the target: benchmark_moe.py --tune (vLLM), benchmark/kernels/fused_moe_triton (SGLang)"
+_BLOCKS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
+_AMD = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")
+_KNOWN = {*_BLOCKS, "GROUP_SIZE_M", "SPLIT_K", "num_warps", "num_stages", "num_ctas", "USE_TMA", *_AMD}
+_INTEGER = re.compile(r"\s*[+-]?\d{1,18}(?:_\d{1,18})*\s*\Z", re.ASCII)
+"""What ``int()`` takes."""
+_MEMBER = re.compile(r'"((?:[^"\\\n]|\\.)*)"\s*:\s*(?=[\[{])')
+
+Pairs = list[tuple[str, object]]
+"""An object as its members in order: a name that stands twice counts, too."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One member of the table: its number of tokens, and the words of its tile (None: it is no object)."""
+
+    line: int
+    tokens: int
+    words: Mapping[str, object] | None
+
+
+@dataclass(frozen=True)
+class _Context:
+    name: str
+    """The table's name."""
+    version: str
+    entries: Sequence[Entry]
+    notes: Sequence[Note]
+    last: Mapping[int, Entry]
+    """The entry that counts, by its number of tokens."""
+
+    def field(self, name: str) -> str:
+        return moe_config.fields(self.name).get(name, "")
+
+
+# ----------------------------------------------------------------------------------------------- rules about entries
+
+
+def _later(entry: Entry, context: _Context) -> str | None:
+    other = context.last[entry.tokens]
+    return None if other is entry else f"line {other.line} has {entry.tokens} tokens, too: the later one counts"
+
+
+def _negative(entry: Entry, context: _Context) -> str | None:
+    return f"no batch has {entry.tokens} tokens" if entry.tokens < 1 else None
+
+
+def _no_tile(entry: Entry, context: _Context) -> str | None:
+    if entry.words is None:
+        return "no object of sizes"
+    needed = [*_BLOCKS, "GROUP_SIZE_M"]
+    if context.field("dtype") in ("int4_w4a16", "int8_w8a16"):
+        needed = ["BLOCK_SIZE_M", "GROUP_SIZE_M"]  # the others are chosen for these types
+    missing = [name for name in needed if name not in entry.words]
+    return f"no {', '.join(missing)}: the kernel cannot be launched" if missing else None
+
+
+def _odd_size(entry: Entry, context: _Context) -> str | None:
+    wrong = []
+    for name in (*_BLOCKS, "num_warps", "GROUP_SIZE_M", "num_stages", "SPLIT_K"):
+        value = (entry.words or {}).get(name, 1)
+        least = 0 if name == "num_stages" else 1
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
+        power = name in _BLOCKS or name == "num_warps"
+        if not isinstance(value, int) or not whole or (power and value & (value - 1)):
+            wrong.append(f"{name} {value!r}")
+    return f"{', '.join(wrong)}: Triton takes powers of two only, and whole numbers" if wrong else None
+
+
+def _unknown_word(entry: Entry, context: _Context) -> str | None:
+    names = [name for name in entry.words or () if name not in _KNOWN]
+    return f"{', '.join(names)}: no argument of the kernel that is known here" if names else None
+
+
+def _of_amd(entry: Entry, context: _Context) -> str | None:
+    names = [name for name in _AMD if name in (entry.words or ())]
+    if not names or not context.field("device_name").startswith("NVIDIA_"):
+        return None
+    return f"{', '.join(names)}: options of AMD's backend, which stop the launch on {context.field('device_name')}"
+
+
+def _large_block(entry: Entry, context: _Context) -> str | None:
+    block = [int(x) for x in re.findall(r"\d{1,9}", context.field("block_shape"))]
+    size = (entry.words or {}).get("BLOCK_SIZE_K")
+    if not block or not isinstance(size, int) or size <= min(block):
+        return None
+    return f"BLOCK_SIZE_K {size} is larger than a block of scales: the kernel runs with {min(block)}"
+
+
+_RULES: tuple[Rule[Entry, _Context], ...] = (
+    Rule("duplicate", "warning", "read", _later, "remove it", fault=False),
+    Rule("tokens", "error", "matched", _negative, "remove it"),
+    Rule("tile", "error", "honoured", _no_tile, _TUNE),
+    Rule("size", "error", "honoured", _odd_size, _TUNE),
+    Rule("word", "warning", None, _unknown_word, "remove it, unless the server's own kernel takes it"),
+    Rule("backend", "error", "honoured", _of_amd, _TUNE),
+    Rule("block", "info", None, _large_block),
+)
+
+
+# ------------------------------------------------------------------------------------------------------- the file
+
+
+def table_name(name: str) -> str:
+    """A file's name as servers make it: without ``.json`` and the blank of SGLang's block."""
+    return name.removesuffix(".json").replace(", ", ",")
+
+
+def read(name: str, data: bytes, target: Facts) -> Reading[_Context]:
+    """What a server takes from the table."""
+    table = table_name(name)
+    refusals, members = _members(data)
+    entries = [_entry(line, key, value) for line, key, value in members if _INTEGER.match(key)]
+    version = next((str(value) for _, key, value in members if key == _VERSION), "")
+    refusals += _of_names(table, [(line, key) for line, key, _ in members])
+    refusals += _of_device(table, target)
+    if not refusals and not entries:
+        refusals.append(Note(None, "error", "empty", "no entry in the table: the server takes its default", _TUNE))
+    last = {entry.tokens: entry for entry in entries}
+    context = _Context(table, version, entries, tuple(_notes(table, target)), last)
+    certain = "device" in target
+    taken = False if refusals else True if certain else None
+    rows = tuple(_row(entry, context, taken) for entry in entries)
+    return Reading(
+        rows=rows, refusals=tuple(refusals), certain=certain, facts=_facts(table), target=target, parsed=context
+    )
+
+
+def _members(data: bytes) -> tuple[list[Note], list[tuple[int, str, object]]]:
+    """Why the file is no object (empty: it is one), and its members with their lines.
+
+    A byte order mark and bytes that are no UTF-8 raise in a server's ``open`` and ``json.load``, too.
+    """
+    try:
+        text = data.decode()
+        found = json.loads(text, object_pairs_hook=lambda pairs: pairs)
+    except (ValueError, RecursionError) as error:
+        message = f"no JSON ({error}): the server ends when it looks the table up"
+        return [Note(None, "error", "json", message, _TUNE)], []
+    if not text.lstrip().startswith("{"):
+        return [Note(None, "error", "json", "no object of numbers of tokens", _TUNE)], []
+    places = iter(_MEMBER.finditer(text))
+    out, line = [], 1
+    for key, value in found:
+        if isinstance(value, list):
+            place = next((x for x in places if x[1] == key), None)
+            line = text.count("\n", 0, place.start()) + 1 if place else line
+        out.append((line, str(key), value))
+    return [], out
+
+
+def _of_names(table: str, members: Iterable[tuple[int, str]]) -> list[Note]:
+    out = []
+    if not moe_config.is_name(table):
+        message = f"a server looks for E=…,N=…,device_name=….json, and never for {table[:80]}.json"
+        out.append(Note(None, "error", "name", message, "name it as the log's line about the missing table does"))
+    for line, key in members:
+        if key != _VERSION and not _INTEGER.match(key):
+            message = f"{key[:40]!r} is no number of tokens: int() raises, and the server ends"
+            out.append(Note(line, "error", "keys", message, "remove it"))
+    return out
+
+
+def _facts(table: str) -> dict[str, str]:
+    device = moe_config.fields(table).get("device_name")
+    return {"device": device.replace("_", " ")} if device else {}
+
+
+def _of_device(table: str, target: Facts) -> list[Note]:
+    """A refusal where the target is certainly another device than the file's name."""
+    own = _facts(table)
+    if not own or not ("device" in target or arch(target)):
+        return []
+    mine, theirs = device_of(own), device_of(target)
+    if "device" not in target:
+        other = mine is not None and mine.arch != arch(target)
+    elif mine is not None and theirs is not None:
+        other = mine != theirs
+    else:
+        other = _plain(own["device"]) != _plain(target["device"])
+    if not other:
+        return []
+    name = target.get("device") or target["arch"]
+    message = f"the table is of {own['device']}: on {name} the server looks for another name"
+    return [Note(None, "error", "device", message, _TUNE)]
+
+
+def _plain(device: str) -> str:
+    """A device's name as it is made part of a table's; vLLM has one for all H200."""
+    words = device.replace(" ", "_")
+    return "NVIDIA_H200" if "H200" in words.split("_") else words
+
+
+def _notes(table: str, target: Facts) -> Iterator[Note]:
+    own = _facts(table).get("device", "")
+    if own and "device" in target and _plain(own) != _plain(target["device"]) and not _of_device(table, target):
+        message = f"{own} is spelled {target['device']} on the target: the server's spelling decides"
+        yield Note(None, "warning", "device", message, "compare it with the server's line about its table")
+
+
+def _entry(line: int, key: str, value: object) -> Entry:
+    pairs = value if isinstance(value, list) and all(isinstance(x, tuple) for x in value) and value else None
+    return Entry(line, int(key), None if pairs is None else {str(name): word for name, word in pairs})
+
+
+def _row(entry: Entry, context: _Context, taken: bool | None) -> Row:
+    verdicts, breaches = judge(entry.line, entry, context, _RULES, taken, "the server does not read the table")
+    words = ",".join(f"{name}={word}" for name, word in (entry.words or {}).items())
+    return Row(
+        line=entry.line,
+        key=context.name,
+        problem=OperatorProblem(context.name, ()),
+        solution=Solution("triton", f"M={entry.tokens},{words}") if words else None,
+        verdicts=verdicts,
+        text=f'"{entry.tokens}": {json.dumps(entry.words)}',
+        breaches=breaches,
+    )
+
+
+def remarks(name: str, data: bytes, reading: Reading[_Context]) -> Iterator[Note]:
+    """What else to know of a table and its entries."""
+    yield from reading.parsed.notes
+    for entry in reading.parsed.entries:
+        yield from row_remarks(entry.line, entry, reading.parsed, _RULES)
+
+
+def key(problem: Problem, target: Facts) -> str | None:
+    """The name of the table of a fused MoE, which is its problem's."""
+    named = isinstance(problem, OperatorProblem) and moe_config.is_name(problem.name)
+    return problem.name if named and isinstance(problem, OperatorProblem) else None
+
+
+def reported(name: str, reading: Reading[_Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
+    """Every table that the servers of a run looked up, by the lines about tables that were found or are missing."""
+    out: dict[str, Report] = {}
+    for table, text in messages:
+        if text in (moe_config.MISSING, moe_config.FALLBACK, moe_config.FOUND):
+            found = text == moe_config.FOUND
+            out[OperatorProblem(table, ()).text] = Report(table, found)
+    return out
+
+
+def recognise(head: Head) -> bool:
+    """A table of Triton's tiles: how FlyDSL's are read is not known here."""
+    return moe_config.recognise(head) and b'"BLOCK_SIZE_M"' in head.data
+
+
+# ------------------------------------------------------------------------------------------------------------- merged
+
+
+def _header(name: str, data: bytes) -> list[tuple[str, str]]:
+    """The table's name and the version of Triton.  Raises InputError where no server reads the file."""
+    reading = read(name, data, {})
+    if reading.refusals:
+        raise InputError(reading.refusals[0].message)
+    return [("table", reading.parsed.name), (_VERSION, reading.parsed.version)]
+
+
+def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+    version = [f'"{_VERSION}": {json.dumps(agreed[_VERSION])}'] if agreed[_VERSION] else []
+    members = [*version, *(row.text for row in sorted(rows, key=_tokens))]
+    data = "{\n    " + ",\n    ".join(members) + "\n}\n"
+    return [Emission(f"{agreed['table']}.json", data.encode(), "export VLLM_TUNED_CONFIG_FOLDER={folder}")]
+
+
+def _tokens(row: Offer) -> int:
+    return int(row.text.split('"')[1])
+
+
+OVERRIDE_FORMAT = OverrideFormat(
+    name=moe_config.TABLE.name,
+    kinds=frozenset(),
+    recognise=recognise,
+    reader=read,
+    remarks=remarks,
+    key=key,
+    reported=reported,
+    merging=Merging(
+        header=_header,
+        write=_merged,
+        slot=lambda row: f"{row.key} {_tokens(row):018d}",
+        several=True,
+        in_order=True,
+        note="the tables have no times: of several entries of one number of tokens the first file's is taken",
+    ),
+)

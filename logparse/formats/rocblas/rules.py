@@ -1,0 +1,383 @@
+"""The member for rocBLAS's override CSVs: which rows Tensile reads and matches, and remarks on them.
+
+Tensile silently skips any line that is no row of 15 or 18 cells; numbers are read as far as they go (``64x`` is 64); of
+the types it compares those of input and output, and of the compute type only whether it is wider than the input's.  Of
+several rows of one call the latest counts.  The
+file names neither the build nor the GPU of its indices, and nothing is checked.
+Source: ROCm/Tensile ``Tensile/Source/lib/source/UserDrivenTuningParser.cpp``, rocBLAS ``tensile_host.cpp``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from logparse.formats.format import Emission, Head, Source
+from logparse.formats.override_format import Conversion, Merging, OverrideFormat, Report, bytes_of
+from logparse.formats.reading import Note, Offer, Reading, Row, Rule, judge, text_of, whole
+from logparse.formats.reading import remarks as row_remarks
+from logparse.formats.rocblas import logs as rocblas
+from logparse.model import COMPLEX, GemmProblem, Problem, Record, Solution, problem_from_text
+from logparse.target import Facts
+
+_HEADING = "transA"
+_COUNTS = (15, 18)
+_SIZES = ("m", "n", "batch", "k")
+_INT = re.compile(r"[ \t\n\v\f\r]*([+-]?\d+)", re.ASCII)
+_FLOAT = re.compile(
+    r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf|nan))",
+    re.ASCII | re.IGNORECASE,
+)
+_WIDTHS = (1, 4, 2, 2, 4, 8, 8, 18)
+_BYTES: Mapping[str, int] = {
+    **dict(zip(("i8_r", "i32_r", "bf16_r", "f16_r", "f32_r", "f64_r", "f32_c", "f64_c"), _WIDTHS, strict=True)),
+    **dict(zip("hsdcz", _WIDTHS[3:], strict=True)),
+}
+"""Types that Tensile's parser knows, with the sizes that it compares (those of its own table)."""
+_NAMES = {"h": "f16_r", "s": "f32_r", "d": "f64_r", "c": "f32_c", "z": "f64_c"}
+_REWRITE = "let `logparse recommend --target` or rocblas-gemm-tune write the row"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line that is no heading: its cells as ``std::getline`` splits them."""
+
+    line: int
+    cells: tuple[str, ...]
+
+    @property
+    def numbers(self) -> dict[str, int | None]:
+        """The sizes, leading dimensions, strides (None where they are no numbers) and the index."""
+        c = self.cells
+        out = {
+            name: _int(c[i], 64) for i, name in zip((2, 3, 4, 5, 8, 9, 10), (*_SIZES, "lda", "ldb", "ldc"), strict=True)
+        }
+        if len(c) == _COUNTS[1]:
+            out |= {name: _int(c[i], 64) for i, name in zip((11, 12, 13), ("sa", "sb", "sc"), strict=True)}
+        return out | {"index": _int(c[-1], 32)}
+
+    @property
+    def types(self) -> tuple[str, str, str]:
+        a, d, compute = self.cells[-4:-1]
+        return a, d, compute
+
+    @property
+    def beta(self) -> float | None:
+        match = _FLOAT.match(self.cells[7])
+        return float(match[1]) if match else None
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has a row's number of cells."""
+        return len(self.cells) in _COUNTS
+
+
+@dataclass(frozen=True)
+class _Context:
+    bom: bool
+    native: bool | None = None  # whether this rocBLAS reads its own negative indices
+    entries: Sequence[Entry] = ()
+    keys: Mapping[int, str | None] = field(default_factory=dict)
+    same_key: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
+
+
+def _int(text: str, bits: int) -> int | None:
+    match = _INT.match(text)
+    return whole(match[1], bits) if match else None
+
+
+# ------------------------------------------------------------------------------------------------ rules about rows
+
+
+def _count(entry: Entry, context: _Context) -> str | None:
+    return None if entry.whole else f"{len(entry.cells)} values: Tensile silently ignores any number but 15 and 18"
+
+
+def _bad_number(entry: Entry, context: _Context) -> str | None:
+    if not entry.whole:
+        return None
+    wrong = [name for name, value in entry.numbers.items() if value is None] + ["beta"] * (entry.beta is None)
+    return f"{', '.join(wrong)}: no number that Tensile reads" if wrong else None
+
+
+def _bad_index(entry: Entry, context: _Context) -> str | None:
+    index = entry.numbers["index"] if entry.whole else None
+    if index is None or index > 0:
+        return None
+    if index >= -rocblas.RESERVED:
+        return f"solution index {index}: Tensile's count from 1, rocBLAS's own are below -{rocblas.RESERVED}"
+    return f"{_own(index)}: read after rocBLAS 5.2 only" if context.native is False else None
+
+
+def _own_index(entry: Entry, context: _Context) -> str | None:
+    index = entry.numbers["index"] if entry.whole else None
+    if context.native is not None or index is None or index >= -rocblas.RESERVED:
+        return None
+    return f"{_own(index)}: read after rocBLAS 5.2 (rocm-libraries PR 10766), dropped before"
+
+
+def _own(index: int) -> str:
+    return f"solution index {index} is rocBLAS's own, Tensile's is {-index - rocblas.RESERVED}"
+
+
+def reads_native(target: Facts) -> bool | None:
+    """Whether the target's rocBLAS reads its own negative indices; None where its version is unknown."""
+    match = re.match(r"(\d+)\.(\d+)", target.get("rocblas_version", ""))
+    return (int(match[1]), int(match[2])) > (5, 2) if match else None
+
+
+def _bad_type(entry: Entry, context: _Context) -> str | None:
+    wrong = [x for x in entry.types if x not in _BYTES] if entry.whole else []
+    return f"Tensile knows no type {', '.join(map(repr, wrong))}" if wrong else None
+
+
+def _no_call(entry: Entry, context: _Context) -> str | None:
+    if not entry.whole:
+        return None
+    low = [x for x, value in entry.numbers.items() if x != "index" and value is not None and value < (x in _SIZES)]
+    beta = entry.beta
+    if beta is not None and math.isnan(beta):
+        low.append("beta")
+    return f"no call has this {', '.join(low)}" if low else None
+
+
+def _loose(entry: Entry, context: _Context) -> str | None:
+    if not entry.whole:
+        return None
+    cells = (*entry.cells[2:6], *entry.cells[8:11], *entry.cells[11:-4], entry.cells[-1].rstrip("\r"))
+    odd = [cell for cell in cells if _INT.match(cell) and not re.fullmatch(r" ?-?\d+", cell)]
+    return f"{', '.join(map(repr, odd))}: read as far as they are numbers" if odd else None
+
+
+def _trans(entry: Entry, context: _Context) -> str | None:
+    if context.bom and entry.line == 1:
+        return "a byte order mark stands before the first row, which makes its transA a T"
+    odd = [cell for cell in entry.cells[:2] if cell not in ("N", "T", "C")] if entry.whole else []
+    return f"{', '.join(map(repr, odd))}: Tensile reads anything but N as T" if odd else None
+
+
+def _unbatched_strides(entry: Entry, context: _Context) -> str | None:
+    if len(entry.cells) != _COUNTS[1] or entry.numbers["batch"] != 1:
+        return None
+    strides = {entry.numbers[name] for name in ("sa", "sb", "sc")}
+    return None if strides in ({0}, {1}) else "strides of a batch of one: no call has other than three of 0 or of 1"
+
+
+def _conflict(entry: Entry, context: _Context) -> str | None:
+    others = [x for x in _twins(entry, context) if x.numbers["index"] != entry.numbers["index"]]
+    return f"line {others[0].line} has the same key with another solution" if others else None
+
+
+def _repeated(entry: Entry, context: _Context) -> str | None:
+    twins = _twins(entry, context)
+    same = [x for x in twins if x.line < entry.line and x.numbers["index"] == entry.numbers["index"]]
+    return f"the same row as line {same[0].line}" if same else None
+
+
+def _twins(entry: Entry, context: _Context) -> Sequence[Entry]:
+    key = context.keys.get(entry.line)
+    return [] if key is None else [x for x in context.same_key[key] if x is not entry]
+
+
+_RULES: tuple[Rule[Entry, _Context], ...] = (
+    Rule("15-or-18-values", "error", "read", _count, _REWRITE),
+    Rule("number", "error", "read", _bad_number, _REWRITE),
+    Rule("index", "error", "read", _bad_index, "rocBLAS's own negative index i is row index -i - 10"),
+    Rule("index", "warning", None, _own_index, "rocBLAS's own negative index i is row index -i - 10"),
+    Rule("type", "error", "read", _bad_type, _REWRITE),
+    Rule("no-call", "error", "matched", _no_call, _REWRITE),
+    Rule("trans", "warning", None, _trans, "save it without a byte order mark, with N, T or C"),
+    Rule("number", "warning", None, _loose, _REWRITE),
+    Rule("strides", "warning", None, _unbatched_strides, "0 serves rocblas_sgemm and its kind, none rocblas_gemm_ex"),
+    Rule("conflict", "error", None, _conflict, "keep the faster one"),
+    Rule("duplicate", "info", None, _repeated, "remove it"),
+)
+
+
+# ------------------------------------------------------------------------------------------------------- the file
+
+
+def recognise(head: Head) -> bool:
+    """A heading of rocblas-gemm-tune, or a first row without one."""
+    text, _ = text_of(head.data)
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    return first.startswith("transA,transB,M,N,batch_count,K,") or _is_row(first)
+
+
+def _is_row(line: str) -> bool:
+    cells = line.split(",")
+    return len(cells) in _COUNTS and {*cells[:2]} <= {"N", "T", "C"} and all(x.strip().isdigit() for x in cells[2:6])
+
+
+def entries(text: str) -> Iterator[Entry]:
+    """Every line with a comma that is no heading."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if "," in line and _HEADING not in line:
+            cells = line.split(",")
+            yield Entry(number, tuple(cells[:-1] if cells[-1] == "" else cells))
+
+
+def row_key(entry: Entry, native: bool | None = None) -> str | None:
+    """What Tensile compares, as ``key`` spells it; None for a row that it does not read."""
+    if not entry.whole or any(rule(entry, _Context(False, native)) for rule in (_bad_number, _bad_index, _bad_type)):
+        return None
+    n = {name: value or 0 for name, value in entry.numbers.items()}
+    a, d, compute = entry.types
+    trans = ["N" if cell == "N" else "T" for cell in entry.cells[:2]]
+    strides = (n["sa"], n["sb"], n["sc"]) if "sa" in n else (1, 1, 1)
+    if n["batch"] > 1:
+        tight_a = n["lda"] * (n["k"] if trans[0] == "N" else n["m"])
+        tight_b = n["ldb"] * (n["n"] if trans[1] == "N" else n["k"])
+        strides = (n["sa"], n["sb"], n["sc"]) if "sa" in n else (tight_a, tight_b, n["ldc"] * n["n"])
+    return _text(trans, n, entry.beta or 0.0, strides, a, d, _BYTES[compute] > _BYTES[a])
+
+
+def key(problem: Problem, target: Facts) -> str | None:
+    """A call as Tensile compares it with the rows; None where a field is unknown, or for what rocBLAS does not run."""
+    plain = isinstance(problem, GemmProblem) and not problem.bias and problem.activation in (None, "none")
+    if not isinstance(problem, GemmProblem) or not plain or rocblas.key(problem, target) is None:
+        return None
+    p = problem.normal
+    wide = _BYTES.get(str(p.compute_type).replace("xf32", "f32"))
+    if p.a_type is None or p.a_type not in _BYTES or p.a_type != p.b_type or p.d_type not in _BYTES or wide is None:
+        return None
+    n = {x: int(getattr(p, x) or 0) for x in ("m", "n", "k", "lda", "ldb")}
+    n |= {"batch": int(p.batch_count or 0), "ldc": int((p.ldd if p.ldc is None else p.ldc) or 0)}
+    strides = (1, 1, 1)
+    if p.batch_count != 1:
+        c = problem.stride_d if problem.stride_c is None else problem.stride_c  # normal form drops C's at β = 0
+        if p.stride_a is None or p.stride_b is None or c is None:
+            return None
+        strides = (p.stride_a, p.stride_b, c)
+    # No row states a conjugated operand, and none serves it.
+    conjugated = "C" if p.a_type in COMPLEX else "T"
+    trans = [{"N": "N", "C": conjugated}.get(str(x), "T") for x in (p.trans_a, p.trans_b)]
+    return _text(trans, n, 0.0, strides, p.a_type, str(p.d_type), wide > _BYTES[p.a_type])
+
+
+def reported(name: str, reading: Reading[_Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
+    """Calls of a single product through other functions than ``rocblas_gemm_ex``, which find other rows."""
+    out = {}
+    strided, pointers = (rocblas.BATCH_OF_ONE[x] for x in ("_strided_batched", "_batched"))
+    for function, text in messages:
+        if function not in (rocblas.PLAIN, strided, pointers):
+            continue
+        call, given = rocblas.strides_given(text)
+        own = key(problem_from_text(call), reading.key_facts)
+        if own is None:
+            continue
+        cells = own.split(",")
+        strides: Sequence[str] = ("0", "0", "0")
+        why = "rocblas_sgemm and its kind find only rows of 18 cells with three strides of 0"
+        if function == strided:
+            strides = given
+            why = "a strided batch of one product finds only rows of 18 cells with its strides"
+        elif function == pointers:
+            strides = ("-", "-", "-")
+            why = "a batch of pointers finds no row that logparse writes, also where it is of one product"
+        out[call] = Report(",".join((*cells[:10], *strides, *cells[13:])), None, why=why)
+    return out
+
+
+def _text(
+    trans: Sequence[str], n: Mapping[str, int], beta: float, strides: Sequence[int], a: str, d: str, wider: bool
+) -> str:
+    sizes = (n["m"], n["n"], n["batch"], n["k"], f"{beta:g}", n["lda"], n["ldb"], n["ldc"], *strides)
+    words = (*trans, *sizes, _NAMES.get(a, a), _NAMES.get(d, d), "wider" if wider else "same")
+    return ",".join(map(str, words))
+
+
+def read(name: str, data: bytes, target: Facts) -> Reading[_Context]:
+    """What Tensile takes from the file; whether its indices are of the target's build is unknown."""
+    text, bom = text_of(data)
+    found = tuple(entries("\ufeff" * bom + text))
+    native = reads_native(target)
+    keys = {entry.line: row_key(entry, native) for entry in found}
+    same: dict[str, list[Entry]] = {}
+    for entry in found:
+        mine = keys[entry.line]
+        if mine is not None:
+            same.setdefault(mine, []).append(entry)
+    context = _Context(bom, native, found, keys, same)
+    rows = tuple(_row(entry, context) for entry in found)
+    return Reading(rows=rows, refusals=(), certain=False, facts={}, target=target, parsed=context)
+
+
+def _row(entry: Entry, context: _Context) -> Row:
+    verdicts, breaches = judge(entry.line, entry, context, _RULES, None, "")
+    index = entry.numbers["index"] if entry.whole else None
+    return Row(
+        line=entry.line,
+        key=context.keys[entry.line] or "",
+        problem=rocblas.row(",".join(entry.cells).rstrip("\r")),
+        solution=None if index is None or -rocblas.RESERVED <= index <= 0 else rocblas.solution_of(index),
+        verdicts=verdicts,
+        text=",".join(entry.cells),
+        breaches=breaches,
+    )
+
+
+def remarks(name: str, data: bytes, reading: Reading[_Context]) -> Iterator[Note]:
+    """What else to know of a file and its rows."""
+    context = reading.parsed
+    if not context.entries:
+        yield Note(None, "error", "empty", "no row in the file", _REWRITE)
+        return
+    message = "the file does not name the rocBLAS and GPU of its indices, and rocBLAS does not check"
+    yield Note(None, "info", "build", message, "keep it with the build it was made on")
+    for entry in context.entries:
+        yield from row_remarks(entry.line, entry, context, _RULES)
+
+
+# ------------------------------------------------------------------------------------------------- merged, converted
+
+
+def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+    data = bytes_of([rocblas.HEADING, *(row.text for row in rows)])
+    return [Emission("rocblas_override.csv", data, "export ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH={path}")]
+
+
+def _records(file: Source) -> Iterator[Record]:
+    """The rows of the table, which rocblas-gemm-tune prints among other lines."""
+    reader = rocblas.TUNE.begin()
+    for line in file.lines():
+        outcome = reader.take(line)
+        yield from () if outcome is None else outcome.records
+
+
+def _takes(given: Solution, rocblas_version: str) -> Solution | None:
+    return given if given.library == "rocblas" else None
+
+
+OVERRIDE_FORMAT = OverrideFormat(
+    name=rocblas.TUNE.name,
+    kinds=frozenset({"gemm"}),
+    recognise=recognise,
+    reader=read,
+    remarks=remarks,
+    key=key,
+    tried=lambda rows, facts: rows[::-1],
+    reported=reported,
+    signs=(
+        (
+            "rocBLAS warning: One or more problem overrides failed to load",
+            "rocBLAS did not take rows of the override table, or found none in it",
+        ),
+    ),
+    writer=rocblas.WRITER,
+    merging=Merging(
+        header=lambda name, data: (),
+        write=_merged,
+        in_order=True,
+        note="the files do not name the rocBLAS and GPU of their indices: merge files of one build only",
+    ),
+    conversion=Conversion(
+        word="rocblas",
+        recognise=lambda head: True,  # the table may stand anywhere in the output of rocblas-gemm-tune
+        read=_records,
+        takes=_takes,
+        matched="rocBLAS gives only calls to Tensile that hipBLASLt does not serve",
+    ),
+)

@@ -1,0 +1,99 @@
+"""``--target``: the facts of the machine that will read the overrides, as a user states them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from logparse.errors import UsageError
+from logparse.formats.format import FileFormat, Format
+from logparse.formats.miopen.find_db import facts_of_name
+from logparse.ingest.input_file import InputFile
+from logparse.model import FACTS, Fact
+from logparse.target import machine
+
+
+def target_from(words: Sequence[str], formats: Sequence[Format]) -> dict[str, str]:
+    """The facts of the machine that will read the overrides, from ``--target`` words.
+
+    A word is ``KEY=VALUE`` (a name of ``model.FACTS`` or ``validator:NAME``), a MIOpen db's file name (the file need
+    not exist), a ``facts.json`` (one object of texts), or a file of one of ``formats`` that contains facts (TunableOp
+    results, tuning file).  Raises UsageError for anything else, and where two words disagree: two targets are never
+    merged.  An arch may be given with its features or without.
+    """
+    out: dict[str, str] = {}
+    for word in words:
+        for fact in _facts_of(word, formats):
+            before = out.setdefault(fact.name, fact.value)
+            if before == fact.value:
+                continue
+            bare, full = sorted((before, fact.value), key=len)
+            if fact.name != "arch" or full.partition(":")[0] != bare:
+                raise UsageError(
+                    f"--target {word}: {fact.name} is {fact.value} here and {before} before; give one target"
+                )
+            out["arch"] = full
+    return machine(out)
+
+
+def _facts_of(word: str, formats: Sequence[Format]) -> Iterable[Fact]:
+    name, equals, value = word.partition("=")
+    if equals and (name in FACTS or re.match("validator:.", name)):
+        return [_stated(name, value, word)]
+    file = InputFile(word)
+    named = facts_of_name(file.name)
+    if named:
+        return named
+    try:
+        facts = _json_facts(file) if file.name.endswith(".json") else _file_facts(file, formats)
+    except OSError as error:
+        names = f"{', '.join(FACTS)} and validator:NAME; each takes a --target of its own"
+        fact = f", and no fact NAME=VALUE; names are {names}" if equals else ""
+        raise UsageError(f"--target {word}: {error.strerror or error}{fact}") from error
+    if not facts:
+        raise UsageError(
+            f"--target {word}: no fact of a machine; give a TunableOp CSV, a tuning file, a find-db file name, a "
+            f"facts.json or KEY=VALUE with one of {', '.join(FACTS)}"
+        )
+    return facts
+
+
+_VERSION = (r"\d[\w.+~-]*", "a version, such as 7.0.2")
+_VALUES: Mapping[str, tuple[str, str]] = {
+    "arch": (r"(?:gfx|sm_)[0-9a-f][\w-]*(?::\w+[+-])*", "such as gfx942, gfx90a:sramecc+:xnack- or sm_90"),
+    "cu_count": (r"[1-9]\d{0,4}", "a number of compute units, 1 or more"),
+    "gpus": (r"[1-9]\d{0,3}", "how many devices a process sees, 1 or more"),
+    "backend": ("HIP|OpenCL|CUDA", "HIP, OpenCL or CUDA"),
+    "pid": (r"\d{1,18}", "the number of a process"),
+    "hipblaslt_revision": (r"\S*", "a git revision, or empty as in Debian's builds"),
+    "miopen_tweak": (r"\S*", "the git revision in a find-db's name, or empty"),
+}
+"""What a user may state of a fact.  Versions and other facts: ``_stated``."""
+
+
+def _stated(name: str, value: str, word: str) -> Fact:
+    pattern, what = _VALUES.get(name, _VERSION if name.endswith("_version") else (r".*\S.*", "not empty"))
+    if not re.fullmatch(pattern, value):
+        raise UsageError(f"--target {word}: {name} is {what}")
+    return Fact(name, value)
+
+
+def _json_facts(file: InputFile) -> list[Fact]:
+    with file.open() as stream:
+        try:
+            values = json.loads(stream.read())
+        except ValueError as error:
+            raise UsageError(f"--target {file.path}: not JSON: {error}") from error
+    if not isinstance(values, dict) or not all(isinstance(x, (str, int)) for x in values.values()):
+        raise UsageError(f"--target {file.path}: must be one JSON object of texts")
+    texts = {name: str(value) for name, value in values.items()}
+    return [_stated(name, x, file.path) if name in _VALUES else Fact(name, x) for name, x in texts.items()]
+
+
+def _file_facts(file: InputFile, formats: Sequence[Format]) -> list[Fact]:
+    head = file.head()
+    for candidate in formats:
+        if isinstance(candidate, FileFormat) and candidate.recognise(head):
+            return [x for outcome in candidate.read(file) for x in outcome.records if isinstance(x, Fact)]
+    return []

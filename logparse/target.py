@@ -1,0 +1,132 @@
+"""The machine that will read the overrides: its facts, and whether a measurement was made on a comparable one.
+
+A time from another device or library build may rank findings; it never becomes an override.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from itertools import combinations
+from typing import TypeAlias
+
+from logparse.model import FACTS
+
+Facts: TypeAlias = Mapping[str, str]
+Device: TypeAlias = str
+"""The arch and the CU count of a file's facts as one text, empty where it states neither."""
+
+BUILD: Mapping[str, tuple[str, ...]] = {
+    "hipblaslt": ("hipblaslt_revision", "hipblaslt_version"),
+    "rocblas": ("rocblas_version",),
+    "cublaslt": ("cublaslt_version",),
+    "cudnn": ("cudnn_version",),
+    "miopen": ("miopen_version",),
+    "torch": ("pytorch_version",),
+}
+"""Facts that identify a library's build, the most specific first: the first that both sides have decides."""
+
+BY_NAME = frozenset({"miopen", "torch"})
+"""Libraries whose solution ids are names and mean the same in every build."""
+
+
+def arch(facts: Facts) -> str | None:
+    """``gfx942`` of ``gfx942:sramecc+:xnack-``; None where it is unknown."""
+    return facts.get("arch", "").partition(":")[0] or None
+
+
+def same_device(one: Facts, other: Facts) -> bool | None:
+    """Whether both are of one GPU arch and, where both state it, one CU count; None where an arch is unknown."""
+    if any(name in one and name in other and one[name] != other[name] for name in ("cu_count",)):
+        return False
+    left, right = arch(one), arch(other)
+    return None if left is None or right is None else left == right
+
+
+def device_of_file(facts: Facts) -> Device:
+    """The device that a file states."""
+    return " ".join(x for x in (arch(facts), facts.get("cu_count")) if x)
+
+
+def apart(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tuple[Device, Device]]:
+    """Pairs of devices, that of a log and that of a time: the time is not known to be of the log's calls.
+
+    ``facts`` are those of every source, ``own`` the sources of the run.  Empty where the run is of one device.
+    """
+    stated = {device_of_file(x): x for x in facts.values()}
+    here = {device_of_file(x): x for x in (facts.get(source, {}) for source in own)}
+    if all(same_device(one, other) is not False for one, other in combinations(here.values(), 2)):
+        return set()
+    return {
+        (log, time)
+        for log, mine in {"": {}, **here}.items()
+        for time, other in stated.items()
+        if same_device(mine, other) is False or (arch(mine) is None and arch(other) is not None)
+    }
+
+
+def same_build(one: Facts, other: Facts, library: str) -> bool | None:
+    """Whether both are of one build of ``library``; None where it is unknown.  A name needs no equal build.
+
+    An empty revision (Debian's hipBLASLt) distinguishes nothing: there the version decides.
+    """
+    for name in BUILD.get(library, ()):
+        if name in one and name in other and (one[name] or other[name]):
+            return one[name] == other[name]
+    return None
+
+
+def comparable(one: Facts, other: Facts, library: str) -> bool | None:
+    """Whether a solution id of ``library`` means the same, and runs on the same device, on both sides."""
+    device = same_device(one, other)
+    build = True if library in BY_NAME else same_build(one, other, library)
+    if device is False or build is False:
+        return False
+    return None if device is None or build is None else True
+
+
+def serves(measured: Facts, target: Facts, library: str) -> bool | None:
+    """Whether a time measured there may become an override here: one device, and one library build where both state it.
+
+    None where the device, or the build that gives an index its meaning, is unknown on either side.
+    """
+    device, build = same_device(measured, target), same_build(measured, target, library)
+    if device is False or build is False:
+        return False
+    return None if device is None or (build is None and library not in BY_NAME) else True
+
+
+def machine(facts: Facts) -> dict[str, str]:
+    """The facts that identify a machine and its libraries, without those of one file or process."""
+    return {name: x for name, x in facts.items() if name != "pid" and (name in FACTS or name.startswith("validator:"))}
+
+
+def machine_of_files(facts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """The facts of a machine that all files agree on, of rows (source, name, value); validators only where all files
+    that have any have the same set.
+    """
+    values: dict[str, set[str]] = {}
+    sets: dict[str, set[tuple[str, str]]] = {}
+    for source, name, value in facts:
+        values.setdefault(name, set()).add(value)
+        if name.startswith("validator:"):
+            sets.setdefault(source, set()).add((name, value))
+    if len(set(map(frozenset, sets.values()))) > 1:
+        values = {name: x for name, x in values.items() if not name.startswith("validator:")}
+    return machine({name: min(x) for name, x in sorted(values.items()) if len(x) == 1})
+
+
+def seen_by(gpus: int, facts: Facts) -> dict[str, str]:
+    """The facts with the number of devices that a process sees: ``gpus`` if above 1, else the facts' own, else 1."""
+    return {"gpus": "1", **facts} | ({"gpus": str(gpus)} if gpus > 1 else {})
+
+
+def folder(facts: Facts) -> str:
+    """A folder name for a target: device and library builds, e.g. ``gfx942-304cu-hipblaslt-1201``."""
+    if not facts:
+        return "no-target"
+    words = [arch(facts) or "unknown-arch", f"{facts['cu_count']}cu" if "cu_count" in facts else ""]
+    for library, names in BUILD.items():
+        known = next((facts[name] for name in names if name in facts), None)
+        words.append(f"{library}-{known}" if known else "")
+    return re.sub(r"[^\w.+-]+", "_", "-".join(filter(None, words)))

@@ -1,0 +1,364 @@
+"""Diff finds what was planted and nothing else; the upgrade plan decides every row; goldens of its renderings."""
+
+from __future__ import annotations
+
+import bz2
+import math
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analyzers.analyzer import Tables
+from analyzers.diff.diff import diff
+from analyzers.diff.render import diff_junit, diff_lines, diff_markdown, diff_table, plan_frame
+from analyzers.diff.timings import BASES, timings
+from analyzers.diff.upgrade import Step, upgrade_plan
+from analyzers.overrides.lint import inspect
+from logparse.formats.hipblaslt import tuning_file
+from logparse.formats.miopen import find_db
+from logparse.formats.tunableop import results
+from logparse.ingest import ingest
+from logparse.model import Override, Solution, problem_from_text
+from logparse.store import Store
+from tests.analyzers.build import call, facts, measurement, tables, work
+from tests.analyzers.example import ARCH, W, gemm
+from tests.conftest import CORPUS, needs_corpus, sized
+
+G = [gemm(m).text for m in (4096, 2048, 1024, 512, 256, 128)]
+
+
+def kernel(problem: str, name: str, calls: int, total: float) -> dict[str, object]:
+    row = {"source_id": "t", "run": "r", "device": 0, "op": "aten::mm", "problem": problem, "kernel": name}
+    return row | {"calls": calls, "total_us": total}
+
+
+def run_a() -> Tables:
+    return tables(
+        workload=[work(g, 10) for g in G[:5]],
+        calls=[call(g, "hipblaslt:1", 10) for g in G[:5]],
+        kernels=[kernel(g, "k1", 10, 1000.0) for g in G[:4]],
+    )
+
+
+def run_b() -> Tables:
+    return tables(
+        workload=[work(g, 20) for g in (*G[:4], G[5])],
+        calls=[
+            call(g, s, 20) for g, s in zip((*G[:4], G[5]), ("hipblaslt:1",) * 3 + ("hipblaslt:2",) * 2, strict=True)
+        ],
+        kernels=[kernel(g, "k1", 20, t) for g, t in zip(G[:4], (2200.0, 1000.0, 2040.0, 2000.0), strict=True)],
+    )
+
+
+def test_two_devices_are_named() -> None:
+    one, two = (
+        tables(
+            workload=[work(G[0], 10)],
+            kernels=[kernel(G[0], "k1", 10, 1000.0)],
+            facts=facts("t", arch="gfx942", cu_count=count),
+            sources=[{"source_id": "t", "run": "r", "path": "t", "format": "torch-profiler"}],
+        )
+        for count in ("304", "80")
+    )
+    assert diff(one, two).devices == ("gfx942, 304 CUs", "gfx942, 80 CUs")
+    assert "two devices (gfx942, 304 CUs and gfx942, 80 CUs)" in "\n".join(diff_lines(diff(one, two)))
+    assert diff(one, one).devices is None
+
+
+@pytest.mark.parametrize(("a", "b", "ok"), [(100.0, 105.0, True), (0.7, 0.735, True), (100.0, 105.001, False)])
+def test_a_gate_that_is_met_exactly_passes(a: float, b: float, ok: bool) -> None:
+    one, two = (tables(workload=[work(G[0], 1)], kernels=[kernel(G[0], "k1", 1, time)]) for time in (a, b))
+    assert diff(one, two, fail_on=0.05).ok is ok
+    assert diff(two, one, fail_on=0.05).rows["state"].tolist() == ["same" if ok else "faster"]
+
+
+def test_states() -> None:
+    found = diff(run_a(), run_b())
+    states = dict(zip(found.rows["problem"], found.rows["state"], strict=True))
+    assert states == dict(zip(G, ("slower", "faster", "same", "changed", "vanished", "new"), strict=True))
+    assert found.rows["problem"].tolist()[:2] == G[:2]
+    assert found.rows["delta_us"].tolist()[:2] == [pytest.approx(200.0), pytest.approx(-1000.0)]
+    assert not found.ok
+    assert found.delta_us == pytest.approx(-800.0)
+    assert diff(run_a(), run_b(), fail_on=0.2).ok
+
+
+def test_new_and_vanished_problems_have_the_times_of_their_run() -> None:
+    a, b = (
+        tables(
+            workload=[work(g, calls) for g in held],
+            kernels=[kernel(g, f"k{calls}", calls, 1000.0) for g in held if g != G[3]],
+            measurements=[measurement(held[-1], "hipblaslt:3", 7.0, origin="tunableop")],
+        )
+        for held, calls in (((G[0], G[1]), 10), ((G[0], G[2], G[3], G[4]), 20))
+    )
+    found = diff(a, b)
+    rows = found.rows.set_index("problem")
+    assert rows["state"].to_dict() == dict(zip(G, ("faster", "vanished", "new", "new", "new"), strict=False))
+    assert rows["basis"].fillna("").to_dict() == dict(zip(G, ("trace", "trace", "trace", "", "trace"), strict=False)), (
+        "a call's own time is nearer to the job than a tuned one"
+    )
+    assert rows.loc[G[2], ["b_us", "delta_us", "pick_b"]].tolist() == [50.0, 1000.0, "k20"]
+    assert rows.loc[G[1], ["a_us", "delta_us", "pick_a"]].tolist() == [100.0, -1000.0, "k10"]
+    assert rows.loc[[G[1], G[2]], ["ratio", "noise"]].isna().all(axis=None)
+    assert found.delta_us == pytest.approx(-1000.0), "that of problems of both runs"
+    assert diff_lines(found)[2:] == [
+        "new: 3 problems, 2 of them 2 ms per run; the others' time or calls are unknown",
+        "vanished: 1 problem, 1 ms per run",
+    ]
+
+
+def test_other_kernels_of_a_trace_are_a_change() -> None:
+    one, two = (tables(workload=[work(G[0], 10)], kernels=[kernel(G[0], name, 10, 1000.0)]) for name in ("k1", "k2"))
+    assert diff(one, two).rows[["state", "pick_a", "pick_b"]].values.tolist() == [["changed", "k1", "k2"]]
+
+
+def test_changes_below_the_floor_count_as_the_same() -> None:
+    found = diff(run_a(), run_b(), floor_us=10.0)
+    states = dict(zip(found.rows["problem"], found.rows["state"], strict=True))
+    assert [states[g] for g in G[:2]] == ["same", "faster"], "110 µs instead of 100, and 50 instead of 100"
+    assert found.ok
+    assert "(beyond 3.0%, 10 µs and noise)" in diff_lines(found)[0]
+
+
+def test_nothing_compared_is_reported() -> None:
+    """A gate that had nothing to compare must not read as one that was passed."""
+    picks = [tables(workload=[work(G[0], 10)], calls=[call(G[0], "hipblaslt:1", 10)]) for _ in "ab"]
+    found = diff(*picks)
+    assert (found.ok, found.compared) == (False, 0)
+    nothing = "no time was compared: no problem has one of the same kind in both runs, and a gate fails on that"
+    assert diff_lines(found)[1] == nothing
+    assert ": no time was compared" in diff_markdown(found).splitlines()[0]
+    for every, tests in ((False, "1"), (True, "2")):
+        suite = ElementTree.fromstring(diff_junit(found, every).split("\n", 1)[1])
+        assert (suite.get("tests"), suite.get("failures"), len(list(suite.iter("failure")))) == (tests, "1", 1)
+    assert "compared problems got slower" in diff_markdown(diff(run_a(), run_a())).splitlines()[0]
+
+
+def test_renderings() -> None:
+    found = diff(run_a(), run_b())
+    assert diff_lines(found) == [
+        "r → r: 1 slower, 1 faster, 1 changed, 1 new, 1 vanished, 1 same (beyond 3.0% and noise)",
+        "slower and faster: in all 800 µs less per run where the calls are known",
+        "new: 1 problem, whose time per run is unknown",
+        "vanished: 1 problem, whose time per run is unknown",
+    ]
+    assert diff_markdown(found, 3) == (
+        "### r → r: **1 problem got slower**\n\n"
+        "r → r: 1 slower, 1 faster, 1 changed, 1 new, 1 vanished, 1 same (beyond 3.0% and noise)\n"
+        "slower and faster: in all 800 µs less per run where the calls are known\n"
+        "new: 1 problem, whose time per run is unknown\n"
+        "vanished: 1 problem, whose time per run is unknown\n\n"
+        "| | problem | A µs | B µs | change | picks |\n|---|---|--:|--:|--:|---|\n"
+        "| slower | TN 4096×512×1024 bf16_r | 100 | 110 | +10.0% |  |\n"
+        "| faster | TN 2048×512×1024 bf16_r | 100 | 50 | -50.0% |  |\n"
+        "| changed | TN 512×512×1024 bf16_r | 100 | 100 | +0.0% | `hipblaslt:1` → `hipblaslt:2` |\n"
+        "\n… and 2 more\n"
+    )
+    suite = ElementTree.fromstring(diff_junit(found, every=True).split("\n", 1)[1])
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("6", "1", "2")
+    cases = list(suite)
+    assert (suite.tag, set(suite.keys())) == (
+        "testsuite",
+        {"name", "tests", "failures", "errors", "skipped", "time"},
+    )
+    assert {x.tag for x in cases} == {"testcase"}
+    assert {tuple(sorted(x.keys())) for x in cases} == {("classname", "name", "time")}
+    assert {(y.tag, *sorted(y.keys())) for x in cases for y in x} == {
+        ("failure", "message", "type"),
+        ("skipped", "message"),
+    }
+    assert float(suite.get("time") or 0) == pytest.approx(sum(float(x.get("time") or 0) for x in cases))
+    [failure] = suite.iter("failure")
+    assert failure.get("message") == "100 µs → 110 µs (+10.0%), hipblaslt:1 → hipblaslt:1"
+    assert diff_table(found)["state"].to_pylist() == ["slower", "faster", "changed", "new", "vanished"]
+
+
+def test_noise_is_respected() -> None:
+    def one(time: float, samples: tuple[float, ...] = (), std: float | None = None) -> Tables:
+        return tables(
+            measurements=[measurement(G[0], "Default", time, origin="replay-confirm", samples_us=samples, std_us=std)]
+        )
+
+    assert diff(one(100.0), one(108.0)).count("slower") == 1
+    assert diff(one(100.0, std=5.0), one(108.0, std=5.0)).count("same") == 1
+    quiet = tuple(100.0 + x for x in (-0.1, 0.0, 0.1) * 4)
+    assert diff(one(100.0, quiet), one(108.0, tuple(x + 8 for x in quiet))).count("slower") == 1
+    assert math.isnan(timings(one(100.0))["noise"][0])
+
+
+def test_times_of_two_kinds_are_never_compared() -> None:
+    a = tables(measurements=[measurement(G[0], "Default", 100.0, origin="replay-confirm")])
+    b = tables(measurements=[measurement(G[0], "Default", 200.0, origin="bench")])
+    assert diff(a, b).count("unknown") == 1
+
+
+def test_the_only_problem_that_may_be_meant_is_compared() -> None:
+    full, vague = gemm(), gemm(lda=None, scale_type=None)
+    a = tables(measurements=[measurement(full.text, "Default", 100.0)])
+    b = tables(measurements=[measurement(vague.text, "Default", 200.0)])
+    assert diff(a, b).rows["state"].tolist() == ["slower"]
+    two = tables(measurements=[measurement(p.text, "Default", 100.0) for p in (full, gemm(lda=1088))])
+    assert sorted(diff(two, b).rows["state"]) == ["new", "vanished", "vanished"]
+
+
+@settings(max_examples=sized(5, 100))  # each is two runs of all analyzers' tables
+@given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=6), st.floats(0.001, 0.5))
+def test_a_run_against_itself_has_no_change(times: list[float], fail_on: float) -> None:
+    t = tables(
+        measurements=[measurement(g, "hipblaslt:1", x) for g, x in zip(G, times, strict=False)],
+        workload=[work(G[0], 3)],
+    )
+    found = diff(t, t, fail_on)
+    assert set(found.rows["state"]) <= {"same", "unknown"}
+    assert len(found.changes) == 0
+
+
+Measured = list[tuple[str, str, str, float | None]]
+MEASURED = st.lists(
+    st.tuples(
+        st.sampled_from(G[:3]),
+        st.sampled_from(("replay-confirm", "bench", "find-db", "replay")),
+        st.sampled_from(("Default", "hipblaslt:1", "hipblaslt:2")),
+        st.sampled_from((1.0, 1.02, 1.5, 0.0, None)),
+    ),
+    max_size=8,
+)
+PICKS = st.dictionaries(st.sampled_from(G[:3]), st.sampled_from(("hipblaslt:1", "hipblaslt:2")))
+
+
+@settings(max_examples=sized(40, 1000))
+@given(MEASURED, MEASURED, PICKS, PICKS)
+def test_random_runs_are_compared_as_plain_loops_compare_them(
+    a: Measured, b: Measured, picks_a: dict[str, str], picks_b: dict[str, str]
+) -> None:
+    sides = ((a, picks_a), (b, picks_b))
+    runs = [
+        tables(
+            measurements=[measurement(p, solution, us, origin=origin) for p, origin, solution, us in rows],
+            calls=[call(p, pick, 2) for p, pick in picks.items()],
+            workload=[work(p, 2) for p in picks],
+        )
+        for rows, picks in sides
+    ]
+    expected = {}
+    for problem in G[:3]:
+        held = [problem in picks or any(p == problem and us for p, _, _, us in rows) for rows, picks in sides]
+        known = [fastest(problem, *side) for side in sides]
+        both = [x for x in BASES if all(x in times for times in known)]
+        alone = [x for x in BASES if any(x in times for times in known) and not all(held)]
+        basis = (both + alone + [None])[0]
+        (a_us, ran_a), (b_us, ran_b) = (times.get(basis, (None, None)) for times in known)
+        pick_a, pick_b = picks_a.get(problem), picks_b.get(problem)
+        state = "new" if not held[0] else "vanished" if not held[1] else None
+        if state is None and a_us and b_us and not 1 / 1.03 <= b_us / a_us <= 1.03:
+            state = "slower" if b_us > a_us else "faster"
+        changed = any(x and y and x != y for x, y in ((pick_a, pick_b), (ran_a, ran_b)))
+        state = state or ("changed" if changed else "same" if basis else "unknown")
+        if any(held):
+            expected[problem] = (state, basis, a_us, b_us, pick_a or ran_a, pick_b or ran_b)
+    names = ("state", "basis", "a_us", "b_us", "pick_a", "pick_b")
+    rows = diff(runs[0], runs[1]).table().to_pylist()
+    assert {row["problem"]: tuple(row[x] for x in names) for row in rows} == expected
+
+
+def fastest(problem: str, rows: Measured, picks: dict[str, str]) -> dict[str | None, tuple[float, str]]:
+    """Origin → time and solution: of the pick, else of a confirmation's default, else of the fastest."""
+    out: dict[str | None, tuple[float, str]] = {}
+    for origin in {x for _, x, _, _ in rows} - {"replay"}:
+        mine = [(us, solution) for p, x, solution, us in rows if us and (p, x) == (problem, origin)]
+        preferred = [x for x in mine if x[1] == picks.get(problem)]
+        if origin == "replay-confirm":
+            preferred = preferred or [x for x in mine if x[1] == "Default"]
+        if mine:
+            out[origin] = min(preferred or mine)
+    return out
+
+
+@needs_corpus
+def test_exactly_the_planted_changes_of_a_shipped_find_db(tmp_path: Path, store: Store) -> None:
+    name = "gfx90a68.HIP.fdb.txt"
+    lines = bz2.decompress((CORPUS / f"miopen/{name}.bz2").read_bytes()).decode().splitlines()[:4000]
+    keys = [line.partition("=")[0] for line in lines]
+    planted: dict[str, str] = {}
+    changed = list(lines)
+    for number in range(0, 4000, 400):
+        factor, state = (1.5, "slower") if number % 800 else (0.5, "faster")
+        changed[number] = re.sub(r":([\d.e-]+),", lambda m, x=factor: f":{float(m[1]) * x:g},", lines[number])
+        planted[keys[number]] = state
+    gone, new = 1, "7" + lines[2]
+    planted[keys[gone]], planted["7" + keys[2]] = "vanished", "new"
+    changed = [line for number, line in enumerate(changed) if number != gone] + [new]
+    for run, text in (("old", lines), ("new", changed)):
+        (tmp_path / run).mkdir()
+        (tmp_path / run / name).write_text("\n".join(text) + "\n")
+        ingest([str(tmp_path / run / name)], store, run=run)
+    a, b = (Tables(run=run, **store.frames(run)) for run in ("old", "new"))
+    found = diff(a, b)
+    changes = zip(found.changes["problem"], found.changes["state"], strict=True)
+    assert {find_db.key(problem_from_text(text), {}): state for text, state in changes} == planted
+    assert len(planted) == 12
+
+
+# ------------------------------------------------------------------------------------------------------ upgrade plan
+
+HERE = {"arch": ARCH, "hipblaslt_revision": "3b3d59eb", "cu_count": "304"}
+
+
+def plan(target: dict[str, str], **more: object) -> list[Step]:
+    made = tuning_file.write(
+        [Override(problem=gemm(m), solution=Solution("hipblaslt", "7"), target=HERE) for m in (4096, 2048)], HERE
+    )
+    file = inspect("t.txt", made[0].data, {})
+    return upgrade_plan([file], tables(facts=facts("x", **target), **more))  # type: ignore[arg-type]
+
+
+def actions(steps: list[Step]) -> list[tuple[str, str]]:
+    return [(x.action, x.reason) for x in steps]
+
+
+def test_plan_of_an_unchanged_build() -> None:
+    assert actions(plan(HERE)) == [("keep", "same build")] * 2
+    assert [x for x, _ in actions(plan(HERE, workload=[work(G[0], 3)]))] == ["keep", "drop"]
+
+
+def test_plan_of_another_build_or_device() -> None:
+    assert {x for x, _ in actions(plan(HERE | {"hipblaslt_revision": "new"}))} == {"re-measure"}
+    assert "another kernel" in plan(HERE | {"hipblaslt_revision": "new"})[0].reason
+    assert "unknown build" in plan({"arch": ARCH})[0].reason
+    assert "another device" in plan(HERE | {"arch": "gfx90a"})[0].reason
+
+
+def test_plan_by_what_was_measured() -> None:
+    rows = [
+        measurement(G[0], "Default", 100.0),
+        measurement(G[0], "hipblaslt:7", 90.0),
+        measurement(G[1], "Default", 100.0),
+        measurement(G[1], "hipblaslt:7", 99.0),
+    ]
+    steps = plan(HERE, workload=[work(g, 3) for g in G[:2]], measurements=rows)
+    assert actions(steps) == [
+        ("keep", "measured in the new run: +11.1% against the default"),
+        ("drop", "measured in the new run: +1.0% against the default"),
+    ]
+    assert plan_frame(steps)["action"].tolist() == ["keep", "drop"]
+
+
+def test_plan_of_other_formats() -> None:
+    old = {f"validator:{k}": "1" for k in ("HIP_VERSION", "HIPBLASLT_VERSION", "GCN_ARCH_NAME", "ROCBLAS_VERSION")}
+    old |= {"validator:PT_VERSION": "2.6.0", "pytorch_version": "2.6.0", "backend": "HIP"}
+    made = results.write([Override(problem=gemm(), solution=Solution("torch", "Default"), target=old)], old)
+    file = inspect("r0.csv", made[0].data, {})
+    t = tables(facts=facts("x", **(old | {"validator:PT_VERSION": "2.9.1", "pytorch_version": "2.9.1"})))
+    [step] = upgrade_plan([file], t)
+    assert (step.action, step.reason.partition(",")[0]) == ("re-measure", "the key has no leading dimensions")
+    key = find_db.key(W, {})
+    text = f"{key}=GemmWrwUniversal:3.9,6422528,miopenConvolutionBwdWeightsAlgoGEMM\n{key}=x:1,2,3\n"
+    file = inspect("gfx942130.HIP.3_4_0_x.ufdb.txt", text.encode(), {})
+    steps = upgrade_plan([file], tables(facts=facts("x", arch="gfx942", cu_count="304", miopen_version="3.5.0")))
+    assert [x.action for x in steps] == ["keep", "drop"]
+    assert steps[0].reason.endswith("; write it again, the new build ignores this file")
