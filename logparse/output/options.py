@@ -107,7 +107,7 @@ def completed_runs(context: typer.Context, incomplete: str) -> list[str]:
 FORMATS = "logparse.formats:FORMATS"
 BACKENDS = "analyzers.measure.backends:BACKENDS"
 PROPOSERS = "analyzers.measure.proposer:PROPOSERS"
-OVERRIDES = "analyzers.overrides:OVERRIDE_FORMATS"
+OVERRIDES = "logparse.formats.override_formats:OVERRIDE_FORMATS"
 TARGETS = "analyzers.overrides.convert:TARGETS"
 EXPORTS = "analyzers.overrides.export:NAMES"
 """Where the values of options are listed."""
