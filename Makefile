@@ -9,16 +9,21 @@ WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 .PHONY: demo test nightly lowest conformance lint ruff mypy pytest clean transcript screenshots
 
 # --system-site-packages keeps a torch that the machine already has (a ROCm image brings its own).
-$(VENV)/.installed: pyproject.toml setup.py logparse/ingest/_lines.c logparse/formats/miopen/_find_db.c
+$(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("logparse needs Python 3.10 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 10) else 0)'
 	$(PYTHON) -m venv --system-site-packages $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+
+# Bytecode is compiled as modules are imported: most of what the packages hold never is.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+NATIVE := setup.py logparse/ingest/_lines.c logparse/formats/miopen/_find_db.c
+$(VENV)/.installed: pyproject.toml $(NATIVE) | $(VENV)/bin/python
+	$(PIP_INSTALL) --editable .
 	@touch $@
 
-$(VENV)/.tested: $(VENV)/.installed constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
-	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	@touch $@
+# One resolution for all: each further one costs seconds.
+$(VENV)/.tested: pyproject.toml $(NATIVE) constraints.txt | $(VENV)/bin/python
+	$(PIP_INSTALL) --constraint constraints.txt --editable '.[test]' $$($(BIN)/python -c 'import torch' 2>/dev/null || echo torch)
+	@touch $(VENV)/.installed $@
 
 demo: $(VENV)/.installed
 	@rm -rf $(DEMO) overrides
