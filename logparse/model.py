@@ -775,9 +775,8 @@ class SolutionName:
 class Kernel:
     """GPU kernels of one name that an operator launched (traces).  ``problem`` None: the operator is no problem.
 
-    ``operator`` is one that no math library computes, with its recorded inputs.  ``dram_gb_per_s`` is the achieved
-    bandwidth of device memory (10^9 bytes per second), the mean over the launches.  Statistics of the first rocprof
-    have no extremes.
+    ``operator`` is one that no math library computes, with its recorded inputs.  Statistics of the
+    first rocprof have no extremes.
     """
 
     op: str
@@ -789,7 +788,6 @@ class Kernel:
     device: int | None = None
     problem: Problem | None = None
     operator: OperatorProblem | None = None
-    dram_gb_per_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -306,44 +306,6 @@ def cudnn_damaged() -> list[str]:
     return [*wrong, *lacking, *good[:12], *good]
 
 
-def frontend(conv: Conv, kind: int, plans: int = 1, operations: int = 1, executions: int = 1) -> list[str]:
-    name = KINDS[kind][1]
-    out = []
-    for role, number in (("x", 120), ("y", 121), ("w", 119)):
-        size, strides = conv.tensors[role]
-        values = [
-            f'Datatype: ["{conv.type}"]', f"Id: {number}", f"Dims {len(size)}", "VectorCount: 1", "vectorDimension -1",
-            f"Dim [ {','.join(map(str, size))} ]", f"Str [ {','.join(map(str, strides))} ]",
-            "isVirtual: 0", "isByValue: 0", "Alignment: 32", 'reorder_type: ["NONE"]',
-        ]  # fmt: skip
-        out.append("[cudnn_frontend]                CUDNN_BACKEND_TENSOR_DESCRIPTOR :")
-        out += [" " * 35 + value for value in values]
-    pad, stride = (",".join(map(str, part)) for part in (conv.pad, conv.stride))
-    dilation = ",".join([str(conv.dilation)] * len(conv.pad))
-    head = f'Datatype: ["FLOAT"] Mode: ["CROSS_CORRELATION"] Num Dimensions: {len(conv.pad)} PadLower [ {pad} ]'
-    tail = f"PadUpper [,{pad} ] Dilation [,{dilation} ] Stride [,{stride}]"
-    out += [
-        f"[cudnn_frontend] CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR : {head} {tail}",
-        "[cudnn_frontend] Extracting the feature vector",
-        f"[cudnn_frontend] CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR has {operations} operations.",
-        f"Tag: {name}_" + "Add_" * (operations - 1),
-        "",
-        "[cudnn_frontend] CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR :",
-        f"[cudnn_frontend] Called engine config generator and produced {30 + kind} configs.",
-    ]
-    for i in range(plans):
-        plan = conv.plans[kind] if i == 0 else f"eng{i}"
-        notes = f"numeric_notes:[CUDNN_NUMERICAL_NOTE_TENSOR_CORE,] behavior_notes:[] workSpaceSize: {1024 * i}"
-        out.append(f"[cudnn_frontend] CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR : {name}_{plan}, {notes}")
-    return out + ["[cudnn_frontend] CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR : has 3 data pointers"] * executions
-
-
-def cudnn_frontend() -> list[str]:
-    out = [line for conv in CONVS for kind in range(3) for line in frontend(conv, kind, executions=2)]
-    out += frontend(CONVS[0], 0, operations=2)
-    return out + frontend(Conv((8, 64, 14, 14), 64, (3, 3), (1, 1), (1, 1), "HALF", True, PLANS), 0, plans=3)
-
-
 def main() -> None:
     files = {
         f"cublaslt_{PID}.log": [line for g in JOB for line in cublaslt(g, PID)],
@@ -352,7 +314,6 @@ def main() -> None:
         "cudnn_level3.log": cudnn_level3(),
         "cudnn_level2.log": cudnn_level2(),
         "cudnn_damaged.log": cudnn_damaged(),
-        "cudnn_frontend.log": cudnn_frontend(),
     }
     FOLDER.mkdir(exist_ok=True)
     for name, lines in files.items():

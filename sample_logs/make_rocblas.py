@@ -1,7 +1,7 @@
 """Makes ``sample_logs/rocblas/``: run it from anywhere, the files are always the same.
 
-It writes rocBLAS's trace log and what rocblas-bench prints, from the writers' sources (see the folder's README), and
-imports nothing of logparse, so that the samples are evidence independent of the readers.
+It writes what rocblas-bench and Tensile print, and the libraries' error messages, from the writers' sources (see the
+folder's README), and imports nothing of logparse, so that the samples are evidence independent of the readers.
 """
 
 from __future__ import annotations
@@ -10,38 +10,6 @@ import struct
 from pathlib import Path
 
 OUT = Path(__file__).parent / "rocblas"
-END = "atomics_not_allowed"
-
-
-def pointer(number: int) -> str:
-    return f"0x7f2a{number:04x}8000"
-
-
-def trace() -> list[str]:
-    """A program's calls: one of each GEMM interface, other functions, and lines that are cut or prose."""
-    a, b, c, d = map(pointer, (1, 2, 3, 4))
-    plain = f"rocblas_gemm_ex,T,N,4096,512,1024,1,{a},bf16_r,1024,{b},bf16_r,1024,0,{c},bf16_r,4096,{c},bf16_r,4096"
-    other = plain.replace(a, pointer(9))
-    strided = f"T,N,128,64,32,1,{a},f16_r,32,4096,{b},f16_r,32,2048,1,{c},f16_r,128,8192,{d},f16_r,128,8192,12"
-    return [
-        f"rocblas_create_handle,{END}",
-        f"rocblas_set_stream,{pointer(77)},{END}",
-        f"{plain},f32_r,0,0,none,{END}",
-        f"{other},f32_r,0,0,none,{END}",
-        f"{other},f32_r,1,-3798,none,{END}",
-        f"rocblas_sgemm,N,T,640,384,512,1,{a},640,{b},384,0,{c},640,{END}",
-        f"rocblas_zgemm,N,C,64,32,16,(1,0),{a},64,{b},32,(0,0),{c},64,{END}",
-        f"rocblas_hgemm_batched,N,N,64,64,32,1,{a},64,{b},32,nan,{c},64,8,{END}",
-        f"rocblas_sgemm_strided_batched_64,N,N,80,48,64,1,{a},80,5120,{b},64,3072,0.5,{c},80,3840,6,{END}",
-        f"rocblas_gemm_strided_batched_ex,{strided},f32_r,0,0,none,atomics_allowed",
-        f"rocblas_gemm_batched_ex,N,N,64,32,16,1,{a},f32_r,64,{b},f32_r,16,0,{c},f32_r,64,{d},f32_r,64,5,f32_r,0,0,none",
-        f"rocblas_gemm_ex3,T,N,256,128,64,1,{a},f8_r,64,{b},f8_r,64,0,{c},f16_r,256,{d},f16_r,256,f32,0,0,none,{END}",
-        f"rocblas_saxpy,1048576,2,{a},1,{b},1,{END}",
-        f"rocblas_sgemm,N,T,640,384,512,1,{a},640,{b}",
-        "built with rocblas_sgemm, rocblas_dgemm and others",
-        "the functions rocblas_sgemm,rocblas_dgemm are wrapped",
-        f"rocblas_destroy_handle,{END}",
-    ]
 
 
 def bench() -> list[str]:
@@ -175,7 +143,6 @@ def main() -> None:
     OUT.mkdir(exist_ok=True)
     for name, lines in (
         ("errors.log", errors()),
-        ("trace.log", trace()),
         ("bench_output.txt", bench()),
         ("launches.txt", launches()),
     ):

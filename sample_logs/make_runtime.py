@@ -1,14 +1,12 @@
 """Makes ``sample_logs/runtime/``: run it from anywhere, the files are always the same.
 
-What libraries that tune themselves at run time write: hipBLASLt's tuning cache and its lines, hipDNN's overrides.  It
+What libraries that tune themselves at run time write: hipBLASLt's tuning cache and its lines.  It
 writes them from the writers' sources (see the folder's README) and imports nothing of logparse.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 OUT = Path(__file__).parent / "runtime"
 COLUMNS = (
@@ -55,44 +53,12 @@ def log() -> list[str]:
     ]
 
 
-def tensor(name: str, *dim: int) -> dict[str, Any]:
-    """A named tensor without gaps."""
-    stride = [1]
-    for size in reversed(dim[1:]):
-        stride.insert(0, stride[0] * size)
-    return {"tensor_id": name, "dim": list(dim), "stride": stride}
-
-
-def overrides() -> dict[str, Any]:
-    """A tuned convolution, one written by hand, a product, one with a free size, and a broken entry."""
-    metadata = {"rank": 0, "min_time_ms": 0.052, "avg_time_ms": 0.0545, "stddev_ms": 0.0011, "iterations_run": 37}
-    metadata |= {"workspace_size": 16777216, "mode": "exhaustive", "strategy": "run_until_stable", "converged": True}
-    layer = [tensor("X", 32, 64, 56, 56), tensor("W", 128, 32, 3, 3), tensor("Y", 32, 128, 28, 28)]
-    free = [{"tensor_id": "X", "dim": [-1, 64, 56, 56]}, {"tensor_id": "W", "dim": [64, 64, 1, 1]}]
-    conv = {"op": "conv_fprop", "engine_name": "MIOPEN_ENGINE"}
-    return {
-        "version": 2,
-        "engine_overrides": [
-            {**conv, "tensors": layer, "autotune_metadata": metadata},
-            {**conv, "tensors": [tensor("X", 8, 16, 32, 32, 32), tensor("W", 16, 16, 3, 3, 3)]},
-            {
-                "op": "matmul",
-                "engine_name": "HIPBLASLT_ENGINE",
-                "tensors": [tensor("A", 128, 64), tensor("B", 64, 256)],
-            },
-            {**conv, "tensors": free},
-            {"op": "conv_fprop", "tensors": layer},
-        ],
-    }
-
-
 def main() -> None:
     """Write all files."""
     OUT.mkdir(exist_ok=True)
     files = {
         "hipblaslt_cache.txt": "".join(f"{line}\n" for line in cache()),
         "hipblaslt_cache.log": "".join(f"{line}\n" for line in log()),
-        "hipdnn_overrides.json": json.dumps(overrides(), indent=2) + "\n",
     }
     for name, text in files.items():
         (OUT / name).write_text(text, encoding="utf-8", newline="")

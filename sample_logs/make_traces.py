@@ -231,49 +231,6 @@ ROCPROF_CALL_STATS = """\
 """
 
 
-def rocprof_json() -> dict[str, Any]:
-    """Two kernels launched in hipBLASLt's range, one outside, one of which the launch was not traced."""
-
-    def record(correlation: int, start: int, end: int, **more: Any) -> dict[str, Any]:
-        id = {"internal": correlation, "external": 0}
-        return {"thread_id": PID, "correlation_id": id, "start_timestamp": start, "end_timestamp": end, **more}
-
-    def dispatch(correlation: int, kernel: int, start: int, end: int) -> dict[str, Any]:
-        return record(correlation, start, end, dispatch_info={"agent_id": {"handle": 7}, "kernel_id": kernel})
-
-    gpu = {"id": {"handle": 7}, "type": 2, "name": "gfx942", "product_name": "AMD Instinct MI300X", "cu_count": 304}
-    kinds = ("NONE", "MARKER_CORE_API", "MARKER_CONTROL_API")
-    names = {100: "step", 101: "hipblasLtMatmul", 102: "pause"}
-    process = {
-        "metadata": {"pid": PID, "init_time": 0, "fini_time": 100000},
-        "agents": [{"id": {"handle": 1}, "type": 1, "name": "AMD EPYC", "cu_count": 0}, gpu],
-        "kernel_symbols": [
-            {"kernel_id": 10, "formatted_kernel_name": "Cijk_Ailk_Bljk_BBS_BH_MT256x256x64", "kernel_name": "Cijk.kd"},
-            {"kernel_id": 13, "formatted_kernel_name": "relu_kernel(float*)", "kernel_name": "_Z4relu.kd"},
-        ],
-        "strings": {
-            "buffer_records": [{"kind": kind, "operations": []} for kind in kinds],
-            "marker_api": [{"key": key, "value": value} for key, value in names.items()],
-        },
-        "buffer_records": {
-            "kernel_dispatch": [
-                dispatch(1, 10, 2000, 40500),
-                dispatch(2, 10, 50000, 89500),
-                dispatch(3, 13, 90000, 94000),
-                dispatch(9, 13, 95000, 99000),
-            ],
-            "hip_api": [record(1, 1100, 1150), record(2, 1300, 1350), record(3, 1600, 1650)],
-            "marker_api": [
-                record(100, 1000, 2000, kind=1),
-                record(101, 1050, 1500, kind=1),
-                record(102, 1700, 1701, kind=2),
-            ],
-            "memory_copy": [record(4, 1, 2)],
-        },
-    }
-    return {"rocprofiler-sdk-tool": [process]}
-
-
 NSYS = """
 create table StringIds (id integer primary key, value text not null);
 create table TARGET_INFO_GPU (id integer, name text, smCount integer, computeMajor integer, computeMinor integer);
@@ -313,35 +270,6 @@ def nsys(path: Path) -> None:
     db.close()
 
 
-NCU_HEAD = (
-    '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream",'
-    '"Block Size","Grid Size","Device","CC"'
-)
-NCU_LAUNCH = '"{}","4242","python","127.0.0.1","{}","1","7","(128, 1, 1)","(132, 1, 1)","0","9.0","c",'
-NCU = (
-    "==PROF== Connected to process 4242\nstep 1 loss 9.5\n"
-    + NCU_HEAD
-    + ',"Section Name","Metric Name","Metric Unit","Metric Value"\n'
-    + "".join(
-        NCU_LAUNCH.format(i, kernel) + f'"{metric}","{unit}","{value}"\n'
-        for i, kernel, metric, unit, value in (
-            (0, "nvjet_sm90", "gpu__time_duration.sum", "ns", "14,240"),
-            (0, "nvjet_sm90", "dram__bytes.sum.per_second", "Tbyte/s", "2.5"),
-            (0, "nvjet_sm90", "sm__throughput.avg.pct_of_peak_sustained_elapsed", "%", "71.2"),
-            (1, "nvjet_sm90", "gpu__time_duration.sum", "us", "15.76"),
-            (1, "nvjet_sm90", "dram__bytes.sum.per_second", "Gbyte/s", "1,500"),
-            (2, "copy", "gpu__time_duration.sum", "ns", "n/a"),
-        )
-    )
-)
-NCU_RAW = (
-    NCU_HEAD
-    + ',"dram__bytes_read.sum","dram__bytes_write.sum","gpu__time_duration.sum"\n'
-    + '"","","","","","","","","","","","byte","Mbyte","ms"\n'
-    + '"0","4242","python","127.0.0.1","copy","1","7","(256, 1, 1)","(5, 1, 1)","0","9.0","10,000,000","10","0.01"\n'
-)
-
-
 def main() -> None:
     OUT.mkdir(exist_ok=True)
     events = job()
@@ -359,10 +287,7 @@ def main() -> None:
     (OUT / "rocpd_agent_info.csv").write_text(ROCPROF_AGENTS, encoding="utf-8")
     (OUT / "rocpd_hip_api_trace.csv").write_text(ROCPROF_CALLS, encoding="utf-8")
     (OUT / "rocpd_hip_api_stats.csv").write_text(ROCPROF_CALL_STATS, encoding="utf-8")
-    (OUT / "4242_results.json").write_text(json.dumps(rocprof_json(), indent=1), encoding="utf-8")
     nsys(OUT / "job.sqlite")
-    (OUT / "ncu_details.csv").write_text(NCU, encoding="utf-8")
-    (OUT / "ncu_raw.csv").write_text(NCU_RAW, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ What is switched on, each writing files of its own into one new folder:
 
 * hipBLASLt: bench lines (every launch) and profile records (exact counts at exit), or the chosen categories;
 * cuBLASLt, which has neither: trace lines (also of the classic calls of cuBLAS), hints and errors;
-* cuDNN: warnings, and the plans that its frontend builds, which are not counted;
+* cuDNN: warnings;
 * MIOpen: one ``MIOpenDriver`` command per convolution call.  It writes only to standard error, which is copied;
 * TunableOp: the keys that it has no tuned row for;
 * ``facts.json``: the machine and the library builds, which ``--target`` needs.
@@ -111,7 +111,7 @@ def plan(
     if "rocm" in gpus:
         settings += _rocm(folder, mask, markers)
     if "cuda" in gpus:
-        settings += _cuda(folder, mask, command)
+        settings += _cuda(folder, mask)
     if tunableop:
         settings += _tunableop(folder, environ)
     warnings = [*_mended(settings, environ), *_doubtful(command, mask, gpus, environ if tunableop else {})]
@@ -166,17 +166,13 @@ def _rocm(folder: Path, mask: int, markers: bool) -> Iterator[Setting]:
     yield Setting("MIOPEN_ENABLE_LOGGING_CMD", "1", "one MIOpenDriver command per convolution, on stderr")
 
 
-def _cuda(folder: Path, mask: int, command: Sequence[str]) -> Iterator[Setting]:
+def _cuda(folder: Path, mask: int) -> Iterator[Setting]:
     bits = mask & _CUBLASLT_BITS | (_CUBLASLT_CALLS if mask & _LAUNCHES else 0)
     yield Setting("CUBLASLT_LOG_LEVEL", None, "a level beside a mask")
     yield Setting("CUBLASLT_LOG_MASK", str(bits), " + ".join(_names(bits)) + " (cuBLASLt has no bench and profile)")
     yield Setting("CUBLASLT_LOG_FILE", f"{folder}/cublaslt_%i.log", "%i: a file per process (default: stdout)")
     yield Setting("CUDNN_LOGLEVEL_DBG", "2", "cuDNN's warnings (3, every call, costs 0.2 ms and 13 KB a convolution)")
     yield Setting("CUDNN_LOGDEST_DBG", f"{folder}/cudnn_%i.log", "%i: a file per process")
-    if not _LAUNCHERS.intersection(os.path.basename(word) for word in command):
-        why = "each convolution's plan, uncounted; one file, so only for a job of one process"
-        yield Setting("CUDNN_FRONTEND_LOG_INFO", "1", why)
-        yield Setting("CUDNN_FRONTEND_LOG_FILE", f"{folder}/cudnn_frontend.log", "which takes no %i")
 
 
 def _tunableop(folder: Path, environ: Mapping[str, str]) -> Iterator[Setting]:
@@ -219,14 +215,6 @@ _CANCELS: Mapping[str, tuple[Callable[[str], bool], str]] = {
 _ASSIGNED = re.compile(r"(?:^|[\s;=])(" + "|".join(_CANCELS) + r")=(\S*)")
 _NO_ENVIRONMENT = frozenset({"docker", "podman", "kubectl", "ssh", "sudo", "apptainer", "singularity"})
 _SEVERAL_NODES = frozenset({"srun", "mpirun", "mpiexec", "mpiexec.hydra", "prun"})
-_LAUNCHERS = _SEVERAL_NODES | {
-    "torchrun",
-    "torch.distributed.run",
-    "torch.distributed.launch",
-    "accelerate",
-    "deepspeed",
-}
-"""Words of a command that starts several processes."""
 
 
 def _refuse_cancelling(command: Sequence[str], tunableop: bool) -> None:

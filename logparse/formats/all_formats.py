@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from logparse.formats import (
-    ck_profiler,
-    hipdnn,
     inductor,
     library_errors,
     machine_facts,
     plain_table,
-    rocblas_trace,
-    tensile,
     tensile_launches,
 )
 from logparse.formats.aiter import fused_moe as aiter_moe
@@ -34,14 +30,11 @@ from logparse.formats.miopen import perf_db as miopen_perf_db
 from logparse.formats.moe import config as moe_config
 from logparse.formats.nvidia import cublas as nvidia_cublas
 from logparse.formats.nvidia import cudnn as nvidia_cudnn
-from logparse.formats.nvidia import cudnn_frontend as nvidia_cudnn_frontend
 from logparse.formats.rocblas import bench_output as rocblas_bench_output
 from logparse.formats.rocblas import logs as rocblas
-from logparse.formats.traces import ncu as traces_ncu
 from logparse.formats.traces import nsys as traces_nsys
 from logparse.formats.traces import rocpd as traces_rocpd
 from logparse.formats.traces import rocprof as traces_rocprof
-from logparse.formats.traces import rocprof_json as traces_rocprof_json
 from logparse.formats.traces.torch import profiler as traces_torch_profiler
 from logparse.formats.tunableop import results as tunableop_results
 from logparse.formats.tunableop import untuned as tunableop_untuned
@@ -59,7 +52,6 @@ FORMATS: tuple[Format, ...] = (
     hipblaslt_tuning_cache_log.FORMAT,
     nvidia_cublas.FORMAT,
     nvidia_cudnn.FORMAT,
-    nvidia_cudnn_frontend.FORMAT,
     miopen_driver.FORMAT,
     miopen_driver_output.FORMAT,
     miopen_log.FORMAT,
@@ -71,24 +63,18 @@ FORMATS: tuple[Format, ...] = (
     rocblas.BENCH,
     rocblas.PROFILE,
     rocblas.TUNE,
-    rocblas_trace.FORMAT,
     rocblas_bench_output.FORMAT,
     tensile_launches.FORMAT,
-    tensile.FORMAT,
     library_errors.FORMAT,
-    ck_profiler.FORMAT,
     aiter.FORMAT,
     aiter_log.FORMAT,
     aiter_moe.FORMAT,
     plain_table.FORMAT,
     traces_torch_profiler.FORMAT,
     traces_rocprof.FORMAT,
-    traces_rocprof_json.FORMAT,
     traces_rocpd.FORMAT,
     traces_nsys.FORMAT,
-    traces_ncu.FORMAT,
     inductor.FORMAT,
-    hipdnn.FORMAT,
     moe_config.TABLE,
     moe_config.LOG,
     machine_facts.FORMAT,

@@ -11,11 +11,14 @@
 
 Produced by ``TENSILE_DB=0x40`` on standard output, some 30 lines per launch: for the few steps that prove an override,
 not for all of a job.  rocBLAS's own logs do not name what ran.  Sizes are M, N, batch and K, stride 1 is a leading
-dimension and stride 2 a batch's; transposes and types are part of the name (``tensile``).  Where K is split
+dimension and stride 2 a batch's; transposes and types are part of the name (``Alik``: A is transposed; ``HHS``: input,
+output, compute).  Where K is split
 (``_GSU4_``) the product's are a workspace's, ``strideW_D1``, and the kernel that adds the slices up, whose launch
 follows (``…_PostGSU…``), has those of D and C.  Kernels of hipBLASLt (``_UserArgs``), whose log names solutions, are
 messages.  The solution of a call is ``tensile:NAME``: the name is the kernel's, rocBLAS's number of it is not printed.
-Source: ROCm/Tensile Tensile/Source/lib/source/KernelArguments.cpp, hip/HipSolutionAdapter.cpp; rocBLAS 5.2's output.
+No log of rocBLAS names the kernel that it took by itself, so these launches are what proves its override file.
+Source: ROCm/Tensile Tensile/Source/lib/source/KernelArguments.cpp, hip/HipSolutionAdapter.cpp, Tensile/Common.py
+(``HPATypes``), SolutionStructs.py (names); rocBLAS 5.2's output.
 """
 
 from __future__ import annotations
@@ -26,8 +29,7 @@ from typing import Any
 from logparse.formats.format import BlockFormat, Line, Outcome
 from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
-from logparse.formats.tensile import fields_of_kernel
-from logparse.model import Call, GemmProblem, Message, Record, Solution
+from logparse.model import COMPLEX, Call, GemmProblem, Message, Record, Solution
 
 CATEGORY = "tensile"
 
@@ -40,6 +42,24 @@ _STRIDES = tuple(f"stride{x}{axis}" for x in "ABCD" for axis in "12")
 _OUTPUTS = frozenset(("strideD1", "strideD2", "strideC1", "strideC2"))
 _PRODUCT = frozenset((*_SIZES, *_STRIDES, "beta")) - _OUTPUTS
 _ADDS_UP, _OF_HIPBLASLT = "_PostGSU", "_UserArgs"
+_NAME = regex(r"C[a-z]{2,3}_A(?P<a>[a-z]{2,3})(?P<conj_a>C?)_B(?P<b>[a-z]{2,3})(?P<conj_b>C?)_(?P<types>[A-Za-z0-9]+)")
+_TYPES: Mapping[str, str] = {
+    "S": "f32_r",
+    "D": "f64_r",
+    "C": "f32_c",
+    "Z": "f64_c",
+    "H": "f16_r",
+    "B": "bf16_r",
+    "I8": "i8_r",
+    "I": "i32_r",
+    "F8": "f8_r",
+    "B8": "bf8_r",
+    "F8N": "f8_fnuz_r",
+    "B8N": "bf8_fnuz_r",
+}
+_TRIPLE = regex(r"(I8|F8N?|B8N?|[HBS])(I8|F8N?|B8N?|[SDCZHBI])([SI])\Z")
+"""Words of input, output and compute type; other names begin with one word that is the type of all."""
+_ONE_TYPE = regex(r"I8|F8N?|B8N?|[SDCZHB]")
 
 
 class _Reader:
@@ -93,6 +113,27 @@ class _Reader:
         return _call(self._name, arguments)
 
 
+def _of_name(name: str) -> dict[str, Any]:
+    """Transposes and types of the problem that a kernel computes, by its name."""
+    found = _NAME.match(name)
+    if found is None:
+        return {}
+    triple = _TRIPLE.match(found["types"])
+    if triple:
+        a, d, compute = (_TYPES[word] for word in triple.groups())
+    else:  # ``SB``, ``HBH``: one type, then what the kernel can do
+        word = _ONE_TYPE.match(found["types"])
+        if word is None:
+            return {}
+        a = d = _TYPES[word[0]]
+        compute = "f32_r" if found["types"].endswith("H") and a in ("f16_r", "bf16_r") else a
+    conjugated = "C" if a in COMPLEX else "T"
+    trans_a = "N" if found["a"][0] == "i" else conjugated if found["conj_a"] else "T"
+    trans_b = "N" if found["b"][0] != "j" else conjugated if found["conj_b"] else "T"
+    types = {"a_type": a, "b_type": a, "c_type": d, "d_type": d, "compute_type": compute}
+    return {"trans_a": trans_a, "trans_b": trans_b, **types}
+
+
 def _call(name: str, arguments: Mapping[str, str]) -> Call | None:
     """The call of these arguments; None where one that must be a number is not."""
     try:
@@ -106,7 +147,7 @@ def _call(name: str, arguments: Mapping[str, str]) -> Call | None:
         fields |= {f"stride_{x}": strides[f"stride{x.upper()}2"] for x in "abcd"} | {"batch_mode": "strided"}
     fields |= {"m": m, "n": n, "k": k, "batch_count": batch, "beta": "nonzero" if beta else "zero"}
     plain: dict[str, Any] = {"activation": "none", "gradient": False, "aux": False, "bias": False}
-    problem = GemmProblem(**fields_of_kernel(name), **fields, **plain, scale_alpha_vector=False)
+    problem = GemmProblem(**_of_name(name), **fields, **plain, scale_alpha_vector=False)
     return Call(problem=problem, category=CATEGORY, count=1, solution=Solution("tensile", name))
 
 

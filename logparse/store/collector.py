@@ -198,7 +198,6 @@ class Collector:
         row: dict[str, Any] = {"device": kernel.device, "op": kernel.op, "problem": problem, "kernel": kernel.kernel}
         row |= {"calls": kernel.calls, "total_us": kernel.total_us, "min_us": kernel.min_us, "max_us": kernel.max_us}
         row["operator"] = kernel.operator.text if kernel.operator else None
-        row["dram_gb_per_s"] = kernel.dram_gb_per_s
         self._held.rows["kernels"].append(row)
 
     def _problem(self, problem: Problem) -> str:

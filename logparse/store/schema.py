@@ -75,7 +75,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
             ("device", pa.int32()),
             *((x, pa.string()) for x in ("op", "problem", "operator", "kernel")),
             ("calls", pa.int64()),
-            *((x, pa.float64()) for x in ("total_us", "min_us", "max_us", "dram_gb_per_s")),
+            *((x, pa.float64()) for x in ("total_us", "min_us", "max_us")),
         ]
     ),
     "facts": pa.schema([*_ATTEMPT, ("name", pa.string()), ("value", pa.string())]),

@@ -52,8 +52,6 @@ def test_the_environment_of_a_job(tmp_path: Path) -> None:
         "CUBLASLT_LOG_FILE": f"{tmp_path}/cublaslt_%i.log",
         "CUDNN_LOGLEVEL_DBG": "2",
         "CUDNN_LOGDEST_DBG": f"{tmp_path}/cudnn_%i.log",
-        "CUDNN_FRONTEND_LOG_INFO": "1",
-        "CUDNN_FRONTEND_LOG_FILE": f"{tmp_path}/cudnn_frontend.log",
         "PYTORCH_TUNABLEOP_ENABLED": "1",
         "PYTORCH_TUNABLEOP_TUNING": "0",
         "PYTORCH_TUNABLEOP_RECORD_UNTUNED": "1",
@@ -68,14 +66,6 @@ def test_options_switch_what_they_name(tmp_path: Path) -> None:
     assert made["HIPBLASLT_ENABLE_MARKER"] == "1"
     assert not [name for name in made if name.startswith("PYTORCH")]
     assert settings(tmp_path, masks="1,8")["CUBLASLT_LOG_MASK"] == "9"
-
-
-@pytest.mark.parametrize("command", ["torchrun train.py", "python -m torch.distributed.run x.py", "/usr/bin/mpirun x"])
-def test_processes_of_a_launcher_do_not_share_a_file(tmp_path: Path, command: str) -> None:
-    """The frontend of cuDNN puts no process into its file's name."""
-    made = plan(command.split(), tmp_path, environ={}).environ({})
-    assert made["CUDNN_LOGDEST_DBG"] == f"{tmp_path}/cudnn_%i.log"
-    assert not [name for name in made if name.startswith("CUDNN_FRONTEND")]
 
 
 @pytest.mark.parametrize(

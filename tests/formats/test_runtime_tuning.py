@@ -1,28 +1,24 @@
-"""hipBLASLt's runtime tuning cache and its lines, hipDNN's engine overrides."""
+"""hipBLASLt's runtime tuning cache and its lines."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from logparse.formats import hipdnn
 from logparse.formats.format import Head
 from logparse.formats.hipblaslt import tuning_cache_log, tuning_file
 from logparse.ingest import ingest
 from logparse.ingest.lines import LineReader
-from logparse.model import Call, ConvProblem, Fact, Measurement, Message, Reject, SolutionName
+from logparse.model import Call, Fact, Measurement, Reject, SolutionName
 from logparse.store import Store
 from tests.conftest import SAMPLES
-from tests.formats.reading import Memory, from_file, head, outcomes, records, units
+from tests.formats.reading import from_file, head, outcomes, records, units
 from tests.formats.test_ranks import MARKS, STAMPS
 
 FOLDER = SAMPLES / "runtime"
-CACHE, LOG, HIPDNN = (FOLDER / x for x in ("hipblaslt_cache.txt", "hipblaslt_cache.log", "hipdnn_overrides.json"))
+CACHE, LOG = FOLDER / "hipblaslt_cache.txt", FOLDER / "hipblaslt_cache.log"
 
 
 def test_rows_of_the_cache() -> None:
@@ -100,53 +96,3 @@ def test_a_call_links_to_its_cached_row(store: Store) -> None:
         " join measurements m on m.problem = l.other"
     )
     assert linked["n"].tolist() == [1]
-
-
-def test_overrides_of_hipdnn() -> None:
-    source = from_file(HIPDNN)
-    assert hipdnn.recognise(head(source))
-    found = outcomes(hipdnn.FORMAT, source)
-    assert units(found) == {"measurement": 2, "message": 2, "reject": 1}
-    first, second = (r for r in records(found) if isinstance(r, Measurement))
-    problem = first.problem
-    assert isinstance(problem, ConvProblem)
-    assert (problem.label, problem.out_h, problem.pad_h) == ("F 32×64×56×56 k128 3×3 g2 ? ?", 28, None)
-    assert (first.solution.text, first.time_us, first.min_us, first.workspace_bytes) == (
-        "hipdnn:MIOPEN_ENGINE", 54.5, 52.0, 16777216,
-    )  # fmt: skip
-    assert (second.status, second.error) == ("no_time", "a rule without a time")
-    assert isinstance(second.problem, ConvProblem)
-    assert (second.problem.spatial, second.problem.d, second.problem.out_d) == (3, 32, None)
-    assert len([r for r in records(found) if isinstance(r, Message)]) == 2
-
-
-def test_what_is_no_list_of_overrides() -> None:
-    for data in (b"{}", b"[1]", b'{"a": "engine_overrides"}'):
-        assert not hipdnn.recognise(Head("x.json", data))
-    for data in (b'{"engine_overrides": [', b'{"engine_overrides": 3}', b"[]", b""):
-        assert units(outcomes(hipdnn.FORMAT, data)) == {"reject": 1}
-
-
-TEXT, DATA = LOG.read_bytes(), HIPDNN.read_bytes()
-
-
-@given(st.integers(0, len(TEXT)), st.integers(0, 60), st.binary(max_size=12))
-def test_damage_of_a_log_is_accounted_for(place: int, cut: int, inserted: bytes) -> None:
-    reader = LineReader([tuning_cache_log.FORMAT])
-    reader.feed(TEXT[:place] + inserted + TEXT[place + cut :], 0)
-    got = reader.take()
-    assert got.foreign + got.blank + sum(one.count for one in got.distinct) == got.lines + got.splits
-    for one in got.distinct:
-        tuning_cache_log.read(one.text)
-
-
-@given(st.integers(0, len(DATA)), st.integers(0, 60), st.binary(max_size=12))
-def test_damage_of_overrides_is_accounted_for(place: int, cut: int, inserted: bytes) -> None:
-    data = DATA[:place] + inserted + DATA[place + cut :]
-    try:
-        content = json.loads(data.decode("utf-8-sig"))
-        entries = content["engine_overrides"]
-    except (ValueError, KeyError, TypeError):
-        entries = None
-    found = sum(outcome.lines for outcome in outcomes(hipdnn.FORMAT, Memory(data, "x.json")))
-    assert found == (len(entries) if isinstance(entries, list) else 1)

@@ -10,7 +10,7 @@ from logparse.model import Fact, Kernel
 
 _SAME = ("_results.db", "_results.json", "_kernel_trace.csv", "_kernel_stats.csv", "_counter_collection.csv")
 """Ends of the names of rocprofv3's files of one process that all hold its kernels, the fullest first (counters make
-kernels run one after the other)."""
+kernels run one after the other).  The JSON is no longer read; its place stays that of facts in older stores."""
 
 
 def of_one_process(name: str) -> Iterator[Outcome]:
@@ -34,7 +34,6 @@ class KernelTotals:
 
     def __init__(self) -> None:
         self._totals: dict[tuple[str, str, int | None], list[float]] = {}
-        self._rates: dict[tuple[str, str, int | None], tuple[int, float]] = {}
 
     def add(
         self,
@@ -46,7 +45,6 @@ class KernelTotals:
         calls: int = 1,
         min_us: float | None = None,
         max_us: float | None = None,
-        dram_gb_per_s: float | None = None,
     ) -> None:
         """``calls`` kernels that took ``us`` in all, each between ``min_us`` and ``max_us`` (NaN: not known)."""
         least, most = us if min_us is None else min_us, us if max_us is None else max_us
@@ -55,15 +53,11 @@ class KernelTotals:
         entry[1] += us
         entry[2] = min(entry[2], least)
         entry[3] = max(entry[3], most)
-        if dram_gb_per_s is not None:
-            count, total_rate = self._rates.get((op, kernel, device), (0, 0.0))
-            self._rates[op, kernel, device] = count + calls, total_rate + calls * dram_gb_per_s
 
     def records(self) -> Iterator[Kernel]:
         """One record per operator, kernel and device, in the order in which they came."""
         for key, (calls, total, least, most) in self._totals.items():
             op, kernel, device = key
-            count, rates = self._rates.get(key, (0, 0.0))
             yield Kernel(
                 op=op,
                 kernel=kernel,
@@ -72,5 +66,4 @@ class KernelTotals:
                 min_us=None if math.isnan(least) else least,
                 max_us=None if math.isnan(most) else most,
                 device=device,
-                dram_gb_per_s=rates / count if count else None,
             )

@@ -1,17 +1,14 @@
-"""rocprofv3's CSV and JSON."""
+"""rocprofv3's CSV."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from logparse.formats.format import Head
-from logparse.formats.traces import rocprof, rocprof_json
+from logparse.formats.traces import rocprof
 from logparse.ingest import ingest
 from logparse.ingest.input_file import InputFile
 from logparse.model import Kernel, Message
@@ -22,7 +19,6 @@ from tests.formats.reading import facts, outcomes, records, records_of, totals, 
 FOLDER = SAMPLES / "traces"
 GEMM = "Cijk_Ailk_Bljk_BBS_BH_MT256x256x64"
 RELU = "void relu_kernel<float>(float*, float const*, int)"
-RESULTS = (FOLDER / "4242_results.json").read_bytes()
 TRACE = (FOLDER / "4242_kernel_trace.csv").read_bytes()
 
 
@@ -145,68 +141,10 @@ def test_markers() -> None:
     assert units(found) == {"foreign": 1, "message": 2}
 
 
-def test_json_gives_ranges() -> None:
-    found = outcomes(rocprof_json.FORMAT, FOLDER / "4242_results.json")
-    assert totals(found) == {
-        ("hipblasLtMatmul", GEMM): (2, 78.0),
-        ("step", "relu_kernel(float*)"): (1, 4.0),
-        ("", "relu_kernel(float*)"): (1, 4.0),
-    }
-    assert units(found) == {"measurement": 4, "message": 2, "foreign": 5}
-    assert facts(found)["arch"] == "gfx942"
-    assert facts(found)["cu_count"] == "304"
-
-
-def test_json_of_one_process_as_an_object() -> None:
-    content = json.loads(RESULTS)
-    one = {"rocprofiler-sdk-tool": content["rocprofiler-sdk-tool"][0]}
-    assert totals(outcomes(rocprof_json.FORMAT, json.dumps(one).encode())) == totals(
-        outcomes(rocprof_json.FORMAT, RESULTS)
-    )
-
-
-def test_damaged_json_gives_what_stands_before_the_damage() -> None:
-    at = RESULTS.index(b'"start_timestamp": 90000')
-    for text in (RESULTS[:at], RESULTS[:at] + b"oops" + RESULTS[at:]):
-        found = outcomes(rocprof_json.FORMAT, text)
-        assert totals(found) == {("", GEMM): (2, 78.0)}  # the calls that launched them stand behind
-        assert units(found) == {"measurement": 2, "reject": 1}
-        (reject,) = [o for o in found if o.unit == "reject"]
-        assert RESULTS[: reject.at].count(b'"dispatch_info"') == 2
-        assert RESULTS[reject.at :].lstrip().startswith(b"{")
-
-
-def test_order_of_parts_does_not_matter() -> None:
-    (process,) = json.loads(RESULTS)["rocprofiler-sdk-tool"]
-    process["buffer_records"] = dict(reversed(process["buffer_records"].items()))
-    text = json.dumps({"rocprofiler-sdk-tool": [dict(reversed(process.items()))]}).encode()
-    assert records(outcomes(rocprof_json.FORMAT, text)) == records(outcomes(rocprof_json.FORMAT, RESULTS))
-
-
-@given(st.sampled_from([RESULTS, TRACE]), st.integers(0, 3500), st.integers(0, 60), st.binary(max_size=8))
-def test_damage_never_raises(text: bytes, at: int, length: int, junk: bytes) -> None:
-    format = rocprof_json.FORMAT if text is RESULTS else rocprof.FORMAT
-    damaged = text[:at] + junk + text[at + length :]
-    found = outcomes(format, damaged)
-    assert all(outcome.lines >= 0 for outcome in found)
-    if format is rocprof.FORMAT and rocprof.recognise(Head("x.csv", damaged)):
-        lines = damaged.count(b"\n") + (not damaged.endswith(b"\n"))
-        assert sum(units(found).values()) == lines
-
-
-@given(st.recursive(st.none() | st.integers() | st.text(max_size=3), lambda x: st.lists(x, max_size=3), max_leaves=8))
-def test_any_json_is_read(value: object) -> None:
-    process = json.loads(RESULTS)["rocprofiler-sdk-tool"][0]
-    for key in process:
-        text = json.dumps({"rocprofiler-sdk-tool": [{**process, key: value}]})
-        assert all(o.lines >= 0 for o in outcomes(rocprof_json.FORMAT, text.encode()))
-
-
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("4242_*")), ids=lambda p: p.name)
 def test_recognise(path: object) -> None:
     head = InputFile(str(path)).head()
-    assert rocprof.FORMAT.recognise(head) is str(path).endswith(".csv")
-    assert rocprof_json.FORMAT.recognise(head) is str(path).endswith(".json")
+    assert rocprof.FORMAT.recognise(head)
     assert not rocprof.FORMAT.recognise(Head("x.csv", b"a,b\r,c\n"))
 
 
