@@ -92,8 +92,6 @@ class Settings:
     """Override files hold only what a replay confirmed; the other findings are reported all the same."""
     max_rows: int | None = None
     """No override file gets more rows than this, the most valuable first."""
-    family_regret: float = 0.01
-    """What one row for a whole family may lose against the best row of each member, as a share of their time."""
     target: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -31,8 +31,7 @@ from analyzers.stale_override import MIOPEN, TUNABLEOP, TUNING_FILE, override_so
 from analyzers.times.cells import count_of
 from analyzers.times.joins import calls_by_problem
 from analyzers.times.neighbours import matrices
-from logparse.links import may_be
-from logparse.model import ConvProblem, Evidence, Family, Finding, GemmProblem, Problem, problem_from_text
+from logparse.model import ConvProblem, Evidence, Finding, GemmProblem, Problem, problem_from_text
 
 NAME = "near-miss"
 CLOSE = 0.02
@@ -123,8 +122,6 @@ def _cells(problem: Problem, format_: str) -> dict[str, object]:
 
     What a row leaves open (leading dimensions before PyTorch 2.7) is no part of its key.
     """
-    if isinstance(problem, Family):
-        return {}
     out: dict[str, object] = {}
     normal = problem.normal
     for name in KEYS[format_]:
@@ -147,15 +144,12 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     for format_, rows in _rows(tables):
         kind = "conv" if format_ in MIOPEN else "gemm"
         wanted = tables.workload.loc[tables.workload["kind"] == kind, "problem"].drop_duplicates()
-        families = [x.problem for x in rows if isinstance(x.problem, Family)]
         known = {x.problem.text for x in rows}
         links = tables.links[tables.links["problem"].isin(wanted) & tables.links["other"].isin(known)]
         served = known | set(links["problem"])
-        book = _Book([x for x in rows if not isinstance(x.problem, Family)], format_)
+        book = _Book(rows, format_)
         for text in sorted(set(wanted) - served):
             problem = problem_from_text(text)
-            if any(may_be(x, problem) for x in families):
-                continue
             found = book.nearest(problem)
             if found is not None:
                 count = calls.get(text)

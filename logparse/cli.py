@@ -111,7 +111,6 @@ def recommend(
     own: Annotated[opt.Words, option("Override files that the job reads now: their other rows are kept.")] = None,
     confirmed: Annotated[bool, option("Write only overrides that a replay confirmed.", "--confirmed")] = False,
     max_rows: Annotated[int | None, option("Rows of an override file at most, the most valuable first.", min=1)] = None,
-    family_regret: Annotated[str, option("What a wildcard row may lose against exact rows (PyTorch 2.15).")] = "1%",
     steps: Annotated[int | None, option("Steps that the logs are of. [default: as the traces mark]", min=1)] = None,
     slow_factor: Annotated[float, option("W is slow above this many times the slower of F and B …", min=0.0)] = 3.0,
     slow_floor_ms: Annotated[float, option("… and above this many ms.", min=0.0)] = 0.05,
@@ -135,7 +134,6 @@ def recommend(
         floor_share=parse_share(min_gain, "--min-gain", most=1.0),
         confirmed_only=confirmed,
         max_rows=max_rows,
-        family_regret=parse_share(family_regret, "--family-regret"),
         steps=steps,
         target=target_from(target or [], FORMATS),
     )
@@ -319,7 +317,6 @@ def coverage(
     files: opt.Files,
     against: opt.OtherWorkload = None,
     target: opt.Target = None,
-    wildcards: Annotated[bool, option("PyTorch's wildcard fallback is on.", "--wildcards")] = False,
     store: opt.Store = None,
     run: opt.Run = None,
 ) -> Answer:
@@ -327,7 +324,7 @@ def coverage(
     from analyzers.verify import render, verbs
 
     tables = verbs.workload(against, store, run)
-    return render.coverage_answer(tables, *verbs.cover(files, tables, target or [], wildcards=wildcards))
+    return render.coverage_answer(tables, *verbs.cover(files, tables, target or []))
 
 
 @verb("logparse verify before after overrides/*/tunableop_results0.csv", table=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from logparse.model import CONV_FIELDS, CONV_LAYOUT, GEMM_FIELDS, GEMM_LAYOUT, ConvProblem, Family, GemmProblem, Problem
+from logparse.model import CONV_FIELDS, CONV_LAYOUT, GEMM_FIELDS, GEMM_LAYOUT, ConvProblem, GemmProblem, Problem
 
 Level = Literal["exact", "layout", "shape"]
 
@@ -120,11 +120,5 @@ def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
 
 
 def may_be(row: Problem | None, problem: Problem) -> bool:
-    """Whether the problem of an override row (also a wildcard row) differs from this one in no known field."""
-    if isinstance(row, Family):
-        if not isinstance(problem, GemmProblem):
-            return False
-        mine, theirs = row.problem.normal, problem.normal
-        pairs = ((getattr(mine, x), getattr(theirs, x)) for x in GEMM_FIELDS if x not in row.free)
-        return all(None in pair or pair[0] == pair[1] for pair in pairs)
+    """Whether the problem of an override row differs from this one in no known field."""
     return isinstance(row, (GemmProblem, ConvProblem)) and linked(row, problem) is not None

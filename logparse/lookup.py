@@ -15,7 +15,7 @@ from logparse.formats.format import FileFormat, Head, Line
 from logparse.formats.format import LineFormat as _LineFormat
 from logparse.formats.patterns import regex
 from logparse.links import open_sql
-from logparse.model import ConvProblem, Family, GemmProblem, Problem, problem_from_text
+from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
 from logparse.store import Store, command_line
 from logparse.store.columns import column
 from logparse.store.columns import table as arrow_table
@@ -292,7 +292,7 @@ def problems_in(text: str) -> list[Problem]:
     except (ValueError, IndexError, TypeError, KeyError):
         for record in _records(text):
             problem = getattr(record, "problem", None)
-            if problem is not None and not isinstance(problem, Family):
+            if problem is not None:
                 found.setdefault(problem.text, problem)
     if not found:
         raise InputError(

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 Trans = Literal["N", "T", "C"]
 Direction = Literal["F", "B", "W", "B+W"]  # B+W: one operator ran both, its kernels are not distinguishable
-Kind = Literal["gemm", "grouped", "conv", "family", "operator"]
+Kind = Literal["gemm", "grouped", "conv", "operator"]
 Status = Literal["ok", "failed", "skipped", "unsupported", "wrong", "timeout", "out_of_memory", "no_time"]
 TRIED: frozenset[Status] = frozenset({"ok", "failed", "unsupported", "wrong", "timeout", "out_of_memory"})
 """Statuses of solutions that were tried: those that are left out and those without a time show nothing."""
@@ -187,13 +187,14 @@ class GemmProblem:
     @cached_property
     def text(self) -> str:
         """The canonical key: every field in fixed order, ``?`` where unknown, ``-`` where it cannot matter."""
-        text = f"{self.kind} {self.normal._words()}"
+        text = f"{self.kind} {self.normal._words}"
         if self.members:
             text += " members=" + ",".join(member.text for member in self.members)
         return text
 
-    def _words(self, free: frozenset[str] = frozenset()) -> str:
-        mine, irrelevant = vars(self) | dict.fromkeys(free, "*"), self.irrelevant
+    @property
+    def _words(self) -> str:
+        mine, irrelevant = vars(self), self.irrelevant
         cells: list[object] = []  # made for each distinct line of a log: one loop, no calls
         for name in GEMM_FIELDS:
             value = mine[name]
@@ -425,33 +426,6 @@ _LAYER_TEXT = " ".join(f"{word}=" + ",".join("%s" for _ in names) for word, name
 CONV_LAYOUT: tuple[str, ...] = ("in_layout", "weights_layout", "out_layout")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Family:
-    """An override row with ``*`` dimensions: not a problem, but a pattern that problems are matched against.
-
-    ``problem`` has None in the fields named by ``free``; any value matches there.
-    """
-
-    problem: GemmProblem
-    free: frozenset[str]
-
-    @property
-    def kind(self) -> Kind:
-        return "family"
-
-    @property
-    def text(self) -> str:
-        return f"family {self.problem.normal._words(self.free)}"
-
-    @property
-    def shape(self) -> None:
-        return None
-
-    @property
-    def label(self) -> str:
-        return "any " + ",".join(sorted(self.free)) + " of " + self.problem.label
-
-
 @dataclass(frozen=True)
 class Operand:
     """A tensor that an operator was given: PyTorch's name of its type (``?``: not recorded), sizes and strides."""
@@ -548,14 +522,14 @@ def _operand(text: str) -> Operand:
 
 _OPERAND = re.compile(r"([\w?]+)\(([-\d,]*)\|([-\d,]*)\)")
 
-Problem: TypeAlias = GemmProblem | ConvProblem | OperatorProblem | Family
+Problem: TypeAlias = GemmProblem | ConvProblem | OperatorProblem
 
 _INT = re.compile(r"-?\d+\Z")
 _BOOLS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})
 
 
 def kind_of(text: str) -> str:
-    """The kind (``gemm``, ``grouped``, ``conv``, ``family``) of the problem whose ``text`` this is."""
+    """The kind (``gemm``, ``grouped``, ``conv``) of the problem whose ``text`` this is."""
     return text.partition(" ")[0]
 
 
@@ -581,14 +555,12 @@ def problem_from_text(text: str) -> Problem:
         return _of_fields(ConvProblem, values)
     if kind == "operator" and words:
         return OperatorProblem(words[0], tuple(map(_argument, words[1:])))
-    if kind not in ("gemm", "grouped", "family"):
+    if kind not in ("gemm", "grouped", "family"):  # older stores have families: products with some sizes left open
         raise ValueError(f"not the text of a problem: {text[:80]!r}")
     values = {}
     for word in words:
         values |= _members(word) if word.startswith("members=") else _gemm_values(word)
-    free = frozenset(name for name, value in values.items() if value == "*")
-    problem = GemmProblem(**{name: value for name, value in values.items() if name not in free})
-    return Family(problem=problem, free=free) if kind == "family" else problem
+    return GemmProblem(**{name: value for name, value in values.items() if value != "*"})
 
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import gpu_time
 from analyzers.statistics.intervals import median
 from analyzers.times.action_times import Samples, host_costs, samples_of
-from logparse.model import DEFAULT, ConvProblem, Family, GemmProblem, OperatorProblem, Problem
+from logparse.model import DEFAULT, ConvProblem, GemmProblem, OperatorProblem, Problem
 
 CONVOLUTION, GEMM = "convolution", "GEMM"
 _MOST = 600
@@ -62,7 +62,7 @@ def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> lis
 
 def _weight(work: Work) -> float:
     problem = work.problem
-    flops = 0 if isinstance(problem, Family) else problem.flops or 0
+    flops = problem.flops or 0
     return work.us if work.us is not None else (work.calls or 1.0) * flops * 1e-12
 
 
@@ -173,7 +173,7 @@ def _now_us(work: Work, job: Job, samples: Samples) -> float:
 def _part(work: Work, now_us: float, then_us: float) -> Part:
     return Part(
         of=work.of or work.problem.text,
-        label="" if isinstance(work.problem, Family) else work.problem.label,
+        label=work.problem.label,
         group=group_of(work.problem),
         calls=work.calls,
         now_us=now_us,

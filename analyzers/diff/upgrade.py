@@ -75,9 +75,7 @@ def _action(
     foreign = format.foreign(row.key, facts)
     if foreign is not None:
         return "re-measure", foreign
-    calls = (
-        [] if served is None else [x for k, texts in served.items() if k and format.matches(row.key, k) for x in texts]
-    )
+    calls = [] if served is None else served.get(row.key, ())
     if served is not None and not calls and not _may_serve(row, served.get(None, ())):
         return "drop", "the new run does not call it"
     library = row.solution.library if row.solution else ""

@@ -21,7 +21,7 @@ from analyzers.job.gpu_time import traced_calls
 from analyzers.times.joins import facts_by_source
 from analyzers.times.roofline import input_type, roofline_us
 from logparse.devices import device_of
-from logparse.model import ConvProblem, Family, Problem, problem_from_text
+from logparse.model import ConvProblem, Problem, problem_from_text
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 NEAR = 4.0
@@ -92,7 +92,7 @@ def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, 
     least, device = roofline_us(problem, facts), device_of(facts)
     if isinstance(problem, ConvProblem) and problem.direction == "B+W":
         return None, ""
-    if least is None or device is None or isinstance(problem, Family) or not problem.bytes:
+    if least is None or device is None or not problem.bytes:
         return None, ""
     bound = "memory" if problem.bytes / (device.hbm_gbs * 1e3) >= least else "arithmetic"
     grouped = "" if not isinstance(problem, ConvProblem) else f"{problem.direction} {(problem.groups or 1) > 1}"

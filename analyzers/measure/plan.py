@@ -13,7 +13,7 @@ from analyzers.times.cells import count_of
 from analyzers.times.joins import agreed_facts, facts_by_source, is_default
 from analyzers.times.predictions import Prediction, Predictor, spread
 from analyzers.times.transfer import transferred
-from logparse.model import ConvProblem, Family, GemmProblem, Problem, layer_of, problem_from_text
+from logparse.model import ConvProblem, GemmProblem, Problem, layer_of, problem_from_text
 from logparse.target import device_of_file, same_device
 
 PRIOR_REGRET: Mapping[str, float] = {"gemm": 0.03, "F": 0.08, "B": 0.10, "W": 0.25, "B+W": 0.15}
@@ -162,8 +162,6 @@ class _Known:
 
 
 def _wanted(problem: Problem, kind: str | None, direction: str | None) -> bool:
-    if isinstance(problem, Family):
-        return False
     if kind is not None and problem.kind != kind and not (kind == "gemm" and problem.kind == "grouped"):
         return False
     return direction is None or getattr(problem, "direction", None) == direction

@@ -29,7 +29,7 @@ from analyzers.statistics.intervals import median
 from analyzers.times.confirmations import Pairs
 from analyzers.times.origins import ACTION
 from analyzers.times.roofline import bound_us
-from logparse.model import DEFAULT, Family, GemmProblem, Measurement, Problem, Solution
+from logparse.model import DEFAULT, GemmProblem, Measurement, Problem, Solution
 
 T = TypeVar("T")
 
@@ -140,7 +140,7 @@ class WorkerContext:
 
     def conditions(self, problem: Problem, workspace_bytes: int | None = None) -> Conditions:
         """Operand sets whose bytes exceed the last-level cache; where the most allowed do not, the cache is evicted."""
-        held, cache = None if isinstance(problem, Family) else problem.bytes, self.cache_bytes
+        held, cache = problem.bytes, self.cache_bytes
         tf32 = self.place.gemm_tf32 if isinstance(problem, GemmProblem) else self.place.conv_tf32
         known = Conditions(seed=self.method.seed, workspace_bytes=workspace_bytes, tf32=tf32)
         if self.method.cache == "hot" or not held or not cache:

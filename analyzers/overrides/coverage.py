@@ -18,7 +18,7 @@ from analyzers.times.joins import calls_by_problem
 from analyzers.times.picks import compare
 from logparse.formats.override_format import OverrideFile, OverrideFormat, Report
 from logparse.formats.reading import Row
-from logparse.model import Family, problem_from_text
+from logparse.model import problem_from_text
 
 _NEAR_ROWS = 20_000
 """Above this many rows (a shipped database) no near miss is looked for."""
@@ -71,11 +71,8 @@ class Coverage:
         return any(use.state == "hit" for use in self.uses)
 
 
-def coverage(file: OverrideFile, tables: Tables, *, wildcards: bool = False) -> Coverage:
-    """Replay the run's calls against the file.
-
-    ``wildcards``: PyTorch's wildcard fallback is on (off by default).
-    """
+def coverage(file: OverrideFile, tables: Tables) -> Coverage:
+    """Replay the run's calls against the file."""
     format, times = by_name(file.format), times_of(tables)
     reports, kernels = reports_of(file, tables), Kernels.of(file, tables)
     called = calls_by_problem(tables.workload[tables.workload["kind"].isin(format.kinds)])
@@ -84,7 +81,7 @@ def coverage(file: OverrideFile, tables: Tables, *, wildcards: bool = False) -> 
     for text, count in sorted(calls.items()):
         problem = problem_from_text(text)
         report = reports.get(text)
-        found = look_up(format, file.reading, problem, wildcards=wildcards, key=report.key if report else None)
+        found = look_up(format, file.reading, problem, key=report.key if report else None)
         found = kernels.judged(text, found)
         uses.append(
             Use(
@@ -99,7 +96,7 @@ def coverage(file: OverrideFile, tables: Tables, *, wildcards: bool = False) -> 
                 maybe=found.maybe,
             )
         )
-    return Coverage(file.title, format, tables.run, tuple(uses), tuple(_idle(file, uses, wildcards)))
+    return Coverage(file.title, format, tables.run, tuple(uses), tuple(_idle(file, uses)))
 
 
 def reports_of(file: OverrideFile, tables: Tables) -> Mapping[str, Report]:
@@ -153,7 +150,7 @@ def times_of(tables: Tables) -> dict[str, float]:
 # ------------------------------------------------------------------------------------------------ rows without a call
 
 
-def _idle(file: OverrideFile, uses: Sequence[Use], wildcards: bool) -> Iterator[Idle]:
+def _idle(file: OverrideFile, uses: Sequence[Use]) -> Iterator[Idle]:
     format = by_name(file.format)
     served = {use.line for use in uses} | {line for use in uses for line in use.maybe}
     if not format.kinds:  # a table is looked up as a whole
@@ -169,12 +166,8 @@ def _idle(file: OverrideFile, uses: Sequence[Use], wildcards: bool) -> Iterator[
             lines.setdefault((True, row.verdicts.why), array("q")).extend(its)
             continue
         idle = [line for line in its if line not in served]
-        if idle and isinstance(row.problem, Family) and not wildcards:
-            reason = "a wildcard row, and the fallback is off by default"
-        else:
-            reason = _near_miss(row, near) or none
         if idle:
-            lines.setdefault((False, reason), array("q")).extend(idle)
+            lines.setdefault((False, _near_miss(row, near) or none), array("q")).extend(idle)
     return (Idle(array("q", sorted(its)), never, reason) for (never, reason), its in lines.items())
 
 

@@ -41,21 +41,18 @@ def look_up(
     reading: Reading[Any],
     call: Problem,
     *,
-    wildcards: bool = False,
     has: Has | None = None,
     key: str | None = None,
 ) -> Answer:
     """The answer of a library that read the file so.
 
-    ``wildcards``: PyTorch's wildcard fallback is on (off by default).  ``has`` is whether the target's build can run a
-    solution; without it every one is taken to be there.  ``key`` is the call's key, where a log states it.
+    ``has`` is whether the target's build can run a solution; without it every one is taken to be there.  ``key`` is the
+    call's key, where a log states it.
     """
     key = key or format.key(call, reading.key_facts)
     if key is None:
-        return _keyless(reading, call, reading.families if wildcards else ())
+        return _keyless(reading, call)
     tries = [row for x in (key, *format.instead(key)) if x in reading.by_key for row in _tried(format, reading, x)]
-    tries += [row for row in (reading.families if wildcards else ()) if format.matches(row.key, key)]
-    tries = [row for row in tries if not row.whole or may_be(row.problem, call)]
     row = next((x for x in tries if _runs(x, has)), None)
     if row is not None:
         assumed = "if the target is of the build that wrote the file" if reading.accepted is None else ""
@@ -79,9 +76,6 @@ def _why_not(format: OverrideFormat, reading: Reading[Any], key: str, tries: Seq
     bad = next((row for row in reading.by_key.get(key, ()) if not row.live), None)
     if bad is not None:
         return f"line {bad.line}: {bad.verdicts.why}"
-    near = next((row for row in reading.by_key.get(key, ()) if row.whole), None)
-    if near is not None:
-        return f"line {near.line} has the call's key but is for another problem, and the library matches all of it"
     if reading.accepted is False:
         return "the file is not accepted"
     others = [_difference(key, other) for other in format.instead(key)]
@@ -94,8 +88,8 @@ def _difference(key: str, other: str) -> str:
     return ", ".join(f"{theirs} instead of {mine}" for mine, theirs in pairs if mine != theirs)
 
 
-def _keyless(reading: Reading[Any], call: Problem, families: Sequence[Row]) -> Answer:
-    near = [*reading.by_shape.get(call.shape, ()), *families]
+def _keyless(reading: Reading[Any], call: Problem) -> Answer:
+    near = reading.by_shape.get(call.shape, ())
     maybe = tuple(sorted({row.line for row in near if may_be(row.problem, call)}))
     if not maybe:
         return Answer(None, None, "miss", "no row")

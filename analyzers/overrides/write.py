@@ -14,7 +14,7 @@ from logparse.formats.format import Emission, Writer
 from logparse.formats.override_format import OverrideFormat
 from logparse.formats.override_formats import OVERRIDE_FORMATS
 from logparse.formats.reading import Reading
-from logparse.model import Family, Override
+from logparse.model import Override
 from logparse.output.own_files import remember
 from logparse.target import Facts
 
@@ -73,10 +73,9 @@ def _why_not(writer: Writer, override: Override, target: Facts) -> str:
     try:
         for format, reading in _readings(writer, writer.write([override], target), target):
             _all_live(reading)
-            if not isinstance(override.problem, Family):
-                answer = look_up(format, reading, override.problem)
-                if answer.key is not None and answer.row is None:
-                    return f"the target's library does not find its row: {answer.reason}"
+            answer = look_up(format, reading, override.problem)
+            if answer.key is not None and answer.row is None:
+                return f"the target's library does not find its row: {answer.reason}"
     except EmissionError as error:
         return str(error)
     return ""

@@ -15,11 +15,10 @@ from collections.abc import Iterable, Sequence
 
 from logparse.formats.format import Emission
 from logparse.formats.tunableop.results import FILE_NAME as TUNABLEOP
-from logparse.model import Family, Override
+from logparse.model import Override
 from logparse.target import BUILD, Facts, arch
 
 NAME = "apply.sh"
-WILDCARDS = "export PYTORCH_TUNABLEOP_WILDCARD_FALLBACK=1"
 _SETTING = re.compile(r"(?:export|unset)\s")
 _DEVICE = ("arch", "cu_count")
 
@@ -46,8 +45,6 @@ def script(
     settings = [line for file in files for line in _settings(file)]
     if not settings:
         return None
-    if any(isinstance(x.problem, Family) for x in overrides):
-        settings.append(WILDCARDS)
     wanted = guards(overrides, files, target)
     names = [file.name for file in files if _settings(file)]
     text = _SCRIPT.format(

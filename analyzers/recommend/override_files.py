@@ -15,19 +15,14 @@ from analyzers.recommend.apply_script import script as apply_script
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.search_scripts import scripts, to_tune
-from analyzers.recommend.wildcards import exact, first, smallest
 from logparse.formats.aiter import log as aiter_log
 from logparse.formats.format import Emission, Writer
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.hipblaslt.tuning_rules import with_objects
 from logparse.formats.miopen import find_db
-from logparse.formats.tunableop.signature import torch_version
-from logparse.model import Family, Finding, Override, Problem
+from logparse.model import Finding, Override, Problem
 from logparse.target import Facts, arch, folder, same_device, seen_by, serves
 from logparse.text import counted
-
-WILDCARDS_FROM = (2, 15)
-"""The first PyTorch whose TunableOp matches rows with wildcards."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +69,13 @@ def emissions(
     notes: list[str] = [caution] if caution else []
     rows: list[Override] = []
     for writer in writers:
-        accepted, own_notes = _rows(writer, [x for x in mine if writer.accepts(x)], target, recommendation, settings)
+        accepted, too_many = _most_valuable(writer, mine, recommendation.calls, settings.max_rows)
         if writer is tuning_file.WRITER:
             accepted = with_objects(accepted, recommendation.object_calls, target)
         made = make(writer, accepted, seen_by(gpus, target))
         files += made.files
         rows += made.held
-        notes += own_notes if made.files else ()
+        notes += too_many if made.files else ()
         notes += _open_layouts(made.held, target) if writer is find_db.WRITER else ()
         notes += [
             f"{writer.name}: {counted(len(left), 'override')} not written: {why}" for why, left in made.refused.items()
@@ -125,27 +120,25 @@ UNCONFIRMED = (
 """What the best of many unrepeated times is worth."""
 
 
-def _rows(
-    writer: Writer, overrides: Sequence[Override], target: Facts, of: Recommendation, settings: Settings
+def _most_valuable(
+    writer: Writer, overrides: Sequence[Override], calls: Mapping[str, float], most: int | None
 ) -> tuple[list[Override], list[str]]:
-    """The rows of a writer's file: families where its library matches wildcards, the most valuable first."""
-    groups = exact(overrides, of.calls)
-    if writer.name == "tunableop" and (torch_version(target) or (0, 0)) >= WILDCARDS_FROM:
-        groups = smallest(overrides, of.calls, of.times, lambda x: writer.key(x, target), settings.family_regret)
-    rows, lost = first(groups, settings.max_rows)
-    notes = []
-    families = [x.problem.label for x in rows if isinstance(x.problem, Family)]
-    if families:
-        notes.append(
-            f"{writer.name}: {len(overrides):,} problems in {len(rows):,} rows; calls of other sizes match the "
-            f"wildcards too: {', '.join(families[:3])}{' …' if len(families) > 3 else ''}"
-        )
-    if len(rows) < sum(len(x.rows) for x in groups):
-        notes.append(
-            f"{writer.name}: only the {len(rows):,} most valuable rows (--max-rows); "
-            f"the others would save {lost / 1e3:,.3g} ms per run"
-        )
-    return rows, notes
+    """The overrides that a writer takes, no more than ``most``, and a note on what the others would save."""
+
+    def saving_us(override: Override) -> float:
+        if override.time_us is None or override.default_us is None:
+            return 0.0
+        return calls.get(override.problem.text, 1.0) * (override.default_us - override.time_us)
+
+    rows = sorted(filter(writer.accepts, overrides), key=saving_us, reverse=True)
+    kept, others = rows[:most], rows[len(rows[:most]) :]
+    if not others:
+        return kept, []
+    lost = sum(map(saving_us, others)) / 1e3
+    return kept, [
+        f"{writer.name}: only the {len(kept):,} most valuable rows (--max-rows); "
+        f"the others would save {lost:,.3g} ms per run"
+    ]
 
 
 def _open_layouts(rows: Sequence[Override], target: Facts) -> list[str]:

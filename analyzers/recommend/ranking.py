@@ -25,14 +25,13 @@ from analyzers.recommend.ceiling import BreakEven, Ceiling, break_even, ceiling,
 from analyzers.recommend.confidence import Judgement, basis, completed, judgement, post_us, pre_us
 from analyzers.recommend.files_action import files_action
 from analyzers.recommend.search_scripts import to_tune
-from analyzers.recommend.wildcards import Times
 from analyzers.times.call_devices import Unplaced, unplaced
-from analyzers.times.joins import called_problems, calls_by_problem, of_problems, timed
-from analyzers.times.picks import BY_DEFAULT, MEASURED, compare
+from analyzers.times.joins import called_problems, calls_by_problem, of_problems
+from analyzers.times.picks import compare
 from analyzers.times.program_changes import by_hand, out_of_reach
 from logparse.formats.aiter import log as aiter_log
 from logparse.formats.hipblaslt import bench
-from logparse.model import Finding, Override, Problem, changed, kind_of, problem_from_text, solution_from_text
+from logparse.model import Finding, Override, Problem, changed, problem_from_text, solution_from_text
 from logparse.text import duration
 
 
@@ -41,12 +40,12 @@ class Recommendation:
     """``findings`` are about problems, the most valuable first; ``remarks`` about the run.
 
     ``judgement`` holds what was tested.  ``left_out`` counts, by reason, the findings that are not among ``findings``.
-    ``calls`` and ``times`` (µs per problem and solution, of the file that counts for the problem) are what families of
-    rows are chosen by.  ``gpu_time`` is where the time of the run's traces goes, ``to_measure`` what a replay would
-    measure first.  ``cuda``: the run's files are of NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's tables
-    lack.  ``object_calls``: problems called through hipBLASLt's C++ object.  ``actions``: what override files, settings
-    and changes of the program do to the job, the best first.  ``plan``: the order of a replay of all problems, by their
-    text.  ``counted``: lines of the run's files that are calls or measurements.  ``untimed``: no action is timed, a
+    ``calls``: how often each problem was called.  ``gpu_time`` is where the time of the run's traces goes,
+    ``to_measure`` what a replay would measure first.  ``cuda``: the run's files are of NVIDIA GPUs.
+    ``aiter_misses``: lines of shapes that aiter's tables lack.  ``object_calls``: problems called through hipBLASLt's
+    C++ object.  ``actions``: what override files, settings and changes of the program do to the job, the best first.
+    ``plan``: the order of a replay of all problems, by their text.  ``counted``: lines of the run's files that are
+    calls or measurements.  ``untimed``: no action is timed, a
     search found what only one reaches, and a replay would time some.
     """
 
@@ -58,7 +57,6 @@ class Recommendation:
     findings: tuple[Finding, ...]
     left_out: Mapping[str, int]
     calls: Mapping[str, float]
-    times: Times
     gpu_time: GpuTime | None = None
     to_measure: tuple[Problem, ...] = ()
     cuda: bool = False
@@ -119,7 +117,6 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         findings=tuple(sorted(map(_potential, kept), key=rank)),
         left_out=dict(sorted(Counter(why for why in reasons if why is not None).items())),
         calls={str(x): float(n) for x, n in calls_by_problem(tables.workload).dropna().items()},
-        times=_times(rows, tables),
         gpu_time=gpu_time(tables),
         to_measure=_to_measure(planned, rows),
         cuda=_of_cuda(tables),
@@ -367,19 +364,6 @@ def _with_share(finding: Finding, total_us: float | None) -> Finding:
     if finding.saving_us is None or total_us is None:
         return finding
     return replace(finding, saving_share=finding.saving_us / total_us)
-
-
-def _times(rows: pd.DataFrame, tables: Tables) -> dict[str, dict[str, float]]:
-    """The time of each solution of a GEMM, µs, in the file that ``picks.compare`` took for it."""
-    gemms = rows[rows["problem"].map(kind_of).eq("gemm") & rows["basis"].isin((MEASURED, BY_DEFAULT))]
-    chosen = gemms[["problem", "source_id", "origin", "measured"]].drop_duplicates("problem")
-    measured = tables.measurements.rename(columns={"problem": "measured"})
-    measured = timed(measured[measured["measured"].isin(set(chosen["measured"]))])
-    out: dict[str, dict[str, float]] = {}
-    joined = chosen.merge(measured, on=["source_id", "origin", "measured"]).sort_values("time_us")
-    for problem, solution, time_us in zip(joined["problem"], joined["solution"], joined["time_us"], strict=True):
-        out.setdefault(str(problem), {}).setdefault(str(solution), float(time_us))
-    return out
 
 
 def _of_cuda(tables: Tables) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from logparse.devices import device_of
-from logparse.model import ConvProblem, Family, GemmProblem, Problem
+from logparse.model import ConvProblem, GemmProblem, Problem
 
 
 def input_type(problem: Problem, facts: Mapping[str, str]) -> str | None:
@@ -39,7 +39,7 @@ _ROUNDED = {"f32_f16_r": "f16_r", "f32_bf16_r": "bf16_r"}
 def roofline_us(problem: Problem, facts: Mapping[str, str]) -> float | None:
     """The longer of computing the problem directly and moving its operands once, µs; None where that is not known."""
     device, dtype = device_of(facts), input_type(problem, facts)
-    if device is None or dtype is None or isinstance(problem, Family) or problem.flops is None or not problem.bytes:
+    if device is None or dtype is None or problem.flops is None or not problem.bytes:
         return None
     return device.least_us(problem.flops, problem.bytes, dtype)
 

@@ -32,14 +32,12 @@ def workload(against: str | None, store: str | None, run: str | None) -> Tables:
     return read_at(against, store, tables_to_check) if against else tables_to_check(open_store(store), run)
 
 
-def cover(
-    paths: Sequence[str], against: Tables, target: Sequence[str] = (), *, wildcards: bool = False
-) -> tuple[list[Coverage], list[Unread]]:
+def cover(paths: Sequence[str], against: Tables, target: Sequence[str] = ()) -> tuple[list[Coverage], list[Unread]]:
     """Replay a run's calls against override files; of several, those that are no override files
     are returned beside the others.  Raises InputError.
     """
     files, unread = lint_files(paths, target, against)
-    return [_coverage.coverage(file, against, wildcards=wildcards) for file in files], unread
+    return [_coverage.coverage(file, against) for file in files], unread
 
 
 def verify(

@@ -20,7 +20,6 @@ from logparse.formats.hipblaslt import log as hipblaslt_log
 from logparse.formats.hipblaslt import preamble as hipblaslt_preamble
 from logparse.formats.hipblaslt import problem_yaml as hipblaslt_problem_yaml
 from logparse.formats.hipblaslt import profile as hipblaslt_profile
-from logparse.formats.hipblaslt import tuning_cache_log as hipblaslt_tuning_cache_log
 from logparse.formats.hipblaslt import tuning_file as hipblaslt_tuning_file
 from logparse.formats.miopen import driver as miopen_driver
 from logparse.formats.miopen import driver_output as miopen_driver_output
@@ -49,7 +48,6 @@ FORMATS: tuple[Format, ...] = (
     hipblaslt_bench_output.FORMAT,
     hipblaslt_preamble.FORMAT,
     hipblaslt_tuning_file.FORMAT,
-    hipblaslt_tuning_cache_log.FORMAT,
     nvidia_cublas.FORMAT,
     nvidia_cudnn.FORMAT,
     miopen_driver.FORMAT,

@@ -148,15 +148,14 @@ class OverrideFormat:
     name and bytes; ``remarks`` are what else a person should know of a file that was read so.  ``compared`` are the
     facts (or their common prefix) by which the library refuses a file of another build.
 
-    Looking up (coverage, verify, diff).  ``kinds`` are the kinds of problems that it runs, ``key`` is the library's key
-    of a call on a target (its writer's own), ``matches`` whether the row of one key serves a call of another
-    (equality, where a format has no wildcards).  ``tried`` puts the rows of one key in the order in which the library
-    tries them (as they stand in the file, if it is not given).  ``instead`` are the keys that it tries, in order, where
-    there is no row of a call's own.  ``reported`` is what the messages of a log (function and text) state of look-ups
-    in this file, by problem; of a format without ``kinds`` these are all of its calls.  ``kernels`` is the kind of
-    kernels that a call needs besides its key, where a solution's are of one kind (empty: the plain one; None: the
-    problem does not state it).  ``foreign`` is why a build with these facts makes no such key.  ``selects``: a row
-    chooses a solution (a perf-db's only sets parameters).  ``signs``
+    Looking up (coverage, verify, diff).  ``kinds`` are the kinds of problems that it runs, ``key`` is the library's
+    key of a call on a target (its writer's own): a row of that key serves it.  ``tried`` puts the rows of one key
+    in the order in which the library tries them (as they stand in the file, if it is not given).  ``instead`` are
+    the keys that it tries, in order, where there is no row of a call's own.  ``reported`` is what the messages of a
+    log (function and text) state of look-ups in this file, by problem; of a format without ``kinds`` these are all
+    of its calls.  ``kernels`` is the kind of kernels that a call needs besides its key, where a solution's are of
+    one kind (empty: the plain one; None: the problem does not state it).  ``foreign`` is why a build with these
+    facts makes no such key.  ``selects``: a row chooses a solution (a perf-db's only sets parameters).  ``signs``
     are texts by which the library's log reports that it did not honour a file, and what each means.
 
     Writing.  ``writer`` makes the file; ``lines`` renders rows as lines of one, by which a merged file is written and a
@@ -173,7 +172,6 @@ class OverrideFormat:
     merging: Merging
     lines: Callable[[Sequence[Row]], list[str]] = field(default=lambda rows: [row.text for row in rows])
     compared: tuple[str, ...] = ()
-    matches: Callable[[str, str], bool] = field(default=str.__eq__)
     tried: Callable[[Sequence[Row], Facts], Sequence[Row]] = field(default=lambda rows, facts: rows)
     foreign: Callable[[str, Facts], str | None] = field(default=lambda key, facts: None)
     instead: Callable[[str], Sequence[str]] = field(default=lambda key: ())

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from logparse.formats.workspaces import Workspaces
-from logparse.model import Family, Problem, Solution
+from logparse.model import Problem, Solution
 from logparse.target import Facts
 
 Severity = Literal["error", "warning", "info"]
@@ -94,8 +94,7 @@ class Row:
 
     ``key`` is the library's own key as it reads it from the file, ``problem`` what calls it is for, with the types as
     the library reads them, ``text`` the row as a file holds it, without its line end (of an item: without its key).
-    ``time_us`` and ``workspace_bytes`` are what the row states of its solution.  ``whole``: it serves only calls that
-    equal ``problem`` in all that is known, not all of its key.
+    ``time_us`` and ``workspace_bytes`` are what the row states of its solution.
     """
 
     line: int
@@ -107,7 +106,6 @@ class Row:
     time_us: float | None = None
     workspace_bytes: int | None = None
     breaches: tuple[Breach, ...] = ()
-    whole: bool = False
 
     @property
     def kept(self) -> bool:
@@ -227,30 +225,23 @@ class Reading(Generic[S_co]):
 
     @cached_property
     def by_key(self) -> Mapping[str, Sequence[Row]]:
-        """The kept rows of each key that stand for one call, in file order."""
+        """The kept rows of each key, in file order."""
         if isinstance(self.rows, LongFile):
             return self.rows.by_key
         out: dict[str, list[Row]] = {}
         for row in self.rows:
-            if not row.dead and not isinstance(row.problem, Family):
+            if not row.dead:
                 out.setdefault(row.key, []).append(row)
         return out
 
     @cached_property
-    def families(self) -> Sequence[Row]:
-        """The live rows that stand for many calls."""
-        if isinstance(self.rows, LongFile):
-            return []  # no file of this length has any
-        return [row for row in self.rows if row.live and isinstance(row.problem, Family)]
-
-    @cached_property
     def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
-        """The live rows that stand for one call, by its shape."""
+        """The live rows, by the shape of their problems."""
         if isinstance(self.rows, LongFile):
             return self.rows.by_shape
         out: dict[str | None, list[Row]] = {}
         for row in self.rows:
-            if row.live and not isinstance(row.problem, Family):
+            if row.live:
                 out.setdefault(row.problem.shape if row.problem else None, []).append(row)
         return out
 

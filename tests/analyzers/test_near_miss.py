@@ -44,13 +44,6 @@ def test_a_row_of_the_call_itself_gives_no_finding(store: Store, tmp_path: Path)
     assert near_miss.find(t, Settings()) == []
 
 
-def test_a_wildcard_row_serves_the_call(store: Store, tmp_path: Path) -> None:
-    wildcard = "GemmTunableOp_BFloat16_TN,tn_4096_*_8192_ld_8192_8256_4096"
-    rows = tunableop((key(512), "Gemm_Hipblaslt_1", 0.5), (wildcard, "Gemm_Hipblaslt_2", 0.1))
-    t = read(store, tmp_path, {"r.csv": rows, "job.log": bench(4096, 512, 8192, ldb=8256)})
-    assert near_miss.find(t, Settings()) == []
-
-
 def test_a_tuning_file_does_not_look_at_leading_dimensions(store: Store, tmp_path: Path) -> None:
     entry = (
         "Git Version: 3b3d59eb\n    T,N,0,1,4096,512,8192,1,8192,33554432,0,8192,4194304,4096,2097152,4096,2097152,"

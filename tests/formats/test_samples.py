@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import SAMPLES
 
-FOLDERS = ("aiter", "graph", "inductor", "moe", "rocpd", "runtime")
+FOLDERS = ("aiter", "graph", "inductor", "moe", "rocpd")
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

@@ -1,25 +1,32 @@
-"""The member for hipBLASLt's tuning files: remarks on what ``hipblaslt_reader`` makes of one, merging, conversion."""
+"""What hipBLASLt keeps of a tuning file: which rows, under which key, with which index, and why not the others.
+
+ROCm 6.4 takes every line of exactly 37 values by their places.  From 7.0 on (library version 1500) a line that contains
+``transA`` names the columns of the line after it, whatever that is; eleven columns are collected in one order, the
+first of each name that is next.  Both remove blanks in front of a line and nowhere else, take any transpose but ``N``
+for T, and numbers as far as they are numbers (``4096.0``, ``101917abc``).  The reader by name takes a compute type that
+it does not know for ``f32_r``; the older one takes the compute type for a data type.
+
+Of several rows of one key the newer library takes the first whose index its build has, the older the latest; where
+that solution cannot run the call it takes its own choice, and no other row.  The first line must be the library's own
+revision, else it takes nothing of the file for calls of its C functions.
+
+Compared with libhipblaslt 1.2.2 (ROCm 7.2.4) over a virtual GPU in ``tests/conformance/test_hipblaslt_files.py``.
+Source: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/UserDrivenTuningParser.cpp`` (6.4, 7.0),
+ROCm/rocm-libraries ``projects/hipblaslt``, the same file.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from logparse.errors import InputError
 from logparse.formats.format import Emission, Head
+from logparse.formats.fp8 import FNUZ, fnuz_only
 from logparse.formats.hipblaslt import bench, tuning_file
-from logparse.formats.hipblaslt.columns import TUNING_COLUMNS
-from logparse.formats.hipblaslt.tuning_lines import BLANKS, COUNTED, FIRST, Dropped, Taken, Version
-from logparse.formats.hipblaslt.tuning_reader import (
-    RETUNE,
-    REWRITE,
-    Context,
-    Entry,
-    entries,
-    own_facts,
-    read,
-    tried,
-)
+from logparse.formats.hipblaslt.columns import TUNING_COLUMNS, problem
+from logparse.formats.hipblaslt.tuning_file import BLANKS, DEVICE, FIRST, NO_ROW, TuningRow, by_name, split
 from logparse.formats.override_format import (
     Conversion,
     Merging,
@@ -29,106 +36,341 @@ from logparse.formats.override_format import (
     bytes_of,
     records_of,
 )
-from logparse.formats.reading import Note, Offer, Reading, Rule, text_of
+from logparse.formats.reading import Note, Offer, Reading, Row, Rule, accepted, judge, text_of, whole
 from logparse.formats.reading import remarks as row_remarks
 from logparse.formats.tunableop.solutions import hipblaslt_index
 from logparse.model import GemmProblem, Override, Problem, Solution, problem_from_text
+from logparse.target import Facts
+from logparse.target import arch as arch_of
 
-# ------------------------------------------------------------------------------------------------ rules about entries
+_REWRITE = "let `logparse recommend --target` write the file"
+_RETUNE = "tune again with the target's hipblaslt-bench (HIPBLASLT_TUNING_FILE)"
+_NUMBERS = ("batch_count", "m", "n", "k")
+_TYPES = ("a_type", "b_type", "c_type")
+_INDEX = "solution_index"
+_WANTED = ("transA", "transB", *_NUMBERS, *_TYPES, "compute_type", _INDEX)
+_INT = re.compile(r"[ \t\n\v\f\r]*([+-]?\d+)", re.ASCII)
+_PLACED_TYPES = frozenset({"f16_r", "bf16_r", "f32_r", "f64_r", "i8_r", "i32_r", "f8_r", "bf8_r"})
+_NAMED_TYPES = _PLACED_TYPES | frozenset(FNUZ.values())
+_NEWER_TYPES = _NAMED_TYPES | {"f6_r", "bf6_r", "f4_r"}
+
+# ------------------------------------------------------------------------------------------- what is kept of a row
 
 
-def _other_reader(entry: Entry, context: Context) -> str | None:
-    if context.version.number is not None or isinstance(entry.taken, Dropped) or entry.header is None:
+@dataclass(frozen=True)
+class LibraryRow:
+    """A row as the library takes it: ``key`` and ``index`` under which it keeps it, and the ``cells`` that it read.
+
+    The key of a row that it drops without a message is empty; ``rule`` and ``why`` are then the reason.
+    """
+
+    row: TuningRow
+    index: int | None
+    cells: Mapping[str, str]
+    key: str = ""
+    rule: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Context:
+    """A file's rows, for a target (``number``: the library's version); ``same_key`` are the kept ones by key."""
+
+    facts: Facts
+    number: int | None
+    rows: Sequence[LibraryRow]
+    same_key: Mapping[str, Sequence[LibraryRow]]
+
+
+class _DroppedError(Exception):
+    """The library drops a row; ``args`` are the rule of lint that it breaks and the reason."""
+
+
+def library_rows(text: str, number: int | None) -> list[LibraryRow]:
+    """The lines of values, each with the header line before it, if there is one.
+
+    Where the version is unknown, a row is read as by the library that its layout is for.
+    """
+    out: list[LibraryRow] = []
+    header: tuple[str, ...] | None = None
+    for line, content in enumerate(text.split("\n"), start=1):
+        values, names = split(content), "transA" in content
+        if names and by_name(number) is False:
+            continue  # 6.4 takes it for a row, of sizes that are no numbers
+        if names and header is None:
+            header = values
+        elif header is not None or (FIRST not in content and len(values) > 1):
+            out.append(_library_row(TuningRow(line, values, header), number))
+            header = None
+    return out
+
+
+def _library_row(row: TuningRow, number: int | None) -> LibraryRow:
+    try:
+        named = row.header is not None if number is None else bool(by_name(number))
+        cells = _by_name(row) if named else _by_place(row)
+        index = _number(cells[_INDEX], 32)
+        if index is None or index <= 0:
+            what = f"solution index {cells[_INDEX]!r}"
+            raise _DroppedError("index", f"{what}: the library takes numbers from 1 to 2147483647 only")
+        return LibraryRow(row, index, cells, key=_key(cells, number, named))
+    except _DroppedError as dropped:
+        rule, why = dropped.args
+        return LibraryRow(row, _number(row.cells.get(_INDEX, ""), 32), row.cells, rule=rule, why=why)
+
+
+def _by_place(row: TuningRow) -> dict[str, str]:
+    if len(row.values) != len(TUNING_COLUMNS):
+        why = f"{len(row.values)} values: ROCm 6.4 silently ignores any number but {len(TUNING_COLUMNS)}"
+        raise _DroppedError("37-values", why)
+    return dict(zip(TUNING_COLUMNS, row.values, strict=True))
+
+
+def _by_name(row: TuningRow) -> dict[str, str]:
+    header, values = row.header, row.values
+    if header is None:
+        raise _DroppedError("no-header", "values without a header line: ROCm 7.0 and later do not read them")
+    cells = _collected(header, values)
+    if len(cells) == len(_WANTED):
+        return cells
+    missing = [name for name in _WANTED if name not in header]
+    why = "the header's columns are not in the order in which the library looks for them"
+    if missing:
+        padded = set(missing) & {x.strip(BLANKS) for x in header}
+        blanks = " (blanks around a name are part of it)" if padded else ""
+        why = f"the header has no column {', '.join(missing)}{blanks}"
+    elif len(_collected(header, header)) == len(_WANTED):
+        which = "the library takes the line after a header for its values"
+        why = f"{len(values)} values for a header of {len(header)}: {which}"
+    raise _DroppedError("columns", why)
+
+
+def _collected(header: Sequence[str], values: Sequence[str]) -> dict[str, str]:
+    cells: dict[str, str] = {}
+    wanted = iter(_WANTED)
+    following = next(wanted)
+    for name, value in zip(header, values, strict=False):
+        if name == following:
+            cells[name] = value
+            following = next(wanted, "")
+    return cells
+
+
+def _number(text: str, bits: int = 64) -> int | None:
+    """C++'s ``std::stol`` (or ``stoi``): the number at the start, None where it would throw."""
+    match = _INT.match(text)
+    return whole(match[1], bits) if match else None
+
+
+def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
+    sizes = {name: _number(cells[name]) for name in _NUMBERS}
+    bad = [name for name, value in sizes.items() if value is None]
+    if bad:
+        raise _DroppedError("number", f"{', '.join(bad)} is no number")
+    newer = _NAMED_TYPES if tuning_file.folds_fast(number) is False else _NEWER_TYPES
+    types = [cells[name] for name in _TYPES]
+    wrong = [f"{name} {cells[name]!r}" for name in _TYPES if cells[name] not in (newer if named else _PLACED_TYPES)]
+    if wrong:
+        raise _DroppedError("type", f"the library knows no {', '.join(wrong)}")
+    compute = tuning_file.compute_as_read(cells["compute_type"], number, named)
+    if compute is None:
+        raise _DroppedError("compute-type", f"ROCm 6.4 drops entries of compute type {cells['compute_type']!r}")
+    if number is None and not named and fnuz_only(cells["gcnArchName"]):
+        types = [FNUZ.get(x, x) for x in types]  # the older reader has one name, and the device one family
+    trans = ["N" if cells[name] == "N" else "T" for name in ("transA", "transB")]
+    return ",".join((*trans, *map(str, sizes.values()), *types, compute))
+
+
+# ------------------------------------------------------------------------------------------- the file
+
+
+def read(name: str, data: bytes, target: Facts) -> Reading[Context]:
+    """What the target's library takes from the file; an unknown version is the one whose layout a row has."""
+    text, _ = text_of(data)
+    number, certain = tuning_file.version(target), target.get("hipblaslt_revision") is not None
+    found = library_rows(text, number)
+    refusals = tuple(_refusals(text, target))
+    same: dict[str, list[LibraryRow]] = {}
+    for row in found:
+        if row.key:
+            same.setdefault(row.key, []).append(row)
+    context = Context(target, number, found, same)
+    rows = tuple(_row(row, context, accepted(refusals, certain)) for row in found)
+    return Reading(
+        rows=rows, refusals=refusals, certain=certain, facts=_own_facts(text, found), target=target, parsed=context
+    )
+
+
+def _row(row: LibraryRow, context: Context, taken: bool | None) -> Row:
+    line = row.row.line
+    verdicts, breaches = judge(line, row, context, _RULES, taken, "the library refuses the whole file")
+    return Row(
+        line=line,
+        key=row.key,
+        problem=_gemm(row),
+        solution=None if row.index is None else Solution("hipblaslt", str(row.index)),
+        verdicts=verdicts,
+        text=row.row.text,
+        time_us=_positive(row.row.cells.get("us", "")),
+        breaches=breaches,
+    )
+
+
+def _gemm(row: LibraryRow) -> GemmProblem | None:
+    """The problem that the library takes the row for: never a grouped one, and every transpose but N is T.
+
+    A number that it does not match by may be anything.
+    """
+    read = {name: "N" if row.cells.get(name) == "N" else "T" for name in ("transA", "transB")}
+    read |= {x: str(size) for x in (*_NUMBERS, _INDEX) if (size := _number(row.cells.get(x, ""))) is not None}
+    if row.key:
+        read["compute_type"] = row.key.rpartition(",")[2]
+    cells = row.row.cells
+    for names in (cells, _WANTED):
+        try:
+            return problem({**{x: cells[x] for x in names if x in cells}, **read, "grouped_gemm": "0"})
+        except ValueError:
+            continue
+    return None
+
+
+def _positive(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
         return None
-    if len(entry.values) == len(TUNING_COLUMNS):
+    return value if 0 < value < float("inf") else None
+
+
+def _revision(text: str) -> str | None:
+    """What the library compares with its own: the rest of the first line behind ``Git Version: ``, blanks included."""
+    _, found, revision = text.partition("\n")[0].partition(FIRST)
+    return revision if found else None
+
+
+def _own_facts(text: str, found: Sequence[LibraryRow]) -> dict[str, str]:
+    """The revision of the first line, and the device where all rows name one."""
+    revision = _revision(text)
+    out = {} if revision is None else {"hipblaslt_revision": revision.rstrip("\r")}
+    for name, column in DEVICE.items():
+        values = {row.row.cells.get(column, "") for row in found} - {"", "0"}
+        if len(values) == 1:
+            out[name] = values.pop()
+    return out
+
+
+def _refusals(text: str, target: Facts) -> Iterator[Note]:
+    """Why the library switches overriding off: the first line must state its own revision, to the letter."""
+    mine, theirs = _revision(text), target.get("hipblaslt_revision")
+    if mine is None:
+        message = "the first line is not 'Git Version: …': the library compares it and switches overriding off"
+        yield Note(1, "error", "revision", message, _REWRITE)
+    elif mine.endswith("\r"):
+        message = "lines end in CR LF: the revision then ends in a carriage return and is not the library's"
+        yield Note(1, "error", "line-ends", message, "write it with LF line ends")
+    elif mine != mine.strip():
+        message = f"blanks are part of the revision {mine!r}: it is no library's"
+        yield Note(1, "error", "revision", message, "remove them")
+    elif theirs is not None and mine != theirs:
+        message = (
+            f"written by hipBLASLt {mine!r}, the target is {theirs!r}: the library refuses the whole file "
+            "(calls through its C++ object take the rows all the same, up to version 1.2.2)"
+        )
+        yield Note(1, "error", "revision", message, _RETUNE)
+
+
+def tried(rows: Sequence[Row], facts: Facts) -> Sequence[Row]:
+    """The rows of one key in the order in which the library tries them: ROCm 6.4 the latest first."""
+    return rows[::-1] if by_name(tuning_file.version(facts)) is False else rows
+
+
+def recognise(head: Head) -> bool:
+    """As the format does, and files that lost their first line or have something before it."""
+    data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip(BLANKS.encode())
+    return data.startswith(FIRST.encode()) or b"transA,transB,grouped_gemm,batch_count" in data
+
+
+# ------------------------------------------------------------------------------------------- rules and remarks
+
+
+def _dropped(name: str, remedy: str) -> Rule[LibraryRow, Context]:
+    """The rule of one reason for which the library drops a row."""
+    return Rule(name, "error", "read", lambda row, context: row.why if row.rule == name else None, remedy)
+
+
+def _other_arch(row: LibraryRow, context: Context) -> str | None:
+    mine, theirs = row.row.cells.get("gcnArchName", "").partition(":")[0], arch_of(context.facts)
+    if not mine or theirs is None or mine == theirs:
         return None
-    return f"{len(entry.values)} values: read by ROCm 7.0 and later, ignored by 6.4, which wants {len(TUNING_COLUMNS)}"
+    return f"tuned on {mine}, the target is {theirs}: the library does not check, and the index is another kernel there"
 
 
-def _no_header_of_new(entry: Entry, context: Context) -> str | None:
-    if context.version.number is not None or isinstance(entry.taken, Dropped) or entry.header is not None:
+def _other_layout(row: LibraryRow, context: Context) -> str | None:
+    if context.number is not None or not row.key:
         return None
-    return "values without a header line: read by ROCm 6.4, ignored by 7.0 and later"
+    if row.row.header is None:
+        return "values without a header line: read by ROCm 6.4, ignored by 7.0 and later"
+    count, placed = len(row.row.values), len(TUNING_COLUMNS)
+    return (
+        None if count == placed else f"{count} values: read by ROCm 7.0 and later, ignored by 6.4, which wants {placed}"
+    )
 
 
-def _ragged(entry: Entry, context: Context) -> str | None:
-    if entry.header is None or len(entry.values) == len(entry.header) or isinstance(entry.taken, Dropped):
+def _read_as(row: LibraryRow, context: Context) -> str | None:
+    if not row.key:
         return None
-    return f"{len(entry.values)} values for a header of {len(entry.header)}: values may stand under the wrong name"
+    compute = row.key.rpartition(",")[2]
+    odd = [f"{name} {x!r} as T" for name in ("transA", "transB") if (x := row.cells[name]) not in ("N", "T")]
+    odd += [f"compute type {x!r} as {compute}" for x in (row.cells["compute_type"],) if x != compute]
+    return f"the library reads {', '.join(odd)}" if odd else None
 
 
-def _loose(entry: Entry, context: Context) -> str | None:
-    if isinstance(entry.taken, Dropped):
-        return None
-    cells = entry.taken.cells
-    odd = [f"{name} {cells[name]!r}" for name in COUNTED if not re.fullmatch(r"\d+\r?", cells.get(name, "1"))]
-    return f"{', '.join(odd)}: read as far as it is a number" if odd else None
-
-
-def _other_compute(entry: Entry, context: Context) -> str | None:
-    if isinstance(entry.taken, Dropped):
-        return None
-    given, read = entry.taken.cells["compute_type"], entry.taken.key.rpartition(",")[2]
-    return f"the library reads compute type {given!r} as {read}" if given != read else None
-
-
-def _trans(entry: Entry, context: Context) -> str | None:
-    if isinstance(entry.taken, Dropped):
-        return None
-    trans = {x: entry.taken.cells.get(x, "N") for x in ("transA", "transB")}
-    odd = [f"{name} {x!r}" for name, x in trans.items() if x not in ("N", "T", *("C" if entry.taken.whole else ""))]
-    return f"{', '.join(odd)}: the library reads anything but N as T" if odd else None
-
-
-def _grouped(entry: Entry, context: Context) -> str | None:
-    if entry.cells.get("grouped_gemm", "0") in ("0", "false"):
+def _grouped(row: LibraryRow, context: Context) -> str | None:
+    if row.row.cells.get("grouped_gemm", "0") in ("0", "false"):
         return None
     return "an entry of a grouped GEMM: the library takes it for a single one of these sizes"
 
 
-def _other_cus(entry: Entry, context: Context) -> str | None:
-    if isinstance(entry.taken, Taken) and entry.taken.whole:
-        return None
-    mine, theirs = entry.cells.get("CUs", ""), context.facts.get("cu_count", "")
+def _other_cus(row: LibraryRow, context: Context) -> str | None:
+    mine, theirs = row.row.cells.get("CUs", ""), context.facts.get("cu_count", "")
     if not mine or not theirs or mine in ("0", theirs):
         return None
     return f"tuned with {mine} CUs, the target has {theirs}: the best solution may be another"
 
 
-def _repeated(entry: Entry, context: Context) -> str | None:
-    twins = [x for x in _twins(entry, context) if x.line < entry.line and x.index == entry.index]
-    return f"the same entry as line {twins[0].line}" if twins else None
-
-
-def _conflict(entry: Entry, context: Context) -> str | None:
-    others = [x for x in _twins(entry, context) if x.index != entry.index]
+def _conflict(row: LibraryRow, context: Context) -> str | None:
+    others = [x for x in context.same_key.get(row.key, ()) if x.index != row.index]
     if not others:
         return None
-    other = others[0] if context.version.by_name else others[-1]
-    both = f"line {other.line} has the same key with solution {other.index}"
-    if context.version.by_name is None:
+    named = by_name(context.number)
+    other = others[0] if named else others[-1]
+    both = f"line {other.row.line} has the same key with solution {other.index}"
+    if named is None:
         return f"{both}; which of them is used depends on the version"
-    if context.version.by_name:
-        return f"{both}; the first one whose index the build has is used" if other.line < entry.line else None
-    return f"{both}, and ROCm 6.4 tries the latest first" if other.line > entry.line else None
+    if named:
+        return f"{both}; the first one whose index the build has is used" if other.row.line < row.row.line else None
+    return f"{both}, and ROCm 6.4 tries the latest first" if other.row.line > row.row.line else None
 
 
-def _twins(entry: Entry, context: Context) -> Sequence[Entry]:
-    return [] if entry.key is None else context.same_key[entry.key]
-
-
-ROW_RULES: tuple[Rule[Entry, Context], ...] = (
-    Rule("37-values", "warning", None, _other_reader, REWRITE),
-    Rule("no-header", "warning", None, _no_header_of_new, REWRITE),
-    Rule("columns", "warning", None, _ragged, REWRITE),
-    Rule("number", "warning", None, _loose, REWRITE),
-    Rule("compute-type", "warning", None, _other_compute, RETUNE),
-    Rule("trans", "warning", None, _trans, RETUNE),
+_RULES: tuple[Rule[LibraryRow, Context], ...] = (
+    *(_dropped(name, _REWRITE) for name in ("37-values", "no-header", "columns")),
+    *(_dropped(name, _RETUNE) for name in ("index", "number", "type")),
+    _dropped("compute-type", "ROCm 7.0 and later take it"),
+    Rule("arch", "error", "honoured", _other_arch, _RETUNE),
+    Rule("layout", "warning", None, _other_layout, _REWRITE),
+    Rule("read-as", "warning", None, _read_as, _RETUNE),
     Rule("grouped", "warning", None, _grouped, "remove it"),
-    Rule("cu-count", "warning", None, _other_cus, RETUNE),
-    Rule("duplicate", "info", None, _repeated, "remove it"),
+    Rule("cu-count", "warning", None, _other_cus, _RETUNE),
     Rule("conflict", "error", None, _conflict, "keep the faster one"),
 )
+
+
+def remarks(name: str, data: bytes, reading: Reading[Context]) -> Iterator[Note]:
+    """What else to know of a file and its rows."""
+    if not reading.rows:
+        yield Note(None, "error", "empty", "no entry in the file", _RETUNE)
+    for row in reading.parsed.rows:
+        yield from row_remarks(row.row.line, row, reading.parsed, _RULES)
 
 
 # ------------------------------------------------------------------------------------- calls through the C++ object
@@ -137,13 +379,13 @@ ROW_RULES: tuple[Rule[Entry, Context], ...] = (
 def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Calls through the C++ object that have another key than those of the C functions."""
     out = {}
-    for problem in object_calls(messages):
-        own, other = (key(problem, reading.key_facts) for key in (tuning_file.key, tuning_file.object_key))
+    for call in object_calls(messages):
+        own, other = (key(call, reading.key_facts) for key in (tuning_file.key, tuning_file.object_key))
         if other is not None and own != other:
             compute = other.rpartition(",")[2]
-            what = "find no row" if compute == tuning_file.NO_ROW else f"find only rows of compute type {compute}"
+            what = "find no row" if compute == NO_ROW else f"find only rows of compute type {compute}"
             why = f"calls of these types through hipBLASLt's C++ object, as rocBLAS makes them, {what}"
-            out[problem.text] = Report(other, None, why=f"{why} up to version 1.2.2")
+            out[call.text] = Report(other, None, why=f"{why} up to version 1.2.2")
     return out
 
 
@@ -153,12 +395,17 @@ def object_calls(messages: Iterable[tuple[str, str]]) -> list[Problem]:
 
 
 def with_objects(overrides: Sequence[Override], called: Sequence[Problem], target: Mapping[str, str]) -> list[Override]:
-    """The overrides, each followed by that of the calls through the C++ object, where such calls need one."""
-    keys = {tuning_file.key(problem, target) for problem in called} - {None}
+    """The overrides, each followed by that with whose row a call through the C++ object (``called``) is served, where
+    that is another and there can be one.
+    """
+    keys = {tuning_file.key(call, target) for call in called} - {None}
     out = []
     for override in overrides:
-        other = tuning_file.for_object(override, target) if tuning_file.key(override.problem, target) in keys else None
-        out += [override, other] if other else [override]
+        out.append(override)
+        own, other = (key(override.problem, target) for key in (tuning_file.key, tuning_file.object_key))
+        compute = (other or NO_ROW).rpartition(",")[2]
+        if own in keys and own != other and compute != NO_ROW and isinstance(override.problem, GemmProblem):
+            out.append(replace(override, problem=replace(override.problem, compute_type=compute)))
     return out
 
 
@@ -180,38 +427,18 @@ def kernels(problem: Problem) -> str | None:
     return " with ".join(words)
 
 
-# ------------------------------------------------------------------------------------------------------- the file
-
-
-def recognise(head: Head) -> bool:
-    """As the format does, and files that lost their first line or have something before it."""
-    data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip(BLANKS.encode())
-    return data.startswith(FIRST.encode()) or b"transA,transB,grouped_gemm,batch_count" in data
-
-
-def remarks(name: str, data: bytes, reading: Reading[Context]) -> Iterator[Note]:
-    """What else to know of a file and its entries."""
-    if text_of(data)[1]:
-        yield Note(1, "info", "byte-order-mark", "a byte order mark stands before the first line, without effect", "")
-    if not reading.rows:
-        yield Note(None, "error", "empty", "no entry in the file", RETUNE)
-    for entry in reading.parsed.entries:
-        yield from row_remarks(entry.line, entry, reading.parsed, ROW_RULES)
-
-
 # ------------------------------------------------------------------------------------------- merged, kept, converted
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     """Revision, device and layout of a file.  Raises InputError where it has no revision."""
     text = text_of(data)[0]
-    found = list(entries(text, Version(None)))
-    revision = own_facts(text, found).get("hipblaslt_revision")
+    found = library_rows(text, None)
+    revision = _own_facts(text, found).get("hipblaslt_revision")
     if revision is None:
         raise InputError("it does not begin with 'Git Version: …': the hipBLASLt of its rows is unknown")
-    device = (("arch", "gcnArchName"), ("cu_count", "CUs"))
-    pairs = {(word, entry.cells.get(column, "")) for word, column in device for entry in found}
-    pairs |= {("layout", _LAYOUTS[entry.header is not None]) for entry in found}
+    pairs = {(word, row.row.cells.get(column, "")) for word, column in DEVICE.items() for row in found}
+    pairs |= {("layout", _LAYOUTS[row.row.header is not None]) for row in found}
     return [("revision", revision), *sorted(x for x in pairs if x[1] not in ("", "0"))]
 
 

@@ -22,10 +22,9 @@ from logparse.formats.tunableop import validated as reader
 from logparse.formats.tunableop.solutions import solution, why_no_candidate
 from logparse.formats.tunableop.validated import Entry, rejection
 from logparse.formats.tunableop.validated import Reading as Validated
-from logparse.model import Family, GemmProblem, Measurement, Solution
+from logparse.model import GemmProblem, Measurement, Solution
 from logparse.target import Facts
 
-WILDCARDS = (2, 15)
 _PLAIN_HIPBLASLT = (2, 7)
 _CUBLASLT = (2, 14)
 _ORDINAL = re.compile(r"\d\Z")
@@ -61,7 +60,7 @@ class _Parsed:
 # ----------------------------------------------------------------------------------------------- rules about rows
 
 
-def _problem(entry: Entry) -> GemmProblem | Family | None:
+def _problem(entry: Entry) -> GemmProblem | None:
     try:
         return signature.problem(entry.op, entry.params)
     except signature.SignatureError:
@@ -111,18 +110,6 @@ def _other_spelling(entry: Entry, context: _Context) -> str | None:
         return "this PyTorch has no TunableOp for such a call"
     key = signature.key(given, context.facts)
     return f"this PyTorch writes {key} for the call" if key is not None and key != entry.key else None
-
-
-def _no_wildcards(entry: Entry, context: _Context) -> str | None:
-    if not isinstance(_problem(entry), Family) or context.torch is None or context.torch >= WILDCARDS:
-        return None
-    return "a wildcard row, which PyTorch matches from 2.15 on only"
-
-
-def _wildcard(entry: Entry, context: _Context) -> str | None:
-    if not isinstance(_problem(entry), Family) or context.torch is None or context.torch < WILDCARDS:
-        return None
-    return "a wildcard row: used only where no exact row is, with tuning off and the fallback switched on"
 
 
 def _carriage_return(entry: Entry, context: _Context) -> str | None:
@@ -194,10 +181,6 @@ _RULES: tuple[Rule[Entry, _Context], ...] = (
     Rule("bad-key", "error", "matched", _bad_key, _RETUNE),
     Rule("key-dialect", "error", "matched", _leading_dims, _RETUNE),
     Rule("key-spelling", "error", "matched", _other_spelling, _RETUNE),
-    Rule("wildcard", "error", "matched", _no_wildcards, "write the exact rows"),
-    Rule(
-        "wildcard", "info", None, _wildcard, "export PYTORCH_TUNABLEOP_WILDCARD_FALLBACK=1 PYTORCH_TUNABLEOP_TUNING=0"
-    ),
     Rule("carriage-return", "error", "honoured", _carriage_return, _COPY),
     Rule("unknown-solution", "error", "honoured", _unknown, _RETUNE),
     Rule("solution-dialect", "error", "honoured", _old_name, _RETUNE),
@@ -376,17 +359,6 @@ def _glued_rows(line: int, text: str, starts: Sequence[int]) -> list[Row]:
     return out
 
 
-def matches(row_key: str, call_key: str) -> bool:
-    """Whether a row serves a call: equal keys, or token by token where the row has ``*`` (2.15).
-
-    Source: pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp, the wildcard fallback.
-    """
-    if "*" not in row_key:
-        return row_key == call_key
-    row, call = row_key.split("_"), call_key.split("_")
-    return len(row) == len(call) and all(x in (y, "*") for x, y in zip(row, call, strict=True))
-
-
 def foreign(key: str, facts: Facts) -> str | None:
     """Why this PyTorch makes no such key (leading dimensions, spelling), or None."""
     op, _, params = key.partition(",")
@@ -430,7 +402,6 @@ OVERRIDE_FORMAT = OverrideFormat(
     remarks=remarks,
     key=signature.key,
     compared=(validators.PREFIX,),
-    matches=matches,
     foreign=foreign,
     signs=(
         ("Failed validator", "PyTorch rejected the TunableOp file: a validator differs"),

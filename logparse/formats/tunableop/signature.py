@@ -7,7 +7,6 @@ Real-looking keys (every results and untuned row begins with one)::
     GemmStridedBatchedTunableOp_float_TN,tn_512_512_64_B_48_ld_64_64_512
     GemmTunableOp_c10::complex<float>_TN,cn_80_48_64_ld_64_64_80                 (c: conjugate; op_sig has T)
     ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e4m3fnuz_BFloat16_TN,tn_64_128_2048_ld_2048_2048_64_rw_1_bias_None
-    GemmTunableOp_BFloat16_TN,tn_4096_*_1024_ld_1024_1024_4096                   (2.15: a wildcard row, a Family)
 
 The key is the column-major BLAS call: M, N, K and the leading dimensions are hipBLASLt's own, nothing is swapped.  It
 does not hold alpha, beta, activation (of GemmAndBias) or batch strides, so several problems share one key.
@@ -39,7 +38,7 @@ from logparse.errors import EmissionError
 from logparse.formats.fp8 import FNUZ, on_arch
 from logparse.formats.patterns import regex
 from logparse.formats.torch_types import TORCH_TYPES
-from logparse.model import COMPLEX, NARROW, Family, GemmProblem, Problem
+from logparse.model import COMPLEX, NARROW, GemmProblem, Problem
 
 OP = regex(r"(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_")
 """Where an op signature begins."""
@@ -70,7 +69,7 @@ _FNUZ_TYPES = frozenset(FNUZ.values())
 _TYPE = "|".join(sorted(map(re.escape, _OP_TYPES), key=len, reverse=True))
 _PLAIN = regex(rf"(Gemm|GemmStridedBatched|GemmAndBias)TunableOp_({_TYPE})_([NT])([NT])\Z")
 _SCALED = regex(rf"(ScaledGemm)TunableOp_({_TYPE})_({_TYPE})_({_TYPE})_([NT])([NT])\Z")
-_SIZE = r"(\d{1,19}|\*)"  # of 64 bits: Python's int raises at some thousand digits
+_SIZE = r"(\d{1,19})"  # of 64 bits: Python's int raises at some thousand digits
 _PARAMS = regex(
     rf"([ntc])([ntc])_{_SIZE}_{_SIZE}_{_SIZE}(?:_B_{_SIZE})?(?:_ld_{_SIZE}_{_SIZE}_{_SIZE})?(?P<tail>_.*)?\Z", re.DOTALL
 )
@@ -100,11 +99,13 @@ class Dialect:
     scaled: bool = True
 
 
-def problem(op_sig: str, param_sig: str) -> GemmProblem | Family:
-    """The problem of a key; a key with wildcards is a Family.  Raises SignatureError."""
+def problem(op_sig: str, param_sig: str) -> GemmProblem:
+    """The problem of a key.  Raises SignatureError."""
     op = _PLAIN.match(op_sig) or _SCALED.match(op_sig)
     if op is None:
         raise SignatureError(0, f"not an op signature of TunableOp: {op_sig[:80]!r}")
+    if "_*" in param_sig:
+        raise SignatureError(1, "a wildcard row: no released PyTorch reads it")
     params = _PARAMS.match(param_sig)
     if params is None:
         raise SignatureError(1, f"not a parameter signature of TunableOp: {param_sig[:80]!r}")
@@ -115,10 +116,7 @@ def problem(op_sig: str, param_sig: str) -> GemmProblem | Family:
     if (family == "GemmStridedBatched") != (params[6] is not None):
         raise SignatureError(1, f"_B_ does not fit {family}TunableOp")
     sizes = dict(zip(_SIZES, params.groups()[2:9], strict=True))
-    values: dict[str, Any] = {name: int(v) for name, v in sizes.items() if v not in (None, "*")}
-    free = {name for name, v in sizes.items() if v == "*"}
-    if "ldc" in free:
-        free.add("ldd")
+    values: dict[str, Any] = {name: int(v) for name, v in sizes.items() if v is not None}
     values |= {"trans_a": trans_a, "trans_b": trans_b, "ldd": values.get("ldc"), "gradient": False, "aux": False}
     values |= _family_fields(family, types, params[7] is not None)
     values |= _tail_fields(family, params["tail"] or "")
@@ -126,8 +124,7 @@ def problem(op_sig: str, param_sig: str) -> GemmProblem | Family:
         values |= {"scale_a": "scalar", "scale_b": "scalar"}
     if family != "GemmStridedBatched":
         values["batch_count"] = 1
-    made = GemmProblem(**values)
-    return Family(problem=made, free=frozenset(free)) if free else made
+    return GemmProblem(**values)
 
 
 def _family_fields(family: str, types: list[str], leading_dims: bool) -> dict[str, Any]:
@@ -179,14 +176,12 @@ def _tail_fields(family: str, tail: str) -> dict[str, Any]:
 _YAML_PAIR = regex(r"(\w+): (\([^)]*\)|[^,}]*?)\s*(?=[,}])")
 
 
-def with_blas_params(known: GemmProblem | Family, field: str) -> GemmProblem | Family:
+def with_blas_params(known: GemmProblem, field: str) -> GemmProblem:
     """The problem with what ``BLAS_PARAMS: - { function: matmul, … }`` adds to its key.
 
     Not taken, because PyTorch writes them without meaning: strides of unbatched calls (0), the bias type of ops without
     bias (repeats the compute type), the data types of complex ops (one size too small), xf32 as a scale type.
     """
-    if isinstance(known, Family):
-        return known
     given = dict(_YAML_PAIR.findall(field))
     values: dict[str, Any] = {}
     if "beta" in given:
@@ -258,10 +253,10 @@ def key(given: Problem, facts: Mapping[str, str]) -> str | None:
     how = dialect(facts)
     if how is None or missing(given, how):
         return None
-    gemm, free = gemm_of(given), _free(given)
+    gemm = gemm_of(given)
     assert gemm is not None
     letters = f"{gemm.trans_a}{gemm.trans_b}"
-    sizes = {name: "*" if name in free else str(_field(gemm, name)) for name in _SIZES}
+    sizes = {name: str(_field(gemm, name)) for name in _SIZES}
     params = f"{letters.lower()}_{sizes['m']}_{sizes['n']}_{sizes['k']}"
     batched = gemm.batch_count != 1
     if batched:
@@ -281,7 +276,7 @@ def key(given: Problem, facts: Mapping[str, str]) -> str | None:
 
 def missing(given: Problem, how: Dialect) -> tuple[str, ...]:
     """Fields that stand in the key and are unknown; ``("kind",)`` for a call that PyTorch has no TunableOp for."""
-    gemm, free = gemm_of(given), _free(given)
+    gemm = gemm_of(given)
     if gemm is None or not has_op(gemm) or (_is_scaled(gemm) and not how.scaled):
         return ("kind",)
     names = ["trans_a", "trans_b", "m", "n", "k", "batch_count", "a_type", "b_type", "d_type", "bias"]
@@ -292,7 +287,7 @@ def missing(given: Problem, how: Dialect) -> tuple[str, ...]:
         if _is_scaled(gemm):
             names += ["scale_a", "scale_b"]
             names += ["bias_type"] if gemm.bias else []
-    return tuple(name for name in names if name not in free and _field(gemm, name) is None)
+    return tuple(name for name in names if _field(gemm, name) is None)
 
 
 def has_op(gemm: GemmProblem) -> bool:
@@ -313,14 +308,8 @@ def has_op(gemm: GemmProblem) -> bool:
 
 
 def gemm_of(given: Problem) -> GemmProblem | None:
-    """The GEMM of a problem or wildcard row; None for a convolution."""
-    if isinstance(given, Family):
-        return given.problem
+    """The GEMM of a problem; None for a convolution."""
     return given if isinstance(given, GemmProblem) else None
-
-
-def _free(given: Problem) -> frozenset[str]:
-    return given.free if isinstance(given, Family) else frozenset()
 
 
 def _field(gemm: GemmProblem, name: str) -> object:

@@ -40,7 +40,7 @@ from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
 from logparse.formats.tunableop import results, signature, validators
 from logparse.formats.tunableop.solutions import solution
-from logparse.model import Call, Family, GemmProblem, Measurement, Message, Record, Reject, Status
+from logparse.model import Call, GemmProblem, Measurement, Message, Record, Reject, Status
 
 ORIGIN = "tunableop-verbose"
 CATEGORY = "tunableop"
@@ -57,7 +57,7 @@ class _Block:
     """The tuning of one key, from ``finding fastest`` to ``found fastest``."""
 
     key: str
-    problem: GemmProblem | Family
+    problem: GemmProblem
     candidates: str
     best_us: float | None = None
     last: str = ""
@@ -293,7 +293,7 @@ def _us(text: str | None) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _problem(match: re.Match[str]) -> GemmProblem | Family | Reject:
+def _problem(match: re.Match[str]) -> GemmProblem | Reject:
     try:
         return signature.problem(match["op"], match["params"])
     except signature.SignatureError as error:
@@ -324,8 +324,6 @@ _LINES: tuple[tuple[str, Callable[[_Reader, re.Match[str]], Outcome | None]], ..
     (r"├──(?:offset at \d+|verify numerics: .*)", _Reader.other),
     (rf"missing (?:op|params)_signature, returning null ResultEntry for {_OP},(?P<params>\S*)", _Reader.lookup),
     (rf"ResultEntry found for {_OP},(?P<params>\S*)", _Reader.lookup),
-    # 2.15 with wildcards; the dispatch has a look-up line of its own, so this is no second call
-    (r"wildcard fallback hit for .+ via wildcard .+", _Reader.other),
     (rf"finding fastest for {_KEY} out of (?P<n>\d+ candidates)", _Reader.finding),
     (rf"└──found fastest for {_KEY} (?P<sol>\S+)", _Reader.fastest),
     (rf"└──top five solutions for {_KEY}", _Reader.top_five),
@@ -363,7 +361,6 @@ _MARKERS = (
     b"to realtime output file",
     b" is not provided for validation",
     b"no result, using default",
-    b"wildcard fallback hit for ",
     b"missing candidate ",
     b"writing file ",
     b"additional tuning results available",

@@ -21,7 +21,7 @@ from analyzers.measure.results import measured
 from analyzers.times.action_times import samples_of
 from analyzers.times.origins import ACTION
 from logparse.ingest import ingest, record
-from logparse.model import DEFAULT, Fact, Family, Problem, solution_from_text
+from logparse.model import DEFAULT, Fact, Problem, solution_from_text
 from logparse.store import Store
 from tests.analyzers.ingested import HERE, tables_of
 from tests.analyzers.measure.problems import gemm
@@ -139,7 +139,7 @@ def test_a_gelu_that_is_written_out_becomes_one_kernel_in_training_too(
     tables = tables_of(store)
     asked = [x for x, solutions in wanted(tables, [fused_epilogue.ONE_KERNEL], SMALL)]
     labels = [f"aten::gelu {N}×{M} bfloat16", *([f"aten::gelu_backward {N}×{M} bfloat16"] if trains else [])]
-    assert [x.label for x in asked if not isinstance(x, Family)] == labels
+    assert [x.label for x in asked] == labels
     assert stated(store, fused_epilogue.ONE_KERNEL) is None, "nothing was timed"
     for problem, samples in zip(asked, ([6.0, 6.2], [4.0, 4.2]), strict=False):
         timed(store, problem, {"Default": samples})

@@ -13,7 +13,7 @@ import pytest
 
 from analyzers.recommend.apply_script import NAME, guards, script
 from logparse.formats.format import Emission
-from logparse.model import DEFAULT, Family, Override, Solution
+from logparse.model import DEFAULT, Override, Solution
 from tests.analyzers.example import gemm
 
 SHELLS = [shell for shell in ("dash", "bash", "sh", "busybox") if shutil.which(shell)]
@@ -259,11 +259,3 @@ def test_what_is_guarded() -> None:
 
 def test_without_override_files_there_is_nothing_to_apply() -> None:
     assert script([], FILES[3:], TARGET) is None
-
-
-def test_wildcard_rows_need_the_fallback() -> None:
-    family = Override(problem=Family(problem=gemm(), free=frozenset({"n"})), solution=DEFAULT, target=TARGET)
-    for override, wanted in ((family, True), (OVERRIDE, False)):
-        made = script([override], FILES[1:2], TARGET)
-        assert made is not None
-        assert (b"WILDCARD_FALLBACK=1" in made.data) is wanted

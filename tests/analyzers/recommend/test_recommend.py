@@ -214,6 +214,9 @@ def test_emissions_of_the_target(found: Recommendation) -> None:
     assert "run 'W 64×256×56×56" in files["tune_miopen.sh"]
     assert files["tune_hipblaslt.sh"].count("\nrun ") == 1  # the pick without a time; the measured ones need no search
     assert "export OUT=" in files["apply.sh"]
+    most = emissions(found, target, [writer()], Settings(max_rows=1), commands=commands())  # type: ignore[arg-type]
+    assert [x.data for x in most.files if x.name == "out.txt"] == [b"hipblaslt:9"]
+    assert most.notes[1] == "test: only the 1 most valuable rows (--max-rows); the others would save 0.1 ms per run"
 
 
 def test_what_is_searched_first_is_what_a_replay_would_measure_first() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from analyzers.times.nearness import OTHER_LAYOUT, OTHER_TYPE, coordinates, distance
-from logparse.model import ConvProblem, Family, GemmProblem, Problem
+from logparse.model import ConvProblem, GemmProblem, Problem
 from tests.analyzers.example import W
 from tests.analyzers.measure.problems import gemm
 
@@ -50,4 +50,3 @@ def test_other_operations_and_unknown_sizes_are_nowhere_near() -> None:
     assert apart(W, gemm(64)) == math.inf
     assert coordinates(replace(W, k=None)) is None
     assert coordinates(replace(gemm(64), m=None)) is None
-    assert coordinates(Family(problem=gemm(64), free=frozenset({"m"}))) is None

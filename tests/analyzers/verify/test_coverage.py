@@ -1,4 +1,4 @@
-"""Which calls a file serves: counts, time, near misses, wildcards, unknown keys, and rows that share a key."""
+"""Which calls a file serves: counts, time, near misses, unknown keys, and rows that share a key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.miopen import find_db
 from logparse.formats.tunableop import results, signature
 from logparse.ingest import ingest
-from logparse.model import Family, Override, Solution
+from logparse.model import Override, Solution
 from logparse.store import Store
 from tests.analyzers.build import facts, frame, measurement, tables, work
 from tests.analyzers.example import ARCH, B, F, W, gemm
@@ -69,16 +69,6 @@ def test_rows_that_never_hit_state_the_reason() -> None:
     assert idle[5] == (False, "no call of the workload")
     assert idle[6][0]
     assert set(idle) == {3, 4, 5, 6}
-
-
-def test_wildcards_are_off_by_default() -> None:
-    row = str(signature.key(Family(problem=replace(ONE, n=None), free=frozenset({"n"})), CUDA))
-    file = inspect("r0.csv", f"{HEAD}{row},Default,0.01\n".encode(), CUDA)
-    assert "_*_" in row
-    assert not coverage(file, run()).hits
-    hit = {use.problem for use in coverage(file, run(), wildcards=True).uses if use.state == "hit"}
-    assert hit == {ONE.text}
-    assert "fallback" in coverage(file, run()).idle[0].reason
 
 
 def test_a_log_that_lacks_the_key() -> None:
