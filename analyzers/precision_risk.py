@@ -28,8 +28,9 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.times.comparison import BY_DEFAULT, MEASURED
 from analyzers.times.joins import DEFAULT_TEXT
-from analyzers.times.picks import BY_DEFAULT, MEASURED, compare
+from analyzers.times.picks import compare
 from logparse.model import Evidence, Finding, problem_from_text
 
 NAME = "precision-risk"

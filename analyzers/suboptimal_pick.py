@@ -15,15 +15,22 @@ import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.times.call_workspaces import Given, given
-from analyzers.times.cells import number_of, text_of
+from analyzers.times.cells import count_of, number_of, text_of
+from analyzers.times.comparison import (
+    BY_DEFAULT,
+    INCOMPARABLE,
+    UNMEASURED,
+    Comparison,
+    Refusal,
+    override_or_refusal,
+)
 from analyzers.times.joins import DEFAULT_TEXT, calls_of, facts_of, timed
 from analyzers.times.miopen_tuning import completed
 from analyzers.times.origins import CONFIRM
-from analyzers.times.picks import BY_DEFAULT, INCOMPARABLE, MEASURED, UNMEASURED, compare
-from analyzers.times.program_changes import advice, by_hand, may_be_so
-from logparse.formats.tunableop.signature import untunable
-from logparse.model import Evidence, Finding, Override, Problem, Solution, problem_from_text, solution_from_text
-from logparse.target import arch, machine, same_device, serves
+from analyzers.times.picks import compare
+from analyzers.times.program_changes import may_be_so
+from logparse.model import Evidence, Finding, Override, problem_from_text, solution_from_text
+from logparse.target import arch, same_device
 from logparse.text import counted
 
 NAME = "suboptimal-pick"
@@ -109,71 +116,85 @@ def _distribution(rows: pd.DataFrame) -> Finding:
 
 
 def _pick(
-    row: Mapping[str, object],
-    facts: Mapping[str, Mapping[str, str]],
-    given: Mapping[str, Given],
-    settings: Settings,
+    row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], given: Mapping[str, Given], settings: Settings
 ) -> Finding | None:
     """One pick that is not the best known; None if the loss is within noise, or of an untimed default."""
-    problem = problem_from_text(str(row["problem"]))
-    best = Solution(*_parts(row), str(row["best_raw"] or ""), text_of(row["algorithm"]))
-    if may_be_so(problem, str(row["measured"]), best.text):
+    known, calls = _comparison(row, facts, given), number_of(row["calls"])
+    if may_be_so(known.problem, known.measured, known.best.text):
         return None
-    best_us, calls = float(str(row["best_us"])), number_of(row["calls"])
-    count = None if calls is None else round(calls)
-    evidence = Evidence(
-        pick=str(row["pick"]),
-        best=best.text,
-        best_us=best_us,
-        measured=str(row["measured"]),
-        source_id=str(row["source_id"]),
-        origin=str(row["origin"]),
-        level=str(row["level"]),
-        details={name: row[name] for name in ("basis", "choices", "fan", "candidates")}
-        | {"confidence": _confidence(row)},
+    if known.basis != UNMEASURED and not known.loses:
+        return None
+    if known.basis == UNMEASURED and known.pick == DEFAULT_TEXT:
+        return None  # no log names a pick that the file could contradict
+    details = {name: row[name] for name in ("basis", "choices", "fan", "candidates")} | {"confidence": _confidence(row)}
+    finding = Finding(
+        analyzer=NAME,
+        problem=known.problem,
+        message=f"{known.pick} was picked, the best known is {known.best.text} ({known.best_us:.4g} µs, "
+        f"{known.origin}); unmeasured: no time of the pick",
+        calls=None if calls is None else round(calls),
+        evidence=Evidence(
+            pick=known.pick,
+            best=known.best.text,
+            best_us=known.best_us,
+            measured=known.measured,
+            source_id=str(row["source_id"]),
+            origin=known.origin,
+            level=str(row["level"]),
+            details=details,
+        ),
     )
-    if row["basis"] == UNMEASURED:
-        if row["pick"] == DEFAULT_TEXT:
-            return None  # no log names a pick that the file could contradict
-        message = (
-            f"{row['pick']} was picked, the best known is {best.text} ({best_us:.4g} µs, "
-            f"{row['origin']}); unmeasured: no time of the pick"
-        )
-        return Finding(analyzer=NAME, problem=problem, message=message, calls=count, evidence=evidence)
-    pick_us, noise = float(str(row["pick_us"])), number_of(row["noise_us"]) or 0.0
-    loss = pick_us - best_us
-    if loss <= noise or loss <= 0:
-        return None
-    measured, short = facts.get(str(row["source_id"]), {}), _short_of_workspace(best, row, given)
-    what = str(row["pick"])
-    if row["basis"] == BY_DEFAULT:
+    if known.loss_us is None:
+        return finding
+    decided = override_or_refusal(known, settings)
+    return replace(
+        finding,
+        message=_message(known) + _doubt(row),
+        per_call_us=known.loss_us,
+        saving_us=None if calls is None else known.loss_us * calls,
+        evidence=replace(
+            finding.evidence,
+            certainty="measured",
+            now_us=known.pick_us,
+            noise_us=known.noise_us,
+            details={**details, "pick_us": known.pick_us},
+        ),
+        override=decided if isinstance(decided, Override) else None,
+        advice=decided.advice if isinstance(decided, Refusal) else None,
+    )
+
+
+def _comparison(
+    row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], given: Mapping[str, Given]
+) -> Comparison:
+    """A row of ``picks.compare`` as plain values."""
+    named = solution_from_text(str(row["best"]))
+    spaces = given.get(str(row["problem"]))
+    return Comparison(
+        problem=problem_from_text(str(row["problem"])),
+        pick=str(row["pick"]),
+        pick_us=number_of(row["pick_us"]),
+        best=replace(named, raw=str(row["best_raw"] or ""), algorithm=text_of(row["algorithm"])),
+        best_us=float(str(row["best_us"])),
+        basis=str(row["basis"]),
+        measured=str(row["measured"]),
+        origin=str(row["origin"]),
+        facts=facts.get(str(row["source_id"]), {}),
+        noise_us=number_of(row["noise_us"]),
+        ambiguous=bool(row["disagree"]),
+        workspace_bytes=count_of(row["workspace_bytes"]),
+        given_bytes=spaces.most if spaces else None,
+        key_text=text_of(row["key_text"]),
+    )
+
+
+def _message(known: Comparison) -> str:
+    what = known.pick
+    if known.basis == BY_DEFAULT:
         what = "the default" if what == DEFAULT_TEXT else f"the library's own pick there, {what},"
     # How much less a confirmed one takes is the ratio of the pairs, with which ``confidence`` completes the finding.
-    less = "less" if row["origin"] == CONFIRM else f"{best_us:.4g} µs"
-    message = f"{what} takes {pick_us:.4g} µs, {best.text} {less} ({row['origin']})"
-    message += _doubt(row)
-    return Finding(
-        analyzer=NAME,
-        problem=problem,
-        message=message,
-        per_call_us=loss,
-        calls=count,
-        saving_us=None if calls is None else loss * calls,
-        evidence=replace(
-            evidence,
-            certainty="measured",
-            now_us=pick_us,
-            noise_us=number_of(row["noise_us"]),
-            details={**evidence.details, "pick_us": pick_us},
-        ),
-        override=None if short else _override(problem, best, row, measured, settings),
-        advice=short or advice(best) or _by_no_file(problem, best, settings.target or measured),
-    )
-
-
-def _parts(row: Mapping[str, object]) -> tuple[str, str]:
-    solution = solution_from_text(str(row["best"]))
-    return solution.library, solution.id
+    less = "less" if known.origin == CONFIRM else f"{known.best_us:.4g} µs"
+    return f"{what} takes {known.pick_us:.4g} µs, {known.best.text} {less} ({known.origin})"
 
 
 def _doubt(row: Mapping[str, object]) -> str:
@@ -191,56 +212,6 @@ def _doubt(row: Mapping[str, object]) -> str:
 def _confidence(row: Mapping[str, object]) -> float:
     level = CONFIDENCE.get(str(row["level"]), 0.5)
     return level * (0.5 if row["disagree"] else 1.0) * (0.9 if row["basis"] == BY_DEFAULT else 1.0)
-
-
-def _by_no_file(problem: Problem, best: Solution, target: Mapping[str, str]) -> str | None:
-    """The advice where no file makes the target take this solution; None where one may.
-
-    No file chooses for a grouped GEMM, and only TunableOp names cuBLASLt's solutions.
-    """
-    if problem.kind == "grouped":
-        algorithm = f"hipblaslt_ext::getAlgosFromIndex(handle, {{{best.id}}}, …)"
-        how = (
-            f"initialize the GroupedGemm with {algorithm}" if best.library == "hipblaslt" else "name it in the program"
-        )
-        return f"No file chooses for a grouped GEMM: {how}."
-    why = untunable(target) if best.library == "cublaslt" else None
-    return why and f"Call cuBLASLt itself with this algorithm, or update PyTorch: {why}"
-
-
-def _short_of_workspace(best: Solution, row: Mapping[str, object], given: Mapping[str, Given]) -> str | None:
-    """The advice where every call of the problem gives hipBLASLt less workspace than the solution was measured with."""
-    need, its = number_of(row["workspace_bytes"]), given.get(str(row["problem"]))
-    if best.library != "hipblaslt" or need is None or its is None or its.most >= need:
-        return None
-    return (
-        f"Give these calls {int(need):,} bytes of workspace: the logs state {its.most:,}, and hipBLASLt takes no "
-        "solution, from a file or not, that needs more than a call gives."
-    )
-
-
-def _override(
-    problem: Problem, best: Solution, row: Mapping[str, object], measured: Mapping[str, str], settings: Settings
-) -> Override | None:
-    """The override of a measured gain, if a machine like the target measured it and it is clear what was measured."""
-    if row["disagree"] or best.text == DEFAULT_TEXT or by_hand(best) or row["basis"] not in (MEASURED, BY_DEFAULT):
-        return None
-    target = settings.target or measured
-    if _by_no_file(problem, best, target):
-        return None
-    fits = serves(measured, target, best.library)
-    if not (settings.same_build if fits is None else fits):
-        return None
-    space = number_of(row["workspace_bytes"])
-    return Override(
-        problem=problem,
-        solution=best,
-        target=machine(target),
-        time_us=float(str(row["best_us"])),
-        default_us=float(str(row["pick_us"])),
-        workspace_bytes=None if space is None else int(space),
-        key_text=text_of(row["key_text"]),
-    )
 
 
 def _hidden_records(tables: Tables, facts: Mapping[str, Mapping[str, str]]) -> list[Finding]:

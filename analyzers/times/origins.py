@@ -1,16 +1,15 @@
 """Who took the times of measurements, and which of these times picks are compared by.
 
-A format declares its origins (``formats.format.Origin``); those of a replay are declared here.
+A format declares its origins (``formats.format.Origin``), and ``tests/formats/test_origins.py`` holds ``EVIDENCE`` to
+them: importing the formats for their names takes longer than ranking findings.
 """
 
 from __future__ import annotations
 
-from logparse.formats import FORMATS
-from logparse.formats.format import Origin
-
 RACE, CONFIRM, ACTION = "replay", "replay-confirm", "replay-action"
-"""Origins of a replay: a race's samples; a confirmation's paired samples of a pick and a winner, two rows of one
-source, entry by entry of one block; what is run under each action, sampled in turn and without a search.
+"""Origins of a replay: a race's samples, no evidence, as selection biases its winner's time low; a confirmation's
+paired samples of a pick and a winner, two rows of one source, entry by entry of one block; what is run under each
+action, sampled in turn and without a search, which is of a whole job and not of one problem's better solution.
 """
 CHOSEN = "miopen-chosen"
 """Origin of rows in which a MIOpen log names the solver that was taken."""
@@ -18,12 +17,10 @@ TRACE = "trace"
 """Origin of kernel times in the job's own traces."""
 PICK = "pick"
 """Fact of both origins of a replay: the solution that was the library's own choice on this machine."""
-ORIGINS: tuple[Origin, ...] = (
-    *dict.fromkeys(origin for format in FORMATS for origin in format.origins),
-    Origin(RACE, evidence=False),  # selection biases the winner of a race: only a fresh process counts
-    Origin(CONFIRM, evidence=True),
-    Origin(ACTION, evidence=False),  # of a whole job together, not one problem's better solution
+EVIDENCE = frozenset(
+    {
+        *("aiter", "bench", "driver", "find-db", "inductor", "miopen-log", "rocblas-bench", "table"),
+        *("tunableop", "tunableop-verbose", "tuning-file", CONFIRM),
+    }
 )
-"""Every origin of measurements."""
-EVIDENCE = frozenset(origin.name for origin in ORIGINS if origin.evidence)
 """Names of the origins whose times are measurements of named solutions."""

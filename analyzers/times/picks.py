@@ -17,6 +17,7 @@ import pandas as pd
 from analyzers.analyzer import Settings, Tables, once
 from analyzers.times.call_devices import Unplaced, unplaced
 from analyzers.times.cells import is_true
+from analyzers.times.comparison import BASES, BY_DEFAULT, INCOMPARABLE, MEASURED, UNMEASURED
 from analyzers.times.confirmations import blocks_of
 from analyzers.times.joins import (
     DEFAULT_TEXT,
@@ -32,11 +33,6 @@ from analyzers.times.joins import (
 from analyzers.times.origins import CHOSEN, CONFIRM, EVIDENCE, RACE
 from logparse.model import TRIED, solution_from_text
 from logparse.target import comparable, same_device
-
-MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE = "measured", "default", "unmeasured", "incomparable"
-BASES = (MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE)
-"""How a pick's time is known, the best basis first: it was measured; the library's own choice where the file was made
-was; there is no time of it; it is not known whether both sides mean the same by an index."""
 
 SILENT, UNCALLED = "", "-"
 """In place of a log: a call of the run whose pick no log names, and a problem that the run never called."""

@@ -15,7 +15,7 @@ from analyzers.explore.tries import Row, Try
 from analyzers.overrides.commands import COMMANDS
 from analyzers.overrides.write import make
 from analyzers.times.cells import number_of
-from analyzers.times.picks import INCOMPARABLE
+from analyzers.times.comparison import INCOMPARABLE
 from logparse.errors import EmissionError
 from logparse.formats.format import Writer
 from logparse.formats.hipblaslt import tuning_file

@@ -1,0 +1,131 @@
+"""A problem's pick beside the best known solution of it, and the one decision whether an override makes it better.
+
+``suboptimal-pick`` and the page both ask ``override_or_refusal``, so that no two places propose by different gates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analyzers.analyzer import Settings
+from analyzers.times.origins import CONFIRM
+from analyzers.times.program_changes import advice, by_hand, may_be_so, out_of_reach
+from logparse.formats.tunableop.signature import untunable
+from logparse.model import DEFAULT, Override, Problem, Solution
+from logparse.target import Facts, machine, serves
+
+MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE = "measured", "default", "unmeasured", "incomparable"
+BASES = (MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE)
+"""How a pick's time is known, the best basis first: it was measured; the library's own choice where the file was made
+was; there is no time of it; it is not known whether both sides mean the same by an index."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A pick and the best known solution of its problem, both timed in one file; None is unknown.
+
+    ``measured`` is the text of the problem that was timed (the problem's own, or a linked one), ``facts`` are those of
+    the file.  ``noise_us``: how far two times of the default lie apart.  ``ambiguous``: the problem may be several
+    measured ones, with different winners.  ``given_bytes``: the most workspace that any call of the problem has.
+    """
+
+    problem: Problem
+    pick: str
+    pick_us: float | None
+    best: Solution
+    best_us: float
+    basis: str
+    measured: str
+    origin: str
+    facts: Facts
+    noise_us: float | None = None
+    ambiguous: bool = False
+    workspace_bytes: int | None = None
+    given_bytes: int | None = None
+    key_text: str | None = None
+
+    @property
+    def loss_us(self) -> float | None:
+        """What the pick takes above the best known solution, µs per call; None without a time of the pick."""
+        return None if self.pick_us is None or self.basis == INCOMPARABLE else self.pick_us - self.best_us
+
+    @property
+    def loses(self) -> bool:
+        """Whether the pick is slower than the best known solution by more than noise."""
+        return self.loss_us is not None and self.loss_us > max(self.noise_us or 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why no override is proposed, and what to do instead where something is known."""
+
+    reason: str
+    advice: str | None = None
+
+
+def override_or_refusal(known: Comparison, settings: Settings) -> Override | Refusal:
+    """The override that makes the target (by default a machine like the one that timed it) take the best known
+    solution, or why none is proposed.
+
+    A confirmation has a test of its own against the floor (``recommend.confidence``); other gains must exceed
+    ``settings.floor_share`` of the pick's time.
+    """
+    target = settings.target or known.facts
+    refusal = _no_gain(known, settings) or _no_file(known, target)
+    if refusal is not None:
+        return refusal
+    if known.ambiguous:
+        return Refusal("it may be several measured problems, with different winners")
+    fits = serves(known.facts, target, known.best.library)
+    if not (settings.same_build if fits is None else fits):
+        where = "is not known to be" if fits is None else "is not"
+        return Refusal(f"the file with its time {where} of the target's device and library build")
+    return Override(
+        problem=known.problem,
+        solution=known.best,
+        target=machine(target),
+        time_us=known.best_us,
+        default_us=known.pick_us,
+        workspace_bytes=known.workspace_bytes,
+        key_text=known.key_text,
+    )
+
+
+def _no_gain(known: Comparison, settings: Settings) -> Refusal | None:
+    """Why the two times show no gain of this problem; None where they do."""
+    if known.basis == INCOMPARABLE:
+        return Refusal("log and file are not known to be of one library build and arch: an index may be another kernel")
+    if known.best.text == known.pick:
+        return Refusal("only the pick is timed" if known.pick_us is None else "the pick is the best known solution")
+    if known.loss_us is None or known.pick_us is None:
+        return Refusal("no time of the pick is known")
+    if not known.loses:
+        return Refusal("the pick is as fast as the best known solution, within noise")
+    if known.origin != CONFIRM and known.loss_us < settings.floor_share * known.pick_us:
+        return Refusal(f"it gains less than {settings.floor_share:.0%} of a call")
+    if may_be_so(known.problem, known.measured, known.best.text):
+        return Refusal("the call may be in that layout already")
+    if known.best.text == DEFAULT.text:
+        return Refusal("the library's own choice is the best known solution: what overrides it should go")
+    return None
+
+
+def _no_file(known: Comparison, target: Facts) -> Refusal | None:
+    """Why no file makes the target take this solution for this problem; None where one may."""
+    best, given, need = known.best, known.given_bytes, known.workspace_bytes
+    if best.library == "hipblaslt" and need is not None and given is not None and given < need:
+        return Refusal(
+            "the calls give hipBLASLt less workspace than the solution needs",
+            f"Give these calls {need:,} bytes of workspace: the logs state {given:,}, and hipBLASLt takes no "
+            "solution, from a file or not, that needs more than a call gives.",
+        )
+    if by_hand(best):
+        return Refusal(out_of_reach(best) or f"no file makes a library take {best.text}", advice(best))
+    if known.problem.kind == "grouped":
+        algorithm = f"hipblaslt_ext::getAlgosFromIndex(handle, {{{best.id}}}, …)"
+        how = (
+            f"initialize the GroupedGemm with {algorithm}" if best.library == "hipblaslt" else "name it in the program"
+        )
+        return Refusal("no file chooses for a grouped GEMM", f"No file chooses for a grouped GEMM: {how}.")
+    why = untunable(target) if best.library == "cublaslt" else None
+    return Refusal(why, f"Call cuBLASLt itself with this algorithm, or update PyTorch: {why}") if why else None
