@@ -78,8 +78,6 @@ class Settings:
     """W is slow when it takes more than this many times the slower of F and B."""
     slow_floor_ms: float = 0.05
     """... and more than this."""
-    query_cost_us: float = 30.0
-    """Host time of one heuristic query."""
     same_build: bool = False
     """The user vouches that logs and measurements are of one library build and one GPU arch."""
     min_saving_us: float = 0.0

@@ -114,7 +114,6 @@ def recommend(
     steps: Annotated[int | None, option("Steps that the logs are of. [default: as the traces mark]", min=1)] = None,
     slow_factor: Annotated[float, option("W is slow above this many times the slower of F and B …", min=0.0)] = 3.0,
     slow_floor_ms: Annotated[float, option("… and above this many ms.", min=0.0)] = 0.05,
-    query_cost_us: Annotated[float, option("Host time of one heuristic query (µs).", min=0.0)] = 30.0,
     gpus: Annotated[int, option("GPUs of a target process: so many TunableOp files.", min=1)] = 1,
     same_build: Annotated[bool, option("Logs and times are of one library build and arch.", "--same-build")] = False,
     actions: Annotated[bool, option("Only what settings and changes of the program do.", "--actions")] = False,
@@ -128,7 +127,6 @@ def recommend(
     settings = Settings(
         slow_factor=slow_factor,
         slow_floor_ms=slow_floor_ms,
-        query_cost_us=query_cost_us,
         same_build=same_build,
         min_saving_us=min_saving,
         floor_share=parse_share(min_gain, "--min-gain", most=1.0),

@@ -14,7 +14,7 @@ from itertools import islice
 
 import pandas as pd
 
-from analyzers import ANALYZERS, below_roofline, library_hint, suboptimal_pick
+from analyzers import ANALYZERS, below_roofline, suboptimal_pick
 from analyzers.actions import ACTIONS, ActionResult
 from analyzers.actions.totals import rank as rank_of_actions
 from analyzers.actions.totals import results, wanted
@@ -92,7 +92,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
     found = completed((x for analyzer in chosen for x in analyzer.find(tables, least)), tables, judged)
     remarks = [x for x in found if x.problem is None]
     of_run = _of_run([x for x in found if x.problem is not None], tables)
-    about = told_once([_placed(x, unplaced(tables)) for x in of_run], tables.links)
+    about = deduplicated([_placed(x, unplaced(tables)) for x in of_run], tables.links)
     weighed, total = in_the_job(about, tables), gpu_us(tables)
     reasons = [_why_left_out(x, settings, judged) for x in weighed]
     stands = [_with_share(x, total) for x, why in zip(weighed, reasons, strict=True) if why is None]
@@ -239,13 +239,13 @@ def _object_calls(tables: Tables) -> tuple[Problem, ...]:
     return tuple(problem_from_text(text) for text in sorted(set(found["text"])))
 
 
-def told_once(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
+def deduplicated(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
     """The same better solution saves its time only once.
 
-    A plain pick that another analyzer explains is left out, and the explanation takes over its override; so is a
-    library's hint to pad where padding was measured.  An inferred saving beside another one of the problem becomes a
-    reason of that.  Of a problem whose calls no log counts and which may be a counted one (a TunableOp key beside the
-    log's line), only findings are kept that the counted one does not have.
+    A plain pick that another analyzer explains is left out, and the explanation takes over its override.  An inferred
+    saving beside another one of the problem becomes a reason of that.  Of a problem whose calls no log counts and which
+    may be a counted one (a TunableOp key beside the log's line), only findings are kept that the counted one does not
+    have.
     """
     return _one_saving(_without_echoes(_explained(findings), links))
 
@@ -293,10 +293,6 @@ def _without_echoes(findings: Sequence[Finding], links: pd.DataFrame) -> list[Fi
 
 
 def _explained(findings: Sequence[Finding]) -> list[Finding]:
-    measured = {_remedy(x) for x in findings if x.per_call_us is not None}
-    findings = [
-        x for x in findings if x.analyzer != library_hint.NAME or _remedy(x) is None or _remedy(x) not in measured
-    ]
     plain = {_better(x): x for x in findings if x.analyzer == suboptimal_pick.NAME}
     explained = {_better(x) for x in findings if x.analyzer != suboptimal_pick.NAME} - {None}
     out = []
@@ -308,14 +304,6 @@ def _explained(findings: Sequence[Finding]) -> list[Finding]:
             twin = plain.get(key)
             out.append(replace(finding, override=finding.override or (twin.override if twin else None)))
     return out
-
-
-def _remedy(finding: Finding) -> tuple[str, str] | None:
-    """The problem and the kind of change that a finding proposes: ``torch:pad`` of ``torch:pad=8,stored``."""
-    best = finding.evidence.best
-    if finding.problem is None or best is None or not best.startswith("torch:"):
-        return None
-    return finding.problem.text, best.partition("=")[0]
 
 
 def _better(finding: Finding) -> tuple[str, object] | None:

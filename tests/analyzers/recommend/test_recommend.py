@@ -14,7 +14,7 @@ from analyzers.measure.plan import Item, plan
 from analyzers.recommend import render
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.override_files import emissions, targets
-from analyzers.recommend.ranking import Recommendation, recommend, told_once
+from analyzers.recommend.ranking import Recommendation, deduplicated, recommend
 from analyzers.recommend.search_scripts import scripts
 from logparse.errors import EmissionError, UsageError
 from logparse.formats import FORMATS
@@ -61,26 +61,22 @@ def test_a_better_solution_that_is_explained_counts_once() -> None:
     )
     why = replace(pick, analyzer="cliff", override=None)
     other = replace(pick, evidence=Evidence(certainty="measured", best="hipblaslt:8"), override=None)
-    risk = replace(pick, analyzer="precision-risk", per_call_us=None, override=None)
+    risk = replace(pick, analyzer="extern-kernel", per_call_us=None, override=None)
     links = pd.DataFrame({"problem": [], "other": []})
-    assert told_once([pick, other, why, risk], links) == [other, replace(why, override=use), risk]
-    padded = replace(why, evidence=Evidence(certainty="measured", best="torch:pad=64,stored"))
-    hint = replace(why, analyzer="library-hint", per_call_us=None, evidence=Evidence(best="torch:pad=8"))
-    assert told_once([padded, hint], links) == [padded], "what the hint proposes was measured"
-    assert told_once([hint, risk], links) == [hint, risk]
+    assert deduplicated([pick, other, why, risk], links) == [other, replace(why, override=use), risk]
 
 
 def test_an_inferred_saving_is_never_added_to_another_of_its_problem() -> None:
     links = pd.DataFrame({"problem": [], "other": []})
     flat = Finding(analyzer="flat-cost", message="flat", problem=gemm(), per_call_us=300.0, saving_us=3e3, calls=10)
     guess = replace(flat, analyzer="slow-wrw", message="slow", per_call_us=200.0, saving_us=2e3)
-    hint = replace(flat, analyzer="library-hint", message="hint", per_call_us=None, saving_us=None)
-    assert told_once([guess, hint, flat], links) == [hint, replace(flat, reasons=("slow-wrw: slow",))]
+    hint = replace(flat, analyzer="cliff", message="hint", per_call_us=None, saving_us=None)
+    assert deduplicated([guess, hint, flat], links) == [hint, replace(flat, reasons=("slow-wrw: slow",))]
     shown = Evidence(certainty="measured", best="hipblaslt:7", now_us=400.0)
     known = replace(flat, analyzer="suboptimal-pick", per_call_us=30.0, saving_us=300.0, evidence=shown)
-    assert told_once([flat, known], links) == [replace(known, reasons=("flat-cost: flat",))]
+    assert deduplicated([flat, known], links) == [replace(known, reasons=("flat-cost: flat",))]
     elsewhere = replace(flat, problem=gemm(1))
-    assert told_once([elsewhere, known], links) == [elsewhere, known]
+    assert deduplicated([elsewhere, known], links) == [elsewhere, known]
 
 
 def test_evidence_has_no_unwritten_keys() -> None:
@@ -98,7 +94,7 @@ def test_a_text_without_calls_repeats_nothing_of_the_counted_one() -> None:
     echo = replace(counted, problem=gemm(m=None), calls=None)
     another, ours = replace(echo, analyzer="flat-cost"), replace(echo, problem=gemm(m=1))
     links = pd.DataFrame({"problem": [gemm(m=None).text], "other": [gemm().text]})
-    assert told_once([counted, echo, another, ours], links) == [counted, another, ours]
+    assert deduplicated([counted, echo, another, ours], links) == [counted, another, ours]
 
 
 def test_a_replay_through_another_library_than_pytorch_counts(store: Store, tmp_path: Path) -> None:
