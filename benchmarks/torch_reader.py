@@ -1,7 +1,7 @@
-"""Does PyTorch's own reader of TunableOp results take what ``logparse.formats.tunableop.validated`` predicts?  By hand.
+"""Does PyTorch's own reader of TunableOp results take what ``logparse.formats.tunableop.rules`` predicts?  By hand.
 
     pip download --no-deps --dest wheels torch==2.15.0 "nvidia-cuda-runtime<14,>=13"
-    python benchmarks/torch_reader.py wheels benchmarks/results/tunableop_reader_torch2.15.json
+    PYTHONPATH=. python benchmarks/torch_reader.py wheels benchmarks/results/tunableop_reader_torch2.15.json
 
 No GPU and no installed torch: both wheels are unpacked into a temporary folder (1.5 GB), the other libraries that
 ``libtorch_cuda.so`` wants are empty ones, as nothing of them is called, and ``torch_reader.cpp`` is compiled against
@@ -95,20 +95,20 @@ def asked(program: Path, running: dict[str, str], texts: dict[str, bytes], folde
     return found
 
 
-def compared(module: Any, data: bytes, running: dict[str, str], seen: dict[str, Any]) -> str:
+def compared(data: bytes, running: dict[str, str], seen: dict[str, Any]) -> str:
     """How the prediction differs; empty: not at all."""
-    predicted = module.predict(data, running)
-    mine = sorted(predicted.rows, key=lambda row: (row.op, row.params))
+    accepted, rows = made.predict(data, running)
+    mine = sorted(rows, key=lambda row: (row.op, row.params))
     theirs = sorted(seen["rows"], key=lambda row: (row[0], row[1]))
-    if predicted.accepted != seen["accepted"]:
-        return f"accepted: predicted {predicted.accepted} ({predicted.reason})"
+    if accepted != seen["accepted"]:
+        return f"accepted: predicted {accepted}"
     same = len(mine) == len(theirs) and all(map(made.same_row, mine, theirs))
     return "" if same else f"rows: predicted {mine}, were {theirs}"
 
 
 def main() -> int:
     wheels, record = map(Path, sys.argv[1:])
-    module, different, counts = made.reader(), {}, Counter[str]()
+    different, counts = {}, Counter[str]()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         version = unpacked(wheels, folder)
@@ -120,7 +120,7 @@ def main() -> int:
                 counts["files"] += 1
                 counts["accepted" if seen["accepted"] else "rejected"] += 1
                 counts["rows"] += len(seen["rows"])
-                what = compared(module, data, running, seen)
+                what = compared(data, running, seen)
                 if what:
                     different[f"{len(running)} validators, {title}"] = what
     answer = {"torch": version, "seeds": [*SEEDS], **counts, "disagreements": different}

@@ -100,8 +100,7 @@ def _destination(to: str) -> tuple[Conversion, OverrideFormat, Writer]:
 
 def _one_build(files: Facts, target: Facts) -> None:
     """Raises InputError where the target is of another build than the validators that would be written."""
-    own = {name.removeprefix(validators.PREFIX): x for name, x in files.items() if name.startswith(validators.PREFIX)}
-    for key, value in own.items():
+    for key, value in validators.of_target(files).items():
         if validators.PREFIX + key in target:
             continue
         for fact in validators.facts({key: value}):

@@ -17,15 +17,17 @@ The time of the default is in the file only where it won; the verbose log has al
 PyTorch's reader (pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp): split at every comma, no trimming, no quotes;
 of rows with one key the *first* wins, of validators with one key the last; two fields and less are skipped.  Rows that
 PyTorch would not use are kept with the reason.  A row that was appended to a file without final newline is glued to the
-last one (``…,Default,0.5GemmTunableOp_…``): it is split off and counted as a further outcome with ``lines=0``.
+last one (``…,Default,0.5GemmTunableOp_…``): it is split off and counted as a further outcome with ``lines=0``.  Which
+files and rows a PyTorch takes stands in ``rules``.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from logparse.errors import EmissionError
 from logparse.formats.decimals import MS_TO_US, shifted
@@ -33,22 +35,106 @@ from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome,
 from logparse.formats.patterns import regex
 from logparse.formats.tunableop import signature, validators
 from logparse.formats.tunableop.solutions import name, solution, why_no_candidate
-from logparse.model import Fact, Measurement, Override, Reject, Status
+from logparse.model import Fact, GemmProblem, Measurement, Override, Reject, Solution, Status
 
 ORIGIN = "tunableop"
 FILE_NAME = "tunableop_results"
-_BOM = "\ufeff"
+BOM = "\ufeff"
 _EMPTY_NAME = regex(r"(?!.*untuned)(?:.*tunableop.*|results\d.*|.*_results\d.*)\.csv\Z", re.IGNORECASE)
 _BEGIN = regex(
     r"(?:Validator,|(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_[^,\n]*,[^,\n]*,(?!BLAS_PARAMS:))"
 )
-_NUMBER = regex(r"\s*([-+]?(?:inf(?:inity)?|nan|(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?))", re.IGNORECASE)
+_NUMBER = regex(
+    r"[ \t\n\v\f\r]*(?:(?P<hex>[-+]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[-+]?\d+)?)|"
+    r"(?P<other>[-+]?(?:inf(?:inity)?|nan|(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)))",
+    re.IGNORECASE,
+)
 _BLAS_PARAMS = "BLAS_PARAMS:"
+
+# ---------------------------------------------------------------------------------------------- layout: rows of a line
+
+
+@dataclass(frozen=True)
+class ResultsRow:
+    """A row as PyTorch splits it; ``winner`` is the earlier row of its key, which PyTorch uses instead.
+
+    ``problem`` is None where the key is that of no call, for the reason ``error``.  ``glued``: it stands behind another
+    row in one line, where PyTorch does not read it.
+    """
+
+    line: int
+    text: str
+    op: str
+    params: str
+    name: str
+    time: str
+    problem: GemmProblem | None
+    error: signature.SignatureError | None = None
+    winner: ResultsRow | None = None
+    glued: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.op},{self.params}"
+
+    @cached_property
+    def solution(self) -> Solution:
+        return solution(self.name)
+
+    @cached_property
+    def time_ms(self) -> float:
+        """As C's atof reads it: the longest number at the start, 0 without one."""
+        match = _NUMBER.match(self.time)
+        if match is None:
+            return 0.0
+        return float.fromhex(match["hex"]) if match["hex"] else float(match["other"])
+
+    @property
+    def time_us(self) -> float | None:
+        return shifted(self.time_ms, MS_TO_US) if 0 < self.time_ms < math.inf else None
+
+
+def fields(text: str) -> list[str]:
+    """The first four fields of a line and the rest, as ``std::getline`` splits: an empty last one is dropped."""
+    parts = text.split(",", 4)
+    return parts[:-1] if len(parts) > 1 and not parts[-1] else parts
+
+
+def pieces(line: str) -> Iterator[tuple[int, str]]:
+    """The line, split where a further row is glued to a time, each piece with its place (characters)."""
+    found = [m.start() for m in signature.OP.finditer(line)] if not line.startswith("Validator,") else []
+    starts = [0, *(x for x in found if line[:x].count(",") >= 2 and line[x - 1] != ",")]
+    for start, end in zip(starts, [*starts[1:], len(line)], strict=True):
+        yield start, line[start:end]
+
+
+def row(text: str, line: int, first: MutableMapping[str, ResultsRow], glued: bool = False) -> ResultsRow | None:
+    """One row; None where it has fewer than three fields.  ``first`` are the rows that PyTorch keeps so far, by key."""
+    parts = fields(text)
+    if len(parts) < 3:
+        return None
+    op, params, named = parts[:3]
+    problem, error = None, None
+    try:
+        problem = signature.problem(op, params)
+        if len(parts) == 5 and parts[4].startswith(_BLAS_PARAMS):
+            problem = signature.with_blas_params(problem, parts[4])
+    except signature.SignatureError as wrong:
+        error = wrong
+    time = parts[3] if len(parts) > 3 else ""
+    winner = None if glued else first.get(f"{op},{params}")
+    made = ResultsRow(line, text, op, params, named, time, problem, error, winner, glued)
+    if not glued:
+        first.setdefault(made.key, made)
+    return made
+
+
+# ------------------------------------------------------------------------------------------------- read what is there
 
 
 def recognise(head: Head) -> bool:
     """A file that begins with a validator or a row, or an empty one of TunableOp's name."""
-    text = head.data.decode("utf-8", "replace").removeprefix(_BOM).lstrip("\r\n")
+    text = head.data.decode("utf-8", "replace").removeprefix(BOM).lstrip("\r\n")
     return bool(_BEGIN.match(text) if text else _EMPTY_NAME.match(head.name))
 
 
@@ -57,7 +143,7 @@ class _File:
     """What the rows so far have in common."""
 
     validators: dict[str, str] = field(default_factory=dict)
-    first_line: dict[str, int] = field(default_factory=dict)
+    first: dict[str, ResultsRow] = field(default_factory=dict)
     libraries: set[str] = field(default_factory=set)
     leading_dims: set[bool] = field(default_factory=set)
     rows: int = 0
@@ -71,91 +157,63 @@ def read(source: Source) -> Iterator[Outcome]:
     for number, line in enumerate(source.lines(), start=1):
         text = line.text
         skipped = 0
-        if number == 1 and text.startswith(_BOM):
-            seen.bom, text, skipped = True, text.removeprefix(_BOM), len(_BOM.encode())
+        if number == 1 and text.startswith(BOM):
+            seen.bom, text, skipped = True, text.removeprefix(BOM), len(BOM.encode())
         if text.endswith("\r"):
             seen.crlf, text = True, text[:-1]
-        for ordinal, (start, piece) in enumerate(_pieces(text)):
-            at = line.offset + skipped + start
-            yield _outcome(piece, number, at, seen, glued=ordinal > 0)
+        for start, piece in pieces(text):
+            at = line.offset + skipped + len(text[:start].encode())
+            yield _outcome(piece, number, at, seen, glued=start > 0)
     yield Outcome("fact", _facts(seen), lines=0)
 
 
-def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """The line, split where a further row is glued to a time; with the byte offset of each piece."""
-    starts = [0, *(m.start() for m in signature.OP.finditer(text) if m.start() and text[m.start() - 1] not in ",")]
-    if text.startswith("Validator,"):
-        starts = [0]
-    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
-        yield len(text[:start].encode()), text[start:end]
-
-
 def _outcome(text: str, number: int, at: int, seen: _File, glued: bool) -> Outcome:
-    lines = 0 if glued else 1
     if not text:
         return Outcome("blank")
-    parts = text.split(",", 4)
-    if parts[0] == "Validator":
-        if len(parts) < 3:
-            return Outcome("reject", [Reject("validator without a value", 0, len(text.encode()))], at=at)
+    lines, parts = 0 if glued else 1, fields(text)
+    if parts[0] == "Validator" and len(parts) > 2:
         seen.validators[parts[1]] = parts[2]
         return Outcome("fact")
-    record = row(text)
-    if isinstance(record, Reject):
-        return Outcome("reject", [record], lines=lines, at=at)
+    found = row(text, number, seen.first, glued)
+    if found is None:
+        return Outcome("reject", [Reject("fewer than three fields", 0, len(text.encode()))], lines=lines, at=at)
+    if found.error is not None:
+        before = f"{found.op}," if found.error.part else ""
+        wrong = found.params if found.error.part else found.op
+        reject = Reject(str(found.error), len(before.encode()), len(wrong.encode()))
+        return Outcome("reject", [reject], lines=lines, at=at)
     seen.rows += 1
-    seen.libraries.add(record.solution.library)
-    seen.leading_dims.add("_ld_" in parts[1])
-    assert record.key_text is not None
-    first = seen.first_line.setdefault(record.key_text, number)
-    if glued:
-        record = replace(record, error=f"glued to line {number}, PyTorch does not read it")
-    elif first != number:
-        record = replace(record, status="skipped", error=f"shadowed by line {first}")
-    return Outcome("measurement", [record], lines=lines, at=at)
+    seen.libraries.add(found.solution.library)
+    seen.leading_dims.add("_ld_" in found.params)
+    return Outcome("measurement", [measurement(found)], lines=lines, at=at)
 
 
-def row(text: str) -> Measurement | Reject:
-    """One row of a results file, without line end."""
-    parts = text.split(",", 4)
-    if len(parts) < 3:
-        return Reject("fewer than three fields", 0, len(text.encode()))
-    try:
-        problem = signature.problem(parts[0], parts[1])
-    except signature.SignatureError as error:
-        before = ",".join(parts[: error.part]) + "," * (error.part > 0)
-        return Reject(str(error), len(before.encode()), len(parts[error.part].encode()))
-    if len(parts) == 5 and parts[4].startswith(_BLAS_PARAMS):
-        problem = signature.with_blas_params(problem, parts[4])
-    time_us, status, error_text = _time(parts[3] if len(parts) > 3 else "")
-    if not parts[2]:
-        status, error_text = "failed", "no solution name"
+def measurement(row: ResultsRow) -> Measurement:
+    """The time of a row of a call, with the reason where PyTorch would not use it."""
+    assert row.problem is not None
+    status: Status = "ok" if row.time_us else "no_time"
+    error = None if row.time_us else f"time {row.time!r}" if row.time else "no time in the row"
+    if row.time_ms == math.inf:
+        status, error = "failed", "every candidate failed or was skipped"
+    if not row.name:
+        status, error = "failed", "no solution name"
+    if row.glued:
+        error = f"glued to line {row.line}, PyTorch does not read it"
+    elif row.winner is not None:
+        status, error = "skipped", f"shadowed by line {row.winner.line}"
     return Measurement(
-        problem=problem,
-        solution=solution(parts[2]),
+        problem=row.problem,
+        solution=row.solution,
         origin=ORIGIN,
         status=status,
-        time_us=time_us,
-        error=error_text,
-        key_text=f"{parts[0]},{parts[1]}",
+        time_us=row.time_us,
+        error=error,
+        key_text=row.key,
     )
 
 
-def _time(text: str) -> tuple[float | None, Status, str | None]:
-    """Milliseconds as C's atof reads them, to microseconds."""
-    match = _NUMBER.match(text)
-    value = shifted(match[1], MS_TO_US) if match else 0.0
-    if value == math.inf:
-        return None, "failed", "every candidate failed or was skipped"
-    if math.isnan(value) or value <= 0:
-        return None, "no_time", f"time {text!r}" if text else "no time in the row"
-    return value, "ok", None
-
-
 def _facts(seen: _File) -> list[Fact]:
-    out = validators.facts(seen.validators)
-    if set(seen.validators) == {"PT_VERSION"} and seen.libraries <= {"torch", "cublaslt"}:
-        out.append(Fact("backend", "CUDA"))
+    out = validators.facts(seen.validators, seen.libraries)
     if seen.leading_dims:
         one = "ld" if True in seen.leading_dims else "no-ld"
         out.append(Fact("tunableop_keys", one if len(seen.leading_dims) == 1 else "mixed"))

@@ -14,7 +14,7 @@ Source: pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from logparse.errors import EmissionError
 from logparse.formats.tunableop.signature import version
@@ -33,8 +33,11 @@ _CANONICAL: Mapping[str, str] = {
 }
 
 
-def facts(validators: Mapping[str, str]) -> list[Fact]:
-    """The facts of a set of validators: each raw as ``validator:KEY``, and under the names that other formats use."""
+def facts(validators: Mapping[str, str], libraries: Collection[str] | None = None) -> list[Fact]:
+    """The facts of a set of validators: each raw as ``validator:KEY``, and under the names that other formats use.
+
+    ``libraries``: those of the rows beside them, by which a set of PT_VERSION alone is known as a CUDA build's.
+    """
     out = [Fact(PREFIX + key, value) for key, value in validators.items()]
     out += [Fact(_CANONICAL[key], value) for key, value in validators.items() if key in _CANONICAL]
     number, dash, revision = validators.get("HIPBLASLT_VERSION", "").partition("-")
@@ -44,7 +47,23 @@ def facts(validators: Mapping[str, str]) -> list[Fact]:
         out.append(Fact("hipblaslt_revision", revision))
     if set(validators) & set(ORDER[1:]):
         out.append(Fact("backend", "HIP"))
+    alone = set(validators) == {"PT_VERSION"} and libraries is not None
+    if alone and not {"hipblaslt", "rocblas"} & set(libraries or ()):
+        out.append(Fact("backend", "CUDA"))
     return out
+
+
+def of_target(target: Mapping[str, str]) -> dict[str, str]:
+    """The validators of a target's PyTorch, among its facts."""
+    return {name[len(PREFIX) :]: value for name, value in target.items() if name.startswith(PREFIX)}
+
+
+def difference(given: Mapping[str, str], running: Mapping[str, str]) -> str | None:
+    """Why a PyTorch with the validators ``running`` rejects a file with those ``given``; None where it accepts it."""
+    for name in sorted(set(given) ^ set(running)):
+        return f"validator {name} is {'not one of this PyTorch' if name in given else 'missing'}"
+    wrong = [name for name in given if given[name] != running[name]]
+    return "; ".join(f"{name} is {given[name]!r}, running is {running[name]!r}" for name in wrong) or None
 
 
 def lines(target: Mapping[str, str]) -> list[str]:
@@ -52,7 +71,7 @@ def lines(target: Mapping[str, str]) -> list[str]:
 
     Raises EmissionError when the target's own set is not known to be complete: PyTorch would reject the file.
     """
-    known = {name[len(PREFIX) :]: value for name, value in target.items() if name.startswith(PREFIX)}
+    known = of_target(target)
     remedy = "give --target a results CSV that PyTorch wrote on that machine (or a facts.json captured there)"
     if "PT_VERSION" not in known:
         raise EmissionError(f"TunableOp: the target's validators are not known (PT_VERSION is missing); {remedy}")

@@ -13,7 +13,6 @@ from types import ModuleType
 
 import pytest
 
-from logparse.formats.tunableop import validated as tunableop_reader
 from tests.conftest import ROOT
 
 
@@ -37,9 +36,9 @@ def test_the_record_is_of_the_reader_as_it_is() -> None:
     assert (len(files), made.MUTATIONS, made.SEED) == (record["files"], record["mutations"], record["seed"])
     counts: Counter[str] = Counter()
     for data in files.values():
-        predicted = tunableop_reader.predict(data, running)
-        counts["accepted" if predicted.accepted else "rejected"] += 1
-        counts[tunableop_reader.lookup(predicted, made.OP, made.PARAMS, {"Default"}, (2, 11))] += 1
+        accepted, rows = made.predict(data, running)
+        counts["accepted" if accepted else "rejected"] += 1
+        counts[made.predicted_call(rows, (2, 11))] += 1
     assert counts == record["observed"]
 
 
@@ -52,8 +51,8 @@ def test_the_record_of_torch_2_15_is_of_the_reader_as_it_is(monkeypatch: pytest.
     for more in ({}, made.ROCM):
         running = {"PT_VERSION": record["torch"], **more}
         for data in made.files(running).values():
-            predicted = tunableop_reader.predict(data, running)
+            accepted, rows = made.made.predict(data, running)
             counts["files"] += 1
-            counts["accepted" if predicted.accepted else "rejected"] += 1
-            counts["rows"] += len(predicted.rows)
+            counts["accepted" if accepted else "rejected"] += 1
+            counts["rows"] += len(rows)
     assert counts == {name: record[name] for name in counts}
