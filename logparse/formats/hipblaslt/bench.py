@@ -24,19 +24,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from logparse.errors import EmissionError
 from logparse.formats.format import FOREIGN, LineFormat, Outcome
-from logparse.formats.hipblaslt.enums import (
-    BENCH_COMPUTE_TYPES,
-    BENCH_TYPES,
-    SCALE_CODES,
-    SCALES,
-    beta_of,
-    default_types,
-    tight_leading_dimensions,
-)
+from logparse.formats.hipblaslt.arguments import SWITCHES, TYPES, arguments, problem, sizes, tight_strides
+from logparse.formats.hipblaslt.enums import BENCH_COMPUTE_TYPES, BENCH_TYPES, SCALES, tight_leading_dimensions
 from logparse.formats.patterns import regex
 from logparse.model import Call, GemmProblem, Member, Message, Reject, Solution
 
@@ -44,10 +36,10 @@ from logparse.model import Call, GemmProblem, Member, Message, Reject, Solution
 
 
 class Flag(NamedTuple):
-    """One flag: whether its value may be this text, and whether the value may be missing."""
+    """One flag: whether its value may be this text, and what it means without one (None: it needs a value)."""
 
     allows: Callable[[str], object]
-    optional: bool = False
+    bare: str | None = None
 
 
 _INT = re.compile(r"-?\d+").fullmatch
@@ -71,18 +63,18 @@ _LOGGED: Mapping[str, Flag] = {
     **dict.fromkeys(("--alpha", "--alphai", "--beta", "--betai"), Flag(_FLOAT)),
     **dict.fromkeys(("--transA", "--transB"), Flag(_one_of(*"NTCntc"))),
     **dict.fromkeys(("--batch_count", "--batch_mode", "--bias_stride", "--splitk", "--wgm"), Flag(_INT)),
-    **dict.fromkeys(("--scaleA", "--scaleB"), Flag(_one_of(*SCALES), True)),
-    **dict.fromkeys(("--scaleC", "--scaleD", "--swizzleA", "--swizzleB", "--scaleAlpha_vector"), Flag(_SWITCH, True)),
-    **dict.fromkeys(("--gradient", "--use_e", "--bias_vector", "--grouped_gemm"), Flag(_SWITCH, True)),
-    **dict.fromkeys(("--flush", "--any_stride"), Flag(_SWITCH, True)),
+    **dict.fromkeys(("--scaleA", "--scaleB"), Flag(_one_of(*SCALES), "1")),
+    **dict.fromkeys(("--scaleC", "--scaleD", "--swizzleA", "--swizzleB", "--scaleAlpha_vector"), Flag(_SWITCH, "1")),
+    **dict.fromkeys(("--gradient", "--use_e", "--bias_vector", "--grouped_gemm"), Flag(_SWITCH, "1")),
+    **dict.fromkeys(("--flush", "--any_stride"), Flag(_SWITCH, "1")),
     "--bias_source": Flag(_one_of("a", "b", "d")),
     # A type that the library cannot name leaves no value behind its flag.
-    **dict.fromkeys((f"--{x}_type" for x in ("a", "b", "c", "d", "scale", "bias", "aux")), Flag(_TYPE, True)),
-    "--compute_type": Flag(_one_of(*BENCH_COMPUTE_TYPES), True),
-    **dict.fromkeys(("--compute_input_typeA", "--compute_input_typeB"), Flag(_TYPE, True)),
+    **dict.fromkeys((f"--{x}_type" for x in ("a", "b", "c", "d", "scale", "bias", "aux")), Flag(_TYPE, "")),
+    "--compute_type": Flag(_one_of(*BENCH_COMPUTE_TYPES), ""),
+    **dict.fromkeys(("--compute_input_typeA", "--compute_input_typeB"), Flag(_TYPE, "")),
     "--algo_method": Flag(_one_of("heuristic", "all", "index", "0", "1", "2")),
     "--solution_index": Flag(_INT),
-    "--activation_type": Flag(_one_of("none", "relu", "gelu", "swish", "clamp", "sigmoid"), True),
+    "--activation_type": Flag(_one_of("none", "relu", "gelu", "swish", "clamp", "sigmoid"), ""),
     **dict.fromkeys(("--rotating", "--cold_iters", "--iters"), Flag(_INT)),
 }
 """Flags that the library writes, over all versions."""
@@ -94,10 +86,10 @@ _TOOL_ONLY: Mapping[str, Flag] = {
     **dict.fromkeys(("-r", "--precision"), Flag(_TYPE)),
     **dict.fromkeys(("--activation_arg1", "--activation_arg2", "--skip_slow_solution_ratio"), Flag(_FLOAT)),
     **dict.fromkeys(
-        ("-v", "--verify", "--use_gpu_timer", "--print_kernel_info", "--c_equal_d", "--HMM"), Flag(_SWITCH, True)
+        ("-v", "--verify", "--use_gpu_timer", "--print_kernel_info", "--c_equal_d", "--HMM"), Flag(_SWITCH, "1")
     ),
-    **dict.fromkeys(("--amaxScaleA", "--amaxScaleB", "--amaxD", "--use_user_args"), Flag(_SWITCH, True)),
-    "--log_function_name": Flag(_SWITCH, True),
+    **dict.fromkeys(("--amaxScaleA", "--amaxScaleB", "--amaxD", "--use_user_args"), Flag(_SWITCH, "1")),
+    "--log_function_name": Flag(_SWITCH, "1"),
 }
 """Flags that only the tool takes: a line with one of them was typed."""
 
@@ -120,7 +112,7 @@ class _Known(NamedTuple):
 
     name: str  # without dashes, aliases resolved
     allows: Callable[[str], object]
-    optional: bool
+    bare: str | None
     tool: bool
     size: bool
 
@@ -134,8 +126,7 @@ def _known(token: str, flag: Flag) -> _Known:
 _KNOWN: Mapping[str, _Known] = {token: _known(token, flag) for token, flag in FLAGS.items()}
 
 _ALWAYS_SIZES = (*SIZES[:7], "stride_a", "stride_b", "stride_c", "stride_d")
-_ALWAYS_TYPES = ("a_type", "b_type", "c_type", "d_type", "compute_type")
-_ALWAYS = ("transA", "transB", "batch_count", *_ALWAYS_TYPES)
+_ALWAYS = ("transA", "transB", "batch_count", *TYPES, "compute_type")
 """What every logged line of every version holds; one that lacks any of it is cut."""
 
 # ------------------------------------------------------------------------------------------- reading
@@ -167,7 +158,7 @@ class _TornError(Exception):
 class _Words:
     """The flags of one line: values by name without dashes, and the sizes of each member."""
 
-    values: dict[str, str | None] = field(default_factory=dict)
+    values: dict[str, str] = field(default_factory=dict)
     members: list[dict[str, int]] = field(default_factory=list)
     tool: bool = False
 
@@ -176,11 +167,11 @@ class _Words:
 
     def flag(self, name: str) -> bool:
         """Whether a switch is set (``--flush``, ``--flush 1`` or ``--flush true``)."""
-        return name in self.values and self.values[name] not in ("0", "false")
+        return SWITCHES[self.values.get(name, "0")]
 
     def number(self, name: str) -> int | None:
         text = self.values.get(name)
-        return int(text) if text is not None else None
+        return int(text) if text else None
 
 
 def read(text: str) -> Outcome:
@@ -194,11 +185,11 @@ def read(text: str) -> Outcome:
     try:
         words = _words(tokens)
         words.tool |= bool(match["shell"] or match["path"])
-        problem = _tool_problem(words) if words.tool else _logged_problem(words)
+        gemm = _tool_problem(words) if words.tool else _logged_problem(words)
     except _TornError as torn:
         return Outcome("reject", (Reject(str(torn)),))
     call = Call(
-        problem=problem,
+        problem=gemm,
         category="bench",
         count=1,
         solution=_solution(words),
@@ -206,9 +197,9 @@ def read(text: str) -> Outcome:
         by_tool=words.tool,
         device=words.number("device"),
     )
-    if words.values.get("api_method") != "cpp" or words.tool or problem.members:
+    if words.values.get("api_method") != "cpp" or words.tool or gemm.members:
         return Outcome("call", (call,))
-    return Outcome("call", (call, Message(category="bench", function=OBJECT, text=problem.text)))
+    return Outcome("call", (call, Message(category="bench", function=OBJECT, text=gemm.text)))
 
 
 def _words(tokens: Sequence[str]) -> _Words:
@@ -228,11 +219,11 @@ def _words(tokens: Sequence[str]) -> _Words:
                 at += 1 if tokens[at + 1].startswith("-") or not tokens[at + 1] else 2
                 continue
             raise _TornError(f"unknown flag {token[:60]!r}")
-        name, allows, optional, tool, size = known
+        name, allows, bare, tool, size = known
         value = tokens[at + 1]
         given = allows(value)
         if not given:
-            _may_be_missing(token, value, optional)
+            _may_be_missing(token, value, bare)
         at += 2 if given else 1
         if tool:
             words.tool = True
@@ -243,7 +234,7 @@ def _words(tokens: Sequence[str]) -> _Words:
         if size:
             members[-1][name] = int(value)
         else:
-            values[name] = value if given else None
+            values[name] = value if given else bare or ""
     if len(members) > 1 and not words.flag("grouped_gemm"):
         raise _TornError("-m stands twice, and this is no grouped GEMM")
     if any(words.number(name) for name in ("rotating", "cold_iters", "iters")) or values.get("api_method") == "mix":
@@ -251,11 +242,11 @@ def _words(tokens: Sequence[str]) -> _Words:
     return words
 
 
-def _may_be_missing(token: str, following: str, optional: bool) -> None:
+def _may_be_missing(token: str, following: str, bare: str | None) -> None:
     """Raises _TornError where ``token`` needs a value, or what follows it is neither that nor another flag."""
     if following and following not in _KNOWN and following not in _END_OF_COMMAND:
         raise _TornError(f"{token} cannot be {following[:60]!r}")
-    if not optional:
+    if bare is None:
         raise _TornError(f"{token} has no value")
 
 
@@ -268,186 +259,76 @@ def _solution(words: _Words) -> Solution | None:
 
 def _logged_problem(words: _Words) -> GemmProblem:
     """The problem of a line that the library wrote; one that lacks what its version always writes was cut or edited."""
-    sizes = words.members[0] if words.members else {}
-    for needed, given in ((_ALWAYS_SIZES, sizes), (_ALWAYS, words.values)):
+    first = words.members[0] if words.members else {}
+    for needed, given in ((_ALWAYS_SIZES, first), (_ALWAYS, words.values)):
         for name in needed:
             if name not in given:
                 raise _TornError(f"cut line: --{name} is missing")
     if ("any_stride" in words or "rotating" in words) and "iters" not in words:
         raise _TornError("cut line: --iters is missing")
     since_64 = "algo_method" in words  # then scaleA and scaleB are always written, and activation_type too
-    problem = _common(words)
-    for side in "ab":
-        if f"scale{side.upper()}" not in words:
-            problem[f"scale_{side}"] = None if since_64 else "none"
-    if "activation_type" not in words:
-        # rocRoller's own emitter writes neither this nor scale_type: it has no activation
-        problem["activation"] = None if since_64 and "scale_type" in words else "none"
-    return GemmProblem(**default_types(problem))
+    unsaid: dict[str, Any] = {}
+    if since_64:
+        unsaid |= {f"scale_{x.lower()}": None for x in "AB" if f"scale{x}" not in words}
+    if since_64 and "scale_type" in words and "activation_type" not in words:
+        unsaid["activation"] = None  # rocRoller's own emitter writes neither: it has no activation
+    return problem(words.values, {**_sizes(words), **unsaid}, absent=False)
 
 
 def _tool_problem(words: _Words) -> GemmProblem:
     """What a typed command asks for, hipblaslt-bench's documented defaults filled in (``hipblaslt-bench --help``)."""
-    precision = words.values.get("precision")
-    for name in ("a_type", "b_type", "c_type", "d_type"):
-        words.values.setdefault(name, precision)
-    for name, value in (
-        ("transA", "N"),
-        ("transB", "N"),
-        ("batch_count", "1"),
-        ("compute_type", "f32_r"),
-        ("beta", "0"),
-    ):
-        words.values.setdefault(name, value)
-    members = words.members or [{}]
-    for member in members:
-        member.update({name: 128 for name in "mnk" if name not in member})
-    words.members = [_with_default_layout(member, words) for member in members]
-    problem = _common(words)
-    return GemmProblem(**default_types(problem))
+    types = dict.fromkeys(TYPES, words.values.get("precision", ""))
+    defaults = {"transA": "N", "transB": "N", "batch_count": "1", "compute_type": "f32_r", "beta": "0"}
+    words.values = {**types, **defaults, **words.values}
+    words.members = [_with_default_layout({**dict.fromkeys("mnk", 128), **x}, words) for x in words.members or [{}]]
+    return problem(words.values, _sizes(words), absent=False)
 
 
 def _with_default_layout(member: Mapping[str, int], words: _Words) -> dict[str, int]:
-    m, n, k = (member[name] for name in "mnk")
-    trans_a: Any = str(words.values["transA"]).upper()
-    trans_b: Any = str(words.values["transB"]).upper()
-    tight = tight_leading_dimensions(GemmProblem(trans_a=trans_a, trans_b=trans_b, m=m, n=n, k=k))
-    cols = {"a": k if trans_a == "N" else m, "b": n if trans_b == "N" else k, "c": n, "d": n}
-    out = {**tight, **member}
-    for x, count in cols.items():
-        out.setdefault(f"stride_{x}", out[f"ld{x}"] * count if words.number("batch_count") != 1 else 0)
-    return out
+    trans: Any = {f"trans_{x.lower()}": words.values[f"trans{x}"].upper() for x in "AB"}
+    shape = GemmProblem(**trans, m=member["m"], n=member["n"], k=member["k"])
+    out = {**tight_leading_dimensions(shape), **member}
+    strides = tight_strides(shape, out)
+    return {**(strides if words.number("batch_count") != 1 else dict.fromkeys(strides, 0)), **out}
 
 
-def _common(words: _Words) -> dict[str, Any]:
-    """The fields that logged and typed lines hold in the same way."""
-    values = words.values
-    bias = words.flag("bias_vector")
-    activation = values.get("activation_type") or "none"  # ROCm 6.3 leaves the value of no activation empty
-    gradient = words.flag("gradient")
-    out: dict[str, Any] = {
-        "trans_a": _upper(values.get("transA")),
-        "trans_b": _upper(values.get("transB")),
-        "batch_count": words.number("batch_count"),
-        "batch_mode": _batch_mode(values.get("batch_mode")),
-        **{name: values.get(name) for name in (*_ALWAYS_TYPES, "scale_type", "bias_type", "aux_type")},
-        "activation": activation,
-        "gradient": gradient,
-        # the derivative of an activation reads the matrix that the forward pass kept, whether the line states it or not
-        "aux": words.flag("use_e") or (gradient and activation in ("relu", "gelu")),
-        "bias": bias,
-        "bias_source": (values.get("bias_source") or "d") if bias else None,
-        "scale_a": _scale(words, "scaleA"),
-        "scale_b": _scale(words, "scaleB"),
-        "scale_c": "scalar" if words.flag("scaleC") else "none",
-        "scale_d": "scalar" if words.flag("scaleD") else "none",
-        "scale_alpha_vector": words.flag("scaleAlpha_vector"),
-        "swizzle_a": words.flag("swizzleA"),
-        "swizzle_b": words.flag("swizzleB"),
-        "beta": beta_of(values.get("beta"), values.get("betai")),
-    }
-    sizes = [{name: value for name, value in member.items() if name in _OF_MEMBER} for member in words.members]
-    if words.flag("grouped_gemm"):
-        out["members"] = tuple(Member(**_whole(member)) for member in sizes)
-    else:
-        out |= sizes[0]
-    return out
+def _sizes(words: _Words) -> dict[str, Any]:
+    """The sizes of the GEMM, or those of a grouped GEMM's members."""
+    found = [{name: value for name, value in member.items() if name in _OF_MEMBER} for member in words.members]
+    if not words.flag("grouped_gemm"):
+        return dict(found[0])
+    for name in "mnk":
+        if any(name not in member for member in found):
+            raise _TornError(f"cut line: a member of the grouped GEMM has no -{name}")
+    return {"members": tuple(Member(**member) for member in found)}
 
 
 _OF_MEMBER = frozenset(f.name for f in fields(Member))
 
-
-def _whole(member: dict[str, int]) -> dict[str, int]:
-    for name in "mnk":
-        if name not in member:
-            raise _TornError(f"cut line: a member of the grouped GEMM has no -{name}")
-    return member
-
-
-def _upper(text: str | None) -> Any:
-    return text.upper() if text else None
-
-
-def _batch_mode(text: str | None) -> Literal["strided", "pointer"] | None:
-    """Written since hipBLASLt 1.4; before, only strided batches exist."""
-    return {None: "strided", "0": "strided", "1": "pointer"}.get(text)  # type: ignore[return-value]
-
-
-def _scale(words: _Words, name: str) -> str:
-    if name not in words:
-        return "none"
-    return SCALES[words.values[name] or "1"]  # ROCm 6.1 and 6.2 write the bare flag
-
-
 # ------------------------------------------------------------------------------------------- writing
 
 
-def command(problem: GemmProblem, solution: Solution | None = None, extra: Sequence[str] = ()) -> str:
+def command(gemm: GemmProblem, solution: Solution | None = None, extra: Sequence[str] = ()) -> str:
     """The hipblaslt-bench command that runs this problem (flags of ROCm 6.4 and later), ``extra`` words at its end.
 
     Unknown leading dimensions and strides are written tight; an unknown epilogue or scale is left out, which means
     none. Raises EmissionError where a transpose, size, batch count or type is unknown: the tool would silently take a
     default.
     """
-    p = problem.normal
-    values: dict[str, object] = {
-        "transA": p.trans_a,
-        "transB": p.trans_b,
-        "batch_count": p.batch_count,
-        "a_type": p.a_type,
-        "b_type": p.b_type,
-        "c_type": p.c_type or p.d_type,
-        "d_type": p.d_type,
-        "compute_type": p.compute_type,
-    }
-    sizes = [_size_words(x, p) for x in p.members or (p,)]
-    unknown = [name for name, value in values.items() if value is None]
-    if unknown:
-        raise EmissionError(f"no hipblaslt-bench command without {', '.join(unknown)} of: {problem.label}")
+    p, what = gemm.normal, "hipblaslt-bench command"
     words = ["hipblaslt-bench", "--api_method", "cpp" if p.members else "c"]
     words += ["--grouped_gemm"] * bool(p.members)
-    words += [word for size in sizes for word in size]
-    words += ["--alpha 1.000000", f"--beta {'1' if p.beta == 'nonzero' else '0'}.000000"]
-    words += [f"--{name} {values[name]}" for name in ("transA", "transB", "batch_count")]
-    words += ["--batch_mode 1"] * (p.batch_mode == "pointer")
-    words += [f"--scale{x.upper()} {SCALE_CODES.get(getattr(p, f'scale_{x}') or 'none', '0')}" for x in "ab"]
-    # The library logs these two without a value, which its tool does not take.
-    words += [f"--scale{x.upper()} 1" for x in "cd" if getattr(p, f"scale_{x}") not in (None, "none")]
-    words += [f"--swizzle{x.upper()}" for x in "ab" if getattr(p, f"swizzle_{x}")]
-    words += ["--scaleAlpha_vector"] * bool(p.scale_alpha_vector)
-    words += ["--gradient"] * bool(p.gradient) + ["--use_e"] * bool(p.aux)
-    words += [f"--bias_vector --bias_source {p.bias_source or 'd'}"] * bool(p.bias)
-    words += [f"--{name} {values[name]}" for name in ("a_type", "b_type", "c_type", "d_type")]
-    words += [f"--{name} {value}" for name in ("scale_type", "bias_type", "aux_type") if (value := getattr(p, name))]
-    words += [f"--compute_type {values['compute_type']}"]
+    for size in p.members or (p,):
+        words += [f"-{name} {x}" if name in "mnk" else f"--{name} {x}" for name, x in sizes(size, p, what).items()]
+    given = arguments(gemm, what)
+    # The library logs the scales of C and D without a value, which its tool does not take.
+    unset = {name for name in ("scaleC", "scaleD") if given[name] == "0"} | ({"bias_source"} if not p.bias else set())
+    activation = given.pop("activation_type")
+    for name, value in given.items():
+        if value is not False and name not in unset:
+            words.append(f"--{name}" if value is True else f"--{name} {value}")
     words += [f"--algo_method index --solution_index {solution.id}"] if solution else []
-    words += [f"--activation_type {p.activation or 'none'}"]
-    return " ".join([*words, *extra])
-
-
-def _size_words(size: Member | GemmProblem, problem: GemmProblem) -> list[str]:
-    """``-m … --stride_d …`` of one GEMM, unknown leading dimensions and strides tight."""
-    if size.m is None or size.n is None or size.k is None:
-        raise EmissionError(f"no hipblaslt-bench command without m, n and k of: {problem.label}")
-    shape = GemmProblem(trans_a=problem.trans_a, trans_b=problem.trans_b, m=size.m, n=size.n, k=size.k)
-    tight = tight_leading_dimensions(shape)
-    cols = {
-        "a": size.k if problem.trans_a == "N" else size.m,
-        "b": size.n if problem.trans_b == "N" else size.k,
-        "c": size.n,
-        "d": size.n,
-    }
-    ld = {x: getattr(size, f"ld{x}") for x in "abcd"}
-    ld["c"] = ld["d"] if ld["c"] is None else ld["c"]  # beta zero: C is not read, the library still checks its layout
-    ld = {x: tight[f"ld{x}"] if value is None else value for x, value in ld.items()}
-    out = [f"-{name} {getattr(size, name)}" for name in "mnk"]
-    out += [f"--ld{x} {ld[x]}" for x in "abcd"]
-    for x in "abcd":
-        stride = getattr(size, f"stride_{x}")
-        if stride is None:
-            stride = 0 if problem.batch_count == 1 else ld[x] * cols[x]
-        out.append(f"--stride_{x} {stride}")
-    return out
+    return " ".join([*words, f"--activation_type {activation}", *extra])
 
 
 # A record begins at the word itself or, where a shell's line stands before it, at the start of that.

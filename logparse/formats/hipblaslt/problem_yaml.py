@@ -20,18 +20,12 @@ Source: ROCm/hipBLASLt clients/include/hipblaslt_common.yaml (``Arguments``, ``D
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from logparse.formats.format import FileFormat, Head, Line, Outcome, Source
-from logparse.formats.hipblaslt.enums import (
-    BENCH_TYPES,
-    PROFILE_COMPUTE_TYPES,
-    SCALES,
-    beta_of,
-    default_types,
-    tight_leading_dimensions,
-)
+from logparse.formats.hipblaslt.arguments import SWITCHES, TYPES, problem
+from logparse.formats.hipblaslt.enums import BENCH_TYPES, PROFILE_COMPUTE_TYPES, SCALES, tight_leading_dimensions
 from logparse.formats.patterns import regex
 from logparse.model import Call, GemmProblem, Reject, Solution
 
@@ -46,7 +40,6 @@ _PAIR = regex(r"\s*(?P<key>[A-Za-z_]\w*):\s*(?P<value>.*)\Z")
 _COMMENT = regex(r"(?:\A|\s)#.*\Z")
 _MOST_LINES = 200
 """Of one item: it has no more keys."""
-_FLAGS = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
 _SIZES = ("lda", "ldb", "ldc", "ldd", "stride_a", "stride_b", "stride_c", "stride_d")
 
 
@@ -131,57 +124,24 @@ def _call(values: Mapping[str, str]) -> Call:
 
 
 def _problem(values: Mapping[str, str]) -> GemmProblem:
-    types = {name: _known(values, name, BENCH_TYPES) for name in (f"{x}_type" for x in "abcd")}
-    types |= {name: _known(values, name, BENCH_TYPES) for name in ("scale_type", "bias_type", "aux_type")}
-    compute = _known(values, "compute_type", {*PROFILE_COMPUTE_TYPES, *PROFILE_COMPUTE_TYPES.values()})
-    bias, gradient = _flag(values, "bias_vector"), _flag(values, "gradient")
-    activation = values.get("activation_type") or "none"
-    batch = int(values.get("batch_count") or 1)
-    out: dict[str, Any] = {
-        **types,
-        **{f"trans_{x.lower()}": _known(values, f"trans{x}", ("N", "T", "C")) for x in "AB"},
-        **{name.lower(): int(values.get(name) or 128) for name in "MNK"},
-        **{name: int(values[name]) for name in _SIZES if values.get(name)},
-        "batch_count": batch,
-        "batch_mode": {"0": "strided", "1": "pointer"}.get(values.get("batch_mode", "0")),
-        "compute_type": PROFILE_COMPUTE_TYPES.get(compute or "", compute),
-        "activation": activation,
-        "gradient": gradient,
-        "aux": _flag(values, "use_e") or (gradient and activation in ("relu", "gelu")),
-        "bias": bias,
-        "bias_source": (values.get("bias_source") or "d") if bias else None,
-        **{f"scale_{x.lower()}": _scale(values, f"scale{x}") for x in "ABCD"},
-        "scale_alpha_vector": _flag(values, "scaleAlpha_vector"),
-        "swizzle_a": _flag(values, "swizzleA"),
-        "swizzle_b": _flag(values, "swizzleB"),
-        "beta": beta_of(values.get("beta", "0")),
-    }
-    if out["trans_a"] is None or out["trans_b"] is None:
-        return GemmProblem(**default_types(out))
-    shape = {name: out[name] for name in ("trans_a", "trans_b", "m", "n", "k")}
-    return GemmProblem(**default_types({**tight_leading_dimensions(GemmProblem(**shape)), **out}))
+    for name, words in _WORDS.items():
+        if values.get(name) and values[name] not in words:
+            raise ValueError(f"{name} cannot be {values[name][:40]!r}")
+    trans: dict[str, Any] = {f"trans_{x.lower()}": values.get(f"trans{x}") for x in "AB"}
+    m, n, k = (int(values.get(name) or 128) for name in "MNK")
+    shape = GemmProblem(**trans, m=m, n=n, k=k)
+    tight = {} if None in trans.values() else tight_leading_dimensions(shape)
+    given = {name: int(values[name]) for name in _SIZES if values.get(name)}
+    return problem({"beta": "0", **values}, {"m": m, "n": n, "k": k, **tight, **given}, absent=False)
 
 
-def _known(values: Mapping[str, str], name: str, words: Any) -> Any:
-    """A word of a closed list; None where the key is missing."""
-    value = values.get(name) or None
-    if value is not None and value not in words:
-        raise ValueError(f"{name} cannot be {value[:40]!r}")
-    return value
-
-
-def _flag(values: Mapping[str, str], name: str) -> bool:
-    value = values.get(name, "false")
-    if value not in _FLAGS:
-        raise ValueError(f"{name} cannot be {value[:40]!r}")
-    return _FLAGS[value]
-
-
-def _scale(values: Mapping[str, str], name: str) -> str:
-    value = {"true": "1", "false": "0"}.get(values.get(name, "0").lower(), values.get(name, "0"))
-    if value not in SCALES:
-        raise ValueError(f"{name} cannot be {value[:40]!r}")
-    return SCALES[value]
+_WORDS: Mapping[str, Collection[str]] = {
+    **dict.fromkeys(("transA", "transB"), ("N", "T", "C")),
+    **dict.fromkeys((*TYPES, "scale_type", "bias_type", "aux_type"), BENCH_TYPES),
+    "compute_type": {*PROFILE_COMPUTE_TYPES, *PROFILE_COMPUTE_TYPES.values()},
+    **dict.fromkeys(("bias_vector", "gradient", "use_e", "scaleAlpha_vector", "swizzleA", "swizzleB"), SWITCHES),
+    **dict.fromkeys(("scaleA", "scaleB", "scaleC", "scaleD"), {*SCALES, "true", "True", "false", "False"}),
+}
 
 
 def block(record: str) -> str:

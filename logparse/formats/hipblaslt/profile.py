@@ -22,15 +22,8 @@ from typing import Any
 
 from logparse.errors import EmissionError
 from logparse.formats.format import FOREIGN, LineFormat, Outcome
-from logparse.formats.hipblaslt.enums import (
-    BENCH_TYPES,
-    PROFILE_COMPUTE_TYPES,
-    SCALE_CODES,
-    SCALES,
-    beta_of,
-    default_types,
-    tight_leading_dimensions,
-)
+from logparse.formats.hipblaslt.arguments import arguments, problem, sizes
+from logparse.formats.hipblaslt.enums import BENCH_TYPES, PROFILE_COMPUTE_TYPES
 from logparse.model import Call, GemmProblem, Member, Record, Reject, Solution, SolutionName
 
 _OPEN = "- { function: matmul"
@@ -85,7 +78,7 @@ def read(text: str) -> Outcome:
         if not body.endswith("}"):
             raise _TornError("cut profile record: no closing brace")
         values, members = _values(body[1:-1])
-        problem = _problem(values, members)
+        gemm = _problem(values, members)
         count = int(values["call_count"])
     except (_TornError, ValueError) as error:
         return Outcome("reject", (Reject(str(error)),))
@@ -93,7 +86,7 @@ def read(text: str) -> Outcome:
     solution = Solution("hipblaslt", str(int(index)), raw=index) if index and index.isdigit() else None
     extended = "kernel_name" in values or "solution_Name" in values
     category = "extended_profile" if extended else "profile"
-    records: list[Record] = [Call(problem=problem, category=category, count=count, solution=solution)]
+    records: list[Record] = [Call(problem=gemm, category=category, count=count, solution=solution)]
     if extended and solution:
         names = (values.get("solution_Name") or None, values.get("kernel_name") or None)
         records.append(SolutionName(solution=solution, name=names[0], kernel_name=names[1]))
@@ -147,38 +140,13 @@ def _values(body: str) -> tuple[dict[str, str], list[dict[str, int]]]:
 
 
 def _problem(values: dict[str, str], members: list[dict[str, int]]) -> GemmProblem:
-    bias = _flag(values, "bias_vector")
-    gradient = _flag(values, "gradient")
-    activation = values["activation_type"] or "none"
-    out: dict[str, Any] = {
-        "trans_a": values["transA"],
-        "trans_b": values["transB"],
-        "batch_count": int(values["batch_count"]),
-        "batch_mode": {"0": "strided", "1": "pointer"}.get(values.get("batch_mode", "0")),
-        "compute_type": PROFILE_COMPUTE_TYPES.get(values["compute_type"]),
-        **{name: values.get(name) or None for name in ("a_type", "b_type", "c_type", "d_type")},
-        **{name: values.get(name) or None for name in ("scale_type", "bias_type", "aux_type")},
-        "activation": activation,
-        "gradient": gradient,
-        "aux": _flag(values, "use_e") or (gradient and activation in ("relu", "gelu")),
-        "bias": bias,
-        "bias_source": (values.get("bias_source") or "d") if bias else None,
-        "scale_a": SCALES.get(values.get("scaleA", "")),
-        "scale_b": SCALES.get(values.get("scaleB", "")),
-        # Before ROCm 7.1 a record has neither scaleC/D nor a readable swizzle: unknown, not absent.
-        "scale_c": SCALES.get(values.get("scaleC", "")),
-        "scale_d": SCALES.get(values.get("scaleD", "")),
-        "scale_alpha_vector": _flag(values, "scaleAlpha_vector"),
-        "swizzle_a": _flag(values, "swizzleA"),
-        "swizzle_b": _flag(values, "swizzleB"),
-        "beta": beta_of(values["beta"], values.get("betai")),
-    }
     if "grouped_gemm" in values:
-        out["members"] = tuple(_member(member) for member in members)
+        fields: dict[str, Any] = {"members": tuple(_member(member) for member in members)}
     else:
-        out |= {name.lower(): int(values[name]) for name in "MNK"}
-        out |= {name: int(values[name]) for name in _SIZES - {"lde", "stride_e"}}
-    return GemmProblem(**default_types(out))
+        fields = {name.lower(): int(values[name]) for name in "MNK"}
+        fields |= {name: int(values[name]) for name in _SIZES - {"lde", "stride_e"}}
+    # Before ROCm 7.1 a record has neither scaleC/D nor a readable swizzle: unknown, not absent.
+    return problem(values, fields, absent=None)
 
 
 def _member(sizes: dict[str, int]) -> Member:
@@ -187,58 +155,27 @@ def _member(sizes: dict[str, int]) -> Member:
     return Member(**{name: value for name, value in sizes.items() if name not in ("lde", "stride_e")})
 
 
-def _flag(values: dict[str, str], name: str) -> bool | None:
-    return {"true": True, "1": True, "false": False, "0": False}.get(values.get(name, ""))
-
-
 # ------------------------------------------------------------------------------------------- writing
 
 
-def record(problem: GemmProblem, calls: int = 1) -> str:
+def record(gemm: GemmProblem, calls: int = 1) -> str:
     """The profile record of a call, which is also an item of ``hipblaslt-bench --yaml``: one line, valid YAML.
 
     Unknown leading dimensions are written tight, unknown strides 0 for one batch and tight for more; an unknown
     epilogue or scale is written as none.  How often the tool repeats is left to its defaults.  Raises EmissionError for
     a grouped GEMM (its records are no YAML) and where a transpose, size, batch count or type is unknown.
     """
-    p = problem.normal
-    words: dict[str, object] = {"M": p.m, "N": p.n, "K": p.k, "transA": p.trans_a, "transB": p.trans_b}
-    words |= {"batch_count": p.batch_count, "a_type": p.a_type, "b_type": p.b_type}
-    words |= {"c_type": p.c_type or p.d_type, "d_type": p.d_type, "compute_type": p.compute_type}
-    unknown = [name for name, value in words.items() if value is None]
-    if unknown or p.members:
-        what = f"{', '.join(unknown)} of" if unknown else "a list of sizes in one record for"
-        raise EmissionError(f"no profile record without {what} {problem.label}")
-    sizes = _layout(p)
-    head = {name: words.pop(name) for name in "MNK"} | sizes
-    head |= {"alpha": "1.000000", "beta": "1.000000" if p.beta == "nonzero" else "0.000000"}
-    head |= {name: words.pop(name) for name in ("transA", "transB", "batch_count")}
-    head |= {"batch_mode": 1} if p.batch_mode == "pointer" else {}
-    head |= {f"scale{x.upper()}": SCALE_CODES.get(getattr(p, f"scale_{x}") or "none", "0") for x in "abcd"}
-    flags = {"swizzleA": p.swizzle_a, "swizzleB": p.swizzle_b, "scaleAlpha_vector": p.scale_alpha_vector}
-    flags |= {"gradient": p.gradient, "use_e": p.aux, "bias_vector": p.bias}
-    head |= {name: str(bool(value)).lower() for name, value in flags.items()} | {"bias_source": p.bias_source or "d"}
-    head |= {name: words.pop(name) for name in ("a_type", "b_type", "c_type", "d_type")}
-    kinds = {"scale_type": p.scale_type, "bias_type": p.bias_type, "aux_type": p.aux_type}
-    head |= {name: value for name, value in kinds.items() if value}
-    head |= {"compute_type": _PROFILE_WORDS.get(str(p.compute_type), f"c_{p.compute_type}")}
-    head |= {"activation_type": p.activation or "none", "call_count": calls}
-    return f"{_OPEN}, " + ", ".join(f"{name}: {value}" for name, value in head.items()) + " }"
+    p, what = gemm.normal, "profile record"
+    if p.members:
+        raise EmissionError(f"no {what} without a list of sizes in one record for {gemm.label}")
+    head: dict[str, object] = {x.upper() if x in "mnk" else x: size for x, size in sizes(p, p, what).items()}
+    head |= arguments(gemm, what)
+    head["compute_type"] = _PROFILE_WORDS.get(str(p.compute_type), f"c_{p.compute_type}")
+    words = {name: str(value).lower() if isinstance(value, bool) else value for name, value in head.items()}
+    return f"{_OPEN}, " + ", ".join(f"{name}: {value}" for name, value in {**words, "call_count": calls}.items()) + " }"
 
 
 _PROFILE_WORDS = {"f32_f16_r": "c_f32_fast_f16_r", "f32_bf16_r": "c_f32_fast_bf16_r"}
-
-
-def _layout(p: GemmProblem) -> dict[str, object]:
-    tight = tight_leading_dimensions(p)
-    own = {x: getattr(p, f"ld{x}") for x in "abcd"}
-    own["c"] = own["d"] if own["c"] is None else own["c"]
-    ld = {x: tight[f"ld{x}"] if value is None else value for x, value in own.items()}
-    columns = {"a": p.k if p.trans_a == "N" else p.m, "b": p.n if p.trans_b == "N" else p.k, "c": p.n, "d": p.n}
-    strides = {x: getattr(p, f"stride_{x}") for x in "abcd"}
-    if p.batch_count != 1:
-        strides = {x: ld[x] * (columns[x] or 0) if value is None else value for x, value in strides.items()}
-    return {f"ld{x}": ld[x] for x in "abcd"} | {f"stride_{x}": strides[x] or 0 for x in "abcd"}
 
 
 FORMAT = LineFormat(

@@ -24,8 +24,9 @@ from typing import Any
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Line, Origin, Outcome, Source, Writer
 from logparse.formats.fp8 import OCP, on_arch
+from logparse.formats.hipblaslt.arguments import sizes, tight_strides
 from logparse.formats.hipblaslt.columns import TUNING_COLUMNS, problem
-from logparse.formats.hipblaslt.enums import SCALE_CODES, tight_leading_dimensions
+from logparse.formats.hipblaslt.enums import SCALE_CODES
 from logparse.model import COMPLEX, Fact, GemmProblem, Measurement, Override, Problem, Record, Reject, Solution
 
 FIRST = "Git Version: "
@@ -307,30 +308,34 @@ def _checked_key(override: Override, target: Mapping[str, str]) -> str:
 def _values(override: Override, target: Mapping[str, str]) -> list[str]:
     given = override.problem
     assert isinstance(given, GemmProblem)
-    p = given.normal
-    known = _key_values(given, target)
-    tight = tight_leading_dimensions(p)
-    ld = {x: getattr(p, f"ld{x}") or (p.ldd if x == "c" else None) or tight[f"ld{x}"] for x in "abcd"}
-    cols = {"a": p.k if p.trans_a == "N" else p.m, "b": p.n if p.trans_b == "N" else p.k, "c": p.n, "d": p.n}
-    own = {x: None if p.batch_count == 1 else getattr(p, f"stride_{x}") for x in "abcd"}
-    stride = {x: ld[x] * (cols[x] or 0) if own[x] is None else own[x] for x in "abcd"}
-    scale = [SCALE_CODES.get(getattr(p, f"scale_{x}") or "none", "0") for x in "abcd"]
-    words: list[object] = [known["trans_a"], known["trans_b"], 0, p.batch_count, p.m, p.n, p.k]
-    words += [1, ld["a"], stride["a"], int(p.beta == "nonzero"), ld["b"], stride["b"]]
-    words += [ld["c"], stride["c"], ld["d"], stride["d"]]
-    d_type = _data_type(p.d_type, target) or known["c_type"]
-    words += [known["a_type"], known["b_type"], known["c_type"], d_type, known["compute_type"], *scale, 0]
-    words += [p.activation or "none", int(bool(p.bias)), p.bias_type or "f32_r", 512]
-    words += [*_performance(p, override.time_us), override.solution.id, target["arch"], target.get("cu_count", "0")]
-    return [str(word) for word in words]
-
-
-def _performance(p: GemmProblem, time_us: float | None) -> tuple[str, str, str]:
-    """Gflops (10⁹/s), GB/s (2³⁰ bytes/s, as hipblaslt-bench computes it) and us, six significant digits."""
-    if not time_us:
-        return "0", "0", "0"
-    seconds = time_us * 1e-6
-    return f"{(p.flops or 0) / seconds / 1e9:g}", f"{(p.bytes or 0) / seconds / 2**30:g}", f"{time_us:g}"
+    p, known = given.normal, _key_values(given, target)
+    size = sizes(p, p, "row")
+    seconds = (override.time_us or math.inf) * 1e-6
+    cells: dict[str, object] = {
+        **size,
+        **(tight_strides(p, size) if p.batch_count == 1 else {}),
+        "transA": p.trans_a,
+        "transB": p.trans_b,
+        "grouped_gemm": 0,
+        "batch_count": p.batch_count,
+        "alpha": 1,
+        "beta": int(p.beta == "nonzero"),
+        **{name: known[name] for name in ("a_type", "b_type", "c_type", "compute_type")},
+        "d_type": _data_type(p.d_type, target) or known["c_type"],
+        **{f"scale{x.upper()}": SCALE_CODES.get(getattr(p, f"scale_{x}") or "none", "0") for x in "abcd"},
+        "amaxD": 0,
+        "activation_type": p.activation or "none",
+        "rotating_buffer": 512,
+        "bias_vector": int(bool(p.bias)),
+        "bias_type": p.bias_type or "f32_r",
+        "hipblaslt-Gflops": f"{(p.flops or 0) / seconds / 1e9:g}",
+        "hipblaslt-GB/s": f"{(p.bytes or 0) / seconds / 2**30:g}",  # as hipblaslt-bench computes it
+        "us": f"{override.time_us or 0:g}",
+        "solution_index": override.solution.id,
+        "gcnArchName": target["arch"],
+        "CUs": target.get("cu_count", "0"),
+    }
+    return [str(cells[name]) for name in TUNING_COLUMNS]
 
 
 WRITER = Writer(

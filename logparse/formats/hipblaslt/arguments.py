@@ -1,0 +1,121 @@
+"""hipblaslt-bench's arguments: what bench lines, profile records and YAML lists have in common.
+
+All three spell a GEMM by the same names (``transA``, ``batch_count``, ``bias_vector`` …), as flags or as keys.  Source:
+ROCm/hipBLASLt ``clients/benchmarks/client.cpp``, ``clients/include/hipblaslt_common.yaml``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from logparse.errors import EmissionError
+from logparse.formats.hipblaslt.enums import (
+    PROFILE_COMPUTE_TYPES,
+    SCALE_CODES,
+    SCALES,
+    beta_of,
+    default_types,
+    tight_leading_dimensions,
+)
+from logparse.model import GemmProblem, Member
+
+TYPES = ("a_type", "b_type", "c_type", "d_type")
+_OTHER_TYPES = ("scale_type", "bias_type", "aux_type")
+SWITCHES: Mapping[str, bool] = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
+
+
+def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absent: bool | None) -> GemmProblem:
+    """The GEMM of these arguments with these fields for its sizes (or ``members``).
+
+    An argument without a value is unknown, and so is one that is missing; of switches and scales ``absent`` is whether
+    one that is missing is not set (False) or unknown (None).  Raises ValueError where a text is no number.
+    """
+
+    def switch(name: str) -> bool | None:
+        return SWITCHES.get(values.get(name) or "", absent)
+
+    def scale(name: str) -> str | None:
+        text = values.get(name) or ("0" if absent is False else "")
+        return SCALES.get({"true": "1", "false": "0"}.get(text.lower(), text))
+
+    bias, gradient = switch("bias_vector"), switch("gradient")
+    activation = values.get("activation_type") or "none"  # ROCm 6.3 leaves the value of no activation empty
+    compute, trans_a, trans_b = (values.get(name) or "" for name in ("compute_type", "transA", "transB"))
+    fields: dict[str, Any] = {
+        "trans_a": trans_a.upper() or None,
+        "trans_b": trans_b.upper() or None,
+        "batch_count": int(values.get("batch_count") or 1),
+        # Written since hipBLASLt 1.4; before, only strided batches exist.
+        "batch_mode": {"0": "strided", "1": "pointer"}.get(values.get("batch_mode") or "0"),
+        "compute_type": PROFILE_COMPUTE_TYPES.get(compute, compute) or None,
+        **{name: values.get(name) or None for name in (*TYPES, *_OTHER_TYPES)},
+        "activation": activation,
+        "gradient": gradient,
+        # the derivative of an activation reads the matrix that the forward pass kept, whether the line states it or not
+        "aux": switch("use_e") or (gradient and activation in ("relu", "gelu")),
+        "bias": bias,
+        "bias_source": (values.get("bias_source") or "d") if bias else None,
+        **{f"scale_{x.lower()}": scale(f"scale{x}") for x in "ABCD"},
+        "scale_alpha_vector": switch("scaleAlpha_vector"),
+        "swizzle_a": switch("swizzleA"),
+        "swizzle_b": switch("swizzleB"),
+        "beta": beta_of(values.get("beta"), values.get("betai")),
+    }
+    return GemmProblem(**default_types({**fields, **sizes}))
+
+
+def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
+    """The arguments of a GEMM but its sizes, in the order in which the library logs them.
+
+    An unknown epilogue or scale is written as none.  Raises EmissionError where a transpose, the batch count or a type
+    is unknown: ``what`` would silently mean another problem.
+    """
+    p = problem.normal
+    known = {"transA": p.trans_a, "transB": p.trans_b, "batch_count": p.batch_count}
+    types = {**{name: getattr(p, name) for name in TYPES}, "c_type": p.c_type or p.d_type}
+    unknown = [name for name, value in {**known, **types, "compute_type": p.compute_type}.items() if value is None]
+    if unknown:
+        raise EmissionError(f"no {what} without {', '.join(unknown)} of {problem.label}")
+    return {
+        "alpha": "1.000000",
+        "beta": "1.000000" if p.beta == "nonzero" else "0.000000",
+        **{name: str(value) for name, value in known.items()},
+        **({"batch_mode": "1"} if p.batch_mode == "pointer" else {}),
+        **{f"scale{x.upper()}": SCALE_CODES.get(getattr(p, f"scale_{x}") or "none", "0") for x in "abcd"},
+        "swizzleA": bool(p.swizzle_a),
+        "swizzleB": bool(p.swizzle_b),
+        "scaleAlpha_vector": bool(p.scale_alpha_vector),
+        "gradient": bool(p.gradient),
+        "use_e": bool(p.aux),
+        "bias_vector": bool(p.bias),
+        "bias_source": p.bias_source or "d",
+        **types,
+        **{name: value for name in _OTHER_TYPES if (value := getattr(p, name))},
+        "compute_type": str(p.compute_type),
+        "activation_type": p.activation or "none",
+    }
+
+
+def sizes(size: Member | GemmProblem, problem: GemmProblem, what: str) -> dict[str, int]:
+    """``m n k``, leading dimensions and strides of a GEMM or of a group's member, unknown ones tight.
+
+    A stride that one batch does not need is 0.  Raises EmissionError where m, n or k is unknown.
+    """
+    if size.m is None or size.n is None or size.k is None:
+        raise EmissionError(f"no {what} without m, n and k of {problem.label}")
+    shape = GemmProblem(trans_a=problem.trans_a, trans_b=problem.trans_b, m=size.m, n=size.n, k=size.k)
+    ld = {f"ld{x}": getattr(size, f"ld{x}") for x in "abcd"}
+    ld["ldc"] = ld["ldd"] if ld["ldc"] is None else ld["ldc"]  # β zero: C is not read, the library checks its layout
+    ld = tight_leading_dimensions(shape) | {name: value for name, value in ld.items() if value is not None}
+    strides = {f"stride_{x}": getattr(size, f"stride_{x}") for x in "abcd"}
+    tight = dict.fromkeys(strides, 0) if problem.batch_count == 1 else tight_strides(shape, ld)
+    known = {name: value for name, value in strides.items() if value is not None}
+    return {"m": size.m, "n": size.n, "k": size.k, **ld, **tight, **known}
+
+
+def tight_strides(shape: GemmProblem, ld: Mapping[str, int]) -> dict[str, int]:
+    """Leading dimension × columns of each matrix of a GEMM whose transposes and sizes are known."""
+    m, n, k = shape.m or 0, shape.n or 0, shape.k or 0
+    columns = {"a": k if shape.trans_a == "N" else m, "b": n if shape.trans_b == "N" else k, "c": n, "d": n}
+    return {f"stride_{x}": ld[f"ld{x}"] * count for x, count in columns.items()}
