@@ -140,7 +140,7 @@ _WORDS: Mapping[str, Collection[str]] = {
     **dict.fromkeys((*TYPES, "scale_type", "bias_type", "aux_type"), BENCH_TYPES),
     "compute_type": {*PROFILE_COMPUTE_TYPES, *PROFILE_COMPUTE_TYPES.values()},
     **dict.fromkeys(("bias_vector", "gradient", "use_e", "scaleAlpha_vector", "swizzleA", "swizzleB"), SWITCHES),
-    **dict.fromkeys(("scaleA", "scaleB", "scaleC", "scaleD"), {*SCALES, "true", "True", "false", "False"}),
+    **dict.fromkeys(("scaleA", "scaleB", "scaleC", "scaleD"), (*SCALES, "true", "True", "false", "False")),
 }
 
 
