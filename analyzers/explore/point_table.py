@@ -89,11 +89,11 @@ def found(findings: Sequence[Finding]) -> pd.DataFrame:
     import pandas as pd
 
     from analyzers.recommend.confidence import basis
-    from analyzers.recommend.ranking import action  # which the first reader of a store does not need
+    from analyzers.recommend.ranking import remedy  # which the first reader of a store does not need
 
     rows = [
         (
-            *(x.problem.text, x.analyzer, x.message, x.advice, action(x), x.evidence.source_id),
+            *(x.problem.text, x.analyzer, x.message, x.advice, remedy(x), x.evidence.source_id),
             *(x.evidence.now_us, x.per_call_us, x.saving_us, x.override is not None),
             basis(x) != "inferred",
         )

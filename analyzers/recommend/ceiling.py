@@ -1,4 +1,4 @@
-"""The most that overrides can gain, on what that rests, and what it costs to find the rest.  Pure.
+"""The most that overrides can gain, and on what that rests.  Pure.
 
 The gain of a problem is its time × (1 − best/pick), both of one measured file.  Its time is the one in a trace of the
 run, else calls × measured time of the pick.  Problems whose pick no log names, and of which a finding holds two
@@ -14,18 +14,10 @@ import pandas as pd
 
 from analyzers.analyzer import Settings, Tables, once
 from analyzers.job.gpu_time import gpu_us, kernels_of_run, steps
-from analyzers.measure.plan import cost_s
 from analyzers.recommend.confidence import Judgement, basis, pre_us
-from analyzers.times.joins import calls_by_problem, closest, of_problems, timed
+from analyzers.times.joins import calls_by_problem, closest, timed
 from analyzers.times.picks import counted_as
 from logparse.model import Finding
-
-ASSUMED_SOLUTIONS = {"gemm": 200, "conv": 40}
-"""Solutions that a search tries for one problem, where the store holds no longer list of them."""
-COMPILE_S = {"gemm": 0.0, "conv": 3.0}
-"""Seconds to build one of them: hipBLASLt's are built already, MIOpen compiles most of its own."""
-ASSUMED_US = 1_000.0
-"""Time of one call, where none is known."""
 
 
 @dataclass(frozen=True)
@@ -49,23 +41,6 @@ class Ceiling:
     step_share: float | None
     gpu_us: float | None = None
     solutions: int = 0
-
-
-@dataclass(frozen=True)
-class BreakEven:
-    """What tuning the problems without a measured better solution costs, and when that is paid back.
-
-    ``seconds`` is an estimate in GPU time on the assumption stated in ``assumption``; ``saving_us`` is at most what
-    those findings save per run of the workload.  ``runs`` and ``steps`` are None where the saving or the steps are
-    unknown.
-    """
-
-    problems: int
-    seconds: float
-    saving_us: float
-    runs: float | None
-    steps: float | None
-    assumption: str
 
 
 def ceiling(
@@ -138,20 +113,21 @@ def _gains(known: pd.DataFrame, judged: Judgement) -> pd.Series:
 
 
 def in_the_job(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
-    """The findings with savings of the time that the run's traces show, where they do: a call that takes 60 µs in the
-    job cannot save 70, whatever it takes alone.  The gain of one call stays as it was measured.
+    """The findings with savings of the time that the run's traces show, where they do, and these as a share of all GPU
+    time: a call that takes 60 µs in the job cannot save 70, whatever it takes alone.  The gain of one call stays as it
+    was measured.
     """
-    traced = _each_us(tables).to_dict()
-    return [_weighed(x, traced.get(x.problem.text if x.problem else "")) for x in findings]
+    traced, total = _each_us(tables).to_dict(), gpu_us(tables)
+    return [_weighed(x, traced.get(x.problem.text if x.problem else ""), total) for x in findings]
 
 
-def _weighed(finding: Finding, each_us: float | None) -> Finding:
+def _weighed(finding: Finding, each_us: float | None, total_us: float | None) -> Finding:
     now = pre_us(finding)
-    if each_us is None or not now:
-        return finding
+    scale = each_us / now if each_us is not None and now else 1.0
     times = (finding.saving_us, finding.saving_low_us, finding.saving_high_us)
-    saving, low, high = (None if x is None else x * each_us / now for x in times)
-    return replace(finding, saving_us=saving, saving_low_us=low, saving_high_us=high)
+    saving, low, high = (None if x is None else x * scale for x in times)
+    share = finding.saving_share if saving is None or total_us is None else saving / total_us
+    return replace(finding, saving_us=saving, saving_low_us=low, saving_high_us=high, saving_share=share)
 
 
 def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> pd.Series:
@@ -189,39 +165,3 @@ def _with_time(tables: Tables, problems: pd.Index) -> set[str]:
     rows = timed(tables.measurements)
     linked = closest(tables, pd.Series(problems), rows["problem"])
     return set(linked["problem"]) | set(tables.kernels["problem"].dropna())
-
-
-def break_even(to_tune: Sequence[Finding], tables: Tables, settings: Settings) -> BreakEven | None:
-    """The cost of tuning these findings' problems, and when it pays; None where there is nothing to tune."""
-    best: dict[str, Finding] = {}
-    for finding in to_tune:  # of several findings of one problem the costliest counts
-        if finding.problem is not None:
-            old = best.get(finding.problem.text)
-            if old is None or (finding.saving_us or 0.0) > (old.saving_us or 0.0):
-                best[finding.problem.text] = finding
-    if not best:
-        return None
-    rows = tables.measurements[["problem", "solution", "status", "time_us"]]
-    tried = timed(of_problems(rows, set(best))).groupby("problem")["solution"].nunique().to_dict()
-    seconds = 0.0
-    for text, finding in best.items():
-        kind = "conv" if finding.kind == "conv" else "gemm"
-        solutions = max(int(tried.get(text, 0)), ASSUMED_SOLUTIONS[kind])
-        seconds += cost_s(pre_us(finding) or ASSUMED_US, solutions) + solutions * COMPILE_S[kind]
-    saving = sum(finding.saving_us or 0.0 for finding in best.values())
-    runs = seconds * 1e6 / saving if saving else None
-    count = steps(tables, settings)[0]
-    return BreakEven(
-        problems=len(best),
-        seconds=seconds,
-        saving_us=saving,
-        runs=runs,
-        steps=None if runs is None or count is None else runs * count,
-        assumption=_ASSUMPTION,
-    )
-
-
-_ASSUMPTION = (
-    f"at least {ASSUMED_SOLUTIONS['gemm']} solutions per GEMM and {ASSUMED_SOLUTIONS['conv']} per convolution (each "
-    f"compiled in {COMPILE_S['conv']:g} s), raced as `logparse replay` does on one GPU"
-)

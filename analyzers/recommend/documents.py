@@ -25,7 +25,7 @@ from logparse.formats.format import Emission
 from logparse.model import ConvProblem, Finding
 from logparse.target import Facts
 
-SCHEMA, VERSION = "logparse-findings", 1
+SCHEMA, VERSION = "logparse-findings", 2
 JSON_NAME, REPORT_NAME = "findings.json", "report.md"
 _LONG = 40
 
@@ -80,14 +80,12 @@ def earlier_files(out: Path) -> list[Path]:
 def document(recommendation: Recommendation, settings: Settings, targets: Sequence[TargetFiles]) -> str:
     """``findings.json``: numbers, texts, lists and objects; what is unknown is null."""
     judged = recommendation.judgement
-    effort = recommendation.break_even
     content: dict[str, object] = {
         "schema": SCHEMA,
         "version": VERSION,
         "run": recommendation.run,
         "verdict": render.verdict(recommendation),
         "ceiling": asdict(recommendation.ceiling),
-        "break_even": None if effort is None else asdict(effort),
         "gpu_time": None if recommendation.gpu_time is None else asdict(recommendation.gpu_time),
         "tests": {"tested": judged.tested, "kept": judged.kept, "floor": judged.floor, "rate": judged.rate},
         "floor_share": settings.floor_share,
@@ -155,7 +153,6 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> st
     out = [f"# What to change in run {_escaped(recommendation.run)}", "", f"**{render.verdict(recommendation)}**", ""]
     out += [f"* {line.strip()}" for line in render.gpu_time_lines(recommendation.gpu_time)]
     out += [f"* {line.strip()}" for line in render.ceiling_lines(recommendation.ceiling)]
-    out += [f"* {line.strip()}" for line in render.break_even_lines(recommendation.break_even)]
     out += [f"* {line}" for line in render.confidence_lines(recommendation)]
     if recommendation.actions:
         out += [

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -38,29 +37,29 @@ def files_action(
     the log counts, of which ``default_us`` (µs) is the time.  The interval adds those of the confirmed savings; of a
     saving that is not confirmed, anything down to nothing may remain, as the fastest of many times was lucky in part.
     """
-    written = rows = _written([x for x in findings if x.override is not None and x.saving_us], settings)
-    now_us, marked = default_us, float(settings.steps) if settings.steps else None
-    in_trace = _of_the_trace(rows, tables)
-    if in_trace:
-        rows, now_us, marked = in_trace, traced_us(tables) or 0.0, steps(tables, settings)[0]
+    written = _written([x for x in findings if x.override is not None and x.saving_us], settings)
+    alone = {x.problem.text: (pre_us(x) or 0.0) * (x.calls or 1) for x in written if x.problem}
+    in_trace = {text: us for text, us in _in_traces(tables).items() if text in alone}
+    times = in_trace or alone
+    rows = [(x, times[x.problem.text]) for x in written if x.problem and x.problem.text in times]
     if not rows:
         return None
-    parts = tuple(map(_part, rows))
-    changed = sum(x.now_us for x in parts)
-    now_us = max(now_us, changed)
-    confirmed = sum(basis(x) == "confirmed" for x in written)
+    changed = sum(us for _, us in rows)
+    job_us = traced_us(tables) or 0.0 if in_trace else default_us
+    marked = steps(tables, settings)[0] if in_trace else float(settings.steps) if settings.steps else None
+    now_us, confirmed = max(job_us, changed), sum(basis(x) == "confirmed" for x in written)
     return ActionResult(
         action=OVERRIDES,
         application=Application(
             line=f"{len(written):,} {'row' if len(written) == 1 else 'rows'}, {confirmed:,} confirmed: {_LINE}"
         ),
         now_us=now_us,
-        then_us=now_us - sum(x.saving_us or 0.0 for x in rows),
-        low_us=now_us - sum(x.saving_high_us or x.saving_us or 0.0 for x in rows),
-        high_us=now_us - sum(x.saving_low_us or 0.0 for x in rows),
+        then_us=now_us - sum(us * _share(x, x.per_call_us) for x, us in rows),
+        low_us=now_us - sum(us * _share(x, x.per_call_high_us or x.per_call_us) for x, us in rows),
+        high_us=now_us - sum(us * _share(x, x.per_call_low_us) for x, us in rows),
         changed_us=changed,
         measured_us=changed,
-        parts=parts,
+        parts=tuple(_part(x, us) for x, us in rows),
         steps=marked,
     )
 
@@ -82,41 +81,34 @@ def _written(rows: list[Finding], settings: Settings) -> list[Finding]:
     return [row for place, row in enumerate(rows) if place in kept]
 
 
-def _of_the_trace(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
-    """The findings whose problem a trace of the run contains, with the savings of its calls there."""
+def _in_traces(tables: Tables) -> Mapping[str, float]:
+    """Problem text → what its calls take in the run's traces (µs); problems that count as one share its time."""
     kernels = kernels_of_run(tables)
     traced = kernels[kernels["problem"].notna()].groupby("problem")["total_us"].sum().astype("float64")
     calls = calls_by_problem(tables.workload).dropna().astype("float64")
     if not len(traced) or not len(calls):
-        return []
+        return {}
     links = closest(tables, pd.Series(calls.index), pd.Series(traced.index))
     links = links[links["choices"] == 1]
     if not len(links):
-        return []  # an empty column of texts cannot become times
-    links = links.assign(calls=lambda x: x["problem"].map(calls))
+        return {}  # an empty column of texts cannot become times
+    links = links.assign(calls=links["problem"].map(calls))
     share = links["calls"] / links.groupby("other")["calls"].transform("sum")
-    time = dict(zip(links["problem"], links["other"].map(traced) * share, strict=True))
-    return [_scaled(x, time[x.problem.text]) for x in findings if x.problem and x.problem.text in time]
+    return dict(zip(links["problem"], links["other"].map(traced) * share, strict=True))
 
 
-def _scaled(finding: Finding, traced_us: float) -> Finding:
-    """The finding's savings where its problem's calls take ``traced_us`` altogether."""
-    scale = traced_us / max((pre_us(finding) or 0.0) * (finding.calls or 1), finding.saving_us or 0.0)
-    times = (finding.saving_us, finding.saving_low_us, finding.saving_high_us)
-    saving, low, high = (None if x is None else x * scale for x in times)
-    evidence = replace(finding.evidence, now_us=traced_us / (finding.calls or 1))
-    return replace(finding, evidence=evidence, saving_us=saving, saving_low_us=low, saving_high_us=high)
+def _share(finding: Finding, gain_us: float | None) -> float:
+    """The share of its problem's time that so large a gain of one call is."""
+    return (gain_us or 0.0) / max(pre_us(finding) or 0.0, finding.per_call_us or 0.0)
 
 
-def _part(finding: Finding) -> Part:
-    saving = finding.saving_us or 0.0
-    now = max((pre_us(finding) or 0.0) * (finding.calls or 1), saving)
+def _part(finding: Finding, now_us: float) -> Part:
     problem = finding.problem
     return Part(
         of="" if problem is None else problem.text,
         label="" if problem is None else problem.label,
         group="" if problem is None else group_of(problem),
         calls=finding.calls,
-        now_us=now,
-        then_us=now - saving,
+        now_us=now_us,
+        then_us=now_us * (1 - _share(finding, finding.per_call_us)),
     )

@@ -96,7 +96,7 @@ def _searches(
         count = len({x.problem for x in to_tune(concerned)})
         note = f"no tool of NVIDIA's searches for solutions of {count:,} problem(s): `logparse replay` measures them"
         return [], [note] if count else []
-    made, notes = scripts(concerned, commands, of.plan)
+    made, notes = scripts(concerned, commands)
     return [*made, *aiter_log.untuned(of.aiter_misses)], notes
 
 

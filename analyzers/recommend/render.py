@@ -13,7 +13,7 @@ from analyzers.job.gpu_time import GpuTime
 from analyzers.overrides.render import wrote_lines
 from analyzers.overrides.write import Written
 from analyzers.recommend import render_actions
-from analyzers.recommend.ceiling import BreakEven, Ceiling
+from analyzers.recommend.ceiling import Ceiling
 from analyzers.recommend.confidence import CONFIDENCE, basis
 from analyzers.recommend.ranking import Recommendation
 from logparse.model import Finding
@@ -32,26 +32,20 @@ def lines(recommendation: Recommendation) -> list[str]:
     ]
     out += gpu_time_lines(recommendation.gpu_time)
     out += ceiling_lines(recommendation.ceiling)
-    out += break_even_lines(recommendation.break_even)
     out += [x for x in remarks if x not in first]
     out += [f"→ {text}" for text in advice(recommendation)]
     return [*out, *confidence_lines(recommendation), *unmeasured_lines(recommendation), verdict(recommendation)]
 
 
 def unmeasured_lines(recommendation: Recommendation) -> list[str]:
-    """What a replay measures first, where a trace's problems are not timed against an alternative; and that it times
-    actions, where only an action reaches what a search found.
-    """
-    out = []
-    if recommendation.gpu_time is not None and recommendation.to_measure:
-        labels = ", ".join(x.label for x in recommendation.to_measure)
-        out.append(f"`logparse replay` measures first: {labels}")
-    if recommendation.untimed:
-        out.append(
-            "no setting chooses a potential solution for one problem: `logparse replay --only actions` times what each "
-            "setting and layout does to all of them"
-        )
-    return out
+    """That a replay times actions, where only an action reaches what a search found."""
+    return [_UNTIMED_ACTIONS] if recommendation.untimed else []
+
+
+_UNTIMED_ACTIONS = (
+    "no setting chooses a potential solution for one problem: `logparse replay --only actions` times what each setting "
+    "and layout does to all of them"
+)
 
 
 def advice(recommendation: Recommendation) -> list[str]:
@@ -114,21 +108,6 @@ def ceiling_lines(ceiling: Ceiling) -> list[str]:
         f"  it rests on {counted(ceiling.problems, 'problem')} and {counted(ceiling.solutions, 'solution')} tried: "
         f"{_percent(ceiling.calls_share)} of calls; share of GPU time: {time}; "
         f"calls without any time: {_percent(ceiling.untimed_share)}",
-    ]
-
-
-def break_even_lines(effort: BreakEven | None) -> list[str]:
-    """What tuning costs and when it pays."""
-    if effort is None:
-        return []
-    head = f"break-even: tuning {counted(effort.problems, 'problem')} takes about {duration(effort.seconds * 1e6)}"
-    if effort.runs is None:
-        return [f"{head}; what it saves is unknown", f"  assumed: {effort.assumption}"]
-    steps = "" if effort.steps is None else f", {_count(effort.steps)} steps"
-    return [
-        f"{head} and saves at most {duration(effort.saving_us)} of each run: it pays after {_count(effort.runs)} "
-        f"runs like this one{steps}",
-        f"  assumed: {effort.assumption}",
     ]
 
 

@@ -6,11 +6,8 @@ A search writes into a database or tuning file of its own, never into the user's
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 
 from analyzers import below_roofline
-from analyzers.measure.plan import Item
-from analyzers.measure.tune_script import expected
 from analyzers.overrides.commands import COMMANDS
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission
@@ -81,34 +78,22 @@ def to_tune(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def scripts(
-    findings: Sequence[Finding],
-    commands: Mapping[str, Callable[[Problem], str]] = COMMANDS,
-    plan: Mapping[str, Item] = MappingProxyType({}),
+    findings: Sequence[Finding], commands: Mapping[str, Callable[[Problem], str]] = COMMANDS
 ) -> tuple[list[Emission], list[str]]:
-    """``tune_miopen.sh`` and ``tune_hipblaslt.sh`` for the findings without a measured better solution, and notes on
-    the problems for which no command could be made.
-
-    The order is that of ``plan`` (items by problem text), which predicts what nothing measured; what it lacks follows
-    in the order of the findings.  What a problem would save is stated as its first finding states it.
+    """``tune_miopen.sh`` and ``tune_hipblaslt.sh`` for the findings without a measured better solution, in their order,
+    and notes on the problems for which no command could be made.
     """
     first: dict[Problem, Finding] = {}
     for finding in to_tune(findings):
         if finding.problem is not None:
             first.setdefault(finding.problem, finding)
-    place = {text: number for number, text in enumerate(plan)}
-    wanted = sorted(first, key=lambda x: place.get(x.text, len(place)))
-    convs = [x for x in wanted if isinstance(x, ConvProblem)]
-    gemms = [x for x in wanted if isinstance(x, GemmProblem)]
     made, notes = [], []
-    for library, name, head, log, problems in (
-        ("miopen", "tune_miopen.sh", _MIOPEN, ">&3 2>&3", convs),
-        ("hipblaslt", "tune_hipblaslt.sh", _HIPBLASLT, ">&3 2>&3", gemms),
-    ):
-        lines, refused = _lines(problems, commands.get(library))
+    for library, head, kind in (("miopen", _MIOPEN, ConvProblem), ("hipblaslt", _HIPBLASLT, GemmProblem)):
+        name = f"tune_{library}.sh"
+        lines, refused = _lines([x for x in first if isinstance(x, kind)], commands.get(library))
         if lines:
             body = "".join(
-                _remark(problem, first[problem], plan.get(problem.text))
-                + f"{line} {log} || echo 'failed: {n} of {len(lines)}' >&2\n"
+                f"{_worth(first[problem])}{line} >&3 2>&3 || echo 'failed: {n} of {len(lines)}' >&2\n"
                 for n, (line, problem) in enumerate(lines.items(), 1)
             )
             text = head.format(count=len(lines)) + body
@@ -119,17 +104,14 @@ def scripts(
     return made, notes
 
 
-def _remark(problem: Problem, finding: Finding, item: Item | None) -> str:
-    """A comment line on what is expected of a problem; empty where neither finding nor plan has a number."""
+def _worth(finding: Finding) -> str:
+    """A comment line on what its problem is expected to save; empty where the finding has no number."""
+    label = printable(finding.problem.label) if finding.problem else ""
     if finding.saving_us is not None:
-        worth = f"about {finding.saving_us:,.0f} µs per run to save"
-    elif finding.per_call_us is not None:  # of how many calls is not known
-        worth = f"about {finding.per_call_us:,.0f} µs per call to save"
-    elif item is None:
-        return ""
-    else:
-        worth = f"{item.time_us:,.0f} µs per call" if item.basis == "measured" else expected(item)
-    return f"# {printable(problem.label)}: {worth}\n"
+        return f"# {label}: about {finding.saving_us:,.0f} µs per run to save\n"
+    if finding.per_call_us is not None:  # of how many calls is not known
+        return f"# {label}: about {finding.per_call_us:,.0f} µs per call to save\n"
+    return ""
 
 
 def _lines(

@@ -14,7 +14,7 @@ from analyzers.explore.load.job import Action, ComparedTime
 from analyzers.explore.queries import only_row
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.files_action import OVERRIDES
-from analyzers.recommend.ranking import Recommendation, action
+from analyzers.recommend.ranking import Recommendation, remedy
 from analyzers.recommend.verb import write
 from logparse.formats.override_formats import WRITERS
 from logparse.model import Finding
@@ -71,7 +71,7 @@ _APPLY, _SEARCH = "Apply the override files", "Search for faster solutions"
 def _title(finding: Finding) -> str:
     if finding.override is not None:
         return _APPLY
-    what = action(finding)
+    what = remedy(finding)
     if what == "tune":
         return _SEARCH
     if what.startswith("by hand: "):

@@ -8,15 +8,14 @@ import pytest
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.job.gpu_time import STEPS, STEPS_US
-from analyzers.measure.plan import cost_s
 from analyzers.recommend import render
-from analyzers.recommend.ceiling import ASSUMED_SOLUTIONS, ceiling
+from analyzers.recommend.ceiling import ceiling
 from analyzers.recommend.confidence import judgement
 from analyzers.recommend.ranking import recommend
 from analyzers.times.picks import compare
 from logparse.model import Evidence, Finding
 from tests.analyzers.build import call, facts, measurement, tables, work
-from tests.analyzers.example import B, F, W, gemm
+from tests.analyzers.example import B, W, gemm
 
 ONE, TWO, THREE = gemm().text, gemm(2048).text, gemm(1024).text
 
@@ -108,43 +107,6 @@ def test_a_log_has_no_step() -> None:
         Settings(steps=5),
     ).ceiling
     assert (ceiling.gpu_share, ceiling.step_share, ceiling.untimed_share) == (None, None, 0.0)
-
-
-def slow(calls: int | None) -> Tables:
-    times = ((F, 100.0), (B, 200.0), (W, 5200.0))
-    return tables(
-        measurements=[measurement(x.text, "miopen:A", t) for x, t in times],
-        workload=[work(W.text, calls)] if calls else [],
-    )
-
-
-def test_when_tuning_pays() -> None:
-    effort = recommend(slow(1000), Settings(steps=10)).break_even
-    assert effort is not None
-    assert (effort.problems, effort.saving_us) == (1, pytest.approx(5_000_000.0))
-    count = ASSUMED_SOLUTIONS["conv"]
-    assert effort.seconds == pytest.approx(cost_s(5200.0, count) + 3.0 * count)
-    assert effort.runs == pytest.approx(effort.seconds / 5.0)
-    assert effort.steps == pytest.approx(10 * effort.seconds / 5.0)
-    [told, assumed] = render.break_even_lines(effort)
-    assert "it pays after" in told
-    assert "runs like this one" in told
-    assert told.endswith(" steps")
-    assert f"{count} per convolution" in assumed
-
-
-def test_what_it_pays_is_unknown_without_calls() -> None:
-    effort = recommend(slow(None), Settings()).break_even
-    assert effort is not None
-    assert (effort.saving_us, effort.runs, effort.steps) == (0.0, None, None)
-    assert "what it saves is unknown" in render.break_even_lines(effort)[0]
-
-
-def test_what_is_measured_costs_nothing_more() -> None:
-    found = recommend(traced(), Settings())
-    assert found.overrides == () or found.break_even is None
-    assert found.break_even is None
-    assert render.break_even_lines(None) == []
 
 
 def test_measured_findings_are_below_the_ceiling() -> None:

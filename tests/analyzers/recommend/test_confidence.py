@@ -9,7 +9,7 @@ import pytest
 
 from analyzers.analyzer import Settings, Tables
 from analyzers.recommend.confidence import CONFIDENCE, basis, completed, judgement, post_us, pre_us
-from analyzers.recommend.ranking import BELOW_FLOOR, NOT_CONFIRMED, action, recommend
+from analyzers.recommend.ranking import BELOW_FLOOR, NOT_CONFIRMED, recommend, remedy
 from analyzers.times.confirmations import Pairs
 from analyzers.times.origins import CONFIRM
 from logparse.model import Evidence, Finding
@@ -56,7 +56,7 @@ def test_a_confirmation_gives_an_interval_over_processes_and_p(samples: bool) ->
     assert 48 < low <= gain <= high < 52
     assert finding.saving_low_us == 10 * low
     assert finding.saving_high_us == 10 * high
-    assert (basis(finding), action(finding)) == ("confirmed", "use hipblaslt:9")
+    assert (basis(finding), remedy(finding)) == ("confirmed", "use hipblaslt:9")
     assert finding.evidence["file"] == "c"
     better = (pre_us(finding) or 0.0) - gain
     assert (post_us(finding), finding.evidence.best_us) == (better, better)

@@ -45,18 +45,19 @@ def test_only_rows_that_are_written_count(findings: list[Finding]) -> None:
 
 def test_only_confirmed_savings_are_sure(findings: list[Finding]) -> None:
     unsure = files_action(
-        [replace(x, p=None, saving_low_us=None, saving_high_us=None) for x in findings], 1e9, TABLES, Settings()
+        [replace(x, p=None, per_call_low_us=None, per_call_high_us=None) for x in findings], 1e9, TABLES, Settings()
     )
     assert unsure is not None
     assert unsure.high_us == unsure.now_us
     assert not unsure.pays
     one = findings[0]
-    sure = replace(one, p=0.001, saving_low_us=0.5 * (one.saving_us or 0), saving_high_us=2.0 * (one.saving_us or 0))
+    gain, saving = one.per_call_us or 0.0, one.saving_us or 0.0
+    sure = replace(one, p=0.001, per_call_low_us=0.5 * gain, per_call_high_us=2.0 * gain)
     result = files_action([sure], 1e9, TABLES, Settings())
     assert result is not None
     assert result.pays
     assert (result.now_us - result.high_us, result.now_us - result.low_us) == pytest.approx(
-        (sure.saving_low_us, sure.saving_high_us)
+        (0.5 * saving, 2.0 * saving)
     )
     assert "1 row, 1 confirmed" in result.application.line
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from analyzers.analyzer import Settings
-from analyzers.measure.plan import Item, plan
+from analyzers.measure.plan import plan
 from analyzers.recommend import render
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.override_files import emissions, targets
@@ -215,37 +215,14 @@ def test_emissions_of_the_target(found: Recommendation) -> None:
     assert most.notes[1] == "test: only the 1 most valuable rows (--max-rows); the others would save 0.1 ms per run"
 
 
-def test_what_is_searched_first_is_what_a_replay_would_measure_first() -> None:
-    problems = [replace(W, n=n) for n in (1, 2, 3)]
-    findings = [Finding(analyzer="a", message="slow", problem=x) for x in problems]
-    item = {"calls": 1, "regret": 0.2, "solutions": 8, "cost_s": 1.0}
-    planned = [
-        Item(problem=problems[2], time_us=50.0, basis="predicted", risk=0.25, **item),  # type: ignore[arg-type]
-        Item(problem=problems[0], time_us=40.0, basis="measured", **item),  # type: ignore[arg-type]
-    ]
-    [made], notes = scripts(findings, commands(), {x.problem.text: x for x in planned})  # type: ignore[arg-type]
-    lines = made.data.decode().splitlines()
-    assert [x.partition(" >&3")[0] for x in lines if x.startswith("run ")] == [
-        f"run '{problems[n].label}'" for n in (2, 0, 1)
-    ], "what the plan lacks comes last"
-    expectation = (
-        "not measured on this device; predicted: 50 µs per call, more than 10% too slow with a probability of 25%"
-    )
-    assert f"# {problems[2].label}: {expectation}" in lines
-    assert f"# {problems[0].label}: 40 µs per call" in lines, "the finding knows of no saving"
-    assert notes == []
-
-
 def test_a_search_promises_what_its_finding_promises() -> None:
-    """Not what the order of work reckons with, which is another number."""
     one, two = replace(W, n=1), replace(W, n=2)
     findings = [
         Finding(analyzer="a", message="slow", problem=one, per_call_us=7.0, calls=3, saving_us=21.0),
         Finding(analyzer="b", message="also", problem=one, per_call_us=1.0),
         Finding(analyzer="a", message="slow", problem=two, per_call_us=6.0),
     ]
-    item = Item(problem=one, calls=3, time_us=40.0, regret=0.2, solutions=8, cost_s=1.0, basis="measured")
-    [made], _ = scripts(findings, commands(), {one.text: item})  # type: ignore[arg-type]
+    [made], _ = scripts(findings, commands())  # type: ignore[arg-type]
     assert [x for x in made.data.decode().splitlines() if x.endswith("to save")] == [
         f"# {one.label}: about 21 µs per run to save",
         f"# {two.label}: about 6 µs per call to save",
