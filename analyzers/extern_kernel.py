@@ -21,11 +21,12 @@ import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.times.joins import calls_of, timed
-from logparse.formats.inductor import ORIGIN
 from logparse.model import Evidence, Finding, problem_from_text
 from logparse.text import counted
 
 NAME = "extern-kernel"
+ORIGIN = "inductor"
+"""Origin of the tables' times (``logparse/formats/inductor.py``)."""
 _EXTERN = "aten"
 _NAMES: Mapping[str, str] = {"triton": "a Triton kernel", "ck": "a kernel of CK", "cutlass": "a kernel of CUTLASS"}
 _RESOLUTION_US = 0.1

@@ -19,17 +19,14 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from logparse.formats import plain_table
-from logparse.formats.aiter import tables as aiter
-from logparse.formats.hipblaslt import tuning_file
-from logparse.formats.miopen import find_db, perf_db
-from logparse.formats.tunableop import results, untuned
 from logparse.model import Evidence, Finding
 from logparse.target import arch
 
 NAME = "stale-override"
-TUNABLEOP, TUNING_FILE = results.FORMAT.name, tuning_file.FORMAT.name
-MIOPEN = frozenset({find_db.FORMAT.name, perf_db.FORMAT.name})
+TUNABLEOP, TUNING_FILE = "tunableop-results", "hipblaslt-tuning-file"
+MIOPEN = frozenset({"miopen-find-db", "miopen-perf-db"})
+NO_LOGS = frozenset({"replay", "table", "aiter", "tunableop-untuned"})
+"""Formats of databases and replays: these state nothing of the job (a test holds the names to the formats')."""
 EFFECT: Mapping[str, str] = {
     TUNABLEOP: "PyTorch drops the whole file when a validator differs",
     TUNING_FILE: "hipBLASLt ignores the file of another revision; an index of another build or arch is another kernel",
@@ -57,10 +54,10 @@ def override_sources(tables: Tables) -> pd.DataFrame:
     return own.loc[user | ~own["format"].isin(MIOPEN), ["source_id", "path", "format"]].sort_values("source_id")
 
 
-def told_by_logs(tables: Tables) -> dict[str, set[str]]:
+def stated_by_logs(tables: Tables) -> dict[str, set[str]]:
     """Facts that the run's other files state: name → values.  Databases and replays are no logs of the job."""
     own = tables.sources[tables.sources["run"] == tables.run]
-    other = own["format"].isin([*EFFECT, "replay", plain_table.FORMAT.name, aiter.FORMAT.name, untuned.FORMAT.name])
+    other = own["format"].isin({*EFFECT, *NO_LOGS})
     rows = tables.facts[tables.facts["source_id"].isin(own.loc[~other, "source_id"]) & tables.facts["name"].isin(NAMES)]
     return {str(name): set(map(str, values)) for name, values in rows.groupby("name")["value"]}
 
@@ -83,7 +80,7 @@ def _spelled(name: str, text: str) -> str:
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """One remark per override file that contradicts the run's logs."""
-    logs, out = told_by_logs(tables), []
+    logs, out = stated_by_logs(tables), []
     if not logs:
         return []
     counts = tables.measurements["source_id"].value_counts()

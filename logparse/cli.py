@@ -121,9 +121,13 @@ def recommend(
     """Rank what is worth changing, and write the override files."""
     from analyzers.analyzer import Settings
     from analyzers.recommend import verb
-    from logparse.formats import FORMATS
-    from logparse.ingest.stated_target import target_from
 
+    stated = {}
+    if target:  # these import all formats, which ranking findings does not need
+        from logparse.formats import FORMATS
+        from logparse.ingest.stated_target import target_from
+
+        stated = target_from(target, FORMATS)
     settings = Settings(
         slow_factor=slow_factor,
         slow_floor_ms=slow_floor_ms,
@@ -133,7 +137,7 @@ def recommend(
         confirmed_only=confirmed,
         max_rows=max_rows,
         steps=steps,
-        target=target_from(target or [], FORMATS),
+        target=stated,
     )
     found = verb.advise(opened(store), settings, run)
     return verb.answer(found, settings, out, gpus, own or [], n, actions=actions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from heapq import nsmallest
 from itertools import chain
@@ -15,13 +15,13 @@ from analyzers.overrides.export import Exported
 from analyzers.overrides.lint import CHECKED
 from analyzers.overrides.merge import Merged
 from analyzers.overrides.verbs import Unread
-from analyzers.overrides.write import Written, write
+from analyzers.overrides.write import write, wrote_lines
 from logparse.formats import FORMATS
 from logparse.formats.override_format import OverrideFile
 from logparse.formats.override_formats import WRITERS
 from logparse.formats.reading import Note
 from logparse.output import CHECK_FAILED, Answer
-from logparse.text import counted, short_path
+from logparse.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,10 +169,3 @@ def formats_answer() -> Answer:
     rows = [{"name": x.name, "what": "read", "about": x.about} for x in FORMATS]
     rows += [{"name": x.name, "what": "write", "about": x.about} for x in WRITERS]
     return Answer([rows], pd.DataFrame(rows), "formats")
-
-
-def wrote_lines(files: Iterable[Written]) -> Iterator[str]:
-    """Each file that was written, and below it what makes its library read it, unless ``apply.sh`` does that."""
-    for file in files:
-        yield f"wrote {short_path(str(file.path))}"
-        yield from (f"    {line}" for line in ([] if file.applied else file.use.splitlines()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from logparse.formats.reading import Reading
 from logparse.model import Override
 from logparse.output.own_files import remember
 from logparse.target import Facts
+from logparse.text import short_path
 
 
 @dataclass(frozen=True)
@@ -130,3 +131,10 @@ def _write(file: Emission, folder: Path) -> Written:
         path.chmod(0o755)
     here, there = (shlex.quote(str(place.absolute())) for place in (path, folder))
     return Written(path, file.use.replace("{path}", here).replace("{folder}", there))
+
+
+def wrote_lines(files: Iterable[Written]) -> Iterator[str]:
+    """Each file that was written, and below it what makes its library read it, unless ``apply.sh`` does that."""
+    for file in files:
+        yield f"wrote {short_path(str(file.path))}"
+        yield from (f"    {line}" for line in ([] if file.applied else file.use.splitlines()))

@@ -10,8 +10,7 @@ import pandas as pd
 
 from analyzers import exposed_communication, host_bound
 from analyzers.job.gpu_time import GpuTime
-from analyzers.overrides.render import wrote_lines
-from analyzers.overrides.write import Written
+from analyzers.overrides.write import Written, wrote_lines
 from analyzers.recommend import render_actions
 from analyzers.recommend.ceiling import Ceiling
 from analyzers.recommend.confidence import CONFIDENCE, basis

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from analyzers.analyzer import Settings
-from analyzers.overrides.own_rows import with_own
 from analyzers.overrides.write import Written
 from analyzers.overrides.write import write as write_files
 from analyzers.recommend import apply_module, apply_script, documents
@@ -56,13 +55,16 @@ def write(
     ``own`` are override files that the user's job reads now, whose other rows are kept in the new ones.
     ``gpus`` is how many devices a process of the target sees: PyTorch reads one TunableOp file for each.
     """
+    if own:
+        from analyzers.overrides.own_rows import with_own  # with all that reads input files
+
     written: list[Written] = []
     made: list[documents.TargetFiles] = []
     for name, facts in targets(recommendation, settings).items():
         folder = (out / name).absolute()
         emitted = emissions(recommendation, facts, writers, settings, folder=str(folder), gpus=gpus)
         covered = any(file.name == apply_script.NAME for file in emitted.files)
-        joined, kept = with_own(emitted.files, own, facts)
+        joined, kept = with_own(emitted.files, own, facts) if own else (emitted.files, [])
         files = [
             replace(one, applied=covered and apply_script.is_applied(file))
             for file, one in zip(joined, write_files(joined, folder), strict=True)

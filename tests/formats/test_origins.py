@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from itertools import chain
 
+from analyzers import extern_kernel, stale_override
 from analyzers.times.origins import CONFIRM, EVIDENCE
-from logparse.formats import FORMATS
+from logparse.formats import FORMATS, inductor
 from logparse.store import Store
 
 
@@ -20,3 +21,9 @@ def test_an_origin_means_the_same_in_every_format() -> None:
     of_formats = set(chain.from_iterable(format.origins for format in FORMATS))
     assert len({origin.name for origin in of_formats}) == len(of_formats)
     assert {origin.name for origin in of_formats if origin.evidence} | {CONFIRM} == EVIDENCE
+
+
+def test_a_finding_names_formats_that_exist() -> None:
+    names = {format.name for format in FORMATS}
+    assert {*stale_override.EFFECT, *stale_override.NO_LOGS} <= names | {"replay"}
+    assert extern_kernel.ORIGIN == inductor.ORIGIN
