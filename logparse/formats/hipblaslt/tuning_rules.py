@@ -147,12 +147,9 @@ def _by_name(row: TuningRow) -> dict[str, str]:
 
 def _collected(header: Sequence[str], values: Sequence[str]) -> dict[str, str]:
     cells: dict[str, str] = {}
-    wanted = iter(_WANTED)
-    following = next(wanted)
     for name, value in zip(header, values, strict=False):
-        if name == following:
+        if _WANTED[len(cells) :][:1] == (name,):
             cells[name] = value
-            following = next(wanted, "")
     return cells
 
 

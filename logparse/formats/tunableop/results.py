@@ -250,8 +250,9 @@ export PYTORCH_TUNABLEOP_FILENAME={folder}/tunableop_results.csv
 
 def accepts(override: Override) -> bool:
     """GEMMs whose solution TunableOp lists among the op's candidates, and PyTorch's default."""
-    gemm = signature.gemm_of(override.problem)
-    return gemm is not None and signature.has_op(gemm) and why_no_candidate(override.solution, gemm) is None
+    gemm = override.problem
+    has_op = isinstance(gemm, GemmProblem) and signature.has_op(gemm)
+    return has_op and why_no_candidate(override.solution, gemm) is None
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:

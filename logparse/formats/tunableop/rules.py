@@ -123,8 +123,9 @@ def _old_name(row: ResultsRow, context: Context) -> str | None:
 
 
 def _no_candidate(row: ResultsRow, context: Context) -> str | None:
-    known = row.solution.library != "torch" and row.problem is not None
-    return why_no_candidate(row.solution, row.problem) if known and row.problem is not None else None
+    if row.solution.library == "torch" or row.problem is None:
+        return None
+    return why_no_candidate(row.solution, row.problem)
 
 
 def _other_backend(row: ResultsRow, context: Context) -> str | None:

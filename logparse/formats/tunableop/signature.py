@@ -245,16 +245,14 @@ def dialect(facts: Mapping[str, str]) -> Dialect | None:
     )
 
 
-def key(given: Problem, facts: Mapping[str, str]) -> str | None:
+def key(gemm: Problem, facts: Mapping[str, str]) -> str | None:
     """``op_sig,param_sig`` of a problem in the dialect of the target, with its 8-bit floats.
 
     None where PyTorch has no such key, or where the dialect or a field of the key is unknown (see :func:`missing`).
     """
     how = dialect(facts)
-    if how is None or missing(given, how):
+    if how is None or missing(gemm, how) or not isinstance(gemm, GemmProblem):
         return None
-    gemm = gemm_of(given)
-    assert gemm is not None
     letters = f"{gemm.trans_a}{gemm.trans_b}"
     sizes = {name: str(_field(gemm, name)) for name in _SIZES}
     params = f"{letters.lower()}_{sizes['m']}_{sizes['n']}_{sizes['k']}"
@@ -274,10 +272,9 @@ def key(given: Problem, facts: Mapping[str, str]) -> str | None:
     return f"{op}_{letters.replace('C', 'T')},{params}"
 
 
-def missing(given: Problem, how: Dialect) -> tuple[str, ...]:
+def missing(gemm: Problem, how: Dialect) -> tuple[str, ...]:
     """Fields that stand in the key and are unknown; ``("kind",)`` for a call that PyTorch has no TunableOp for."""
-    gemm = gemm_of(given)
-    if gemm is None or not has_op(gemm) or (_is_scaled(gemm) and not how.scaled):
+    if not isinstance(gemm, GemmProblem) or not has_op(gemm) or (_is_scaled(gemm) and not how.scaled):
         return ("kind",)
     names = ["trans_a", "trans_b", "m", "n", "k", "batch_count", "a_type", "b_type", "d_type", "bias"]
     if how.leading_dims:
@@ -305,11 +302,6 @@ def has_op(gemm: GemmProblem) -> bool:
     if gemm.bias:
         return gemm.batch_count in (None, 1) and gemm.beta != "nonzero" and gemm.bias_type in (None, gemm.a_type)
     return gemm.bias is None or gemm.activation in (None, "none")
-
-
-def gemm_of(given: Problem) -> GemmProblem | None:
-    """The GEMM of a problem; None for a convolution."""
-    return given if isinstance(given, GemmProblem) else None
 
 
 def _field(gemm: GemmProblem, name: str) -> object:

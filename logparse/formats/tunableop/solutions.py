@@ -19,7 +19,7 @@ from collections.abc import Mapping
 
 from logparse.formats.cublaslt_names import algorithm_text, algorithm_values
 from logparse.formats.patterns import regex
-from logparse.formats.tunableop.signature import gemm_of, torch_version
+from logparse.formats.tunableop.signature import torch_version
 from logparse.model import COMPLEX, DEFAULT, NARROW, GemmProblem, Problem, Solution
 
 _HIPBLASLT = regex(r"Gemm_Hipblaslt_(?:[NT]{2}_)?(\d{1,18})\Z")
@@ -52,12 +52,11 @@ def name(given: Solution, problem: Problem, facts: Mapping[str, str]) -> str:
         return "Default"
     if torch is None:
         raise ValueError("PyTorch's version is unknown")
-    gemm = gemm_of(problem)
-    reason = "not a GEMM" if gemm is None else why_no_candidate(given, gemm)
-    if gemm is None or reason:
+    reason = why_no_candidate(given, problem)
+    if reason or not isinstance(problem, GemmProblem):
         raise ValueError(reason)
     if given.library == "hipblaslt":
-        letters = f"{gemm.trans_a}{gemm.trans_b}_".replace("C", "T")
+        letters = f"{problem.trans_a}{problem.trans_b}_".replace("C", "T")
         return f"Gemm_Hipblaslt_{letters if torch < (2, 7) else ''}{int(given.id)}"
     if given.library == "rocblas":
         return f"Gemm_Rocblas_{int(given.id)}"
@@ -67,10 +66,12 @@ def name(given: Solution, problem: Problem, facts: Mapping[str, str]) -> str:
     return "Gemm_Cublaslt_" + "_".join(f"{words.get(n, n)}_{v}" for n, v in algorithm_values(given.id).items())
 
 
-def why_no_candidate(given: Solution, problem: GemmProblem) -> str | None:
+def why_no_candidate(given: Solution, problem: Problem) -> str | None:
     """Why PyTorch has no such candidate for this op (any version), or None: GemmAndBias and Scaled have no rocBLAS,
     complex ops no hipBLASLt.
     """
+    if not isinstance(problem, GemmProblem):
+        return "not a GEMM"
     if given.text == "Default":
         return None
     if given.library not in ("hipblaslt", "rocblas", "cublaslt"):

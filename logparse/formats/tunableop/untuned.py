@@ -20,7 +20,7 @@ from logparse.formats.format import Emission, FileFormat, Head, Outcome, Source,
 from logparse.formats.patterns import regex
 from logparse.formats.tunableop import signature
 from logparse.formats.tunableop.results import key_of
-from logparse.model import Call, Fact, Override, Reject
+from logparse.model import Call, Fact, GemmProblem, Override, Reject
 
 FILE_NAME = "tunableop_untuned0.csv"
 CATEGORY = "untuned"
@@ -143,8 +143,8 @@ cd {folder} && python tune_tunableop.py
 
 def accepts(override: Override) -> bool:
     """Any GEMM that PyTorch has a TunableOp for, whatever the solution."""
-    gemm = signature.gemm_of(override.problem)
-    return gemm is not None and override.problem.kind == "gemm" and signature.has_op(gemm)
+    gemm = override.problem
+    return isinstance(gemm, GemmProblem) and gemm.kind == "gemm" and signature.has_op(gemm)
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:

@@ -81,49 +81,41 @@ class _Reader:
 
     def take(self, line: Line) -> Outcome | None:
         text = line.text.rstrip("\r")
+        self._top_five = self._top_five and _TOP.match(text) is not None
         if self._top_five:
-            if _TOP.match(text):
-                return _message(text)
-            self._top_five = False
+            return _message(text)
         for pattern, reader in _PATTERNS:
             match = pattern.match(text)
             if match:
-                outcome = reader(self, match)
-                if outcome is None:
-                    return None
-                self._seen = True
+                try:
+                    outcome = reader(self, match)
+                except signature.SignatureError as error:
+                    part = "params" if error.part else "op"
+                    outcome = _reject(str(error), text[: match.start(part)], match[part])
+                self._seen = self._seen or outcome is not None
                 return outcome
         # Trees and tables are drawn with the same characters: a line of them is ours only while a key is being tuned.
         if text.startswith("finding fastest for ") or (self._open and text.startswith(("├──", "└──"))):
-            reason = Reject("not a line of TunableOp's verbose log as far as known", 0, len(text.encode()))
-            return Outcome("reject", [reason])
+            return _reject("not a line of TunableOp's verbose log as far as known", "", text)
         return None
 
     def close(self) -> Iterable[Record]:
-        for block in self._open.values():
-            last = f", last candidate {block.last}" if block.last else ""
-            yield Message(category="partial", text=f"tuning of {block.key} out of {block.candidates} is cut off{last}")
-            yield from self._untold(block, cut=True)
-        self._open.clear()
+        for key in list(self._open):
+            yield from self._cut(key, "is cut off")
         self._pending.clear()
 
     # -- one method per kind of line
 
     def finding(self, match: re.Match[str]) -> Outcome:
-        problem = _problem(match)
-        if isinstance(problem, Reject):
-            return Outcome("reject", [problem])
+        problem, key = _problem(match)
+        records = list(self._cut(key, "begins again before it ended"))
         self._loading = False
-        key = f"{match['op']},{match['params']}"
-        records = list(self._abandoned(key))
         self._open[key] = _Block(key, problem, match["n"])
         return Outcome("measurement", records)
 
     def tuning(self, match: re.Match[str]) -> Outcome:
-        block, error = self._block(match)
-        if block is None:
-            return error
-        records = list(self._untold(block))
+        block = self._block(match)
+        records = list(self._without_time(block))
         block.last = match["sol"]
         self._pending.setdefault((match["id"], match["sol"]), []).append(block)
         return Outcome("measurement", records)
@@ -131,31 +123,26 @@ class _Reader:
     def found(self, match: re.Match[str]) -> Outcome:
         """``found better|slower instance``."""
         waiting = self._pending.get((match["id"], match["sol"]), [])
-        if not waiting:
-            return Outcome("reject", [Reject("a time without its candidate's line", 0, len(match[0].encode()))])
-        if len({block.key for block in waiting}) > 1:
-            return Outcome("reject", [Reject("a time that two tunings under way could own", 0, len(match[0].encode()))])
+        if len({block.key for block in waiting}) != 1:
+            why = "that two tunings under way could own" if waiting else "without its candidate's line"
+            return _reject(f"a time {why}", "", match[0])
         block = waiting.pop(0)
         if not waiting:
             del self._pending[match["id"], match["sol"]]
         given = {name: _us(match[name]) for name in ("ms", "min", "max", "std")}
-        time_us = given["ms"]
+        time_us = given.pop("ms")
         if match["verdict"] == "better":
             block.best_us = time_us
         block.timed.add(match["sol"])
         status: Status = "ok" if time_us is not None else "no_time"
-        record = self._measured(
-            block, match["sol"], status, None, time_us, min_us=given["min"], max_us=given["max"], std_us=given["std"]
-        )
-        return Outcome("measurement", [record])
+        more = {f"{name}_us": value for name, value in given.items()}
+        return Outcome("measurement", [_measured(block, match["sol"], status, None, time_us, **more)])
 
     def screened(self, match: re.Match[str]) -> Outcome:
         """``unsupported``, ``skip slow``, ``2nd skip slow``, ``numerics check failed``: no time."""
-        block, error = self._block(match)
-        if block is None:
-            return error
+        block = self._block(match)
         status, why = _screening(match["why"], block)
-        records = [*self._untold(block), self._measured(block, match["sol"], status, why)]
+        records = [*self._without_time(block), _measured(block, match["sol"], status, why)]
         block.last = match["sol"]
         return Outcome("measurement", records)
 
@@ -163,10 +150,8 @@ class _Reader:
         key = f"{match['op']},{match['params']}"
         block = self._open.pop(key, None)
         if block is None:
-            return Outcome(
-                "message", [Message(category=CATEGORY, text=f"found fastest for a tuning not begun here: {key}")]
-            )
-        records = list(self._untold(block))
+            return _message(f"found fastest for a tuning not begun here: {key}")
+        records = list(self._without_time(block))
         self._done[key] = block.timed
         return Outcome("measurement", records)
 
@@ -174,12 +159,9 @@ class _Reader:
         self._top_five = True
         return _message(match[0])
 
-    def entry(self, match: re.Match[str]) -> Outcome:
+    def winner(self, match: re.Match[str]) -> Outcome:
         """``op(params) -> solution,ms``: a row loaded from a file, or a winner (repeated when each was timed above)."""
-        problem = _problem(match)
-        if isinstance(problem, Reject):
-            return Outcome("reject", [problem])
-        key = f"{match['op']},{match['params']}"
+        problem, key = _problem(match)
         if match["sol"] in self._done.get(key, ()):
             return _message(f"{match['op']}({match['params']}) -> {match['sol']}")
         time_us = _us(match["ms"])
@@ -196,20 +178,14 @@ class _Reader:
         return Outcome("measurement", [record])
 
     def lookup(self, match: re.Match[str]) -> Outcome:
-        problem = _problem(match)
         self._loading = False
-        if isinstance(problem, Reject):
-            return Outcome("reject", [problem])
-        return Outcome("call", [Call(problem=problem, category=CATEGORY)])
+        return Outcome("call", [Call(problem=_problem(match)[0], category=CATEGORY)])
 
     def untuned(self, match: re.Match[str]) -> Outcome:
-        problem = _problem(match)
-        if isinstance(problem, Reject):
-            return Outcome("reject", [problem])
-        return Outcome("call", [Call(problem=problem, category="untuned", count=None)])
+        return Outcome("call", [Call(problem=_problem(match)[0], category="untuned", count=None)])
 
-    def reading(self, match: re.Match[str]) -> Outcome:
-        self._loading = True
+    def loading(self, match: re.Match[str]) -> Outcome:
+        self._loading = match[0].startswith(("reading", "Loading"))
         return _message(match[0])
 
     def validator(self, match: re.Match[str]) -> Outcome:
@@ -218,10 +194,6 @@ class _Reader:
     def running(self, match: re.Match[str]) -> Outcome:
         """``KEY validation: expect FILE to match RUNNING``: the running side is a fact of this log."""
         return Outcome("fact", validators.facts({match["key"]: match["running"]}))
-
-    def verdict(self, match: re.Match[str]) -> Outcome:
-        self._loading = match[0] == "Loading results"
-        return _message(match[0])
 
     def writing(self, match: re.Match[str]) -> Outcome | None:
         """``writing file F`` (up to 2.9): anyone's words, ours only behind lines that are."""
@@ -232,15 +204,12 @@ class _Reader:
 
     # -- what they share
 
-    def _block(self, match: re.Match[str]) -> tuple[_Block | None, Outcome]:
-        problem = _problem(match)
-        if isinstance(problem, Reject):
-            return None, Outcome("reject", [problem])
-        key = f"{match['op']},{match['params']}"
+    def _block(self, match: re.Match[str]) -> _Block:
+        problem, key = _problem(match)
         # The log may begin in the middle, and rocBLAS blogs quote it with lines left out: the line names its key.
-        return self._open.setdefault(key, _Block(key, problem, "? candidates")), Outcome("measurement")
+        return self._open.setdefault(key, _Block(key, problem, "? candidates"))
 
-    def _untold(self, block: _Block, cut: bool = False) -> Iterable[Measurement]:
+    def _without_time(self, block: _Block, cut: bool = False) -> Iterable[Measurement]:
         """Candidates of this tuning whose timing began and left no line."""
         for place in [place for place, blocks in self._pending.items() if block in blocks]:
             self._pending[place].remove(block)
@@ -248,33 +217,34 @@ class _Reader:
                 del self._pending[place]
             best = "" if block.best_us is None else f" ({block.best_us:.6g} us)"
             why = "the log ends while it is timed" if cut else f"timed, not better than the best so far{best}"
-            yield self._measured(block, place[1], "no_time", why)
+            yield _measured(block, place[1], "no_time", why)
 
-    def _abandoned(self, key: str) -> Iterable[Record]:
+    def _cut(self, key: str, how: str) -> Iterable[Record]:
+        """What is known of a tuning that does not end."""
         block = self._open.pop(key, None)
         if block is not None:
-            yield Message(category="partial", text=f"tuning of {key} begins again before it ended")
-            yield from self._untold(block, cut=True)
+            last = f", last candidate {block.last}" if block.last else ""
+            yield Message(category="partial", text=f"tuning of {key} out of {block.candidates} {how}{last}")
+            yield from self._without_time(block, cut=True)
 
-    def _measured(
-        self,
-        block: _Block,
-        name: str,
-        status: Status,
-        error: str | None,
-        time_us: float | None = None,
-        **more: float | None,
-    ) -> Measurement:
-        return Measurement(
-            problem=block.problem,
-            solution=solution(name),
-            origin=ORIGIN,
-            status=status,
-            error=error,
-            time_us=time_us,
-            key_text=block.key,
-            **more,  # type: ignore[arg-type]
-        )
+
+def _reject(reason: str, before: str, wrong: str) -> Outcome:
+    return Outcome("reject", [Reject(reason, len(before.encode()), len(wrong.encode()))])
+
+
+def _measured(
+    block: _Block, name: str, status: Status, error: str | None, time_us: float | None = None, **more: float | None
+) -> Measurement:
+    return Measurement(
+        problem=block.problem,
+        solution=solution(name),
+        origin=ORIGIN,
+        status=status,
+        error=error,
+        time_us=time_us,
+        key_text=block.key,
+        **more,  # type: ignore[arg-type]
+    )
 
 
 def _screening(word: str, block: _Block) -> tuple[Status, str]:
@@ -293,12 +263,9 @@ def _us(text: str | None) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _problem(match: re.Match[str]) -> GemmProblem | Reject:
-    try:
-        return signature.problem(match["op"], match["params"])
-    except signature.SignatureError as error:
-        part = "params" if error.part else "op"
-        return Reject(str(error), len(match.string[: match.start(part)].encode()), len(match[part].encode()))
+def _problem(match: re.Match[str]) -> tuple[GemmProblem, str]:
+    """The problem that a line names, and its key.  Raises SignatureError."""
+    return signature.problem(match["op"], match["params"]), f"{match['op']},{match['params']}"
 
 
 _NUMBERS = regex(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\()")
@@ -327,16 +294,16 @@ _LINES: tuple[tuple[str, Callable[[_Reader, re.Match[str]], Outcome | None]], ..
     (rf"finding fastest for {_KEY} out of (?P<n>\d+ candidates)", _Reader.finding),
     (rf"└──found fastest for {_KEY} (?P<sol>\S+)", _Reader.fastest),
     (rf"└──top five solutions for {_KEY}", _Reader.top_five),
-    (rf"{_KEY} -> (?P<sol>[^,\s]+),(?P<ms>{_MS})", _Reader.entry),
+    (rf"{_KEY} -> (?P<sol>[^,\s]+),(?P<ms>{_MS})", _Reader.winner),
     (rf"Realtime append: {_KEY} -> .*", _Reader.other),
     (rf"{_KEY} already has a best kernel id=.*", _Reader.other),
     (rf"Untuned,{_OP},(?P<params>[^,\s]*)(?:,BLAS_PARAMS:.*)?", _Reader.untuned),
-    (r"reading tuning results from .*", _Reader.reading),
-    (r"could not open .* for reading tuning results", _Reader.verdict),
+    (r"reading tuning results from .*", _Reader.loading),
+    (r"could not open .* for reading tuning results", _Reader.loading),
     (r"Validator \w+=.*", _Reader.validator),
     (r"(?P<key>[A-Z][A-Z_]+) validation: expect .* to match (?P<running>.*)", _Reader.running),
-    (r"Loading results", _Reader.verdict),
-    (r"results validator check failed", _Reader.verdict),
+    (r"Loading results", _Reader.loading),
+    (r"results validator check failed", _Reader.loading),
     (r'key="\w+" is not provided for validation\.', _Reader.other),
     (r"could not parse line: .*", _Reader.other),
     (r"missing (?:op|params)_signature, returning null ResultEntry", _Reader.other),

@@ -76,6 +76,7 @@ FILES: Mapping[str, tuple[Result, str]] = {
     "no k": ("dropped", named("k", "other")),
     "m twice": (BEST, named("alpha", "m")),
     "another index first": (BEST, GIT + entry("solution_index," + HEADER, f"{OTHER}," + VALUES)),
+    "a column without a name": (BEST, GIT + entry(header=HEADER.replace(",CUs", ",,CUs"))),
     "columns in another order": ("dropped", GIT + entry(header=HEADER.replace("transA,transB", "transB,transA"))),
     "values and a comma": (BEST, GIT + entry(values=VALUES + ",")),
     "35 values": (BEST, GIT + entry(values=",".join(VALUES.split(",")[:35]))),
