@@ -11,6 +11,8 @@ from typing import Any
 
 from logparse.errors import EmissionError
 from logparse.formats.hipblaslt.enums import (
+    BENCH_COMPUTE_TYPES,
+    BENCH_TYPES,
     PROFILE_COMPUTE_TYPES,
     SCALE_CODES,
     SCALES,
@@ -28,8 +30,9 @@ SWITCHES: Mapping[str, bool] = {"true": True, "True": True, "1": True, "false": 
 def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absent: bool | None) -> GemmProblem:
     """The GEMM of these arguments with these fields for its sizes (or ``members``).
 
-    An argument without a value is unknown, and so is one that is missing; of switches and scales ``absent`` is whether
-    one that is missing is not set (False) or unknown (None).  Raises ValueError where a text is no number.
+    An argument without a value, or with one that is no word of it, is unknown, and so is one that is missing; of
+    switches, scales and the activation ``absent`` is whether one that is missing is not set (False) or unknown (None).
+    Raises ValueError where a text is no number.
     """
 
     def switch(name: str) -> bool | None:
@@ -40,22 +43,24 @@ def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absen
         return SCALES.get({"true": "1", "false": "0"}.get(text.lower(), text))
 
     bias, gradient = switch("bias_vector"), switch("gradient")
-    activation = values.get("activation_type") or "none"  # ROCm 6.3 leaves the value of no activation empty
-    compute, trans_a, trans_b = (values.get(name) or "" for name in ("compute_type", "transA", "transB"))
+    activation = values.get("activation_type", None if absent is None else "")
+    activation = "none" if activation == "" else activation  # ROCm 6.3 leaves the value of no activation empty
+    types = {name: x if (x := values.get(name)) in BENCH_TYPES else None for name in (*TYPES, *_OTHER_TYPES)}
+    compute = PROFILE_COMPUTE_TYPES.get(values.get("compute_type") or "", values.get("compute_type"))
+    trans = {f"trans_{x.lower()}": (values.get(f"trans{x}") or "").upper() for x in "AB"}
     fields: dict[str, Any] = {
-        "trans_a": trans_a.upper() or None,
-        "trans_b": trans_b.upper() or None,
+        **{name: text if text in ("N", "T", "C") else None for name, text in trans.items()},
         "batch_count": int(values.get("batch_count") or 1),
         # Written since hipBLASLt 1.4; before, only strided batches exist.
         "batch_mode": {"0": "strided", "1": "pointer"}.get(values.get("batch_mode") or "0"),
-        "compute_type": PROFILE_COMPUTE_TYPES.get(compute, compute) or None,
-        **{name: values.get(name) or None for name in (*TYPES, *_OTHER_TYPES)},
+        "compute_type": compute if compute in BENCH_COMPUTE_TYPES else None,
+        **types,
         "activation": activation,
         "gradient": gradient,
         # the derivative of an activation reads the matrix that the forward pass kept, whether the line states it or not
         "aux": switch("use_e") or (gradient and activation in ("relu", "gelu")),
         "bias": bias,
-        "bias_source": (values.get("bias_source") or "d") if bias else None,
+        "bias_source": (values.get("bias_source") or (None if gradient is None else "d")) if bias else None,
         **{f"scale_{x.lower()}": scale(f"scale{x}") for x in "ABCD"},
         "scale_alpha_vector": switch("scaleAlpha_vector"),
         "swizzle_a": switch("swizzleA"),

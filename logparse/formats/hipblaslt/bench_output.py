@@ -52,32 +52,38 @@ _PATIENCE = 20
 
 @dataclass
 class _Row:
-    """One printed row, held until its kernel info and its Winner block have passed."""
+    """One printed row (``cells`` by lower-case column), held until its kernel info and its Winner block have passed."""
 
     problem: GemmProblem
     ordinal: str
-    status: Status
-    time_us: float | None
-    error: str | None
-    min_us: float | None
-    identity: tuple[str, ...]
-    index: str | None = None
-    name: str | None = None
-    kernel: str | None = None
+    cells: Mapping[str, str]
+    info: dict[str, str]
+
+    @property
+    def index(self) -> str | None:
+        return self.info.get("Solution index")
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        return tuple(value for name, value in self.cells.items() if name not in (*_INDEX_COLUMNS, "kernel_name"))
 
     def records(self) -> Iterable[Record]:
         solution = Solution("hipblaslt", self.index or "?", raw=self.index or (self.ordinal and f"[{self.ordinal}]"))
+        time_us = _number(self.cells.get("us"))
+        status: Status = "ok" if time_us is not None and time_us > 0 else "no_time"
+        bad = [name for name in ("norm_error", "atol", "rtol") if self.cells.get(name, "").startswith("failed")]
         yield Measurement(
             problem=self.problem,
             solution=solution,
             origin="bench",
-            status=self.status,
-            time_us=self.time_us,
-            min_us=self.min_us,
-            error=self.error,
+            status="wrong" if bad else status,
+            time_us=time_us,
+            min_us=_number(self.cells.get("min_us")),
+            error=", ".join(f"{name} failed" for name in bad) or None,
         )
-        if self.index and (self.name or self.kernel):
-            yield SolutionName(solution=solution, name=self.name, kernel_name=self.kernel)
+        name, kernel = self.info.get("Solution name"), self.info.get("kernel name")
+        if self.index and (name or kernel):
+            yield SolutionName(solution=solution, name=name, kernel_name=kernel)
 
 
 @dataclass
@@ -139,8 +145,11 @@ class _Reader:
         except ValueError as error:
             return Outcome("reject", (Reject(f"hipblaslt-bench row: {error}"),))
         if gemm is None:
-            return Outcome("message", (Message(category="bench_output", text=text.strip()),))
-        self._keep(_timed(gemm, cells, self.ordinal))
+            return _said(text.strip())
+        low = {name.lower(): value for name, value in cells.items()}
+        index = next((low[name] for name in _INDEX_COLUMNS if low.get(name, "").isdigit()), "")
+        known = {"Solution index": index, "kernel name": low.get("kernel_name", "")}
+        self._keep(_Row(gemm, self.ordinal, low, {name: value for name, value in known.items() if value}))
         return Outcome("measurement")
 
     def _keep(self, new: _Row) -> None:
@@ -150,20 +159,16 @@ class _Reader:
             self.winner = False
             for old in self.rows:
                 if old.identity == new.identity and (None in (old.index, new.index) or old.index == new.index):
-                    old.index = old.index or new.index
+                    old.info = {**new.info, **old.info}
                     self.current = old
                     return
         self.rows.append(new)
 
     def _info(self, what: str, value: str) -> Outcome:
         if self.current is None:
-            return Outcome("message", (Message(category="bench_output", text=f"--{what}: {value}"),))
-        if what == "Solution index":
-            self.current.index = self.current.index or value or None
-        elif what == "Solution name":
-            self.current.name = self.current.name or value or None
-        else:
-            self.current.kernel = self.current.kernel or value or None
+            return _said(f"--{what}: {value}")
+        if value:
+            self.current.info.setdefault(what, value)
         return Outcome("measurement")
 
     def _message(self, text: str) -> Outcome | None:
@@ -187,23 +192,8 @@ class _Reader:
             yield Message(category="bench_output", text="(the output ends between a header and its row)")
 
 
-def _timed(gemm: GemmProblem, cells: Mapping[str, str], ordinal: str) -> _Row:
-    low = {name.lower(): value for name, value in cells.items()}
-    time_us = _number(low.get("us"))
-    status: Status = "ok" if time_us is not None and time_us > 0 else "no_time"
-    bad = [name for name in ("norm_error", "atol", "rtol") if low.get(name, "").startswith("failed")]
-    index = next((low[name] for name in _INDEX_COLUMNS if low.get(name, "").isdigit()), None)
-    return _Row(
-        problem=gemm,
-        ordinal=ordinal,
-        status="wrong" if bad else status,
-        time_us=time_us,
-        min_us=_number(low.get("min_us")),
-        error=", ".join(f"{name} failed" for name in bad) or None,
-        identity=tuple(value for name, value in low.items() if name not in _INDEX_COLUMNS and name != "kernel_name"),
-        index=index,
-        kernel=low.get("kernel_name") or None,
-    )
+def _said(text: str) -> Outcome:
+    return Outcome("message", (Message(category="bench_output", text=text),))
 
 
 def _number(text: str | None) -> float | None:
@@ -212,10 +202,6 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
-
-
-def begin() -> _Reader:
-    return _Reader()
 
 
 _MARKERS = (
@@ -229,6 +215,6 @@ FORMAT = BlockFormat(
     name="hipblaslt-bench-output",
     about="standard output of hipblaslt-bench (all column sets, Winner blocks, kernel info)",
     markers=_MARKERS,
-    begin=ranked(_MARKERS, begin),
+    begin=ranked(_MARKERS, _Reader),
     origins=(Origin("bench", evidence=True),),
 )

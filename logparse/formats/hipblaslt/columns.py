@@ -9,18 +9,18 @@ matrix, so without ``use_e`` it has no meaning and is not read.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from logparse.formats.hipblaslt.enums import BENCH_COMPUTE_TYPES, BENCH_TYPES, SCALES, beta_of
+from logparse.formats.hipblaslt import arguments
 from logparse.model import GemmProblem
 
-_NUMBERS: Mapping[str, str] = {
-    **{name: name for name in ("m", "n", "k", "lda", "ldb", "ldc", "ldd", "batch_count")},
-    **{f"stride_{x}": f"stride_{x}" for x in "abcd"},
+_NUMBERS = ("m", "n", "k", "lda", "ldb", "ldc", "ldd", "batch_count", *(f"stride_{x}" for x in "abcd"))
+_ARGUMENTS: Mapping[str, str] = {
+    **{name.lower(): name for name in ("transA", "transB", "scaleA", "scaleB", "scaleC", "scaleD", "beta")},
+    **{name: name for name in (*arguments.TYPES, "bias_type", "compute_type", "activation_type", "bias_vector")},
+    "swizzle_a": "swizzleA",
+    "swizzle_b": "swizzleB",
 }
-_TYPES = ("a_type", "b_type", "c_type", "d_type", "bias_type")
-_SCALES = {"scalea": "scale_a", "scaleb": "scale_b", "scalec": "scale_c", "scaled": "scale_d"}
-_FLAGS = {"bias_vector": "bias", "swizzle_a": "swizzle_a", "swizzle_b": "swizzle_b"}
+"""The columns that are read, in lower case, and the arguments of the same meaning."""
 
 TUNING_COLUMNS: tuple[str, ...] = (
     *("transA", "transB", "grouped_gemm", "batch_count", "m", "n", "k", "alpha", "lda", "stride_a", "beta"),
@@ -39,17 +39,9 @@ def problem(cells: Mapping[str, str]) -> GemmProblem | None:
     low = {name.lower(): value.strip() for name, value in cells.items()}
     if low.get("grouped_gemm", "0") not in ("0", "false"):
         return None
-    out: dict[str, Any] = {ours: int(low[name]) for name, ours in _NUMBERS.items() if name in low}
-    for side in "ab":
-        trans = low.get(f"trans{side}", "").upper()
-        out[f"trans_{side}"] = trans if trans in ("N", "T", "C") else None
-    out |= {name: low[name] for name in _TYPES if low.get(name) in BENCH_TYPES}  # else "non-supported type"
-    out["compute_type"] = low["compute_type"] if low.get("compute_type") in BENCH_COMPUTE_TYPES else None
-    out["activation"] = low.get("activation_type")
-    out |= {ours: SCALES.get(low[name]) for name, ours in _SCALES.items() if name in low}
-    out |= {ours: {"0": False, "1": True}.get(low[name]) for name, ours in _FLAGS.items() if name in low}
-    out["beta"] = beta_of(low.get("beta"))
-    return GemmProblem(**out)
+    sizes = {name: int(low[name]) for name in _NUMBERS if name in low}
+    values = {argument: low.get(name) for name, argument in _ARGUMENTS.items()}
+    return arguments.problem(values, {"batch_count": None, "batch_mode": None, **sizes}, absent=None)
 
 
 def row(names: tuple[str, ...], line: str) -> dict[str, str] | None:

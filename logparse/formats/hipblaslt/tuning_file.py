@@ -239,27 +239,12 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     """One file; the 6.4 layout for a target with ``hipblaslt_version`` below 1500, else header and values per row.
 
     The 7.0 layout keeps to the 37 columns of 6.4: a 6.4 reader skips its header lines and takes its values, so it is
-    also what a target of unknown version gets.  What the library ignores is the problem's own value where it is
-    known, else:
-
-    =======================  ==========================================================
-    grouped_gemm, amaxD      0
-    alpha                    1
-    beta                     1 if β is nonzero, else 0
-    lda ldb ldc ldd          tight
-    stride_a … stride_d      leading dimension × columns
-    d_type                   c_type
-    scaleA … scaleD          0
-    activation_type          none
-    bias_vector, bias_type   0, f32_r
-    rotating_buffer          512, hipblaslt-bench's value while it tunes
-    Gflops, GB/s, us         computed from the override's time, 0 without one
-    gcnArchName, CUs         the target's; 0 CUs where it is unknown
-    =======================  ==========================================================
+    also what a target of unknown version gets.  What the library ignores is the problem's own value where it is known,
+    else that of a plain product without gaps; of the Gflops, GB/s and µs 0 without a time.
 
     Raises EmissionError where the target lacks ``hipblaslt_revision`` (the library compares it; some builds have an
-    empty one) or ``arch`` (an index
-    means another kernel elsewhere), a key field is unknown, or two overrides of one key want different solutions.
+    empty one) or ``arch`` (an index means another kernel elsewhere), a key field is unknown, or two overrides of one
+    key want different solutions.
     """
     for fact, why in (("hipblaslt_revision", "the library compares it"), ("arch", "an index holds for one arch only")):
         if target.get(fact) is None or (fact == "arch" and not target[fact]):
@@ -287,16 +272,14 @@ export HIPBLASLT_TUNING_OVERRIDE_FILE={path}
 
 
 def _checked_key(override: Override, target: Mapping[str, str]) -> str:
-    name = key(override.problem, target)
+    gemm, name = override.problem, key(override.problem, target)
     if name is not None and accepts(override):
         return name
-    gemm = override.problem
     if isinstance(gemm, GemmProblem) and not gemm.members:
-        known = _key_values(gemm, target)
+        unknown = [field for field, value in _key_values(gemm, target).items() if value is None]
         compute = gemm.normal.compute_type
-        if compute is not None and known["compute_type"] is None:
+        if compute is not None and "compute_type" in unknown:
             raise EmissionError(f"tuning file: the target's reader has no entry for calls of compute type {compute}")
-        unknown = [field for field, value in known.items() if value is None]
         if unknown:
             raise EmissionError(
                 f"tuning file: {', '.join(unknown)} of {gemm.label} is unknown and the library matches by it; "

@@ -58,15 +58,14 @@ _NEWER_TYPES = _NAMED_TYPES | {"f6_r", "bf6_r", "f4_r"}
 
 
 @dataclass(frozen=True)
-class LibraryRow:
-    """A row as the library takes it: ``key`` and ``index`` under which it keeps it, and the ``cells`` that it read.
+class LibraryRow(TuningRow):
+    """A row as the library takes it: ``key`` and ``index`` under which it keeps it, and the cells ``taken`` from it.
 
     The key of a row that it drops without a message is empty; ``rule`` and ``why`` are then the reason.
     """
 
-    row: TuningRow
     index: int | None
-    cells: Mapping[str, str]
+    taken: Mapping[str, str]
     key: str = ""
     rule: str = ""
     why: str = ""
@@ -113,10 +112,10 @@ def _library_row(row: TuningRow, number: int | None) -> LibraryRow:
         if index is None or index <= 0:
             what = f"solution index {cells[_INDEX]!r}"
             raise _DroppedError("index", f"{what}: the library takes numbers from 1 to 2147483647 only")
-        return LibraryRow(row, index, cells, key=_key(cells, number, named))
+        return LibraryRow(row.line, row.values, row.header, index, cells, key=_key(cells, number, named))
     except _DroppedError as dropped:
-        rule, why = dropped.args
-        return LibraryRow(row, _number(row.cells.get(_INDEX, ""), 32), row.cells, rule=rule, why=why)
+        index = _number(row.cells.get(_INDEX, ""), 32)
+        return LibraryRow(row.line, row.values, row.header, index, row.cells, "", *dropped.args)
 
 
 def _by_place(row: TuningRow) -> dict[str, str]:
@@ -133,15 +132,12 @@ def _by_name(row: TuningRow) -> dict[str, str]:
     cells = _collected(header, values)
     if len(cells) == len(_WANTED):
         return cells
-    missing = [name for name in _WANTED if name not in header]
-    why = "the header's columns are not in the order in which the library looks for them"
+    missing = _WANTED[len(_collected(header, header)) :]
+    why = (
+        f"{len(values)} values for a header of {len(header)}: the library takes the line after a header for its values"
+    )
     if missing:
-        padded = set(missing) & {x.strip(BLANKS) for x in header}
-        blanks = " (blanks around a name are part of it)" if padded else ""
-        why = f"the header has no column {', '.join(missing)}{blanks}"
-    elif len(_collected(header, header)) == len(_WANTED):
-        which = "the library takes the line after a header for its values"
-        why = f"{len(values)} values for a header of {len(header)}: {which}"
+        why = f"the header has no column {missing[0]} where the library looks for it (blanks are part of a name)"
     raise _DroppedError("columns", why)
 
 
@@ -199,16 +195,15 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Context]:
 
 
 def _row(row: LibraryRow, context: Context, taken: bool | None) -> Row:
-    line = row.row.line
-    verdicts, breaches = judge(line, row, context, _RULES, taken, "the library refuses the whole file")
+    verdicts, breaches = judge(row.line, row, context, _RULES, taken, "the library refuses the whole file")
     return Row(
-        line=line,
+        line=row.line,
         key=row.key,
         problem=_gemm(row),
         solution=None if row.index is None else Solution("hipblaslt", str(row.index)),
         verdicts=verdicts,
-        text=row.row.text,
-        time_us=_positive(row.row.cells.get("us", "")),
+        text=row.text,
+        time_us=_positive(row.cells.get("us", "")),
         breaches=breaches,
     )
 
@@ -218,14 +213,13 @@ def _gemm(row: LibraryRow) -> GemmProblem | None:
 
     A number that it does not match by may be anything.
     """
-    read = {name: "N" if row.cells.get(name) == "N" else "T" for name in ("transA", "transB")}
-    read |= {x: str(size) for x in (*_NUMBERS, _INDEX) if (size := _number(row.cells.get(x, ""))) is not None}
+    read = {name: "N" if row.taken.get(name) == "N" else "T" for name in ("transA", "transB")}
+    read |= {x: str(size) for x in (*_NUMBERS, _INDEX) if (size := _number(row.taken.get(x, ""))) is not None}
     if row.key:
         read["compute_type"] = row.key.rpartition(",")[2]
-    cells = row.row.cells
-    for names in (cells, _WANTED):
+    for names in (row.cells, _WANTED):
         try:
-            return problem({**{x: cells[x] for x in names if x in cells}, **read, "grouped_gemm": "0"})
+            return problem({**{x: row.cells[x] for x in names if x in row.cells}, **read, "grouped_gemm": "0"})
         except ValueError:
             continue
     return None
@@ -250,7 +244,7 @@ def _own_facts(text: str, found: Sequence[LibraryRow]) -> dict[str, str]:
     revision = _revision(text)
     out = {} if revision is None else {"hipblaslt_revision": revision.rstrip("\r")}
     for name, column in DEVICE.items():
-        values = {row.row.cells.get(column, "") for row in found} - {"", "0"}
+        values = {row.cells.get(column, "") for row in found} - {"", "0"}
         if len(values) == 1:
             out[name] = values.pop()
     return out
@@ -262,12 +256,9 @@ def _refusals(text: str, target: Facts) -> Iterator[Note]:
     if mine is None:
         message = "the first line is not 'Git Version: …': the library compares it and switches overriding off"
         yield Note(1, "error", "revision", message, _REWRITE)
-    elif mine.endswith("\r"):
-        message = "lines end in CR LF: the revision then ends in a carriage return and is not the library's"
-        yield Note(1, "error", "line-ends", message, "write it with LF line ends")
     elif mine != mine.strip():
-        message = f"blanks are part of the revision {mine!r}: it is no library's"
-        yield Note(1, "error", "revision", message, "remove them")
+        message = f"blanks and carriage returns are part of the revision {mine!r}: it is no library's"
+        yield Note(1, "error", "revision", message, "remove them, and write the file with LF line ends")
     elif theirs is not None and mine != theirs:
         message = (
             f"written by hipBLASLt {mine!r}, the target is {theirs!r}: the library refuses the whole file "
@@ -296,7 +287,7 @@ def _dropped(name: str, remedy: str) -> Rule[LibraryRow, Context]:
 
 
 def _other_arch(row: LibraryRow, context: Context) -> str | None:
-    mine, theirs = row.row.cells.get("gcnArchName", "").partition(":")[0], arch_of(context.facts)
+    mine, theirs = row.cells.get("gcnArchName", "").partition(":")[0], arch_of(context.facts)
     if not mine or theirs is None or mine == theirs:
         return None
     return f"tuned on {mine}, the target is {theirs}: the library does not check, and the index is another kernel there"
@@ -305,9 +296,9 @@ def _other_arch(row: LibraryRow, context: Context) -> str | None:
 def _other_layout(row: LibraryRow, context: Context) -> str | None:
     if context.number is not None or not row.key:
         return None
-    if row.row.header is None:
+    if row.header is None:
         return "values without a header line: read by ROCm 6.4, ignored by 7.0 and later"
-    count, placed = len(row.row.values), len(TUNING_COLUMNS)
+    count, placed = len(row.values), len(TUNING_COLUMNS)
     return (
         None if count == placed else f"{count} values: read by ROCm 7.0 and later, ignored by 6.4, which wants {placed}"
     )
@@ -317,19 +308,19 @@ def _read_as(row: LibraryRow, context: Context) -> str | None:
     if not row.key:
         return None
     compute = row.key.rpartition(",")[2]
-    odd = [f"{name} {x!r} as T" for name in ("transA", "transB") if (x := row.cells[name]) not in ("N", "T")]
-    odd += [f"compute type {x!r} as {compute}" for x in (row.cells["compute_type"],) if x != compute]
+    odd = [f"{name} {x!r} as T" for name in ("transA", "transB") if (x := row.taken[name]) not in ("N", "T")]
+    odd += [f"compute type {x!r} as {compute}" for x in (row.taken["compute_type"],) if x != compute]
     return f"the library reads {', '.join(odd)}" if odd else None
 
 
 def _grouped(row: LibraryRow, context: Context) -> str | None:
-    if row.row.cells.get("grouped_gemm", "0") in ("0", "false"):
+    if row.cells.get("grouped_gemm", "0") in ("0", "false"):
         return None
     return "an entry of a grouped GEMM: the library takes it for a single one of these sizes"
 
 
 def _other_cus(row: LibraryRow, context: Context) -> str | None:
-    mine, theirs = row.row.cells.get("CUs", ""), context.facts.get("cu_count", "")
+    mine, theirs = row.cells.get("CUs", ""), context.facts.get("cu_count", "")
     if not mine or not theirs or mine in ("0", theirs):
         return None
     return f"tuned with {mine} CUs, the target has {theirs}: the best solution may be another"
@@ -341,12 +332,12 @@ def _conflict(row: LibraryRow, context: Context) -> str | None:
         return None
     named = by_name(context.number)
     other = others[0] if named else others[-1]
-    both = f"line {other.row.line} has the same key with solution {other.index}"
+    both = f"line {other.line} has the same key with solution {other.index}"
     if named is None:
         return f"{both}; which of them is used depends on the version"
     if named:
-        return f"{both}; the first one whose index the build has is used" if other.row.line < row.row.line else None
-    return f"{both}, and ROCm 6.4 tries the latest first" if other.row.line > row.row.line else None
+        return f"{both}; the first one whose index the build has is used" if other.line < row.line else None
+    return f"{both}, and ROCm 6.4 tries the latest first" if other.line > row.line else None
 
 
 _RULES: tuple[Rule[LibraryRow, Context], ...] = (
@@ -367,21 +358,26 @@ def remarks(name: str, data: bytes, reading: Reading[Context]) -> Iterator[Note]
     if not reading.rows:
         yield Note(None, "error", "empty", "no entry in the file", _RETUNE)
     for row in reading.parsed.rows:
-        yield from row_remarks(row.row.line, row, reading.parsed, _RULES)
+        yield from row_remarks(row.line, row, reading.parsed, _RULES)
 
 
 # ------------------------------------------------------------------------------------- calls through the C++ object
+
+
+def _object_compute(problem: Problem, facts: Facts) -> str | None:
+    """The compute type of the row for a call through the C++ object, where that is another than of the C functions'."""
+    own, other = tuning_file.key(problem, facts), tuning_file.object_key(problem, facts)
+    return None if other is None or own == other else other.rpartition(",")[2]
 
 
 def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Calls through the C++ object that have another key than those of the C functions."""
     out = {}
     for call in object_calls(messages):
-        own, other = (key(call, reading.key_facts) for key in (tuning_file.key, tuning_file.object_key))
-        if other is not None and own != other:
-            compute = other.rpartition(",")[2]
+        if compute := _object_compute(call, reading.key_facts):
             what = "find no row" if compute == NO_ROW else f"find only rows of compute type {compute}"
             why = f"calls of these types through hipBLASLt's C++ object, as rocBLAS makes them, {what}"
+            other = str(tuning_file.object_key(call, reading.key_facts))
             out[call.text] = Report(other, None, why=f"{why} up to version 1.2.2")
     return out
 
@@ -399,10 +395,9 @@ def with_objects(overrides: Sequence[Override], called: Sequence[Problem], targe
     out = []
     for override in overrides:
         out.append(override)
-        own, other = (key(override.problem, target) for key in (tuning_file.key, tuning_file.object_key))
-        compute = (other or NO_ROW).rpartition(",")[2]
-        if own in keys and own != other and compute != NO_ROW and isinstance(override.problem, GemmProblem):
-            out.append(replace(override, problem=replace(override.problem, compute_type=compute)))
+        gemm, compute = override.problem, _object_compute(override.problem, target)
+        if compute not in (None, NO_ROW) and tuning_file.key(gemm, target) in keys and isinstance(gemm, GemmProblem):
+            out.append(replace(override, problem=replace(gemm, compute_type=compute)))
     return out
 
 
@@ -434,8 +429,8 @@ def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     revision = _own_facts(text, found).get("hipblaslt_revision")
     if revision is None:
         raise InputError("it does not begin with 'Git Version: …': the hipBLASLt of its rows is unknown")
-    pairs = {(word, row.row.cells.get(column, "")) for word, column in DEVICE.items() for row in found}
-    pairs |= {("layout", _LAYOUTS[row.row.header is not None]) for row in found}
+    pairs = {(word, row.cells.get(column, "")) for word, column in DEVICE.items() for row in found}
+    pairs |= {("layout", _LAYOUTS[row.header is not None]) for row in found}
     return [("revision", revision), *sorted(x for x in pairs if x[1] not in ("", "0"))]
 
 

@@ -105,7 +105,7 @@ def problem(op_sig: str, param_sig: str) -> GemmProblem:
     if op is None:
         raise SignatureError(0, f"not an op signature of TunableOp: {op_sig[:80]!r}")
     if "_*" in param_sig:
-        raise SignatureError(1, "a wildcard row: no released PyTorch reads it")
+        raise SignatureError(1, "a wildcard row, which PyTorch uses only with its fallback on (2.15, off by default)")
     params = _PARAMS.match(param_sig)
     if params is None:
         raise SignatureError(1, f"not a parameter signature of TunableOp: {param_sig[:80]!r}")

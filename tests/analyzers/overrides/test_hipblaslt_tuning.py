@@ -220,7 +220,7 @@ def test_rules_about_the_file() -> None:
     whole = FIRST + NAMES + ROW
     assert rules(whole.replace("3b3d59eb", "other"), NEW) == [(1, "error", "revision")]
     assert rules(NAMES + ROW, NEW)[0] == (1, "error", "revision")
-    assert (1, "error", "line-ends") in rules(whole.replace("\n", "\r\n"), NEW)
+    assert (1, "error", "revision") in rules(whole.replace("\n", "\r\n"), NEW)
     assert rules(whole.replace("3b3d59eb", "3b3d59eb "), {}) == [(1, "error", "revision")]
     assert rules(FIRST, NEW) == [(None, "error", "empty")]
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from logparse.formats.format import Line, Outcome
 from logparse.formats.hipblaslt import bench, bench_output, preamble
 from logparse.model import Call, Fact, GemmProblem, Measurement, Record, Reject, SolutionName
@@ -155,9 +152,3 @@ def test_other_lines() -> None:
         "No Solution Found!!",
     ]
     assert read(lines)[0] == {"fact": 1, "foreign": 2, "message": 2}
-
-
-@given(st.lists(st.sampled_from(sample()[:60]), max_size=30), st.integers(0, 400), st.text(max_size=5))
-def test_any_order_and_damage_never_raise(lines: list[str], cut: int, filling: str) -> None:
-    units, _ = read([*lines, *(line[:cut] + filling for line in lines)])
-    assert sum(units.values()) == 2 * len(lines)

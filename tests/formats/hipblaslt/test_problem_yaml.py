@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from analyzers.overrides.export import export
 from logparse.formats import FORMATS
@@ -13,7 +11,7 @@ from logparse.formats.hipblaslt import problem_yaml, profile
 from logparse.model import Call, GemmProblem, Reject
 from tests.analyzers.example import gemm
 from tests.conftest import SAMPLES
-from tests.formats.reading import Memory, outcomes, records_of, units
+from tests.formats.reading import outcomes, records_of, units
 
 FOLDER = SAMPLES / "hipblaslt/forms"
 BLOCK, BRACES = ((FOLDER / f"problems_{x}.yaml").read_bytes() for x in ("block", "braces"))
@@ -81,9 +79,3 @@ def test_a_log_and_other_lists_are_left_alone() -> None:
     for data in (BLOCK, BRACES):
         head = Head("problems.yaml", data)
         assert [x.name for x in FORMATS if isinstance(x, FileFormat) and x.recognise(head)] == ["hipblaslt-yaml"]
-
-
-@given(st.sampled_from([BLOCK, BRACES]), st.integers(0, 900), st.integers(0, 60), st.binary(max_size=12))
-def test_damage_is_accounted_for(data: bytes, place: int, cut: int, inserted: bytes) -> None:
-    source = Memory(data[:place] + inserted + data[place + cut :], "problems.yaml")
-    assert sum(units(outcomes(problem_yaml.FORMAT, source)).values()) == len(list(source.lines()))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from logparse.errors import EmissionError
 from logparse.formats.format import Head
-from logparse.formats.tunableop import results, untuned
+from logparse.formats.tunableop import results
 from logparse.model import DEFAULT, Fact, Measurement, Override, Reject, Solution
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 from tests.formats.reading import Memory, from_file, head, outcomes, records
@@ -274,26 +274,6 @@ def test_object_to_text_to_object(entries: list[tuple[str, Solution, float]]) ->
 
 
 SAMPLE = (FOLDER / "tunableop_results0.csv").read_bytes()
-
-
-@given(st.integers(0, len(SAMPLE)), st.integers(0, 60), st.binary(max_size=12))
-def test_damage_anywhere_is_accounted_for(place: int, cut: int, inserted: bytes) -> None:
-    data = SAMPLE[:place] + inserted + SAMPLE[place + cut :]
-    source = Memory(data)
-    found = outcomes(results.FORMAT, source)
-    assert sum(o.lines for o in found) == len(list(source.lines()))
-    results.recognise(head(source))
-    for outcome in found:
-        for record in outcome.records:
-            if isinstance(record, Reject):
-                assert 0 <= outcome.at <= len(data)
-                assert record.reason
-
-
-@given(st.binary(max_size=200))
-def test_recognising_never_raises(data: bytes) -> None:
-    for name in ("tunableop_results0.csv", "x"):
-        assert not (results.recognise(Head(name, data)) and untuned.recognise(Head(name, data)) and data.strip())
 
 
 # ------------------------------------------------------------------------------------------------------- corpus

@@ -86,12 +86,6 @@ def test_object_to_text_to_object(texts: list[str]) -> None:
     assert len(overrides) == len(texts)
 
 
-@given(st.integers(0, len(SAMPLE.data)), st.integers(0, 40), st.binary(max_size=12))
-def test_damage_anywhere_is_accounted_for(place: int, cut: int, inserted: bytes) -> None:
-    source = Memory(SAMPLE.data[:place] + inserted + SAMPLE.data[place + cut :])
-    assert sum(o.lines for o in outcomes(untuned.FORMAT, source)) == len(list(source.lines()))
-
-
 @needs_corpus
 def test_the_corpus() -> None:
     counts = {}
