@@ -1,4 +1,4 @@
-"""The program: one short function per verb, each one call of the library; one place prints the answers."""
+"""The program: one short function per verb, each one call of the library, whose answer is printed in one place."""
 
 # No `from __future__ import annotations`: typer would compile two hundred texts back into types at every start.
 
@@ -10,24 +10,44 @@ from typing import Annotated
 
 import typer
 
+from logparse import __version__
 from logparse.output import CHECK_FAILED, ROWS, Answer, Bar
 from logparse.output import options as opt
-from logparse.output.options import argument, opened, option, program_of
+from logparse.output.options import argument, choice, completed, opened, option
 from logparse.output.program import run_program
 from logparse.text import parse_share, pasted, printable
 
-app, verb = program_of(
-    "From math-library logs and tuning files of GPU jobs to one table, findings and override files.",
-    "A first session: `logparse ingest hipblaslt_*.log *.fdb.txt tunableop_*.csv`, then `logparse recommend`.",
+app = typer.Typer(
+    cls=opt.Group,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="From math-library logs and tuning files of GPU jobs to one table, findings and override files.",
+    epilog="A first session: `logparse ingest hipblaslt_*.log *.fdb.txt tunableop_*.csv`, then `logparse recommend`.",
 )
+verb = partial(opt.verb, app)
 
 
-@verb("logparse ingest hipblaslt_*.log gfx942130.HIP.fdb.txt tunableop_results0.csv", wide=True)
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"logparse {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    version: Annotated[bool, option("Print the version.", "--version", is_eager=True, callback=_print_version)] = False,
+) -> None:
+    """The options before a verb."""
+
+
+@verb("logparse ingest hipblaslt_*.log gfx942130.HIP.fdb.txt tunableop_results0.csv", opt.Wide)
 def ingest(
     paths: Annotated[list[str], argument("Files, folders, globs, URLs; `-` for standard input.")],
     store: opt.Store = None,
     run: opt.Label = None,
-    format: Annotated[str | None, option("Format. [default: recognised]", values=opt.FORMATS, check=False)] = None,
+    format: Annotated[str | None, completed("Format. [default: recognised]", of=opt.FORMATS)] = None,
     jobs: Annotated[int, option("Files at once. [default: one per core]", "--jobs", "-j", min=0)] = 0,
     max_ratio: Annotated[float, option("Refuse compressed files that expand more than this.", min=1.0)] = 2000.0,
     engine: opt.Engine = "local",
@@ -47,7 +67,7 @@ def ingest(
 def capture(
     command: Annotated[opt.Words, argument("The job, after `--`.")] = None,
     masks: Annotated[str, option("hipBLASLt log categories: numbers and names.")] = "32,64",
-    folder: Annotated[Path | None, option("New folder for the logs. [default: one of its own]", "--dir")] = None,
+    folder: Annotated[Path | None, opt.path("New folder for the logs. [default: one of its own]", "--dir")] = None,
     store: opt.Store = None,
     run: opt.Label = None,
     markers: Annotated[bool, option("roctx ranges by hipBLASLt.", "--markers")] = False,
@@ -73,7 +93,7 @@ def capture(
 @verb("logparse run --with overrides -- python train.py", passes_on=True)
 def run(
     command: opt.Job,
-    overrides: Annotated[Path, option("Folder that `recommend` wrote.", "--with")] = Path("overrides"),
+    overrides: Annotated[Path, opt.path("Folder that `recommend` wrote.", "--with")] = Path("overrides"),
 ) -> Answer:
     """Run a job with the recommended files and settings, and nothing else changed; the exit code is the job's."""
     from logparse.capture import with_overrides
@@ -87,7 +107,7 @@ def tune(
     command: opt.Job,
     budget: Annotated[str, option("Seconds of replay at most: 90s, 10m.")] = "10m",
     steps: Annotated[int, option("Steps to trace.", min=1)] = 5,
-    out: Annotated[Path, option("Folder for the override files and apply.py.")] = Path("overrides"),
+    out: Annotated[Path, opt.path("Folder for the override files and apply.py.")] = Path("overrides"),
     store: opt.Store = None,
 ) -> Answer:
     """Capture a job, replay, recommend, run it again with the files and settings, and verify."""
@@ -99,12 +119,12 @@ def tune(
     return Answer(code=code, aside=True)
 
 
-@verb("logparse recommend --target tunableop_results0.csv --out overrides", table=True)
+@verb("logparse recommend --target tunableop_results0.csv --out overrides", opt.Table)
 def recommend(
     store: opt.Store = None,
     run: opt.Run = None,
     target: opt.Target = None,
-    out: Annotated[Path, option("Folder for the override files, one folder per target in it.")] = Path("overrides"),
+    out: Annotated[Path, opt.path("Folder for the override files, one folder per target in it.")] = Path("overrides"),
     n: opt.Count = None,
     min_gain: Annotated[str, option("Propose nothing that gains less of a problem's own time.")] = "3%",
     min_saving: Annotated[float, option("Leave out findings that save less (µs per run).", min=0.0)] = 0.0,
@@ -143,15 +163,15 @@ def recommend(
     return verb.answer(found, settings, out, gpus, own or [], n, actions=actions)
 
 
-@verb("logparse replay --kind conv --direction W --budget 10m", table=True)
+@verb("logparse replay --kind conv --direction W --budget 10m", opt.Table)
 def replay(
     store: opt.Store = None,
     run: opt.Run = None,
-    backend: Annotated[str, option("torch, cublaslt …", values=opt.BACKENDS, several=True, own=True)] = "torch",
+    backend: Annotated[str, choice("torch, cublaslt …", of=opt.BACKENDS, several=True, own=True)] = "torch",
     device: Annotated[str | None, option("0,1 or cpu. [default: every GPU, else cpu]")] = None,
     engine: opt.Engine = "local",
-    kind: Annotated[str | None, option("gemm or conv.", values=("gemm", "conv"))] = None,
-    direction: Annotated[str | None, option("F, B or W.", values=("F", "B", "W"))] = None,
+    kind: Annotated[str | None, choice("gemm or conv.", of=("gemm", "conv"))] = None,
+    direction: Annotated[str | None, choice("F, B or W.", of=("F", "B", "W"))] = None,
     top: Annotated[int | None, option("Only the N most valuable problems.", min=1)] = None,
     budget: Annotated[str | None, option("Stop after this long: 90s, 10m, 1.5h.")] = None,
     silence: Annotated[str, option("Kill a worker that reports nothing for this long.")] = "60s",
@@ -159,13 +179,13 @@ def replay(
     solution: Annotated[opt.Words, option("A kernel of yours, pkg.module:callable.")] = None,
     resume: Annotated[bool, option("Skip what this machine has measured.", "--resume/--again")] = True,
     exhaustive: Annotated[bool, option("Enumerate, not only the heuristic's list.", "--exhaustive")] = False,
-    propose: Annotated[str, option("Which solutions to try.", values=opt.PROPOSERS)] = "all",
+    propose: Annotated[str, choice("Which solutions to try.", of=opt.PROPOSERS)] = "all",
     hot: Annotated[bool, option("Leave operands in the last-level cache.", "--hot")] = False,
     flush_instructions: Annotated[bool, option("Clear the instruction caches, too.", "--flush-instructions")] = False,
     markers: Annotated[bool, option("NVTX/roctx range around each solution.", "--markers")] = False,
-    only: Annotated[str | None, option("actions: no search. races: nothing else.", values=("actions", "races"))] = None,
+    only: Annotated[str | None, choice("actions: no search. races: nothing else.", of=("actions", "races"))] = None,
     dry_run: Annotated[bool, option("Print the plan and stop.", "--dry-run")] = False,
-    script: Annotated[Path | None, option("Write the plan as a script for another machine.")] = None,
+    script: Annotated[Path | None, opt.path("Write the plan as a script for another machine.")] = None,
     profile_command: Annotated[str | None, option("Print profilers' command lines.", metavar="SOLUTION")] = None,
 ) -> Answer:
     """Measure the problems on this machine's GPUs, the most valuable first."""
@@ -196,11 +216,11 @@ def replay(
     return measure.measure(opened(store), options, lambda line: typer.echo(printable(line)))
 
 
-@verb("logparse top --by time -n 10", table=True)
+@verb("logparse top --by time -n 10", opt.Table)
 def top(
     store: opt.Store = None,
     run: opt.Run = None,
-    by: Annotated[str, option("calls, or time.", values=("calls", "time"))] = "calls",
+    by: Annotated[str, choice("calls, or time.", of=("calls", "time"))] = "calls",
     kind: opt.Kind = None,
     n: Annotated[int, option("Number of problems.", "-n", min=1)] = ROWS,
 ) -> Answer:
@@ -216,7 +236,7 @@ def top(
     return Answer([rows.drop_columns("text")], rows, "top", notes=lambda: (f"note: {x}" for x in remarks_of(held, of)))
 
 
-@verb("logparse show '256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32'", table=True)
+@verb("logparse show '256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32'", opt.Table)
 def show(
     text: Annotated[str, argument("A bench, Trace or profile line, MIOpenDriver command, find-db key …")],
     store: opt.Store = None,
@@ -228,11 +248,11 @@ def show(
     return Answer(lookup.known_lines(known), lookup.known_table(known), "show")
 
 
-@verb("logparse sql 'select epilogue, count(*) from gemm_problems group by all'", table=True, bare=True)
+@verb("logparse sql 'select epilogue, count(*) from gemm_problems group by all'", opt.Table)
 def sql(
     query: Annotated[str, argument('One SELECT over the views (see `logparse sql "describe calls"`).')],
     store: opt.Store = None,
-    run: Annotated[str | None, option("Limit the views to one run.", autocompletion=opt.completed_runs)] = None,
+    run: Annotated[str | None, option("Limit the views to one run.", **opt.NAMES_RUNS)] = None,
     timeout: Annotated[float, option("Seconds until the query is stopped.", min=0.1)] = 60.0,
     max_rows: Annotated[int, option("Refuse larger results.", min=1)] = 1_000_000,
 ) -> Answer:
@@ -245,7 +265,7 @@ def sql(
     return Answer(table=run_query(opened(store).url, pasted(query), run=run, timeout_s=timeout, max_rows=max_rows))
 
 
-@verb("logparse status`; while a cluster works: `logparse status --watch", table=True)
+@verb("logparse status`; while a cluster works: `logparse status --watch", opt.Table)
 def status(
     store: opt.Store = None,
     watch: Annotated[bool, option("Follow running ingests and replays to their end.", "--watch")] = False,
@@ -264,7 +284,7 @@ def status(
     return Answer(table=lookup.holdings(held), of="status", notes=lambda: (*missing(held), *lookup.hints(held)))
 
 
-@verb("logparse formats", table=True)
+@verb("logparse formats", opt.Table)
 def formats() -> Answer:
     """List what can be read and written."""
     from analyzers.overrides.render import formats_answer
@@ -273,7 +293,9 @@ def formats() -> Answer:
 
 
 @verb("logparse forget run-before-upgrade")
-def forget(name: opt.RunOrFile, store: opt.Store = None) -> Answer:
+def forget(
+    name: Annotated[str, argument("A run label, or a path or its end.", **opt.NAMES_RUNS)], store: opt.Store = None
+) -> Answer:
     """Remove a run or a file from the store."""
     return Answer([f"forgot {path}" for path in opened(store).forget(name)])
 
@@ -298,12 +320,12 @@ def check(store: opt.Store = None) -> Answer:
     return Answer(damage or ["no file is damaged or missing"], code=CHECK_FAILED if damage else 0)
 
 
-@verb("logparse lint tunableop_results0.csv --target gpus=8 --against logparse-store", table=True)
+@verb("logparse lint tunableop_results0.csv --target gpus=8 --against logparse-store", opt.Table)
 def lint(
     files: opt.Files,
     against: opt.Against = None,
     target: opt.Target = None,
-    as_format: Annotated[str | None, option("Its format. [default: recognised]", "--as", values=opt.OVERRIDES)] = None,
+    as_format: Annotated[str | None, choice("Its format. [default: recognised]", "--as", of=opt.OVERRIDES)] = None,
     rows: Annotated[bool, option("One row per row of the file, with its verdicts.", "--rows")] = False,
 ) -> Answer:
     """Check per row whether the library will read, match and honour it; exit code 3 on errors, 1 for another file."""
@@ -314,10 +336,10 @@ def lint(
     return render.lint_answer(*verbs.lint_files(files, target or [], tables, as_format), rows)
 
 
-@verb("logparse coverage tunableop_results0.csv --against logparse-store", table=True)
+@verb("logparse coverage tunableop_results0.csv --against logparse-store", opt.Table)
 def coverage(
     files: opt.Files,
-    against: opt.OtherWorkload = None,
+    against: Annotated[str | None, option("The workload, as of `lint`. [default: the store]", **opt.NAMES_RUNS)] = None,
     target: opt.Target = None,
     store: opt.Store = None,
     run: opt.Run = None,
@@ -329,7 +351,7 @@ def coverage(
     return render.coverage_answer(tables, *verbs.cover(files, tables, target or []))
 
 
-@verb("logparse verify before after overrides/*/tunableop_results0.csv", table=True)
+@verb("logparse verify before after overrides/*/tunableop_results0.csv", opt.Table)
 def verify(
     before: opt.RunName,
     after: opt.RunName,
@@ -346,15 +368,15 @@ def verify(
     return replace(render.verify_answer(found), errors=remarks_on_words([before, after], store))
 
 
-@verb("logparse diff rocm64 rocm70 --fail-on 3% --junit diff.xml --overrides tuning.txt", table=True)
+@verb("logparse diff rocm64 rocm70 --fail-on 3% --junit diff.xml --overrides tuning.txt", opt.Table)
 def diff(
     a: opt.RunName,
     b: opt.RunName,
     fail_on: opt.FailOn = "3%",
     floor: Annotated[float, option("Changes of a call by at most this many µs count as the same.", min=0.0)] = 0.0,
     overrides: Annotated[opt.Words, option("Old override files, for an upgrade plan.")] = None,
-    markdown: Annotated[Path | None, option("Write a section for a pull request.")] = None,
-    junit: Annotated[Path | None, option("Write JUnit XML: what got slower, or that nothing was compared.")] = None,
+    markdown: Annotated[Path | None, opt.path("Write a section for a pull request.")] = None,
+    junit: Annotated[Path | None, opt.path("Write JUnit XML: what got slower, or that nothing was compared.")] = None,
     junit_all: Annotated[bool, option("JUnit XML with a case per problem.", "--junit-all")] = False,
     store: opt.Store = None,
     n: opt.Count = None,
@@ -381,7 +403,7 @@ def merge(files: opt.Files, out: opt.Out = Path("merged"), gpus: opt.Gpus = 1) -
 @verb("logparse convert tunableop_results0.csv --to hipblaslt --out tuning")
 def convert(
     files: opt.Files,
-    to: Annotated[str, option("tunableop, hipblaslt, aiter or rocblas.", values=opt.TARGETS)],
+    to: Annotated[str, choice("tunableop, hipblaslt, aiter or rocblas.", of=opt.TARGETS)],
     target: opt.Target = None,
     same_build: Annotated[bool, option("Vouch for a device or build that no file states.", "--same-build")] = False,
     gpus: opt.Gpus = 1,
@@ -395,7 +417,7 @@ def convert(
 
 @verb("logparse export --as yaml --kind gemm -n 50 --out problems")
 def export(
-    as_: Annotated[str, option("bench, yaml, yaml-block, driver, untuned, csv or moe.", "--as", values=opt.EXPORTS)],
+    as_: Annotated[str, choice("bench, yaml, yaml-block, driver, untuned, csv or moe.", "--as", of=opt.EXPORTS)],
     store: opt.Store = None,
     run: opt.Run = None,
     kind: opt.Kind = None,
@@ -433,7 +455,7 @@ def report(
     store: opt.Store = None,
     run: opt.Run = None,
     compare: opt.Compare = None,
-    out: Annotated[Path, option("The HTML file.", "--out", "-o")] = Path("report.html"),
+    out: Annotated[Path, opt.path("The HTML file.", "--out", "-o")] = Path("report.html"),
     top: Annotated[int, option("Problems to show.", "-n", min=1)] = 500,
 ) -> Answer:
     """Write one HTML file with the same charts, which opens offline."""
@@ -445,5 +467,6 @@ def report(
 
 def main() -> None:
     """Entry point: an error that the user can mend prints one line and exits with 1; wrong usage exits with 2."""
-    words = opt.words_of(sys.argv[1:])
-    run_program(opt.of_verb(app, words), words)
+    # A pasted profile record begins with `- {`: with a blank before it the parser does not take it for an option.
+    words = [f" {word}" if word.startswith("- ") else word for word in sys.argv[1:]]
+    run_program(app, words)

@@ -1,12 +1,12 @@
 """The answers of verbs and how they are printed.
 
 ``answer``: what a verb returns, its tables' columns, CSV, JSON and Parquet.  ``terminal``: tables that fit a terminal,
-progress bars.  ``options``: makes a function with options a verb of the program.  ``program``: streams and errors.
+progress bars.  ``options``: options that verbs share.  ``program``: streams and errors.
 """
 
 from __future__ import annotations
 
 from logparse.output.answer import CHECK_FAILED, ROWS, TABLES, Answer, TableFormat, show
-from logparse.output.terminal import Bar, Rows
+from logparse.output.terminal import Bar, Block, Rows
 
-__all__ = ["CHECK_FAILED", "ROWS", "TABLES", "Answer", "Bar", "Rows", "TableFormat", "show"]
+__all__ = ["CHECK_FAILED", "ROWS", "TABLES", "Answer", "Bar", "Block", "Rows", "TableFormat", "show"]

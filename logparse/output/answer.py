@@ -14,7 +14,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from logparse.errors import UsageError
 from logparse.output.own_files import remember
-from logparse.output.terminal import Rows, drawn, terminal_width
+from logparse.output.terminal import Block, drawn, terminal_width
 from logparse.text import printable
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
 
@@ -87,8 +86,8 @@ class Answer:
     exit code.
     """
 
-    text: Iterable[str | pd.DataFrame | pa.Table | Rows] | None = None
-    table: pd.DataFrame | pa.Table | Callable[[], pd.DataFrame | pa.Table] | None = None
+    text: Iterable[str | Block] | None = None
+    table: Block | Callable[[], Block] | None = None
     of: str = ""
     notes: Callable[[], Iterable[str]] = tuple
     errors: Iterable[str] = ()
@@ -96,12 +95,13 @@ class Answer:
     aside: bool = False
 
     @property
-    def blocks(self) -> Iterable[str | pd.DataFrame | pa.Table | Rows]:
+    def blocks(self) -> Iterable[str | Block]:
         """The lines and tables that the terminal shows, without the notes."""
-        return self.text if self.text is not None else [] if self.table is None else [self.made]
+        made = self.made if self.text is None else None
+        return self.text if self.text is not None else [] if made is None else [made]
 
     @property
-    def made(self) -> pd.DataFrame | pa.Table | None:
+    def made(self) -> Block | None:
         """The table, made now where it was not."""
         return self.table() if callable(self.table) else self.table
 
@@ -152,17 +152,13 @@ def show(
         print(printable(line), file=sys.stderr)
 
 
-def arrow(table: pd.DataFrame | pa.Table | None, of: str = "") -> pa.Table:
-    """The table with the columns and types that ``TABLES`` has for ``of``; unchanged where ``of`` is empty."""
-    import pyarrow as pa
-
+def arrow(table: Block | None, of: str = "") -> pa.Table:
+    """The table with the columns and types that ``TABLES`` has for ``of``; an Arrow table stays where it is empty."""
     assert table is not None, "a verb without a table has no option for its format"
-    if of:
-        return typed(table, TABLES[of])
-    return table if isinstance(table, pa.Table) else pa.Table.from_pandas(table, preserve_index=False)
+    return typed(table, TABLES[of]) if of else table
 
 
-def typed(table: pd.DataFrame | pa.Table, columns: str) -> pa.Table:
+def typed(table: Block, columns: str) -> pa.Table:
     """The table with these columns, stated as in ``TABLES``; one that it lacks is unknown."""
     import pyarrow as pa
 
@@ -175,6 +171,9 @@ def typed(table: pd.DataFrame | pa.Table, columns: str) -> pa.Table:
     }
     named = [column.split(" ") for column in columns.split(", ")]
     schema = pa.schema([(name, types[kind]) for name, kind in named])
+    if isinstance(table, Sequence):
+        columns_ = (pa.array([row.get(x.name) for row in table], x.type, from_pandas=True) for x in schema)
+        return pa.Table.from_arrays(list(columns_), schema=schema)
     if isinstance(table, pa.Table):
         known = (table[x.name] if x.name in table.column_names else pa.nulls(len(table)) for x in schema)
         return pa.table([column.cast(field.type) for column, field in zip(known, schema, strict=True)], schema=schema)

@@ -1,12 +1,11 @@
-"""Options of the program, and the decorator that makes functions its verbs."""
+"""Options that several verbs share, and what a verb does with its answer."""
 
 # No `from __future__ import annotations`: typer reads the types.
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from copy import copy
-from functools import partial, wraps
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from logparse import __version__
 from logparse.errors import LogparseError, UsageError
 from logparse.output.answer import ROWS, Answer, TableFormat, format_of, show
 from logparse.output.program import quiet_pipe
@@ -23,51 +21,11 @@ from logparse.text import is_object, one_of
 if TYPE_CHECKING:
     import logparse.store
 
-Verb = Callable[..., Answer]
 
-
-def option(
-    help: str,
-    *names: str,
-    values: str | tuple[str, ...] | None = None,
-    several: bool = False,
-    check: bool = True,
-    own: bool = False,
-    **more: Any,
-) -> Any:
-    """An option, named as its parameter unless ``names`` are given, with typer's other settings.
-
-    ``values``: the possible values, or where their list is (``module:LIST``), which a shell completes; others are
-    refused, unless the verb does that itself (``check`` False).  ``several``: values are joined by commas.  ``own``:
-    ``package.module:NAME`` is allowed too.
-    """
+def option(help: str, *names: str, **more: Any) -> Any:
+    """An option, named as its parameter unless ``names`` are given, with typer's other settings."""
     more.setdefault("show_default", "[default: " not in help)
-    if values is None:
-        return typer.Option(*names, help=help, **more)
-
-    def known() -> Iterable[str]:
-        return _names_in(values) if isinstance(values, str) else values
-
-    def refuse_others(parameter: typer.CallbackParam, value: str | None) -> str | None:
-        for word in [] if value is None else value.split(",") if several else [value]:
-            if not (own and is_object(word)):
-                one_of(parameter.opts[0], word, known())
-        return value
-
-    def complete(incomplete: str) -> list[str]:
-        done, comma, last = incomplete.rpartition(",") if several else ("", "", incomplete)
-        return [done + comma + name for name in known() if name.startswith(last)]
-
-    return typer.Option(*names, help=help, callback=refuse_others if check else None, autocompletion=complete, **more)
-
-
-def _names_in(place: str) -> list[str]:
-    """The names of the members of a list, ``module:LIST`` (or the list, where it holds names).
-
-    The module is imported here, to check or to complete a value, and not before: it may be slow.
-    """
-    module, _, name = place.partition(":")
-    return [x if isinstance(x, str) else x.name for x in getattr(import_module(module), name)]
+    return typer.Option(*names, help=help, **more)
 
 
 def argument(help: str, **more: Any) -> Any:
@@ -75,19 +33,63 @@ def argument(help: str, **more: Any) -> Any:
     return typer.Argument(help=help, **more)
 
 
-_HOW: Mapping[str, tuple[Any, Any]] = {
-    "format": (Annotated[TableFormat | None, option("How to print it. [default: by the ending of -o]")], None),
-    "output": (
-        Annotated[str | None, option("Write the table to a file: .csv, .json or .parquet.", "--output", "-o")],
-        None,
-    ),
-    "wide": (Annotated[bool, option("Every column and whole names on any terminal.", "--wide")], False),
-}
-"""Options of every verb that has a table, and their defaults."""
-_LIMIT: Mapping[str, tuple[Any, Any]] = {
-    "n": (Annotated[int | None, option("Rows of a table, in every format. [default: all]", "-n", min=1)], None)
-}
-"""A further one of those that do not have ``-n`` of their own."""
+def path(help: str, *names: str) -> Any:
+    """An option whose value is a path of this machine; a URL is refused."""
+    return option(help, *names, callback=_local)
+
+
+def choice(help: str, *names: str, of: str | tuple[str, ...], several: bool = False, own: bool = False) -> Any:
+    """An option with the values ``of``, or of the list at that place (``module:LIST``), which a shell completes.
+
+    Others are refused.  ``several``: values are joined by commas.  ``own``: ``package.module:NAME`` is allowed too.
+    """
+
+    def refuse_others(parameter: typer.CallbackParam, value: str | None) -> str | None:
+        for word in [] if value is None else value.split(",") if several else [value]:
+            if not (own and is_object(word)):
+                one_of(parameter.opts[0], word, _known(of))
+        return value
+
+    return option(help, *names, callback=refuse_others, autocompletion=_completing(of, several))
+
+
+def completed(help: str, *names: str, of: str | tuple[str, ...]) -> Any:
+    """An option with such values that the verb checks itself."""
+    return option(help, *names, autocompletion=_completing(of))
+
+
+def _completing(of: str | tuple[str, ...], several: bool = False) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        done, comma, last = incomplete.rpartition(",") if several else ("", "", incomplete)
+        return [done + comma + name for name in _known(of) if name.startswith(last)]
+
+    return complete
+
+
+def _known(of: str | tuple[str, ...]) -> Iterable[str]:
+    """The values; of a place the names of the list's members, or the list where it holds names.
+
+    The module is imported here, to check or to complete a value, and not before: it may be slow.
+    """
+    if isinstance(of, tuple):
+        return of
+    module, _, name = of.partition(":")
+    return [x if isinstance(x, str) else x.name for x in getattr(import_module(module), name)]
+
+
+def _local(value: Any) -> Any:
+    """Refuses a URL where a path is meant: it would make a folder ``s3:`` in the working folder."""
+    scheme, mark, _ = str(value).partition(":/")
+    if mark and len(scheme) > 1 and scheme.isalnum():
+        raise UsageError(f"{value}: only inputs and stores may be URLs; write to this machine, and copy from there")
+    return value
+
+
+def _output(context: typer.Context, value: str | None) -> str | None:
+    """Refuses an unusable name now, not after the work; ``--format`` is read before it."""
+    format_of(context.params.get("format"), value)
+    _local(value)
+    return value
 
 
 def opened(store: str | None, *, create: bool = False) -> "logparse.store.Store":
@@ -111,118 +113,41 @@ OVERRIDES = "logparse.formats.override_formats:OVERRIDE_FORMATS"
 TARGETS = "analyzers.overrides.convert:TARGETS"
 EXPORTS = "analyzers.overrides.export:NAMES"
 """Where the values of options are listed."""
-RUN_HELP = "a store (its latest run), STORE#RUN, a run's label, or log files."
+_RUN = "a store (its latest run), STORE#RUN, a run's label, or log files."
+NAMES_RUNS: Any = {"autocompletion": completed_runs}
 Text = str | None
 Words = list[str] | None
 Store = Annotated[Text, option("Store folder or URL. [default: logparse-store]", "--store", envvar="LOGPARSE_STORE")]
-Run = Annotated[Text, option("Run label. [default: the latest run]", "--run", autocompletion=completed_runs)]
-Label = Annotated[
-    Text, option("Label of this run. [default: the time of the call]", "--run", autocompletion=completed_runs)
-]
-RunName = Annotated[str, argument(f"Run: {RUN_HELP}", autocompletion=completed_runs)]
-Against = Annotated[Text, option(f"The workload: {RUN_HELP}", "--against", autocompletion=completed_runs)]
-OtherWorkload = Annotated[
-    Text, option(f"The workload: {RUN_HELP} [default: the store]", "--against", autocompletion=completed_runs)
-]
-RunOrFile = Annotated[str, argument("A run label, or a path or its end.", autocompletion=completed_runs)]
+Run = Annotated[Text, option("Run label. [default: the latest run]", "--run", **NAMES_RUNS)]
+Label = Annotated[Text, option("Label of this run. [default: the time of the call]", "--run", **NAMES_RUNS)]
+RunName = Annotated[str, argument(f"Run: {_RUN}", **NAMES_RUNS)]
+Against = Annotated[Text, option(f"The workload: {_RUN}", "--against", **NAMES_RUNS)]
+Compare = Annotated[Text, option("Another run beside this one: RUN, STORE#RUN or STORE.", "--compare", **NAMES_RUNS)]
 Count = Annotated[int | None, option(f"Rows. [default: {ROWS} of a table on the terminal, else all]", "-n", min=1)]
 FailOn = Annotated[str, option("Slower by more than this fails, e.g. 3%.", "--fail-on")]
 Engine = Annotated[
     str,
-    option(
+    completed(
         "local; ray (of $RAY_ADDRESS, of this machine, or one of its own); ray://HOST:PORT.",
         "--engine",
-        values=("local", "ray"),
-        check=False,
+        of=("local", "ray"),
     ),
 ]
-Kind = Annotated[Text, option("gemm, grouped or conv.", "--kind", values=("gemm", "grouped", "conv"))]
+Kind = Annotated[Text, choice("gemm, grouped or conv.", "--kind", of=("gemm", "grouped", "conv"))]
 Target = Annotated[Words, option("Facts of the machine that will read the files: a file, or KEY=VALUE.", "--target")]
 Job = Annotated[list[str], argument("The job, after `--`.")]
-Out = Annotated[Path, option("Folder for the files.", "--out")]
+Out = Annotated[Path, path("Folder for the files.", "--out")]
 Files = Annotated[list[str], argument("Override files (TunableOp CSV, tuning file, user find-db).")]
 Gpus = Annotated[int, option("Copies of a TunableOp CSV, one per device.", "--gpus", min=1)]
-Compare = Annotated[
-    Text, option("Another run beside this one: RUN, STORE#RUN or STORE.", "--compare", autocompletion=completed_runs)
+Format = Annotated[
+    TableFormat | None, option("How to print it. [default: by the ending of -o]", "--format", is_eager=True)
 ]
-"""Options and arguments of several verbs."""
-
-
-def program_of(help: str, epilog: str) -> tuple[typer.Typer, Callable[..., Callable[[Verb], Verb]]]:
-    """A program without verbs yet, and the decorator that makes a function one of them.
-
-    The function's answer is printed in the chosen format and sets the exit code.  The decorator takes an example for
-    the verb's help; ``table``: the answer has a table, so the verb gets the options for its format; ``wide``: of these
-    only the one for every column, as the answer's table is for the terminal alone; ``passes_on``: the words after the
-    first argument are another program's; ``bare``: the verb begins in a process with no library loaded.
-    """
-    app = typer.Typer(
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-        help=help,
-        epilog=epilog,
-    )
-    app.callback(cls=_Group)(_program)
-
-    def verb(
-        example: str, *, table: bool = False, wide: bool = False, passes_on: bool = False, bare: bool = False
-    ) -> Callable[[Verb], Verb]:
-        def register(function: Verb) -> Verb:
-            limit = {} if "n" in inspect.signature(function).parameters else _LIMIT
-            how = {**limit, **_HOW} if table else {"wide": _HOW["wide"]} if wide else {}
-
-            @wraps(function)
-            def command(**values: Any) -> None:
-                chosen = {name: values.pop(name) for name in how}
-                format_of(chosen.get("format"), chosen.get("output"))  # refuses now, not after the work
-                _refuse_urls([chosen.get("output"), *(x for x in values.values() if isinstance(x, Path))])
-                if not (bare or passes_on):  # what starts a job may need none
-                    from logparse.executors.numpy_import import import_numpy
-
-                    import_numpy()
-                answer = function(**values)
-                with quiet_pipe():
-                    show(answer, *map(chosen.get, ("format", "output")), wide=chosen.get("wide"), n=chosen.get("n"))
-                if answer.code:
-                    raise typer.Exit(answer.code)
-
-            kind = inspect.Parameter.KEYWORD_ONLY
-            own = [x.replace(kind=kind) for x in inspect.signature(function).parameters.values()]
-            own += [inspect.Parameter(name, kind, default=value, annotation=of) for name, (of, value) in how.items()]
-            command.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
-            command.__annotations__ = {x.name: x.annotation for x in own}
-            settings = {"allow_interspersed_args": False} if passes_on else None
-            about = inspect.getdoc(function)
-            name, epilog = function.__name__, f"Example: `{example}`"
-            app.command(name, cls=_Command, short_help=about, epilog=epilog, context_settings=settings)(command)
-            return function
-
-        return register
-
-    return app, verb
-
-
-def _refuse_urls(paths: Iterable[str | Path | None]) -> None:
-    """Raises UsageError for a URL where a path is meant: it would make a folder ``s3:`` in the working folder."""
-    for path in map(str, paths):
-        scheme, mark, _ = path.partition(":/")
-        if mark and len(scheme) > 1 and scheme.isalnum():
-            raise UsageError(f"{path}: only inputs and stores may be URLs; write to this machine, and copy from there")
-
-
-def words_of(arguments: Sequence[str]) -> list[str]:
-    """A pasted profile record begins with ``- {``: with a blank before it the parser does not take it for an option."""
-    return [f" {word}" if word.startswith("- ") else word for word in arguments]
-
-
-def of_verb(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
-    """The program with only the verb that ``words`` begin with, if they do: making the options of all takes longer."""
-    named = [command for command in app.registered_commands if words and command.name == words[0]]
-    out = copy(app)
-    out.registered_commands = named or app.registered_commands
-    return out
+Output = Annotated[
+    Text, option("Write the table to a file: .csv, .json or .parquet.", "--output", "-o", callback=_output)
+]
+Wide_ = Annotated[bool, option("Every column and whole names on any terminal.", "--wide")]
+Limit = Annotated[int | None, option("Rows of a table, in every format. [default: all]", "-n", min=1)]
+"""Options and arguments of several verbs; the last four are of ``_printing``."""
 
 
 class _Values:
@@ -234,19 +159,15 @@ class _Values:
         self._option, self._of = option, option.type_descriptor.annotation
 
     def coerce(self, value: Any, **more: Any) -> Any:
-        with suppress(ValueError):
-            return self._converted(value)
-        return type(self._option).get_runtime_param(self._option).coerce(value, **more)
-
-    def _converted(self, value: Any) -> Any:
         if value is None or (self._of == list[str] and not isinstance(value, str)):
             return value
-        if self._of not in (str, int, float, Path, TableFormat):
-            raise ValueError
-        found, least, most = self._of(value), self._option.min, self._option.max
-        if (least is not None and not found >= least) or (most is not None and not found <= most):
-            raise ValueError
-        return found
+        with suppress(ValueError):
+            found, least, most = self._of(value), self._option.min, self._option.max
+            if self._of in (str, int, float, Path, TableFormat) and not (
+                (least is not None and not found >= least) or (most is not None and not found <= most)
+            ):
+                return found
+        return type(self._option).get_runtime_param(self._option).coerce(value, **more)
 
 
 def _converting(options: list[Any]) -> list[Any]:
@@ -257,23 +178,82 @@ def _converting(options: list[Any]) -> list[Any]:
     return options
 
 
-class _Command(TyperCommand):
+_STARTERS = ("capture", "run", "sql", "tune")
+"""Verbs that start a process before any library needs to be loaded."""
+
+
+class Command(TyperCommand):
+    """A verb: its function returns an ``Answer``, which is printed, and whose exit code is the program's."""
+
+    printing: tuple[str, ...] = ()
+    """The options of ``_printing`` that the verb has beside its function's, which may have its own of these names."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        own = {x.name for x in self.params}
+        self.added = [x for x in _printing_options() if x.name in self.printing and x.name not in own]
+        self.params += self.added
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _converting(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        if ctx.info_name not in _STARTERS:
+            from logparse.executors.numpy_import import import_numpy
+
+            import_numpy()
+        chosen = {str(x.name): ctx.params.pop(x.name) for x in self.added}
+        answer = super().invoke(ctx)
+        how = chosen.pop("format", None)
+        with quiet_pipe():
+            show(answer, how and TableFormat(how), chosen.pop("output", None), **{"wide": None, **chosen})
+        if answer.code:
+            raise typer.Exit(answer.code)
+
+
+class Wide(Command):
+    """A verb whose table is for the terminal alone."""
+
+    printing = ("wide",)
+
+
+class Table(Command):
+    """A verb whose answer is a table."""
+
+    printing = ("n", "format", "output", "wide")
+
+
+def _printing(n: Limit = None, format: Format = None, output: Output = None, wide: Wide_ = False) -> None:
+    """The options by which a table is printed."""
+
+
+@cache
+def _printing_options() -> Sequence[Any]:
+    app = typer.Typer(add_completion=False)
+    app.command()(_printing)
+    return typer.main.get_command(app).params
+
+
+class Group(TyperGroup):
+    """The program."""
+
     def get_params(self, ctx: Any) -> list[Any]:
         return _converting(super().get_params(ctx))
 
 
-class _Group(TyperGroup):
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _converting(super().get_params(ctx))
+def verb(
+    app: typer.Typer, example: str, cls: type[Command] = Command, *, passes_on: bool = False
+) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+    """Makes a function a verb of the program, with an example in its help.
 
+    ``passes_on``: the words after the first argument are another program's.
+    """
+    settings = {"allow_interspersed_args": False} if passes_on else None
 
-def _print_version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"logparse {__version__}")
-        raise typer.Exit
+    def register(function: Callable[..., Answer]) -> Callable[..., Answer]:
+        about = inspect.getdoc(function)
+        return app.command(cls=cls, short_help=about, epilog=f"Example: `{example}`", context_settings=settings)(
+            function
+        )
 
-
-def _program(
-    version: Annotated[bool, option("Print the version.", "--version", is_eager=True, callback=_print_version)] = False,
-) -> None:
-    """The options before a verb."""
+    return register

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Rows: TypeAlias = Sequence[Mapping[str, object]]
 """A small table without pandas, whose import takes longer than reading most logs."""
+Block: TypeAlias = "pd.DataFrame | pa.Table | Rows"
+"""A table."""
 
 _PROSE = frozenset({"about", "message", "advice", "reason", "remedy", "why", "error"})
 """Columns of sentences: they wrap between words where room is short; every other cell keeps one line."""
@@ -45,7 +47,7 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else None
 
 
-def drawn(block: pd.DataFrame | pa.Table | Rows, width: int | None, remedy: str = "") -> str:
+def drawn(block: Block, width: int | None, remedy: str = "") -> str:
     """The table as text, numbers right-aligned; to fit ``width`` columns but a problem are left out, empty ones first,
     then the last, and texts shortened.  ``remedy``: how to get what is left out.
     """
@@ -120,11 +122,11 @@ def _wrapped(text: str, room: int) -> list[str]:
     return lines
 
 
-def _columns(block: pd.DataFrame | pa.Table | Rows) -> list[_Column]:
+def _columns(block: Block) -> list[_Column]:
     if isinstance(block, Sequence):
         names = list(block[0]) if block else []
         values = {name: [row[name] for row in block] for name in names}
-        numeric = {name: all(isinstance(x, int | float) for x in values[name]) for name in names}
+        numeric = {name: all(map(_is_number, values[name])) for name in names}
     elif "pyarrow" in type(block).__module__:
         table = cast("pa.Table", block)
         values = table.to_pydict()
@@ -134,6 +136,10 @@ def _columns(block: pd.DataFrame | pa.Table | Rows) -> list[_Column]:
         values = {str(name): frame[name].tolist() for name in frame.columns}
         numeric = {str(name): frame[name].dtype.kind in "iufM" for name in frame.columns}
     return [_Column(name, numeric[name], [_cell(x) for x in values[name]]) for name in values]
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Column], list[str]]:
