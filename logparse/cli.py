@@ -3,6 +3,7 @@
 # No `from __future__ import annotations`: typer would compile two hundred texts back into types at every start.
 
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Annotated
 import typer
 
 from logparse import __version__
+from logparse.errors import UsageError
 from logparse.output import CHECK_FAILED, ROWS, Answer, Bar
 from logparse.output import options as opt
 from logparse.output.options import argument, choice, completed, opened, option
@@ -33,6 +35,14 @@ def _print_version(asked: bool) -> None:
     if asked:
         typer.echo(f"logparse {__version__}")
         raise typer.Exit
+
+
+def facts_of(words: Sequence[str] | None) -> Mapping[str, str]:
+    """The facts of the machine that ``--target`` describes."""
+    from logparse.formats import FORMATS
+    from logparse.ingest.stated_target import target_from
+
+    return target_from(words or [], FORMATS) if words else {}
 
 
 @app.callback()
@@ -287,9 +297,12 @@ def status(
 @verb("logparse formats", opt.Table)
 def formats() -> Answer:
     """List what can be read and written."""
-    from analyzers.overrides.render import formats_answer
+    from logparse.formats import FORMATS
+    from logparse.formats.override_formats import WRITERS
 
-    return formats_answer()
+    kinds = (("read", FORMATS), ("write", WRITERS))
+    rows = [{"name": x.name, "what": what, "about": x.about} for what, known in kinds for x in known]  # type: ignore[attr-defined]
+    return Answer(table=rows, of="formats")
 
 
 @verb("logparse forget run-before-upgrade")
@@ -329,11 +342,11 @@ def lint(
     rows: Annotated[bool, option("One row per row of the file, with its verdicts.", "--rows")] = False,
 ) -> Answer:
     """Check per row whether the library will read, match and honour it; exit code 3 on errors, 1 for another file."""
-    from analyzers.overrides import render, verbs
+    from analyzers.overrides.lint import answer, lint_files
     from analyzers.times.runs import read_at, tables_to_check
 
     tables = read_at(against, None, tables_to_check) if against else None
-    return render.lint_answer(*verbs.lint_files(files, target or [], tables, as_format), rows)
+    return answer(*lint_files(files, facts_of(target), tables, as_format), rows)
 
 
 @verb("logparse coverage tunableop_results0.csv --against logparse-store", opt.Table)
@@ -345,10 +358,14 @@ def coverage(
     run: opt.Run = None,
 ) -> Answer:
     """Replay a run's calls against override files: what they cover, and which rows can never hit."""
-    from analyzers.verify import render, verbs
+    from analyzers.overrides.coverage import answer
+    from analyzers.overrides.lint import lint_files
+    from analyzers.times.runs import read_at, tables_to_check
 
-    tables = verbs.workload(against, store, run)
-    return render.coverage_answer(tables, *verbs.cover(files, tables, target or []))
+    if against and run:
+        raise UsageError("--against names the run, as STORE#RUN; --run is one of --store")
+    tables = read_at(against, store, tables_to_check) if against else tables_to_check(opened(store), run)
+    return answer(*lint_files(files, facts_of(target), tables), tables)
 
 
 @verb("logparse verify before after overrides/*/tunableop_results0.csv", opt.Table)
@@ -361,11 +378,15 @@ def verify(
     store: opt.Store = None,
 ) -> Answer:
     """Check that overrides took effect and what they gained against the promise; exit code 3 when not."""
-    from analyzers.times.runs import remarks_on_words
-    from analyzers.verify import render, verbs
+    from analyzers.times.runs import remarks_on_words, tables_at
+    from analyzers.verify import actions, findings
+    from analyzers.verify import verify as overrides
 
-    found = verbs.verify(before, after, files or [], store, parse_share(fail_on, "--fail-on"), action or [])
-    return replace(render.verify_answer(found), errors=remarks_on_words([before, after], store))
+    share, remarks = parse_share(fail_on, "--fail-on"), remarks_on_words([before, after], store)
+    if action:
+        proof = actions.verify_actions(tables_at(before, store), tables_at(after, store), action)
+        return replace(actions.answer(proof), errors=remarks)
+    return replace(overrides.answer(findings.verify_at(before, after, files or [], store, share)), errors=remarks)
 
 
 @verb("logparse diff rocm64 rocm70 --fail-on 3% --junit diff.xml --overrides tuning.txt", opt.Table)
@@ -394,10 +415,11 @@ def diff(
 @verb("logparse merge tunableop_results?.csv --gpus 8 --out merged")
 def merge(files: opt.Files, out: opt.Out = Path("merged"), gpus: opt.Gpus = 1) -> Answer:
     """Merge override files of one format, device and build: the fastest (without times the first) of each key."""
-    from analyzers.overrides.merge import merge as merge_files
-    from analyzers.overrides.render import written_answer
+    from analyzers.overrides import merge as merging
+    from analyzers.overrides.write import written
 
-    return written_answer(merge_files(files, gpus), out, files)
+    made = merging.merge(files, gpus)
+    return written(made, merging.lines(made), out, files)
 
 
 @verb("logparse convert tunableop_results0.csv --to hipblaslt --out tuning")
@@ -410,9 +432,11 @@ def convert(
     out: opt.Out = Path("converted"),
 ) -> Answer:
     """Write tuned GEMMs of one library's file as another's, where both count solutions alike."""
-    from analyzers.overrides import render, verbs
+    from analyzers.overrides import convert as converting
+    from analyzers.overrides.write import written
 
-    return render.written_answer(verbs.convert(files, to, target or [], same_build=same_build, gpus=gpus), out, files)
+    made = converting.convert(files, to, facts_of(target), same_build=same_build, gpus=gpus)
+    return written(made, converting.lines(made), out, files)
 
 
 @verb("logparse export --as yaml --kind gemm -n 50 --out problems")
@@ -427,10 +451,11 @@ def export(
     out: opt.Out = Path("problems"),
 ) -> Answer:
     """Write problems as input for the libraries' own tools."""
-    from analyzers.overrides import render, verbs
+    from analyzers.overrides import export as exporting
+    from analyzers.overrides.write import written
 
-    made = verbs.export(opened(store), as_, run=run, kind=kind, n=n, sql=sql, target=target or [])
-    return render.written_answer(made, out)
+    made = exporting.of_store(opened(store), as_, run=run, kind=kind, n=n, sql=sql, target=facts_of(target))
+    return written(made, exporting.lines(made), out)
 
 
 @verb("logparse explore --port 8050")

@@ -81,6 +81,12 @@ def duration(time_us: float | None) -> str:
     return f"{float(f'{time_us / 3.6e9:.3g}'):,g} h"
 
 
+def signed(time_us: float) -> str:
+    """A difference of two times for people, without a sign where it is none to 1 ns."""
+    us = round(time_us, 3)
+    return duration(us) if us >= 0 else f"-{duration(-us)}"
+
+
 _KERNEL = re.compile(r"(kernel:)?(?:void )?(?:cutlass::Kernel2?<(\w+)>|(.+))\([^()]*\)", re.DOTALL)
 
 

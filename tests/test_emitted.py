@@ -16,8 +16,7 @@ from analyzers.overrides.convert import convert
 from analyzers.overrides.export import export
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import merge
-from analyzers.overrides.render import written_answer
-from analyzers.overrides.write import write
+from analyzers.overrides.write import write, written
 from logparse.errors import InputError
 from logparse.formats import FORMATS
 from logparse.formats.format import Emission
@@ -73,21 +72,21 @@ def rocblas_overrides() -> list[Override]:
 
 
 CASES: Mapping[str, Callable[[], Sequence[Emission]]] = {
-    "hipblaslt-7.0": lambda: convert([CSV], "hipblaslt", TARGET).emissions,
-    "hipblaslt-6.4": lambda: convert([CSV], "hipblaslt", OLD, same_build=True).emissions,
-    "tunableop": lambda: convert([TUNING], "tunableop", TARGET, gpus=2).emissions,
-    "aiter": lambda: convert([CSV], "aiter", TARGET).emissions,
+    "hipblaslt-7.0": lambda: convert([CSV], "hipblaslt", TARGET).files,
+    "hipblaslt-6.4": lambda: convert([CSV], "hipblaslt", OLD, same_build=True).files,
+    "tunableop": lambda: convert([TUNING], "tunableop", TARGET, gpus=2).files,
+    "aiter": lambda: convert([CSV], "aiter", TARGET).files,
     "rocblas": lambda: rocblas.write(rocblas_overrides(), TARGET),
     "miopen-find-db": lambda: find_db.write(miopen_overrides(), MIOPEN),
     "miopen-perf-db": lambda: perf_db.write(miopen_overrides(), MIOPEN),
-    "merged-tunableop": lambda: merge([CSV, CSV]).emissions,
-    "merged-find-db": lambda: merge([str(SAMPLES / f"miopen/{find_db.file_name(MIOPEN)}")] * 2).emissions,
-    "merged-perf-db": lambda: merge([str(SAMPLES / f"miopen/{find_db.file_name(MIOPEN, 'udb')}")] * 2).emissions,
-    "merged-tuning-file": lambda: merge([TUNING, TUNING]).emissions,
-    "merged-rocblas": lambda: merge([str(GOLDENS / "rocblas/rocblas_override.csv.golden")] * 2).emissions,
-    "merged-aiter": lambda: merge([str(GOLDENS / "aiter/bf16_tuned_gemm.csv.golden")] * 2).emissions,
+    "merged-tunableop": lambda: merge([CSV, CSV]).files,
+    "merged-find-db": lambda: merge([str(SAMPLES / f"miopen/{find_db.file_name(MIOPEN)}")] * 2).files,
+    "merged-perf-db": lambda: merge([str(SAMPLES / f"miopen/{find_db.file_name(MIOPEN, 'udb')}")] * 2).files,
+    "merged-tuning-file": lambda: merge([TUNING, TUNING]).files,
+    "merged-rocblas": lambda: merge([str(GOLDENS / "rocblas/rocblas_override.csv.golden")] * 2).files,
+    "merged-aiter": lambda: merge([str(GOLDENS / "aiter/bf16_tuned_gemm.csv.golden")] * 2).files,
     **{
-        f"export-{name}": lambda name=name: export(PROBLEMS, name, TARGET).emissions  # type: ignore[misc]
+        f"export-{name}": lambda name=name: export(PROBLEMS, name, TARGET).files  # type: ignore[misc]
         for name in ("bench", "yaml", "driver", "untuned", "csv")
     },
 }
@@ -123,7 +122,7 @@ def test_no_file_takes_the_place_of_one_that_is_read(tmp_path: Path) -> None:
     linked = tmp_path / "linked"
     linked.symlink_to(tmp_path)
     with pytest.raises(InputError, match=r"tunableop_results0\.csv is one of the files that are read"):
-        written_answer(merge([CSV, str(own)], gpus=2), linked, [CSV, str(own)])
+        written(merge([CSV, str(own)], gpus=2), [], linked, [CSV, str(own)])
     assert own.read_bytes() == Path(CSV).read_bytes()
     assert not (tmp_path / "tunableop_results1.csv").exists()
 

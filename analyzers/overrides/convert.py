@@ -22,28 +22,19 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analyzers.overrides.write import readable, together
+from analyzers.overrides.write import Made, left_out_lines, readable, together
 from logparse.errors import InputError
-from logparse.formats.format import Emission, Writer
+from logparse.formats.format import Writer
 from logparse.formats.override_format import Conversion, OverrideFormat
 from logparse.formats.override_formats import OVERRIDE_FORMATS
 from logparse.formats.tunableop import validators
 from logparse.ingest.input_file import InputFile
 from logparse.model import Fact, Measurement, Override, Record, Solution, SolutionName
 from logparse.target import Facts, arch, machine, seen_by, serves
+from logparse.text import counted
 
 TARGETS = tuple(x.conversion.word for x in OVERRIDE_FORMATS if x.conversion and x.writer)
 """Values of ``convert --to``."""
-
-
-@dataclass(frozen=True)
-class Converted:
-    """The files, how many rows they hold, what was left out (reason → rows), and further notes."""
-
-    emissions: tuple[Emission, ...]
-    rows: int
-    refused: Mapping[str, int]
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -58,7 +49,7 @@ class _Rows:
 
 def convert(
     paths: Sequence[str], to: str, target: Facts | None = None, *, same_build: bool = False, gpus: int = 1
-) -> Converted:
+) -> Made:
     """Write the rows of files as a file of another library (or of another PyTorch that has the same libraries).
 
     ``target`` are facts of the machine that will read it; what they leave open is taken from the files, which then must
@@ -88,6 +79,12 @@ def convert(
             _guard(path, solution.library, rows.facts, facts, same_build)
             overrides.append(_override(measured, solution, facts, rows, format))
     return _written(writer, conversion, overrides, seen_by(gpus, facts), refused)
+
+
+def lines(made: Made) -> list[str]:
+    """How many rows were converted, and why others were not."""
+    out = [f"{counted(made.count, 'row')}; {sum(made.refused.values()):,} left out"]
+    return [*out, *left_out_lines(made.refused, "  {count:,}: {reason}"), *(f"note: {note}" for note in made.notes)]
 
 
 def _destination(to: str) -> tuple[Conversion, OverrideFormat, Writer]:
@@ -168,7 +165,7 @@ def _override(measured: Measurement, solution: Solution, target: Facts, rows: _R
 
 def _written(
     writer: Writer, to: Conversion, overrides: Sequence[Override], target: Facts, refused: Counter[str]
-) -> Converted:
+) -> Made:
     good: dict[str, list[Override]] = {}
     held, unread = readable(writer, overrides, target)
     for reason, left in unread.items():
@@ -184,7 +181,7 @@ def _written(
             names = ", ".join(sorted({x.solution.text for x in rows}))
             refused[f"several problems share the key {key} and have different solutions: {names}"] += len(rows)
     made = together(writer, [replace(x, target=target) for rows in clear.values() for x in rows], target)
-    return Converted(made, len(clear), dict(refused), (to.matched,) if clear else ())
+    return Made(made, len(clear), refused, notes=(to.matched,) if clear else ())
 
 
 def _time(override: Override) -> tuple[bool, float]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import groupby, islice
 from typing import Literal
 
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
+from analyzers.job.double_counts import remarks_on
 from analyzers.overrides.kernels import Kernels
-from analyzers.overrides.lint import by_name
+from analyzers.overrides.lint import Unread, by_name, unread_lines
 from analyzers.overrides.look_up import State, look_up
 from analyzers.times.cells import count_of
 from analyzers.times.joins import calls_by_problem
@@ -19,7 +22,9 @@ from analyzers.times.picks import compare
 from logparse.formats.override_format import OverrideFile, OverrideFormat, Report
 from logparse.formats.reading import Row
 from logparse.model import problem_from_text
+from logparse.output import CHECK_FAILED, Answer, Rows
 
+_SHOWN = 8
 _NEAR_ROWS = 20_000
 """Above this many rows (a shipped database) no near miss is looked for."""
 
@@ -198,3 +203,76 @@ def _contradict(one: str, other: str) -> bool:
     """Whether two words of problems' texts contradict each other (``?`` and ``-`` are unknown)."""
     pairs = zip(one.partition("=")[2].split(","), other.partition("=")[2].split(","), strict=False)
     return one.partition("=")[0] != other.partition("=")[0] or any(a != b and not {a, b} & {"?", "-"} for a, b in pairs)
+
+
+# ------------------------------------------------------------------------------------------------------------ answers
+
+
+def answer(files: Sequence[OverrideFile], unread: Sequence[Unread], tables: Tables) -> Answer:
+    """What files cover of a run; exit code 3 where one serves no call."""
+    found = [coverage(file, tables) for file in files]
+    text = [*(line for x in found for line in lines(x)), *_count_lines(tables, found)]
+    code = CHECK_FAILED if not all(x.hits for x in found) else int(bool(unread))
+    table = [row for x in found for row in rows(x)]
+    return Answer(text, table, "coverage", errors=unread_lines(unread), code=code)
+
+
+def rows(found: Coverage) -> Rows:
+    """One row per problem of the run, what costs most first."""
+    uses = sorted(found.uses, key=lambda x: (-_or_less(x.time_us), -_or_less(x.calls), x.problem))
+    return [{**asdict(x), "problem": x.label, "text": x.problem, "file": found.file} for x in uses]
+
+
+def _or_less(value: float | None) -> float:
+    return -1.0 if value is None or math.isnan(value) else value
+
+
+def lines(found: Coverage) -> list[str]:
+    """``covers 83 % of calls, 91 % of GEMM time; 12 rows can never hit, because …``."""
+    if not found.format.kinds:
+        return [*_look_up_lines(found), *_idle_lines(found)]
+    what = "convolution" if found.format.convolutions else "GEMM"
+    calls, time = found.share("calls"), found.share("time_us")
+    parts = ["an unknown share of calls (no log counts them)" if calls is None else f"{calls:.1%} of calls"]
+    parts.append(f"{what} time: unknown" if time is None else f"{time:.1%} of the known {what} time")
+    unknown = found.share("calls", "unknown")
+    if unknown:
+        parts.append(f"a further {unknown:.1%} of calls are unknown")
+    hits = sum(use.state == "hit" for use in found.uses)
+    out = [f"{found.file} covers {', '.join(parts)} ({hits:,} of {len(found.uses):,} problems of run {found.run})"]
+    if not found.uses:
+        out = [f"{found.file}: run {found.run} has no call of a {what}, so nothing can be covered"]
+    return [*out, *_idle_lines(found)]
+
+
+def _look_up_lines(found: Coverage) -> list[str]:
+    """Of a table that a server finds by its name: whether the run's servers looked for it, and the names they lack."""
+    if not found.uses:
+        return [f"{found.file}: no line of run {found.run} is about such a table, so nothing can be covered"]
+    hits = sum(use.state == "hit" for use in found.uses)
+    out = [f"{found.file} serves {hits:,} of the {len(found.uses):,} tables that run {found.run} looked up"]
+    others = [use.label for use in found.uses if use.state != "hit"]
+    out += [f"  not this one: {label}" for label in others[:_SHOWN]]
+    return [*out, *([f"  and {len(others) - _SHOWN:,} more"] if len(others) > _SHOWN else [])]
+
+
+def _idle_lines(found: Coverage) -> list[str]:
+    """Why rows hit nothing, the most frequent reasons first."""
+    out = []
+    for never, text in ((True, "can never hit"), (False, "hit nothing in this run")):
+        reasons = {idle.reason: idle.lines for idle in found.idle if idle.never is never}
+        count = sum(map(len, reasons.values()))
+        if count:
+            out.append(f"{count:,} {'row' if count == 1 else 'rows'} {text}:")
+        for reason, its in sorted(reasons.items(), key=lambda entry: (-len(entry[1]), entry[0]))[:_SHOWN]:
+            first = [line for line, _ in islice(groupby(its), 6)]  # a line of a find-db has several rows
+            more = " …" if len(first) > 5 else ""
+            out.append(f"  {len(its):,} (line {', '.join(map(str, first[:5]))}{more}): {reason}")
+    return out
+
+
+def _count_lines(tables: Tables, found: Sequence[Coverage]) -> list[str]:
+    """Where the numbers of calls that files are compared with may be too large or too small."""
+    rows = tables.calls
+    rows = rows[(rows["kind"] == "conv").isin({x.format.convolutions for x in found})]
+    return [f"note: {remark}" for remark in remarks_on(rows, tables.sources)]

@@ -17,13 +17,15 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from analyzers.analyzer import Tables
 from analyzers.overrides.commands import COMMANDS
+from analyzers.overrides.write import Made, left_out_lines
 from analyzers.times.cells import count_of
 from analyzers.times.joins import calls_by_problem
+from analyzers.times.runs import tables_of, tables_of_logs
 from logparse.errors import EmissionError, InputError
 from logparse.formats.format import Emission
 from logparse.formats.hipblaslt import problem_yaml, profile
@@ -39,16 +41,49 @@ from logparse.model import (
     Problem,
     problem_from_text,
 )
+from logparse.sql import query
+from logparse.store import Store
 from logparse.target import Facts
+from logparse.text import counted
 
 
-@dataclass(frozen=True)
-class Exported:
-    """The files, how many problems they hold, and why the others are not among them."""
+def of_store(
+    store: Store,
+    as_: str,
+    *,
+    run: str | None = None,
+    kind: str | None = None,
+    n: int | None = None,
+    sql: str | None = None,
+    target: Facts | None = None,
+) -> Made:
+    """Problems of a run in a tool's own format: the most called, or those of a SELECT with a column ``problem`` (and
+    optionally ``calls``).  Raises InputError.
+    """
+    if as_ == "moe":
+        return moe(tables_of_logs(store, store.latest_run(run)))
+    if sql is None:
+        return export(select(tables_of(store, run), kind or KINDS.get(as_), n), as_, target)
+    table = query(store.url, sql, run=run)
+    if "problem" not in table.column_names:
+        raise InputError("--sql must give a column problem, e.g. select problem, calls from workload")
+    calls = table["calls"].to_pylist() if "calls" in table.column_names else [None] * table.num_rows
+    rows = list(zip(table["problem"].to_pylist(), calls, strict=True))[:n]
+    return export([(_problem(text), count) for text, count in rows], as_, target)
 
-    emissions: tuple[Emission, ...]
-    problems: int
-    refused: tuple[str, ...]
+
+def _problem(text: object) -> Problem:
+    try:
+        return problem_from_text(str(text))
+    except (ValueError, LookupError, TypeError) as error:
+        raise InputError(f"--sql: {text!r} is no problem; select the column problem of a view") from error
+
+
+def lines(made: Made) -> list[str]:
+    """How many problems were exported, and why others were not."""
+    if not made.count and not made.refused:
+        return ["nothing to export: no problem that was chosen is of a kind that this format has"]
+    return [counted(made.count, "problem"), *left_out_lines(made.refused, "  left out {count:,}: {reason}")]
 
 
 def select(tables: Tables, kind: str | None = None, n: int | None = None) -> list[tuple[Problem, int | None]]:
@@ -60,28 +95,28 @@ def select(tables: Tables, kind: str | None = None, n: int | None = None) -> lis
     return [(problem_from_text(text), count) for text, count in ranked[:n]]
 
 
-def export(selection: Sequence[tuple[Problem, int | None]], as_: str, target: Facts | None = None) -> Exported:
+def export(selection: Sequence[tuple[Problem, int | None]], as_: str, target: Facts | None = None) -> Made:
     """Write problems (with their calls, where known) in a tool's own format, in the order given.
 
     ``target`` is needed for ``untuned`` (PyTorch's version decides how keys are spelled).  Raises InputError for an
     unknown ``as_``.
     """
     if as_ == "csv":
-        return Exported((_table(selection),), len(selection), ())
+        return Made((_table(selection),), len(selection), {})
     if as_ == "untuned":
         return _untuned([problem for problem, _ in selection], target or {})
     if as_ not in _LINES:
         raise InputError(f"--as {as_}: one of {', '.join((*_LINES, 'untuned', *OTHERS))}")
     name, write, use = _LINES[as_]
-    lines: dict[str, None] = {}
-    refused = []
+    texts: dict[str, None] = {}
+    refused = Counter[str]()
     for problem, calls in selection:
         try:
-            lines.setdefault(write(problem, calls))
+            texts.setdefault(write(problem, calls))
         except EmissionError as error:
-            refused.append(str(error))
-    made = Emission(name, "".join(f"{line}\n" for line in lines).encode(), use)
-    return Exported((made,) if lines else (), len(lines), tuple(refused))
+            refused[str(error)] += 1
+    made = Emission(name, "".join(f"{line}\n" for line in texts).encode(), use)
+    return Made((made,) if texts else (), len(texts), refused)
 
 
 _MOE_COLUMNS = ("E", "N", "K", "device_name", "dtype", "block_shape")
@@ -94,7 +129,7 @@ _MOE_USE = """\
 """
 
 
-def moe(tables: Tables) -> Exported:
+def moe(tables: Tables) -> Made:
     """The fused-MoE tables that the run's servers looked for and did not find, most lines first: shapes to tune."""
     rows = tables.messages[tables.messages["category"] == moe_config.CATEGORY]
     rows = rows[rows["text"].isin([moe_config.MISSING, moe_config.FALLBACK])]
@@ -106,7 +141,7 @@ def moe(tables: Tables) -> Exported:
         fields = moe_config.fields(str(name))
         writer.writerow([*(fields.get(x, "") for x in _MOE_COLUMNS), int(lines), f"{name}.json"])
     made = Emission("moe_to_tune.csv", sink.getvalue().encode(), _MOE_USE)
-    return Exported((made,) if len(counts) else (), len(counts), ())
+    return Made((made,) if len(counts) else (), len(counts), {})
 
 
 def _bench(problem: Problem, calls: int | None) -> str:
@@ -142,9 +177,9 @@ _LINES: Mapping[str, tuple[str, Callable[[Problem, int | None], str], str]] = {
 }
 
 
-def _untuned(problems: Sequence[Problem], target: Facts) -> Exported:
+def _untuned(problems: Sequence[Problem], target: Facts) -> Made:
     accepted: list[Override] = []
-    refused = []
+    refused = Counter[str]()
     for problem in problems:
         one = Override(problem=problem, solution=DEFAULT, target=target)
         try:
@@ -153,9 +188,9 @@ def _untuned(problems: Sequence[Problem], target: Facts) -> Exported:
             untuned.write([one], target)
             accepted.append(one)
         except EmissionError as error:
-            refused.append(str(error))
+            refused[str(error)] += 1
     made = untuned.write(accepted, target) if accepted else []
-    return Exported(tuple(made), made[0].data.count(b"\n") if made else 0, tuple(refused))
+    return Made(tuple(made), made[0].data.count(b"\n") if made else 0, refused)
 
 
 def _table(selection: Sequence[tuple[Problem, int | None]]) -> Emission:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from analyzers.analyzer import Tables
 from analyzers.overrides.lint import by_name
-from analyzers.overrides.look_up import Answer
+from analyzers.overrides.look_up import LookUp
 from analyzers.times.call_workspaces import Given, given
 from logparse.formats.override_format import OverrideFile, OverrideFormat
 from logparse.formats.reading import Row
@@ -61,7 +61,7 @@ class Kernels:
         ran = last.calls[last.calls["solution"].isin(named)]
         return cls(format, seen, needs, given(last), set(zip(ran["problem"], ran["solution"], strict=True)))
 
-    def judged(self, call: str, answer: Answer) -> Answer:
+    def judged(self, call: str, answer: LookUp) -> LookUp:
         """The answer of a look-up: no hit where the row's solution cannot run the call, nor where the call gives it too
         little workspace; unknown where nothing shows that it can.
         """
@@ -71,10 +71,10 @@ class Kernels:
             return found
         place = f"line {found.row.line}: {why.text}"
         if why.certain:
-            return Answer(found.key, None, "miss", f"{place}: the library takes its own choice")
-        return Answer(found.key, None, "unknown", place, (found.row.line,))
+            return LookUp(found.key, None, "miss", f"{place}: the library takes its own choice")
+        return LookUp(found.key, None, "unknown", place, (found.row.line,))
 
-    def of_kind(self, call: str, answer: Answer) -> Answer:
+    def of_kind(self, call: str, answer: LookUp) -> LookUp:
         """The answer of a look-up: no hit where the row's solution cannot run the call, whatever its workspace.
 
         It is unknown where the solution would have to be of another kind than the plain one, and nothing shows that.
@@ -90,9 +90,9 @@ class Kernels:
         if known:
             ran, needed = " and ".join(sorted(x or plain for x in known)), kind or plain
             why = f"{place} has kernels for {ran}, by the calls that ran it, and this one needs {needed}"
-            return Answer(answer.key, None, "miss", f"{why}: the library takes its own choice")
+            return LookUp(answer.key, None, "miss", f"{why}: the library takes its own choice")
         why = f"{place} serves it if its kernels are for {kind}, which no file states"
-        return Answer(answer.key, None, "unknown", why, (row.line,))
+        return LookUp(answer.key, None, "unknown", why, (row.line,))
 
     def short_of_workspace(self, call: str, row: Row | None) -> Short | None:
         """Returns why the workspace keeps, or may keep, the row's solution from the call; None if it does not, or if

@@ -6,9 +6,12 @@ the row's solution loses on any of them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from heapq import nsmallest
+from itertools import chain
+from typing import Any, NamedTuple
 
 from analyzers.analyzer import Tables
 from analyzers.times.joins import against_default, facts_of
@@ -22,12 +25,13 @@ from logparse.formats.format import FileFormat, Head
 from logparse.formats.moe import config as moe_config
 from logparse.formats.override_format import OverrideFile, OverrideFormat
 from logparse.formats.override_formats import OVERRIDE_FORMATS
-from logparse.formats.reading import Less, LongFile, Note, Reading, Row
+from logparse.formats.reading import STEPS, Less, LongFile, Note, Reading, Row
 from logparse.formats.tunableop.validators import PREFIX as VALIDATOR
 from logparse.formats.workspaces import Workspaces
 from logparse.ingest.input_file import HEAD_BYTES, InputFile
 from logparse.links import linked
 from logparse.model import Problem, problem_from_text
+from logparse.output import CHECK_FAILED, Answer, Rows
 from logparse.target import Facts, machine_of_files
 
 CHECKED = ", ".join(format.name for format in OVERRIDE_FORMATS)
@@ -39,7 +43,8 @@ _UNCHECKED: Mapping[str, str] = {
 }
 """Formats of tables that a library reads as overrides and that are not judged."""
 _BOM = b"\xef\xbb\xbf"
-_SHOWN = 4
+_SHOWN, _LINES = 4, 8
+"""Maximum of problems and of lines that one message names."""
 
 
 class NotAnOverrideError(InputError):
@@ -48,6 +53,13 @@ class NotAnOverrideError(InputError):
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}; what is checked: {CHECKED} (--as names it where it is one)")
         self.why = why
+
+
+class Unread(NamedTuple):
+    """One of several files that could not be judged, and why."""
+
+    path: str
+    why: str
 
 
 def lint(
@@ -62,6 +74,30 @@ def lint(
     facts = {**(_beside(target or {}, facts_of_run(against)) if against is not None else {}), **(target or {})}
     judged = inspect(name, data, facts, format)
     return judged if against is None else with_collisions(judged, against)
+
+
+def lint_files(
+    paths: Sequence[str], target: Facts | None = None, against: Tables | None = None, format: str | None = None
+) -> tuple[list[OverrideFile], list[Unread]]:
+    """Judge override files for the machine that ``target`` and the run ``against`` describe.
+
+    Of several files (``dir/*``) those that are no override files are returned beside the others.  Raises InputError for
+    a single one.
+    """
+    if format is not None:
+        format_of("", b"", format)
+    judged: list[tuple[str, OverrideFile]] = []
+    unread = []
+    for path in dict.fromkeys(paths):
+        try:
+            judged.append((path, lint(path, target, against, format)))
+        except InputError as error:
+            if len(paths) == 1:
+                raise
+            why = error.why if isinstance(error, NotAnOverrideError) else str(error).removeprefix(f"{path}: ")
+            unread.append(Unread(path, why))
+    names = Counter(file.name for _, file in judged)
+    return [replace(file, shown=path) if names[file.name] > 1 else file for path, file in judged], unread
 
 
 def content_of(path: str) -> tuple[str, bytes]:
@@ -226,3 +262,68 @@ def _not_in_the_build(file: OverrideFile, tables: Tables) -> Iterator[Note]:
 def _names(texts: Sequence[str]) -> str:
     fields = [problem_from_text(text).label for text in texts[:_SHOWN]]
     return "; ".join(dict.fromkeys(fields)) + (f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else "")
+
+
+# ------------------------------------------------------------------------------------------------------------ answers
+
+
+def answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool = False) -> Answer:
+    """Verdicts on files, or with ``rows`` on each row of them."""
+    code = CHECK_FAILED if not all(file.ok for file in judged) else int(bool(unread))
+    errors = unread_lines(unread)
+    if rows:
+        table = [row for file in judged for row in row_rows(file)]
+        return Answer([table], table, "lint --rows", errors=errors, code=code)
+    text = [line for file in judged for line in lines(file)]
+    return Answer(text, lambda: note_rows(judged, unread), "lint", errors=errors, code=code)
+
+
+def lines(file: OverrideFile) -> list[str]:
+    """Verdict, then each rule that is broken once, with the lines that it concerns."""
+    accepted = {True: "accepted", False: "not accepted", None: "accepted if the target is of the build that wrote it"}
+    live = sum(len(lines) for row, lines in file.reading.alike if row.live)
+    out = [f"{file.title}: {file.format}, {accepted[file.accepted]}; {live:,} of {len(file.rows):,} rows can be used"]
+    for (severity, rule, message, remedy), count, first in grouped(file.noted):
+        shown = ", ".join(map(str, dict.fromkeys(first))) + (f" and {count - _LINES} more" * (count > _LINES))
+        where = f"line {shown}: " if first[0] else ""  # once, though a line of a find-db has several rows
+        out.append(f"  {severity} [{rule}] {where}{message}" + (f" → {remedy}" if remedy else ""))
+    return out
+
+
+def grouped(noted: Sequence[Note]) -> Iterator[tuple[tuple[str, str, str, str], int, list[int]]]:
+    """Severity, rule, message and remedy of notes that differ only in the line, how many they are, and the first lines
+    (0: the file as a whole); those of the first line first.
+    """
+    groups: dict[tuple[str, str, str, str], list[Note]] = {}
+    for note in sorted(noted, key=lambda note: note.line or 0):
+        groups.setdefault((note.severity, note.rule, note.message, note.remedy), []).append(note)
+    for what, notes in groups.items():
+        numbers = chain.from_iterable((note.line or 0, *note.others[:_LINES]) for note in notes)
+        yield what, sum(1 + len(note.others) for note in notes), nsmallest(_LINES, numbers)
+
+
+def unread_lines(unread: Sequence[Unread]) -> list[str]:
+    """Which of several files were not judged and why; what could have been, once."""
+    out = [f"error: {path}: {why}" for path, why in unread]
+    return [*out, f"what is checked: {CHECKED} (--as names it where it is one)"] if out else []
+
+
+def note_rows(judged: Sequence[OverrideFile], unread: Sequence[Unread] = ()) -> Rows:
+    """One row per note, and per file that was not judged."""
+    names = ("line", "severity", "rule", "message", "remedy")
+    rows = [{"file": x.title, **{name: getattr(note, name) for name in names}} for x in judged for note in x.notes]
+    return rows + [{"file": x.path, "severity": "error", "rule": "unread", "message": x.why} for x in unread]
+
+
+def row_rows(file: OverrideFile) -> Rows:
+    """One row per row of the file: line, key, solution, and whether it will be read, matched and honoured."""
+    return [
+        {
+            "file": file.title,
+            "line": row.line,
+            "key": row.key,
+            "solution": row.solution.text if row.solution else None,
+            **{name: getattr(row.verdicts, name) for name in (*STEPS, "why")},
+        }
+        for row in file.rows
+    ]

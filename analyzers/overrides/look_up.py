@@ -16,7 +16,7 @@ Has: TypeAlias = Callable[[Solution], bool]
 
 
 @dataclass(frozen=True)
-class Answer:
+class LookUp:
     """What the library does with a call: the key that it makes, the row that serves the call, or the reason why none
     does.
 
@@ -43,7 +43,7 @@ def look_up(
     *,
     has: Has | None = None,
     key: str | None = None,
-) -> Answer:
+) -> LookUp:
     """The answer of a library that read the file so.
 
     ``has`` is whether the target's build can run a solution; without it every one is taken to be there.  ``key`` is the
@@ -56,8 +56,8 @@ def look_up(
     row = next((x for x in tries if _runs(x, has)), None)
     if row is not None:
         assumed = "if the target is of the build that wrote the file" if reading.accepted is None else ""
-        return Answer(key, row, "hit", assumed)
-    return Answer(key, None, "miss", _why_not(format, reading, key, tries))
+        return LookUp(key, row, "hit", assumed)
+    return LookUp(key, None, "miss", _why_not(format, reading, key, tries))
 
 
 def _tried(format: OverrideFormat, reading: Reading[Any], key: str) -> Sequence[Row]:
@@ -88,10 +88,10 @@ def _difference(key: str, other: str) -> str:
     return ", ".join(f"{theirs} instead of {mine}" for mine, theirs in pairs if mine != theirs)
 
 
-def _keyless(reading: Reading[Any], call: Problem) -> Answer:
+def _keyless(reading: Reading[Any], call: Problem) -> LookUp:
     near = reading.by_shape.get(call.shape, ())
     maybe = tuple(sorted({row.line for row in near if may_be(row.problem, call)}))
     if not maybe:
-        return Answer(None, None, "miss", "no row")
+        return LookUp(None, None, "miss", "no row")
     lines = ", ".join(map(str, maybe[:3]))
-    return Answer(None, None, "unknown", f"the log leaves part of the key open; line {lines} may serve it", maybe)
+    return LookUp(None, None, "unknown", f"the log leaves part of the key open; line {lines} may serve it", maybe)

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from analyzers.overrides.lint import content_of, format_of
+from analyzers.overrides.write import Made
 from logparse.errors import InputError
-from logparse.formats.format import Emission
 from logparse.formats.override_format import Merging, OverrideFormat, Together
 from logparse.formats.reading import Offer, Reading, offers
+from logparse.text import counted
 
 _Ranked: TypeAlias = tuple[float, str, str, Offer]
 """Time and text by which rows are ranked, the file's path, and what the row offers."""
@@ -35,6 +36,11 @@ class Choice:
     """As the file spells it."""
     time_us: float | None
 
+    @property
+    def text(self) -> str:
+        time = "without a time" if self.time_us is None else f"{self.time_us / 1000:.6g} ms"
+        return f"{self.solution} {time} ({self.file}:{self.line})"
+
 
 @dataclass(frozen=True)
 class Conflict:
@@ -45,14 +51,11 @@ class Conflict:
     others: tuple[Choice, ...]
 
 
-@dataclass(frozen=True)
-class Merged:
-    """The files to write (one per GPU for TunableOp), how many keys they hold, the conflicts, and what was left out."""
+@dataclass(frozen=True, kw_only=True)
+class Merged(Made):
+    """The files (one per GPU for TunableOp), how many keys they hold, and where the merged files disagree."""
 
-    emissions: tuple[Emission, ...]
-    keys: int
     conflicts: tuple[Conflict, ...]
-    notes: tuple[str, ...]
 
 
 def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
@@ -85,8 +88,18 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
         files.append((path, reading))
     winners = _Winners(merging, (merging.together or _apart)(files))
     common = {name: value for name, (value, _) in agreed.items()}
-    emissions = tuple(merging.write(iter(winners), first, common, gpus))
-    return Merged(emissions, winners.keys, tuple(winners.conflicts), tuple(notes))
+    written = tuple(merging.write(iter(winners), first, common, gpus))
+    return Merged(written, winners.keys, {}, notes=tuple(notes), conflicts=tuple(winners.conflicts))
+
+
+def lines(found: Merged) -> list[str]:
+    """How many keys were merged, and for each on which files disagree what was taken."""
+    untimed = sum(conflict.taken.time_us is None for conflict in found.conflicts)
+    out = [f"{counted(found.count, 'key')}; {len(found.conflicts):,} with different solutions, the fastest taken"]
+    out[0] += f" ({untimed:,} without times: the first file's)" if untimed else ""
+    for conflict in found.conflicts:
+        out.append(f"  {conflict.key}: {conflict.taken.text}, not {'; '.join(x.text for x in conflict.others)}")
+    return [*out, *(f"  {note}" for note in found.notes)]
 
 
 def _holds_text(data: bytes) -> bool:

@@ -15,18 +15,26 @@ from logparse.formats.override_format import OverrideFormat
 from logparse.formats.override_formats import OVERRIDE_FORMATS
 from logparse.formats.reading import Reading
 from logparse.model import Override
+from logparse.output import Answer
 from logparse.output.own_files import remember
 from logparse.target import Facts
 from logparse.text import short_path
 
+_SHOWN = 8
+
 
 @dataclass(frozen=True)
 class Made:
-    """The files of a writer, the overrides that they hold, and the others by the reason why they are left out."""
+    """Files to write, how many rows, keys or problems they hold, and how many are left out for which reason.
+
+    ``held`` are the overrides that the files hold, where they were made of some; ``notes`` are for their reader.
+    """
 
     files: tuple[Emission, ...]
-    held: tuple[Override, ...]
-    refused: Mapping[str, Sequence[Override]]
+    count: int
+    refused: Mapping[str, int]
+    held: tuple[Override, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def make(writer: Writer, overrides: Sequence[Override], target: Facts) -> Made:
@@ -35,8 +43,8 @@ def make(writer: Writer, overrides: Sequence[Override], target: Facts) -> Made:
     try:
         files = together(writer, held, target)
     except EmissionError as error:  # each is valid alone, but not together
-        return Made((), (), {**refused, str(error): held})
-    return Made(files, tuple(held), refused)
+        files, refused, held = (), {**refused, str(error): held}, []
+    return Made(files, len(held), {why: len(left) for why, left in refused.items()}, tuple(held))
 
 
 def readable(
@@ -96,45 +104,46 @@ def _all_live(reading: Reading[object]) -> None:
         raise EmissionError(f"the target's library does not use the row: {dead[0]}")
 
 
-@dataclass(frozen=True)
-class Written:
-    """A file that was written, and what makes its library read it (shell lines, verbatim).
-
-    ``applied``: the ``apply.sh`` beside it does all of ``use``.
-    """
-
-    path: Path
-    use: str
-    applied: bool = False
-
-
-def write(emissions: Sequence[Emission], out: Path, read: Sequence[str] = ()) -> list[Written]:
+def write(files: Sequence[Emission], out: Path, read: Sequence[str] = ()) -> list[Emission]:
     """Write files into a folder, scripts executable, and remember them as our own (``logparse.output.own_files``).
 
-    Nothing to write makes no folder.
-
-    Raises InputError, and writes nothing, where a file would take the place of one of those that were ``read``.
+    Nothing to write makes no folder.  Raises InputError, and writes nothing, where a file would take the place of one
+    of those that were ``read``.
     """
-    for path in filter(os.path.exists, (out / file.name for file in emissions)):
+    for path in filter(os.path.exists, (out / file.name for file in files)):
         if any(os.path.exists(one) and os.path.samefile(one, path) for one in read):
             raise InputError(f"{path} is one of the files that are read: name another folder with --out")
-    made = [_write(file, out) for file in emissions]
-    remember(one.path for one in made)
+    made = []
+    for file in files:
+        path = out / file.name
+        out.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.data)
+        if file.data.startswith(b"#!"):
+            path.chmod(0o755)
+        here, folder = (shlex.quote(str(place.absolute())) for place in (path, out))
+        made.append(replace(file, path=path, use=file.use.replace("{path}", here).replace("{folder}", folder)))
+    remember(out / file.name for file in files)
     return made
 
 
-def _write(file: Emission, folder: Path) -> Written:
-    path = folder / file.name
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(file.data)
-    if file.data.startswith(b"#!"):
-        path.chmod(0o755)
-    here, there = (shlex.quote(str(place.absolute())) for place in (path, folder))
-    return Written(path, file.use.replace("{path}", here).replace("{folder}", there))
+def written(made: Made, lines: Sequence[str], out: Path, read: Sequence[str] = ()) -> Answer:
+    """Write the files into the folder ``out``, and list them below ``lines``; exit code 1 where they hold nothing.
+    ``read``: files that must stay.  Of several copies one has the lines of use.
+    """
+    alike = {file.data: file.name for file in made.files}
+    files = [file if alike[file.data] == file.name else replace(file, use="") for file in write(made.files, out, read)]
+    return Answer([*lines, *wrote_lines(files)], code=int(not made.count))
 
 
-def wrote_lines(files: Iterable[Written]) -> Iterator[str]:
+def wrote_lines(files: Iterable[Emission]) -> Iterator[str]:
     """Each file that was written, and below it what makes its library read it, unless ``apply.sh`` does that."""
     for file in files:
         yield f"wrote {short_path(str(file.path))}"
         yield from (f"    {line}" for line in ([] if file.applied else file.use.splitlines()))
+
+
+def left_out_lines(reasons: Mapping[str, int], form: str) -> list[str]:
+    """The most frequent reasons why something is left out, each in this form."""
+    ranked = sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))
+    out = [form.format(count=count, reason=reason) for reason, count in ranked[:_SHOWN]]
+    return [*out, *([f"  and {len(ranked) - _SHOWN:,} reasons more"] if len(ranked) > _SHOWN else [])]

@@ -78,7 +78,7 @@ def emissions(
         notes += too_many if made.files else ()
         notes += _open_layouts(made.held, target) if writer is find_db.WRITER else ()
         notes += [
-            f"{writer.name}: {counted(len(left), 'override')} not written: {why}" for why, left in made.refused.items()
+            f"{writer.name}: {counted(count, 'override')} not written: {why}" for why, count in made.refused.items()
         ]
     unwritten = [x for x in mine if not any(writer.accepts(x) for writer in writers)]
     notes += [f"no writer for {x.solution.text} of {x.problem.label}" for x in unwritten]

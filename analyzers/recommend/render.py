@@ -10,11 +10,12 @@ import pandas as pd
 
 from analyzers import exposed_communication, host_bound
 from analyzers.job.gpu_time import GpuTime
-from analyzers.overrides.write import Written, wrote_lines
+from analyzers.overrides.write import wrote_lines
 from analyzers.recommend import render_actions
 from analyzers.recommend.ceiling import Ceiling
 from analyzers.recommend.confidence import CONFIDENCE, basis
 from analyzers.recommend.ranking import Recommendation
+from logparse.formats.format import Emission
 from logparse.model import Finding
 from logparse.output import ROWS, Answer
 from logparse.text import counted, duration
@@ -226,7 +227,7 @@ def _count(number: float) -> str:
 
 
 def answer(
-    found: Recommendation, written: Sequence[Written], notes: Sequence[str], n: int | None, *, actions: bool = False
+    found: Recommendation, written: Sequence[Emission], notes: Sequence[str], n: int | None, *, actions: bool = False
 ) -> Answer:
     """The recommendation, ``n`` findings of it (or its ``actions`` alone), and the files that were written."""
     if actions:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from analyzers.analyzer import Settings
-from analyzers.overrides.write import Written
 from analyzers.overrides.write import write as write_files
 from analyzers.recommend import apply_module, apply_script, documents
 from analyzers.recommend.override_files import emissions, targets
@@ -16,7 +15,7 @@ from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.render import answer as ranking_answer
 from analyzers.recommend.render import proposed, rows
 from analyzers.times.runs import tables_to_analyse
-from logparse.formats.format import Writer
+from logparse.formats.format import Emission, Writer
 from logparse.formats.override_formats import WRITERS
 from logparse.output import Answer
 from logparse.store import Store
@@ -46,7 +45,7 @@ def write(
     out: Path,
     gpus: int = 1,
     own: Sequence[str] = (),
-) -> tuple[list[Written], list[str]]:
+) -> tuple[list[Emission], list[str]]:
     """Write ``report.md`` and ``findings.json`` into ``out``, and every target's files into a folder of its own there.
 
     Also returns notes for the files' reader: what was not written and why, which rows serve a family, and
@@ -58,24 +57,22 @@ def write(
     if own:
         from analyzers.overrides.own_rows import with_own  # with all that reads input files
 
-    written: list[Written] = []
+    written: list[Emission] = []
     made: list[documents.TargetFiles] = []
     for name, facts in targets(recommendation, settings).items():
         folder = (out / name).absolute()
         emitted = emissions(recommendation, facts, writers, settings, folder=str(folder), gpus=gpus)
         covered = any(file.name == apply_script.NAME for file in emitted.files)
         joined, kept = with_own(emitted.files, own, facts) if own else (emitted.files, [])
-        files = [
-            replace(one, applied=covered and apply_script.is_applied(file))
-            for file, one in zip(joined, write_files(joined, folder), strict=True)
-        ]
+        files = [replace(file, applied=covered and apply_script.is_applied(file)) for file in joined]
+        files = write_files(files, folder)
         written += files
         notes_of = (*emitted.notes, *kept, *([_REPLACES] if covered and not own else []))
-        made.append(documents.TargetFiles(name, facts, {x.path.name: x.use for x in files}, notes_of))
+        made.append(documents.TargetFiles(name, facts, {x.name: x.use for x in files}, notes_of))
     notes = [f"{target.name}: {note}" for target in made for note in target.notes]
     lines = apply_module.module(recommendation.actions)
     written += write_files([] if lines is None else [lines], out)
-    notes += _set_aside(out, {file.path for file in written})
+    notes += _set_aside(out, {file.path for file in written if file.path is not None})
     return [*written, *write_files(documents.documents(recommendation, settings, made), out)], notes
 
 

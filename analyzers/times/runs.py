@@ -155,14 +155,14 @@ def read_at(word: str, store: str | None, read: Read[T]) -> T:
 
     Raises InputError for any other word.
     """
-    opened = _existing(word)
+    opened = existing(word)
     if opened is not None:
         return read(opened, None)
-    here = _existing(store)
+    here = existing(store)
     if here is not None and word in here.runs():
         return read(here, word)
     for place, mark in enumerate(word):  # which the label of a run and the name of a log may hold as well
-        if place and mark == "#" and (there := _existing(word[:place])) is not None:
+        if place and mark == "#" and (there := existing(word[:place])) is not None:
             return read(there, word[place + 1 :])
     from logparse.ingest import ingest  # with all formats, which questions to a store do not need
 
@@ -180,7 +180,7 @@ def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str
     """
     if len(set(words)) < len(words):
         return [f"note: {words[0]} is compared with itself"]
-    here = _existing(store)
+    here = existing(store)
     if here is None:
         return []
     runs, held = here.runs(), here.live_table().select(["path", "run"]).to_pydict()
@@ -200,7 +200,8 @@ def _no_run(store: Store | None) -> str:
     return "no run" if store is None else f"no run of {store.url} (there is {', '.join(store.runs()) or 'none'})"
 
 
-def _existing(store: str | None) -> Store | None:
+def existing(store: str | None) -> Store | None:
+    """The store at a folder or URL; None where there is none."""
     try:
         return open_store(store)
     except StoreError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -21,7 +21,7 @@ from analyzers.recommend.apply_module import without_a_change
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import advise, write
 from analyzers.times.runs import tables_of
-from analyzers.verify import render as proof_render
+from analyzers.verify import actions as proof
 from analyzers.verify.actions import verify_actions
 from logparse.capture import with_overrides
 from logparse.capture.job import CANNOT_RUN, NOT_FOUND
@@ -47,83 +47,117 @@ def tune(
     command: Sequence[str], store: Store, tuning: Tuning, say: Say, environ: Mapping[str, str] = os.environ
 ) -> int:
     """Tune a job; returns its exit code, 130 where Ctrl-C ended a stage.  Raises InputError, MeasuringError."""
-    before = f"tune-{datetime.datetime.now():%Y%m%dT%H%M%S}"
-    first = plan(command, trace=tuning.steps, environ=environ)
+    run = f"tune-{datetime.datetime.now():%Y%m%dT%H%M%S}"
+    job = _Job(command, store, tuning, say, environ, run, plan(command, trace=tuning.steps, environ=environ))
     try:
-        return _tuned(command, first, store, tuning, say, environ, before)
-    except KeyboardInterrupt:
-        say(f"interrupted: {_goes_on(store, before, first)}")
-        return 130
-
-
-def _goes_on(store: Store, run: str, first: Plan) -> str:
-    """Which verbs go on from what is stored of a run, or from the logs of its job."""
-    if run in set(store.sources()["run"]):
-        on, rank = (command_line(store.url, verb, "--run", run) for verb in ("replay", "recommend"))
-        return f"the store holds what was done until now; `{on}` goes on, and `{rank}` uses what there is"
-    logs = command_line(store.url, "ingest", str(first.folder), "--run", run)
-    return f"nothing is stored yet; `{logs}` reads what the job wrote until now"
-
-
-def _tuned(
-    command: Sequence[str],
-    first: Plan,
-    store: Store,
-    tuning: Tuning,
-    say: Say,
-    environ: Mapping[str, str],
-    before: str,
-) -> int:
-    after = f"{before}-after"
-    say("1/5 capture: the job as it is, with its libraries' logs and a profiler over a few steps")
-    code, read = capture(command, first, lambda: store, say, run=before, environ=environ)
-    if code:
-        if code in (CANNOT_RUN, NOT_FOUND) and not first.folder.exists():
-            return code  # it was not started, which is reported
-        say(f"the job ended with exit code {code}: it is not run again; {_goes_on(store, before, first)}")
-        return code
-    if traced_us(tables_of(store, before)) is None:
-        say(_without_kernels(read, tuning))
-        if not any(x.calls for x in read):
-            say("no call was counted either: nothing is left to replay, and nothing is changed")
-            return code
-    say(
-        f"2/5 replay: what each problem runs under each action, then better solutions, {tuning.budget_s:,.0f} s at most"
-    )
-    options = Options(run=before, limits=Limits(budget_s=tuning.budget_s))
-    report = replay(store, options)
-    if report.interrupted:
-        say(f"interrupted: {_goes_on(store, before, first)}")
-        return 130
-    say("3/5 recommend")
-    settings = Settings()
-    found = advise(store, settings, before)
-    written, _ = write(found, settings, WRITERS, tuning.out)
-    for line in render.lines(found):
-        say(f"  {line}")
-    chosen = [x.action.name for x in without_a_change(found.actions)]
-    files = [x.path for x in written if x.applied]
-    if not chosen and not files:
-        say("no file or setting is worth applying")
+        job.captured()
+        job.replayed()
+        found, actions, files = job.recommended()
+        job.run_again(actions, files)
+        job.verified(actions, files)
         _by_hand(found, tuning.out, say)
-        return 0
-    say(f"4/5 the job again, with {' and '.join([*chosen, *(path.name for path in files)])}")
-    words, made = with_overrides.applied(command, tuning.out, environ)
-    # While it records untuned keys, TunableOp reads no tuned rows (PyTorch 2.10 and later).
-    again = plan(words, trace=tuning.steps, tunableop=False, environ=made)
-    code, _ = capture(words, again, lambda: store, say, run=after, environ=made)
-    if code:
-        say(f"the job with the changes ended with exit code {code}; its logs are run {after}")
-        return code
-    say("5/5 verify")
-    if chosen and traced_us(tables_of(store, after)) is not None:
-        proof = verify_actions(tables_of(store, before), tables_of(store, after), chosen)
-        for line in proof_render.action_lines(proof):
-            say(f"  {line}")
-    if files:
-        say(f"  override files: `{command_line(store.url, 'verify', before, after, *map(str, files))}`")
-    _by_hand(found, tuning.out, say)
+    except KeyboardInterrupt:
+        say(f"interrupted: {job.goes_on}")
+        return 130
+    except _EndedError as ended:
+        return ended.code
     return 0
+
+
+class _EndedError(Exception):
+    """No stage is left to do."""
+
+    def __init__(self, code: int = 0) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class _Job:
+    """The stages of a tuning, each of which reports what it does and may be the last one (``_EndedError``).
+
+    ``run`` is the job as it is, ``first`` how that is captured.
+    """
+
+    command: Sequence[str]
+    store: Store
+    tuning: Tuning
+    say: Say
+    environ: Mapping[str, str]
+    run: str
+    first: Plan
+
+    @property
+    def after(self) -> str:
+        return f"{self.run}-after"
+
+    @property
+    def goes_on(self) -> str:
+        """Which verbs go on from what is stored of the run, or from the logs of its job."""
+        url = self.store.url
+        if self.run in set(self.store.sources()["run"]):
+            on, rank = (command_line(url, verb, "--run", self.run) for verb in ("replay", "recommend"))
+            return f"the store holds what was done until now; `{on}` goes on, and `{rank}` uses what there is"
+        logs = command_line(url, "ingest", str(self.first.folder), "--run", self.run)
+        return f"nothing is stored yet; `{logs}` reads what the job wrote until now"
+
+    def captured(self) -> None:
+        self.say("1/5 capture: the job as it is, with its libraries' logs and a profiler over a few steps")
+        code, read = capture(self.command, self.first, lambda: self.store, self.say, run=self.run, environ=self.environ)
+        if code:
+            if code not in (CANNOT_RUN, NOT_FOUND) or self.first.folder.exists():  # else that is reported already
+                self.say(f"the job ended with exit code {code}: it is not run again; {self.goes_on}")
+            raise _EndedError(code)
+        if traced_us(tables_of(self.store, self.run)) is None:
+            self.say(_without_kernels(read, self.tuning))
+            if not any(x.calls for x in read):
+                self.say("no call was counted either: nothing is left to replay, and nothing is changed")
+                raise _EndedError
+
+    def replayed(self) -> None:
+        what = "what each problem runs under each action, then better solutions"
+        self.say(f"2/5 replay: {what}, {self.tuning.budget_s:,.0f} s at most")
+        report = replay(self.store, Options(run=self.run, limits=Limits(budget_s=self.tuning.budget_s)))
+        if report.interrupted:
+            raise KeyboardInterrupt
+
+    def recommended(self) -> tuple[Recommendation, list[str], list[Path]]:
+        """The recommendation, the actions that change no program, and the files that ``apply.sh`` applies."""
+        self.say("3/5 recommend")
+        settings = Settings()
+        found = advise(self.store, settings, self.run)
+        written, _ = write(found, settings, WRITERS, self.tuning.out)
+        self._indented(render.lines(found))
+        actions = [x.action.name for x in without_a_change(found.actions)]
+        files = [x.path for x in written if x.applied and x.path is not None]
+        if not actions and not files:
+            self.say("no file or setting is worth applying")
+            _by_hand(found, self.tuning.out, self.say)
+            raise _EndedError
+        return found, actions, files
+
+    def run_again(self, actions: Sequence[str], files: Sequence[Path]) -> None:
+        self.say(f"4/5 the job again, with {' and '.join([*actions, *(path.name for path in files)])}")
+        words, environ = with_overrides.applied(self.command, self.tuning.out, self.environ)
+        # While it records untuned keys, TunableOp reads no tuned rows (PyTorch 2.10 and later).
+        again = plan(words, trace=self.tuning.steps, tunableop=False, environ=environ)
+        code, _ = capture(words, again, lambda: self.store, self.say, run=self.after, environ=environ)
+        if code:
+            self.say(f"the job with the changes ended with exit code {code}; its logs are run {self.after}")
+            raise _EndedError(code)
+
+    def verified(self, actions: Sequence[str], files: Sequence[Path]) -> None:
+        self.say("5/5 verify")
+        after = tables_of(self.store, self.after)
+        if actions and traced_us(after) is not None:
+            self._indented(proof.lines(verify_actions(tables_of(self.store, self.run), after, actions)))
+        if files:
+            words = command_line(self.store.url, "verify", self.run, self.after, *map(str, files))
+            self.say(f"  override files: `{words}`")
+
+    def _indented(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.say(f"  {line}")
 
 
 def _without_kernels(read: Sequence[Ingested], tuning: Tuning) -> str:

@@ -15,7 +15,10 @@ from analyzers.actions.totals import CONVOLUTION, GEMM, results
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import kernels_of_run, steps, traced_us
 from logparse.errors import InputError
+from logparse.output import CHECK_FAILED, ROWS, Answer
+from logparse.text import duration, signed
 
+_SHOWN = 8
 SHARE = 0.5
 """An action has kept its promise where it gained at least this share of it."""
 BUSY = 0.85
@@ -155,3 +158,37 @@ def by_group(tables: Tables) -> dict[str, float]:
     kind = rows["problem"].astype("object").fillna("").str.partition(" ")[0].map({"conv": CONVOLUTION, "gemm": GEMM})
     totals = rows.groupby(kind.fillna(rows["op"]))["total_us"].sum()
     return {str(name): float(us) for name, us in totals.items()}
+
+
+def answer(found: ActionProof) -> Answer:
+    """Whether actions did what they promised: a row per kind of operator, those that changed most first."""
+    table = [
+        {
+            "operators": x.name,
+            **{name: round(getattr(x, name), 3) for name in ("before_us", "promised_us", "after_us")},
+            "gained_us": round(x.before_us - x.after_us, 3),
+        }
+        for x in found.groups
+    ]
+    return Answer([table[:ROWS], *lines(found)], table, "verify --action", code=0 if found.ok else CHECK_FAILED)
+
+
+def lines(found: ActionProof) -> list[str]:
+    """What was promised and what was gained, what lost, and the verdict last."""
+    promised, low, high = (found.before_us - x for x in (found.promised_us, found.high_us, found.low_us))
+    head = f"{found.before} → {found.after}: {' and '.join(found.actions)}"
+    out = [
+        f"{head}: {duration(found.before_us)} → {duration(found.after_us)} of GPU time per {found.unit}",
+        f"gained {signed(found.gained_us)} ({found.gained_us / found.before_us:+.1%}), promised {signed(promised)} "
+        f"[{signed(low)}, {signed(high)}]",
+    ]
+    if found.step_us is not None and found.busy is not None:
+        a, b = found.step_us
+        out.append(
+            f"the step: {duration(a)} → {duration(b)}; the GPU computes {found.busy[0]:.0%} → {found.busy[1]:.0%}"
+        )
+    if found.host_bound:
+        out.append("host-bound: the GPU waits for the host, so less GPU time may not show in the step")
+    out += [f"  loses: {x.name} ({duration(x.before_us)} → {duration(x.after_us)})" for x in found.losers[:_SHOWN]]
+    out += [f"  failed: {failure}" for failure in found.failures]
+    return [*out, "verified" if found.ok else "not verified"]

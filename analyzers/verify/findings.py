@@ -15,13 +15,42 @@ import pandas as pd
 from analyzers.analyzer import Tables
 from analyzers.diff.diff import FAIL_ON
 from analyzers.diff.timings import BASES, kernels_of, main_pick, timings
-from analyzers.overrides.lint import facts_of_run
+from analyzers.overrides.lint import facts_of_run, lint
 from analyzers.times.cells import count_of
 from analyzers.times.confirmations import Confirmation
 from analyzers.times.joins import calls_by_problem
+from analyzers.times.runs import existing, tables_at
 from analyzers.times.stored_confirmations import by_winner
-from analyzers.verify.verify import Effect, Move, Outcome, Verification, expected_us, run_us, same_solution, signs
+from analyzers.verify.verify import (
+    Effect,
+    Move,
+    Outcome,
+    Verification,
+    expected_us,
+    promises,
+    run_us,
+    same_solution,
+    signs,
+    verify,
+)
+from logparse.errors import InputError
 from logparse.model import ConvProblem, problem_from_text, solution_from_text
+
+
+def verify_at(
+    before: str, after: str, files: Sequence[str] = (), store: str | None = None, fail_on: float = FAIL_ON
+) -> Verification:
+    """Compare the run that ``after`` names with that of ``before`` for the rows of override files, or, without files,
+    for what the findings of ``before`` proposed; promises are those of ``before``'s store's last ``recommend``.
+    """
+    a, b = tables_at(before, store), tables_at(after, store)
+    held = existing(before.rpartition("#")[0] or before) or existing(store)
+    if files:
+        promised = promises(held.findings()) if held is not None else {}
+        return verify(a, b, [lint(path, None, b) for path in files], promised, fail_on)
+    if held is None:
+        raise InputError("without override files, verify needs a store with the findings of the run before")
+    return verify_findings(a, b, held.findings(), fail_on)
 
 
 def in_any_layout(text: str) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
+from textwrap import shorten
 from typing import Any, Literal, TypeVar
 
 import pandas as pd
@@ -27,7 +29,10 @@ from logparse.formats.override_formats import OVERRIDE_FORMATS
 from logparse.formats.reading import Row
 from logparse.formats.tunableop.solutions import hipblaslt_index
 from logparse.model import Solution, problem_from_text, solution_from_text
+from logparse.output import CHECK_FAILED, Answer, Rows
+from logparse.text import counted, duration, signed
 
+_SHOWN, _WIDE = 8, 60
 Effect = Literal["applied", "as before", "not applied", "unchanged kernel", "changed kernel", "not called", "unknown"]
 """``as before``: the intended solution ran in both runs, so nothing shows that the row was read."""
 Move = Literal["faster", "slower", "same", "unknown"]
@@ -346,3 +351,60 @@ def promises(findings: pd.DataFrame) -> dict[str, float]:
     rows = findings[findings["per_call_us"].notna() & findings["problem"].notna()]
     each = rows["per_call_us"].astype("float64").groupby(rows["problem"]).max()
     return {str(problem): float(value) for problem, value in each.items()}
+
+
+# ------------------------------------------------------------------------------------------------------------- answer
+
+
+def answer(found: Verification) -> Answer:
+    """Whether overrides took effect."""
+    table = rows(found)
+    brief = [{name: value for name, value in row.items() if name != "text"} for row in table]
+    return Answer([brief, *lines(found)], table, "verify", code=0 if found.ok else CHECK_FAILED)
+
+
+def rows(found: Verification) -> Rows:
+    """One row per problem that a file serves."""
+    names = ("before", "after", "effect", "before_us", "after_us", "move", "calls", "gained_us", "promised_us", "basis")
+    out = []
+    for x in found.outcomes:
+        low, high = x.expected_us or (None, None)
+        row = {
+            "problem": x.label,
+            "intended": shorten(x.intended, _WIDE, placeholder=" …"),
+            **{name: getattr(x, name) for name in (*names, "file", "line")},
+            "text": x.problem,
+            "expected_low_us": low,
+            "expected_high_us": high,
+        }
+        out.append({name: round(v, 6) if isinstance(v, float) else v for name, v in row.items()})
+    return out
+
+
+def lines(found: Verification) -> list[str]:
+    """What was applied, what it gained, what hit nothing, and the verdict last."""
+    effects: dict[str, int] = {}
+    for outcome in found.outcomes:
+        effects[outcome.effect] = effects.get(outcome.effect, 0) + 1
+    counts = ", ".join(f"{count:,} {effect}" for effect, count in sorted(effects.items())) or "none"
+    which = "problems served by the files" if found.by_file else "problems of the findings"
+    out = [f"{found.before} → {found.after}: {which}: {counts}"]
+    timed = [x for x in found.outcomes if x.gained_us is not None]
+    if timed:
+        promise = "" if found.promised_us is None else f", {signed(found.promised_us)} were promised for these"
+        out.append(f"gained {signed(found.gained_us)} per run on {counted(len(timed), 'problem')}{promise}")
+    inside, judged = found.predicted
+    if judged:
+        out.append(f"{inside:,} of {judged:,} gains are in the interval predicted for a job (95 %)")
+    if found.run_us is not None:
+        a, b = found.run_us
+        out.append(
+            f"end to end: {duration(a)} → {duration(b)} of GPU time, gained {signed(a - b)} ({(a - b) / a:+.1%})"
+        )
+    if found.idle:
+        count, never = (sum(len(x.lines) for _, x in found.idle if x.never or every) for every in (True, False))
+        out.append(f"{count:,} rows were never hit, {never:,} of them never can be")
+    unused = ((name, line, idle.reason) for name, idle in found.idle for line in idle.lines)
+    out += [f"  {name}, line {line}: {reason}" for name, line, reason in islice(unused, _SHOWN)]
+    out += [f"  failed: {failure}" for failure in found.failures]
+    return [*out, "verified" if found.ok else "not verified"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import BinaryIO, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -158,11 +159,16 @@ Format: TypeAlias = LineFormat | BlockFormat | FileFormat
 class Emission:
     """A file to write: its name, its bytes, and what makes the library read it: shell lines to paste, in which
     ``{path}`` stands for the written file and ``{folder}`` for its folder.
+
+    Once it is written it has a ``path``, which its ``use`` then names; ``applied``: the ``apply.sh`` beside it does all
+    of ``use``.
     """
 
     name: str
     data: bytes
     use: str
+    path: Path | None = None
+    applied: bool = False
 
 
 @dataclass(frozen=True)

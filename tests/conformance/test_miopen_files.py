@@ -182,7 +182,7 @@ def test_databases_of_fusions_and_batch_normalisations(rocm: Rocm, tmp_path: Pat
         judged = format.inspect(name, data, {})
         if name.startswith(f"{device}.udb"):
             assert [row.live for row in judged.rows] == [True]
-            assert merge([str(tmp_path / name)] * 2).emissions[0].data == data
+            assert merge([str(tmp_path / name)] * 2).files[0].data == data
             continue
         assert (len(judged.rows), [note.severity for note in judged.notes]) == (0, ["info"])
         with pytest.raises(InputError, match="not merged"):

@@ -17,7 +17,7 @@ from analyzers.measure.results import Method  # noqa: E402
 from analyzers.recommend import render_actions  # noqa: E402
 from analyzers.recommend.verb import advise, write  # noqa: E402
 from analyzers.times.runs import tables_of  # noqa: E402
-from analyzers.verify import render  # noqa: E402
+from analyzers.verify import actions as proof_of  # noqa: E402
 from analyzers.verify.actions import verify_actions  # noqa: E402
 from logparse.ingest import ingest  # noqa: E402
 from logparse.store import Store, open_store  # noqa: E402
@@ -121,7 +121,7 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     assert {"convolution", "GEMM", "aten::native_batch_norm"} <= {x.name for x in proof.groups}
     assert sum(x.before_us for x in proof.groups) == pytest.approx(proof.before_us)
     assert sum(x.after_us for x in proof.groups) == pytest.approx(proof.after_us)
-    lines = "\n".join(render.action_lines(proof))
+    lines = "\n".join(proof_of.lines(proof))
     assert lines.endswith("verified" if proof.ok else "not verified")
     assert ("  failed: " in lines) is not proof.ok
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.overrides.convert import Converted, convert
+from analyzers.overrides.convert import convert
 from analyzers.overrides.lint import inspect
+from analyzers.overrides.write import Made
 from logparse.errors import InputError
 from logparse.formats import FORMATS
 from logparse.formats.aiter import tables as aiter
@@ -28,9 +29,9 @@ TARGET = target_from([CSV], FORMATS)
 FACTS = {**TARGET, "cu_count": "304"}
 
 
-def rows(made: Converted) -> dict[str, str]:
+def rows(made: Made) -> dict[str, str]:
     """Key → solution of the one file that was written, by the rules of its own library."""
-    (file,) = made.emissions
+    (file,) = made.files
     judged = inspect(file.name, file.data, {**TARGET, "cu_count": "304"})
     assert judged.ok, judged.notes
     assert all(row.live for row in judged.rows)
@@ -40,9 +41,9 @@ def rows(made: Converted) -> dict[str, str]:
 def test_a_csv_becomes_a_tuning_file_of_its_own_build() -> None:
     made = convert([CSV], "hipblaslt")
     found = rows(made)
-    assert made.rows == len(found) == 11
-    assert made.emissions[0].data.startswith(b"Git Version: 3b3d59eb\n")
-    assert sum(made.refused.values()) + made.rows == 20
+    assert made.count == len(found) == 11
+    assert made.files[0].data.startswith(b"Git Version: 3b3d59eb\n")
+    assert sum(made.refused.values()) + made.count == 20
     assert made.refused["Default: there is nothing to override"] == 7
 
 
@@ -51,18 +52,18 @@ def test_there_and_back() -> None:
     before = inspect("t.txt", Path(TUNING).read_bytes(), TARGET)
     wanted = {row.key: row.solution.text for row in before.rows if row.solution}
     csv = convert([TUNING], "tunableop", TARGET)
-    assert (csv.rows, csv.refused) == (17, {})
+    assert (csv.count, csv.refused) == (17, {})
     assert set(rows(csv).values()) == set(wanted.values())
 
 
 def test_and_back_again(tmp_path: Path) -> None:
     before = inspect("t.txt", Path(TUNING).read_bytes(), TARGET)
     path = tmp_path / "tunableop_results0.csv"
-    path.write_bytes(convert([TUNING], "tunableop", TARGET).emissions[0].data)
+    path.write_bytes(convert([TUNING], "tunableop", TARGET).files[0].data)
     back = convert([str(path)], "hipblaslt")
     told = {row.key: row.solution.text for row in before.rows if row.solution}
     assert {key: told[key] for key in rows(back)} == rows(back)
-    assert back.rows + sum(back.refused.values()) == 17
+    assert back.count + sum(back.refused.values()) == 17
 
 
 def test_another_build_is_refused_and_an_unknown_one_needs_a_word() -> None:
@@ -80,11 +81,11 @@ def test_another_build_is_refused_and_an_unknown_one_needs_a_word() -> None:
 def test_to_aiter() -> None:
     made = convert([CSV], "aiter", {"cu_count": "304"})
     found = rows(made)
-    assert made.rows == len(found) >= 2
+    assert made.count == len(found) >= 2
     assert all(key.startswith("gfx942,304,") for key in found)
     assert any("TN layout" in reason for reason in made.refused)
     without = convert([CSV], "aiter")
-    assert not without.emissions
+    assert not without.files
     assert any("cu_num" in reason for reason in without.refused)
 
 
@@ -99,7 +100,7 @@ def test_rocblas_indices(tmp_path: Path) -> None:
     params = "BLAS_PARAMS: - { function: matmul, beta: 0.0000, transA: t }"
     path.write_text("\n".join([*head, f"{key},Gemm_Rocblas_-3798,0.05,{params}", ""]))
     assert list(rows(convert([str(path)], "rocblas")).values()) == ["rocblas:-3798"]
-    assert not convert([str(path)], "hipblaslt").emissions
+    assert not convert([str(path)], "hipblaslt").files
     path.write_text("\n".join([*head, f"{key},Gemm_Rocblas_-3798,0.05", ""]))
     assert list(convert([str(path)], "rocblas").refused) == ["rocBLAS: no row for such a call: unknown beta"]
     back = convert([ROCBLAS], "tunableop", TARGET, same_build=True)
@@ -113,10 +114,10 @@ def test_problems_that_share_a_key_and_disagree_are_left_out(tmp_path: Path) -> 
     lines = [f"{key}4096,Gemm_Hipblaslt_5,0.05", f"{key}4160,Gemm_Hipblaslt_6,0.04"]
     path.write_text("\n".join([*head, *lines, ""]))
     made = convert([str(path)], "hipblaslt")
-    assert (made.rows, sum(made.refused.values())) == (0, 2)
+    assert (made.count, sum(made.refused.values())) == (0, 2)
     assert "hipblaslt:5, hipblaslt:6" in next(iter(made.refused))
     path.write_text("\n".join([*head, lines[0], lines[1].replace("_6,", "_5,"), ""]))
-    assert convert([str(path)], "hipblaslt").rows == 1
+    assert convert([str(path)], "hipblaslt").count == 1
 
 
 def test_of_two_files_the_faster_row(tmp_path: Path) -> None:
@@ -173,7 +174,7 @@ def test_every_row_of_every_conversion_serves_its_own_problem(
     path.write_bytes(results.write(list(overrides.values()), FACTS)[0].data)
     for to, key in (("hipblaslt", tuning_file.key), ("aiter", aiter.key), ("tunableop", signature.key)):
         made = convert([str(path)], to, FACTS)
-        if not made.emissions:
+        if not made.files:
             continue
         found = rows(made)
         for override in overrides.values():
@@ -181,11 +182,11 @@ def test_every_row_of_every_conversion_serves_its_own_problem(
             assert text not in found or any(
                 found[text] == o.solution.text for o in overrides.values() if key(o.problem, FACTS) == text
             )
-        assert made.rows + sum(made.refused.values()) >= len({key(o.problem, FACTS) for o in overrides.values()})
+        assert made.count + sum(made.refused.values()) >= len({key(o.problem, FACTS) for o in overrides.values()})
 
 
 def test_the_validators_of_another_build_are_not_the_targets() -> None:
     for other in ({"pytorch_version": "2.15.0"}, {"arch": "gfx90a"}, {"hipblaslt_revision": "0badf00d"}):
         with pytest.raises(InputError, match=r"give --target a results CSV|another device or build"):
             convert([CSV], "tunableop", other)
-    assert convert([CSV], "tunableop", {"arch": "gfx942"}).rows == 13
+    assert convert([CSV], "tunableop", {"arch": "gfx942"}).count == 13

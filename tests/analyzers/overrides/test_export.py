@@ -45,14 +45,14 @@ def test_bench_and_yaml_come_back(run: Tables) -> None:
     assert len(known) > 5
     for as_, read in (("bench", bench.read), ("yaml", profile.read)):
         made = export(chosen, as_)
-        lines = made.emissions[0].data.decode().splitlines()
-        assert made.problems == len(lines)
+        lines = made.files[0].data.decode().splitlines()
+        assert made.count == len(lines)
         back = {p.text for line in lines for p in calls(read(line).records)}
         assert known <= back
-    items = yaml.safe_load(export(chosen, "yaml").emissions[0].data)
+    items = yaml.safe_load(export(chosen, "yaml").files[0].data)
     assert all(item["function"] == "matmul" for item in items)
     grouped = GemmProblem(members=(Member(m=8, n=8, k=8), Member(m=8, n=16, k=8)), trans_a="N", a_type="f16_r")
-    assert export([(grouped, 1)], "yaml").refused[0].startswith("no profile record without")
+    assert next(iter(export([(grouped, 1)], "yaml").refused)).startswith("no profile record without")
 
 
 def test_profile_samples_come_back_as_text() -> None:
@@ -79,15 +79,15 @@ def test_golden_record() -> None:
 def test_driver_untuned_and_csv() -> None:
     chosen: list[tuple[Problem, int | None]] = [(gemm(), 3), (W, None)]
     made = export(chosen, "driver")
-    line = made.emissions[0].data.decode().strip()
+    line = made.files[0].data.decode().strip()
     assert [p.text for p in calls(driver.read(line).records)] == [W.text]
     assert len(made.refused) == 1
     made = export(chosen, "untuned", CUDA)
-    record = untuned.row(made.emissions[0].data.decode().strip())
+    record = untuned.row(made.files[0].data.decode().strip())
     assert isinstance(record, Call)
-    assert (made.problems, len(made.emissions), len(made.refused)) == (1, 2, 1)
-    assert export(chosen, "untuned").emissions == ()
-    [table] = export(chosen, "csv").emissions
+    assert (made.count, len(made.files), len(made.refused)) == (1, 2, 1)
+    assert export(chosen, "untuned").files == ()
+    [table] = export(chosen, "csv").files
     head, first, second = table.data.decode().splitlines()
     assert head.startswith("kind,label,calls,")
     assert head.endswith(",problem")
@@ -98,6 +98,6 @@ def test_driver_untuned_and_csv() -> None:
 
 
 def test_nothing_to_export(tmp_path: Path) -> None:
-    assert export([], "bench").emissions == ()
-    assert export([], "csv").problems == 0
+    assert export([], "bench").files == ()
+    assert export([], "csv").count == 0
     assert isinstance(W, ConvProblem)

@@ -116,7 +116,7 @@ def test_lint_and_merge_keep_both_rows(tmp_path: Path) -> None:
     for path in paths:
         Path(path).write_bytes(made.data)
     assert not inspect(made.name, made.data, {}).notes
-    (merged,) = merge(paths).emissions
+    (merged,) = merge(paths).files
     assert sorted(merged.data.splitlines()) == sorted(made.data.splitlines())
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import _apart, _Winners, merge
-from analyzers.overrides.render import merge_lines
+from analyzers.overrides.merge import lines as merge_lines
 from logparse.errors import InputError
 from logparse.formats.miopen import find_db_merge as miopen_find_db_merge
 from logparse.formats.miopen import find_db_rules as miopen_find_db
@@ -38,7 +38,7 @@ def test_the_fastest_finite_time_wins(tmp_path: Path) -> None:
     merged = merge(files(tmp_path, one=one, two=two), gpus=2)
     golden = HEAD + f"{A},Gemm_Hipblaslt_7,0.25,BLAS_PARAMS: - {{ a, b }}\n{B},Gemm_Hipblaslt_9,0.0000123\n"
     # hipBLASLt solutions in a file that has PT_VERSION alone are of a partial capture: kept as its validators say
-    assert {x.name: x.data.decode() for x in merged.emissions} == {
+    assert {x.name: x.data.decode() for x in merged.files} == {
         "tunableop_results0.csv": golden,
         "tunableop_results1.csv": golden,
     }
@@ -59,7 +59,7 @@ def test_tables_of_aiter(tmp_path: Path) -> None:
         AITER + f"{CALL.format(64)},hipblaslt,9,0,9.5,\n{CALL.format(16)},asm,3,0,4,k\n{CALL.format(16)},asm,4,0,5,k\n"
     )
     merged = merge(files(tmp_path, one=one, two=two))
-    (made,) = merged.emissions
+    (made,) = merged.files
     assert made.data.decode() == AITER + f"{CALL.format(16)},asm,3,0,4,k\n{CALL.format(64)},hipblaslt,9,0,9.5,\n"
     assert inspect(made.name, made.data, {"arch": "gfx942", "cu_count": "304"}).ok
     assert [(c.taken.solution, [x.solution for x in c.others]) for c in merged.conflicts] == [
@@ -71,7 +71,7 @@ def test_tables_of_aiter(tmp_path: Path) -> None:
     ]
     (tmp_path / "b").mkdir()
     again = merge(files(tmp_path / "b", only=made.data.decode()))
-    assert again.emissions[0].data == made.data
+    assert again.files[0].data == made.data
     old = files(
         tmp_path / "b",
         old=(AITER + f"{CALL.format(64)},hipblaslt,7,0,10.5,\n").replace("gfx,", "").replace("gfx942,", ""),
@@ -94,7 +94,7 @@ def test_the_other_tables_of_aiter(tmp_path: Path) -> None:
     one, two = (EIGHT + f"gfx942,304,64,256,5120,{x},k{x[0]}\n" for x in ("7,0,10.5", "9,0,9.5"))
     fp4 = files(tmp_path, a4w4_blockscale_tuned_gemm=one, a4w4_blockscale_tuned_gemm_new=two)
     merged = merge(fp4)
-    (made,) = merged.emissions
+    (made,) = merged.files
     assert (made.name, made.data.decode()) == ("a4w4_blockscale_tuned_gemm.csv", two)
     assert made.use == "export AITER_CONFIG_GEMM_A4W4={path}"
     assert inspect(made.name, made.data, {"arch": "gfx942", "cu_count": "304"}).ok
@@ -120,7 +120,7 @@ def test_tuning_files_of_hipblaslt(tmp_path: Path) -> None:
     one = tuning("a.txt", tmp_path, ("64", "7", "10.5"), ("128", "8", "3"), ("32", "1", "0"))
     two = tuning("b.txt", tmp_path, ("64", "9", "9.5"), ("256", "x", "1"), ("32", "2", "0"))
     merged = merge([one, two])
-    (made,) = merged.emissions
+    (made,) = merged.files
     rows = {row.problem.m: row.solution.id for row in inspect("t.txt", made.data, {}).rows if row.problem}  # type: ignore[union-attr]
     assert rows == {64: "9", 128: "8", 32: "1"}, "the faster; without times the first file's"
     assert [(c.taken.solution, c.taken.time_us) for c in merged.conflicts] == [
@@ -131,14 +131,14 @@ def test_tuning_files_of_hipblaslt(tmp_path: Path) -> None:
     assert len(merged.notes) == 1
     made_again = tmp_path / "c.txt"
     made_again.write_bytes(made.data)
-    assert merge([str(made_again), two]).emissions[0].data == made.data
+    assert merge([str(made_again), two]).files[0].data == made.data
     assert inspect("t.txt", made.data, {"hipblaslt_revision": "r"}).ok
 
     sample = SAMPLES / "hipblaslt/tuning_7.0.txt"
-    assert sorted(merge([str(sample)]).emissions[0].data.splitlines()) == sorted(sample.read_bytes().splitlines())
+    assert sorted(merge([str(sample)]).files[0].data.splitlines()) == sorted(sample.read_bytes().splitlines())
 
     old = tuning("old.txt", tmp_path, ("64", "9", "9.5"), headed=False)
-    assert inspect("t.txt", merge([old]).emissions[0].data, {"hipblaslt_version": "1200"}).ok
+    assert inspect("t.txt", merge([old]).files[0].data, {"hipblaslt_version": "1200"}).ok
     other = tuning("other.txt", tmp_path, ("64", "9", "9.5"), revision="s")
     device = tmp_path / "device.txt"
     device.write_text(Path(two).read_text().replace("gfx942", "gfx950"))
@@ -154,10 +154,10 @@ def test_rows_of_rocblas(tmp_path: Path) -> None:
     paths = files(tmp_path, one=one, two=two)
     merged = merge(paths)
     golden = f"{rocblas.HEADING}\n{row.format(128, 128, 3)}{row.format(64, 64, 7)}"
-    assert merged.emissions[0].data.decode() == golden
+    assert merged.files[0].data.decode() == golden
     assert [(c.taken.solution, [x.solution for x in c.others]) for c in merged.conflicts] == [("7", ["9"])]
     assert ["of one build" in merged.notes[0], "Tensile silently ignores" in merged.notes[1]] == [True, True]
-    assert inspect("x.csv", merged.emissions[0].data, {}).ok
+    assert inspect("x.csv", merged.files[0].data, {}).ok
 
 
 def test_rows_that_pytorch_would_lose_are_kept(tmp_path: Path) -> None:
@@ -165,16 +165,16 @@ def test_rows_that_pytorch_would_lose_are_kept(tmp_path: Path) -> None:
     twice = HEAD + f"{A},Default,0.5\n{A},Default,0.125\n"
     crlf = (HEAD + f"{B},Default,0.75\n").replace("\n", "\r\n")
     merged = merge(files(tmp_path, glued=glued, twice=twice, crlf=crlf, none=""))
-    assert merged.emissions[0].data.decode() == HEAD + f"{A},Default,0.125\n{B},Default,0.25\n"
+    assert merged.files[0].data.decode() == HEAD + f"{A},Default,0.125\n{B},Default,0.25\n"
     assert merged.conflicts == ()
     assert [note.rsplit("/", 1)[1] for note in merged.notes] == ["none.csv: empty, nothing taken"]
-    assert inspect("tunableop_results0.csv", merged.emissions[0].data, {}).notes == ()
+    assert inspect("tunableop_results0.csv", merged.files[0].data, {}).notes == ()
 
 
 def test_what_cannot_work_is_left_out(tmp_path: Path) -> None:
     text = HEAD + f"{A},Default,0.5\nop,params,solution,time\n{B},1219,0.1\n{B},Gemm_Hipblaslt_NN_7,0.1\n"
     merged = merge(files(tmp_path, one=text))
-    assert merged.keys == 1
+    assert merged.count == 1
     assert len(merged.notes) == 3
 
 
@@ -215,7 +215,7 @@ def test_find_dbs(tmp_path: Path) -> None:
     one = f"{KEY}={NAIVE.format(16.0)};{GEMM.format(3.9)}\n"
     two = f"{KEY}={NAIVE.format(2.5)};{GEMM.format(4)};GemmWrw:0,0,x\n{KEY.replace('_g32', '')}={NAIVE.format(1)}\r\n"
     merged = merge(find_dbs(tmp_path, one, two))
-    [made] = merged.emissions
+    [made] = merged.files
     assert made.name == NAME
     assert made.data.decode() == (
         f"{KEY.replace('_g32', '')}={NAIVE.format(1)}\n{KEY}={NAIVE.format(2.5)};{GEMM.format(3.9)}\n"
@@ -270,10 +270,10 @@ def test_perf_dbs(tmp_path: Path) -> None:
     one = f"{key}={solver}:a+1;ConvHipIgemmGroupXdlops\n"
     two = f"{key}={solver}:b+2;ConvOclBwdWrW2<1>:1,2\n{other}={solver}:c\r\n"
     merged = merge(find_dbs(tmp_path, one, two, name=name))
-    (made,) = merged.emissions
+    (made,) = merged.files
     golden = f"{key}={solver}:a+1;ConvOclBwdWrW2<1>:1,2\n{other}={solver}:c\n"
     assert sorted(made.data.decode().splitlines()) == sorted(golden.splitlines())
-    assert (made.name, merged.keys, len(merged.notes)) == (name, 2, 1)
+    assert (made.name, merged.count, len(merged.notes)) == (name, 2, 1)
     assert [c.taken.solution for c in merged.conflicts] == [f"{solver}:a+1"], "no times: the first file's"
     (tmp_path / "b").mkdir()
     with pytest.raises(InputError, match="MIOpen itself merges those"):
@@ -313,18 +313,18 @@ def test_a_merge_is_the_minimum_and_merging_it_again_changes_nothing(
     paths = files(folder, **texts)
     merged = merge(paths)
     best = {key: min(rows[key][1] for rows in given_rows if key in rows) for rows in given_rows for key in rows}
-    rows = {row.key: row.time_us for row in inspect("r0.csv", merged.emissions[0].data, {}).rows}
+    rows = {row.key: row.time_us for row in inspect("r0.csv", merged.files[0].data, {}).rows}
     assert rows == {key: pytest.approx(ns / 1000) for key, ns in best.items()}
-    assert merge(paths[::-1]).emissions[0].data == merged.emissions[0].data
+    assert merge(paths[::-1]).files[0].data == merged.files[0].data
     again = folder / "tunableop_results0.csv"
-    again.write_bytes(merged.emissions[0].data)
-    assert merge([str(again), *paths]).emissions[0].data == merged.emissions[0].data
+    again.write_bytes(merged.files[0].data)
+    assert merge([str(again), *paths]).files[0].data == merged.files[0].data
 
 
 @needs_corpus
 def test_a_real_file_of_two_processes(tmp_path: Path) -> None:
     path = CORPUS / "tunableop/timlawrenz_results0_v1.csv"
     merged = merge([str(path)])
-    assert merged.keys == 1234 - 14
+    assert merged.count == 1234 - 14
     assert len(merged.conflicts) == 2
-    assert inspect("tunableop_results0.csv", merged.emissions[0].data, {}).ok
+    assert inspect("tunableop_results0.csv", merged.files[0].data, {}).ok

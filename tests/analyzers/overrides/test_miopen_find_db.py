@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.overrides.coverage import served_by
-from analyzers.overrides.lint import inspect
+from analyzers.overrides.lint import grouped, inspect
 from analyzers.overrides.merge import merge
-from analyzers.overrides.render import grouped
 from logparse.errors import InputError
 from logparse.formats.miopen import find_db
 from logparse.formats.miopen import find_db_rules as miopen_find_db

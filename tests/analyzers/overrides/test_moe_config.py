@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from analyzers.analyzer import Tables
 from analyzers.overrides.coverage import coverage
+from analyzers.overrides.coverage import lines as coverage_lines
+from analyzers.overrides.export import lines as export_lines
 from analyzers.overrides.export import moe
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import merge
-from analyzers.overrides.render import export_lines
-from analyzers.verify.render import coverage_lines
 from analyzers.verify.verify import verify
 from logparse.errors import InputError
 from logparse.formats.override_format import OverrideFile
@@ -124,7 +124,7 @@ def test_coverage_by_the_lines_of_a_server(server: Store) -> None:
 
 def test_the_shapes_to_tune(server: Store) -> None:
     made = moe(tables(server))
-    rows = list(csv.DictReader(io.StringIO(made.emissions[0].data.decode())))
+    rows = list(csv.DictReader(io.StringIO(made.files[0].data.decode())))
     assert [(row["E"], row["N"], row["K"], row["dtype"], row["block_shape"], row["lines"]) for row in rows] == [
         ("128", "768", "", "", "", "2"),
         ("257", "256", "", "", "", "1"),  # that of another Triton was taken
@@ -158,8 +158,8 @@ def test_two_tables_of_one_name_become_one(tmp_path: Path) -> None:
         path.write_text(json.dumps({"triton_version": "3.4.0", **members}))
         paths.append(str(path))
     made = merge(paths)
-    table = json.loads(made.emissions[0].data)
-    assert (made.emissions[0].name, list(table)) == (f"{NAME}.json", ["triton_version", "1", "64", "2048"])
+    table = json.loads(made.files[0].data)
+    assert (made.files[0].name, list(table)) == (f"{NAME}.json", ["triton_version", "1", "64", "2048"])
     assert table["64"]["num_warps"] == 4  # the first file's: the tables have no times
     Path(paths[1]).write_text(json.dumps({"triton_version": "3.5.0", "1": TILE}))
     with pytest.raises(InputError, match=r"triton_version is 3\.5\.0, not 3\.4\.0"):
@@ -177,4 +177,4 @@ def test_damage_is_judged(place: int, cut: int, inserted: str) -> None:
 def test_shapes_that_users_lacked(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store", create=True)
     ingest([str(CORPUS / "field" / "vllm-moe" / "warnings.txt")], store, run="before")
-    assert moe(tables(store)).problems == 3
+    assert moe(tables(store)).count == 3

@@ -14,10 +14,10 @@ from analyzers.diff.diff import diff
 from analyzers.diff.timings import times_of_run
 from analyzers.explore.load.analysis import analyse
 from analyzers.explore.point_table import found
+from analyzers.overrides.coverage import coverage
 from analyzers.overrides.lint import lint
 from analyzers.recommend.ranking import recommend
 from analyzers.times.runs import tables_of, tables_to_analyse, tables_to_check
-from analyzers.verify.verbs import cover
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
 from tests.analyzers.ingested import bench, product, read, replayed
@@ -72,8 +72,9 @@ def test_narrowed_tables_of_random_stores_give_the_same_findings_and_differences
 
 def check(whole: Tables, narrowed: Tables, files: Sequence[str]) -> None:
     """Of both tables the same calls that files cover, and the same notes on them."""
-    assert cover(files, narrowed) == cover(files, whole)
     for path in files:
+        one, two = (coverage(lint(path, None, tables), tables) for tables in (narrowed, whole))
+        assert one == two
         assert lint(path, None, narrowed).notes == lint(path, None, whole).notes
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from analyzers.analyzer import Tables
 from analyzers.overrides.coverage import coverage, served_by, times_of
+from analyzers.overrides.coverage import lines as coverage_lines
 from analyzers.overrides.lint import facts_of_run, inspect, lint, with_collisions
-from analyzers.verify.render import coverage_lines
 from logparse.errors import InputError
 from logparse.formats.aiter import tables as aiter
 from logparse.formats.hipblaslt import tuning_file

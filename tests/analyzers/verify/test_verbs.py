@@ -8,16 +8,21 @@ from pathlib import Path
 import pytest
 
 from analyzers.diff.compare import compare
+from analyzers.overrides.coverage import coverage, rows
+from analyzers.overrides.coverage import lines as coverage_lines
+from analyzers.overrides.export import lines as export_lines
+from analyzers.overrides.export import of_store as export
+from analyzers.overrides.lint import lint, lint_files, note_rows, unread_lines
+from analyzers.overrides.merge import lines as merge_lines
 from analyzers.overrides.merge import merge
-from analyzers.overrides.render import export_lines, merge_lines, unread_frame, unread_lines
-from analyzers.overrides.verbs import export, lint_files
 from analyzers.overrides.write import write
 from analyzers.times.runs import tables_at, tables_of
-from analyzers.verify import verbs
-from analyzers.verify.render import coverage_frame, coverage_lines
+from analyzers.verify.findings import verify_at
 from logparse.cli import app
 from logparse.errors import InputError
+from logparse.formats import FORMATS
 from logparse.ingest import ingest
+from logparse.ingest.stated_target import target_from
 from logparse.store import Store, open_store
 from logparse.text import parse_share
 from tests.conftest import SAMPLES
@@ -28,6 +33,10 @@ LOG = str(SAMPLES / "hipblaslt/hipblaslt_rank0_4242.log")
 FIND_DB = str(SAMPLES / "miopen/gfx942130.HIP.3_4_0_7c1e0a9d2.ufdb.txt")
 
 
+def target(*words: str) -> dict[str, str]:
+    return target_from(words, FORMATS)
+
+
 @pytest.fixture
 def job(store: Store) -> Store:
     ingest([LOG, TUNED], store, run="job")
@@ -35,21 +44,20 @@ def job(store: Store) -> Store:
 
 
 def test_lint_for_a_target() -> None:
-    (good, bad), _ = lint_files([TUNED, str(SAMPLES / "tunableop/torch2.5/tunableop_results0.csv")], [TUNED])
+    (good, bad), _ = lint_files([TUNED, str(SAMPLES / "tunableop/torch2.5/tunableop_results0.csv")], target(TUNED))
     assert (good.accepted, good.ok, bad.accepted, bad.ok) == (True, True, False, False)
 
 
 def test_coverage_of_the_job(job: Store) -> None:
     tables = tables_of(job)
-    (tuned, tuning), _ = verbs.cover([TUNED, TUNING], tables)
+    tuned, tuning = (coverage(file, tables) for file in lint_files([TUNED, TUNING], None, tables)[0])
     assert (tuning.share("calls") or 0) > 0.9
     assert (tuned.share("calls") or 0) > 0.5
     lines = coverage_lines(tuned)
     assert lines[0].startswith("tunableop_results0.csv covers ")
     assert "hit nothing in this run" in "\n".join(lines)
-    frame = coverage_frame(tuned)
-    assert set(frame["state"]) <= {"hit", "miss", "unknown"}
-    assert len(frame) == len(tuned.uses)
+    assert {row["state"] for row in rows(tuned)} <= {"hit", "miss", "unknown"}
+    assert len(rows(tuned)) == len(tuned.uses)
 
 
 def test_words_that_name_a_run(job: Store, tmp_path: Path) -> None:
@@ -82,7 +90,7 @@ def test_a_run_against_itself(job: Store) -> None:
 
 
 def test_verify_names_what_did_not_take_effect(job: Store) -> None:
-    found = verbs.verify("job", "job", [TUNING], job.url)
+    found = verify_at("job", "job", [TUNING], job.url)
     effects = {x.effect for x in found.outcomes}
     assert effects == {"as before", "not applied"}, "of a run beside itself nothing is shown"
     assert not found.ok
@@ -93,12 +101,12 @@ def test_verify_names_what_did_not_take_effect(job: Store) -> None:
 
 def test_export_and_write(job: Store, tmp_path: Path) -> None:
     made = export(job, "bench", n=3)
-    assert made.problems == 3
-    [written] = write(made.emissions, tmp_path / "out")
+    assert made.count == 3
+    [written] = write(made.files, tmp_path / "out")
     assert written.use == f"sh {written.path.absolute()}"
     assert export_lines(made) == ["3 problems"]
     chosen = export(job, "csv", sql="select problem, sum(calls) as calls from workload group by all limit 2")
-    assert chosen.problems == 2
+    assert chosen.count == 2
     with pytest.raises(InputError, match="column problem"):
         export(job, "csv", sql="select calls from workload")
 
@@ -107,9 +115,9 @@ def test_merge_of_a_copy_is_the_file(tmp_path: Path) -> None:
     copy = tmp_path / "copy0.csv"
     shutil.copy(TUNED, copy)
     merged = merge([TUNED, str(copy)])
-    assert sorted(merged.emissions[0].data.splitlines()) == sorted(Path(TUNED).read_bytes().splitlines())
+    assert sorted(merged.files[0].data.splitlines()) == sorted(Path(TUNED).read_bytes().splitlines())
     assert merge_lines(merged) == ["20 keys; 0 with different solutions, the fastest taken"]
-    assert merge([FIND_DB]).keys == 4
+    assert merge([FIND_DB]).count == 4
 
 
 def test_shares() -> None:
@@ -158,7 +166,7 @@ def test_of_several_files_other_files_are_reported(tmp_path: Path, capsys: pytes
         (str(tmp_path / "gone"), "No such file or directory"),
     ]
     assert [line.partition(": ")[0] for line in unread_lines(unread)] == ["error", "error", "what is checked"]
-    assert unread_frame(unread)["severity"].tolist() == ["error", "error"]
+    assert [x["severity"] for x in note_rows([], unread)] == ["error", "error"]
 
     bad = str(SAMPLES / "tunableop/torch2.5/tunableop_results0.csv")
     target = ["--target", TUNED]
@@ -174,12 +182,12 @@ def test_of_several_files_other_files_are_reported(tmp_path: Path, capsys: pytes
 def test_the_ordinal_of_a_name_is_held_against_the_number_of_devices(tmp_path: Path) -> None:
     for name, ok in (("tunableop_results7.csv", True), ("tunableop_results8.csv", False)):
         shutil.copy(TUNED, tmp_path / name)
-        ((judged,), _) = lint_files([str(tmp_path / name)], [TUNED, "gpus=8"])
+        ((judged,), _) = lint_files([str(tmp_path / name)], target(TUNED, "gpus=8"))
         assert judged.ok is ok
         assert ["file-name"] * (not ok) == [note.rule for note in judged.notes]
     for word in ("gpus=0", "gpus=x"):
         with pytest.raises(InputError, match="1 or more"):
-            lint_files([TUNED], [word])
+            target(word)
 
 
 def test_wrong_usage_is_reported(job: Store, tmp_path: Path) -> None:
@@ -189,27 +197,24 @@ def test_wrong_usage_is_reported(job: Store, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--as csv: one of hipblaslt-tuning-file"):
         lint_files([TUNED], format="csv")
     with pytest.raises(InputError, match=r"foo=bar: No such file.* and no fact NAME=VALUE; names are arch"):
-        lint_files([TUNED], ["foo=bar"])
+        target("foo=bar")
     with pytest.raises(InputError, match="there is job"):
         tables_at("jbo", job.url)
-    with pytest.raises(InputError, match="--kind foo: one of gemm"):
-        export(job, "csv", kind="foo")
     with pytest.raises(InputError, match="'x' is no problem"):
         export(job, "bench", sql="select 'x' as problem")
     told = export_lines(export(job, "untuned"))
     assert len(told) < 10, "each reason once"
     assert told[1].startswith("  left out ")
-    measured, _ = verbs.cover([TUNED], tables_at(TUNED))
-    assert coverage_lines(measured[0])[0].endswith("has no call of a GEMM, so nothing can be covered")
+    measured = coverage(lint(TUNED), tables_at(TUNED))
+    assert coverage_lines(measured)[0].endswith("has no call of a GEMM, so nothing can be covered")
 
 
 def test_an_old_file_in_the_run_does_not_lend_its_validators(store: Store) -> None:
     """PyTorch compares whole sets: one key more, of another file of the run, would refuse every file."""
     ingest([LOG, TUNED, str(SAMPLES / "tunableop/torch2.5/tunableop_results0.csv")], store, run="job")
     tables = tables_of(store)
-    for target in ([TUNED], []):
-        ((judged,), _) = lint_files([TUNED], target, tables)
+    for words in ([TUNED], []):
+        ((judged,), _) = lint_files([TUNED], target(*words), tables)
         assert judged.ok
-        assert judged.accepted is (True if target else None)
-        ((covered,), _) = verbs.cover([TUNED], tables, target)
-        assert covered.hits
+        assert judged.accepted is (True if words else None)
+        assert coverage(judged, tables).hits

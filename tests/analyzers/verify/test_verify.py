@@ -11,12 +11,13 @@ import pytest
 
 from analyzers.analyzer import Tables
 from analyzers.overrides.coverage import coverage
-from analyzers.overrides.lint import inspect
-from analyzers.overrides.render import lint_frame, lint_lines, rows_frame
+from analyzers.overrides.lint import inspect, note_rows, row_rows
+from analyzers.overrides.lint import lines as lint_lines
 from analyzers.times.confirmations import Pairs
 from analyzers.times.origins import CONFIRM
-from analyzers.verify.render import verify_frame, verify_lines
 from analyzers.verify.verify import SIGNS, promises, same_solution, verify
+from analyzers.verify.verify import lines as verify_lines
+from analyzers.verify.verify import rows as verify_rows
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.miopen import find_db
 from logparse.formats.override_format import OverrideFile
@@ -66,7 +67,7 @@ def test_applied_and_gained() -> None:
         "gained 200 µs per run on 2 problems, 250 µs were promised for these",
     ]
     assert verify_lines(found)[-1] == "verified"
-    assert verify_frame(found)["effect"].tolist() == ["applied", "applied"]
+    assert [x["effect"] for x in verify_rows(found)] == ["applied", "applied"]
 
 
 def confirmed(ratio: float, **machine: str) -> Tables:
@@ -103,9 +104,9 @@ def test_the_gain_is_held_against_what_a_confirmation_predicts_for_a_job(
     assert found.predicted == (int(inside is True), int(inside is not None))
     line = "1 of 1 gains are in the interval predicted for a job (95 %)"
     assert (line in verify_lines(found)) is (inside is True)
-    low, high = verify_frame(found).set_index("text").loc[ONE.text, ["expected_low_us", "expected_high_us"]]
-    assert bool(low < 1000 * (1 - 1 / ratio) < high) is (inside is not None)
-    assert all(replace(one, effect=effect).inside is None for effect in ("not applied", "unchanged kernel"))
+    (row,) = (x for x in verify_rows(found) if x["text"] == ONE.text)
+    expected = (row["expected_low_us"], row["expected_high_us"])
+    assert expected == (None, None) if inside is None else expected[0] < 1000 * (1 - 1 / ratio) < expected[1]
 
 
 def test_another_solution_ran() -> None:
@@ -291,9 +292,9 @@ def test_lint_renderings() -> None:
         "  warning [cu-count] line 3, 5, 7: tuned with 304 CUs, the target has 104: the best solution may be another → "
         "tune again with the target's hipblaslt-bench (HIPBLASLT_TUNING_FILE)",
     ]
-    assert lint_frame(judged)["line"].tolist() == [3, 3, 5, 5, 7, 7]
-    assert rows_frame(judged)["honoured"].tolist() == [False] * 3
-    assert rows_frame(judged)["read"].tolist() == [True] * 3
+    assert [x["line"] for x in note_rows([judged])] == [3, 3, 5, 5, 7, 7]
+    assert [x["honoured"] for x in row_rows(judged)] == [False] * 3
+    assert [x["read"] for x in row_rows(judged)] == [True] * 3
 
 
 def test_tables_of_aiter_are_judged_by_a_servers_log(store: Store, tmp_path: Path) -> None:

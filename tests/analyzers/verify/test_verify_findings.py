@@ -9,8 +9,8 @@ import pytest
 
 from analyzers.analyzer import Tables
 from analyzers.verify.findings import in_any_layout, verify_findings
-from analyzers.verify.render import verify_frame, verify_lines
-from analyzers.verify.verify import run_us
+from analyzers.verify.verify import lines as verify_lines
+from analyzers.verify.verify import rows, run_us
 from logparse.model import ConvProblem
 from tests.analyzers.build import call, message, tables, work
 from tests.analyzers.example import F, W, gemm
@@ -55,7 +55,7 @@ def test_channels_last_is_found_again_and_paid() -> None:
         "end to end: 5.6 ms → 1.5 ms of GPU time, gained 4.1 ms (+73.2%)",
         "verified",
     ]
-    assert verify_frame(found)["problem"].tolist() == [W.label]
+    assert [x["problem"] for x in rows(found)] == [W.label]
 
 
 def test_what_was_intended_is_the_solution_where_the_finding_names_one() -> None:

@@ -56,7 +56,7 @@ def test_braces() -> None:
 
 @pytest.mark.parametrize("wanted", [gemm(), gemm(64, n=7, bias=True)])
 def test_what_is_exported_is_read_back(wanted: GemmProblem) -> None:
-    (file,) = export([(wanted, 90)], "yaml-block").emissions
+    (file,) = export([(wanted, 90)], "yaml-block").files
     assert file.data.startswith(b"- function: matmul\n  M: ")
     assert problem_yaml.recognise(Head(file.name, file.data))
     (call,) = calls(file.data)
