@@ -15,6 +15,7 @@ from logparse.formats.aiter import tables as aiter
 from logparse.formats.format import Format
 from logparse.formats.hipblaslt import bench as hipblaslt_bench
 from logparse.formats.hipblaslt import bench_output as hipblaslt_bench_output
+from logparse.formats.hipblaslt import info as hipblaslt_info
 from logparse.formats.hipblaslt import log as hipblaslt_log
 from logparse.formats.hipblaslt import preamble as hipblaslt_preamble
 from logparse.formats.hipblaslt import problem_yaml as hipblaslt_problem_yaml
@@ -40,6 +41,7 @@ from logparse.formats.tunableop import verbose as tunableop_verbose
 
 FORMATS: tuple[Format, ...] = (
     hipblaslt_log.FORMAT,
+    hipblaslt_info.FORMAT,
     hipblaslt_bench.FORMAT,
     hipblaslt_profile.FORMAT,
     hipblaslt_problem_yaml.FORMAT,

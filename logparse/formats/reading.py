@@ -206,16 +206,6 @@ class Reading(Generic[S_co]):
         return {**self.facts, **self.target}
 
     @property
-    def kept(self) -> list[Row]:
-        """The rows that the library holds in memory."""
-        return [row for row in self.rows if row.kept]
-
-    @property
-    def dropped(self) -> list[Row]:
-        """The rows that it does not, each with the reason in ``verdicts.why``."""
-        return [row for row in self.rows if not row.kept]
-
-    @property
     def alike(self) -> Iterable[tuple[Row, Sequence[int]]]:
         """Rows with the lines of all that have the same solution and verdicts as they, and nothing of note.
 

@@ -62,9 +62,9 @@ def _ranged(path: Path) -> str:
     """A log of five ranges, where a block passes over the second cut and the last line has no end."""
     text = "".join(BENCH.format(m=m, i=m) + "\n" for m in range(4000))
     text *= (4 * PIECE_BYTES + (1 << 20)) // len(text)
-    block = "hipBLASLt version: 100200\n" + 99 * "maxGridDimX 1\n"
-    cut = text.rindex("\n", 0, 2 * PIECE_BYTES - 500) + 1
-    path.write_text(text[:cut] + block + text[cut:] + BENCH.format(m=1, i=1))
+    block = TRACE.replace("[Trace][rocblaslt_matmul]", "[Info][isSolutionSupported]").format(s=1, pid=7) + "\n"
+    cut = text.rindex("\n", 0, 2 * PIECE_BYTES - len(block) - 500) + 1
+    path.write_text(text[:cut] + block + 99 * "Match: 0\n" + "\n" + text[cut:] + BENCH.format(m=1, i=1))
     return str(path)
 
 

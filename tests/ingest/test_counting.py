@@ -259,13 +259,14 @@ def test_results_do_not_depend_on_workers_blocks_memory_or_the_counter(
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_block_readers_follow_in_order(threads: int) -> None:
-    """What a tool prints first, in lines that lie in different blocks, and foreign lines after its end."""
-    text = b"nobody\n" + (b"hipBLASLt version: 100200\n" + b"maxGridDimX 1\n" * 50 + b"\n" + b"nobody\n" * 51) * 20
+    """An Info message whose lines lie in different blocks, and foreign lines after its end."""
+    opening = b"[2026-02-03 04:05:06][HIPBLASLT][7][Info][isSolutionSupported] Hardware match: Solution Index: 1\n"
+    text = b"nobody\n" + (opening + b"Software match: 0\n" * 50 + b"\n" + b"nobody\n" * 50) * 20
     reader = LineReader(STREAMS, threads)
     for block, at in blocks(io.BytesIO(text), size=100):
         reader.feed(block, at)
     out = reader.take()
     assert list(reader.close()) == []
-    assert [line.outcome.unit for line in out.claimed] == ["fact"] * 51 * 20
-    assert all(text[line.offset :].startswith((b"hipBLASLt v", b"maxGridDimX 1\n")) for line in out.claimed)
-    assert (out.foreign, out.blank, sum(d.count for d in out.distinct)) == (1 + 51 * 20, 20, 0)
+    assert [line.outcome.unit for line in out.claimed] == ["message"] * 1000
+    assert all(text[line.offset :].startswith(b"Software match: 0\n") for line in out.claimed)
+    assert (out.foreign, out.blank, sum(d.count for d in out.distinct)) == (1 + 1000, 20, 20)

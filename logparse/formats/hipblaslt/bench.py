@@ -105,25 +105,7 @@ _ALIASES: Mapping[str, str] = {
     "i": "iters",
     "j": "cold_iters",
 }
-
-
-class _Known(NamedTuple):
-    """A flag as reading a line needs it, looked up once per word."""
-
-    name: str  # without dashes, aliases resolved
-    allows: Callable[[str], object]
-    bare: str | None
-    tool: bool
-    size: bool
-
-
-def _known(token: str, flag: Flag) -> _Known:
-    name = token.lstrip("-")
-    name = _ALIASES.get(name, name)
-    return _Known(name, *flag, tool=token in _TOOL_ONLY, size=name in SIZES)
-
-
-_KNOWN: Mapping[str, _Known] = {token: _known(token, flag) for token, flag in FLAGS.items()}
+_NAMES: Mapping[str, str] = {token: _ALIASES.get(token.lstrip("-"), token.lstrip("-")) for token in FLAGS}
 
 _ALWAYS_SIZES = (*SIZES[:7], "stride_a", "stride_b", "stride_c", "stride_d")
 _ALWAYS = ("transA", "transB", "batch_count", *TYPES, "compute_type")
@@ -208,8 +190,8 @@ def _words(tokens: Sequence[str]) -> _Words:
     tokens = (*tokens, "")  # which no flag allows
     at = 0
     while token := tokens[at]:
-        known = _KNOWN.get(token)
-        if known is None:
+        flag = FLAGS.get(token)
+        if flag is None:
             if token in _END_OF_COMMAND:
                 words.tool = True
                 break
@@ -219,14 +201,12 @@ def _words(tokens: Sequence[str]) -> _Words:
                 at += 1 if tokens[at + 1].startswith("-") or not tokens[at + 1] else 2
                 continue
             raise _TornError(f"unknown flag {token[:60]!r}")
-        name, allows, bare, tool, size = known
-        value = tokens[at + 1]
-        given = allows(value)
+        name, value = _NAMES[token], tokens[at + 1]
+        size, given = name in SIZES, flag.allows(value)
         if not given:
-            _may_be_missing(token, value, bare)
+            _may_be_missing(token, value, flag.bare)
         at += 2 if given else 1
-        if tool:
-            words.tool = True
+        words.tool |= token in _TOOL_ONLY
         if name == "m" or (size and not members):
             members.append({})
         if name in (members[-1] if size else values):
@@ -234,7 +214,7 @@ def _words(tokens: Sequence[str]) -> _Words:
         if size:
             members[-1][name] = int(value)
         else:
-            values[name] = value if given else bare or ""
+            values[name] = value if given else flag.bare or ""
     if len(members) > 1 and not words.flag("grouped_gemm"):
         raise _TornError("-m stands twice, and this is no grouped GEMM")
     if any(words.number(name) for name in ("rotating", "cold_iters", "iters")) or values.get("api_method") == "mix":
@@ -244,7 +224,7 @@ def _words(tokens: Sequence[str]) -> _Words:
 
 def _may_be_missing(token: str, following: str, bare: str | None) -> None:
     """Raises _TornError where ``token`` needs a value, or what follows it is neither that nor another flag."""
-    if following and following not in _KNOWN and following not in _END_OF_COMMAND:
+    if following and following not in FLAGS and following not in _END_OF_COMMAND:
         raise _TornError(f"{token} cannot be {following[:60]!r}")
     if bare is None:
         raise _TornError(f"{token} has no value")
@@ -267,12 +247,12 @@ def _logged_problem(words: _Words) -> GemmProblem:
     if ("any_stride" in words or "rotating" in words) and "iters" not in words:
         raise _TornError("cut line: --iters is missing")
     since_64 = "algo_method" in words  # then scaleA and scaleB are always written, and activation_type too
-    unsaid: dict[str, Any] = {}
+    unknown: dict[str, Any] = {}
     if since_64:
-        unsaid |= {f"scale_{x.lower()}": None for x in "AB" if f"scale{x}" not in words}
+        unknown |= {f"scale_{x.lower()}": None for x in "AB" if f"scale{x}" not in words}
     if since_64 and "scale_type" in words and "activation_type" not in words:
-        unsaid["activation"] = None  # rocRoller's own emitter writes neither: it has no activation
-    return problem(words.values, {**_sizes(words), **unsaid}, absent=False)
+        unknown["activation"] = None  # rocRoller's own emitter writes neither: it has no activation
+    return problem(words.values, {**_sizes(words), **unknown}, absent=False)
 
 
 def _tool_problem(words: _Words) -> GemmProblem:

@@ -145,7 +145,7 @@ class _Reader:
         except ValueError as error:
             return Outcome("reject", (Reject(f"hipblaslt-bench row: {error}"),))
         if gemm is None:
-            return _said(text.strip())
+            return _message_of(text.strip())
         low = {name.lower(): value for name, value in cells.items()}
         index = next((low[name] for name in _INDEX_COLUMNS if low.get(name, "").isdigit()), "")
         known = {"Solution index": index, "kernel name": low.get("kernel_name", "")}
@@ -166,7 +166,7 @@ class _Reader:
 
     def _info(self, what: str, value: str) -> Outcome:
         if self.current is None:
-            return _said(f"--{what}: {value}")
+            return _message_of(f"--{what}: {value}")
         if value:
             self.current.info.setdefault(what, value)
         return Outcome("measurement")
@@ -192,7 +192,7 @@ class _Reader:
             yield Message(category="bench_output", text="(the output ends between a header and its row)")
 
 
-def _said(text: str) -> Outcome:
+def _message_of(text: str) -> Outcome:
     return Outcome("message", (Message(category="bench_output", text=text),))
 
 

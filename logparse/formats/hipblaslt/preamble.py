@@ -37,7 +37,7 @@ class _Reader:
     def __init__(self) -> None:
         self.awake = False
         self._target = "0"
-        self._told: set[Fact] = set()
+        self._known: set[Fact] = set()
 
     def take(self, line: Line) -> Outcome | None:
         text = line.text.rstrip()
@@ -54,7 +54,7 @@ class _Reader:
         for start, name in VERSIONS.items():
             if text.startswith(start):
                 self.awake = start == "hipBLASLt version:" or self.awake
-                return Outcome("fact", self._tell(Fact(name, text[len(start) :].strip())))
+                return Outcome("fact", self._new(Fact(name, text[len(start) :].strip())))
         return None
 
     def _device(self, text: str) -> Outcome | None:
@@ -65,14 +65,14 @@ class _Reader:
         device = _DEVICE.match(text)
         if device:
             facts = [Fact("device", device[2]), Fact("arch", device[3])] if device[1] == self._target else []
-            return Outcome("fact", [told for fact in facts for told in self._tell(fact)])
+            return Outcome("fact", [new for fact in facts for new in self._new(fact)])
         return Outcome("fact") if _REST.match(text) else None
 
-    def _tell(self, fact: Fact) -> list[Record]:
+    def _new(self, fact: Fact) -> list[Record]:
         """A fact once per stream: a script runs the tool hundreds of times and each run prints all of this."""
-        if fact in self._told or not fact.value:
+        if fact in self._known or not fact.value:
             return []
-        self._told.add(fact)
+        self._known.add(fact)
         return [fact]
 
 
