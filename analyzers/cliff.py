@@ -23,11 +23,11 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.times.alternatives import WhatIf, evidence, meant, what_ifs
+from analyzers.times.alternatives import Alternative, alternatives, evidence, meant
 from analyzers.times.cells import count_of
+from analyzers.times.comparison import PADDING
 from analyzers.times.joins import calls_by_problem, calls_of, facts_of
 from analyzers.times.neighbours import SIZES, Timed, at_best, fastest, linked_to, matrices, neighbours
-from analyzers.times.program_changes import PADDING
 from logparse.model import TYPE_BYTES, Evidence, Finding, GemmProblem, problem_from_text
 
 NAME = "cliff"
@@ -102,7 +102,7 @@ def _covers(larger: GemmProblem, problem: GemmProblem) -> bool:
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Padding that a replay confirmed as faster, then cliffs that neighbours show and no replay measured."""
     facts = facts_of(tables)
-    padded = what_ifs(tables, settings, PADDED)
+    padded = alternatives(tables, settings, PADDED)
     asked = _asked(tables, padded)
     measured = meant(tables, asked, padded)
     calls = calls_by_problem(tables.workload)
@@ -120,14 +120,16 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     return [*out, *(_unmeasured(x, counts.get(x.edge.problem.text)) for x in shown)]
 
 
-def _asked(tables: Tables, padded: dict[str, list[WhatIf]]) -> pd.Series:
+def _asked(tables: Tables, padded: dict[str, list[Alternative]]) -> pd.Series:
     """The run's own GEMMs, and replayed ones that are linked to none of them."""
     work = tables.workload.loc[tables.workload["kind"] == "gemm", "problem"].drop_duplicates()
     linked = tables.links.loc[tables.links["problem"].isin(work), "other"]
     return pd.Series([*sorted(work), *(x for x in sorted(padded) if x not in {*work, *linked})], dtype="object")
 
 
-def _padding(problem: GemmProblem, what: WhatIf, ways: list[WhatIf], calls: int | None, shown: Evidence) -> Finding:
+def _padding(
+    problem: GemmProblem, what: Alternative, ways: list[Alternative], calls: int | None, shown: Evidence
+) -> Finding:
     where = ", ".join(unaligned(problem)) or "no size is a multiple of the tile"
     stored = what.solution.endswith(",stored")
     message = (
@@ -144,7 +146,7 @@ def _padding(problem: GemmProblem, what: WhatIf, ways: list[WhatIf], calls: int 
         per_call_us=what.saving_us if what.confirmed else None,
         calls=calls,
         saving_us=what.saving_us * calls if what.confirmed and calls is not None else None,
-        evidence=replace(shown, details={**shown.details, "what_ifs": others, "unaligned": unaligned(problem)}),
+        evidence=replace(shown, details={**shown.details, "alternatives": others, "unaligned": unaligned(problem)}),
         advice=PADDING,
     )
 

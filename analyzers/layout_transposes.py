@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.job.gpu_time import TRANSPOSE, gpu_time, traced_us
-from analyzers.times.program_changes import LAYOUT
+from analyzers.times.comparison import LAYOUT
 from logparse.model import ConvProblem, Evidence, Finding, problem_from_text
 from logparse.text import duration
 

@@ -24,10 +24,10 @@ import pandas as pd
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.job.gpu_time import traced_calls
 from analyzers.statistics.intervals import TIE
-from analyzers.times.alternatives import WhatIf, meant, what_ifs
+from analyzers.times.alternatives import Alternative, alternatives, meant
+from analyzers.times.comparison import LAYOUT, may_be_so
 from analyzers.times.joins import called_problems, calls_of, facts_of
 from analyzers.times.passes import passes, passes_of
-from analyzers.times.program_changes import LAYOUT, may_be_so
 from analyzers.times.roofline import input_type, roofline_us
 from analyzers.times.user_find_db import replaced_solvers, settled
 from logparse.devices import Device, device_of
@@ -37,7 +37,7 @@ from logparse.text import counted
 
 NAME = "slow-wrw"
 LAYOUTS = r"torch:layout=N[A-Z]+(?:,stored)?(?:,benchmark)?"
-"""Texts of the layout what-ifs of the torch backend (``measure/backends/torch_convs.py``)."""
+"""Texts of the alternative layouts of the torch backend (``measure/backends/torch_convs.py``)."""
 DEAR = 10.0
 """Second best over best from which a wrong or rejected pick is called dear."""
 BIG_FLOPS = 1e9
@@ -373,7 +373,7 @@ def _with_layouts(
     findings: Sequence[Finding], tables: Tables, settings: Settings, facts: Mapping[str, Mapping[str, str]]
 ) -> list[Finding]:
     """The findings with what other layouts take, where a replay on a comparable device measured it."""
-    measured = what_ifs(tables, settings, LAYOUTS)
+    measured = alternatives(tables, settings, LAYOUTS)
     if not measured:
         return list(findings)
     texts = [x.problem.text for x in findings if x.problem is not None]
@@ -388,7 +388,7 @@ def _with_layouts(
     return out
 
 
-def _with_layout(finding: Finding, ways: Sequence[WhatIf], settings: Settings) -> Finding:
+def _with_layout(finding: Finding, ways: Sequence[Alternative], settings: Settings) -> Finding:
     """A confirmed gain replaces the estimate; a layout that is not faster is mentioned, and the estimate stays."""
     best = next((x for x in ways if x.faster(settings.floor_share)), ways[0])
     charged = "the tensors kept so" if ",stored" in best.solution else "transposes included"
@@ -398,7 +398,7 @@ def _with_layout(finding: Finding, ways: Sequence[WhatIf], settings: Settings) -
         f"the default {_ms(best.default_us)}"
     )
     tried = tuple((x.solution, x.time_us, x.default_us) for x in ways)
-    evidence = replace(finding.evidence, details={**finding.evidence.details, "what_ifs": tried})
+    evidence = replace(finding.evidence, details={**finding.evidence.details, "alternatives": tried})
     if not best.confirmed or not best.faster(settings.floor_share):
         return replace(finding, message=message, evidence=evidence)
     count = finding.calls

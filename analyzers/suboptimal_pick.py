@@ -22,13 +22,13 @@ from analyzers.times.comparison import (
     UNMEASURED,
     Comparison,
     Refusal,
+    may_be_so,
     override_or_refusal,
 )
 from analyzers.times.joins import DEFAULT_TEXT, calls_of, facts_of, timed
 from analyzers.times.miopen_tuning import completed
 from analyzers.times.origins import CONFIRM
 from analyzers.times.picks import compare
-from analyzers.times.program_changes import may_be_so
 from logparse.model import Evidence, Finding, Override, problem_from_text, solution_from_text
 from logparse.target import arch, same_device
 from logparse.text import counted

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import Job, Work
-from analyzers.job.tails import Tail
+from analyzers.job.epilogues import Epilogue
 
 HELPERS = '''
 class _Relu(torch.autograd.Function):
@@ -105,26 +105,28 @@ _ONE_GELU = (
 )
 
 
-def exact(tail: Tail, job: Job) -> bool:
+def exact(tail: Epilogue, job: Job) -> bool:
     """Whether the library's epilogue computes what the kernels after the product do."""
     return not tail.exact and (tail.asked.activation != "gelu" or not job.trains)
 
 
-def _tanh(tail: Tail, job: Job) -> bool:
+def _tanh(tail: Epilogue, job: Job) -> bool:
     """Whether only GELU's form differs."""
     return tail.exact and not job.trains
 
 
-def _written(tail: Tail, job: Job) -> bool:
+def _written(tail: Epilogue, job: Job) -> bool:
     """Whether GELU's tanh approximation is written out as kernels of its own."""
     return tail.form == "written"
 
 
-def _compilable(tail: Tail, job: Job) -> bool:
+def _compilable(tail: Epilogue, job: Job) -> bool:
     return not job.trains
 
 
-def _to(suits: Callable[[Tail, Job], bool], solution: Callable[[Tail], str]) -> Callable[[Work, Job], Change | None]:
+def _to(
+    suits: Callable[[Epilogue, Job], bool], solution: Callable[[Epilogue], str]
+) -> Callable[[Work, Job], Change | None]:
     """The change of a pair that suits to that solution of the same problem."""
 
     def change(work: Work, job: Job) -> Change | None:
@@ -133,12 +135,12 @@ def _to(suits: Callable[[Tail, Job], bool], solution: Callable[[Tail], str]) -> 
     return change
 
 
-def _activations(job: Job, suits: Callable[[Tail, Job], bool]) -> list[str]:
+def _activations(job: Job, suits: Callable[[Epilogue, Job], bool]) -> list[str]:
     tails = [x.tail for x in job.pairs if x.tail is not None and suits(x.tail, job)]
     return sorted({x.asked.activation or "none" for x in tails})
 
 
-def _fused(job: Job, suits: Callable[[Tail, Job], bool], approximate: tuple[str, ...]) -> Application | None:
+def _fused(job: Job, suits: Callable[[Epilogue, Job], bool], approximate: tuple[str, ...]) -> Application | None:
     found = _activations(job, suits)
     if not found:
         return None
@@ -166,7 +168,7 @@ EPILOGUE = Action(
     name="fused_epilogue",
     kind="program",
     about="let the library's epilogue do what kernels of their own do after a product",
-    change=_to(exact, lambda tail: tail.epilogue),
+    change=_to(exact, lambda tail: tail.in_library),
     application=lambda job: _fused(job, exact, ("tanh",)),
     works=lambda job: job.pairs,
     excludes="epilogue",
@@ -175,7 +177,7 @@ TANH = Action(
     name="fused_gelu_tanh",
     kind="program",
     about="let the library's epilogue compute GELU, by its tanh approximation",
-    change=_to(_tanh, lambda tail: tail.epilogue),
+    change=_to(_tanh, lambda tail: tail.in_library),
     application=lambda job: _fused(job, _tanh, ("none", "tanh")),
     works=lambda job: job.pairs,
     excludes="epilogue",

@@ -9,8 +9,8 @@ from functools import cached_property
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
+from analyzers.job.epilogues import Epilogue, epilogues, gradients, trains
 from analyzers.job.gpu_time import gpu_time, kernels_of_run, launches_graphs, steps, traced_us
-from analyzers.job.tails import Tail, gradients, tails, trains
 from analyzers.times.joins import calls_by_problem
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
@@ -37,7 +37,7 @@ class Work:
     us: float | None
     kernels: str = ""
     solution: str = DEFAULT.text
-    tail: Tail | None = None
+    tail: Epilogue | None = None
     of: str = ""
     replaced: bool = False
 
@@ -138,7 +138,7 @@ def job_of(tables: Tables, settings: Settings) -> Job:
 
 def _pairs(tables: Tables, work: Sequence[Work]) -> tuple[Work, ...]:
     """Of each product's time the part of those calls that have a tail, and the tail's."""
-    found = tails(tables)
+    found = epilogues(tables)
     traced = tables.calls[tables.calls["category"] == "profiler"].groupby("problem")["count"].sum()
     us = {x.problem.text: x.us for x in work if x.us is not None}
     out = []
@@ -152,7 +152,7 @@ def _pairs(tables: Tables, work: Sequence[Work]) -> tuple[Work, ...]:
 
 
 def _gelus(tables: Tables) -> tuple[Work, ...]:
-    forward = [("gelu", 1, x.problem, x.calls, x.us - x.bias_us) for x in tails(tables) if x.form == "written"]
+    forward = [("gelu", 1, x.problem, x.calls, x.us - x.bias_us) for x in epilogues(tables) if x.form == "written"]
     backward = [("gelu_backward", 2, x.problem, x.calls, x.us) for x in gradients(tables)]
     out = []
     for name, tensors, p, calls, us in (*forward, *backward):

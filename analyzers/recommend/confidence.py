@@ -21,9 +21,8 @@ from typing import Literal, TypeAlias
 from analyzers.analyzer import Tables
 from analyzers.statistics.intervals import benjamini_hochberg
 from analyzers.times.cells import number_of
-from analyzers.times.confirmations import RATE, Confirmation
+from analyzers.times.confirmations import RATE, Confirmation, counting, judged, stored_confirmations
 from analyzers.times.joins import facts_by_source, of_problems
-from analyzers.times.stored_confirmations import counting, judged, stored_confirmations
 from logparse.model import Finding, changed
 from logparse.target import machine
 

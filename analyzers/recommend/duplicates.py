@@ -9,8 +9,8 @@ import pandas as pd
 
 from analyzers import suboptimal_pick
 from analyzers.recommend.confidence import basis
+from analyzers.times.comparison import out_of_reach
 from analyzers.times.joins import of_problems
-from analyzers.times.program_changes import out_of_reach
 from logparse.model import Finding, changed, solution_from_text
 from logparse.text import duration
 

@@ -24,10 +24,9 @@ from analyzers.recommend.confidence import Judgement, basis, completed, judgemen
 from analyzers.recommend.duplicates import deduplicated, one_claim_each, rank, reachable, without_saving
 from analyzers.recommend.files_action import files_action
 from analyzers.recommend.search_scripts import to_tune
-from analyzers.times.call_devices import unplaced
+from analyzers.times.comparison import by_hand, out_of_reach
 from analyzers.times.joins import called_problems, calls_by_problem
-from analyzers.times.picks import compare
-from analyzers.times.program_changes import by_hand, out_of_reach
+from analyzers.times.picks import compare, unknown_device
 from logparse.formats.aiter import log as aiter_log
 from logparse.formats.hipblaslt import bench
 from logparse.model import Finding, Override, Problem, problem_from_text, solution_from_text
@@ -133,7 +132,7 @@ def _of_the_run(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
     Where their time is not known to be of the device that was called, they have neither calls nor saving.
     """
     own = {None, *tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]}
-    called, elsewhere, out = called_problems(tables), unplaced(tables), []
+    called, elsewhere, out = called_problems(tables), unknown_device(tables), []
     for x in findings:
         source = x.evidence.source_id
         if x.problem is not None and (source in own or x.problem.text in called):

@@ -1,4 +1,4 @@
-"""Confirmations: paired samples of a pick and a winner from several fresh processes, and the verdict on them.  Pure.
+"""Confirmations: paired samples of a pick and a winner from several fresh processes, and the verdict on them.
 
 Two processes that measure the same pair differ by more than the samples within one: on an H200 the ratio's standard
 deviation between processes is 0.32 %, while 12 blocks of one process estimate theirs to 0.11 %
@@ -11,10 +11,13 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
+from analyzers.analyzer import Tables
 from analyzers.statistics.intervals import (
     Interval,
     Variance,
@@ -24,6 +27,9 @@ from analyzers.statistics.intervals import (
     moderated,
     variance_of_median,
 )
+from analyzers.times.joins import facts_of
+from analyzers.times.origins import CONFIRM
+from logparse.target import same_device
 
 K = TypeVar("K")
 
@@ -204,3 +210,87 @@ def blocks_of(fact: Mapping[str, object]) -> tuple[int, ...]:
     """Blocks by process of a decoded fact; empty for records that precede them, which are of one process."""
     blocks = fact.get("blocks", ())
     return tuple(int(x) for x in blocks) if isinstance(blocks, Sequence) else ()
+
+
+def samples_in(values: object) -> tuple[float, ...]:
+    """A cell of ``samples_us``; empty where nothing is kept."""
+    return tuple(map(float, values)) if isinstance(values, list | tuple | np.ndarray) else ()
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A stored confirmation: its pairs where the tables hold the samples, and the replay's own verdict."""
+
+    problem: str
+    pick: str
+    winner: str
+    environment: str
+    pairs: Pairs
+    verdict: Confirmation
+
+
+def stored_confirmations(tables: Tables) -> dict[str, Stored]:
+    """The confirmations of the run's problems, by source."""
+    facts = tables.facts[tables.facts["name"].isin(("confirmation", "environment"))]
+    values = {(x, name): str(value) for x, name, value in facts[["source_id", "name", "value"]].itertuples(index=False)}
+    rows = tables.measurements
+    own = (rows["origin"] == CONFIRM).to_numpy(dtype=bool)
+    rows = rows[own & rows["source_id"].isin([x for x, name in values if name == "confirmation"]).to_numpy(dtype=bool)]
+    rows = rows[rows["problem"].isin(_problems(tables))] if len(rows) else rows  # few, of 400,000 of a find-db
+    samples: dict[str, dict[str, tuple[float, ...]]] = {}
+    for source, solution, taken in zip(rows["source_id"], rows["solution"], rows["samples_us"], strict=True):
+        samples.setdefault(str(source), {})[str(solution)] = samples_in(taken)
+    out = {}
+    for source in sorted(samples):
+        fact = json.loads(values[source, "confirmation"])
+        pick, winner = str(fact["pick"]), str(fact["winner"])
+        above, below = (samples[source].get(x, ()) for x in (pick, winner))
+        pairs = Pairs(above, below, blocks_of(fact)) if len(above) == len(below) else Pairs((), ())
+        speedup = Interval(*(float(fact[name]) for name in ("speedup", "low", "high")))
+        verdict = Confirmation(speedup, float(fact["p"]), float(fact["floor"]))
+        environment = values.get((source, "environment"), "")
+        out[source] = Stored(str(fact["problem"]), pick, winner, environment, pairs, verdict)
+    return out
+
+
+def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
+    """By source the one that counts: of one pair on one device the most processes, then the latest.
+
+    The fastest of several would be biased by selection.
+    """
+    ingested = dict(zip(tables.sources["source_id"], tables.sources["ingested_at"], strict=True))
+    best: dict[tuple[str, ...], str] = {}
+
+    def rank(source: str) -> tuple[int, str, str]:
+        return len(stored[source].pairs.by_process), str(ingested.get(source, "")), source
+
+    keys = {source: (x.problem, x.pick, x.winner, x.environment) for source, x in stored.items()}
+    for source, key in keys.items():
+        if key not in best or rank(source) > rank(best[key]):
+            best[key] = source
+    return {source: best[key] for source, key in keys.items()}
+
+
+def _problems(tables: Tables) -> set[str]:
+    """Problems that the run called, those linked to them, and those measured in it."""
+    called = set(tables.workload["problem"])
+    linked = tables.links.loc[tables.links["problem"].isin(called), "other"]
+    return called | set(linked) | set(tables.measurements.loc[tables.measurements["run"] == tables.run, "problem"])
+
+
+def judged(stored: Mapping[str, Stored], sources: Iterable[str], floor: float) -> dict[str, Confirmation]:
+    """The verdicts on these confirmations, by source, as far as the tables hold their samples."""
+    pairs = {source: stored[source].pairs for source in set(sources) if stored[source].pairs.pick_us}
+    return judge_all(pairs, floor=floor, device={source: stored[source].environment for source in pairs})[0]
+
+
+def by_winner(tables: Tables, machine: Mapping[str, str], floor: float) -> dict[tuple[str, str], Confirmation]:
+    """Problem and confirmed solution → the confirmation of the most processes, of those not of another device."""
+    stored, facts = stored_confirmations(tables), facts_of(tables)
+    sources = [x for x in set(counting(stored, tables).values()) if same_device(facts.get(x, {}), machine) is not False]
+    out: dict[tuple[str, str], Confirmation] = {}
+    for source, confirmation in sorted(judged(stored, sources, floor).items()):
+        key = (stored[source].problem, stored[source].winner)
+        if key not in out or confirmation.processes > out[key].processes:
+            out[key] = confirmation
+    return out

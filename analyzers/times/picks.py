@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables, once
-from analyzers.times.call_devices import Unplaced, unplaced
 from analyzers.times.cells import is_true
 from analyzers.times.comparison import BASES, BY_DEFAULT, INCOMPARABLE, MEASURED, UNMEASURED
 from analyzers.times.confirmations import blocks_of
@@ -25,6 +24,7 @@ from analyzers.times.joins import (
     called_problems,
     calls_by_problem,
     closest,
+    facts_by_source,
     facts_of,
     is_default,
     run_facts,
@@ -32,7 +32,7 @@ from analyzers.times.joins import (
 )
 from analyzers.times.origins import CHOSEN, CONFIRM, EVIDENCE, RACE
 from logparse.model import TRIED, solution_from_text
-from logparse.target import comparable, same_device
+from logparse.target import apart, comparable, device_of_file, same_device
 
 SILENT, UNCALLED = "", "-"
 """In place of a log: a call of the run whose pick no log names, and a problem that the run never called."""
@@ -115,7 +115,7 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     calls = made.groupby(["problem", "pick"])["calls"].sum(min_count=1)
     rows = made.drop(columns="calls").merge(closest(tables, made["problem"], known["measured"]), on="problem")
     rows = rows.rename(columns={"other": "measured"}).merge(known, on="measured")
-    rows = rows.assign(apart=~_of_these_calls(rows, unplaced(tables)))
+    rows = rows.assign(apart=~_of_these_calls(rows, unknown_device(tables)))
     rows = _disagreement(rows).merge(_times(tables, rows["measured"]), how="left", on=[*_RECORD, "pick"])
     rows = _judged(_comparable(rows, {**facts_of(tables), SILENT: run_facts(tables)}, settings))
     if not len(rows):
@@ -226,14 +226,14 @@ def _disagreement(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(disagree=winners > 1)
 
 
-def _of_these_calls(rows: pd.DataFrame, unplaced: Unplaced) -> pd.Series:
+def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
     """Whether each time may be of the calls that it would be weighed by."""
-    if not unplaced:
+    if not unknown:
         return pd.Series(True, rows.index)
     logs = [None if log == SILENT else str(log) for log in rows["log"]]
     keys = zip(rows["problem"], rows["source_id"], logs, strict=True)
     return pd.Series(
-        [log == UNCALLED or not unplaced(problem, source, log) for problem, source, log in keys], rows.index
+        [log == UNCALLED or not unknown(problem, source, log) for problem, source, log in keys], rows.index
     )
 
 
@@ -279,3 +279,34 @@ def _judged(rows: pd.DataFrame) -> pd.DataFrame:
     basis = np.select([measured, default, incomparable], [MEASURED, BY_DEFAULT, INCOMPARABLE], UNMEASURED)
     pick_us = np.where(measured, rows["own_us"], np.where(default, rows["default_us"], np.nan))
     return rows.assign(basis=basis, pick_us=pick_us, noise_us=np.where(default, rows["noise_us"], np.nan))
+
+
+class UnknownDevice:
+    """Which times are not known to be of a run's calls: none of them where the run is of one device.
+
+    A log that states no device may be of any of those that the run's files are of: to weigh one device's times with its
+    calls would claim a saving that nothing measured.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        facts = facts_by_source(tables.facts)
+        own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"].astype(str)
+        self._device = {source: device_of_file(x) for source, x in facts.items()}
+        self._apart = apart(facts, own)
+        rows = tables.calls[["problem", "source_id"]].drop_duplicates() if self._apart else tables.calls[:0]
+        self._callers = rows.groupby("problem")["source_id"].agg(list).to_dict() if len(rows) else {}
+
+    def __bool__(self) -> bool:
+        return bool(self._apart)
+
+    def __call__(self, problem: str, source: str, log: str | None = None) -> bool:
+        """Whether the time of a source is not known to be of the calls that a log (None: any) has of a problem."""
+        callers = self._callers.get(problem, ()) if log is None else (log,)
+        device = self._device.get(source, "")
+        return bool(callers) and all((self._device.get(x, ""), device) in self._apart for x in callers)
+
+
+@once
+def unknown_device(tables: Tables) -> UnknownDevice:
+    """Which times are not known to be of the run's calls."""
+    return UnknownDevice(tables)

@@ -17,10 +17,9 @@ from analyzers.diff.diff import FAIL_ON
 from analyzers.diff.timings import BASES, kernels_of, main_pick, timings
 from analyzers.overrides.lint import facts_of_run, lint
 from analyzers.times.cells import count_of
-from analyzers.times.confirmations import Confirmation
+from analyzers.times.confirmations import Confirmation, by_winner
 from analyzers.times.joins import calls_by_problem
 from analyzers.times.runs import existing, tables_at
-from analyzers.times.stored_confirmations import by_winner
 from analyzers.verify.verify import (
     Effect,
     Move,

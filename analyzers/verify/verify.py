@@ -21,9 +21,8 @@ from analyzers.overrides.coverage import Idle, coverage, reports_of, served_by
 from analyzers.overrides.kernels import Kernels
 from analyzers.overrides.lint import by_name, facts_of_run, same_calls
 from analyzers.times.cells import count_of
-from analyzers.times.confirmations import Confirmation, gain_in_job
+from analyzers.times.confirmations import Confirmation, by_winner, gain_in_job
 from analyzers.times.joins import calls_by_problem
-from analyzers.times.stored_confirmations import by_winner
 from logparse.formats.override_format import OverrideFile, Report
 from logparse.formats.override_formats import OVERRIDE_FORMATS
 from logparse.formats.reading import Row

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from analyzers import missed_fusion
 from analyzers.analyzer import Settings, Tables
-from analyzers.job.tails import BY_HAND
+from analyzers.job.epilogues import BY_HAND
 from logparse.formats.traces.torch.epilogues import STEPS
 from logparse.ingest import ingest
 from logparse.store import Store
 from tests.analyzers.build import call, tables, work
-from tests.analyzers.ingested import product, read, replayed, tables_of
+from tests.analyzers.ingested import product, read, tables_of
 from tests.conftest import CORPUS, needs_corpus
 
 M, N, K = 3072, 2048, 768
@@ -92,24 +92,6 @@ def test_relu_in_training_needs_the_form_that_has_a_gradient(store: Store, tmp_p
     (found,) = missed_fusion.find(tables, Settings())
     assert found.advice is not None
     assert "apply.linear of a generated apply.py has the gradient of ReLU" in found.advice
-
-
-def test_fused_against_unfused_was_measured(store: Store, tmp_path: Path) -> None:
-    read(store, tmp_path, {"t.json": trace(addmm(1), after(2, "aten::relu", OUT), addmm(3))})
-    asked = product(M, N, K, trans_a="N", lda=M, ldb=K, activation="relu", bias=True, bias_type="bf16_r")
-    replayed(store, asked, {"Default": 30.0, "torch:fused": 21.0, "torch:unfused": 40.0}, "torch:fused", facts={})
-    (found,) = missed_fusion.find(tables_of(store), Settings())
-    assert (found.calls, found.per_call_us, found.saving_us) == (1, pytest.approx(9.0), pytest.approx(9.0))
-    gelu = product(M, N, K, trans_a="N", lda=M, activation="gelu", bias=True, bias_type="bf16_r")
-    replayed(store, gelu, {"Default": 30.0, "torch:fused": 10.0}, "torch:fused", facts={})
-    assert missed_fusion.find(tables_of(store), Settings()) == [found], "GELU's time does not count for ReLU"
-
-
-def test_fusion_that_was_measured_to_save_nothing(store: Store, tmp_path: Path) -> None:
-    read(store, tmp_path, {"t.json": trace(addmm(1), after(2, "aten::relu", OUT))})
-    asked = product(M, N, K, trans_a="N", lda=M, activation="relu", bias=True, bias_type="bf16_r")
-    replayed(store, asked, {"Default": 30.0, "torch:fused": 29.9}, "torch:fused", facts={})
-    assert missed_fusion.find(tables_of(store), Settings()) == []
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from analyzers.actions.action import ActionResult
 from analyzers.actions.job import job_of
 from analyzers.actions.totals import result, wanted
 from analyzers.analyzer import Settings
-from analyzers.job.tails import Tail
+from analyzers.job.epilogues import Epilogue, epilogues
 from analyzers.measure.results import measured
 from analyzers.times.action_times import samples_of
 from analyzers.times.origins import ACTION
@@ -30,9 +30,9 @@ from tests.analyzers.test_missed_fusion import BY_HAND, OUT, K, M, N, addmm, aft
 SMALL = Settings(floor_share=0.03)
 
 
-def tail(*steps: str, bias: bool | None = None, activation: str = "none", form: Any = "") -> Tail:
+def tail(*steps: str, bias: bool | None = None, activation: str = "none", form: Any = "") -> Epilogue:
     problem = replace(gemm(), bias=bias, beta=None if bias is None else "zero", activation="none")
-    return Tail(problem, replace(problem, activation=activation, bias=None, beta=None), steps, 1, 1.0, form)
+    return Epilogue(problem, replace(problem, activation=activation, bias=None, beta=None), steps, 1, 1.0, form)
 
 
 def test_the_pair_is_a_problem_and_two_solutions() -> None:
@@ -42,7 +42,7 @@ def test_the_pair_is_a_problem_and_two_solutions() -> None:
     plain = tail("relu", bias=False, activation="relu")
     assert (plain.fused.bias, plain.as_run) == (False, DEFAULT.text)
     added = tail("bias", bias=False)
-    assert (added.fused.bias, added.as_run, added.epilogue) == (True, "torch:unfused", DEFAULT.text)
+    assert (added.fused.bias, added.as_run, added.in_library) == (True, "torch:unfused", DEFAULT.text)
     written = tail("bias", *BY_HAND, bias=False, activation="gelu", form="written")
     assert (written.as_run, written.compiled) == ("torch:unfused,gelu=written", "torch:compiled,gelu=written")
 
@@ -102,7 +102,7 @@ WRITTEN = [(f"aten::{x}", OUT) for x in BY_HAND]
 def test_a_tail_is_replayed_and_its_saving_stated(store: Store, tmp_path: Path) -> None:
     traced(store, tmp_path, [RELU])
     tables = tables_of(store)
-    problem = missed_fusion.tails(tables)[0].fused
+    problem = epilogues(tables)[0].fused
     ((asked, solutions),) = wanted(tables, [fused_epilogue.EPILOGUE, fused_epilogue.COMPILED], SMALL)
     assert (asked, solutions) == (problem, ("Default", "torch:fused", "torch:compiled"))
     assert stated(store, fused_epilogue.EPILOGUE) is None, "nothing was timed"
@@ -123,7 +123,7 @@ def test_a_tail_is_replayed_and_its_saving_stated(store: Store, tmp_path: Path) 
 
 def test_what_is_not_worth_it_is_no_finding(store: Store, tmp_path: Path) -> None:
     traced(store, tmp_path, [RELU])
-    problem = missed_fusion.tails(tables_of(store))[0].fused
+    problem = epilogues(tables_of(store))[0].fused
     timed(store, problem, {"Default": [30.0, 30.0], "torch:fused": [29.9, 30.1], "torch:compiled": [31.0, 31.0]})
     assert missed_fusion.find(tables_of(store), SMALL) == []
     found = stated(store, fused_epilogue.EPILOGUE)

@@ -50,7 +50,7 @@ def test_channels_last_was_measured(store: Store, tmp_path: Path) -> None:
     assert (found.per_call_us, found.saving_us) == (pytest.approx(4300.0), pytest.approx(43000.0))
     assert found.evidence["best"] == CHANNELS_LAST
     assert "transposes included" in found.message
-    assert {x[0] for x in found.evidence["what_ifs"]} == {CHANNELS_LAST, KEPT}  # type: ignore[attr-defined]
+    assert {x[0] for x in found.evidence["alternatives"]} == {CHANNELS_LAST, KEPT}  # type: ignore[attr-defined]
 
 
 def test_a_layout_that_is_no_faster_leaves_the_estimate(store: Store, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ Form: TypeAlias = Literal["", "erf", "written"]
 
 
 @dataclass(frozen=True)
-class Tail:
+class Epilogue:
     """What follows ``calls`` calls of a product and could be its epilogue; ``us`` is what those kernels took in all,
     ``bias_us`` of it the addition of a bias.
 
@@ -63,7 +63,7 @@ class Tail:
         return f"torch:{','.join(words)}" if words else DEFAULT.text
 
     @property
-    def epilogue(self) -> str:
+    def in_library(self) -> str:
         """The solution of ``fused`` in the library's epilogue, whose GELU is by tanh; a bias alone is the default."""
         return DEFAULT.text if self.asked.activation == "none" else "torch:fused"
 
@@ -75,7 +75,7 @@ class Tail:
     @property
     def fused_forms(self) -> tuple[str, ...]:
         """The solutions of ``fused`` in which no kernel of its own follows each step."""
-        return (self.epilogue, self.compiled)
+        return (self.in_library, self.compiled)
 
     @property
     def form_words(self) -> tuple[str, ...]:
@@ -93,19 +93,18 @@ def trains(tables: Tables) -> bool:
     return bool(backward) or any(x.startswith(("conv B", "conv W")) for x in called)
 
 
-def tails(tables: Tables) -> list[Tail]:
-    """The run's tails that an epilogue could do, those of all its traces added."""
+def epilogues(tables: Tables) -> list[Epilogue]:
+    """The run's products whose following kernels an epilogue could do, those of all its traces added."""
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == FACT)]
-    found: dict[tuple[str, tuple[str, ...]], Tail] = {}
+    found: dict[tuple[str, tuple[str, ...]], Epilogue] = {}
     for text in sorted(rows["value"]):
-        tail = _tail(json.loads(text))
-        if tail is None:
+        one = _epilogue(json.loads(text))
+        if one is None:
             continue
-        old = found.get((tail.problem.text, tail.steps))
+        old = found.get((one.problem.text, one.steps))
         if old is not None:
-            us, bias_us = tail.us + old.us, tail.bias_us + old.bias_us
-            tail = replace(tail, calls=tail.calls + old.calls, us=us, bias_us=bias_us)
-        found[tail.problem.text, tail.steps] = tail
+            one = replace(one, calls=one.calls + old.calls, us=one.us + old.us, bias_us=one.bias_us + old.bias_us)
+        found[one.problem.text, one.steps] = one
     return [found[key] for key in sorted(found)]
 
 
@@ -121,9 +120,9 @@ class Gradient:
 def gradients(tables: Tables) -> list[Gradient]:
     """Those of all written-out GELUs of the run, by their size: a trace does not link them to the forward pass."""
     sizes: dict[int, GemmProblem] = {}
-    for tail in tails(tables):
-        p = tail.problem
-        if tail.form == "written" and p.m is not None and p.n is not None and p.batch_count == 1:
+    for one in epilogues(tables):
+        p = one.problem
+        if one.form == "written" and p.m is not None and p.n is not None and p.batch_count == 1:
             sizes.setdefault(p.m * p.n, p)
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == GRADIENT)]
     values = [json.loads(text) for text in rows["value"]]
@@ -135,7 +134,7 @@ def gradients(tables: Tables) -> list[Gradient]:
     return out
 
 
-def _tail(value: Mapping[str, object]) -> Tail | None:
+def _epilogue(value: Mapping[str, object]) -> Epilogue | None:
     words, times = value["tail"], value["us"]
     problem = problem_from_text(str(value["problem"]))
     if not isinstance(problem, GemmProblem) or not isinstance(words, list) or not isinstance(times, list):
@@ -150,10 +149,10 @@ def _tail(value: Mapping[str, object]) -> Tail | None:
         activation, form, taken = "gelu", "written", taken + _by_hand(rest)
     if not taken:
         return None
-    # What the operator leaves open (an addend may be a bias) stays open; so does what the tail settles for the replay.
+    # What the operator leaves open (an addend may be a bias) stays open.
     asked = replace(problem, activation=activation, bias=None, bias_type=None, bias_source=None, beta=None)
     bias_us = float(times[0]) if words[0] == "bias" else 0.0
-    return Tail(
+    return Epilogue(
         problem, asked, tuple(words[:taken]), int(str(value["calls"])), float(sum(times[:taken])), form, bias_us
     )
 
