@@ -6,7 +6,7 @@ ROCm/hipBLASLt ``clients/benchmarks/client.cpp``, ``clients/include/hipblaslt_co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from logparse.errors import EmissionError
@@ -24,6 +24,14 @@ from logparse.model import GemmProblem, Member
 
 TYPES = ("a_type", "b_type", "c_type", "d_type")
 _OTHER_TYPES = ("scale_type", "bias_type", "aux_type")
+WORDS: Mapping[str, Collection[str]] = {
+    **dict.fromkeys(("transA", "transB"), ("N", "T", "C")),
+    **dict.fromkeys((*TYPES, *_OTHER_TYPES), BENCH_TYPES),
+    "compute_type": (*PROFILE_COMPUTE_TYPES, *PROFILE_COMPUTE_TYPES.values()),
+    "activation_type": ("none", "relu", "gelu", "swish", "clamp", "sigmoid"),
+    "bias_source": ("a", "b", "d"),
+}
+"""The values of an argument, where they are a closed list."""
 SWITCHES: Mapping[str, bool] = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
 
 

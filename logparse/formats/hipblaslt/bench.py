@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from logparse.formats.format import FOREIGN, LineFormat, Outcome
-from logparse.formats.hipblaslt.arguments import SWITCHES, TYPES, arguments, problem, sizes, tight_strides
+from logparse.formats.hipblaslt.arguments import SWITCHES, TYPES, WORDS, arguments, problem, sizes, tight_strides
 from logparse.formats.hipblaslt.enums import BENCH_COMPUTE_TYPES, BENCH_TYPES, SCALES, tight_leading_dimensions
 from logparse.formats.patterns import regex
 from logparse.model import Call, GemmProblem, Member, Message, Reject, Solution
@@ -57,7 +57,7 @@ _SWITCH = _one_of("0", "1", "true", "false")
 SIZES = ("m", "n", "k", "lda", "ldb", "ldc", "ldd", "lde", *(f"stride_{x}" for x in "abcde"))
 """The flags that a grouped GEMM repeats per member (``-m -n -k`` are short, the others long)."""
 
-_LOGGED: Mapping[str, Flag] = {
+LOGGED: Mapping[str, Flag] = {
     "--api_method": Flag(_one_of("c", "cpp", "mix")),
     **{f"-{name}" if len(name) == 1 else f"--{name}": Flag(_INT) for name in SIZES},
     **dict.fromkeys(("--alpha", "--alphai", "--beta", "--betai"), Flag(_FLOAT)),
@@ -67,14 +67,14 @@ _LOGGED: Mapping[str, Flag] = {
     **dict.fromkeys(("--scaleC", "--scaleD", "--swizzleA", "--swizzleB", "--scaleAlpha_vector"), Flag(_SWITCH, "1")),
     **dict.fromkeys(("--gradient", "--use_e", "--bias_vector", "--grouped_gemm"), Flag(_SWITCH, "1")),
     **dict.fromkeys(("--flush", "--any_stride"), Flag(_SWITCH, "1")),
-    "--bias_source": Flag(_one_of("a", "b", "d")),
+    "--bias_source": Flag(_one_of(*WORDS["bias_source"])),
     # A type that the library cannot name leaves no value behind its flag.
     **dict.fromkeys((f"--{x}_type" for x in ("a", "b", "c", "d", "scale", "bias", "aux")), Flag(_TYPE, "")),
     "--compute_type": Flag(_one_of(*BENCH_COMPUTE_TYPES), ""),
     **dict.fromkeys(("--compute_input_typeA", "--compute_input_typeB"), Flag(_TYPE, "")),
     "--algo_method": Flag(_one_of("heuristic", "all", "index", "0", "1", "2")),
     "--solution_index": Flag(_INT),
-    "--activation_type": Flag(_one_of("none", "relu", "gelu", "swish", "clamp", "sigmoid"), ""),
+    "--activation_type": Flag(_one_of(*WORDS["activation_type"]), ""),
     **dict.fromkeys(("--rotating", "--cold_iters", "--iters"), Flag(_INT)),
 }
 """Flags that the library writes, over all versions."""
@@ -96,7 +96,7 @@ _TOOL_ONLY: Mapping[str, Flag] = {
 _OTHER_MODE = frozenset({"--yaml", "--data", "--help", "-h", "--version"})
 """With these the command line names no problem."""
 
-FLAGS: Mapping[str, Flag] = {**_LOGGED, **_TOOL_ONLY}
+FLAGS: Mapping[str, Flag] = {**LOGGED, **_TOOL_ONLY}
 _ALIASES: Mapping[str, str] = {
     "sizem": "m",
     "sizen": "n",

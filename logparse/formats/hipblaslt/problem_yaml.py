@@ -24,8 +24,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from logparse.formats.format import FileFormat, Head, Line, Outcome, Source
-from logparse.formats.hipblaslt.arguments import SWITCHES, TYPES, problem
-from logparse.formats.hipblaslt.enums import BENCH_TYPES, PROFILE_COMPUTE_TYPES, SCALES, tight_leading_dimensions
+from logparse.formats.hipblaslt.arguments import SWITCHES, WORDS, problem
+from logparse.formats.hipblaslt.enums import SCALES, tight_leading_dimensions
 from logparse.formats.patterns import regex
 from logparse.model import Call, GemmProblem, Reject, Solution
 
@@ -136,9 +136,7 @@ def _problem(values: Mapping[str, str]) -> GemmProblem:
 
 
 _WORDS: Mapping[str, Collection[str]] = {
-    **dict.fromkeys(("transA", "transB"), ("N", "T", "C")),
-    **dict.fromkeys((*TYPES, "scale_type", "bias_type", "aux_type"), BENCH_TYPES),
-    "compute_type": {*PROFILE_COMPUTE_TYPES, *PROFILE_COMPUTE_TYPES.values()},
+    **WORDS,
     **dict.fromkeys(("bias_vector", "gradient", "use_e", "scaleAlpha_vector", "swizzleA", "swizzleB"), SWITCHES),
     **dict.fromkeys(("scaleA", "scaleB", "scaleC", "scaleD"), (*SCALES, "true", "True", "false", "False")),
 }

@@ -17,13 +17,13 @@ keys of a later version are left out.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from logparse.errors import EmissionError
 from logparse.formats.format import FOREIGN, LineFormat, Outcome
-from logparse.formats.hipblaslt.arguments import arguments, problem, sizes
-from logparse.formats.hipblaslt.enums import BENCH_TYPES, PROFILE_COMPUTE_TYPES
+from logparse.formats.hipblaslt.arguments import WORDS, arguments, problem, sizes
+from logparse.formats.hipblaslt.bench import LOGGED
 from logparse.model import Call, GemmProblem, Member, Record, Reject, Solution, SolutionName
 
 _OPEN = "- { function: matmul"
@@ -32,34 +32,12 @@ _SIZES = frozenset({"lda", "ldb", "ldc", "ldd", "lde", *(f"stride_{x}" for x in 
 _MEMBER = frozenset({"m", "n", "k"}) | _SIZES
 _NEEDED = ("alpha", "beta", "transA", "transB", "batch_count", "a_type", "b_type", "c_type", "d_type")
 _NEEDED_LAST = ("compute_type", "activation_type", "call_count")
-_KNOWN = _SIZES.union(
-    {"M", "N", "K", "alphai", "betai", "batch_mode", "scaleA", "scaleB", "scaleC", "scaleD", "swizzleA", "swizzleB"},
-    {"scaleAlpha_vector", "gradient", "use_e", "bias_vector", "bias_source", "bias_stride", "scale_type", "bias_type"},
-    {"aux_type", "algo_method", "solution_index", "flush", "any_stride", "rotating", "cold_iters", "iters"},
-    {
-        "compute_input_typeA",
-        "compute_input_typeB",
-        "solution_Name",
-        "kernel_name",
-        "grouped_gemm",
-        "splitk",
-        "wgm",
-        *_NEEDED,
-        *_NEEDED_LAST,
-    },
+_KNOWN = (frozenset(flag.lstrip("-") for flag in LOGGED) - {"m", "n", "k"}).union(
+    {"M", "N", "K", "solution_Name", "kernel_name", "call_count"},
     # what owners add for hipblaslt-bench --yaml
     {"initialization", "use_gpu_timer", "requested_solution_num", "print_kernel_info", "norm_check", "unit_check"},
-    {"timing", "workspace", "api_method", "device", "function"},
+    {"timing", "workspace", "device", "function"},
 )
-
-_CHOICES: Mapping[str, Collection[str]] = {
-    **dict.fromkeys(("transA", "transB"), ("N", "T", "C")),
-    **dict.fromkeys(("a_type", "b_type", "c_type", "d_type", "scale_type", "bias_type", "aux_type"), BENCH_TYPES),
-    "compute_type": PROFILE_COMPUTE_TYPES,
-    "activation_type": ("none", "relu", "gelu", "swish", "clamp", "sigmoid"),
-    "bias_source": ("a", "b", "d"),
-}
-"""The values of a key, where they are a closed list; an empty value is a text that the library could not name."""
 
 
 class _TornError(Exception):
@@ -133,7 +111,7 @@ def _values(body: str) -> tuple[dict[str, str], list[dict[str, int]]]:
     for key in (*sizes, *_NEEDED, *_NEEDED_LAST):
         if key not in values:
             raise _TornError(f"cut profile record: no {key}")
-    for key, words in _CHOICES.items():
+    for key, words in WORDS.items():
         if values.get(key) and values[key] not in words:
             raise _TornError(f"damaged profile record: {key} cannot be {values[key][:40]!r}")
     return values, members

@@ -55,6 +55,15 @@ class TuningRow:
         return {name.strip(BLANKS): x.strip(BLANKS) for name, x in zip(self.names, self.values, strict=False)}
 
     @property
+    def time_us(self) -> float | None:
+        """Microseconds; None where the row has no time."""
+        try:
+            value = float(self.cells.get("us", "nan"))
+        except ValueError:
+            return None
+        return value if 0 < value < math.inf else None
+
+    @property
     def text(self) -> str:
         """The row as a file holds it: its header line, if it has one, and its values."""
         lines = filter(None, (self.header, self.values))
@@ -95,7 +104,7 @@ def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
         return _reject(line, f"tuning entry of {len(row.values)} values; {ending} {len(row.names)}")
     index = next((row.cells[name] for name in _INDEX if name in row.cells), "")
     try:
-        gemm, time_us = problem(row.cells), float(row.cells.get("us", "nan"))
+        gemm = problem(row.cells)
         solution = Solution("hipblaslt", str(int(index)), raw=index)
     except ValueError as error:
         return _reject(line, f"tuning entry: {error}")
@@ -104,14 +113,13 @@ def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
     facts = [Fact(ours, row.cells.get(theirs, "")) for ours, theirs in DEVICE.items()]
     records: list[Record] = [fact for fact in facts if fact.value and fact not in known]
     known.update(facts)
-    timed = math.isfinite(time_us) and time_us > 0
     records.append(
         Measurement(
             problem=gemm,
             solution=solution,
             origin="tuning-file",
-            status="ok" if timed else "no_time",
-            time_us=time_us if timed else None,
+            status="ok" if row.time_us else "no_time",
+            time_us=row.time_us,
             key_text=key(gemm, {}),
         )
     )

@@ -133,9 +133,7 @@ def _by_name(row: TuningRow) -> dict[str, str]:
     if len(cells) == len(_WANTED):
         return cells
     missing = _WANTED[len(_collected(header, header)) :]
-    why = (
-        f"{len(values)} values for a header of {len(header)}: the library takes the line after a header for its values"
-    )
+    why = f"{len(values)} values for a header of {len(header)}; any line after a header is taken for its values"
     if missing:
         why = f"the header has no column {missing[0]} where the library looks for it (blanks are part of a name)"
     raise _DroppedError("columns", why)
@@ -203,7 +201,7 @@ def _row(row: LibraryRow, context: Context, taken: bool | None) -> Row:
         solution=None if row.index is None else Solution("hipblaslt", str(row.index)),
         verdicts=verdicts,
         text=row.text,
-        time_us=_positive(row.cells.get("us", "")),
+        time_us=row.time_us,
         breaches=breaches,
     )
 
@@ -223,14 +221,6 @@ def _gemm(row: LibraryRow) -> GemmProblem | None:
         except ValueError:
             continue
     return None
-
-
-def _positive(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if 0 < value < float("inf") else None
 
 
 def _revision(text: str) -> str | None:
@@ -298,10 +288,9 @@ def _other_layout(row: LibraryRow, context: Context) -> str | None:
         return None
     if row.header is None:
         return "values without a header line: read by ROCm 6.4, ignored by 7.0 and later"
-    count, placed = len(row.values), len(TUNING_COLUMNS)
-    return (
-        None if count == placed else f"{count} values: read by ROCm 7.0 and later, ignored by 6.4, which wants {placed}"
-    )
+    if len(row.values) == len(TUNING_COLUMNS):
+        return None
+    return f"{len(row.values)} values: read by ROCm 7.0 and later, ignored by 6.4, which wants {len(TUNING_COLUMNS)}"
 
 
 def _read_as(row: LibraryRow, context: Context) -> str | None:

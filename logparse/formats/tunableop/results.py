@@ -144,9 +144,7 @@ class _File:
 
     validators: dict[str, str] = field(default_factory=dict)
     first: dict[str, ResultsRow] = field(default_factory=dict)
-    libraries: set[str] = field(default_factory=set)
-    leading_dims: set[bool] = field(default_factory=set)
-    rows: int = 0
+    rows: list[ResultsRow] = field(default_factory=list)
     bom: bool = False
     crlf: bool = False
 
@@ -182,9 +180,7 @@ def _outcome(text: str, number: int, at: int, seen: _File, glued: bool) -> Outco
         wrong = found.params if found.error.part else found.op
         reject = Reject(str(found.error), len(before.encode()), len(wrong.encode()))
         return Outcome("reject", [reject], lines=lines, at=at)
-    seen.rows += 1
-    seen.libraries.add(found.solution.library)
-    seen.leading_dims.add("_ld_" in found.params)
+    seen.rows.append(found)
     return Outcome("measurement", [measurement(found)], lines=lines, at=at)
 
 
@@ -213,15 +209,15 @@ def measurement(row: ResultsRow) -> Measurement:
 
 
 def _facts(seen: _File) -> list[Fact]:
-    out = validators.facts(seen.validators, seen.libraries)
-    if seen.leading_dims:
-        one = "ld" if True in seen.leading_dims else "no-ld"
-        out.append(Fact("tunableop_keys", one if len(seen.leading_dims) == 1 else "mixed"))
+    out = validators.facts(seen.validators, {row.solution.library for row in seen.rows})
+    dialects = {"ld" if "_ld_" in row.params else "no-ld" for row in seen.rows}
+    if dialects:
+        out.append(Fact("tunableop_keys", "mixed" if len(dialects) > 1 else dialects.pop()))
     if seen.bom:
         out.append(Fact("byte_order_mark", "yes: PyTorch does not read the first line"))
     if seen.crlf:
         out.append(Fact("line_ends", "CRLF: PyTorch rejects the file"))
-    out.append(Fact("rows", str(seen.rows)))
+    out.append(Fact("rows", str(len(seen.rows))))
     return out
 
 
