@@ -27,9 +27,7 @@ from analyzers.statistics.intervals import (
     moderated,
     variance_of_median,
 )
-from analyzers.times.joins import facts_of
 from analyzers.times.origins import CONFIRM
-from logparse.target import same_device
 
 K = TypeVar("K")
 
@@ -151,12 +149,6 @@ def in_job(confirmation: Confirmation) -> Interval:
         return UNKNOWN
     half = min(math.hypot(math.log(ahead.high / ahead.value), _NORMAL_975 * IN_JOB), _WIDEST)
     return Interval(ahead.value, ahead.value * math.exp(-half), ahead.value * math.exp(half))
-
-
-def gain_in_job(confirmation: Confirmation, before_us: float) -> tuple[float, float] | None:
-    """Between which µs the gain of a call lies in a job (95 %), where it took ``before_us`` there with the pick."""
-    ratio = in_job(confirmation)
-    return None if math.isnan(ratio.low) else (before_us * (1 - 1 / ratio.low), before_us * (1 - 1 / ratio.high))
 
 
 def _estimate(pairs: Pairs) -> _Estimate:
@@ -282,15 +274,3 @@ def judged(stored: Mapping[str, Stored], sources: Iterable[str], floor: float) -
     """The verdicts on these confirmations, by source, as far as the tables hold their samples."""
     pairs = {source: stored[source].pairs for source in set(sources) if stored[source].pairs.pick_us}
     return judge_all(pairs, floor=floor, device={source: stored[source].environment for source in pairs})[0]
-
-
-def by_winner(tables: Tables, machine: Mapping[str, str], floor: float) -> dict[tuple[str, str], Confirmation]:
-    """Problem and confirmed solution → the confirmation of the most processes, of those not of another device."""
-    stored, facts = stored_confirmations(tables), facts_of(tables)
-    sources = [x for x in set(counting(stored, tables).values()) if same_device(facts.get(x, {}), machine) is not False]
-    out: dict[tuple[str, str], Confirmation] = {}
-    for source, confirmation in sorted(judged(stored, sources, floor).items()):
-        key = (stored[source].problem, stored[source].winner)
-        if key not in out or confirmation.processes > out[key].processes:
-            out[key] = confirmation
-    return out

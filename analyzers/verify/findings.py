@@ -14,18 +14,15 @@ import pandas as pd
 
 from analyzers.analyzer import Tables
 from analyzers.diff.diff import FAIL_ON
-from analyzers.diff.timings import BASES, kernels_of, main_pick, timings
+from analyzers.diff.timings import BASES, timings
 from analyzers.overrides.lint import facts_of_run, lint
-from analyzers.times.cells import count_of
-from analyzers.times.confirmations import Confirmation, by_winner
-from analyzers.times.joins import calls_by_problem
 from analyzers.times.runs import existing, tables_at
 from analyzers.verify.verify import (
     Effect,
     Move,
     Outcome,
+    Ran,
     Verification,
-    expected_us,
     promises,
     run_us,
     same_solution,
@@ -68,9 +65,8 @@ def verify_findings(before: Tables, after: Tables, findings: pd.DataFrame, fail_
     names that, another kernel), and at what a log complains of.
     """
     promised = _promised(before, findings)
-    sides = _Side(before), _Side(after)
-    confirmed = by_winner(before, facts_of_run(after), fail_on)
-    outcomes = tuple(_outcome(text, row, sides, fail_on, confirmed) for text, row in promised.items())
+    one, two = _Side(before), _Side(after)
+    outcomes = tuple(_outcome(text, row, one, two, fail_on) for text, row in promised.items())
     complaints = tuple(signs(after))
     return Verification(
         before.run,
@@ -91,84 +87,67 @@ def _promised(before: Tables, findings: pd.DataFrame) -> dict[str, Mapping[str, 
 
 
 class _Side:
-    """Times, calls, kernels and picks of a run by problem, and the texts that mean one call in any layout."""
+    """What ran in a run, the times of its calls, and the texts that mean one call in any layout."""
 
     def __init__(self, tables: Tables) -> None:
-        calls = calls_by_problem(tables.workload)
-        self.calls = {str(x): count_of(n) for x, n in calls.items()}
-        self.picks = {str(x): str(pick) for x, pick in main_pick(tables).items()}
-        self.kernels = {**kernels_of(tables), **self.picks}
+        self.ran = Ran.of(tables)
         self.rocblas = facts_of_run(tables).get("rocblas_version", "")
         rows = timings(tables)
         columns = (rows["problem"], rows["basis"], rows["time_us"])
         self.times = {(str(p), str(b)): float(t) for p, b, t in zip(*columns, strict=True)}
         self.texts: dict[str, list[str]] = {}
-        for text in sorted({*self.calls, *self.kernels, *(p for p, _ in self.times)}):
+        for text in sorted({*self.ran.calls, *self.ran.kernels, *self.ran.picks, *(p for p, _ in self.times)}):
             self.texts.setdefault(in_any_layout(text), []).append(text)
 
     def mean_us(self, texts: Sequence[str], basis: str) -> float | None:
         """Time of one call over all that the texts mean."""
-        known = [(self.times[text, basis], self.calls.get(text) or 0) for text in texts if (text, basis) in self.times]
+        known = [(self.times[x, basis], self.ran.calls.get(x) or 0) for x in texts if (x, basis) in self.times]
         total = sum(count for _, count in known)
         if total:
             return sum(time * count for time, count in known) / total
         return known[0][0] if len(known) == 1 else None
 
-    def ran(self, texts: Sequence[str]) -> str | None:
-        names = sorted({self.kernels[text] for text in texts if text in self.kernels})
-        return " | ".join(names) or None
+    def names(self, texts: Sequence[str]) -> str | None:
+        """The solutions or kernels of these texts."""
+        known = {name for x in texts if (name := self.ran.picks.get(x) or self.ran.kernels.get(x))}
+        return " | ".join(sorted(known)) or None
 
     def runs(self, texts: Sequence[str], intended: object) -> bool | None:
         """Whether the logs name this solution for all of the texts; None where they name none of its library."""
         solution = solution_from_text(intended) if isinstance(intended, str) and ":" in intended else None
-        picks = [solution_from_text(self.picks[text]) for text in texts if text in self.picks]
+        picks = [solution_from_text(self.ran.picks[text]) for text in texts if text in self.ran.picks]
         if solution is None or not picks:
             return None
         same = [same_solution(solution, pick, self.rocblas) for pick in picks]
         return all(same) if any(same) or all(x.library == solution.library for x in picks) else None
 
-    def count(self, texts: Sequence[str]) -> int | None:
-        known = [n for text in texts if (n := self.calls.get(text)) is not None]
-        return sum(known) if known else None
 
-
-def _outcome(
-    text: str,
-    finding: Mapping[str, object],
-    sides: tuple[_Side, _Side],
-    fail_on: float,
-    confirmed: Mapping[tuple[str, str], Confirmation],
-) -> Outcome:
-    before, after = sides
+def _outcome(text: str, finding: Mapping[str, object], before: _Side, after: _Side, fail_on: float) -> Outcome:
     same = after.texts.get(in_any_layout(text), [])
     times = ((basis, before.times.get((text, basis)), after.mean_us(same, basis)) for basis in BASES)
     basis, old, new = next((x for x in times if x[1] is not None and x[2] is not None), (None, None, None))
-    calls = after.count(same)
+    counted = [n for x in same if (n := after.ran.calls.get(x)) is not None]
+    calls = sum(counted) if counted else None
     move: Move = "unknown"
     if old is not None and new is not None:
         move = "slower" if new > old * (1 + fail_on) else "faster" if new * (1 + fail_on) < old else "same"
     saving, each = float(str(finding["saving_us"])), finding["per_call_us"]
+    was, ran = before.names([text]), after.names(same)
     return Outcome(
         problem=text,
         label=problem_from_text(text).label,
         file="",
         line=0,
         intended=_intended(finding),
-        before=before.ran([text]),
-        after=after.ran(same),
-        effect=_effect(before.ran([text]), after.ran(same), bool(same), after.runs(same, finding.get("solution"))),
+        before=was,
+        after=ran,
+        effect=_effect(was, ran, bool(same), after.runs(same, finding.get("solution"))),
         move=move,
         basis=basis,
         before_us=old,
         after_us=new,
         calls=calls,
-        gained_us=None if old is None or new is None or calls is None else (old - new) * calls,
         promised_us=saving if calls is None or pd.isna(each) else float(str(each)) * calls,  # type: ignore[call-overload]
-        expected_us=expected_us(
-            confirmed.get((text, str(finding.get("solution")))),
-            None if new is None else old,
-            calls,
-        ),
     )
 
 

@@ -21,7 +21,6 @@ from analyzers.overrides.coverage import Idle, coverage, reports_of, served_by
 from analyzers.overrides.kernels import Kernels
 from analyzers.overrides.lint import by_name, facts_of_run, same_calls
 from analyzers.times.cells import count_of
-from analyzers.times.confirmations import Confirmation, by_winner, gain_in_job
 from analyzers.times.joins import calls_by_problem
 from logparse.formats.override_format import OverrideFile, Report
 from logparse.formats.override_formats import OVERRIDE_FORMATS
@@ -63,19 +62,15 @@ class Outcome:
     before_us: float | None
     after_us: float | None
     calls: int | None
-    gained_us: float | None
     promised_us: float | None
-    expected_us: tuple[float, float] | None = None
-    """Between what the gain lies in a job, per run after, by the confirmation of the intended solution (95 %)."""
     why: str = ""
     """Why the row was not applied, where that is known."""
 
     @property
-    def inside(self) -> bool | None:
-        """Whether the gain lies there; None where either is unknown, or the kernel is the one of before."""
-        if self.gained_us is None or self.expected_us is None or self.effect in ("not applied", "unchanged kernel"):
+    def gained_us(self) -> float | None:
+        if self.before_us is None or self.after_us is None or self.calls is None:
             return None
-        return self.expected_us[0] <= self.gained_us <= self.expected_us[1]
+        return (self.before_us - self.after_us) * self.calls
 
 
 @dataclass(frozen=True)
@@ -108,12 +103,6 @@ class Verification:
         return sum(x.gained_us for x in self.outcomes if x.gained_us is not None)
 
     @property
-    def predicted(self) -> tuple[int, int]:
-        """How many gains lie in the interval predicted for a job, and how many have one."""
-        known = [x.inside for x in self.outcomes if x.inside is not None]
-        return sum(known), len(known)
-
-    @property
     def promised_us(self) -> float | None:
         """What was promised for those whose gain is known; None where nothing was promised."""
         known = [x.promised_us for x in self.outcomes if x.promised_us is not None and x.gained_us is not None]
@@ -134,9 +123,7 @@ def verify(
     and when no row took effect at all.
     """
     moved = {str(row["problem"]): row for row in diff(before, after, fail_on).rows.to_dict("records")}
-    here = facts_of_run(after)
-    confirmed = by_winner(before, here, fail_on)
-    evidence = _Evidence(_Ran.of(before), _Ran.of(after), moved, here.get("rocblas_version", ""), confirmed)
+    evidence = _Evidence(Ran.of(before), Ran.of(after), moved, facts_of_run(after).get("rocblas_version", ""))
     outcomes = []
     choosing = [file for file in files if by_name(file.format).selects]
     for file in choosing:
@@ -184,7 +171,7 @@ def run_us(before: Tables, after: Tables, same: Callable[[str], str] = lambda te
 
 
 @dataclass(frozen=True)
-class _Ran:
+class Ran:
     """What ran according to a run's logs: picks and kernels by problem, and the calls (None: not counted)."""
 
     picks: Mapping[str, str]
@@ -192,7 +179,7 @@ class _Ran:
     calls: Mapping[str, int | None]
 
     @classmethod
-    def of(cls, tables: Tables) -> _Ran:
+    def of(cls, tables: Tables) -> Ran:
         named = {str(text): str(pick) for text, pick in main_pick(tables).items()}
         # Tensile prints its kernels, which no library takes for a solution's name.
         launched = {text: pick for text, pick in named.items() if solution_from_text(pick).library == "tensile"}
@@ -203,11 +190,10 @@ class _Ran:
 
 @dataclass(frozen=True)
 class _Evidence:
-    before: _Ran
-    after: _Ran
+    before: Ran
+    after: Ran
     moved: Mapping[str, Mapping[Hashable, Any]]  # rows of a ``Diff`` by problem
     rocblas: str
-    confirmed: Mapping[tuple[str, str], Confirmation]
 
 
 def _first(values: Mapping[K, V], texts: Sequence[K]) -> V | None:
@@ -251,13 +237,11 @@ def _outcome(
     promised: Mapping[str, float],
 ) -> Outcome:
     timed = [row for x in same if (row := evidence.moved.get(x)) is not None and not pd.isna(row["ratio"])]
-    time = timed[0] if timed else None
+    time: Mapping[Hashable, Any] = (
+        timed[0] if timed else {"state": "unknown", "basis": None, "a_us": None, "b_us": None}
+    )
     calls = _first({x: n for x, n in evidence.after.calls.items() if n is not None}, same)
     each = _first(promised, same)
-    move: Move = "unknown"
-    if time is not None:
-        move = time["state"] if time["state"] in ("faster", "slower") else "same"
-    gain = None if time is None else float(time["a_us"]) - float(time["b_us"])
     return Outcome(
         problem=text,
         label=problem_from_text(text).label,
@@ -267,18 +251,12 @@ def _outcome(
         before=_first(evidence.before.picks, same),
         after=_first(evidence.after.picks, same),
         effect=_effect(intended, same, evidence),
-        move=move,
-        basis=None if time is None else str(time["basis"]),
-        before_us=None if time is None else float(time["a_us"]),
-        after_us=None if time is None else float(time["b_us"]),
+        move="same" if time["state"] == "changed" else time["state"],
+        basis=time["basis"],
+        before_us=time["a_us"],
+        after_us=time["b_us"],
         calls=calls,
-        gained_us=None if gain is None or calls is None else gain * calls,
         promised_us=None if each is None or calls is None else each * calls,
-        expected_us=expected_us(
-            _first(evidence.confirmed, [(x, intended.text) for x in same]),
-            None if time is None else float(time["a_us"]),
-            calls,
-        ),
     )
 
 
@@ -290,16 +268,6 @@ def _as_reported(outcome: Outcome, row: Row, report: Report) -> Outcome:
         return replace(outcome, effect="not applied", after=outcome.after or "the default")
     own = all(kernel in row.text for kernel in report.kernels)
     return replace(outcome, effect="applied" if own else "not applied")
-
-
-def expected_us(
-    confirmation: Confirmation | None, before_us: float | None, calls: int | None
-) -> tuple[float, float] | None:
-    """Between what the gain of all calls lies (95 %), from the confirmed pair and one call's time before."""
-    if confirmation is None or before_us is None or calls is None:
-        return None
-    each = gain_in_job(confirmation, before_us)
-    return None if each is None else (each[0] * calls, each[1] * calls)
 
 
 def signs(after: Tables) -> Iterator[str]:
@@ -367,15 +335,8 @@ def rows(found: Verification) -> Rows:
     names = ("before", "after", "effect", "before_us", "after_us", "move", "calls", "gained_us", "promised_us", "basis")
     out = []
     for x in found.outcomes:
-        low, high = x.expected_us or (None, None)
-        row = {
-            "problem": x.label,
-            "intended": shorten(x.intended, _WIDE, placeholder=" …"),
-            **{name: getattr(x, name) for name in (*names, "file", "line")},
-            "text": x.problem,
-            "expected_low_us": low,
-            "expected_high_us": high,
-        }
+        row = {"problem": x.label, "intended": shorten(x.intended, _WIDE, placeholder=" …")}
+        row |= {name: getattr(x, name) for name in (*names, "file", "line")} | {"text": x.problem}
         out.append({name: round(v, 6) if isinstance(v, float) else v for name, v in row.items()})
     return out
 
@@ -392,9 +353,6 @@ def lines(found: Verification) -> list[str]:
     if timed:
         promise = "" if found.promised_us is None else f", {signed(found.promised_us)} were promised for these"
         out.append(f"gained {signed(found.gained_us)} per run on {counted(len(timed), 'problem')}{promise}")
-    inside, judged = found.predicted
-    if judged:
-        out.append(f"{inside:,} of {judged:,} gains are in the interval predicted for a job (95 %)")
     if found.run_us is not None:
         a, b = found.run_us
         out.append(

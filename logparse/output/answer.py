@@ -66,8 +66,7 @@ TABLES: Mapping[str, str] = {
     "coverage": "problem text, calls int, time_us float, state text, line int, reason text, key text, text text, "
     "file text",
     "verify": "problem text, intended text, before text, after text, effect text, before_us float, after_us float, "
-    "move text, calls int, gained_us float, promised_us float, basis text, file text, line int, text text, "
-    "expected_low_us float, expected_high_us float",
+    "move text, calls int, gained_us float, promised_us float, basis text, file text, line int, text text",
     "verify --action": "operators text, before_us float, promised_us float, after_us float, gained_us float",
     "diff": "state text, problem text, a_us float, b_us float, change float, delta_us float, pick_a text, pick_b text, "
     "basis text, text text",

@@ -13,8 +13,6 @@ from analyzers.analyzer import Tables
 from analyzers.overrides.coverage import coverage
 from analyzers.overrides.lint import inspect, note_rows, row_rows
 from analyzers.overrides.lint import lines as lint_lines
-from analyzers.times.confirmations import Pairs
-from analyzers.times.origins import CONFIRM
 from analyzers.verify.verify import SIGNS, promises, same_solution, verify
 from analyzers.verify.verify import lines as verify_lines
 from analyzers.verify.verify import rows as verify_rows
@@ -26,7 +24,6 @@ from logparse.model import Override, Problem, Solution, problem_from_text
 from logparse.store import Store
 from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import ARCH, W, gemm
-from tests.analyzers.null import confirmation
 
 HERE = {"arch": ARCH, "hipblaslt_revision": "3b3d59eb", "cu_count": "304", "hipblaslt_version": "100000"}
 ONE, TWO, GONE = gemm(4096), gemm(2048), gemm(77)
@@ -68,45 +65,6 @@ def test_applied_and_gained() -> None:
     ]
     assert verify_lines(found)[-1] == "verified"
     assert [x["effect"] for x in verify_rows(found)] == ["applied", "applied"]
-
-
-def confirmed(ratio: float, **machine: str) -> Tables:
-    """Run ``a``, in whose store a replay confirmed the intended solution in four processes."""
-    pairs = Pairs(tuple(100 * ratio + i % 3 / 10 for i in range(48)), (100.0,) * 48, (12,) * 4)
-    before = run("a", "1", "1", (1000.0, 500.0))
-    rows = [
-        measurement(ONE.text, name, 100.0, source_id="c", run="other", origin=CONFIRM, samples_us=list(samples))
-        for name, samples in (("Default", pairs.pick_us), ("hipblaslt:7", pairs.winner_us))
-    ]
-    known = facts("c", **HERE | machine, confirmation=confirmation(ONE, "hipblaslt:7", pairs))
-    more = tables("a", measurements=rows, facts=[*facts("log", **HERE), *known])
-    sources = pd.concat([before.sources, more.sources], ignore_index=True).drop_duplicates("source_id")
-    return replace(before, measurements=more.measurements, facts=more.facts, sources=sources)
-
-
-@pytest.mark.parametrize(
-    ("ratio", "after", "machine", "inside"),
-    [
-        (1.25, 800.0, {}, True),
-        (1.25, 830.0, {}, True),  # a job is not a replay
-        (1.25, 960.0, {}, False),
-        (2.0, 800.0, {}, False),
-        (1.25, 800.0, {"cu_count": "80"}, None),  # another device predicts nothing
-    ],
-)
-def test_the_gain_is_held_against_what_a_confirmation_predicts_for_a_job(
-    ratio: float, after: float, machine: dict[str, str], inside: bool | None
-) -> None:
-    job = run("b", "7", "7", (after, 500.0))
-    found = verify(confirmed(ratio, **machine), replace(job, facts=job.facts.assign(run="b")), [file()])
-    one = next(x for x in found.outcomes if x.problem == ONE.text)
-    assert one.inside is inside
-    assert found.predicted == (int(inside is True), int(inside is not None))
-    line = "1 of 1 gains are in the interval predicted for a job (95 %)"
-    assert (line in verify_lines(found)) is (inside is True)
-    (row,) = (x for x in verify_rows(found) if x["text"] == ONE.text)
-    expected = (row["expected_low_us"], row["expected_high_us"])
-    assert expected == (None, None) if inside is None else expected[0] < 1000 * (1 - 1 / ratio) < expected[1]
 
 
 def test_another_solution_ran() -> None:
