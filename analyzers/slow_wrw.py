@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,8 +39,6 @@ from logparse.text import counted
 NAME = "slow-wrw"
 LAYOUTS = r"torch:layout=N[A-Z]+(?:,stored)?(?:,benchmark)?"
 """Texts of the alternative layouts of the torch backend (``measure/backends/torch_convs.py``)."""
-DEAR = 10.0
-"""Second best over best from which a wrong or rejected pick is called dear."""
 BIG_FLOPS = 1e9
 LOW_ROOFLINE: Mapping[str, float] = {"FP32": 0.10, "FP64": 0.10}
 """Fraction of the roofline below which a W without siblings is slow; 0.05 for the types not named."""
@@ -93,10 +92,8 @@ def traced_passes(tables: Tables) -> pd.DataFrame:
     if not len(rows):
         return passes(tables).iloc[:0]
     rows = rows.assign(solution="kernel:" + rows["kernel"].astype(str), time_us=rows["now_us"].astype("float64"))
-    as_measured = rows.assign(
-        kind="conv", origin="find-db", status="ok"
-    )  # as records of a file whose times are evidence
-    return passes_of(as_measured, tables.conv_problems).assign(solutions=1, second_us=np.nan, generic=False)
+    as_measured = rows.assign(kind="conv", origin="find-db", status="ok")  # as of a file whose times are evidence
+    return passes_of(as_measured, tables.conv_problems)
 
 
 def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
@@ -144,47 +141,65 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     found = [x for x in (passes(tables), traced_passes(tables)) if len(x)]
     if not found:
         return []
-    w = backward_weights(pd.concat(found, ignore_index=True), settings)
-    w["source_id"] = w["source_id"].astype("category")  # a few files, which are looked up for each row below
     facts = facts_of(tables)
-    kept = [s for s in w["source_id"].unique() if same_device(facts.get(s, {}), settings.target) is not False]
-    w = w[w["source_id"].isin(kept)]
-    w = w.assign(loss=w["best_us"] - w["sibling_us"], device=w["source_id"].map({s: _device(facts, s) for s in kept}))
+    w = _of_sources(backward_weights(pd.concat(found, ignore_index=True), settings), tables, settings, facts)
     own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
-    w = w.assign(foreign=~w["source_id"].isin(own))
-    numbers = w.drop(columns=["problem", "solution"])  # each choice of rows copies their texts of 150 characters
-    named = [s for s in kept if _device(facts, s) != s]
+    sources = list(w["source_id"].cat.categories)
+    named = [s for s in sources if _device(facts, s) != s]
     of_run = [s for s in named if s in own]  # what another run measured elsewhere leaves no doubt about this one
     ran_on = {_device(facts, s) for s in of_run or named} or set(w["device"])
     calls = calls_of(tables, w["problem"]) if len(ran_on) == 1 else {}
-    names = {source: str(path).rpartition("/")[2] for source, path in _paths(tables.sources)}
-    called = w.loc[w["foreign"], "problem"].isin(called_problems(tables))
-    about = numbers.drop(index=called.index[~called])
-    findings = [
-        _summary(
-            total,
-            names.get(total.source_id, total.source_id),
-            about[about["source_id"] == total.source_id],
-            _environment(total.source_id, facts, tables, settings),
-        )
-        for total in sorted(totals(about), key=lambda x: (-x.recoverable_us, x.source_id))
-        if total.slow or "find_db" in facts.get(total.source_id, {})  # a log's few W that are fine need no remark
-    ]
-    once = numbers.sort_values(["foreign", "loss", "best_us", "source_id"]).drop_duplicates(["device", "problem_hash"])
-    once = once.assign(alone=once["sibling_us"].isna())
-    naive = ~once["slow"] & ~once["alone"] & once["naive"] & (once["flops"] > BIG_FLOPS)
-    once = once.assign(badly=naive)[once["slow"] | once["alone"] | naive].join(w[["problem", "solution"]])
-    for source, rows in once.sort_values(["source_id", "problem"]).groupby("source_id", observed=True):
+    findings = list(_summaries(w, tables, settings, facts))
+    for source, rows in _to_report(w).groupby("source_id", observed=True):
         known = _environment(str(source), facts, tables, settings)
         mine = calls if _device(facts, str(source)) in ran_on else {}
         findings.extend(_slow(row, known, mine) for row in _rows(rows[rows["slow"]]))
-        findings.extend(_without_siblings(rows[rows["alone"]], device_of(known), known, mine, settings))
-        findings.extend(_naive(row, known, mine) for row in _rows(rows[rows["badly"]]))
+        findings.extend(_without_siblings(rows[rows["lone"]], device_of(known), known, mine, settings))
+        naive = rows[~rows["slow"] & ~rows["lone"]]
+        findings.extend(_finding(row, f"W takes {_ms(row['best_us'])}", known, mine, "naive") for row in _rows(naive))
     replaced = replaced_solvers(NAME, w, tables, settings, facts, calls)
     better = {(x.evidence["system"], x.problem) for x in replaced}
     better |= {(source, problem_from_text(text)) for source, text in settled(w[w["slow"]], tables, settings, facts)}
     findings = [x for x in findings if (x.evidence.source_id, x.problem) not in better]
     return [*_with_layouts(findings, tables, settings, facts), *replaced]
+
+
+def _of_sources(
+    w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Mapping[str, str]]
+) -> pd.DataFrame:
+    """The rows of sources that may be of the target, with ``loss``, ``device`` and ``foreign`` (of another run)."""
+    own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
+    kept = [s for s in w["source_id"].unique() if same_device(facts.get(s, {}), settings.target) is not False]
+    w = w[w["source_id"].isin(kept)]
+    sources = w["source_id"].astype("category")  # a few files, which are looked up for each row below
+    device = sources.map({s: _device(facts, s) for s in kept})
+    return w.assign(
+        source_id=sources, loss=w["best_us"] - w["sibling_us"], device=device, foreign=~w["source_id"].isin(own)
+    )
+
+
+def _summaries(
+    w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Mapping[str, str]]
+) -> Iterator[Finding]:
+    """A line per file with a slow W, and per find-db: a log's few W that are fine need no remark."""
+    names = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))
+    called = w.loc[w["foreign"], "problem"].isin(called_problems(tables))
+    about = w.drop(columns=["problem", "solution"]).drop(index=called.index[~called])  # texts of 150 characters
+    for total in sorted(totals(about), key=lambda x: (-x.recoverable_us, x.source_id)):
+        if total.slow or "find_db" in facts.get(total.source_id, {}):
+            name = str(names.get(total.source_id, total.source_id)).rpartition("/")[2]
+            known = _environment(total.source_id, facts, tables, settings)
+            yield _summary(total, name, about[about["source_id"] == total.source_id], known)
+
+
+def _to_report(w: pd.DataFrame) -> pd.DataFrame:
+    """Of each device and problem one row, of those that are slow, ``lone`` (without siblings), or large and naive."""
+    once = w.drop(columns=["problem", "solution"]).sort_values(["foreign", "loss", "best_us", "source_id"])
+    once = once.drop_duplicates(["device", "problem_hash"])
+    once = once.assign(lone=once["sibling_us"].isna())
+    naive = once["naive"] & (once["flops"] > BIG_FLOPS)
+    reported = once[once["slow"] | once["lone"] | naive].join(w[["problem", "solution"]])
+    return reported.sort_values(["source_id", "problem"])
 
 
 def _device(facts: Mapping[str, Mapping[str, str]], source: str) -> str:
@@ -197,11 +212,7 @@ def _device(facts: Mapping[str, Mapping[str, str]], source: str) -> str:
     return f"{name} {cus}" if name else source
 
 
-def _paths(sources: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    yield from zip(sources["source_id"], sources["path"], strict=True)
-
-
-def _rows(frame: pd.DataFrame) -> Iterator[dict[str, object]]:
+def _rows(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
     names = list(frame.columns)
     for values in zip(*(frame[name].tolist() for name in names), strict=True):
         yield dict(zip(names, values, strict=True))
@@ -271,8 +282,6 @@ def _summary(total: Totals, name: str, rows: pd.DataFrame, known: Mapping[str, s
         "all_us": total.all_us,
         "without_siblings": missing,
         "naive_best_above_1_gflop": int(naive.sum()),
-        "only_generic_solvers": int(rows["generic"].sum()),
-        "dear_second_choice": int((rows["second_us"] > DEAR * rows["best_us"]).sum()),
     }
     return Finding(
         analyzer=NAME,
@@ -282,42 +291,41 @@ def _summary(total: Totals, name: str, rows: pd.DataFrame, known: Mapping[str, s
 
 
 def _finding(
-    row: Mapping[str, object], message: str, known: Mapping[str, str], calls: Mapping[str, int], **more: object
+    row: Mapping[str, Any],
+    message: str,
+    known: Mapping[str, str],
+    calls: Mapping[str, int],
+    criterion: str,
+    loss_us: float | None = None,
+    **details: object,
 ) -> Finding:
     """A finding about one W; its saving is what is above the sibling, on the device where that was measured."""
-    text = str(row["problem"])
-    count, loss = calls.get(text), more.pop("loss_us", None)
-    best, second = float(row["best_us"]), float(row["second_us"])  # type: ignore[arg-type]
-    dear = second > DEAR * best
-    signs = [
-        *(["the naive solver is the best known"] if row["naive"] else []),
-        *(["only naive, GEMM and Winograd solvers are offered"] if row["generic"] else []),
-        *([f"the second best takes {second / best:.0f}×"] if dear else []),
-    ]
-    evidence = Evidence(
-        now_us=best,
-        best_us=best,
-        source_id=str(row["source_id"]),
-        arch=known.get("arch"),
-        cu_count=known.get("cu_count"),
-        details={
-            "solution": row["solution"],
-            "solutions": int(row["solutions"]),  # type: ignore[call-overload]
-            **{name: row[name] for name in ("f_us", "b_us") if not pd.isna(row[name])},  # type: ignore[call-overload]
-            "signs": tuple(signs),
-            "confidence": 0.5,  # a sibling shows what the device can do, not that a solution exists
-            **more,
-        },
-    )
-    per_call = float(loss) if isinstance(loss, float) else None
+    text, best = str(row["problem"]), float(row["best_us"])
+    count = calls.get(text)
+    signs = ["the naive solver is the best known"] if row["naive"] else []
     return Finding(
         analyzer=NAME,
         problem=problem_from_text(text),
         message="; ".join([message, *signs]),
-        per_call_us=per_call,
+        per_call_us=loss_us,
         calls=count,
-        saving_us=per_call * count if per_call is not None and count is not None else None,
-        evidence=evidence,
+        saving_us=None if loss_us is None or count is None else loss_us * count,
+        evidence=Evidence(
+            now_us=best,
+            best_us=best,
+            source_id=str(row["source_id"]),
+            arch=known.get("arch"),
+            cu_count=known.get("cu_count"),
+            details={
+                "solution": row["solution"],
+                "solutions": int(row["solutions"]),
+                **{name: row[name] for name in ("f_us", "b_us") if not pd.isna(row[name])},
+                "signs": tuple(signs),
+                "confidence": 0.5,  # a sibling shows what the device can do, not that a solution exists
+                "criterion": criterion,
+                **details,
+            },
+        ),
         advice=_advice(known),
     )
 
@@ -326,22 +334,17 @@ def _ms(us: float) -> str:
     return f"{us / 1e3:,.0f} ms" if us >= 1e6 else f"{us / 1e3:.4g} ms"
 
 
-def _solver(row: Mapping[str, object]) -> str:
+def _solver(row: Mapping[str, Any]) -> str:
     """A solution's name without its library; a measured call of unknown solution (``Default``) has none."""
     text = str(row["solution"])
     return text.partition(":")[2] or text
 
 
-def _slow(row: Mapping[str, object], known: Mapping[str, str], calls: Mapping[str, int]) -> Finding:
-    best, sibling = float(row["best_us"]), float(row["sibling_us"])  # type: ignore[arg-type]
+def _slow(row: Mapping[str, Any], known: Mapping[str, str], calls: Mapping[str, int]) -> Finding:
+    best, sibling = float(row["best_us"]), float(row["sibling_us"])
     which = "B" if row["b_us"] == sibling else "F"
     message = f"W takes {_ms(best)} with {_solver(row)}, {best / sibling:.1f}× its {which} ({_ms(sibling)})"
-    return _finding(row, message, known, calls, loss_us=best - sibling, criterion="siblings")
-
-
-def _naive(row: Mapping[str, object], known: Mapping[str, str], calls: Mapping[str, int]) -> Finding:
-    best = float(row["best_us"])  # type: ignore[arg-type]
-    return _finding(row, f"W takes {_ms(best)}", known, calls, criterion="naive")
+    return _finding(row, message, known, calls, "siblings", best - sibling)
 
 
 def _without_siblings(
@@ -352,18 +355,15 @@ def _without_siblings(
     settings: Settings,
 ) -> Iterator[Finding]:
     """W above the floor with neither F nor B in its file: compared with the roofline, or skipped on unknown devices."""
-    if device is None:
-        return
-    for row in _rows(rows[rows["best_us"] > settings.slow_floor_ms * 1e3]):
+    for row in _rows(rows[rows["best_us"] > settings.slow_floor_ms * 1e3]) if device else ():
         problem = problem_from_text(str(row["problem"]))
-        least, best = roofline_us(problem, known), float(str(row["best_us"]))
-        if least is None or least / best >= LOW_ROOFLINE.get(input_type(problem, known) or "", 0.05):
-            continue
-        message = (
-            f"W takes {_ms(best)} with {_solver(row)}, {least / best:.1%} of what "
-            f"{device.name} allows (no F or B of this layer is known)"
-        )
-        yield _finding(row, message, known, calls, criterion="roofline", roofline_us=least)
+        least, best = roofline_us(problem, known), float(row["best_us"])
+        if device and least and least / best < LOW_ROOFLINE.get(input_type(problem, known) or "", 0.05):
+            message = (
+                f"W takes {_ms(best)} with {_solver(row)}, {least / best:.1%} of what "
+                f"{device.name} allows (no F or B of this layer is known)"
+            )
+            yield _finding(row, message, known, calls, "roofline", roofline_us=least)
 
 
 # ------------------------------------------------------------------------------------------------- other layouts

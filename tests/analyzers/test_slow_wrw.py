@@ -195,11 +195,7 @@ def test_signs() -> None:
             ]
         )
     )
-    assert naive.evidence["signs"] == (
-        "the naive solver is the best known",
-        "only naive, GEMM and Winograd solvers are offered",
-        "the second best takes 10×",
-    )
+    assert naive.evidence["signs"] == ("the naive solver is the best known",)
     [plain] = slow(given(100.0, 100.0, 1000.0))
     assert plain.evidence["signs"] == ()
 

@@ -16,8 +16,8 @@ from tests.analyzers.build import tables
 from tests.conftest import CORPUS
 
 
-def records(path: Path) -> Iterator[tuple[str, str, str, list[tuple[str, float]]]]:
-    """Key, layer (the key in forward terms without its direction), direction and items of each line."""
+def records(path: Path) -> Iterator[tuple[str, str, list[tuple[str, float]]]]:
+    """Layer (the key in forward terms without its direction), direction and items of each line."""
     with bz2.open(path, "rt") as file:
         for line in file:
             key, _, values = line.rstrip("\n").partition("=")
@@ -30,7 +30,7 @@ def records(path: Path) -> Iterator[tuple[str, str, str, list[tuple[str, float]]
                 x, y = y, x
             layer = "-".join([*x, cells[sizes], *y, *cells[2 * sizes + 1 : -1], options])
             items = [item.partition(":") for item in values.split(";")]
-            yield key, layer, direction, [(name, float(rest.split(",")[0])) for name, _, rest in items]
+            yield layer, direction, [(name, float(rest.split(",")[0])) for name, _, rest in items]
 
 
 def load(name: str) -> Tables:
@@ -38,9 +38,10 @@ def load(name: str) -> Tables:
     if not path.exists():
         pytest.skip("the corpus is not here")
     problems, measured = [], []
-    for key, layer, direction, items in records(path):
-        problems.append((key, direction, layer, 0))
-        measured += [(key, f"miopen:{solver}", ms * 1e3) for solver, ms in items]
+    for layer, direction, items in records(path):
+        text = f"conv {direction} {layer}"  # as the model's texts begin
+        problems.append((text, direction, layer, 0))
+        measured += [(text, f"miopen:{solver}", ms * 1e3) for solver, ms in items]
     rows = pd.DataFrame(measured, columns=["problem", "solution", "time_us"])
     rows = rows.assign(source_id="db", run="r", origin="find-db", kind="conv", library="miopen")
     rows["status"] = ["ok" if time > 0 else "no_time" for time in rows["time_us"]]
@@ -58,7 +59,6 @@ def test_mi300x() -> None:
     layers = given.conv_problems.groupby("direction")["layer"].agg(set)
     assert w["f_us"].notna().sum() == len(layers["W"] & layers["F"])
     assert w["b_us"].notna().sum() == len(layers["W"] & layers["B"])
-    assert int((w["slow"] & w["generic"]).sum()) == 297  # no solver made for groups is listed
     assert total.held_us / 1e3 == pytest.approx(581.9, abs=0.05)
     assert total.w_us / 1e3 == pytest.approx(948.6, abs=0.05)
     assert total.recoverable_us / 1e3 == pytest.approx(520.0, abs=0.05)
