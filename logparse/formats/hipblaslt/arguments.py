@@ -33,6 +33,7 @@ WORDS: Mapping[str, Collection[str]] = {
 }
 """The values of an argument, where they are a closed list."""
 SWITCHES: Mapping[str, bool] = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
+SCALE_WORDS: Mapping[str, str] = {**SCALES, **{text: SCALES[str(int(is_set))] for text, is_set in SWITCHES.items()}}
 
 
 def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absent: bool | None) -> GemmProblem:
@@ -47,8 +48,7 @@ def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absen
         return SWITCHES.get(values.get(name) or "", absent)
 
     def scale(name: str) -> str | None:
-        text = values.get(name) or ("0" if absent is False else "")
-        return SCALES.get({"true": "1", "false": "0"}.get(text.lower(), text))
+        return SCALE_WORDS.get(values.get(name) or ("0" if absent is False else ""))
 
     bias, gradient = switch("bias_vector"), switch("gradient")
     activation = values.get("activation_type", None if absent is None else "")

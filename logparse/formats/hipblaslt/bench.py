@@ -105,6 +105,7 @@ _ALIASES: Mapping[str, str] = {
     "i": "iters",
     "j": "cold_iters",
 }
+_SIZE_NAMES = frozenset(SIZES)
 _NAMES: Mapping[str, str] = {token: _ALIASES.get(token.lstrip("-"), token.lstrip("-")) for token in FLAGS}
 
 _ALWAYS_SIZES = (*SIZES[:7], "stride_a", "stride_b", "stride_c", "stride_d")
@@ -202,7 +203,7 @@ def _words(tokens: Sequence[str]) -> _Words:
                 continue
             raise _TornError(f"unknown flag {token[:60]!r}")
         name, value = _NAMES[token], tokens[at + 1]
-        size, given = name in SIZES, flag.allows(value)
+        size, given = name in _SIZE_NAMES, flag.allows(value)
         if not given:
             _may_be_missing(token, value, flag.bare)
         at += 2 if given else 1

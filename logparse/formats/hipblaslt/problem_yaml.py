@@ -24,8 +24,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from logparse.formats.format import FileFormat, Head, Line, Outcome, Source
-from logparse.formats.hipblaslt.arguments import SWITCHES, WORDS, problem
-from logparse.formats.hipblaslt.enums import SCALES, tight_leading_dimensions
+from logparse.formats.hipblaslt.arguments import SCALE_WORDS, SWITCHES, WORDS, problem
+from logparse.formats.hipblaslt.enums import tight_leading_dimensions
 from logparse.formats.patterns import regex
 from logparse.model import Call, GemmProblem, Reject, Solution
 
@@ -138,7 +138,7 @@ def _problem(values: Mapping[str, str]) -> GemmProblem:
 _WORDS: Mapping[str, Collection[str]] = {
     **WORDS,
     **dict.fromkeys(("bias_vector", "gradient", "use_e", "scaleAlpha_vector", "swizzleA", "swizzleB"), SWITCHES),
-    **dict.fromkeys(("scaleA", "scaleB", "scaleC", "scaleD"), (*SCALES, "true", "True", "false", "False")),
+    **dict.fromkeys(("scaleA", "scaleB", "scaleC", "scaleD"), SCALE_WORDS),
 }
 
 

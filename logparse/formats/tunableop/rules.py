@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from logparse.errors import InputError
 from logparse.formats.format import Emission
@@ -49,11 +49,11 @@ class Context:
     file: ResultsFile
     facts: Facts
 
-    @property
+    @cached_property
     def how(self) -> signature.Dialect | None:
         return signature.dialect(self.facts)
 
-    @property
+    @cached_property
     def torch(self) -> tuple[int, int] | None:
         return signature.torch_version(self.facts)
 

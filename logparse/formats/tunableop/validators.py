@@ -47,8 +47,7 @@ def facts(validators: Mapping[str, str], libraries: Collection[str] | None = Non
         out.append(Fact("hipblaslt_revision", revision))
     if set(validators) & set(ORDER[1:]):
         out.append(Fact("backend", "HIP"))
-    alone = set(validators) == {"PT_VERSION"} and libraries is not None
-    if alone and not {"hipblaslt", "rocblas"} & set(libraries or ()):
+    if libraries is not None and set(validators) == {"PT_VERSION"} and not {"hipblaslt", "rocblas"} & set(libraries):
         out.append(Fact("backend", "CUDA"))
     return out
 

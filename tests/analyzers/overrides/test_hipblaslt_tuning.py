@@ -12,7 +12,8 @@ from typing import Literal, TypeAlias
 
 import pytest
 
-from analyzers.overrides.lint import inspect
+from analyzers.overrides.lint import by_name, inspect
+from analyzers.overrides.look_up import look_up
 from logparse.errors import EmissionError
 from logparse.formats.aiter import tables as aiter
 from logparse.formats.hipblaslt import tuning_file
@@ -250,6 +251,13 @@ def test_several_rows_of_one_key() -> None:
     assert rules(FIRST + ROW + other, OLD) == [(2, "error", "conflict")]  # 6.4 tries the latest first
     assert rules(FIRST + NAMES + ROW + NAMES + other, NEW) == [(5, "error", "conflict")]  # 7.0 tries the first first
     assert [x[0] for x in rules(FIRST + NAMES + ROW + NAMES + other, {})] == [3, 5]
+    format = by_name("hipblaslt-tuning-file")
+    for text, target, line in ((FIRST + ROW + other, OLD, 3), (FIRST + NAMES + ROW + NAMES + other, NEW, 3)):
+        reading = format.reader("tuning.txt", text.encode(), target)
+        assert reading.rows[0].problem is not None
+        served = look_up(format, reading, reading.rows[0].problem).row
+        assert served is not None
+        assert served.line == line
     floats = [cell("a_type", x).removeprefix(GIT) for x in ("f8_r", "f8_fnuz_r")]
     assert rules(GIT + floats[0] + floats[1].replace(str(BEST), str(OTHER)), TARGET) == []
 
