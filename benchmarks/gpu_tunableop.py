@@ -1,4 +1,4 @@
-"""Does PyTorch accept, load and hit what ``logparse.formats.tunableop.rules`` predicts?  Needs torch with a GPU.
+"""Does PyTorch accept, load and hit what ``tunableop.results_rules`` predicts?  Needs torch with a GPU.
 
     PYTHONPATH=. python benchmarks/gpu_tunableop.py benchmarks/results/tunableop_predictions.json
 
@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from logparse.formats.tunableop import rules
+from logparse.formats.tunableop import results_rules
 
 MUTATIONS = 200
 SEED = 20
@@ -40,7 +40,7 @@ ALPHABET = 'Gemm_TN,0123456789.-*" \t\r\n#aDdefault:é'
 
 def predict(data: bytes, running: Mapping[str, str]) -> tuple[bool, list[Any]]:
     """Whether ``read_file`` returns True in a process with these validators, and the rows that are then in memory."""
-    reading = rules.read("results0.csv", data, {f"validator:{name}": value for name, value in running.items()})
+    reading = results_rules.read("results0.csv", data, {f"validator:{name}": value for name, value in running.items()})
     pairs = zip(reading.parsed.file.rows, reading.rows, strict=True)
     return reading.accepted is True, [mine for mine, row in pairs if row.kept]
 

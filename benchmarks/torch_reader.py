@@ -1,4 +1,4 @@
-"""Does PyTorch's own reader of TunableOp results take what ``logparse.formats.tunableop.rules`` predicts?  By hand.
+"""Does PyTorch's own reader of TunableOp results take what ``tunableop.results_rules`` predicts?  By hand.
 
     pip download --no-deps --dest wheels torch==2.15.0 "nvidia-cuda-runtime<14,>=13"
     PYTHONPATH=. python benchmarks/torch_reader.py wheels benchmarks/results/tunableop_reader_torch2.15.json

@@ -10,7 +10,7 @@ from logparse.formats.miopen import perf_db_rules as miopen_perf_db
 from logparse.formats.moe import rules as moe_config
 from logparse.formats.override_format import OverrideFormat
 from logparse.formats.rocblas import rules as rocblas
-from logparse.formats.tunableop import rules as tunableop
+from logparse.formats.tunableop import results_rules as tunableop
 from logparse.formats.tunableop import untuned
 
 OVERRIDE_FORMATS: tuple[OverrideFormat, ...] = (

@@ -18,7 +18,7 @@ PyTorch's reader (pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp): split
 of rows with one key the *first* wins, of validators with one key the last; two fields and less are skipped.  Rows that
 PyTorch would not use are kept with the reason.  A row that was appended to a file without final newline is glued to the
 last one (``…,Default,0.5GemmTunableOp_…``): it is split off and counted as a further outcome with ``lines=0``.  Which
-files and rows a PyTorch takes stands in ``rules``.
+files and rows a PyTorch takes stands in ``results_rules``.
 """
 
 from __future__ import annotations
