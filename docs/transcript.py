@@ -6,14 +6,21 @@ the lines that match its pattern are kept; ``…`` stands for the others.
 
 from __future__ import annotations
 
+import glob
+import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
+from unittest import mock
+
+from logparse import cli
 
 ROOT = Path(__file__).parents[1]
 SAMPLES = ROOT / "sample_logs"
@@ -47,15 +54,29 @@ def files_of_session(text: str, folder: Path) -> Path:
 
 def session(folder: Path) -> Iterator[str]:
     """Run the commands in ``folder``; yields each with its output."""
-    environment = os.environ | {"COLUMNS": str(COLUMNS), "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
-    environment.pop("LOGPARSE_STORE", None)
 
     def output(command: str) -> str:
-        words = command.replace("logparse", f"{sys.executable} -m logparse", 1)
-        return subprocess.run(
-            ["sh", "-euc", words], cwd=folder, env=environment, capture_output=True, text=True, check=True
-        ).stdout
+        words = [name for word in shlex.split(command) for name in (sorted(glob.glob(word)) or [word])]
+        printed = io.StringIO()
+        with mock.patch.object(sys, "argv", words), redirect_stdout(printed):
+            try:
+                cli.main()
+            except SystemExit as ended:
+                if ended.code:
+                    raise RuntimeError(f"{command}: exit code {ended.code}") from None
+        return printed.getvalue()
 
+    with mock.patch.dict(os.environ, {"COLUMNS": str(COLUMNS)}):
+        os.environ.pop("LOGPARSE_STORE", None)
+        here = Path.cwd()
+        os.chdir(folder)
+        try:
+            yield from _commands(folder, output)
+        finally:
+            os.chdir(here)
+
+
+def _commands(folder: Path, output: Callable[[str], str]) -> Iterator[str]:
     for command, kept in SHOWN:
         if command.startswith("logparse verify"):
             served = (folder / "hipblaslt_rank0_4242.log").read_text(encoding="utf-8")
