@@ -38,11 +38,13 @@ def _print_version(asked: bool) -> None:
 
 
 def facts_of(words: Sequence[str] | None) -> Mapping[str, str]:
-    """The facts of the machine that ``--target`` describes."""
+    """The facts of the machine that ``--target`` describes; without words nothing of all formats is imported."""
+    if not words:
+        return {}
     from logparse.formats import FORMATS
     from logparse.ingest.stated_target import target_from
 
-    return target_from(words or [], FORMATS) if words else {}
+    return target_from(words, FORMATS)
 
 
 @app.callback()
@@ -142,8 +144,6 @@ def recommend(
     confirmed: Annotated[bool, option("Write only overrides that a replay confirmed.", "--confirmed")] = False,
     max_rows: Annotated[int | None, option("Rows of an override file at most, the most valuable first.", min=1)] = None,
     steps: Annotated[int | None, option("Steps that the logs are of. [default: as the traces mark]", min=1)] = None,
-    slow_factor: Annotated[float, option("W is slow above this many times the slower of F and B …", min=0.0)] = 3.0,
-    slow_floor_ms: Annotated[float, option("… and above this many ms.", min=0.0)] = 0.05,
     gpus: Annotated[int, option("GPUs of a target process: so many TunableOp files.", min=1)] = 1,
     same_build: Annotated[bool, option("Logs and times are of one library build and arch.", "--same-build")] = False,
     actions: Annotated[bool, option("Only what settings and changes of the program do.", "--actions")] = False,
@@ -152,22 +152,14 @@ def recommend(
     from analyzers.analyzer import Settings
     from analyzers.recommend import verb
 
-    stated = {}
-    if target:  # these import all formats, which ranking findings does not need
-        from logparse.formats import FORMATS
-        from logparse.ingest.stated_target import target_from
-
-        stated = target_from(target, FORMATS)
     settings = Settings(
-        slow_factor=slow_factor,
-        slow_floor_ms=slow_floor_ms,
         same_build=same_build,
         min_saving_us=min_saving,
         floor_share=parse_share(min_gain, "--min-gain", most=1.0),
         confirmed_only=confirmed,
         max_rows=max_rows,
         steps=steps,
-        target=stated,
+        target=facts_of(target),
     )
     found = verb.advise(opened(store), settings, run)
     return verb.answer(found, settings, out, gpus, own or [], n, actions=actions)
@@ -398,18 +390,16 @@ def diff(
     overrides: Annotated[opt.Words, option("Old override files, for an upgrade plan.")] = None,
     markdown: Annotated[Path | None, opt.path("Write a section for a pull request.")] = None,
     junit: Annotated[Path | None, opt.path("Write JUnit XML: what got slower, or that nothing was compared.")] = None,
-    junit_all: Annotated[bool, option("JUnit XML with a case per problem.", "--junit-all")] = False,
     store: opt.Store = None,
     n: opt.Count = None,
 ) -> Answer:
     """Compare two runs: slower, faster, new and gone problems, changed picks; exit code 3 when something got slower."""
-    from analyzers.diff import compare
-    from analyzers.diff import render as render_diff
+    from analyzers.diff import render
     from analyzers.times.runs import remarks_on_words
 
-    found, plan = compare.compare(a, b, store, parse_share(fail_on, "--fail-on"), overrides or [], floor)
-    render_diff.write_diff(found, markdown, junit, junit_all)
-    return replace(render_diff.diff_answer(found, plan, n), errors=remarks_on_words([a, b], store))
+    found, plan = render.compare(a, b, store, parse_share(fail_on, "--fail-on"), overrides or [], floor)
+    render.write_diff(found, markdown, junit)
+    return replace(render.diff_answer(found, plan, n), errors=remarks_on_words([a, b], store))
 
 
 @verb("logparse merge tunableop_results?.csv --gpus 8 --out merged")

@@ -364,7 +364,7 @@ new_typer = pytest.mark.skipif(
         (("ingest", LOG, "--engine", "spark"), "--engine spark: one of local, ray"),
         (("recommend", "--target", "nosuch=1"), "names are arch"),
         (("recommend", "--target", "cu_count=abc"), "cu_count is a number of compute units"),
-        pytest.param(("recommend", "--slow-factor", "nan"), "greater than or equal to 0", marks=new_typer),
+        pytest.param(("recommend", "--min-saving", "nan"), "greater than or equal to 0", marks=new_typer),
         (("replay", "--dry-run", "--solution", "foo"), "--solution foo: package.module:callable"),
         (("recommend", "--out", "s3://bucket/overrides"), "s3:/bucket/overrides: only inputs and stores may be URLs"),
         (("report", "--out", "gs://bucket/r.html"), "gs:/bucket/r.html: only inputs and stores may be URLs"),
@@ -527,14 +527,6 @@ def test_offsets_have_a_name_that_needs_no_quotes(samples_store: str) -> None:
     assert [type(row["offset_bytes"]) for row in json.loads(out.stdout)] == [int, int]
 
 
-def test_junit_has_failures_only(samples_store: str, tmp_path: Path) -> None:
-    for words, cases in (((), 0), (("--junit-all",), 50)):
-        path = tmp_path / f"{cases}.xml"
-        run("diff", "samples", "samples", "--store", samples_store, "--junit", str(path), *words)
-        assert path.read_text().count("<testcase") >= cases
-        assert cases or "<testcase" not in path.read_text()
-
-
 ENDING = """
 import atexit, os, sys, tempfile, threading, time
 from logparse.output.program import end_process
@@ -563,17 +555,16 @@ def test_a_process_ends_at_once_and_leaves_nothing_undone(watched: str, tmp_path
     assert out.stdout.splitlines() == ["buffered", "thread", "exit function", *["taken apart"] * bool(watched)]
 
 
-@pytest.mark.parametrize("locale", ["C", "en_US.ISO-8859-1"])
-def test_other_locales_and_closed_streams(samples_store: str, locale: str) -> None:
+def test_the_c_locale_and_closed_streams(samples_store: str) -> None:
     environ = {
         **os.environ,
-        "LC_ALL": locale,
+        "LC_ALL": "C",
         "PYTHONUTF8": "0",
         "PYTHONCOERCECLOCALE": "0",
         "PYTHONIOENCODING": "ascii",
     }
     streams = (("formats >&-", 0), ("formats > /dev/full", 1), ("formats | head -1", 0))
-    for words, code in ((f"top --store {samples_store}", 0), *(streams if locale == "C" else ())):
+    for words, code in ((f"top --store {samples_store}", 0), *streams):
         command = ["bash", "-o", "pipefail", "-c", f"{sys.executable} -m logparse {words}"]
         out = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, check=False)
         assert (out.returncode, b"Traceback" in out.stderr) == (code, False), out.stderr

@@ -11,16 +11,16 @@ from xml.etree import ElementTree
 
 import pyarrow as pa
 
-from analyzers.diff.diff import CHANGED, CHANGES, STATES, Diff
+from analyzers.diff.diff import CHANGED, CHANGES, FAIL_ON, STATES, Diff, diff
+from analyzers.diff.timings import times_of_run
+from analyzers.times.runs import read_at, tables_to_upgrade
 from logparse.model import problem_from_text
 from logparse.output import CHECK_FAILED, ROWS, Answer
 from logparse.store.columns import column
 from logparse.text import counted, duration
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from analyzers.diff.upgrade import Step
+    from analyzers.diff.upgrade import PlannedRow
 
 _NO_XML = {i: f"\\x{i:02x}" for i in range(32) if i not in (9, 10, 13)}
 _UNCOMPARED = "no time was compared: no problem has one of the same kind in both runs"
@@ -101,37 +101,24 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("`", "'").replace("\n", " ")
 
 
-def diff_junit(found: Diff, every: bool = False) -> str:
-    """JUnit XML: a failure per problem that got slower, or one where no time was compared; with ``every`` a case per
-    problem, skipped where nothing can be compared.
+def diff_junit(found: Diff) -> str:
+    """JUnit XML: a failure per problem that got slower, or one where no time was compared.
 
     The elements and attributes are those that CI servers read, not all that Ant's strict schema asks for (no timestamp,
     host name or output); ``time`` is of one call of run B, in seconds (0 where it is not known).
     """
-    rows = found.table("true" if every else "state = 'slower'").to_pylist()
-    seconds = [(row["b_us"] or 0.0) / 1e6 for row in rows]
-    suite = ElementTree.Element(
-        "testsuite",
-        name="logparse diff",
-        tests=str(len(rows) + (not found.compared)),
-        failures=str(found.count("slower") + (not found.compared)),
-        errors="0",
-        skipped=str(found.count("unknown", "new", "vanished") if every else 0),
-        time=f"{math.fsum(seconds):.9f}",
-    )
-    for row, time in zip(rows, seconds, strict=True):
-        name = _text(row["problem"])
-        case = ElementTree.SubElement(suite, "testcase", classname="logparse.diff", name=name, time=f"{time:.9f}")
-        if row["state"] == "slower":
-            times = f"{row['a_us']:.4g} µs → {row['b_us']:.4g} µs ({_percent(row['ratio'] - 1)})"
-            message = f"{times}, {row['pick_a']} → {row['pick_b']}"
-            ElementTree.SubElement(case, "failure", type="slower", message=_text(message))
-        elif row["state"] in ("unknown", "new", "vanished"):
-            ElementTree.SubElement(case, "skipped", message=row["state"])
-    if not found.compared:
-        name = _text(f"{found.a} → {found.b}")
-        case = ElementTree.SubElement(suite, "testcase", classname="logparse.diff", name=name, time="0.000000000")
-        ElementTree.SubElement(case, "failure", type="uncompared", message=_UNCOMPARED)
+    cases = [(f"{found.a} → {found.b}", 0.0, "uncompared", _UNCOMPARED)] if not found.compared else []
+    for row in found.table("state = 'slower'").to_pylist():
+        times = f"{row['a_us']:.4g} µs → {row['b_us']:.4g} µs ({_percent(row['ratio'] - 1)})"
+        message = f"{times}, {row['pick_a']} → {row['pick_b']}"
+        cases.append((row["problem"], (row["b_us"] or 0.0) / 1e6, "slower", message))
+    count, seconds = str(len(cases)), math.fsum(time for _, time, _, _ in cases)
+    totals = {"tests": count, "failures": count, "errors": "0", "skipped": "0", "time": f"{seconds:.9f}"}
+    suite = ElementTree.Element("testsuite", {"name": "logparse diff", **totals})
+    for name, time, kind, message in cases:
+        about = {"classname": "logparse.diff", "name": _text(name), "time": f"{time:.9f}"}
+        case = ElementTree.SubElement(suite, "testcase", about)
+        ElementTree.SubElement(case, "failure", type=kind, message=_text(message))
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
@@ -141,24 +128,38 @@ def _text(value: str) -> str:
     return value.translate(_NO_XML)
 
 
-def plan_frame(steps: Sequence[Step]) -> pd.DataFrame:
-    """The upgrade plan: one row per row of the old files."""
-    import pandas as pd
-
-    return pd.DataFrame([asdict(x) for x in steps], columns=["file", "line", "key", "solution", "action", "reason"])
-
-
-def write_diff(found: Diff, markdown: Path | None, junit: Path | None, every: bool) -> None:
-    """Write the section for a pull request and the JUnit XML (with ``every`` a case per problem), where asked for."""
+def write_diff(found: Diff, markdown: Path | None, junit: Path | None) -> None:
+    """Write the section for a pull request and the JUnit XML, where asked for."""
     if markdown:
         markdown.write_text(diff_markdown(found), encoding="utf-8")
     if junit:
-        junit.write_text(diff_junit(found, every), encoding="utf-8")
+        junit.write_text(diff_junit(found), encoding="utf-8")
 
 
-def diff_answer(found: Diff, plan: Sequence[Step], n: int | None) -> Answer:
-    """What changed between two runs: on a terminal ``n`` changes of it or a few, else ``n`` or all."""
+def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None) -> Answer:
+    """What changed between two runs: on a terminal ``n`` changes of it or a few, else ``n`` or all; and the upgrade
+    plan, one row per row of the old files.
+    """
     brief = _brief(diff_table(found, n or ROWS))
-    plans = [plan_frame(plan).drop(columns="key")] if plan else []
+    plans = [[{name: value for name, value in asdict(x).items() if name != "key"} for x in plan]] if plan else []
     text = [*([brief] if len(brief) else []), *diff_lines(found), *plans]
     return Answer(text, lambda: diff_table(found, n), "diff", code=0 if found.ok else CHECK_FAILED)
+
+
+def compare(
+    a: str,
+    b: str,
+    store: str | None = None,
+    fail_on: float = FAIL_ON,
+    overrides: Sequence[str] = (),
+    floor_us: float = 0.0,
+) -> tuple[Diff, list[PlannedRow]]:
+    """What changed from the run that ``a`` names to that of ``b``, and what that means for old override files."""
+    one = read_at(a, store, times_of_run)
+    if not overrides:
+        return diff(one, read_at(b, store, times_of_run), fail_on, floor_us), []
+    from analyzers.diff.upgrade import upgrade_plan  # with pandas, which a comparison of two runs does not need
+    from analyzers.overrides.lint import lint
+
+    two, tables = read_at(b, store, lambda held, run: (times_of_run(held, run), tables_to_upgrade(held, run)))
+    return diff(one, two, fail_on, floor_us), upgrade_plan([lint(path) for path in overrides], tables, fail_on)

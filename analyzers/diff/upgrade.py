@@ -17,22 +17,22 @@ from logparse.links import may_be
 from logparse.model import problem_from_text
 from logparse.target import BY_NAME, Facts, same_build, same_device
 
-Action = Literal["keep", "re-measure", "drop"]
+Decision = Literal["keep", "re-measure", "drop"]
 
 
 @dataclass(frozen=True)
-class Step:
+class PlannedRow:
     """What to do with one row of an old override file, and why."""
 
     file: str
     line: int
     key: str
     solution: str
-    action: Action
+    action: Decision
     reason: str
 
 
-def upgrade_plan(files: Sequence[OverrideFile], b: Tables, floor: float = FAIL_ON) -> list[Step]:
+def upgrade_plan(files: Sequence[OverrideFile], b: Tables, floor: float = FAIL_ON) -> list[PlannedRow]:
     """Keep, measure again or drop each row of files (judged without a target) for the machine of run ``b``.
 
     A row whose gain was measured in ``b`` itself is decided by that: below ``floor`` it is dropped.  An index is worth
@@ -49,10 +49,10 @@ def upgrade_plan(files: Sequence[OverrideFile], b: Tables, floor: float = FAIL_O
             served.setdefault(format.key(problem_from_text(text), {**file.facts, **facts}), []).append(text)
         ignored = any(file.facts[x] != facts[x] for x in file.facts if x.startswith(format.compared) and x in facts)
         for row in file.rows:
-            action, reason = _action(file, row, facts, served if len(work) else None, ratios, floor)
+            action, reason = _decision(file, row, facts, served if len(work) else None, ratios, floor)
             reason += "; write it again, the new build ignores this file" if ignored and action == "keep" else ""
             solution = row.solution.text if row.solution else ""
-            out.append(Step(file.name, row.line, row.key, solution, action, reason))
+            out.append(PlannedRow(file.name, row.line, row.key, solution, action, reason))
     return out
 
 
@@ -61,14 +61,14 @@ def _may_serve(row: Row, texts: Sequence[str]) -> bool:
     return any(may_be(row.problem, problem_from_text(text)) for text in texts)
 
 
-def _action(
+def _decision(
     file: OverrideFile,
     row: Row,
     facts: Facts,
     served: Mapping[str | None, Sequence[str]] | None,
     ratios: Mapping[tuple[str, str], float],
     floor: float,
-) -> tuple[Action, str]:
+) -> tuple[Decision, str]:
     format = by_name(file.format)
     if not row.live:
         return "drop", row.verdicts.why

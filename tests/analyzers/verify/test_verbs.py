@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.diff.compare import compare
+from analyzers.diff.render import compare
 from analyzers.overrides.coverage import coverage, rows
 from analyzers.overrides.coverage import lines as coverage_lines
 from analyzers.overrides.export import lines as export_lines
