@@ -19,7 +19,7 @@ from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.job.double_counts import remarks_in
 from logparse.formats import library_errors
 from logparse.formats.miopen.log import SHARED
-from logparse.formats.traces.torch.records import ASSIGNED, BY_ORDER, UNREAD
+from logparse.formats.traces.torch.records import UNREAD
 from logparse.model import Evidence, Finding
 from logparse.output.answer import typed
 from logparse.store import Store
@@ -78,7 +78,6 @@ _READ: Mapping[str, str] = {
     "calls": "source_id text, run text, category text, kind text, problem text, pid int, count int, by_tool bool",
     "workload": "run text, pid int, calls int, calls_from text",
     "process_messages": "source_id text, run text, category text, function text, text text, count int",
-    "facts": "source_id text, run text, name text, value text",
 }
 """The views that are read, and of these the columns."""
 _CATEGORIES = f"""
@@ -123,9 +122,6 @@ _PROFILES = f"""
     select source_id, count(*), count(*) filter ({{name}} <> bench), cast(sum({{name}}) as bigint) as at_exit,
            cast(sum(bench) as bigint) as benched
     from counts group by source_id having at_exit > 0 and benched > 0"""
-_ASSIGNED = f"""
-    select name, source_id, value from facts
-    where run = $run and name in ({sql_text(ASSIGNED)}, {sql_text(BY_ORDER)}) order by source_id, value"""
 Remark = tuple[str, dict[str, object]]
 
 
@@ -173,7 +169,7 @@ class _Logs:
 
 def _found(logs: _Logs) -> list[Finding]:
     out = [*_errors(logs), *_mask(logs), *_ends(logs), *_silent(logs), *_ranks(logs), *_profile(logs), *_counted(logs)]
-    out += [*_shared_buffer(logs), *_assigned(logs), *_without_inputs(logs), *_without_problem(logs)]
+    out += [*_shared_buffer(logs), *_without_inputs(logs), *_without_problem(logs)]
     return [Finding(analyzer=NAME, message=message, evidence=_evidence(details)) for message, details in out]
 
 
@@ -282,13 +278,14 @@ def _ranks(logs: _Logs) -> Iterator[Remark]:
 
 
 def _profile(logs: _Logs) -> Iterator[Remark]:
+    """Profiles are written at exit, by each process that a fork left with its log and its counts."""
     held = set().union(*logs.categories.values())
     for name in AT_EXIT if "bench" in held else ():
         rows = logs.rows(_PROFILES.format(name=name)) if name in held else []
         problems, different, at_exit, benched = (sum(row[n] for row in rows) for n in range(1, 5))
         if different:
             shared = not logs.of_shared_buffer.isdisjoint(row[0] for row in rows)
-            causes = ([_SHARED_BUFFER] if shared else []) + [_cause(at_exit, benched)]
+            causes = [_SHARED_BUFFER] * shared + [_MORE if at_exit > benched else _FEWER]
             yield (
                 f"{name} counts of {different} of {problems} problems differ from the bench lines "
                 f"({at_exit:,} against {benched:,} calls): {', or '.join(causes)}",
@@ -296,37 +293,13 @@ def _profile(logs: _Logs) -> Iterator[Remark]:
             )
 
 
-def _cause(profile: int, bench: int) -> str:
-    """Profiles are written at exit, by each process that a fork left with its log and its counts."""
-    if profile > bench:
-        return "bench lines were lost, or the process forked and both wrote at exit what it had counted before"
-    return "the process did not end normally (profiles are written at exit), or records were lost"
+_MORE = "bench lines were lost, or the process forked and both wrote at exit what it had counted before"
+_FEWER = "the process did not end normally (profiles are written at exit), or records were lost"
 
 
 def _counted(logs: _Logs) -> Iterator[Remark]:
     for message in remarks_in(logs.con, logs.run):
         yield message, {}
-
-
-def _assigned(logs: _Logs) -> Iterator[Remark]:
-    """A backward convolution of a trace runs B and W together; kernels of an unknown direction count for neither."""
-    rows = logs.rows(_ASSIGNED)
-    by_order = {source: value for name, source, value in rows if name == BY_ORDER}
-    for name, source, value in rows:
-        if name != ASSIGNED:
-            continue
-        assigned, ordered = float(value), float(by_order.get(source, 0.0))
-        remarks_of = []
-        if assigned < 1.0:
-            remarks_of.append("the rest stays B+W and is never compared with F or B")
-        if ordered:
-            remarks_of.append(f"{ordered:.1%} by the order of the kernels alone, whose names do not show it")
-        if remarks_of:
-            yield (
-                f"{logs.path(source)}: {assigned:.1%} of the time of backward convolutions is assigned to "
-                f"B or W; {'; '.join(remarks_of)}",
-                {"source_id": source, "assigned": value, "by_order": ordered},
-            )
 
 
 def _without_inputs(logs: _Logs) -> Iterator[Remark]:

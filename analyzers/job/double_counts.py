@@ -7,47 +7,45 @@ it is remarked; so are logs left out beside another that has the same process on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from analyzers.times.cells import is_true
+from analyzers.analyzer import Tables
+from logparse.output.answer import typed
 from logparse.store import Store
+from logparse.store.database import shared_database
 from logparse.text import duration
 
 if TYPE_CHECKING:
     import duckdb
-    import pandas as pd
 
-_CALLS = """select source_id, category, kind = 'conv' as conv, pid, cast(sum(count) as bigint) as calls
-            from calls where run = $run and not by_tool group by all having calls > 0"""
-_SOURCES = "select source_id, path, coalesce(bytes, 0), pid_from from sources where run = $run"
+_LOGS = """
+    with rows as (
+        select source_id, category, kind = 'conv' as conv, pid, cast(sum(count) as bigint) as calls
+        from calls where run = $run and not coalesce(by_tool, false) group by all having calls > 0),
+    sums as (select *, sum(calls) over (partition by conv, pid, category) as total from rows)
+    select conv, coalesce(path, source_id) as path, category, pid, calls, coalesce(bytes, 0),
+           category = first_value(category) over (partition by conv, pid order by total desc, category),
+           coalesce(pid_from = 'name', false)
+    from sums left join (select source_id, path, bytes, pid_from from sources where run = $run) using (source_id)
+    order by conv, path, category"""
 _UNEXPLAINED = """
     select (select sum(cast(value as double)) from facts where run = $run and name = 'graph_unexplained_us'),
            (select sum(total_us) from kernels where run = $run)"""
+_READ = {
+    "calls": "run text, source_id text, category text, kind text, pid int, count int, by_tool bool",
+    "sources": "run text, source_id text, path text, bytes int, pid_from text",
+}
 _SHOWN = 4
 
 
-class Calls(NamedTuple):
-    """The calls of a log, of one category, process (None: unknown) and kind."""
+class _Log(NamedTuple):
+    """The calls of one kind and category in a file, and whether ``workload`` counts them.
 
-    source_id: str
-    category: str
+    ``by_name``: only the file's name states the process.
+    """
+
     conv: bool
-    pid: int | None
-    calls: int
-
-
-class LogFile(NamedTuple):
-    """A source; ``pid_from`` is what states its process."""
-
-    path: str
-    bytes: int
-    pid_from: str | None
-
-
-@dataclass(frozen=True)
-class _Log:
     path: str
     category: str
     pid: int | None
@@ -55,64 +53,38 @@ class _Log:
     bytes: int
     counted: bool
     by_name: bool
-    """Only the file's name states the process."""
 
 
 def remarks_of(store: Store, run: str) -> list[str]:
     """The remarks on a run's counts, as lines; also how much of its traces no call explains."""
-    with store.reading(f"{_CALLS} {_SOURCES} {_UNEXPLAINED}") as con:
+    with store.reading(f"{_LOGS} {_UNEXPLAINED}") as con:
         ((graphs_us, kernels_us),) = con.execute(_UNEXPLAINED, {"run": run}).fetchall()
         unexplained = f"{duration(graphs_us or 0.0)} of {duration(kernels_us or 0.0)} of the traces' kernels"
         in_no_row = f"not counted: the calls in {unexplained}, which graphs launched: no trace names their operators"
         return [*remarks_in(con, run), *([in_no_row] if graphs_us else [])]
 
 
-def remarks_in(con: duckdb.DuckDBPyConnection, run: str) -> Iterator[str]:
-    """The same over a connection with the views ``calls`` and ``sources``."""
-    rows = con.execute(_CALLS, {"run": run}).fetchall()
-    if rows:
-        sources = con.execute(_SOURCES, {"run": run}).fetchall()
-        yield from remarks(map(Calls._make, rows), {source_id: LogFile(*about) for source_id, *about in sources})
+def remarks_on(tables: Tables, convolutions: Collection[bool]) -> list[str]:
+    """The same of a run's tables, on its convolutions (True), products (False) or both."""
+    with shared_database().cursor() as con:
+        for view, columns in _READ.items():
+            con.register(view, typed(getattr(tables, view), columns))
+        return list(remarks_in(con, tables.run, convolutions))
 
 
-def remarks_on(calls: pd.DataFrame, sources: pd.DataFrame) -> Iterator[str]:
-    """The same of one run's rows of the views ``calls`` and ``sources``."""
-    rows = calls[~is_true(calls["by_tool"])]
-    rows = rows.assign(conv=rows["kind"] == "conv", calls=rows["count"].astype("Float64"))
-    rows = rows.groupby(["source_id", "category", "conv", "pid"], dropna=False)["calls"].sum().reset_index()
-    rows = rows[rows["calls"] > 0]
-    pids = rows["pid"].astype("Int64").astype("object").where(rows["pid"].notna(), None)
-    made = zip(rows["source_id"], rows["category"], rows["conv"], pids, rows["calls"].astype("int64"), strict=True)
-    sizes = sources["bytes"].fillna(0).astype("int64")
-    files = map(LogFile, sources["path"], sizes, sources["pid_from"])
-    yield from remarks(map(Calls._make, made), dict(zip(sources["source_id"], files, strict=True)))
-
-
-def remarks(rows: Iterable[Calls], sources: Mapping[str, LogFile]) -> Iterator[str]:
-    """Sums over logs of unknown process, logs that were left out beside others, and logs that may be one."""
-    given = list(rows)
-    for conv in (False, True):
-        logs = _logs([row for row in given if row.conv == conv], sources)
+def remarks_in(
+    con: duckdb.DuckDBPyConnection, run: str, convolutions: Collection[bool] = (False, True)
+) -> Iterator[str]:
+    """The same over a connection with the views ``calls`` and ``sources``: sums over logs of unknown process, logs that
+    were left out beside others, and logs that may be one.
+    """
+    given = [_Log(*row) for row in con.execute(_LOGS, {"run": run}).fetchall()]
+    for conv in sorted(convolutions):
+        logs = [log for log in given if log.conv == conv]
         what = "convolution" if conv else "GEMM"
         yield from _added(logs, what)
         yield from _not_counted(logs, what)
         yield from _alike(logs, what)
-
-
-def _logs(rows: Sequence[Calls], sources: Mapping[str, LogFile]) -> list[_Log]:
-    """The logs of one kind of calls, with what ``workload`` takes of them."""
-    totals: dict[tuple[int | None, str], int] = {}
-    for row in rows:
-        totals[row.pid, row.category] = totals.get((row.pid, row.category), 0) + row.calls
-    taken: dict[int | None, str] = {}
-    for pid, category in sorted(totals, key=lambda x: (-totals[x], x[1])):
-        taken.setdefault(pid, category)
-    out = []
-    for row in rows:
-        file = sources.get(row.source_id, LogFile(row.source_id, 0, None))
-        counted, by_name = taken[row.pid] == row.category, file.pid_from == "name"
-        out.append(_Log(file.path, row.category, row.pid, row.calls, file.bytes, counted, by_name))
-    return sorted(out, key=lambda log: (log.path, log.category))
 
 
 def _added(logs: Sequence[_Log], what: str) -> Iterator[str]:

@@ -273,6 +273,4 @@ def _idle_lines(found: Coverage) -> list[str]:
 
 def _count_lines(tables: Tables, found: Sequence[Coverage]) -> list[str]:
     """Where the numbers of calls that files are compared with may be too large or too small."""
-    rows = tables.calls
-    rows = rows[(rows["kind"] == "conv").isin({x.format.convolutions for x in found})]
-    return [f"note: {remark}" for remark in remarks_on(rows, tables.sources)]
+    return [f"note: {remark}" for remark in remarks_on(tables, {x.format.convolutions for x in found})]

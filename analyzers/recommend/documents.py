@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +19,15 @@ from analyzers.actions import ActionResult
 from analyzers.actions.totals import row
 from analyzers.analyzer import Settings
 from analyzers.recommend import render, render_actions
+from analyzers.recommend.override_files import TargetFiles
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.search_scripts import FIND_SETTINGS
 from logparse.formats.format import Emission
 from logparse.model import ConvProblem, Finding
-from logparse.target import Facts
 
 SCHEMA, VERSION = "logparse-findings", 2
 JSON_NAME, REPORT_NAME = "findings.json", "report.md"
 _LONG = 40
-
-
-@dataclass(frozen=True)
-class TargetFiles:
-    """What was written for one target: file name → how it is used."""
-
-    name: str
-    facts: Facts
-    files: Mapping[str, str]
-    notes: Sequence[str]
 
 
 def documents(recommendation: Recommendation, settings: Settings, targets: Sequence[TargetFiles]) -> list[Emission]:
@@ -94,7 +84,13 @@ def document(recommendation: Recommendation, settings: Settings, targets: Sequen
         "actions": [_action(x) for x in recommendation.actions],
         "findings": list(map(_finding, recommendation.findings, recommendation.rows)),
         "targets": [
-            {"name": x.name, "facts": dict(x.facts), "files": sorted(x.files), "notes": list(x.notes)} for x in targets
+            {
+                "name": x.name,
+                "facts": dict(x.facts),
+                "files": sorted(file.name for file in x.files),
+                "notes": list(x.notes),
+            }
+            for x in targets
         ],
     }
     text = ",\n".join(f" {_json(name)}: {_lines(value)}" for name, value in content.items())
@@ -222,8 +218,8 @@ def _apply(targets: Sequence[TargetFiles]) -> list[str]:
     for target in targets:
         out += [f"## To apply: `{target.name}`", ""]
         out += ["What the target is: " + (", ".join(f"{k} {v}" for k, v in target.facts.items()) or "unknown"), ""]
-        for name, use in target.files.items():
-            out += [f"`{name}`", ""] + (["```sh", use.rstrip(), "```", ""] if use else [])
+        for file in target.files:
+            out += [f"`{file.name}`", ""] + (["```sh", file.use.rstrip(), "```", ""] if file.use else [])
         out += [*(f"* {_escaped(note)}" for note in target.notes), ""] if target.notes else []
     return out
 

@@ -37,7 +37,7 @@ def files_action(
     the log counts, of which ``default_us`` (µs) is the time.  The interval adds those of the confirmed savings; of a
     saving that is not confirmed, anything down to nothing may remain, as the fastest of many times was lucky in part.
     """
-    written = _written([x for x in findings if x.override is not None and x.saving_us], settings)
+    written = [x for x in to_write(findings, settings) if x.saving_us]
     alone = {x.problem.text: (pre_us(x) or 0.0) * (x.calls or 1) for x in written if x.problem}
     in_trace = {text: us for text, us in _in_traces(tables).items() if text in alone}
     times = in_trace or alone
@@ -64,21 +64,18 @@ def files_action(
     )
 
 
-def _written(rows: list[Finding], settings: Settings) -> list[Finding]:
-    """Those whose rows are to be written: confirmed ones alone where that is asked, and the ``max_rows`` most valuable
-    ones of each library's file.
+def to_write(findings: Sequence[Finding], settings: Settings) -> list[Finding]:
+    """Of findings in their ranking those whose overrides are to be written: confirmed ones alone where that is asked,
+    and the ``max_rows`` most valuable ones of each library.
     """
-    if settings.confirmed_only:
-        rows = [x for x in rows if basis(x) == "confirmed"]
-    if settings.max_rows is None:
-        return rows
-    held, kept = Counter[str](), set[int]()
-    for place, row in sorted(enumerate(rows), key=lambda x: -(x[1].saving_us or 0.0)):
+    rows, held, kept = [x for x in findings if x.override is not None], Counter[str](), []
+    for row in rows:
         library = row.override.solution.library if row.override else ""
-        if held[library] < settings.max_rows:
+        sure = not settings.confirmed_only or basis(row) == "confirmed"
+        if sure and (settings.max_rows is None or held[library] < settings.max_rows):
             held[library] += 1
-            kept.add(place)
-    return [row for place, row in enumerate(rows) if place in kept]
+            kept.append(row)
+    return kept
 
 
 def _in_traces(tables: Tables) -> Mapping[str, float]:

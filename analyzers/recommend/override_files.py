@@ -6,13 +6,14 @@ Overrides are written by every writer that takes them.  Whatever is not written 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from analyzers.analyzer import Settings
 from analyzers.overrides.commands import COMMANDS
 from analyzers.overrides.write import make
 from analyzers.recommend.apply_script import script as apply_script
 from analyzers.recommend.confidence import basis
+from analyzers.recommend.files_action import to_write
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.search_scripts import scripts, to_tune
 from logparse.formats.aiter import log as aiter_log
@@ -26,12 +27,13 @@ from logparse.text import counted
 
 
 @dataclass(frozen=True)
-class Emissions:
-    """The files for one target, and what was not written and why."""
+class TargetFiles:
+    """The files for one target, and notes: what was not written and why."""
 
-    target: Facts
-    files: tuple[Emission, ...]
-    notes: tuple[str, ...]
+    facts: Facts
+    files: Sequence[Emission]
+    notes: Sequence[str]
+    name: str = ""
 
 
 def targets(recommendation: Recommendation, settings: Settings) -> Mapping[str, Facts]:
@@ -58,24 +60,25 @@ def emissions(
     folder: str = ".",
     gpus: int = 1,
     commands: Mapping[str, Callable[[Problem], str]] = COMMANDS,
-) -> Emissions:
+) -> TargetFiles:
     """The files for one target, which will lie in ``folder``: overrides by every writer that takes them, ``apply.sh``
     for these, and tuning scripts.
 
     What a writer refuses (a field that its library checks is unknown) becomes a note on what was not written.
     """
-    mine, caution = _sure(recommendation, target, settings)
+    known = [x for x in recommendation.findings if x.override is not None and _for(x.override, target)]
+    mine = [x.override for x in to_write(known, settings) if x.override is not None]
+    caution = _caution(known, settings)
     files: list[Emission] = []
-    notes: list[str] = [caution] if caution else []
+    notes = [*([caution] if caution else []), *_too_many(known, settings)]
     rows: list[Override] = []
     for writer in writers:
-        accepted, too_many = _most_valuable(writer, mine, recommendation.calls, settings.max_rows)
+        accepted = list(filter(writer.accepts, mine))
         if writer is tuning_file.WRITER:
             accepted = with_objects(accepted, recommendation.object_calls, target)
         made = make(writer, accepted, seen_by(gpus, target))
         files += made.files
         rows += made.held
-        notes += too_many if made.files else ()
         notes += _open_layouts(made.held, target) if writer is find_db.WRITER else ()
         notes += [
             f"{writer.name}: {counted(count, 'override')} not written: {why}" for why, count in made.refused.items()
@@ -84,7 +87,7 @@ def emissions(
     notes += [f"no writer for {x.solution.text} of {x.problem.label}" for x in unwritten]
     apply = apply_script(rows, files, target, folder, "" if settings.confirmed_only else caution)
     tuning, left_out = _searches(recommendation, target, commands)
-    return Emissions(target, (*files, *([apply] if apply else []), *tuning), (*notes, *left_out))
+    return TargetFiles(target, (*files, *([apply] if apply else []), *tuning), (*notes, *left_out))
 
 
 def _searches(
@@ -100,17 +103,14 @@ def _searches(
     return [*made, *aiter_log.untuned(of.aiter_misses)], notes
 
 
-def _sure(of: Recommendation, target: Facts, settings: Settings) -> tuple[list[Override], str]:
-    """The overrides for a target that are to be written, and a caution on those that nothing confirmed."""
-    found = [(x.override, basis(x)) for x in of.findings if x.override is not None and _for(x.override, target)]
-    sure = [override for override, how in found if how == "confirmed"]
-    doubtful = len(found) - len(sure)
+def _caution(known: Sequence[Finding], settings: Settings) -> str:
+    """A caution on those overrides of a target that nothing confirmed."""
+    doubtful = sum(basis(x) != "confirmed" for x in known)
     if not doubtful:
-        return sure, ""
+        return ""
     if settings.confirmed_only:
-        return sure, f"{doubtful:,} of {len(found):,} overrides not written: nothing confirms them; {UNCONFIRMED}"
-    caution = f"{doubtful:,} of {len(found):,} overrides are not confirmed (--confirmed leaves them out): {UNCONFIRMED}"
-    return [override for override, _ in found], caution
+        return f"{doubtful:,} of {len(known):,} overrides not written: nothing confirms them; {UNCONFIRMED}"
+    return f"{doubtful:,} of {len(known):,} overrides are not confirmed (--confirmed leaves them out): {UNCONFIRMED}"
 
 
 UNCONFIRMED = (
@@ -120,25 +120,13 @@ UNCONFIRMED = (
 """What the best of many unrepeated times is worth."""
 
 
-def _most_valuable(
-    writer: Writer, overrides: Sequence[Override], calls: Mapping[str, float], most: int | None
-) -> tuple[list[Override], list[str]]:
-    """The overrides that a writer takes, no more than ``most``, and a note on what the others would save."""
-
-    def saving_us(override: Override) -> float:
-        if override.time_us is None or override.default_us is None:
-            return 0.0
-        return calls.get(override.problem.text, 1.0) * (override.default_us - override.time_us)
-
-    rows = sorted(filter(writer.accepts, overrides), key=saving_us, reverse=True)
-    kept, others = rows[:most], rows[len(rows[:most]) :]
-    if not others:
-        return kept, []
-    lost = sum(map(saving_us, others)) / 1e3
-    return kept, [
-        f"{writer.name}: only the {len(kept):,} most valuable rows (--max-rows); "
-        f"the others would save {lost:,.3g} ms per run"
-    ]
+def _too_many(known: Sequence[Finding], settings: Settings) -> list[str]:
+    """A note on the rows that are not among the most valuable ones."""
+    every, most = to_write(known, replace(settings, max_rows=None)), to_write(known, settings)
+    if len(most) == len(every):
+        return []
+    lost = (sum(x.saving_us or 0.0 for x in every) - sum(x.saving_us or 0.0 for x in most)) / 1e3
+    return [f"only the {len(most):,} most valuable rows (--max-rows); the others would save {lost:,.3g} ms per run"]
 
 
 def _open_layouts(rows: Sequence[Override], target: Facts) -> list[str]:

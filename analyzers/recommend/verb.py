@@ -10,7 +10,7 @@ from pathlib import Path
 from analyzers.analyzer import Settings
 from analyzers.overrides.write import write as write_files
 from analyzers.recommend import apply_module, apply_script, documents
-from analyzers.recommend.override_files import emissions, targets
+from analyzers.recommend.override_files import TargetFiles, emissions, targets
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.render import answer as ranking_answer
 from analyzers.recommend.render import proposed, rows
@@ -48,9 +48,8 @@ def write(
 ) -> tuple[list[Emission], list[str]]:
     """Write ``report.md`` and ``findings.json`` into ``out``, and every target's files into a folder of its own there.
 
-    Also returns notes for the files' reader: what was not written and why, which rows serve a family, and
-    which files of an earlier ``recommend`` into ``out`` are not of this one: they get another name, so that they are
-    not applied by mistake.
+    Also returns notes for the files' reader: what was not written and why, and which files of an earlier ``recommend``
+    into ``out`` are not of this one: they get another name, so that they are not applied by mistake.
     ``own`` are override files that the user's job reads now, whose other rows are kept in the new ones.
     ``gpus`` is how many devices a process of the target sees: PyTorch reads one TunableOp file for each.
     """
@@ -58,7 +57,7 @@ def write(
         from analyzers.overrides.own_rows import with_own  # with all that reads input files
 
     written: list[Emission] = []
-    made: list[documents.TargetFiles] = []
+    made: list[TargetFiles] = []
     for name, facts in targets(recommendation, settings).items():
         folder = (out / name).absolute()
         emitted = emissions(recommendation, facts, writers, settings, folder=str(folder), gpus=gpus)
@@ -68,7 +67,7 @@ def write(
         files = write_files(files, folder)
         written += files
         notes_of = (*emitted.notes, *kept, *([_REPLACES] if covered and not own else []))
-        made.append(documents.TargetFiles(name, facts, {x.name: x.use for x in files}, notes_of))
+        made.append(TargetFiles(facts, files, notes_of, name))
     notes = [f"{target.name}: {note}" for target in made for note in target.notes]
     lines = apply_module.module(recommendation.actions)
     written += write_files([] if lines is None else [lines], out)

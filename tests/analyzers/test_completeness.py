@@ -2,13 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from analyzers import completeness
 from analyzers.analyzer import Settings, Tables
 from logparse.formats.miopen.log import SHARED
 from logparse.formats.traces.torch.records import UNREAD
-from tests.analyzers.build import call, facts, message, tables, work
+from tests.analyzers.build import call, message, tables, work
 from tests.analyzers.example import gemm
 
 
@@ -122,23 +120,3 @@ def test_many_unknown_files_are_one_remark() -> None:
     )
     empty = [row | {"bytes": 0} for row in rows[:2]]
     assert said(tables(sources=empty + rows[2:])).splitlines()[0] == "2 empty files: 000.py, 001.py"
-
-
-@pytest.mark.parametrize(
-    ("shares", "message"),
-    [
-        ({"assigned": "0.8240"}, "82.4% of the time of backward convolutions is assigned to B or W; the rest stays"),
-        ({"assigned": "1.0000", "by_order": "0.2500"}, "100.0% of the time of backward convolutions is assigned to B"),
-        ({"assigned": "1.0000"}, None),
-    ],
-)
-def test_the_share_of_backward_convolutions_that_is_assigned(shares: dict[str, str], message: str | None) -> None:
-    known = {f"convolution_backward_{name}": value for name, value in shares.items()}
-    found = said(
-        tables(
-            facts=facts("trace", **known),
-            sources=[{"source_id": "trace", "run": "r", "path": "t.json", "call_lines": 1}],
-        )
-    )
-    assert f"t.json: {message}" in found if message else found == ""
-    assert ("25.0% by the order" in found) == ("by_order" in shares)

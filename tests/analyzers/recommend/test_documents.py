@@ -17,9 +17,11 @@ import pytest
 
 from analyzers.analyzer import Settings, Tables
 from analyzers.recommend import verb
-from analyzers.recommend.documents import TargetFiles, document, earlier_files, report
+from analyzers.recommend.documents import document, earlier_files, report
+from analyzers.recommend.override_files import TargetFiles
 from analyzers.recommend.ranking import recommend
 from logparse.formats import FORMATS
+from logparse.formats.format import Emission
 from logparse.formats.override_formats import WRITERS
 from logparse.ingest import ingest
 from logparse.ingest.stated_target import target_from
@@ -40,7 +42,11 @@ def test_the_schema_is_a_schema() -> None:
 
 @pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
 def test_documents_are_valid_and_plain_json(given: Tables) -> None:
-    text = document(recommend(given, Settings()), Settings(), [TargetFiles("x", {"arch": "gfx942"}, {"f": ""}, ["n"])])
+    text = document(
+        recommend(given, Settings()),
+        Settings(),
+        [TargetFiles({"arch": "gfx942"}, [Emission("f", b"", "")], ["n"], "x")],
+    )
     made = json.loads(text, parse_constant=pytest.fail)
     VALIDATOR.validate(made)
 
@@ -95,7 +101,9 @@ def test_a_tested_finding_states_all_of_it() -> None:
 
 def test_the_report() -> None:
     found = recommend(everything(), Settings())
-    text = report(found, [TargetFiles("gfx942", {"arch": "gfx942"}, {"apply.sh": "source it"}, ["a | b"])])
+    text = report(
+        found, [TargetFiles({"arch": "gfx942"}, [Emission("apply.sh", b"", "source it")], ["a | b"], "gfx942")]
+    )
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert len(rows) == len(found.findings) + 1
     assert {line.count(" | ") for line in rows} == {10}

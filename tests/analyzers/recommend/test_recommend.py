@@ -212,7 +212,7 @@ def test_emissions_of_the_target(found: Recommendation) -> None:
     assert "export OUT=" in files["apply.sh"]
     most = emissions(found, target, [writer()], Settings(max_rows=1), commands=commands())  # type: ignore[arg-type]
     assert [x.data for x in most.files if x.name == "out.txt"] == [b"hipblaslt:9"]
-    assert most.notes[1] == "test: only the 1 most valuable rows (--max-rows); the others would save 0.1 ms per run"
+    assert most.notes[1] == "only the 1 most valuable rows (--max-rows); the others would save 0.1 ms per run"
 
 
 def test_a_search_promises_what_its_finding_promises() -> None:
