@@ -24,11 +24,10 @@ import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.job.gpu_time import traced_calls
-from analyzers.statistics.intervals import TIE
 from analyzers.times.alternatives import Alternative, alternatives, meant
 from analyzers.times.comparison import LAYOUT, may_be_so
 from analyzers.times.joins import called_problems, calls_of, facts_of
-from analyzers.times.passes import passes, passes_of
+from analyzers.times.passes import backward_weights, passes, passes_of
 from analyzers.times.roofline import input_type, roofline_us
 from analyzers.times.user_find_db import replaced_solvers, settled
 from logparse.devices import Device, device_of
@@ -94,14 +93,6 @@ def traced_passes(tables: Tables) -> pd.DataFrame:
     rows = rows.assign(solution="kernel:" + rows["kernel"].astype(str), time_us=rows["now_us"].astype("float64"))
     as_measured = rows.assign(kind="conv", origin="find-db", status="ok")  # as of a file whose times are evidence
     return passes_of(as_measured, tables.conv_problems)
-
-
-def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
-    """``passes`` with ``sibling_us`` (the slower of those present) and ``slow``."""
-    sibling_us = rows[["f_us", "b_us"]].max(axis=1)
-    best_us = rows["best_us"] / (1 + TIE)
-    slow = (best_us > settings.slow_factor * sibling_us) & (best_us > settings.slow_floor_ms * 1e3)
-    return rows.assign(sibling_us=sibling_us, slow=slow)
 
 
 def totals(w: pd.DataFrame) -> list[Totals]:

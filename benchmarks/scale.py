@@ -337,9 +337,11 @@ def plan_section(options: argparse.Namespace) -> dict[str, Any]:
     """Seconds from a store of 200,000 measurements to the order of work."""
     from dataclasses import replace
 
+    from analyzers.analyzer import Settings
     from analyzers.measure.plan import plan
     from analyzers.measure.replay import history
     from analyzers.measure.trial import REFERENCE
+    from analyzers.times.runs import tables_of
     from logparse.ingest import record
     from logparse.model import Call, Fact, Measurement
     from logparse.store import open_store
@@ -359,9 +361,9 @@ def plan_section(options: argparse.Namespace) -> dict[str, Any]:
             record(store, [*rows, environment], run="r", name=f"replay/{start}", format="replay")
         times = {}
         with timed(times, "frames"):
-            tables = store.frames()
+            tables = tables_of(store)
         with timed(times, "plan"):
-            items = plan(tables)
+            items = plan(tables, Settings())
         with timed(times, "history"):
             history(store)
     assert len(items) == len(problems)

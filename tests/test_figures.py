@@ -359,37 +359,3 @@ def test_benchmark_mode_chooses_anew_in_each_process() -> None:
     assert max(ratios["benchmark"]) == pytest.approx(1.49, abs=0.005)
     said = "of 619 of its times", "80 differ by more than 10 %, up to 49 %", "1 of 939", "11 of 4,212"
     assert all(x in " ".join(text("docs/measurement.md").split()) for x in said)
-
-
-@pytest.mark.parametrize("key", ["rank_correlation", "rank_correlation, all", "rank_correlation, all, by family"])
-def test_rank_correlations_of_the_regret_are_those_of_the_record(key: str) -> None:
-    made = json.loads((RESULTS / "predict-find-dbs-2026-11-23.json").read_text(encoding="utf-8"))
-    source = "its own record" if key == "rank_correlation" else "all six records"
-    for suffix, by in (("", "group"), (" of models", "model")):
-        found = [made["H200 regret"][f"{x}{suffix}"] for x in "FBW"]
-        row = f"from {source}, held out by {'layer family' if 'family' in key else by}"
-        ranks = ", ".join(f"{x[key]:.2f}" if x[key] >= 0.85 else f"**{x[key]:.2f}**" for x in found)
-        counts = ", ".join(f"{x['problems']} {name}" for x, name in zip(found, "FBW", strict=True))
-        assert re.search(rf"{row}.*{re.escape(counts)} \| {re.escape(ranks)} \| 0.85", text("docs/proposers.md"))
-
-
-def test_why_the_regret_is_predicted_no_better_is_that_of_the_record() -> None:
-    made = json.loads((RESULTS / "predict-find-dbs-2026-11-23.json").read_text(encoding="utf-8"))
-    rows = made["H200 by distance"]
-    counts = " | ".join(str(x["problems"]) for x in rows)
-    ranks = " | ".join(f"{x['rank_correlation']:.2f}" for x in rows)
-    doc = " ".join(text("docs/proposers.md").split())
-    assert f"| problems of all six | {counts} | | rank correlation | {ranks} |" in doc
-    days = [f"{made['H200 two days'][x]['rank_correlation']:.3f}" for x in "FBW"]
-    assert "{} (F), {} (B) and {} (W)".format(*days) in doc
-    for key in ("rank_correlation, all of the direction", "rank_correlation, all of the direction, by family"):
-        for suffix in ("", " of models"):
-            assert ", ".join(f"{made['H200 regret'][x + suffix][key]:.2f}" for x in "FBW") in doc
-
-
-def test_calibration_of_the_predicted_probability_is_that_of_the_record() -> None:
-    made = json.loads((RESULTS / "predict-find-dbs-2026-11-23.json").read_text(encoding="utf-8"))
-    for rows in (made["within gfx942"]["calibration"], made["H200 calibration"]):
-        cells = [" | ".join(percent(x[y], 0) for x in rows) for y in ("predicted", "happened")]
-        counts = " | ".join(f"{x['count']:,}" for x in rows)
-        assert f"| {counts} | | predicted | {cells[0]} | | happened | {cells[1]} |" in text("docs/proposers.md")

@@ -14,7 +14,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from analyzers.measure.render import step_line
 from analyzers.measure.replay import Busy, Now, Step
 from analyzers.measure.results import Result
 from logparse.model import Solution
@@ -41,6 +40,22 @@ class Finding:
         return (self.pick_us - self.best_us) * (self.calls or 1)
 
 
+def _line(step: Step) -> str:
+    """One outcome: what the library's pick takes, what the best known takes, how long is left."""
+    left = "" if step.eta_s is None else f", {step.eta_s:,.0f} s left"
+    head = f"[{step.done}/{step.total}{left}] {step.outcome.problem.label}"
+    if isinstance(step.outcome, Result):
+        pick, best = step.outcome.pick_us, step.outcome.best_us
+        times = "no time" if pick is None or best is None else f"pick {pick:,.2f} µs, best {best:,.2f} µs"
+        tried, offered = len(step.outcome.rows), step.outcome.offered
+        of = f" of {offered}" if offered > tried else ""
+        return f"{head}: {times}, {tried}{of} solutions ({step.outcome.ended})"
+    if step.confirmation is None:
+        return f"{head}: not confirmed, no pairs"
+    speedup, word = step.confirmation.speedup, "confirmed" if step.confirmation.confirmed else "not confirmed"
+    return f"{head}: {word}, ×{speedup.value:.3f} [{speedup.low:.3f}, {speedup.high:.3f}]"
+
+
 class Lines:
     """A line per outcome."""
 
@@ -50,7 +65,7 @@ class Lines:
     def take(self, step: Step) -> None:
         """After each outcome that is news."""
         if not (isinstance(step.outcome, Result) and step.outcome.known):
-            self._echo(step_line(step))
+            self._echo(_line(step))
 
     def watch(self, now: Now) -> None:
         """Prints nothing: running problems have no line."""

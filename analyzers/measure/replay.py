@@ -31,7 +31,7 @@ from analyzers.measure.worker import backend_named
 from analyzers.times.action_times import HOST_FACT
 from analyzers.times.confirmations import Confirmation, Pairs, confirmation_text, judge, judge_all
 from analyzers.times.origins import ACTION, CONFIRM, PICK, RACE
-from analyzers.times.runs import tables_to_analyse
+from analyzers.times.runs import tables_of, tables_to_analyse
 from logparse.errors import UsageError
 from logparse.executors import ray_address
 from logparse.ingest import record
@@ -151,8 +151,8 @@ def planned(store: Store, options: Options) -> list[Item]:
     run = store.latest_run(options.run)
     per_backend = 8 if options.backends == ("torch",) else 40
     return plan(
-        store.frames(run),
-        run=run,
+        tables_of(store, run),
+        Settings(),
         kind=options.kind,
         direction=options.direction,
         top=options.top,

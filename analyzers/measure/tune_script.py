@@ -10,7 +10,6 @@ import shlex
 from collections.abc import Sequence
 
 from analyzers.measure.plan import Item
-from analyzers.times.predictions import LARGE
 from logparse.errors import EmissionError
 from logparse.formats.hipblaslt import bench
 from logparse.formats.miopen import driver
@@ -44,18 +43,17 @@ def script(plan: Sequence[Item], log: str = "logparse-tune.log") -> str:
             lines.append(f"# left out: {str(error).splitlines()[0]}")
             continue
         count += 1
-        lines.append(f"# {item.problem.label}: {expected(item)}")
+        lines.append(f"# {item.problem.label}: {_expected(item)}")
         lines.append(f"echo {shlex.quote(command)} >> {quoted}")
         lines.append(f"{command} >> {quoted} 2>&1 || echo 'failed: command {count}' >&2")
     return _HEAD.format(count=count, log=quoted) + "\n".join(lines) + "\n"
 
 
-def expected(item: Item) -> str:
+def _expected(item: Item) -> str:
     """What is expected of an item: no saving where its time is no measured one."""
     if item.basis == "measured":
         return f"about {item.saving_us:,.0f} µs per run to save"
-    risk = "" if item.risk is None else f", more than {LARGE:.0%} too slow with a probability of {item.risk:.0%}"
-    return f"not measured on this device; {item.basis}: {item.time_us:,.0f} µs per call{risk}"
+    return f"not measured on this device; assumed: {item.time_us:,.0f} µs per call"
 
 
 def _command(problem: Problem) -> str:

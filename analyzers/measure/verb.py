@@ -1,16 +1,17 @@
-"""What the verb ``replay`` does: a plan, or what was made of it, or the measuring itself."""
+"""What the verb ``replay`` does and prints: a plan, or what was made of it, or the measuring itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from analyzers.measure import render
+import pandas as pd
+
 from analyzers.measure.device_workers import local_devices
 from analyzers.measure.plan import Item
 from analyzers.measure.profile import profile_lines
 from analyzers.measure.progress import display
-from analyzers.measure.replay import Options, planned, replay, timed_of
+from analyzers.measure.replay import Options, Report, planned, replay, timed_of
 from analyzers.measure.tune_script import script as script_of
 from logparse.output import Answer
 from logparse.store import Store
@@ -21,12 +22,12 @@ def plan(store: Store, options: Options, script: Path | None = None, profiled: s
     """The plan; a script that measures it elsewhere; or profilers' command lines for the solution ``profiled``."""
     items = planned(store, options)
     if profiled:
-        return render.plan_answer(items, profile_lines(items, profiled, options))
+        return _answer(items, profile_lines(items, profiled, options))
     if script is None:
         return _dry_run(items, store, options)
     script.write_text(script_of(items), encoding="utf-8")
     wrote = f"wrote {script}: {counted(len(items), 'problem')}; run it there, then `logparse ingest` what it wrote"
-    return render.plan_answer(items, [wrote])
+    return _answer(items, [wrote])
 
 
 def _dry_run(items: Sequence[Item], store: Store, options: Options) -> Answer:
@@ -37,12 +38,60 @@ def _dry_run(items: Sequence[Item], store: Store, options: Options) -> Answer:
     count = sum(len(x.solutions) for x in timed)
     actions = [f"timed for actions, without a search: {counted(len(timed), 'problem')}, {counted(count, 'solution')}"]
     if "races" not in options.stages:
-        return render.plan_answer([], actions)
-    return render.plan_answer(items, also=actions if timed else ())
+        return _answer([], actions)
+    return _answer(items, also=actions if timed else ())
 
 
 def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answer:
     """Measure the problems, and show each outcome as it comes; exit code 130 where Ctrl-C ended it."""
     with display(echo) as shown:
         report = replay(store, options, shown.take, shown.watch)
-    return Answer(render.report_lines(report), code=130 * report.interrupted)
+    return Answer(report_lines(report), code=130 * report.interrupted)
+
+
+def plan_rows(items: Sequence[Item]) -> pd.DataFrame:
+    """One row per planned problem, in the order of work; ``cost_s`` and ``saving_us`` are estimates.
+
+    ``basis`` states what ``time_us`` rests on.
+    """
+    columns = ["problem", "calls", "time_us", "basis", "saving_us", "solutions", "cost_s", "text"]
+    rows = [
+        (x.problem.label, x.calls, x.time_us, x.basis, x.saving_us, x.solutions, x.cost_s, x.problem.text)
+        for x in items
+    ]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _answer(items: Sequence[Item], instead: Sequence[str] = (), also: Sequence[str] = ()) -> Answer:
+    """The plan of a replay and the lines ``also``, or the lines of what was made of it."""
+    frame = plan_rows(items)
+    line = f"{counted(len(items), 'problem')}, about {frame['cost_s'].sum():,.0f} s of device time"
+    return Answer(instead or [frame.drop(columns="text"), line, *also], frame, "replay")
+
+
+def report_lines(report: Report) -> list[str]:
+    """What a replay did, as text."""
+    if not report.total:
+        return [f"run {report.run}: no problem of what was asked for can be measured", *report.remarks]
+    statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(report.statuses.items())) or "nothing new"
+    known = sum(result.known for result in report.results)
+    before = f" ({known:,} of them known from before)" if known else ""
+    done = f"{len(report.results):,} of {report.total:,} problems{before}"
+    out = [f"run {report.run}: {done}, {report.seconds:,.0f} s; {statuses}"]
+    if report.confirmations or not known:
+        flagged, kept = len(report.confirmations), len(report.kept)
+        out.append(f"{flagged:,} flagged, {kept:,} confirmed under false-discovery control")
+    if widely := report.searched_widely:
+        lost = [(x.proposed_us or 0.0) / (x.best_us or 1.0) - 1 for x in widely]
+        total = sum(x.proposed_us or 0.0 for x in widely) / sum(x.best_us or 0.0 for x in widely) - 1
+        would = f"would have lost {max(0.0, total):.1%} of their time, {max(0.0, *lost):.1%} at worst"
+        out.append(f"searched widely: {counted(len(widely), 'problem')}, of which the proposed solutions alone {would}")
+    out.append("`logparse recommend` ranks what is worth changing")
+    goes_on = f"the same command {'' if report.resume else 'without --again '}goes on from here"
+    if report.interrupted:
+        out.append(f"interrupted: everything measured is kept; {goes_on}")
+    elif not report.finished and not report.results:
+        out.append("the budget is spent, and no problem was measured: it needs a longer --budget")
+    elif not report.finished:
+        out.append(f"the budget is spent: {goes_on}")
+    return [*out, *report.remarks]

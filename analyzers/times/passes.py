@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from analyzers.analyzer import Tables, once
+from analyzers.analyzer import Settings, Tables, once
+from analyzers.statistics.intervals import TIE
 from analyzers.times.origins import EVIDENCE
 from logparse.store.database import shared_database
 from logparse.text import sql_text
@@ -90,6 +91,14 @@ def read_passes(con: duckdb.DuckDBPyConnection, problems: str = "conv_rows") -> 
         con.execute(f"drop table {table}")
     con.execute("drop view timed")
     return made
+
+
+def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
+    """``passes`` with ``sibling_us`` (the slower of those present) and ``slow``: whether W takes so much longer."""
+    sibling_us = rows[["f_us", "b_us"]].max(axis=1)
+    best_us = rows["best_us"] / (1 + TIE)
+    slow = (best_us > settings.slow_factor * sibling_us) & (best_us > settings.slow_floor_ms * 1e3)
+    return rows.assign(sibling_us=sibling_us, slow=slow)
 
 
 @once

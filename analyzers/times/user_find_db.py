@@ -31,7 +31,7 @@ def replaced_solvers(
 ) -> list[Finding]:
     """One finding per problem that is slow in a system find-db and faster in a user's of the same device.
 
-    ``w`` holds ``slow_wrw.backward_weights`` of the sources in question.
+    ``w`` holds ``passes.backward_weights`` of the sources in question.
     """
     kinds = w["source_id"].map({source: known.get("find_db") for source, known in facts.items()})
     if not (kinds == "user").any():
@@ -60,7 +60,7 @@ def replaced_solvers(
 def settled(
     slow: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Mapping[str, str]]
 ) -> set[tuple[str, str]]:
-    """(source, problem) of the slow rows of ``slow_wrw.backward_weights`` that the job does not run: its logs pick
+    """(source, problem) of the slow rows of ``passes.backward_weights`` that the job does not run: its logs pick
     another solver, which somewhere takes no more than ``slow_factor`` times the siblings.
 
     Somewhere is every file of measurements that is not known to be of another device.

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -120,9 +120,7 @@ def test_what_was_timed_is_no_longer_estimated() -> None:
 
 
 def test_a_replay_takes_it_first() -> None:
-    given = planted()
-    frames = {x.name: getattr(given, x.name) for x in fields(given) if x.name != "run"}
-    first, *others = plan(frames)
+    first, *others = plan(planted(), Settings())
     assert first.problem.text == LARGE[0].text
     assert first.regret == pytest.approx(1 - 0.1 / 0.8)
     assert {x.regret for x in others} == {PRIOR_REGRET["gemm"]}

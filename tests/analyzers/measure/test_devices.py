@@ -8,9 +8,9 @@ import pytest
 
 from analyzers.measure import device_workers, verb
 from analyzers.measure.device_workers import local_devices
-from analyzers.measure.render import report_lines
 from analyzers.measure.replay import Options, Report, replay
 from analyzers.measure.results import Result
+from analyzers.measure.verb import report_lines
 from logparse.errors import InputError
 from tests.analyzers.measure.fakes import NAME
 from tests.analyzers.measure.problems import named, store_of

@@ -28,7 +28,7 @@ def test_the_line_survives_a_shell(tool: str) -> None:
 
 
 def test_lines_are_of_the_first_problem_of_the_plan() -> None:
-    items = [Item(problem=p, calls=1, time_us=1.0, regret=0.1, solutions=2, cost_s=1.0) for p in (gemm(), SMALL_W)]
+    items = [Item(problem=p, calls=1, time_us=1.0, regret=0.1, solutions=2) for p in (gemm(), SMALL_W)]
     lines = profile_lines(items, "Default", Options(devices=("cuda:1",)))
     assert [line.split()[0] for line in lines] == list(TOOLS)
     assert all(gemm().text in shlex.split(line) and "torch --device cuda:1" in line for line in lines)
@@ -38,7 +38,7 @@ def test_lines_are_of_the_first_problem_of_the_plan() -> None:
 
 def test_a_solution_that_is_not_offered_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
-    items = [Item(problem=gemm(), calls=1, time_us=1.0, regret=0.1, solutions=2, cost_s=1.0)]
+    items = [Item(problem=gemm(), calls=1, time_us=1.0, regret=0.1, solutions=2)]
     with pytest.raises(InputError, match=r"torch offers no torch:none for .*: there is Default, "):
         profile_lines(items, "torch:none", Options(devices=("cpu",)))
     assert profile_lines(items, "Default", Options(devices=("cpu",)))
@@ -52,7 +52,7 @@ def test_what_a_library_raises_is_an_error_of_one_line(capsys: pytest.CaptureFix
         assert main([gemm().text, solution, "--device", device]) == 2
         (line, *_) = capsys.readouterr().err.splitlines()
         assert line.startswith(f"error: {solution}: ")
-    items = [Item(problem=gemm(), calls=1, time_us=1.0, regret=0.1, solutions=2, cost_s=1.0)]
+    items = [Item(problem=gemm(), calls=1, time_us=1.0, regret=0.1, solutions=2)]
     with pytest.raises(InputError, match=r"no solution tests\.analyzers\.measure\.test_profile:missing"):
         profile_lines(items, "kernel:tests.analyzers.measure.test_profile:missing", Options(devices=("cpu",)))
 

@@ -23,10 +23,10 @@ from analyzers.measure.proposer import (
     proposer_named,
     same_names,
 )
-from analyzers.measure.render import report_lines
 from analyzers.measure.replay import Options, Report, experience_of, history, replay
 from analyzers.measure.results import Method, environment_key, measured, not_measured
 from analyzers.measure.trial import WorkerContext
+from analyzers.measure.verb import report_lines
 from logparse.errors import InputError
 from logparse.model import DEFAULT, Measurement, Problem, Solution, problem_from_text, solution_from_text
 from tests.analyzers.measure.fakes import FAKE, NAME

@@ -109,14 +109,14 @@ def test_a_replay_through_another_library_than_pytorch_counts(store: Store, tmp_
     assert basis(told) == "confirmed"
     assert told.evidence["pick"] == own
     assert found.ceiling.share == pytest.approx(0.5)
-    (item,) = plan(store.frames())
+    (item,) = plan(tables_of(store), Settings())
     assert item.problem == problem.normal, "the key beside the log's line is its echo"
     assert (item.time_us, item.regret) == (500.0, 0.5), "the pick's time, not that of PyTorch's Default"
 
 
 def test_a_plan_without_calls_is_of_what_the_run_measured() -> None:
     t = tables(measurements=[measurement(W.text, "miopen:A", 5.0), measurement(F.text, "miopen:A", 5.0, run="other")])
-    planned = {run: [x.problem for x in plan(vars(t), run=run)] for run in ("r", "other", "empty")}
+    planned = {run: [x.problem for x in plan(replace(t, run=run), Settings())] for run in ("r", "other", "empty")}
     assert planned == {"r": [W.normal], "other": [F.normal], "empty": []}
 
 
