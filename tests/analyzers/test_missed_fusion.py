@@ -97,21 +97,14 @@ def test_relu_in_training_needs_the_form_that_has_a_gradient(store: Store, tmp_p
 @pytest.mark.parametrize(
     ("steps", "words"),
     [
-        ([("aten::add_", [[N, M], [M], []])], ("bias",)),
         ([("aten::add", [[N, M], [M], []]), ("aten::relu", OUT)], ("bias", "relu")),
-        ([("aten::clamp_min", OUT, ["", "0"])], ("relu",)),
         ([("aten::relu_", [[4, N // 4, M]])], ("relu",)),  # the same elements in another shape
         ([("aten::gelu", OUT, ["", "tanh"]), ("aten::mul", [[N, M], [N, M]])], ("gelu_tanh",)),
         ([(f"aten::{x}", OUT) for x in BY_HAND], BY_HAND),
-        ([(f"aten::{x}", OUT) for x in BY_HAND[1:]], BY_HAND[1:]),
         ([("aten::add", [[N, M], [N, M], []])], None),  # a residual
-        ([("aten::add", [[N, M], [N], []])], None),  # broadcasting along the other axis would not do this
-        ([("aten::mul", [[N, M], []])], None),
         ([("aten::silu", OUT)], None),  # no epilogue of cuBLASLt
-        ([("aten::clamp_min", OUT, ["", "-1"])], None),
         ([("aten::relu", [[N, K]])], None),  # another tensor's
         ([("aten::copy_", OUT), ("aten::relu", OUT)], None),
-        ([("aten::native_layer_norm", OUT), ("aten::relu", OUT)], None),
     ],
 )
 def test_what_an_epilogue_could_do(
