@@ -20,7 +20,7 @@ from analyzers.job.double_counts import remarks_in
 from logparse.formats import library_errors
 from logparse.formats.miopen.log import SHARED
 from logparse.formats.traces.torch.records import UNREAD
-from logparse.model import Evidence, Finding
+from logparse.model import Finding
 from logparse.output.answer import typed
 from logparse.store import Store
 from logparse.store.database import shared_database
@@ -60,7 +60,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     with shared_database().cursor() as con:
         for view, columns in _READ.items():
             con.register(view, typed(getattr(tables, "messages" if view == "process_messages" else view), columns))
-        return _found(_Logs(con, tables.run))
+        return [Finding(analyzer=NAME, message=message) for message in _remarks(_Logs(con, tables.run))]
 
 
 def missing(store: Store) -> list[str]:
@@ -69,7 +69,7 @@ def missing(store: Store) -> list[str]:
     if not runs:
         return []
     with store.reading(" ".join(_READ)) as con:
-        return [finding.message for finding in _found(_Logs(con, runs[-1]))]
+        return _remarks(_Logs(con, runs[-1]))
 
 
 _READ: Mapping[str, str] = {
@@ -122,7 +122,6 @@ _PROFILES = f"""
     select source_id, count(*), count(*) filter ({{name}} <> bench), cast(sum({{name}}) as bigint) as at_exit,
            cast(sum(bench) as bigint) as benched
     from counts group by source_id having at_exit > 0 and benched > 0"""
-Remark = tuple[str, dict[str, object]]
 
 
 @dataclass(frozen=True)
@@ -167,19 +166,21 @@ class _Logs:
         return {x for x, have in self.categories.items() if len(have & {"bench", "trace", "api"}) > 1}
 
 
-def _found(logs: _Logs) -> list[Finding]:
-    out = [*_errors(logs), *_mask(logs), *_ends(logs), *_silent(logs), *_ranks(logs), *_profile(logs), *_counted(logs)]
+def _remarks(logs: _Logs) -> list[str]:
+    out = [
+        *_errors(logs),
+        *_mask(logs),
+        *_ends(logs),
+        *_silent(logs),
+        *_ranks(logs),
+        *_profile(logs),
+        *remarks_in(logs.con, logs.run),
+    ]
     out += [*_shared_buffer(logs), *_without_inputs(logs), *_without_problem(logs)]
-    return [Finding(analyzer=NAME, message=message, evidence=_evidence(details)) for message, details in out]
+    return out
 
 
-def _evidence(details: Mapping[str, object]) -> Evidence:
-    source = details.get("source_id")
-    others = {name: value for name, value in details.items() if name != "source_id"}
-    return Evidence(source_id=None if source is None else str(source), details=others)
-
-
-def _errors(logs: _Logs) -> Iterator[Remark]:
+def _errors(logs: _Logs) -> Iterator[str]:
     """What the libraries report as wrong, warnings last: texts of one meaning together, others by their function."""
     rows = logs.rows(_ERRORS)
     groups: dict[tuple[bool, str, str], list[tuple[str, int, int]]] = {}
@@ -192,25 +193,21 @@ def _errors(logs: _Logs) -> Iterator[Remark]:
         [first], count = shortened([found[0][0]], _LONGEST), sum(count for _, count, _ in found)
         several = sum(texts for _, _, texts in found)
         of = f" of {several:,} texts" if several > 1 else ""
-        yield f"{first!r} ({counted(count, 'line')}{of})" + (f": {why}" if why else ""), {"lines": count}
+        yield f"{first!r} ({counted(count, 'line')}{of})" + (f": {why}" if why else "")
     if any(row[0] in _OWN_ERRORS for row in rows) and (variables := [text for (text,) in logs.rows(_PRINTED_ONCE)]):
         yield (
             "rocBLAS prints errors of products once per process, so their number is not that of the calls: "
-            f"{' '.join(f'{name}=1' for name in variables)} prints all",
-            {"variables": tuple(variables)},
+            f"{' '.join(f'{name}=1' for name in variables)} prints all"
         )
 
 
-def _mask(logs: _Logs) -> Iterator[Remark]:
+def _mask(logs: _Logs) -> Iterator[str]:
     if not logs.categories:
         return
     present = sorted(set().union(*logs.categories.values()), key=lambda x: MASK_BITS[x])
     bits = [MASK_BITS[name] for name in present]
     mask, terms = sum(bits), f" ({' + '.join(map(str, bits))})" if len(bits) > 1 else ""
-    yield (
-        f"the logs hold {', '.join(present)}, which is what a log mask of {mask}{terms} writes",
-        {"mask": mask, "categories": tuple(present)},
-    )
+    yield f"the logs hold {', '.join(present)}, which is what a log mask of {mask}{terms} writes"
     nvidia = {source for (source,) in logs.rows(_OF_CUBLAS)}
     own = {source: have for source, have in logs.categories.items() if source not in nvidia}
     hidden = [source for source, have in own.items() if have & set(BY_LEVEL) and not have & set(BEYOND_LEVEL)]
@@ -218,33 +215,26 @@ def _mask(logs: _Logs) -> Iterator[Remark]:
         yield (
             f"{counted(len(hidden), 'log')} with {'/'.join(BY_LEVEL)} lines but no bench or profile lines. If bench "
             "lines were wanted: HIPBLASLT_LOG_LEVEL, set to anything, silently disables HIPBLASLT_LOG_MASK; unset it "
-            "and set HIPBLASLT_LOG_MASK=32",
-            {"sources": tuple(hidden)},
+            "and set HIPBLASLT_LOG_MASK=32"
         )
 
 
-def _shared_buffer(logs: _Logs) -> Iterator[Remark]:
+def _shared_buffer(logs: _Logs) -> Iterator[str]:
     for source in sorted(logs.of_shared_buffer):
         path, rejects = logs.paths.get(source, (source, None))
         if rejects:
-            yield (
-                f"{path} has rejected lines: {_SHARED_BUFFER}. HIPBLASLT_LOG_MASK=96 is exact",
-                {"source_id": source},
-            )
+            yield f"{path} has rejected lines: {_SHARED_BUFFER}. HIPBLASLT_LOG_MASK=96 is exact"
 
 
-def _ends(logs: _Logs) -> Iterator[Remark]:
+def _ends(logs: _Logs) -> Iterator[str]:
     for path, ended, _, _ in logs.lacking:
         if ended is not None:
-            yield f"{path} ends {ended}: its process was killed or still writes", {"path": path}
+            yield f"{path} ends {ended}: its process was killed or still writes"
     for source in sorted({source for source, _, text, _ in logs.messages if _TORN in text}):
-        yield (
-            f"{logs.path(source)} ends inside a message: its process was killed or still writes",
-            {"source_id": source},
-        )
+        yield f"{logs.path(source)} ends inside a message: its process was killed or still writes"
 
 
-def _silent(logs: _Logs) -> Iterator[Remark]:
+def _silent(logs: _Logs) -> Iterator[str]:
     """One remark for all empty files and one for all unknown ones: a folder of sources may hold hundreds."""
     for empty in (True, False):
         paths = [path for path, _, is_empty, silent in logs.lacking if silent and is_empty == empty]
@@ -256,10 +246,10 @@ def _silent(logs: _Logs) -> Iterator[Remark]:
         else:
             message = f"nothing is counted of {counted(len(paths), 'file')}, of which no line could be read: {listed}"
             message += ". Is a log among them? `logparse formats` lists what is read"
-        yield message, {"paths": tuple(paths)}
+        yield message
 
 
-def _ranks(logs: _Logs) -> Iterator[Remark]:
+def _ranks(logs: _Logs) -> Iterator[str]:
     """Processes are compared with those whose calls were counted from the same kind of log."""
     by_category: dict[str, dict[int, int]] = {}
     for category, pid, count in logs.rows(_RANKS):
@@ -272,12 +262,11 @@ def _ranks(logs: _Logs) -> Iterator[Remark]:
         listed = ", ".join(f"{pid} ({count:,})" for pid, count in list(few.items())[:5])
         yield (
             f"{len(few)} of {len(calls)} processes logged less than half the median of {middle:,.0f} {category} calls: "
-            f"{listed}. A rank may have been killed, or its log be missing in part",
-            {"processes": len(calls), "median_calls": middle, "few": tuple(few)},
+            f"{listed}. A rank may have been killed, or its log be missing in part"
         )
 
 
-def _profile(logs: _Logs) -> Iterator[Remark]:
+def _profile(logs: _Logs) -> Iterator[str]:
     """Profiles are written at exit, by each process that a fork left with its log and its counts."""
     held = set().union(*logs.categories.values())
     for name in AT_EXIT if "bench" in held else ():
@@ -288,8 +277,7 @@ def _profile(logs: _Logs) -> Iterator[Remark]:
             causes = [_SHARED_BUFFER] * shared + [_MORE if at_exit > benched else _FEWER]
             yield (
                 f"{name} counts of {different} of {problems} problems differ from the bench lines "
-                f"({at_exit:,} against {benched:,} calls): {', or '.join(causes)}",
-                {"problems": problems, "different": different, "profile": at_exit, "bench": benched},
+                f"({at_exit:,} against {benched:,} calls): {', or '.join(causes)}"
             )
 
 
@@ -297,24 +285,18 @@ _MORE = "bench lines were lost, or the process forked and both wrote at exit wha
 _FEWER = "the process did not end normally (profiles are written at exit), or records were lost"
 
 
-def _counted(logs: _Logs) -> Iterator[Remark]:
-    for message in remarks_in(logs.con, logs.run):
-        yield message, {}
-
-
-def _without_inputs(logs: _Logs) -> Iterator[Remark]:
+def _without_inputs(logs: _Logs) -> Iterator[str]:
     rows = [(str(function), count) for _, function, text, count in logs.messages if text == UNREAD]
     total = sum(count for _, count in rows)
     if total:
         names = sorted({function for function, _ in rows})
         yield (
             f"no problem here, as their trace lacks the sizes or strides of their inputs: {total:,} × "
-            f"{', '.join(names[:4])}{' …' * (len(names) > 4)} (torch.profiler: record_shapes=True)",
-            {"calls": total, "operators": tuple(names)},
+            f"{', '.join(names[:4])}{' …' * (len(names) > 4)} (torch.profiler: record_shapes=True)"
         )
 
 
-def _without_problem(logs: _Logs) -> Iterator[Remark]:
+def _without_problem(logs: _Logs) -> Iterator[str]:
     lines: dict[str, int] = {}
     for source, _, text, count in logs.messages:
         if text == SHARED:
@@ -323,8 +305,7 @@ def _without_problem(logs: _Logs) -> Iterator[Remark]:
         yield (
             f"{logs.path(source)}: {counted(count, 'line')} of MIOpen's with a time or a solver "
             "left out: threads or ranks share the log, and of which one's problem they are is unknown "
-            "(MIOPEN_ENABLE_LOGGING_MPMT=1 names the thread in each line)",
-            {"source_id": source, "lines": count},
+            "(MIOPEN_ENABLE_LOGGING_MPMT=1 names the thread in each line)"
         )
 
 

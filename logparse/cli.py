@@ -15,7 +15,7 @@ from logparse import __version__
 from logparse.errors import UsageError
 from logparse.output import CHECK_FAILED, ROWS, Answer, Bar
 from logparse.output import options as opt
-from logparse.output.options import argument, choice, completed, opened, option
+from logparse.output.options import argument, choice, opened, option
 from logparse.output.program import run_program
 from logparse.text import parse_share, pasted, printable
 
@@ -59,7 +59,7 @@ def ingest(
     paths: Annotated[list[str], argument("Files, folders, globs, URLs; `-` for standard input.")],
     store: opt.Store = None,
     run: opt.Label = None,
-    format: Annotated[str | None, completed("Format. [default: recognised]", of=opt.FORMATS)] = None,
+    format: Annotated[str | None, choice("Format. [default: recognised]", of=opt.FORMATS, check=False)] = None,
     jobs: Annotated[int, option("Files at once. [default: one per core]", "--jobs", "-j", min=0)] = 0,
     max_ratio: Annotated[float, option("Refuse compressed files that expand more than this.", min=1.0)] = 2000.0,
     engine: opt.Engine = "local",

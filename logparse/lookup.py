@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from logparse.errors import InputError
 from logparse.formats.format import FileFormat, Head, Line
-from logparse.formats.format import LineFormat as _LineFormat
 from logparse.formats.patterns import regex
 from logparse.links import open_sql
 from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
@@ -189,7 +188,7 @@ def no_problem(store: Store, run: str, kind: str | None) -> str:
 
 @dataclass(frozen=True)
 class Known:
-    """What the store knows of one problem: rows of calls and measurements, each with the link's level and fan."""
+    """What the store knows of one problem: rows of calls and measurements, each with the level of its link."""
 
     problem: Problem
     calls: pa.Table
@@ -286,14 +285,10 @@ def problems_in(text: str) -> list[Problem]:
     Raises InputError when no format can read it.
     """
     text = text.strip()
-    found: dict[str, Problem] = {}
     try:
-        found[text] = problem_from_text(text)
+        return [problem_from_text(text)]
     except (ValueError, IndexError, TypeError, KeyError):
-        for record in _records(text):
-            problem = getattr(record, "problem", None)
-            if problem is not None:
-                found.setdefault(problem.text, problem)
+        found = {problem.text: problem for problem in _named(text)}
     if not found:
         raise InputError(
             f"no problem in {text[:60]!r}: paste a bench, Trace or profile line, a MIOpenDriver command, a find-db key "
@@ -302,31 +297,24 @@ def problems_in(text: str) -> list[Problem]:
     return list(found.values())
 
 
-def _records(text: str) -> Iterator[object]:
+def _named(text: str) -> Iterator[Problem]:
+    """The problems of the text as a line of a log, as a file, and as the key of a find-db's row."""
     from logparse.formats import FORMATS  # here, as ``top`` and ``status`` do not need them
+    from logparse.formats.format import LineFormat
     from logparse.ingest.lines import LineReader
 
-    reader = LineReader([f for f in FORMATS if isinstance(f, _LineFormat)])
+    reader = LineReader([f for f in FORMATS if isinstance(f, LineFormat)])
     reader.feed(text.encode(), 0)
-    for entry in reader.take().distinct:
-        yield from entry.format.read(entry.text).records
-    for pasted in (
-        text,
-        f"{text}=ConvDirectNaiveConvFwd:0,0,miopenConvolutionFwdAlgoDirect",
-    ):  # a key without its items
+    outcomes = [line.format.read(line.text) for line in reader.take().distinct]
+    for pasted in (text, f"{text}=ConvDirectNaiveConvFwd:0,0,miopenConvolutionFwdAlgoDirect"):
         head = Head("pasted", pasted.encode())
-        for format in FORMATS:
-            if isinstance(format, FileFormat) and format.recognise(head):
-                for outcome in format.read(_Pasted(pasted)):
-                    yield from outcome.records
-                    for table in outcome.tables.values():
-                        if "problem" in table.column_names:
-                            yield from (_Named(problem_from_text(p)) for p in table["problem"].unique().to_pylist())
-
-
-@dataclass(frozen=True)
-class _Named:
-    problem: Problem
+        readers = (x for x in FORMATS if isinstance(x, FileFormat) and x.recognise(head))
+        outcomes += [outcome for format in readers for outcome in format.read(_Pasted(pasted))]
+    for outcome in outcomes:
+        yield from (problem for x in outcome.records if (problem := getattr(x, "problem", None)) is not None)
+        for table in outcome.tables.values():
+            if "problem" in table.column_names:
+                yield from map(problem_from_text, table["problem"].unique().to_pylist())
 
 
 @dataclass(frozen=True)

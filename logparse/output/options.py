@@ -38,10 +38,13 @@ def path(help: str, *names: str) -> Any:
     return option(help, *names, callback=_local)
 
 
-def choice(help: str, *names: str, of: str | tuple[str, ...], several: bool = False, own: bool = False) -> Any:
+def choice(
+    help: str, *names: str, of: str | tuple[str, ...], several: bool = False, own: bool = False, check: bool = True
+) -> Any:
     """An option with the values ``of``, or of the list at that place (``module:LIST``), which a shell completes.
 
-    Others are refused.  ``several``: values are joined by commas.  ``own``: ``package.module:NAME`` is allowed too.
+    Others are refused, unless the verb does that itself (``check`` False).  ``several``: values are joined by commas.
+    ``own``: ``package.module:NAME`` is allowed too.
     """
 
     def refuse_others(parameter: typer.CallbackParam, value: str | None) -> str | None:
@@ -50,12 +53,7 @@ def choice(help: str, *names: str, of: str | tuple[str, ...], several: bool = Fa
                 one_of(parameter.opts[0], word, _known(of))
         return value
 
-    return option(help, *names, callback=refuse_others, autocompletion=_completing(of, several))
-
-
-def completed(help: str, *names: str, of: str | tuple[str, ...]) -> Any:
-    """An option with such values that the verb checks itself."""
-    return option(help, *names, autocompletion=_completing(of))
+    return option(help, *names, callback=refuse_others if check else None, autocompletion=_completing(of, several))
 
 
 def _completing(of: str | tuple[str, ...], several: bool = False) -> Callable[[str], list[str]]:
@@ -127,10 +125,11 @@ Count = Annotated[int | None, option(f"Rows. [default: {ROWS} of a table on the 
 FailOn = Annotated[str, option("Slower by more than this fails, e.g. 3%.", "--fail-on")]
 Engine = Annotated[
     str,
-    completed(
+    choice(
         "local; ray (of $RAY_ADDRESS, of this machine, or one of its own); ray://HOST:PORT.",
         "--engine",
         of=("local", "ray"),
+        check=False,
     ),
 ]
 Kind = Annotated[Text, choice("gemm, grouped or conv.", "--kind", of=("gemm", "grouped", "conv"))]
