@@ -19,9 +19,8 @@ from analyzers.actions import ActionResult
 from analyzers.actions.totals import row
 from analyzers.analyzer import Settings
 from analyzers.recommend import render, render_actions
-from analyzers.recommend.override_files import TargetFiles
+from analyzers.recommend.override_files import FIND_SETTINGS, TargetFiles
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.search_scripts import FIND_SETTINGS
 from logparse.formats.format import Emission
 from logparse.model import ConvProblem, Finding
 

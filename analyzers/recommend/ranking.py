@@ -23,7 +23,6 @@ from analyzers.recommend.ceiling import Ceiling, ceiling, in_the_job
 from analyzers.recommend.confidence import Judgement, basis, completed, judgement, post_us, pre_us
 from analyzers.recommend.duplicates import deduplicated, one_claim_each, rank, reachable, without_saving
 from analyzers.recommend.files_action import files_action
-from analyzers.recommend.search_scripts import to_tune
 from analyzers.times.comparison import by_hand, out_of_reach
 from analyzers.times.joins import called_problems, calls_by_problem
 from analyzers.times.picks import compare, unknown_device
@@ -150,6 +149,17 @@ def _aiter_misses(tables: Tables) -> tuple[str, ...]:
 def _object_calls(tables: Tables) -> tuple[Problem, ...]:
     found = tables.messages[tables.messages["function"] == bench.OBJECT]
     return tuple(problem_from_text(text) for text in sorted(set(found["text"])))
+
+
+def to_tune(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings about a problem of which no measured better solution is known: a search may find one.
+
+    An efficiency alone is no reason for a search of hours: a replay comes first.
+    """
+    found = [x for x in findings if x.problem is not None and x.evidence.certainty != "measured"]
+    found = [x for x in found if x.analyzer != below_roofline.NAME]
+    # A finding that names a solution and no time of it is a warning about that solution: there is nothing to search.
+    return [x for x in found if x.evidence.best is None or x.evidence.best_us is not None]
 
 
 def remedy(finding: Finding) -> str:

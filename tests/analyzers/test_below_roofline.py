@@ -9,8 +9,7 @@ from analyzers import below_roofline
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.efficiency import LEAST_US
 from analyzers.measure.plan import PRIOR_REGRET, plan
-from analyzers.recommend.ranking import recommend
-from analyzers.recommend.search_scripts import to_tune
+from analyzers.recommend.ranking import recommend, to_tune
 from analyzers.times.joins import DEFAULT_TEXT
 from analyzers.times.roofline import roofline_us
 from logparse.model import ConvProblem, Finding, GemmProblem, problem_from_text

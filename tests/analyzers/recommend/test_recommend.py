@@ -13,9 +13,8 @@ from analyzers.analyzer import Settings
 from analyzers.measure.plan import plan
 from analyzers.recommend import render
 from analyzers.recommend.confidence import basis
-from analyzers.recommend.override_files import emissions, targets
+from analyzers.recommend.override_files import emissions, scripts, targets
 from analyzers.recommend.ranking import Recommendation, deduplicated, recommend
-from analyzers.recommend.search_scripts import scripts
 from logparse.errors import EmissionError, UsageError
 from logparse.formats import FORMATS
 from logparse.formats.format import Emission, Writer
