@@ -8,7 +8,7 @@ steps under ``torch.profiler``, as it is and with settings that give its calls o
 library, channels_last.  Default and settings take turns, so each call has several times in the job with either
 solution; their ratio is what the call gained *in the job*.  Of the same calls the same pairs (``Default`` and
 ``torch:blas=…`` or ``torch:layout=NHWC,stored``) are confirmed as ``logparse replay`` confirms them, in fresh
-processes, with cold operands as by default, with hot ones, and with flushed instruction caches.
+processes, with cold operands as by default, and with hot ones.
 
 Required: the ratio in the job lies inside the interval that ``logparse verify`` predicts from the replay with cold
 operands in at least 85 % of at least 50 pairs of at least 4 models, of those whose kernels the setting changed and also
@@ -91,9 +91,7 @@ def settings_of(gpu: bool) -> list[Setting]:
     """The default, then what is held against it."""
     layout = Setting("channels_last", "conv", "torch:layout=NHWC,stored", channels_last=True)
     if not gpu:
-        off = Setting(
-            "mkldnn=off", "gemm", "torch:mkldnn=off", around=without_mkldnn(torch_device(Place(device="cpu")))
-        )
+        off = Setting("mkldnn=off", "gemm", "torch:mkldnn=off", around=without_mkldnn(torch_device("cpu")))
         return [Setting("default"), off, layout]
     words = ("cublas", "cublaslt")
     blas = [Setting(f"blas={x}", "gemm", f"torch:blas={x}", around=lambda x=x: _blas(x)) for x in words]  # type: ignore[misc]
@@ -248,10 +246,9 @@ class Replay:
 
     name: str
     hot: bool = False
-    flushed: bool = False
 
 
-COLD, HOT, FLUSHED = Replay("cold"), Replay("hot", hot=True), Replay("flushed", flushed=True)
+COLD, HOT = Replay("cold"), Replay("hot", hot=True)
 
 
 @dataclass(frozen=True)
@@ -269,7 +266,7 @@ def one_process(
 ) -> Measured:
     """Every pair once, in a process of its own, until ``deadline_s`` have passed."""
     started = time.monotonic()
-    place = Place(device=device, flush_instructions=replay.flushed)
+    place = Place(device=device)
     method = Method(blocks=blocks, floor=-1.0, cache="hot" if replay.hot else "cold")  # no pair is given up early
     context = WorkerContext({"torch": Torch(place)}, place, method, lambda what: None)
     out: dict[Key, Pairs] = {}
@@ -289,11 +286,11 @@ def one_process(
 
 
 def replay_all(options: argparse.Namespace, keys: Sequence[Key], until: float) -> dict[str, list[Measured]]:
-    """The cold processes, then one with hot operands and one with flushed caches, until a moment (monotonic, s).
+    """The cold processes, then one with hot operands, until a moment (monotonic, s).
 
     All measure what the first had time for.
     """
-    replays = [COLD] * options.processes + ([] if options.device == "cpu" else [HOT, FLUSHED])
+    replays = [COLD] * options.processes + ([] if options.device == "cpu" else [HOT])
     left, out = list(keys), dict[str, list[Measured]]()
     for turn, replay in enumerate(replays):
         rest = until - time.monotonic()
@@ -358,7 +355,6 @@ def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) ->
                     if pair.key in samples
                 },
                 "hot_us": _medians(others.get(HOT.name, {}).get(pair.key)),
-                "flushed_us": _medians(others.get(FLUSHED.name, {}).get(pair.key)),
             }
         )
     return out

@@ -40,15 +40,16 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from gpu_replay import KINDS, unpack_wheels
 from inputs import model_convolutions, sampled_wgrads
-from proposers import PLANS_OF, RECORDS, SETTINGS, Case, Narrow, latest, library_of, near_of, recorded
+from proposers import PLANS_OF, RECORDS, SETTINGS, Case, latest, library_of, near_of, recorded
 
 from analyzers.measure.backend import Place
 from analyzers.measure.device_workers import LocalDevice
-from analyzers.measure.proposer import EVERYTHING, Experience, Proposal
+from analyzers.measure.experience import Experience
+from analyzers.measure.proposer import Proposal, proposal
 from analyzers.measure.racing import Rules
 from analyzers.measure.results import Method, Result, environment_key
 from analyzers.measure.sampler import executions
-from analyzers.measure.scheduler import Limits, Outcome, Propose, Scheduler
+from analyzers.measure.scheduler import Limits, Outcome, Scheduler
 from analyzers.times.confirmations import Pairs, judge_all
 from logparse.model import Problem
 
@@ -98,7 +99,7 @@ def _measured(options: argparse.Namespace, direction: str) -> dict[str, Any]:
     learned = latest(RECORDS[f"{direction} of models"])
     ways: Mapping[str, Way] = {
         "all": _All(),
-        "held out": _HeldOut(models, recorded(learned, (PLANS_OF, SETTINGS))[0]),
+        "held out": _HeldOut(models, recorded(learned, (PLANS_OF, SETTINGS))),
         "from nothing": _FromNothing(),
     }
     raced = {name: _raced(options, problems, way) for name, way in ways.items()}
@@ -143,11 +144,17 @@ def _written(options: argparse.Namespace, record: Mapping[str, Any]) -> Path:
 # ------------------------------------------------------------------------------------------------ what is proposed
 
 
+class _Narrow(Proposal):
+    """Never everything: of the problems that a replay searches widely, too, what is proposed counts."""
+
+    searches_widely = False
+
+
 class _All:
     """Every solution."""
 
-    def propose(self, problem: Problem, facts: Mapping[str, str]) -> Proposal:
-        return EVERYTHING
+    def propose(self, problem: Problem, facts: Mapping[str, str]) -> Proposal | None:
+        return None
 
     def take(self, result: Result) -> None:
         """Nothing is learned."""
@@ -157,29 +164,29 @@ class _HeldOut:
     """A tenth of the plans, from ``cases`` of other models."""
 
     def __init__(self, models: Mapping[Problem, tuple[str, ...]], cases: Sequence[Case]) -> None:
-        self._models, self._cases, self._spare = models, cases, 0
+        self._models, self._cases = models, cases
         plans = sum(library_of(y) == PLANS_OF for x in cases for y in x.times_us)
         self._tenth = max(1, int(plans / len(cases) / 10))
 
     def propose(self, problem: Problem, facts: Mapping[str, str]) -> Proposal:
         near = near_of(Case(problem, {}, frozenset(self._models[problem])), self._cases)
-        least, spare = self._tenth, self._spare
-        return Narrow(proposer="neighbours", least=least, share=0.0, near=tuple(near), problem=problem, spare=spare)
+        return _Narrow(problem=problem, near=tuple(near), least=self._tenth, share=0.0)
 
     def take(self, result: Result) -> None:
-        self._spare += result.left_over
+        """Nothing more is learned."""
 
 
 class _FromNothing:
     """What a replay proposes whose store holds no measurement."""
 
     def __init__(self) -> None:
-        self._experience = Experience("neighbours")
-        self.propose: Propose = self._experience.proposal
+        self._experience = Experience()
+
+    def propose(self, problem: Problem, facts: Mapping[str, str]) -> Proposal | None:
+        return proposal(self._experience, problem, facts)
 
     def take(self, result: Result) -> None:
         self._experience.add(result.facts, environment_key(result.facts), result.problem, result.rows)
-        self._experience.spend(result.left_over)
 
 
 Way: TypeAlias = _All | _HeldOut | _FromNothing
@@ -278,7 +285,7 @@ def _kept(result: Result, models: Sequence[str]) -> dict[str, Any]:
     rows = [[x.solution.text, x.status, x.time_us, x.samples_us] for x in result.rows]
     best = result.best.text if result.best else None
     about = {"problem": result.problem.text, "label": result.problem.label, "models": models, "best": best}
-    return about | {"seconds": result.seconds, "ended": result.ended, "left_over": result.left_over, "rows": rows}
+    return about | {"seconds": result.seconds, "ended": result.ended, "rows": rows}
 
 
 if __name__ == "__main__":

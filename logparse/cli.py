@@ -181,14 +181,11 @@ def replay(
     solution: Annotated[opt.Words, option("A kernel of yours, pkg.module:callable.")] = None,
     resume: Annotated[bool, option("Skip what this machine has measured.", "--resume/--again")] = True,
     exhaustive: Annotated[bool, option("Enumerate, not only the heuristic's list.", "--exhaustive")] = False,
-    propose: Annotated[str, choice("Which solutions to try.", of=opt.PROPOSERS)] = "all",
+    propose: Annotated[str, choice("Which solutions to try.", of=("all", "neighbours"))] = "all",
     hot: Annotated[bool, option("Leave operands in the last-level cache.", "--hot")] = False,
-    flush_instructions: Annotated[bool, option("Clear the instruction caches, too.", "--flush-instructions")] = False,
-    markers: Annotated[bool, option("NVTX/roctx range around each solution.", "--markers")] = False,
     only: Annotated[str | None, choice("actions: no search. races: nothing else.", of=("actions", "races"))] = None,
     dry_run: Annotated[bool, option("Print the plan and stop.", "--dry-run")] = False,
     script: Annotated[Path | None, opt.path("Write the plan as a script for another machine.")] = None,
-    profile_command: Annotated[str | None, option("Print profilers' command lines.", metavar="SOLUTION")] = None,
 ) -> Answer:
     """Measure the problems on this machine's GPUs, the most valuable first."""
     from analyzers.measure import replay as measuring
@@ -206,15 +203,13 @@ def replay(
         resume=resume,
         kernels=tuple(solution or ()),
         exhaustive=exhaustive,
-        proposer=propose,
-        markers=markers,
-        flush_instructions=flush_instructions,
+        neighbours=propose == "neighbours",
         method=Method(workspace_bytes=workspace, cache="hot" if hot else "cold"),
         limits=measuring.limits(budget, silence),
         stages=measuring.stages(only),
     )
-    if dry_run or script or profile_command:
-        return measure.plan(opened(store), options, script, profile_command)
+    if dry_run or script:
+        return measure.plan(opened(store), options, script)
     return measure.measure(opened(store), options, lambda line: typer.echo(printable(line)))
 
 

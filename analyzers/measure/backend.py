@@ -107,12 +107,10 @@ class Backend(Protocol):
 class Place:
     """Where and how to open a backend.
 
-    ``device`` is torch's word (``cuda:0``, also on ROCm; ``cpu``); ``store`` the recorded backend's source;
-    ``exhaustive`` asks for enumeration beyond the heuristic list; ``kernels`` names a user's own solutions
-    (``pkg.module:callable``); ``tf32`` lets single precision run in the matrix units' short format where the problem
-    does not state it (None: as PyTorch's defaults, which are on for convolutions and off for matrix products);
-    ``markers`` puts NVTX/roctx ranges around each solution; ``flush_instructions`` empties the
-    instruction caches before each timed execution (GPUs only).
+    ``device`` is torch's word (``cuda:0``, also on ROCm; ``cpu``); ``store`` the measurements' store; ``exhaustive``
+    asks for enumeration beyond the heuristic list; ``kernels`` names a user's own solutions (``pkg.module:callable``);
+    ``tf32`` lets single precision run in the matrix units' short format where the problem does not state it (None: as
+    PyTorch's defaults, which are on for convolutions and off for matrix products).
     """
 
     device: str = "cpu"
@@ -120,8 +118,6 @@ class Place:
     exhaustive: bool = False
     kernels: tuple[str, ...] = ()
     tf32: bool | None = None
-    markers: bool = False
-    flush_instructions: bool = False
 
     @property
     def conv_tf32(self) -> bool:

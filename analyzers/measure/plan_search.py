@@ -1,7 +1,7 @@
 """Which solution (below: plan) to try next, by the times of those tried so far.  Pure.
 
 What is expected of a plan before any time is known: its mean over the near measured problems, each weighted by its
-distance (``nearness``), of the logarithm of its time over that problem's best.  Two plans are the more alike the less
+distance (``experience``), of the logarithm of its time over that problem's best.  Two plans are the more alike the less
 these logarithms differ from problem to problem, whatever their names.  Where a problem did not time a plan, those of
 like names stand in; names that are indices say nothing, so there a plan counts as slow (near problems state their
 fastest).  Each time corrects what is expected of the plans that are alike (a Gaussian process: Rasmussen and Williams

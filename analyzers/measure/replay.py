@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import pandas as pd
 
@@ -21,10 +21,10 @@ from analyzers.actions import ACTIONS, own_kernel
 from analyzers.actions.totals import wanted
 from analyzers.analyzer import Settings
 from analyzers.measure.backend import Place
-from analyzers.measure.backends.recorded import measurements_of
 from analyzers.measure.device_workers import opened_devices
+from analyzers.measure.experience import Experience
 from analyzers.measure.plan import Item, plan
-from analyzers.measure.proposer import Experience, proposer_named
+from analyzers.measure.proposer import Proposal, proposal
 from analyzers.measure.results import Confirmed, Method, Result, environment_key
 from analyzers.measure.scheduler import History, Limits, Outcome, Scheduler, Timed
 from analyzers.measure.worker import backend_named
@@ -67,10 +67,8 @@ class Options:
     resume: bool = True
     kernels: tuple[str, ...] = ()
     exhaustive: bool = False
-    proposer: str = "all"
+    neighbours: bool = False
     tf32: bool | None = None
-    markers: bool = False
-    flush_instructions: bool = False
     method: Method = field(default_factory=Method)
     limits: Limits = field(default_factory=Limits)
     stages: frozenset[Stage] = frozenset(get_args(Stage))
@@ -183,11 +181,10 @@ def replay(
     """Measure, confirm and record.  ``progress`` is called after each outcome, ``watch`` once before the first.
 
     Ctrl-C ends it with what is measured (``Report.interrupted``).  Raises StoreError on an empty store, InputError on
-    an unknown backend, proposer or engine, MeasuringError where a backend cannot be opened.
+    an unknown backend or engine, MeasuringError where a backend cannot be opened.
     """
     for name in options.backends:
         backend_named(name)
-    proposer_named(options.proposer)
     run = store.latest_run(options.run)
     items = planned(store, options) if "races" in options.stages else []
     timed = timed_of(store, options) if "actions" in options.stages else []
@@ -198,18 +195,19 @@ def replay(
         exhaustive=options.exhaustive,
         kernels=options.kernels,
         tf32=False if options.tf32 is None and traced_without_tf32(store, options.run) else options.tf32,
-        markers=options.markers,
-        flush_instructions=options.flush_instructions,
     )
-    before = history(store) if options.resume or options.proposer != "all" else History()
-    experience = experience_of(before, options.proposer)
+    narrow = options.neighbours
+    before = history(store) if options.resume or narrow else History()
+    experience = experience_of(before) if narrow else Experience()
     known = before if options.resume else History()
     workspaces = {x.problem.text: x.workspace_bytes for x in items if x.workspace_bytes is not None}
 
+    def propose(problem: Problem, facts: Mapping[str, str]) -> Proposal | None:
+        return proposal(experience, problem, facts) if narrow else None
+
     def take(outcome: Outcome, device: str) -> None:
-        if isinstance(outcome, Result):
+        if narrow and isinstance(outcome, Result):
             experience.add(outcome.facts, environment_key(outcome.facts), outcome.problem, outcome.rows)
-            experience.spend(outcome.left_over)
         recorder.take(outcome, device)
 
     try:
@@ -220,7 +218,7 @@ def replay(
             recorder.pass_over = announcement.leave_out
             report.remarks.extend(remarks)
             scheduler = _WatchedScheduler(
-                options.backends, devices, options.method, options.limits, take, known, experience.proposal
+                options.backends, devices, options.method, options.limits, take, known, propose
             )
             recorder.confirming_s = scheduler.confirming_s
             if watch:
@@ -277,10 +275,10 @@ def _facts_by_environment(store: Store) -> dict[str, dict[str, str]]:
     return out
 
 
-def experience_of(history: History, proposer: str) -> Experience:
-    """What earlier replays of all environments measured, where the proposer learns from it."""
-    experience = Experience(proposer)
-    for environment, problems in history.races.items() if proposer_named(proposer).learns else ():
+def experience_of(history: History) -> Experience:
+    """What earlier replays of all environments measured."""
+    experience = Experience()
+    for environment, problems in history.races.items():
         for text, rows in problems.items():
             facts = history.facts.get(environment, {})
             experience.add(facts, environment, problem_from_text(text), list(rows.values()))
@@ -290,13 +288,37 @@ def experience_of(history: History, proposer: str) -> Experience:
 def _best(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, Measurement]]]:
     """The fastest measurement by environment, problem and solution."""
     out: dict[str, dict[str, dict[str, Measurement]]] = {}
-    keys = zip(rows["environment"], rows["problem"], rows["solution"], measurements_of(rows), strict=True)
+    keys = zip(rows["environment"], rows["problem"], rows["solution"], _measurements_of(rows), strict=True)
     for environment, problem, solution, row in keys:
         held = out.setdefault(environment, {}).setdefault(problem, {})
         old = held.get(solution)
         if old is None or (row.time_us or math.inf) < (old.time_us or math.inf):
             held[solution] = row
     return out
+
+
+def _measurements_of(rows: pd.DataFrame) -> list[Measurement]:
+    """Measurements from rows of the store's view."""
+
+    def known(value: Any) -> Any:
+        return None if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)) else value
+
+    # A text comes once per solution, or per problem: reading it each time was nearly all of the time.
+    problems = {text: problem_from_text(text) for text in rows["problem"].unique()}
+    solutions = {text: solution_from_text(text) for text in rows["solution"].unique()}
+    return [
+        Measurement(
+            problem=problems[row["problem"]],
+            solution=solutions[row["solution"]],
+            origin=row["origin"],
+            status=row["status"],
+            time_us=known(row["time_us"]),
+            samples_us=() if known(row["samples_us"]) is None else tuple(row["samples_us"]),
+            workspace_bytes=known(row["workspace_bytes"]),
+            error=known(row["error"]),
+        )
+        for row in rows.to_dict("records")
+    ]
 
 
 def stages(only: str | None) -> frozenset[Stage]:

@@ -64,8 +64,6 @@ class Result:
     offered: int = 0
     proposed_us: float | None = None
     """Of a problem that was searched widely: the fastest of those solutions that would have been proposed."""
-    left_over: int = 0
-    """Plans that a search left of those that a problem has on average; below 0: that it took more."""
     host_costs: Mapping[str, HostCost] = field(default_factory=dict)
     """Of the user's own kernels that were timed for an action, by solution text."""
     facts: Mapping[str, str] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from analyzers.measure.backend import Place
 from analyzers.measure.confirm import refuted
 from analyzers.measure.device_workers import Device
-from analyzers.measure.proposer import EVERYTHING, Proposal
+from analyzers.measure.proposer import Proposal
 from analyzers.measure.results import Confirmed, Method, Result, environment_key, not_measured
 from analyzers.measure.worker import Answer, ConfirmTask, Failure, Handle, Lost, RaceTask, Ready, Task
 from logparse.errors import LogparseError
@@ -114,8 +114,8 @@ Sink: TypeAlias = Callable[[Outcome, str], None]
 """Takes an outcome and the name of its device."""
 
 
-Propose: TypeAlias = Callable[[Problem, Mapping[str, str]], Proposal]
-"""Returns what a worker of an environment with these facts chooses a problem's solutions by."""
+Propose: TypeAlias = Callable[[Problem, Mapping[str, str]], Proposal | None]
+"""Returns what a worker of an environment with these facts chooses a problem's solutions by; None: it tries all."""
 
 
 class Scheduler:
@@ -129,7 +129,7 @@ class Scheduler:
         limits: Limits,
         sink: Sink,
         history: History = History(),
-        propose: Propose = lambda problem, facts: EVERYTHING,
+        propose: Propose = lambda problem, facts: None,
     ) -> None:
         self._backends, self._method, self._limits, self._sink = tuple(backends), method, limits, sink
         self._history, self._propose = history, propose

@@ -21,7 +21,7 @@ from analyzers.measure.backend import (
 from analyzers.measure.confirm import interleave
 from analyzers.measure.correctness import error_bound
 from analyzers.measure.drift import Drift, SteadyClock, UnsettledError
-from analyzers.measure.proposer import EVERYTHING, Further, Proposal
+from analyzers.measure.proposer import Further, Proposal
 from analyzers.measure.racing import Race, WithdrawnError, race
 from analyzers.measure.results import KNOWN, Confirmed, Method, Result, not_measured
 from analyzers.measure.sampler import Announce, Sampler
@@ -64,7 +64,6 @@ class WorkerContext:
         self.facts |= {"replay_cache": method.cache, "replay_tf32": str(int(place.gemm_tf32))}
         self.facts |= {"replay_conv_tf32": str(int(place.conv_tf32))}
         self.facts |= {"replay_workspace_bytes": str(method.workspace_bytes)} if method.workspace_bytes else {}
-        self.facts |= {"replay_instructions": "flushed"} if place.flush_instructions else {}
         self.drift = Drift()
         self._reference = self._prepared_reference()
         gpu = place.device != "cpu" and self._reference is not None
@@ -83,7 +82,7 @@ class WorkerContext:
         workspace_bytes: int | None = None,
         only: Sequence[Solution] = (),
         *,
-        proposal: Proposal = EVERYTHING,
+        proposal: Proposal | None = None,
     ) -> Result:
         """Race all solutions of ``problem``; once more where the reference moved meanwhile.
 
@@ -91,7 +90,7 @@ class WorkerContext:
         the pick and the best of them, which the new ones must be compared with.  ``lost`` are those that
         ended a worker: they are not run again.  ``workspace_bytes`` is what the job gave this problem, where a log
         states it.  ``only``: time these solutions, the losers as well as the winner, and search for no other.
-        ``proposal`` chooses which of the offered solutions race.
+        ``proposal`` chooses which of the offered solutions race (None: all).
         """
         started = time.perf_counter()
         result = self._once(Trial(self, problem, known or {}, lost, workspace_bytes, only, proposal))
@@ -192,7 +191,7 @@ class Trial:
         lost: Sequence[Measurement],
         workspace_bytes: int | None,
         only: Sequence[Solution] = (),
-        proposal: Proposal = EVERYTHING,
+        proposal: Proposal | None = None,
     ) -> None:
         self._context, self._problem, self._known, self._only = context, problem, known, tuple(only)
         self._proposal = proposal
@@ -215,19 +214,20 @@ class Trial:
         if not offered:
             row = not_measured(self._problem, DEFAULT, "unsupported", refused)
             return Result(problem=self._problem, rows=(row,), ended=f"unsupported: {refused}")
-        before = set(self._known)
-        proposed = self._proposal.chosen(offered, before)
-        widely = len(proposed) < len(offered) and self._proposal.searches_widely(self._problem)
+        before, proposal = set(self._known), self._proposal
+        proposed = proposal.chosen(offered, before) if proposal else offered
+        widely = proposal is not None and len(proposed) < len(offered) and proposal.searches_widely
         entrants = self._entrants(offered if widely else proposed)
         if not entrants:
             return replace(self._known_result(offered[0]), offered=len(offered))
-        further = None if widely else self._proposal.further(offered, before)
+        further = proposal.further(offered, before) if proposal and not widely else None
         result = replace(self._raced(offered[0], entrants, further), offered=len(offered))
-        if not widely:
-            return replace(result, left_over=self._proposal.left_over(offered, self._rows, before))
-        times = {text: row.time_us for text, row in {**self._known, **self._rows}.items() if row.status == "ok"}
-        tried = self._proposal.tried(offered, {x: us for x, us in times.items() if us}, before)
-        return replace(result, proposed_us=self._fastest(tried))
+        if proposal is None or not widely:
+            return result
+        rows = {**self._known, **self._rows}
+        times = {text: row.time_us for text, row in rows.items() if row.status == "ok" and row.time_us}
+        tried = proposal.tried(offered, times, before)
+        return replace(result, proposed_us=min((times[x.text] for x in tried if x.text in times), default=None))
 
     def _known_result(self, pick: Solution) -> Result:
         """The result of earlier races of this environment, where nothing is left to measure."""
@@ -282,11 +282,6 @@ class Trial:
             ended=ran.ended if ran else ended,
             samples=ran.count if ran else 0,
         )
-
-    def _fastest(self, proposed: Sequence[Solution]) -> float | None:
-        """The least time (µs) of these solutions; None where none has one."""
-        rows = (self._rows.get(x.text) or self._known.get(x.text) for x in proposed)
-        return min((x.time_us for x in rows if x and x.status == "ok" and x.time_us), default=None)
 
     def _offers(self, wanted: Set[str] = frozenset()) -> tuple[list[Solution], str]:
         """The solutions of every backend that runs this problem, and why the others do not; where some are ``wanted``

@@ -9,7 +9,6 @@ import pandas as pd
 
 from analyzers.measure.device_workers import local_devices
 from analyzers.measure.plan import Item
-from analyzers.measure.profile import profile_lines
 from analyzers.measure.progress import display
 from analyzers.measure.replay import Options, Report, planned, replay, timed_of
 from analyzers.measure.tune_script import script as script_of
@@ -18,11 +17,9 @@ from logparse.store import Store
 from logparse.text import counted
 
 
-def plan(store: Store, options: Options, script: Path | None = None, profiled: str | None = None) -> Answer:
-    """The plan; a script that measures it elsewhere; or profilers' command lines for the solution ``profiled``."""
+def plan(store: Store, options: Options, script: Path | None = None) -> Answer:
+    """The plan, or a script that measures it elsewhere."""
     items = planned(store, options)
-    if profiled:
-        return _answer(items, profile_lines(items, profiled, options))
     if script is None:
         return _dry_run(items, store, options)
     script.write_text(script_of(items), encoding="utf-8")

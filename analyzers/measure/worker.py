@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
 from analyzers.measure.backend import BackendType, Place
-from analyzers.measure.proposer import EVERYTHING, Proposal
+from analyzers.measure.proposer import Proposal
 from analyzers.measure.results import Confirmed, Method, Result
 from analyzers.measure.sampler import UnhealthyDeviceError
 from analyzers.measure.trial import WorkerContext
@@ -35,7 +35,7 @@ class RaceTask:
     known: Mapping[str, Measurement] = field(default_factory=dict)
     lost: tuple[Measurement, ...] = ()
     workspace_bytes: int | None = None
-    proposal: Proposal = EVERYTHING
+    proposal: Proposal | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

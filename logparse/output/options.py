@@ -106,7 +106,6 @@ def completed_runs(context: typer.Context, incomplete: str) -> list[str]:
 
 FORMATS = "logparse.formats:FORMATS"
 BACKENDS = "analyzers.measure.backends:BACKENDS"
-PROPOSERS = "analyzers.measure.proposer:PROPOSERS"
 OVERRIDES = "logparse.formats.override_formats:OVERRIDE_FORMATS"
 TARGETS = "analyzers.overrides.convert:TARGETS"
 EXPORTS = "analyzers.overrides.export:NAMES"

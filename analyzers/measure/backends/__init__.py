@@ -8,8 +8,7 @@ from analyzers.measure.backends.cudnn import BACKEND as CUDNN
 from analyzers.measure.backends.hipblaslt import BACKEND as HIPBLASLT
 from analyzers.measure.backends.miopen import BACKEND as MIOPEN
 from analyzers.measure.backends.pytorch import BACKEND as PYTORCH
-from analyzers.measure.backends.recorded import BACKEND as RECORDED
 from analyzers.measure.backends.rocblas import BACKEND as ROCBLAS
 from analyzers.measure.backends.tunableop import BACKEND as TUNABLEOP
 
-BACKENDS: tuple[BackendType, ...] = (PYTORCH, CUBLASLT, CUDNN, HIPBLASLT, ROCBLAS, MIOPEN, TUNABLEOP, RECORDED)
+BACKENDS: tuple[BackendType, ...] = (PYTORCH, CUBLASLT, CUDNN, HIPBLASLT, ROCBLAS, MIOPEN, TUNABLEOP)

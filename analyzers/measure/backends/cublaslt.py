@@ -17,7 +17,7 @@ from analyzers.measure.backend import Backend, BackendType, Conditions, Place, U
 from analyzers.measure.backends.blas_gemms import EPILOGUES, epilogue, scale_type, supported_gemm
 from analyzers.measure.device.device_backend import DeviceBackend
 from analyzers.measure.device.operands import GemmOperands, Matrix, matrices
-from analyzers.measure.device.torch_device import Call, TorchRunnable, marker_of
+from analyzers.measure.device.torch_device import Call, TorchRunnable
 from logparse.formats.cublaslt_names import algorithm_text
 from logparse.model import GemmProblem, Problem, Solution
 
@@ -85,7 +85,6 @@ class CublasLt(DeviceBackend):
             self._device,
             operands,
             call,
-            marker=marker_of(self._place, solution.text),
             workspace_bytes=algorithm.workspace_bytes,
         )
 

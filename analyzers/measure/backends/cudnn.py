@@ -14,7 +14,7 @@ from typing import Any
 from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
 from analyzers.measure.device.device_backend import DeviceBackend
 from analyzers.measure.device.operands import ConvOperands, conv_of, conv_shapes, geometry, strides
-from analyzers.measure.device.torch_device import Tensor, TorchRunnable, marker_of
+from analyzers.measure.device.torch_device import Tensor, TorchRunnable
 from logparse.model import ConvProblem, Problem, Solution
 
 _TYPES = {"FP16": "HALF", "BF16": "BFLOAT16", "FP32": "FLOAT", "FP64": "DOUBLE"}
@@ -94,9 +94,7 @@ class Cudnn(DeviceBackend):
             made.graph.execute_plan_at_index(pointers, workspace.data_ptr(), index, self._handle)
             return operands.tensors[operands.output][i]
 
-        return TorchRunnable(
-            self._device, operands, call, marker=marker_of(self._place, solution.text), workspace_bytes=need
-        )
+        return TorchRunnable(self._device, operands, call, workspace_bytes=need)
 
     def release(self) -> None:
         """Free plans, operands and workspace."""

@@ -18,7 +18,7 @@ from analyzers.measure.backends.blas_gemms import EPILOGUES, epilogue, scale_typ
 from analyzers.measure.backends.hipblaslt_grouped import RESULT_BYTES, GroupedGemm
 from analyzers.measure.device.device_backend import DeviceBackend
 from analyzers.measure.device.operands import GemmOperands, GroupedOperands, Matrix, matrices, vectors
-from analyzers.measure.device.torch_device import Call, TorchRunnable, marker_of
+from analyzers.measure.device.torch_device import Call, TorchRunnable
 from logparse.model import GemmProblem, Problem, Solution
 
 _TYPES = {
@@ -97,8 +97,7 @@ class HipblasLt(DeviceBackend):
             need = int.from_bytes(entry[_WORKSPACE_AT : _WORKSPACE_AT + 8], "little")
             with self._device.memory_errors(float(need)):
                 call = self._call(gemm, operands, entry, need)
-        marker = marker_of(self._place, solution.text)
-        return TorchRunnable(self._device, operands, call, marker=marker, workspace_bytes=need)
+        return TorchRunnable(self._device, operands, call, workspace_bytes=need)
 
     def release(self) -> None:
         """Free heuristic results, operands and workspace."""

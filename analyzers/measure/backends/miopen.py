@@ -21,7 +21,7 @@ from analyzers.measure.backends.miopen_find import Found
 from analyzers.measure.backends.miopen_library import TYPES, Convolution, Library, Offer
 from analyzers.measure.device.device_backend import DeviceBackend
 from analyzers.measure.device.operands import ConvOperands, conv_of
-from analyzers.measure.device.torch_device import Tensor, TorchRunnable, marker_of
+from analyzers.measure.device.torch_device import Tensor, TorchRunnable
 from logparse.formats.miopen.solvers import ID_OF_CODE, SOLVERS, algorithm_name
 from logparse.model import ConvProblem, Problem, Solution
 
@@ -83,8 +83,7 @@ class Miopen(DeviceBackend):
                 convolution.run_bias(operands.bias[i].data_ptr(), operands.dy[i].data_ptr())
             return tensors[-1][i]
 
-        marker = marker_of(self._place, solution.text)
-        return TorchRunnable(self._device, operands, call, marker=marker, workspace_bytes=need)
+        return TorchRunnable(self._device, operands, call, workspace_bytes=need)
 
     def _immediate_run(self, conv: ConvProblem, solution: Solution) -> tuple[int, Run]:
         offer = self._offered(conv).get(solution.id)

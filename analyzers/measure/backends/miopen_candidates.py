@@ -13,7 +13,7 @@ import subprocess
 import sys
 import weakref
 
-from analyzers.measure.backend import Place, UnsupportedError
+from analyzers.measure.backend import UnsupportedError
 from analyzers.measure.backends.miopen_library import Convolution, Library, Offer
 from logparse.model import ConvProblem, problem_from_text
 
@@ -56,7 +56,7 @@ def serve(device: str) -> None:
     """The other process."""
     from analyzers.measure.device.torch_device import torch_device
 
-    opened = torch_device(Place(device=device))
+    opened = torch_device(device)
     library = Library()
     handle = library.made("miopenCreateWithStream", 0)
     for line in sys.stdin:

@@ -18,7 +18,7 @@ from analyzers.measure.backends.torch_own_kernel import OwnKernelRunnable
 from analyzers.measure.backends.torch_ways import Way
 from analyzers.measure.device.device_backend import DeviceBackend
 from analyzers.measure.device.operands import GemmOperands
-from analyzers.measure.device.torch_device import TorchRunnable, marker_of
+from analyzers.measure.device.torch_device import TorchRunnable
 from logparse.model import ConvProblem, GemmProblem, OperatorProblem, Problem, Solution
 
 
@@ -41,7 +41,7 @@ class Torch(DeviceBackend):
         operands = self._cache.operands(problem, conditions)
         with self._device.memory_errors(problem.bytes if not hasattr(problem, "free") else None):
             call = way.make(operands)
-        more = {"around": way.around, "marker": marker_of(self._place, solution.text), "thread": way.thread}
+        more = {"around": way.around, "thread": way.thread}
         if way.own is not None and isinstance(operands, GemmOperands):
             return OwnKernelRunnable(self._device, operands, call, way.own, **more)
         return TorchRunnable(self._device, operands, call, **more)  # type: ignore[arg-type]

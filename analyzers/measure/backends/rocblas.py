@@ -18,7 +18,7 @@ from analyzers.measure.backends.blas_gemms import epilogue, supported_gemm
 from analyzers.measure.device.device_backend import DeviceBackend
 from analyzers.measure.device.loaded_library import loaded_library
 from analyzers.measure.device.operands import GemmOperands, matrices
-from analyzers.measure.device.torch_device import Tensor, TorchRunnable, marker_of
+from analyzers.measure.device.torch_device import Tensor, TorchRunnable
 from logparse.model import DEFAULT, GemmProblem, Problem, Solution
 
 _TYPES = {"f16_r": 150, "f32_r": 151, "f64_r": 152, "bf16_r": 168}
@@ -74,7 +74,7 @@ class RocBlas(DeviceBackend):
             self._ask(function, *sets[i])
             return operands.d[i]
 
-        return TorchRunnable(self._device, operands, call, marker=marker_of(self._place, solution.text))
+        return TorchRunnable(self._device, operands, call)
 
     def _ask(self, function: str, *arguments: Any) -> None:
         """Call the library.  Raises UnsupportedError on that status, else RuntimeError with function and status."""

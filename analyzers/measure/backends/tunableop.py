@@ -21,7 +21,7 @@ from typing import Any
 from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
 from analyzers.measure.backends.torch_gemms import gemm_ways
 from analyzers.measure.device.device_backend import DeviceBackend
-from analyzers.measure.device.torch_device import TorchRunnable, marker_of
+from analyzers.measure.device.torch_device import TorchRunnable
 from logparse.formats.format import Line
 from logparse.formats.tunableop import verbose
 from logparse.model import DEFAULT, Call, GemmProblem, Measurement, Problem, Record, Solution
@@ -74,8 +74,7 @@ class TunableOp(DeviceBackend):
             with default.around(), self._switched(enabled=enabled, tuning=False):
                 yield
 
-        call, marker = default.make(operands), marker_of(self._place, solution.text)
-        return TorchRunnable(self._device, operands, call, around=around, marker=marker)
+        return TorchRunnable(self._device, operands, default.make(operands), around=around)
 
     @contextlib.contextmanager
     def _switched(self, *, enabled: bool, tuning: bool) -> Iterator[None]:

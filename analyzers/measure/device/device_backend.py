@@ -50,7 +50,7 @@ class DeviceBackend:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._device = torch_device(place)
+        self._device = torch_device(place.device)
         self._cache = OperandCache(self._device)
         self._workspace: Any = None
         self.cache_bytes = self._device.cache_bytes

@@ -18,8 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from analyzers.measure.backend import HostBoundError, OutOfMemoryError, Place
-from analyzers.measure.device.instruction_cache import InstructionFlush
+from analyzers.measure.backend import HostBoundError, OutOfMemoryError
 from analyzers.measure.device.virtual_gpu import virtual_gpu
 from logparse.devices import device_of
 
@@ -56,12 +55,9 @@ class Operands(Protocol):
 
 
 class TorchDevice:
-    """A device by torch's name (``cuda:0``, ``cpu``); ``flush_instructions`` before each timed execution.
+    """A device by torch's name (``cuda:0``, ``cpu``).  Raises RuntimeError where torch has no such device."""
 
-    Raises RuntimeError where torch has no such device, or no instruction cache is known to be flushed.
-    """
-
-    def __init__(self, name: str, flush_instructions: bool = False) -> None:
+    def __init__(self, name: str) -> None:
         import torch
 
         self.torch = torch
@@ -78,13 +74,6 @@ class TorchDevice:
         self._host_us_each = 20.0
         self._eviction: Tensor = None
         self._threads: dict[str, ThreadPoolExecutor] = {}
-        self.flush: Callable[[], None] | None = None
-        if flush_instructions:
-            if not self.is_gpu:
-                raise RuntimeError("instruction caches are flushed on GPUs only")
-            self.flush = InstructionFlush(torch, self.device, int(self.facts["cu_count"]))
-            self.flush()  # compiled before anything is timed
-            self.synchronize()
 
     def _facts(self) -> Mapping[str, str]:
         torch = self.torch
@@ -181,11 +170,10 @@ class TorchDevice:
             for turn in range(first, first + count):
                 call(turn)
             return (time.perf_counter_ns() - started) / 1e3 / count
-        timed = self._events_us if self.flush is None else self._each_us
         for _ in range(_TRIES):
             if evict:
                 self.evict()
-            time_us, in_time = timed(call, first, count)
+            time_us, in_time = self._events_us(call, first, count)
             if in_time:
                 return time_us
         raise HostBoundError(f"host-bound in {_TRIES} tries, {time_us:.1f} µs with the host's time")
@@ -207,24 +195,6 @@ class TorchDevice:
         end.synchronize()
         return start.elapsed_time(end) * 1e3 / count, in_time
 
-    def _each_us(self, call: Call, first: int, count: int) -> tuple[float, bool]:
-        """As ``_events_us``, every execution between events of its own with the flush before it.
-
-        The gap between two events of one stream, about a µs, is included: such times compare only with each other.
-        """
-        assert self.flush is not None
-        pairs = [self._events() for _ in range(count)]
-        begun = self._held(count)
-        for turn, (start, end) in enumerate(pairs, first):
-            self.flush()
-            start.record()
-            call(turn)
-            end.record()
-        in_time = not pairs[0][0].query()
-        self._enqueued(begun, count)
-        self.synchronize()
-        return sum(start.elapsed_time(end) for start, end in pairs) * 1e3 / count, in_time
-
     def _events(self) -> tuple[Any, Any]:
         if self._virtual is not None:
             return self._virtual.runtime.event(), self._virtual.runtime.event()
@@ -243,13 +213,9 @@ class TorchDevice:
 
 
 @cache
-def _device(name: str, flush_instructions: bool) -> TorchDevice:
-    return TorchDevice(name, flush_instructions)
-
-
-def torch_device(place: Place) -> TorchDevice:
-    """The one ``TorchDevice`` of that place in this process."""
-    return _device(place.device, place.flush_instructions)
+def torch_device(name: str) -> TorchDevice:
+    """The one ``TorchDevice`` of that name in this process."""
+    return TorchDevice(name)
 
 
 class TorchRunnable:
@@ -262,12 +228,11 @@ class TorchRunnable:
         call: Call,
         *,
         around: Around = contextlib.nullcontext,
-        marker: str | None = None,
         workspace_bytes: int | None = None,
         thread: str | None = None,
     ) -> None:
         self._device, self._operands, self._call, self._around = device, operands, call, around
-        self._marker, self._turn, self._thread = marker, 0, thread
+        self._turn, self._thread = 0, thread
         self.workspace_bytes = workspace_bytes
         device.on_thread(thread, self._warm_up)
 
@@ -299,22 +264,11 @@ class TorchRunnable:
         return self._device.on_thread(self._thread, lambda: self._timed_us(first, count))
 
     def _timed_us(self, first: int, count: int) -> float:
-        with self._device.memory_errors(None), self._around(), self._marked():
+        with self._device.memory_errors(None), self._around():
             return self._device.time_us(self._on_set, first, count, evict=self._operands.evict)
 
     def _on_set(self, turn: int) -> Tensor:
         return self._call(turn % self._operands.sets)
-
-    def _marked(self) -> AbstractContextManager[object]:
-        if self._marker is None or not self._device.is_gpu:
-            return contextlib.nullcontext()
-        marked: AbstractContextManager[object] = self._device.torch.cuda.nvtx.range(self._marker)
-        return marked
-
-
-def marker_of(place: Place, text: str) -> str | None:
-    """The name of a solution's profiler range, where the user wants ranges."""
-    return f"logparse {text}" if place.markers else None
 
 
 def _driver() -> str:

@@ -116,7 +116,7 @@ def test_tf32_is_as_pytorch_sets_it_unless_given(torch: Any, given: bool | None,
     from analyzers.measure.device.torch_device import torch_device
 
     place = Place(tf32=given)
-    device = torch_device(place)
+    device = torch_device(place.device)
     with conv_ways(device, SMALL_W, place)[0].around():
         assert torch.backends.cudnn.allow_tf32 == conv
     with gemm_ways(device, replace(gemm(), compute_type=None), place)[0].around():

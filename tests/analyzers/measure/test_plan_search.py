@@ -10,17 +10,17 @@ import pytest
 
 from analyzers.measure import proposer
 from analyzers.measure.backend import Place
+from analyzers.measure.experience import Measured
 from analyzers.measure.plan_search import WORTHWHILE, PlanSearch, parsed
-from analyzers.measure.proposer import FIRST, MOST, NEAR, Experience, Measured, Proposal
+from analyzers.measure.proposer import FIRST, MOST, NEAR, Proposal
 from analyzers.measure.racing import WithdrawnError, race
-from analyzers.measure.results import Method, environment_key, measured, not_measured
+from analyzers.measure.results import Method, not_measured
 from analyzers.measure.trial import WorkerContext
 from logparse.model import ConvProblem, Solution, problem_from_text, solution_from_text
 from tests.analyzers.measure.fakes import FAKE
 from tests.analyzers.measure.problems import named
 
 OFFERED = [Solution("cudnn", f"{x}eng{i // 10}_k2={i % 10}") for x in ("", "layout=NHWC,stored,") for i in range(30)]
-HERE = {"device": "H", "cudnn_version": "91900"}
 
 
 def conv(c: int = 64) -> ConvProblem:
@@ -146,7 +146,7 @@ def test_a_plan_that_does_not_run_says_nothing() -> None:
 
 def proposal_of(*times: Mapping[str, float], **more: object) -> Proposal:
     given: dict[str, object] = {"least": 6, "share": 0.0, "near": near(*times), "problem": conv()}
-    return Proposal(proposer="neighbours", **(given | more))  # type: ignore[arg-type]
+    return Proposal(**(given | more))  # type: ignore[arg-type]
 
 
 def test_the_first_ones_are_proposed_before_the_race_and_the_others_in_it() -> None:
@@ -157,15 +157,12 @@ def test_the_first_ones_are_proposed_before_the_race_and_the_others_in_it() -> N
     tried = proposal.tried(OFFERED, planted(4, 9))
     assert tried[:FIRST] == chosen
     assert FIRST < len(set(tried)) < 12, "the near ones were right"
-    assert proposal.left_over(OFFERED, [x.text for x in tried]) == 12 - len(tried)
 
 
-def test_no_more_is_tried_than_was_left_and_never_more_than_so_many_times_as_much() -> None:
+def test_a_search_takes_at_most_so_many_times_as_much() -> None:
     close = [planted(4, x) for x in range(8)]
     here = planted(4, 9) | {x.text: 30.0 for x in OFFERED if "stored,eng1" in x.id}
-    counts = [len(proposal_of(*close, spare=x).tried(OFFERED, here)) for x in (-9, -1, 0, 3, 99)]
-    assert counts == [FIRST, 5, 6, 9, 6 * MOST]
-    assert proposal_of(planted(4)).left_over(OFFERED, [x.text for x in OFFERED[:9]]) == -3
+    assert len(proposal_of(*close).tried(OFFERED, here)) == 6 * MOST
 
 
 def test_a_second_call_proposes_no_others() -> None:
@@ -175,20 +172,9 @@ def test_a_second_call_proposes_no_others() -> None:
     assert proposal.further(OFFERED, known) is None
 
 
-def test_what_cannot_be_searched_is_proposed_before_the_race() -> None:
-    whole = proposal_of(planted(4), problem=None)
-    assert len(whole.chosen(OFFERED)) == 6
-    family = replace(conv(), n=None, c=None)
-    for proposal in (
-        whole,
-        proposal_of(planted(4), problem=family),
-        replace(whole, problem=conv(), proposer="portfolio"),
-    ):
-        assert proposal.further(OFFERED) is None
-        assert len(proposal.chosen(OFFERED)) >= 6
-        assert proposal.left_over(OFFERED, []) == 0
+def test_without_enough_near_problems_nothing_is_searched() -> None:
     few = proposal_of(planted(4), near=near(planted(4), count=NEAR - 1))
-    assert (len(few.chosen(OFFERED)), few.further(OFFERED)) == (len(OFFERED), None), "too little was measured"
+    assert (len(few.chosen(OFFERED)), few.further(OFFERED)) == (len(OFFERED), None)
 
 
 def test_what_near_problems_refused_is_not_tried() -> None:
@@ -198,18 +184,6 @@ def test_what_near_problems_refused_is_not_tried() -> None:
     refused = tuple(replace(x, refused=frozenset({lost})) for x in close)
     assert OFFERED[44] in proposal_of({}, near=close).tried(offered, planted(4, 9))
     assert OFFERED[44] not in proposal_of({}, near=refused).tried(offered, planted(4, 9))
-
-
-def test_what_searches_leave_over_goes_to_those_after_them() -> None:
-    experience = Experience("neighbours")
-    for x in near(planted(4)):
-        rows = [measured(x.problem, solution_from_text(text), (us,)) for text, us in x.times_us.items()]
-        experience.add(HERE, environment_key(HERE), x.problem, rows)
-    assert experience.proposal(conv(), HERE).spare == 0
-    experience.spend(5)
-    experience.spend(-2)
-    proposal = experience.proposal(conv(), HERE)
-    assert (proposal.spare, proposal.problem, len(proposal.near)) == (3, conv(), NEAR)
 
 
 # ------------------------------------------------------------------------------------------------ in a race
@@ -251,7 +225,7 @@ def test_a_race_whose_first_ones_withdraw_goes_on_with_others() -> None:
         race(["pick", "a"], sample, further=lambda firsts: None if "b" in firsts else "b")
 
 
-def test_a_worker_searches_and_states_what_it_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is fast here is neither among the library's first nor a winner of a near problem, which swap theirs."""
     monkeypatch.setattr(proposer, "SEARCHED", {"fake": WORTHWHILE})
     names = ["pick", *(f"s{i}" for i in range(19)), "fast", "slow"]
@@ -260,16 +234,15 @@ def test_a_worker_searches_and_states_what_it_left_over(monkeypatch: pytest.Monk
     near = tuple(Measured(named(*names, m=2000 + i), x) for i, x in enumerate(close))
     problems = [named(*names, m=16 + i) for i in range(60)]
     context = WorkerContext({"fake": FAKE.open(Place())}, Place(), Method(), lambda what: None)
-    narrow = next(x for x in problems if not Proposal(proposer="neighbours").searches_widely(x))
-    given = Proposal(proposer="neighbours", near=near, problem=narrow, spare=3)
+    every = [Proposal(near=near, problem=x) for x in problems]
+    given = next(x for x in every if not x.searches_widely)
     assert Solution("fake", "fast") not in given.chosen([Solution("fake", x) for x in names])
-    result = context.measure(narrow, proposal=given)
+    result = context.measure(given.problem, proposal=given)
     assert FIRST < len(result.rows) < len(names)
-    assert result.left_over == 16 - len(result.rows)
     assert result.best == Solution("fake", "fast")
-    wide = next(x for x in problems if given.searches_widely(x))
-    found = context.measure(wide, proposal=replace(given, problem=wide))
-    assert (len(found.rows), found.left_over) == (len(names), 0), "what is searched widely costs others nothing"
+    wide = next(x for x in every if x.searches_widely)
+    found = context.measure(wide.problem, proposal=wide)
+    assert len(found.rows) == len(names)
     assert found.proposed_us is not None
 
 
@@ -279,10 +252,9 @@ def test_a_search_goes_on_after_solutions_that_ended_a_worker(monkeypatch: pytes
     names = ["pick", *(f"s{i}" for i in range(19)), "fast"]
     close = [{f"fake:{x}": random.Random(f"{x} {i}").uniform(10, 20) for x in names} for i in range(NEAR)]
     near = tuple(Measured(named(*names, m=2000 + i), x | {"fake:fast": 10.5}) for i, x in enumerate(close))
-    problem = next(
-        x for i in range(60) if not Proposal(proposer="neighbours").searches_widely(x := named(*names, m=i + 1))
-    )
-    given = Proposal(proposer="neighbours", near=near, problem=problem)
+    every = (Proposal(near=near, problem=named(*names, m=i + 1)) for i in range(60))
+    given = next(x for x in every if not x.searches_widely)
+    problem = given.problem
     offered = [Solution("fake", x) for x in names]
     gone = [*given.chosen(offered)[1:], offered[7]]
     lost = [not_measured(problem, x, "failed", "the worker ended") for x in gone]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from analyzers.measure.backend import Conditions, Place
+from analyzers.measure.backend import Conditions
 from analyzers.measure.correctness import acceptable, error_bound
 from logparse.model import ConvProblem, GemmProblem
 from tests.analyzers.measure.problems import SMALL_W
@@ -40,7 +40,7 @@ def to_tf32(tensor: Any) -> Any:
 
 
 def runnable(kind: str, k: int, kernel: Kernel, m: int = M, n: int = N) -> TorchRunnable:
-    device = torch_device(Place())
+    device = torch_device("cpu")
     operands = GemmOperands(device, problem(kind, k, m, n), Conditions())
     before: list[Any] = [torch.zeros(n, m)]
 
@@ -193,7 +193,7 @@ RICH = replace(
 def test_a_large_result_is_compared_in_parts(of: GemmProblem | ConvProblem, monkeypatch: pytest.MonkeyPatch) -> None:
     """In double precision some results do not fit beside their operands."""
     make: Any = GemmOperands if isinstance(of, GemmProblem) else ConvOperands
-    operands = make(torch_device(Place()), of, Conditions())
+    operands = make(torch_device("cpu"), of, Conditions())
     whole = operands._result()
     monkeypatch.setattr("analyzers.measure.device.operands._STRIPE", whole[0].numel())
     out = whole.to(operands._inputs()[0][0].dtype)
@@ -212,7 +212,7 @@ def test_a_large_result_is_compared_in_parts(of: GemmProblem | ConvProblem, monk
 @pytest.mark.parametrize("direction", ["F", "B", "W"])
 def test_convolutions_without_a_tap_or_with_a_wrong_image_are_refused(direction: str) -> None:
     conv: ConvProblem = replace(SMALL_W, direction=direction)  # type: ignore[arg-type]
-    device = torch_device(Place())
+    device = torch_device("cpu")
     operands = ConvOperands(device, conv, Conditions())
 
     def made(change: Callable[[Any], Any]) -> TorchRunnable:

@@ -24,7 +24,7 @@ from analyzers.measure.worker import backend_named
 from analyzers.recommend.verb import advise
 from logparse.errors import InputError
 from logparse.ingest import record
-from logparse.model import Fact, Measurement, Problem, Solution
+from logparse.model import Measurement, Problem, Solution
 from logparse.store import Store
 from logparse.store.announcements import running
 from logparse.watch import Watch, line
@@ -283,30 +283,6 @@ def test_a_budget_has_a_unit() -> None:
 def test_names_of_backends_are_unique_and_found() -> None:
     assert len({member.name for member in BACKENDS}) == len(BACKENDS)
     assert all(backend_named(member.name) is member for member in BACKENDS)
-
-
-def test_a_recording_is_replayed_end_to_end(tmp_path: Path) -> None:
-    """Measurements that a store holds are raced and confirmed as if by a GPU."""
-    problem, gone = named("none-a", m=16), named("none-b", m=24)
-    store = store_of(tmp_path, [problem, gone])
-    rows = [
-        Measurement(problem=problem, solution=Solution("torch", "Default"), origin="bench", time_us=80.0),
-        Measurement(
-            problem=problem, solution=Solution("torch", "fast"), origin="bench", time_us=40.0, samples_us=(39.0, 41.0)
-        ),
-        Measurement(problem=problem, solution=Solution("torch", "bad"), origin="bench", status="failed", error="fell"),
-        Measurement(problem=gone, solution=Solution("torch", "a"), origin="bench", status="out_of_memory"),
-    ]
-    record(store, [*rows, Fact("arch", "gfx942"), Fact("cu_count", "304")], run="r", name="bench", format="test")
-    options = Options(backends=("recorded",), devices=("cpu",))
-    report = replay(store, options)
-    assert report.finished
-    first = next(x for x in report.results if x.problem.text == problem.text)
-    assert (first.pick, first.best) == (Solution("torch", "Default"), Solution("torch", "fast"))
-    assert report.confirmations[problem.text].speedup.value == pytest.approx(2.0, rel=0.05)
-    assert statuses(store)["torch:bad"] == "failed"
-    again = replay(store, options)
-    assert {x.ended for x in again.results} == {"known"}
 
 
 def test_a_replay_is_watched_from_its_store_alone(tmp_path: Path) -> None:

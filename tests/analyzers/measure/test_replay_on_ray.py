@@ -13,8 +13,6 @@ import pytest
 from analyzers.measure.replay import Options, Step, replay
 from analyzers.measure.results import Method
 from analyzers.measure.scheduler import Limits
-from logparse.ingest import record
-from logparse.model import Fact, Measurement, Solution
 from logparse.store import Store
 from tests.analyzers.measure.fakes import NAME
 from tests.analyzers.measure.problems import named, store_of
@@ -31,23 +29,16 @@ def rows(store: Store) -> dict[tuple[str, str], str]:
     return dict(zip(zip(found["problem"], found["solution"], strict=True), found["status"], strict=True))
 
 
-def test_a_recording_gives_the_same_findings_on_a_cluster(tmp_path: Path) -> None:
+def test_a_cluster_gives_the_same_findings(tmp_path: Path) -> None:
     found = []
     for engine in ("local", "ray"):
-        problem, other = named("none-a", m=16), named("none-b", m=24)
+        problem, other = named("pick", "fast", m=16), named("pick", m=24)
         store = store_of(tmp_path / engine, [problem, other])
-        fast = Measurement(problem=problem, solution=Solution("torch", "fast"), origin="bench", time_us=40.0)
-        rest = [
-            Measurement(problem=p, solution=Solution("torch", "Default"), origin="bench", time_us=80.0)
-            for p in (problem, other)
-        ]
-        record(store, [*rest, fast, Fact("arch", "gfx942")], run="r", name="bench", format="test")
-        method = Method(processes=sized(3, 4))
-        report = replay(store, replace(FAKE, backends=("recorded",), engine=engine, method=method))
+        report = replay(store, replace(FAKE, engine=engine, method=Method(processes=sized(3, 4))))
         assert report.finished
         found.append((rows(store), {k: v.confirmed for k, v in report.confirmations.items()}, report.kept))
     assert found[0] == found[1]
-    assert found[0][2] == {named("none-a", m=16).text}
+    assert found[0][2] == {problem.text}
 
 
 def test_a_solution_that_crashes_is_blamed_and_nothing_else(tmp_path: Path) -> None:

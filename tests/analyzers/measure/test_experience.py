@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from analyzers.times.nearness import OTHER_LAYOUT, OTHER_TYPE, coordinates, distance
+from analyzers.measure.experience import OTHER_LAYOUT, OTHER_TYPE, coordinates, distance
 from logparse.model import ConvProblem, GemmProblem, Problem
 from tests.analyzers.example import W
 from tests.analyzers.measure.problems import gemm

@@ -1,0 +1,157 @@
+"""What was measured near a problem: the times of its solutions on problems of other sizes.  Pure.
+
+Problems of one operation lie as far apart as the base-2 logarithms of what a kernel sees of them: a GEMM's sizes; of a
+convolution batch, channels per group, output pixels, window, stride and groups.  A factor of two weighs 0.5 for a size,
+and 2 for window, stride and groups, which decide what solutions there are.  Of a convolution it also counts what power
+of two divides channels and pixels: the fast kernels load 16 bytes at a time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+
+from analyzers.measure.results import environment_key
+from logparse.model import ConvProblem, GemmProblem, Measurement, Problem, solution_from_text
+from logparse.target import BY_NAME, Facts, arch, same_build
+
+OTHER_TYPE, OTHER_LAYOUT = 4.0, 2.0
+"""What another type, and another layout or transposition, adds to a distance (a size that differs 16-fold adds 2)."""
+KEPT = 32
+"""Nearest measured problems that a worker is given."""
+FASTEST = 200
+"""Solutions of each that a worker is given."""
+_SIZE, _WINDOW = 0.5, 2.0
+_BY_INDEX = frozenset({"hipblaslt", "rocblas"})
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Only problems of one ``operation`` are compared.  ``at``: weighted logarithms of the sizes."""
+
+    operation: str
+    type: str
+    layout: str
+    at: tuple[float, ...]
+
+
+def coordinates(problem: Problem) -> Coordinates | None:
+    """Where a problem lies; None for grouped GEMMs, other operators, and where a size is unknown."""
+    if isinstance(problem, GemmProblem) and problem.kind == "gemm":
+        sizes: tuple[int | None, ...] = (problem.m, problem.n, problem.k, problem.batch_count)
+        type = f"{problem.a_type} {problem.d_type} {problem.compute_type}"
+        layout = f"{problem.trans_a}{problem.trans_b}"
+        return None if None in sizes else Coordinates("gemm", type, layout, _logarithms(sizes, _SIZE))
+    if not isinstance(problem, ConvProblem):
+        return None
+    x, last = problem, slice(-problem.spatial, None)
+    pixels, inputs = [x.out_d, x.out_h, x.out_w][last], [x.d, x.h, x.w][last]
+    window = [x.filter_d, x.filter_h, x.filter_w][last]
+    stride = [x.stride_d, x.stride_h, x.stride_w][last]
+    if x.n is None or x.c is None or x.k is None or not x.groups or None in (*pixels, *window, *stride):
+        return None
+    channels, out = (x.c // x.groups, x.k // x.groups), _product(pixels)
+    at = _logarithms((x.n, *channels, out), _SIZE)
+    at += _logarithms((_product(window), _product(stride), x.groups), _WINDOW / 2)
+    at += tuple(map(aligned, (*channels, out, _product(inputs))))
+    return Coordinates(f"conv{x.spatial}d {x.direction} {x.mode}", str(x.in_type), str(x.in_layout), at)
+
+
+def aligned(size: int) -> float:
+    """From 0, odd, to 1, a multiple of 8: 16 bytes of a two-byte type."""
+    return next(i for i in (3, 2, 1, 0) if size % 2**i == 0) / 3
+
+
+def distance(one: Coordinates, other: Coordinates) -> float:
+    """How far two problems of one operation lie apart; infinite for two operations."""
+    if one.operation != other.operation:
+        return math.inf
+    apart = math.dist(one.at, other.at)
+    return apart + OTHER_TYPE * (one.type != other.type) + OTHER_LAYOUT * (one.layout != other.layout)
+
+
+def _logarithms(sizes: Iterable[int | None], weight: float) -> tuple[float, ...]:
+    return tuple(weight * math.log2(max(1, x or 1)) for x in sizes)
+
+
+def _product(values: Iterable[int | None]) -> int:
+    return math.prod(x or 1 for x in values)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measured problem: the time (µs) of each solution that ran, by its text, and those that did not run."""
+
+    problem: Problem
+    times_us: Mapping[str, float]
+    refused: frozenset[str] = frozenset()
+
+    def of(self, libraries: Set[str]) -> Measured:
+        """Without the times of other libraries' solutions."""
+        times = {x: us for x, us in self.times_us.items() if solution_from_text(x).library in libraries}
+        return replace(self, times_us=times)
+
+    def fastest(self) -> Measured:
+        """Only the ``FASTEST`` solutions of it."""
+        times = heapq.nsmallest(FASTEST, self.times_us.items(), key=lambda x: x[1])
+        return replace(self, times_us=dict(times))
+
+
+@dataclass
+class _Environment:
+    """The measured problems of one environment by text, each with its place."""
+
+    facts: Facts
+    measured: dict[str, tuple[Coordinates, Measured]] = field(default_factory=dict)
+
+
+class Experience:
+    """The measured problems of a store and of the running replay, by environment."""
+
+    def __init__(self) -> None:
+        self._environments: dict[str, _Environment] = {}
+
+    def add(self, facts: Facts, environment: str, problem: Problem, rows: Sequence[Measurement]) -> None:
+        """Take in what a race measured; more of a known problem is joined to it."""
+        at = coordinates(problem)
+        times = {x.solution.text: x.time_us for x in rows if x.status == "ok" and x.time_us}
+        if at is None or not times:
+            return
+        refused = frozenset(x.solution.text for x in rows if x.status == "unsupported")
+        held = self._environments.setdefault(environment, _Environment(facts)).measured
+        before = held[problem.text][1] if problem.text in held else Measured(problem, {})
+        held[problem.text] = at, Measured(problem, {**before.times_us, **times}, before.refused | refused)
+
+    def near(self, problem: Problem, facts: Facts) -> Iterator[Measured]:
+        """The measured problems of the same operation, the nearest first, with the times of those solutions whose names
+        mean the same in an environment of these ``facts``.
+        """
+        at, mine = coordinates(problem), environment_key(facts)
+        if at is None:
+            return
+        ranked = sorted(
+            (distance(at, there), environment != mine, environment, text)
+            for environment, held in self._environments.items()
+            for text, (there, _) in held.measured.items()
+            if there.operation == at.operation
+        )
+        for _, foreign, environment, text in ranked:
+            held = self._environments[environment]
+            found = held.measured[text][1]
+            if foreign:  # what was refused there may run here
+                libraries = {solution_from_text(x).library for x in found.times_us}
+                found = found.of({x for x in libraries if same_names(x, facts, held.facts)})
+                found = replace(found, refused=frozenset())
+            if found.times_us:
+                yield found.fastest()
+
+
+def same_names(library: str, one: Facts, other: Facts) -> bool:
+    """Whether a solution's name means the same on both sides: in every build for names; in one build for plans and
+    algorithms that a version numbers; in one build for one GPU arch for indices.
+    """
+    if library in BY_NAME or library == "kernel":
+        return True
+    return same_build(one, other, library) is True and (library not in _BY_INDEX or arch(one) == arch(other))
