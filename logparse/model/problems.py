@@ -1,25 +1,22 @@
-"""The nouns that formats produce and analyzers use; of this package, the module imports nothing.
+"""Problems: what a library is asked to compute, with their keys, work and names.
 
-Names are the libraries' own: GEMM fields are named as hipblaslt-bench's flags, data types of GEMMs are its type texts
-(``f16_r``, ``bf16_r``, ``f8_r`` …), data types of convolutions are MIOpen's (``FP16``, ``BF16`` …).  ``None`` in any
-field means *the format does not state it*.  Sizes are counts of elements; names of times contain their unit.
+GEMM fields are named as hipblaslt-bench's flags, data types of GEMMs are its type texts (``f16_r``, ``bf16_r``,
+``f8_r`` …), data types of convolutions are MIOpen's (``FP16``, ``BF16`` …).  ``None`` in any field means *the format
+does not state it*.  Sizes are counts of elements.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, lru_cache
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from operator import itemgetter
 from typing import Any, Literal, TypeAlias, TypeVar
 
 Trans = Literal["N", "T", "C"]
 Direction = Literal["F", "B", "W", "B+W"]  # B+W: one operator ran both, its kernels are not distinguishable
 Kind = Literal["gemm", "grouped", "conv", "operator"]
-Status = Literal["ok", "failed", "skipped", "unsupported", "wrong", "timeout", "out_of_memory", "no_time"]
-TRIED: frozenset[Status] = frozenset({"ok", "failed", "unsupported", "wrong", "timeout", "out_of_memory"})
-"""Statuses of solutions that were tried: those that are left out and those without a time show nothing."""
 Beta = Literal["zero", "nonzero"]
 
 REAL_8BIT = frozenset({"f8_r", "bf8_r", "f8_fnuz_r", "bf8_fnuz_r", "i8_r", "u8_r"})
@@ -46,8 +43,16 @@ TYPE_BYTES: Mapping[str, float] = {
 
 _FOLDED = {"f8_fnuz_r": "f8_r", "bf8_fnuz_r": "bf8_r", "xf32_r": "f32_r"}
 
+T = TypeVar("T")
 
-# --------------------------------------------------------------------------------------------------- problems
+
+def of_fields(kind: type[T], values: Mapping[str, Any]) -> T:
+    """A frozen object from the values of all its fields, as copy and pickle make one: the constructor sets each of a
+    problem's 35 fields by a call, which takes half of the time to read its text.
+    """
+    made = object.__new__(kind)
+    vars(made).update(values)
+    return made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +138,10 @@ class GemmProblem:
         An absent scale or swizzle is among them, unless the type needs one: Trace lines and TunableOp keys never print
         it, bench lines always do, and both must give the same text.
         """
-        out: set[str] = set(self._scales_that_cannot_matter())
+        values = vars(self)
+        out = {
+            f"scale_{x}" for x in "abcd" if values[f"{x}_type"] not in NARROW and values[f"scale_{x}"] in (None, "none")
+        }
         if self.batch_count == 1:
             out.add("batch_mode")
         if self.beta == "zero":
@@ -142,23 +150,10 @@ class GemmProblem:
             out |= {"bias_type", "bias_source"}
         if self.aux is False:
             out.add("aux_type")
-        if not self.swizzle_a:
-            out.add("swizzle_a")
-        if not self.swizzle_b:
-            out.add("swizzle_b")
+        out |= {name for name in ("swizzle_a", "swizzle_b") if not values[name]}
         if self.members:
             out |= {"m", "n", "k", "lda", "ldb", "ldc", "ldd", "stride_a", "stride_b", "stride_c", "stride_d"}
         return frozenset(out)
-
-    def _scales_that_cannot_matter(self) -> Iterator[str]:
-        for name, type, scale in (
-            ("scale_a", self.a_type, self.scale_a),
-            ("scale_b", self.b_type, self.scale_b),
-            ("scale_c", self.c_type, self.scale_c),
-            ("scale_d", self.d_type, self.scale_d),
-        ):
-            if type not in NARROW and scale in (None, "none"):
-                yield name
 
     @property
     def normal(self) -> GemmProblem:
@@ -265,7 +260,7 @@ class GemmProblem:
         return f"{self.trans_a or '?'}{self.trans_b or '?'} {size}{batch} {self.a_type or '?'}{epilogue}"
 
 
-_GEMM_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+GEMM_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("trans", ("trans_a", "trans_b")),
     ("mnk", ("m", "n", "k")),
     ("batch", ("batch_count", "batch_mode")),
@@ -280,8 +275,8 @@ _GEMM_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("swizzle", ("swizzle_a", "swizzle_b")),
     ("beta", ("beta",)),
 )
-GEMM_FIELDS: tuple[str, ...] = tuple(name for _, names in _GEMM_WORDS for name in names)
-_GEMM_TEXT = " ".join(f"{word}=" + ",".join("%s" for _ in names) for word, names in _GEMM_WORDS)
+GEMM_FIELDS: tuple[str, ...] = tuple(name for _, names in GEMM_WORDS for name in names)
+_GEMM_TEXT = " ".join(f"{word}=" + ",".join("%s" for _ in names) for word, names in GEMM_WORDS)
 _NO_STRIDES = {f"stride_{x}": 0 for x in "abcd"}
 GEMM_LAYOUT: tuple[str, ...] = (
     *("trans_a", "trans_b", "lda", "ldb", "ldc", "ldd"),
@@ -350,7 +345,7 @@ class ConvProblem:
 
     @cached_property
     def text(self) -> str:
-        return pass_of(self.direction, self.layer)
+        return f"conv {self.direction} {self.layer}"
 
     @cached_property
     def shape(self) -> str | None:
@@ -403,7 +398,7 @@ class ConvProblem:
         )
 
 
-_CONV_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+CONV_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("spatial", ("spatial",)),
     ("in", ("n", "c", "d", "h", "w")),
     ("k", ("k",)),
@@ -419,10 +414,10 @@ _CONV_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("bias", ("bias",)),
     ("mode", ("mode",)),
 )
-LAYER_FIELDS: tuple[str, ...] = tuple(name for _, names in _CONV_WORDS for name in names)
+LAYER_FIELDS: tuple[str, ...] = tuple(name for _, names in CONV_WORDS for name in names)
 CONV_FIELDS: tuple[str, ...] = ("direction", *LAYER_FIELDS)
 _OF_LAYER = itemgetter(*LAYER_FIELDS)
-_LAYER_TEXT = " ".join(f"{word}=" + ",".join("%s" for _ in names) for word, names in _CONV_WORDS)
+_LAYER_TEXT = " ".join(f"{word}=" + ",".join("%s" for _ in names) for word, names in CONV_WORDS)
 CONV_LAYOUT: tuple[str, ...] = ("in_layout", "weights_layout", "out_layout")
 
 
@@ -480,12 +475,12 @@ class OperatorProblem:
     @property
     def bytes(self) -> float:
         """Bytes of the tensors that it was given (its results are not recorded)."""
-        return sum((_product(*x.sizes) or 0) * _TENSOR_BYTES.get(x.dtype, 4.0) for x in self.tensors)
+        return sum((math.prod(x.sizes)) * _TENSOR_BYTES.get(x.dtype, 4.0) for x in self.tensors)
 
     @property
     def label(self) -> str:
         """A short name for tables: ``aten::add_ 64×256×56×56 bfloat16``."""
-        largest = max(self.tensors, key=lambda x: _product(*x.sizes) or 0, default=None)
+        largest = max(self.tensors, key=lambda x: math.prod(x.sizes), default=None)
         return self.name if largest is None else f"{self.name} {'×'.join(map(str, largest.sizes))} {largest.dtype}"
 
 
@@ -504,115 +499,6 @@ def _argument_text(value: Argument) -> str:
     return f"[{';'.join(x.text for x in value)}]" if isinstance(value, tuple) else f"={value}"
 
 
-def _argument(text: str) -> Argument:
-    if text.startswith("="):
-        return text[1:]
-    if text.startswith("["):
-        return tuple(map(_operand, text[1:-1].split(";"))) if len(text) > 2 else ()
-    return _operand(text)
-
-
-def _operand(text: str) -> Operand:
-    found = _OPERAND.fullmatch(text)
-    if not found:
-        raise ValueError(f"no operand: {text[:80]!r}")
-    dtype, sizes, strides = found.groups()
-    return Operand(dtype, *(tuple(map(int, x.split(","))) if x else () for x in (sizes, strides)))
-
-
-_OPERAND = re.compile(r"([\w?]+)\(([-\d,]*)\|([-\d,]*)\)")
-
-Problem: TypeAlias = GemmProblem | ConvProblem | OperatorProblem
-
-_INT = re.compile(r"-?\d+\Z")
-_BOOLS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})
-
-
-def kind_of(text: str) -> str:
-    """The kind (``gemm``, ``grouped``, ``conv``) of the problem whose ``text`` this is."""
-    return text.partition(" ")[0]
-
-
-def layer_of(text: str) -> tuple[str, str] | None:
-    """Direction and layer of the convolution whose ``text`` this is; None for other problems."""
-    kind, _, rest = text.partition(" ")
-    direction, _, layer = rest.partition(" ")
-    return (direction, layer) if kind == "conv" else None
-
-
-def pass_of(direction: str, layer: str) -> str:
-    """The ``text`` of the convolution of a layer in a direction."""
-    return f"conv {direction} {layer}"
-
-
-def problem_from_text(text: str) -> Problem:
-    """The problem with this canonical ``text``.  Raises ValueError for any other text."""
-    kind, *words = text.split(" ")
-    if kind == "conv":
-        values: dict[str, Any] = _CONV_DEFAULTS | {"direction": words[0]}
-        for word in words[1:]:
-            values |= _conv_values(word)
-        return _of_fields(ConvProblem, values)
-    if kind == "operator" and words:
-        return OperatorProblem(words[0], tuple(map(_argument, words[1:])))
-    if kind not in ("gemm", "grouped", "family"):  # older stores have families: products with some sizes left open
-        raise ValueError(f"not the text of a problem: {text[:80]!r}")
-    values = {}
-    for word in words:
-        values |= _members(word) if word.startswith("members=") else _gemm_values(word)
-    return GemmProblem(**{name: value for name, value in values.items() if value != "*"})
-
-
-T = TypeVar("T")
-_CONV_DEFAULTS = {x.name: x.default for x in fields(ConvProblem)}
-
-
-def _of_fields(kind: type[T], values: Mapping[str, Any]) -> T:
-    """A frozen object from the values of all its fields, as copy and pickle make one: the constructor sets each of a
-    problem's 35 fields by a call, which takes half of the time to read its text.
-    """
-    made = object.__new__(kind)
-    vars(made).update(values)
-    return made
-
-
-_WORDS = 1 << 16
-"""Words kept: those of hundreds of thousands of texts are few, and reading one takes longer than finding it."""
-
-
-@lru_cache(maxsize=_WORDS)
-def _conv_values(word: str) -> Mapping[str, int | str | None]:
-    cells = _cells(word, _CONV_NAMES).items()
-    return {name: int(cell) if cell and _INT.match(cell) else cell for name, cell in cells}
-
-
-@lru_cache(maxsize=_WORDS)
-def _gemm_values(word: str) -> Mapping[str, int | bool | str]:
-    out: dict[str, int | bool | str] = {}
-    for name, cell in _cells(word, _GEMM_NAMES).items():
-        if cell is not None:
-            number = _INT.match(cell)
-            out[name] = bool(int(cell)) if name in _BOOLS and number else int(cell) if number else cell
-    return out
-
-
-def _members(word: str) -> Mapping[str, tuple[Member, ...]]:
-    names = [f.name for f in fields(Member)]
-    rows = [[None if c == "?" else int(c) for c in x.split("/")] for x in word[len("members=") :].split(",")]
-    return {"members": tuple(Member(**dict(zip(names, row, strict=True))) for row in rows)}  # type: ignore[arg-type]
-
-
-_CONV_NAMES, _GEMM_NAMES = dict(_CONV_WORDS), dict(_GEMM_WORDS)
-
-
-def _cells(word: str, groups: Mapping[str, tuple[str, ...]]) -> dict[str, str | None]:
-    name, eq, rest = word.partition("=")
-    cells = rest.split(",")
-    if not eq or name not in groups or len(cells) != len(groups[name]):
-        raise ValueError(f"not a word of a problem's text: {word[:80]!r}")
-    return {key: None if cell in ("?", "-") else cell for key, cell in zip(groups[name], cells, strict=True)}
-
-
 def _product(*values: int | None) -> int | None:
     out = 1
     for value in values:
@@ -622,290 +508,4 @@ def _product(*values: int | None) -> int | None:
     return out
 
 
-# ------------------------------------------------------------------------------- what files state about problems
-
-
-@dataclass(frozen=True)
-class Solution:
-    """A kernel or algorithm of a library that computes a problem: ``hipblaslt:477479``, ``miopen:GemmWrwUniversal`` …
-
-    ``raw`` is the file's own spelling, ``algorithm`` MIOpen's algorithm string.  PyTorch's normal call is
-    ``Solution("torch", "Default")``, whose text is ``Default``.
-    """
-
-    library: str
-    id: str
-    raw: str = field(default="", compare=False)
-    algorithm: str | None = field(default=None, compare=False)
-
-    @property
-    def text(self) -> str:
-        return "Default" if self.id == "Default" else f"{self.library}:{self.id}"
-
-
-DEFAULT = Solution("torch", "Default", "Default")
-
-
-def solution_from_text(text: str) -> Solution:
-    """The solution with this canonical ``text``."""
-    library, colon, id = text.partition(":")
-    return Solution(library, id) if colon else Solution("torch", text)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Call:
-    """A call of a problem that a log records.
-
-    ``category`` is the mask category (``trace``, ``bench``, ``profile`` …) or another library's word for it; ``count``
-    is None where the format does not count; ``by_tool`` marks lines that a benchmark wrote, which count for nothing.
-    Ingest adds clock and process; ``pid`` is the process where a block of lines states it.
-    """
-
-    problem: Problem
-    category: str
-    count: int | None = 1
-    solution: Solution | None = None
-    workspace_bytes: int | None = None
-    by_tool: bool = False
-    device: int | None = None
-    pid: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measurement:
-    """A time of one solution for one problem, from a file or a replay, or the reason why there is no time.
-
-    ``origin`` names the tool that measured, as its format declares (``formats.format.Origin``: ``find-db``,
-    ``tunableop``, ``trace`` …); a comparison of times of different origins is always labelled as one.
-    """
-
-    problem: Problem
-    solution: Solution
-    origin: str
-    status: Status = "ok"
-    time_us: float | None = None
-    min_us: float | None = None
-    max_us: float | None = None
-    std_us: float | None = None
-    samples_us: tuple[float, ...] = ()
-    workspace_bytes: int | None = None
-    error: str | None = None
-    key_text: str | None = None
-
-
-@dataclass(frozen=True)
-class Fact:
-    """Where a file or measurement was made: ``arch``, ``cu_count``, ``hipblaslt_revision`` … (see ``FACTS``)."""
-
-    name: str
-    value: str
-
-
-FACTS: Mapping[str, str] = {
-    "arch": "gcnArchName as the file gives it, or gfxNNN",
-    "cu_count": "compute units (SMs on NVIDIA)",
-    "device": "marketing name of the device",
-    "gpus": "devices that one process sees",
-    "kernels_of": "place and process of a file of rocprof, of which several hold the same kernels",
-    "driver": "driver version",
-    "hipblaslt_version": "major·100000 + minor·100 + patch, or M.m.p before ROCm 6.2",
-    "hipblaslt_revision": "git revision of hipBLASLt",
-    "rocblas_version": "rocBLAS version text",
-    "miopen_version": "M.m.p",
-    "miopen_tweak": "git hash part of the MIOpen build",
-    "rocm_version": "ROCm version",
-    "hip_version": "HIP version",
-    "cuda_version": "CUDA version that PyTorch was built for",
-    "pytorch_version": "x.y.z",
-    "cublaslt_version": "cuBLASLt version",
-    "backend": "HIP, OpenCL or CUDA",
-    "pid": "process that wrote the file, where the file's name contains it",
-}
-"""Names of facts that more than one format gives.  A TunableOp validator is also kept raw as ``validator:KEY``."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Message:
-    """A line that a library wrote and that is no call, its addresses normalised."""
-
-    category: str
-    text: str
-    function: str = ""
-    count: int = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class SolutionName:
-    """Names that a library build gives to a solution (bench output, extended profile)."""
-
-    solution: Solution
-    name: str | None = None
-    kernel_name: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kernel:
-    """GPU kernels of one name that an operator launched (traces).  ``problem`` None: the operator is no problem.
-
-    ``operator`` is one that no math library computes, with its recorded inputs.  Statistics of the
-    first rocprof have no extremes.
-    """
-
-    op: str
-    kernel: str
-    calls: int
-    total_us: float
-    min_us: float | None
-    max_us: float | None
-    device: int | None = None
-    problem: Problem | None = None
-    operator: OperatorProblem | None = None
-
-
-@dataclass(frozen=True)
-class Reject:
-    """A stretch of a line that has a format's marker and cannot be read.
-
-    ``offset`` is in bytes from the start of the line that the reader got (ingest adds the line's place in the file);
-    length 0 means the whole line.
-    """
-
-    reason: str
-    offset: int = 0
-    length: int = 0
-
-
-Record: TypeAlias = Call | Measurement | Fact | Message | SolutionName | Kernel | Reject
-
-
-# ------------------------------------------------------------------------------------------------ what we conclude
-
-
-@dataclass(frozen=True, kw_only=True)
-class Override:
-    """The instruction to use a solution for a problem on a target.
-
-    ``target`` holds facts of the machine that will read it.  ``time_us`` and ``workspace_bytes`` are those of the
-    measurement that supports it, ``key_text`` the library's own key where a file gave it.  ``parameters`` are the
-    solver's tuned ones, verbatim (MIOpen's perf-db): without them a tunable solver is not the one that was measured.
-    ``fallback`` is the next best measured solution, for a library that accepts a second where the first does not apply.
-    """
-
-    problem: Problem
-    solution: Solution
-    target: Mapping[str, str]
-    time_us: float | None = None
-    default_us: float | None = None
-    workspace_bytes: int | None = None
-    key_text: str | None = None
-    parameters: str | None = None
-    fallback: Override | None = None
-
-
-Certainty = Literal["measured", "inferred"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evidence(Mapping[str, object]):
-    """The evidence of a finding: the fields that ranking and confidence read, and details that are only shown.
-
-    As a mapping it holds what is shown: all ``details`` and the known fields, except ``certainty`` and ``now_us``,
-    which are columns of their own.  Raises ValueError where a detail has the name of a field.
-    """
-
-    certainty: Certainty = "inferred"
-    """``measured``: both ``now_us`` and the proposed time of a call are times of measured solutions."""
-    now_us: float | None = None
-    """Time of one call now, µs."""
-    pick: str | None = None
-    """Text of the solution that runs now."""
-    best: str | None = None
-    """Text of the solution that is proposed."""
-    best_us: float | None = None
-    """Time of ``best``, µs; where none is proposed, time of the fastest known solution, which is too slow."""
-    noise_us: float | None = None
-    """Difference between two times of the pick in one file, µs."""
-    measured: str | None = None
-    """Text of the measured problem, where it is not the finding's own."""
-    source_id: str | None = None
-    """Id of the source that the finding is about."""
-    what_if_source: str | None = None
-    """Id of the source with the times of ``pick`` and ``best``, where it is another."""
-    origin: str | None = None
-    level: str | None = None
-    """Level of the link over which the measurement was taken."""
-    arch: str | None = None
-    cu_count: str | None = None
-    file: str | None = None
-    versions: Mapping[str, str] | None = None
-    """Path of the source of the times, and the facts of the machine that wrote it."""
-    details: Mapping[str, object] = field(default_factory=dict)
-    """Other values that the analyzer shows; nothing is computed from them."""
-
-    def __post_init__(self) -> None:
-        if not self.details.keys().isdisjoint(self.__dataclass_fields__.keys()):
-            doubled = self.details.keys() & self.__dataclass_fields__.keys()
-            raise ValueError(f"evidence has fields of these names: {', '.join(sorted(doubled))}")
-
-    @cached_property
-    def shown(self) -> Mapping[str, object]:
-        """What this mapping holds, as a dict, of which copies are faster."""
-        own = vars(self).items()
-        return {name: x for name, x in own if x is not None and name not in _NOT_SHOWN} | dict(self.details)
-
-    def __getitem__(self, name: str) -> object:
-        return self.shown[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.shown)
-
-    def __len__(self) -> int:
-        return len(self.shown)
-
-
-_NOT_SHOWN = frozenset({"certainty", "now_us", "details"})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """What an analyzer found about one problem (or, with ``problem`` None, about the run).
-
-    ``saving_us`` is per run of the workload, with ``saving_low_us``/``saving_high_us`` where an interval is known;
-    ``per_call_us`` is the loss of one call, with its own interval.  ``interval_from`` names what the interval is of,
-    ``p`` is the p-value of a confirmation (``docs/findings.md``).  None means unknown, never zero.  ``reasons`` are the
-    messages of findings about the same problem whose savings are contained in this one's.
-    """
-
-    analyzer: str
-    message: str
-    problem: Problem | None = None
-    saving_us: float | None = None
-    saving_low_us: float | None = None
-    saving_high_us: float | None = None
-    saving_share: float | None = None
-    per_call_us: float | None = None
-    per_call_low_us: float | None = None
-    per_call_high_us: float | None = None
-    interval_from: str | None = None
-    p: float | None = None
-    calls: int | None = None
-    evidence: Evidence = field(default_factory=Evidence)
-    override: Override | None = None
-    advice: str | None = None
-    reasons: tuple[str, ...] = ()
-
-    @property
-    def kind(self) -> str | None:
-        return self.problem.kind if self.problem else None
-
-
-R = TypeVar("R", Evidence, Finding)
-
-
-def changed(record: R, **changes: object) -> R:
-    """A finding, or its evidence, with other values, as ``dataclasses.replace`` makes it in ten times the time: every
-    finding of a large store gets its place and its reasons.
-    """
-    values = vars(record) | changes
-    values.pop("shown", None)  # made of the old values
-    return _of_fields(type(record), values)
+Problem: TypeAlias = GemmProblem | ConvProblem | OperatorProblem

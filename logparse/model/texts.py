@@ -1,0 +1,115 @@
+"""Canonical texts of problems: read back, and what they begin with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import lru_cache
+from typing import Any
+
+from logparse.model.problems import (
+    CONV_WORDS,
+    GEMM_WORDS,
+    Argument,
+    ConvProblem,
+    GemmProblem,
+    Member,
+    Operand,
+    OperatorProblem,
+    Problem,
+    of_fields,
+)
+
+_INT = re.compile(r"-?\d+\Z")
+_BOOLS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})
+
+
+def kind_of(text: str) -> str:
+    """The kind (``gemm``, ``grouped``, ``conv``) of the problem whose ``text`` this is."""
+    return text.partition(" ")[0]
+
+
+def layer_of(text: str) -> tuple[str, str] | None:
+    """Direction and layer of the convolution whose ``text`` this is; None for other problems."""
+    kind, _, rest = text.partition(" ")
+    direction, _, layer = rest.partition(" ")
+    return (direction, layer) if kind == "conv" else None
+
+
+def pass_of(direction: str, layer: str) -> str:
+    """The text of the convolution of a layer in a direction."""
+    return f"conv {direction} {layer}"
+
+
+def problem_from_text(text: str) -> Problem:
+    """The problem with this canonical ``text``.  Raises ValueError for any other text."""
+    kind, *words = text.split(" ")
+    if kind == "conv":
+        values: dict[str, Any] = _CONV_DEFAULTS | {"direction": words[0]}
+        for word in words[1:]:
+            values |= _conv_values(word)
+        return of_fields(ConvProblem, values)
+    if kind == "operator" and words:
+        return OperatorProblem(words[0], tuple(map(_argument, words[1:])))
+    if kind not in ("gemm", "grouped", "family"):  # older stores have families: products with some sizes left open
+        raise ValueError(f"not the text of a problem: {text[:80]!r}")
+    values = {}
+    for word in words:
+        values |= _members(word) if word.startswith("members=") else _gemm_values(word)
+    return GemmProblem(**{name: value for name, value in values.items() if value != "*"})
+
+
+def _argument(text: str) -> Argument:
+    if text.startswith("="):
+        return text[1:]
+    if text.startswith("["):
+        return tuple(map(_operand, text[1:-1].split(";"))) if len(text) > 2 else ()
+    return _operand(text)
+
+
+def _operand(text: str) -> Operand:
+    found = _OPERAND.fullmatch(text)
+    if not found:
+        raise ValueError(f"no operand: {text[:80]!r}")
+    dtype, sizes, strides = found.groups()
+    return Operand(dtype, *(tuple(map(int, x.split(","))) if x else () for x in (sizes, strides)))
+
+
+_OPERAND = re.compile(r"([\w?]+)\(([-\d,]*)\|([-\d,]*)\)")
+_CONV_DEFAULTS = {x.name: x.default for x in fields(ConvProblem)}
+_WORDS = 1 << 16
+"""Words kept: those of hundreds of thousands of texts are few, and reading one takes longer than finding it."""
+
+
+@lru_cache(maxsize=_WORDS)
+def _conv_values(word: str) -> Mapping[str, int | str | None]:
+    cells = _cells(word, _CONV_NAMES).items()
+    return {name: int(cell) if cell and _INT.match(cell) else cell for name, cell in cells}
+
+
+@lru_cache(maxsize=_WORDS)
+def _gemm_values(word: str) -> Mapping[str, int | bool | str]:
+    out: dict[str, int | bool | str] = {}
+    for name, cell in _cells(word, _GEMM_NAMES).items():
+        if cell is not None:
+            number = _INT.match(cell)
+            out[name] = bool(int(cell)) if name in _BOOLS and number else int(cell) if number else cell
+    return out
+
+
+def _members(word: str) -> Mapping[str, tuple[Member, ...]]:
+    names = [f.name for f in fields(Member)]
+    rows = [[None if c == "?" else int(c) for c in x.split("/")] for x in word[len("members=") :].split(",")]
+    return {"members": tuple(Member(**dict(zip(names, row, strict=True))) for row in rows)}  # type: ignore[arg-type]
+
+
+_CONV_NAMES, _GEMM_NAMES = dict(CONV_WORDS), dict(GEMM_WORDS)
+
+
+def _cells(word: str, groups: Mapping[str, tuple[str, ...]]) -> dict[str, str | None]:
+    name, eq, rest = word.partition("=")
+    cells = rest.split(",")
+    if not eq or name not in groups or len(cells) != len(groups[name]):
+        raise ValueError(f"not a word of a problem's text: {word[:80]!r}")
+    return {key: None if cell in ("?", "-") else cell for key, cell in zip(groups[name], cells, strict=True)}
