@@ -2,7 +2,6 @@
 
     python benchmarks/scale.py --ingest      # 200 logs by 1 and 2 workers, local processes and Ray: efficiency, and
                                              # that of two plain loops, which is all that this machine gives
-    python benchmarks/scale.py --ranges      # a log of 2 GiB as one task, and as two ranges: what cutting costs
     python benchmarks/scale.py --cores       # one log of 6 GB with 1, 2, 4 … of this machine's cores
     python benchmarks/scale.py --memory      # memory of the driver against the number of files, to 20,000 tiny ones
     python benchmarks/scale.py --plan        # planning a replay of 2,000 problems with 100 measured solutions each
@@ -61,7 +60,6 @@ def main() -> int:
     """Parse, measure, write the record, print a summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ingest", action="store_true")
-    parser.add_argument("--ranges", action="store_true")
     parser.add_argument("--cores", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--plan", action="store_true")
@@ -88,9 +86,7 @@ def main() -> int:
         "folder": FOLDER,
         "command": " ".join(word for word in sys.argv[1:] if word not in ("--results", options.results)),
     }
-    sections = [
-        name for name in ("ingest", "ranges", "cores", "memory", "plan", "parts", "gpu") if getattr(options, name)
-    ]
+    sections = [name for name in ("ingest", "cores", "memory", "plan", "parts", "gpu") if getattr(options, name)]
     failed = []
     for name in sections:
         record[name] = globals()[f"{name}_section"](options)
@@ -181,35 +177,6 @@ def _ingested(logs: Path, target: Path, engine: str, jobs: int) -> tuple[float, 
         taken, after = time.monotonic() - started, os.times()
     assert all(x.state == "new" for x in results), [x.error for x in results][:3]
     return taken, sum(after[:4]) - sum(before[:4])
-
-
-def ranges_section(options: argparse.Namespace) -> dict[str, Any]:
-    """CPU of one process that reads a log whole, with one thread, and in ranges, by turns."""
-    from ingest import write_log
-
-    from logparse.executors import local
-    from logparse.ingest import ingest
-    from logparse.ingest.byte_ranges import LEAST_BYTES
-    from logparse.store import open_store
-
-    local._WORTH = 1 << 60
-    seconds: dict[str, list[float]] = {}
-    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
-        log = Path(folder, "hipblaslt_1.log")
-        write_log(log, "bench", 2 * LEAST_BYTES, 1_000)
-        for round_ in range(options.rounds):
-            for name, nodes in (("whole", 1), ("ranges", 2)):
-                executor = local.LocalExecutor(1)
-                executor.together = nodes  # of one core each; all of them are this process
-                store = open_store(Path(folder, f"{name}{round_}"), create=True)
-                started = time.process_time()
-                (result,) = ingest([str(log)], store, executor=executor)
-                seconds.setdefault(name, []).append(time.process_time() - started)
-                assert (result.state, len(store.commits()) > 1) == ("new", name == "ranges"), result
-                print(f"{name}: {seconds[name][-1]:.2f} s of CPU", flush=True)
-    ratio = min(seconds["ranges"]) / min(seconds["whole"])
-    print(f"ranges take {ratio:.2f} times the CPU of the whole")
-    return {"bytes": 2 * LEAST_BYTES, "cpu_seconds": seconds, "ratio": ratio}
 
 
 def cores_section(options: argparse.Namespace) -> dict[str, Any]:

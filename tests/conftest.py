@@ -167,7 +167,6 @@ LONGEST = [
     "tests/analyzers/explore/test_page.py",
     "tests/analyzers/times/test_runs.py",
     "tests/analyzers/explore/test_serve.py",
-    "tests/ingest/test_byte_ranges.py",
     "tests/test_location.py",
     "tests/analyzers/test_tune.py",
     "tests/store/test_joint.py",

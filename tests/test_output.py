@@ -27,7 +27,7 @@ import typer.core
 import logparse
 from logparse import api
 from logparse.errors import LogparseError, StoreError, UsageError
-from logparse.ingest import ingest, lines, one_input
+from logparse.ingest import ingest, lines, worker
 from logparse.output import TABLES, Answer, TableFormat, show
 from logparse.output.answer import arrow
 from logparse.output.terminal import drawn
@@ -635,7 +635,7 @@ def test_a_line_longer_than_the_bound_is_a_counted_reject(
 ) -> None:
     """Its bytes pass in blocks: nothing of the reader ever holds it as a whole."""
     monkeypatch.setattr(lines, "LONGEST_BYTES", 3 << 20)
-    monkeypatch.setattr(one_input, "_RANGED_BYTES", 1 << 20 if how == "counters" else 1 << 40)
+    monkeypatch.setattr(worker, "_RANGED_BYTES", 1 << 20 if how == "counters" else 1 << 40)
     content = b"".join((LINE.encode() + b"\n", b"x" * (9 << 20) + b"\n", LINE.encode() + b"\n", b"y" * (5 << 20)))
     path = tmp_path / "long.log"
     path.write_bytes(gzip.compress(content, 1) if how == "gzip" else content)

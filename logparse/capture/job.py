@@ -7,8 +7,10 @@ then the command sees a pipe instead of a terminal there, and a copy goes to a f
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
+import shutil
 import signal
 import subprocess
 import threading
@@ -34,6 +36,14 @@ class Ended:
     killed_by: str | None = None
     lost_copy: str | None = None  # why the copy of standard error is incomplete
     not_run: str | None = None  # why the command could not be started
+
+
+def unrunnable(program: str, environ: Mapping[str, str]) -> Ended | None:
+    """How a program ends that cannot be started; None: it can."""
+    if shutil.which(program, path=environ.get("PATH")):
+        return None
+    there = os.path.exists(program)
+    return Ended(CANNOT_RUN if there else NOT_FOUND, not_run=os.strerror(errno.EACCES if there else errno.ENOENT))
 
 
 def run(command: Sequence[str], environ: Mapping[str, str], copy_stderr: Path | None = None) -> Ended:

@@ -45,8 +45,10 @@ def capture(
 
     An error with the logs does not change the exit code: it is reported, and the logs stay in the folder.
     """
+    if refused := job.unrunnable(command[0], environ):  # before a store and a folder are made
+        say(f"error: {printable(command[0])}: {refused.not_run}")
+        return refused.code, []
     store = open_store()  # before the job: a store that cannot be opened must not fail hours later
-    new = not plan.folder.exists()
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -56,12 +58,7 @@ def capture(
     say(f"logs go to {printable(str(plan.folder))}")
     ended = job.run(command, plan.environ(environ), plan.folder / STDERR_FILE if plan.copy_stderr else None)
     if ended.not_run:
-        from logparse.store.unused import remove_unused
-
         say(f"error: {printable(command[0])}: {ended.not_run}")
-        remove_unused(store)
-        if new and not any(plan.folder.iterdir()):
-            plan.folder.rmdir()
         return ended.code, []
     for line in _losses(plan, ended):
         say(f"warning: {printable(line)}")

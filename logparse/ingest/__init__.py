@@ -1,7 +1,7 @@
 """Logs and tuning files into the store.
 
-``all_inputs`` finds the inputs, and ``one_input`` reads each (``input_file`` opens it, ``byte_ranges`` cuts a large
-one).  ``stream`` turns the distinct lines that ``lines`` finds into records; ``counting`` or ``_lines.c`` counts them.
+``all_inputs`` finds the inputs, ``schedule`` states what is read next, a ``worker`` reads each (``input_file`` opens
+it).  ``stream`` turns the distinct lines that ``lines`` finds into records; ``counting`` or ``_lines.c`` counts them.
 ``render`` is what an ingest prints.
 """
 
@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from logparse.ingest.all_inputs import Ingested, ingest, ingest_at, record
+    from logparse.ingest.all_inputs import ingest, ingest_at, record
+    from logparse.ingest.schedule import Ingested
 
 
 def __getattr__(name: str) -> object:

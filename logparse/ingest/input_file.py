@@ -23,7 +23,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 from weakref import finalize
 
 import pyarrow as pa
@@ -108,12 +108,6 @@ class InputFile:
         # Each read of the stream below is a request: small ones would be slow and, in a cloud, cost money.
         stream = self._fs.open_input_stream(self._inner, compression=None, buffer_size=_REMOTE_BYTES)
         return cast(BinaryIO, stream)
-
-    def seekable(self) -> BinaryIO:
-        """The stored bytes, as a seekable stream.  Raises OSError."""
-        if self._fs is None or isinstance(self._fs, pafs.LocalFileSystem):
-            return self.raw()
-        return cast(BinaryIO, io.BufferedReader(cast(Any, self._fs.open_input_file(self._inner)), _REMOTE_BYTES))
 
     def open(self) -> BinaryIO:
         """The decompressed content from its start.  Reading raises InputError where it expands beyond the ratio."""
@@ -211,16 +205,22 @@ class InputFile:
         out._fs, out._inner = pafs.LocalFileSystem(), out._copy.name
         return out
 
-    def digest(self, upto: int | None = None) -> str:
-        """Hash of the raw bytes (only the first ``upto``, if given).  Raises OSError."""
-        state, left = Digest(), upto
+    def digest(self, upto: int, pieces: Sequence[bytes] = ()) -> str:
+        """Hash of the first ``upto`` raw bytes, from the hashes of its first ``pieces`` where they are known.
+
+        Raises OSError, and InputError where the file has become shorter.
+        """
+        whole = min(upto // PIECE_BYTES, len(pieces))  # a last line without its end may be longer than a piece
+        state, left = Digest(pieces[:whole]), upto - whole * PIECE_BYTES
         with self.raw() as raw:
-            while left is None or left > 0:
-                data = raw.read(1 << 20 if left is None else min(left, 1 << 20))
+            if whole:
+                raw.seek(upto - left)
+            while left:
+                data = raw.read(min(left, 1 << 20))
                 if not data:
-                    break
+                    raise InputError(f"{printable(self.path)}: became shorter while it was read")
                 state.update(data)
-                left = None if left is None else left - len(data)
+                left -= len(data)
         return state.hexdigest()
 
 
@@ -247,11 +247,6 @@ class Digest:
             self._length += len(part)
             rest = rest[len(part) :]
 
-    @property
-    def pieces(self) -> list[bytes]:
-        """The hashes of all pieces; the last piece may be shorter."""
-        return [*self._whole, self._state.digest()] if self._length or not self._whole else self._whole
-
     def copy(self) -> Digest:
         out = Digest(self._whole)
         out._state, out._length = self._state.copy(), self._length
@@ -259,7 +254,7 @@ class Digest:
 
     def hexdigest(self) -> str:
         """The hash of all bytes."""
-        pieces = self.pieces
+        pieces = [*self._whole, self._state.digest()] if self._length or not self._whole else self._whole
         return pieces[0].hex() if len(pieces) == 1 else xxhash.xxh3_128_hexdigest(b"".join(pieces))
 
 
@@ -445,12 +440,19 @@ class _Bounded(_Passing):
         return data
 
 
-def find_inputs(paths: Iterable[str]) -> tuple[dict[str, int], list[tuple[str, str]], dict[str, int]]:
-    """The files that these paths, folders, globs and URLs name, each once, with their raw bytes (0 where unknown).
+class Inputs(NamedTuple):
+    """The files that paths name."""
 
-    The second result lists the paths that name no file, each with a message that states why; the third is the number of
-    files that logparse itself wrote below each folder, which are left out.
-    """
+    files: dict[str, int]
+    """Raw bytes of each (0 where unknown)."""
+    missing: list[tuple[str, str]]
+    """Paths that name no file, each with a message that states why."""
+    own: dict[str, int]
+    """The number of files that logparse itself wrote below each folder, which are left out."""
+
+
+def find_inputs(paths: Iterable[str]) -> Inputs:
+    """The files that these paths, folders, globs and URLs name, each once."""
     found: dict[str, int] = {}
     missing: list[tuple[str, str]] = []
     own: dict[str, int] = {}
@@ -472,7 +474,7 @@ def find_inputs(paths: Iterable[str]) -> tuple[dict[str, int], list[tuple[str, s
     # A link beside its file, such as latest.log, is no second log.  A link to itself is its own real path.
     linked = {path: os.path.realpath(path) for path in found if os.path.islink(path)}
     twice = {path for path, real in linked.items() if real != path and real in found}
-    return {path: size for path, size in found.items() if path not in twice}, missing, own
+    return Inputs({path: size for path, size in found.items() if path not in twice}, missing, own)
 
 
 def _expand(path: str, left_out: list[Path]) -> dict[str, int]:

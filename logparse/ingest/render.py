@@ -9,7 +9,7 @@ from logparse.errors import LogparseError
 from logparse.formats import FORMATS
 from logparse.formats.format import FileFormat, Head, Unit
 from logparse.ingest.input_file import InputFile
-from logparse.ingest.one_input import Ingested
+from logparse.ingest.schedule import Ingested
 from logparse.output import Answer, Rows
 from logparse.store import command_line
 from logparse.text import common_start, short_path

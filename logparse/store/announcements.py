@@ -23,7 +23,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from logparse.location import META, make_folder, replace_file
+from logparse.location import make_folder, replace_file
 from logparse.store.parts import attempt_of
 from logparse.store.schema import COMMIT_SCHEMA, SCHEMAS, Commit, commit_from_row
 from logparse.store.store import Store
@@ -103,8 +103,6 @@ def announced(
         problems=problems,
     )
     announcement = Announcement(store, entry)
-    if store.folder is not None and not (store.folder / META).exists():
-        store.mark()  # the process that made it found nothing to store in it, and has just removed it
     try:
         yield announcement
     finally:

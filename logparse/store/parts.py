@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -78,20 +77,16 @@ class Attempt:
             self._writing.popleft().result()
         return self._paths
 
-    def commit(self, row: Commit, others: Mapping[str, Sequence[str]] | None = None) -> bool:
+    def commit(self, row: Commit) -> bool:
         """Write the row file.  Returns False when another ingest has committed the same stretch of the source before.
 
-        ``others``: parts by attempts that read ranges of it elsewhere.  Their rows are in the same file and count no
-        lines, as this attempt's row counts all.  A joint attempt is committed later, with all others.
+        A joint attempt is committed later, with all others.
         """
         if self.joint is not None:
             self.joint.take(self, row)
             return True
-        others = others or {}
-        self.demand(row.path, [*self.parts(), *(path for paths in others.values() for path in paths)])
-        share = replace(row, end=row.start, bytes=0, lines=0, splits=0, units={}, seconds=0.0)
-        rows = [row, *(replace(share, attempt=name) for name in others)]
-        return self.put(row, parquet_bytes(arrow_table([commit_row(row) for row in rows], COMMIT_SCHEMA)))
+        self.demand(row.path, self.parts())
+        return self.put(row, parquet_bytes(arrow_table([commit_row(row)], COMMIT_SCHEMA)))
 
     def demand(self, path: str, parts: Sequence[str]) -> None:
         """Raises StoreError, which names the source ``path``, where one of the parts is gone."""

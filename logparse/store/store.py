@@ -2,8 +2,8 @@
 
     STORE/logparse-store.json                    schema version
     STORE/<table>/[category=C/]<attempt>-N.parquet   parts
-    STORE/sources/<path>/<identity>.parquet      the commit of an attempt, written last, by put-if-absent: a row, and
-                                                 one per attempt that read a range of the same file
+    STORE/sources/<path>/<identity>.parquet      the commit of an attempt, written last, by put-if-absent: one row (in
+                                                 older stores also one per attempt that read a range of the file)
     STORE/compactions/<number>.parquet           what was merged (see ``manifest``)
 
 Parts carry the *attempt* that wrote them (of small files: the writer of several attempts, see ``joint``), and each row
@@ -83,8 +83,6 @@ class Store:
         self.url = url
         self.filesystem = filesystem
         self.root = root
-        self.made: tuple[Path, ...] | None = None
-        """The folders on this machine that ``open_store`` made for a new store, its own first; None: it was there."""
         self._row_files: dict[str, int | None] = {}
         self._rows = arrow_table([], COMMIT_SCHEMA)
         self._manifest: tuple[Mapping[str, int | None], Manifest] = {}, Manifest()
@@ -94,14 +92,6 @@ class Store:
     @cached_property
     def put(self) -> PutIfAbsent:
         return put_if_absent(self.url, self.filesystem)
-
-    def mark(self) -> bool:
-        """Mark the folder or URL as a store.  Returns False where it was one."""
-        make_folder(self.filesystem, self.root)
-        put = put_if_absent(
-            self.url, self.filesystem
-        )  # not ``self.put``: a store that has one for S3 cannot be pickled
-        return put(f"{self.root}/{META}", json.dumps({"schema": SCHEMA_VERSION}).encode())
 
     def attempt(self) -> Attempt:
         """A fresh attempt to read one source; it is invisible before its ``commit``."""
@@ -553,9 +543,8 @@ def open_store(location: str | os.PathLike[str] | None = None, *, create: bool =
                 raise StoreError(
                     f"no store at {url}: ingest something first, or name another with --store or LOGPARSE_STORE"
                 )
-            folders = () if store.folder is None else (store.folder, *store.folder.parents)
-            made = tuple(folder for folder in folders if not folder.exists())
-            store.made = made if store.mark() else None
+            make_folder(filesystem, root)
+            put_if_absent(url, filesystem)(meta, json.dumps({"schema": SCHEMA_VERSION}).encode())
         with filesystem.open_input_stream(meta) as stream:
             text = stream.read()
     try:

@@ -20,9 +20,7 @@ import pytest
 from logparse.errors import StoreError
 from logparse.executors import Executor
 from logparse.executors.local import LocalExecutor
-from logparse.executors.ray import RayExecutor
 from logparse.ingest import ingest
-from logparse.ingest.input_file import PIECE_BYTES
 from logparse.store import Store, open_store
 from tests.conftest import ROOT, SAMPLES, sized
 from tests.executors.processes import processes
@@ -48,41 +46,6 @@ def test_the_views_are_equal_whoever_reads(tmp_path: Path, on_ray: Executor) -> 
         assert {x.state for x in ingest(paths, store, run="r", executor=executor)} == {"unchanged"}
         seen.append((contents(store, OF_THE_MOMENT), [(x.path, x.lines, x.calls, x.units) for x in results]))
     assert seen[0] == seen[1]
-
-
-class ManyNodes(RayExecutor):
-    """As if each core were a node of its own."""
-
-    @property
-    def cpus(self) -> int:
-        return 1
-
-
-def _ranged(path: Path) -> str:
-    """A log of five ranges, where a block passes over the second cut and the last line has no end."""
-    text = "".join(BENCH.format(m=m, i=m) + "\n" for m in range(4000))
-    text *= (4 * PIECE_BYTES + (1 << 20)) // len(text)
-    block = TRACE.replace("[Trace][rocblaslt_matmul]", "[Info][isSolutionSupported]").format(s=1, pid=7) + "\n"
-    cut = text.rindex("\n", 0, 2 * PIECE_BYTES - len(block) - 500) + 1
-    path.write_text(text[:cut] + block + 99 * "Match: 0\n" + "\n" + text[cut:] + BENCH.format(m=1, i=1))
-    return str(path)
-
-
-def test_one_log_in_ranges_on_several_workers(
-    tmp_path: Path, on_ray: Executor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("LEAST_BYTES", "MOST_BYTES"):
-        monkeypatch.setattr(f"logparse.ingest.byte_ranges.{name}", 1)
-    log = _ranged(tmp_path / "hipblaslt_7.log")
-    reported: list[int] = []
-    whole, ranged = (open_store(tmp_path / name, create=True) for name in ("whole", "ranged"))
-    results = ingest([log], ranged, run="r", executor=ManyNodes(), progress=lambda path, n: reported.append(n))
-    assert [x.state for x in results] == ["new"]
-    assert sum(reported) == os.path.getsize(log)
-    assert len(ranged.commits()) == 7, "five ranges, what was read in order, the last line"
-    check_conservation(ranged)
-    ingest([log], whole, run="r")
-    assert contents(ranged, OF_THE_MOMENT) == contents(whole, OF_THE_MOMENT)
 
 
 def test_a_worker_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path, on_ray: Executor) -> None:

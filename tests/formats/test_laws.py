@@ -9,7 +9,7 @@ import pytest
 from logparse.errors import InputError
 from logparse.formats import FORMATS
 from logparse.formats.override_formats import WRITERS
-from logparse.ingest.one_input import chosen
+from logparse.ingest.worker import chosen
 
 
 @pytest.mark.parametrize("name", [x.name for x in (*FORMATS, *WRITERS)])

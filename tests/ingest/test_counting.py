@@ -246,7 +246,7 @@ def test_results_do_not_depend_on_workers_blocks_memory_or_the_counter(
         (3, 0, 100_000, 0, 1 << 14, "1"),
     ]
     for number, (jobs, ranged, span, block, held, is_native) in enumerate(ways[:: sized(3, 1)]):
-        monkeypatch.setattr("logparse.ingest.one_input._RANGED_BYTES", ranged)
+        monkeypatch.setattr("logparse.ingest.worker._RANGED_BYTES", ranged)
         monkeypatch.setattr("logparse.ingest.lines._FIRST_BYTES", span)
         monkeypatch.setattr("logparse.ingest.lines._RANGE_BYTES", (span, 4 * span))
         monkeypatch.setattr("logparse.ingest.lines.BLOCK_BYTES", block)

@@ -85,7 +85,7 @@ def test_equal_files_of_several_ranks_all_count(store: Store, tmp_path: Path) ->
 def test_a_grown_log_gives_what_one_reading_of_it_gives(
     store: Store, tmp_path: Path, first: str, by_ranges: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("logparse.ingest.one_input._RANGED_BYTES", -1 if by_ranges else 1 << 40)
+    monkeypatch.setattr("logparse.ingest.worker._RANGED_BYTES", -1 if by_ranges else 1 << 40)
     whole = bench(64, 32, 16)
     text = whole if whole.startswith(first) else first + "\n" + whole
     log = tmp_path / "run_7.log"
@@ -105,8 +105,8 @@ def test_a_last_line_longer_than_a_piece_is_known_again(
     store: Store, tmp_path: Path, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counters hash whole lines only; the hash of the file is that of all its bytes, whoever reads it."""
-    monkeypatch.setattr("logparse.ingest.one_input._RANGED_BYTES", 0)
-    for module in ("lines", "input_file", "byte_ranges"):
+    monkeypatch.setattr("logparse.ingest.worker._RANGED_BYTES", 0)
+    for module in ("lines", "input_file"):
         monkeypatch.setattr(f"logparse.ingest.{module}.PIECE_BYTES", 1024)
     log = tmp_path / "run.log"
     log.write_text(bench(*range(16, 16 + lines)) + "step " + "0" * 5000)
@@ -136,7 +136,7 @@ def test_a_log_that_becomes_shorter_fails_by_name(
 ) -> None:
     log = tmp_path / "run.log"
     log.write_text(bench(*range(1, 200)))
-    monkeypatch.setattr("logparse.ingest.one_input._RANGED_BYTES", 0)
+    monkeypatch.setattr("logparse.ingest.worker._RANGED_BYTES", 0)
     monkeypatch.setattr("logparse.ingest.lines._FIRST_BYTES", 2000)
     monkeypatch.setattr("logparse.ingest.lines._RANGE_BYTES", (2000, 2000))
     result = one(ingest([str(log)], store, progress=lambda path, count: os.truncate(log, 5000)))
@@ -222,7 +222,7 @@ def test_a_fault_of_a_reader_fails_its_file_alone(
         raise ValueError("no number at all")
 
     poison = FileFormat("poison", "raises", recognise=lambda head: head.name == "bad.log", read=poisoned)
-    monkeypatch.setattr("logparse.ingest.one_input.FORMATS", (poison, *FORMATS))
+    monkeypatch.setattr("logparse.ingest.worker.FORMATS", (poison, *FORMATS))
     for name in ("bad.log", "good.log"):
         (tmp_path / name).write_text("x\n")
     results = {Path(r.path).name: r for r in ingest([str(tmp_path / "*.log")], store)}

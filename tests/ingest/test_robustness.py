@@ -356,7 +356,7 @@ import codecs, contextlib, io, os, sys
 for name in ("utf-8-sig", "unicode_escape", "latin-1", "ascii"):
     codecs.lookup(name)
 import duckdb, pandas, pyarrow.dataset, rich.table
-import logparse.ingest, logparse.location
+import logparse.ingest.render, logparse.ingest.all_inputs, logparse.location
 from logparse.cli import app, main
 with contextlib.redirect_stdout(io.StringIO()):  # what the program imports when a verb runs
     app(["formats"], standalone_mode=False)

@@ -12,8 +12,8 @@ import pytest
 from logparse import lookup
 from logparse.executors.executor import LostError
 from logparse.executors.local import LocalExecutor
-from logparse.ingest import Ingested, all_inputs, ingest
-from logparse.ingest.one_input import JointTask
+from logparse.ingest import Ingested, all_inputs, ingest, schedule
+from logparse.ingest.schedule import JointTask
 from logparse.store import Store, open_store
 from logparse.store.compaction import compact
 from logparse.store.parts import Attempt
@@ -33,8 +33,9 @@ VIEWS_OF_INGEST = [view for view in VIEWS if view != "findings"]
 
 @pytest.fixture(autouse=True)
 def two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(all_inputs, "_MANY", 2)
-    monkeypatch.setattr(all_inputs, "_TASKS", 1)  # all files together
+    for module in (all_inputs, schedule):
+        monkeypatch.setattr(module, "MANY", 2)
+    monkeypatch.setattr(schedule, "_TASKS", 1)  # all files together
 
 
 @pytest.fixture

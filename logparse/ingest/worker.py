@@ -1,4 +1,4 @@
-"""Reads one input into the store: recognises it, reads all of it, its new part or a range, counts and commits."""
+"""Reads one input into the store: recognises it, reads all of it or its new part, counts and commits."""
 
 from __future__ import annotations
 
@@ -8,30 +8,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
 from operator import add
 from typing import Any, BinaryIO, cast
 
-import pyarrow as pa
 import xxhash
 
 from logparse.errors import InputError, LogparseError, UsageError
 from logparse.executors.executor import report
 from logparse.formats import FORMATS
-from logparse.formats.format import UNITS, FileFormat, Format, Unit
-from logparse.ingest.byte_ranges import (
-    Counts,
-    RangeRead,
-    Span,
-    digest_until,
-    distinct_problems,
-    read_marked,
-    read_range,
-    total,
-)
+from logparse.formats.format import UNITS, FileFormat, Format
 from logparse.ingest.input_file import HEAD_BYTES, Digest, Hashing, InputFile, last_line_end
 from logparse.ingest.lines import LineReader, blocks, has_long_line
 from logparse.ingest.process_of_file import UNKNOWN, Process, is_process
+from logparse.ingest.schedule import Ingested, JointTask, Several, Task
 from logparse.ingest.stream import StreamRead, Tally
 from logparse.location import absolute
 from logparse.model import Fact
@@ -52,83 +41,6 @@ _LIVE_SECONDS = 3.0
 _RANGED_BYTES = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)  # slots: one per file, and there may be very many files
-class Ingested:
-    """The result of one input."""
-
-    path: str
-    state: str  # new, grown, unchanged, failed, left out
-    format: str = ""
-    run: str = ""
-    bytes: int = 0
-    lines: int = 0
-    splits: int = 0
-    counts: tuple[int, ...] = (0,) * len(UNITS)
-    problems: int = 0
-    calls: int = 0
-    seconds: float = 0.0
-    error: str = ""
-    remark: str = ""
-
-    @property
-    def units(self) -> Mapping[Unit, int]:
-        """Lines per unit; kept as ``counts``, which take a third of the memory."""
-        return dict(zip(UNITS, self.counts, strict=True))
-
-    @property
-    def recognised(self) -> bool:
-        """Whether any format read something in it."""
-        return self.state == "unchanged" or any(n for unit, n in self.units.items() if unit not in ("foreign", "blank"))
-
-    @property
-    def is_empty_results(self) -> bool:
-        """Whether it is a file of TunableOp in which no result was written."""
-        return (
-            self.state not in ("failed", "left out")
-            and not self.lines
-            and "tunableop_results" in os.path.basename(self.path)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A file to read with ``threads`` threads, the commits of it that the store held at the start, and the process of
-    its lines that state none.
-    """
-
-    path: str
-    threads: int = 1
-    size: int = 0
-    known: tuple[Commit, ...] = ()
-    process: Process = UNKNOWN
-
-    @property
-    def weight(self) -> int:
-        return self.size
-
-
-@dataclass(frozen=True, slots=True)
-class RangeTask(Task):
-    """A range of a file to read."""
-
-    span: Span = (0, 0)
-
-    @property
-    def weight(self) -> int:
-        return self.span[1] - self.span[0]
-
-
-@dataclass(frozen=True, slots=True)
-class CommitTask(Task):
-    """A file whose ranges were read."""
-
-    ranges: tuple[RangeRead, ...] = ()
-
-    @property
-    def weight(self) -> int:
-        return 0
-
-
 def chosen(name: str | None) -> Sequence[Format]:
     if name is None:
         return FORMATS
@@ -136,21 +48,6 @@ def chosen(name: str | None) -> Sequence[Format]:
     if not chosen:
         raise UsageError(f"no format {name!r}; `logparse formats` lists them: {', '.join(f.name for f in FORMATS)}")
     return chosen
-
-
-@dataclass(frozen=True, slots=True)
-class JointTask(Task):
-    """Several small files to read."""
-
-    tasks: tuple[Task, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Several:
-    """The results of several files, and the rows that committed them."""
-
-    results: tuple[Ingested, ...]
-    rows: pa.Table
 
 
 class Reader:
@@ -170,23 +67,14 @@ class Reader:
             self._store = open_store(self._url)
         return self._store
 
-    def is_lines(self, path: str) -> bool:
-        """Whether ranges of the file can be read each by itself; False also where it cannot be opened."""
-        try:
-            return _Input(self, Task(path)).is_lines
-        except (OSError, EOFError, LogparseError):
-            return False
-
-    def __call__(self, task: Task) -> Ingested | RangeRead | Several:
+    def __call__(self, task: Task | JointTask) -> Ingested | Several:
         """Read a file, or several; an exception becomes its result, so that it does not stop the others."""
-        if isinstance(task, JointTask):
-            return self._several(task.tasks)
-        return self._read(task)
+        return self._several(task.tasks) if isinstance(task, JointTask) else self.read(task)
 
     def _several(self, tasks: Sequence[Task]) -> Several:
         """Read small files, write their rows in joint parts, and commit each."""
         joint = JointAttempts(self.store)
-        results = [cast(Ingested, self._read(task, joint)) for task in tasks]
+        results = [self.read(task, joint) for task in tasks]
         try:
             rows, states = joint.commit()
         except (LogparseError, OSError) as error:
@@ -194,7 +82,8 @@ class Reader:
             rows, states = arrow_table([], COMMIT_SCHEMA), dict.fromkeys((task.path for task in tasks), why)
         return Several(tuple(_settled(one, states.get(one.path, True)) for one in results), rows)
 
-    def _read(self, task: Task, joint: JointAttempts | None = None) -> Ingested | RangeRead:
+    def read(self, task: Task, joint: JointAttempts | None = None) -> Ingested:
+        """Read one file."""
         try:
             return _Input(self, task, joint).do()
         except LogparseError as error:
@@ -253,16 +142,10 @@ class _Input:
         self.formats = chosen(reader.format)
         self._started = time.monotonic()
 
-    def do(self) -> Ingested | RangeRead:
-        """Read the input, or only what is new of it, or a range of it."""
+    def do(self) -> Ingested:
+        """Read the input, or only what is new of it."""
         if self.task.path == "-":
             return self._stdin()
-        if isinstance(self.task, RangeTask):
-            return read_range(
-                self.file, self.store.attempt(), self.formats, self.task.span, self.task.size, self._report
-            )
-        if isinstance(self.task, CommitTask):
-            return self._ranges(self.task.ranges)
         size = self.file.size
         earlier = self.store.commits_of(self.task.path, self.task.known)
         at = self._continuation(earlier, size)
@@ -289,11 +172,6 @@ class _Input:
                 start = 0 if again else max((row.end for row in mine if not row.tail), default=0)
                 return _Stretch(latest.source_id, latest.run, start=start, replaces=stale)
         return _Stretch("", self.run)
-
-    @property
-    def is_lines(self) -> bool:
-        """Whether it is a plain file of line and block formats."""
-        return not self.file.compressed and self._file_format() is None
 
     def _file_format(self) -> FileFormat | None:
         candidates = [f for f in self.formats if isinstance(f, FileFormat)]
@@ -322,7 +200,7 @@ class _Input:
         source = at.source_id or source_id(self.task.path, digest)
         stretch = replace(at, source_id=source, content_hash=digest, start=0, end=size)
         values = asdict(self._process_of(pids)) | {"bytes": size, "whole": True}
-        return self.commit(attempt, stretch, tally, {}, format=format.name, **values)
+        return self._commit(attempt, stretch, tally, format=format.name, **values)
 
     def _process_of(self, facts: set[str]) -> Process:
         """The process in a file's facts ``pid``, where they have one value, which is a number; else a stated one."""
@@ -336,56 +214,22 @@ class _Input:
         may grow.
         """
         stream = self._stream_read()
-        path = self.file.plain_path if stream.reader.reads_files else None
-        ranged = path if path is not None and self.file.size - at.start > _RANGED_BYTES else None
-        passed = self._pass_ranges(stream, ranged, at.start) if ranged is not None else None
-        if passed is None:
-            passed = self._pass_blocks(stream, at.start)
+        passed = self._pass_ranges(stream, at.start) or self._pass_blocks(stream, at.start)
         if passed.last and self.file.compressed:
             stream.feed(passed.last, passed.place)
             passed = replace(passed, last=b"")
-        return self._commit_lines(passed, at, partial(self._commit_stream, stream))
-
-    def _ranges(self, ranges: Sequence[RangeRead]) -> Ingested:
-        """Commit what all ranges of the file gave, with what block formats read in it."""
-        size, pieces = self.task.size, [piece for one in ranges for piece in one.pieces]
-        place = min((one.unended for one in ranges if one.unended is not None), default=size)
-        attempt = self.store.attempt()
-        marked = read_marked(self.file, attempt, self.formats, [x for one in ranges for x in one.marked], place)
-        parts = [*attempt.parts(), *(path for one in ranges for path in one.parts)]
-        several = [Counts.of(marked), *(one.counts for one in ranges)]
-        counts = total(several, distinct_problems(self.store, parts, several))
-        with self.file.seekable() as raw:
-            raw.seek(place)
-            last = raw.read(size - place)
-        digest = Digest(pieces).hexdigest()
-        passed = _Passed(digest, digest_until(self.file, pieces, place), size, last, place)
-
-        def commit(at: _Stretch) -> Ingested:
-            seconds = sum(one.seconds for one in ranges) + time.monotonic() - self._started
-            others = {one.attempt: one.parts for one in ranges}
-            values = self._of_lines(counts) | {"bytes": place, "seconds": seconds}
-            return self.commit(attempt, at, counts, others, **values)
-
-        result = self._commit_lines(passed, _Stretch("", self.run), commit)
-        return replace(result, seconds=time.monotonic() - self._started)
-
-    def _commit_lines(self, passed: _Passed, at: _Stretch, commit: Callable[[_Stretch], Ingested]) -> Ingested:
-        """Commit what was read of whole lines, and the last one apart if it has no end."""
         source = at.source_id or source_id(self.task.path, passed.digest)
         whole = replace(at, source_id=source, content_hash=passed.digest, end=passed.end)
         if not passed.last:
-            return commit(whole)
-        end = passed.end - len(passed.last)
-        tail = replace(whole, start=end, tail=True)
-        result = None
-        if end > at.start:
-            result = commit(replace(whole, content_hash=passed.digest_of_lines, end=end))
-            tail = replace(tail, replaces=())
+            return self._commit_stream(stream, whole)
         rest = self._stream_read()
         rest.feed(passed.last, passed.place)
-        part = self._commit_stream(rest, tail)
-        return part if result is None else _sum(result, part)
+        end = passed.end - len(passed.last)
+        tail = replace(whole, start=end, tail=True)
+        if end <= at.start:
+            return self._commit_stream(rest, tail)
+        lines = self._commit_stream(stream, replace(whole, content_hash=passed.digest_of_lines, end=end))
+        return _sum(lines, self._commit_stream(rest, replace(tail, replaces=())))
 
     def _pass_blocks(self, stream: StreamRead, start: int) -> _Passed:
         """Feed a stream of any kind, block by block."""
@@ -403,11 +247,14 @@ class _Input:
             digest = hashing.finish()
         return _Passed(digest, hashing.whole_lines, hashing.count, last, place)
 
-    def _pass_ranges(self, stream: StreamRead, path: str, start: int) -> _Passed | None:
-        """Let counters read a plain local file by themselves, and hash it as they do.
+    def _pass_ranges(self, stream: StreamRead, start: int) -> _Passed | None:
+        """Let counters read a large, plain, local file by themselves, and hash it as they do.
 
-        None where a line may be too long: a counter would hold all of it.
+        None for other files, and where a line may be too long: a counter would hold all of it.
         """
+        path = self.file.plain_path if stream.reader.reads_files else None
+        if path is None or self.file.size - start <= _RANGED_BYTES:
+            return None
         with open(path, "rb", buffering=0) as raw:
             file = raw.fileno()
             size = os.fstat(file).st_size
@@ -423,8 +270,7 @@ class _Input:
                 raise
             last = os.pread(file, size - place, place)
         pieces = stream.reader.hashes
-        digest_of_lines, digest = digest_until(self.file, pieces, place), digest_until(self.file, pieces, size)
-        return _Passed(digest, digest_of_lines, size, last, place)
+        return _Passed(self.file.digest(size, pieces), self.file.digest(place, pieces), size, last, place)
 
     def _report(self, count: int) -> None:
         report(self.task.path, count)
@@ -471,22 +317,10 @@ class _Input:
         stream.finish(end_of_stream)
         tally = stream.tally
         ended = "in the middle of a line" if at.tail and tally.units["reject"] else None
-        values = self._of_lines(tally) | {"ended": ended, "bytes": stream.bytes}
-        return self.commit(stream.attempt, at, tally, {}, **values)
+        values = asdict(tally.process() or self.task.process) | {"ended": ended, "bytes": stream.bytes}
+        return self._commit(stream.attempt, at, tally, format=tally.formats or FOREIGN, **values)
 
-    def _of_lines(self, tally: Tally | Counts) -> dict[str, Any]:
-        return asdict(tally.process() or self.task.process) | {"format": tally.formats or FOREIGN}
-
-    def commit(
-        self,
-        attempt: Attempt,
-        at: _Stretch,
-        tally: Tally | Counts,
-        others: Mapping[str, Sequence[str]],
-        **values: Any,
-    ) -> Ingested:
-        """Commit what was read, with the parts of ``others``."""
-        values = {"seconds": time.monotonic() - self._started} | values
+    def _commit(self, attempt: Attempt, at: _Stretch, tally: Tally, **values: Any) -> Ingested:
         row = Commit(
             attempt=attempt.name,
             path=self.task.path,
@@ -495,12 +329,13 @@ class _Input:
             units={**tally.units},
             bench_output=tally.bench_output,
             committed_at=time.time(),
+            seconds=time.monotonic() - self._started,
             **{f.name: getattr(at, f.name) for f in fields(at)},
             **values,
         )
         return Ingested(
             row.path,
-            "new" if attempt.commit(row, others) else "unchanged",
+            "new" if attempt.commit(row) else "unchanged",
             row.format,
             row.run,
             bytes=row.bytes,
