@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 
 from logparse.errors import StoreError
 from logparse.location import explained
-from logparse.model import problem_from_text
 from logparse.store import Store
 from logparse.store.announcements import REPLAY, Count, Rows, running
 from logparse.text import printable
@@ -33,7 +32,7 @@ class Watch:
             for name, (rows, count) in self._held.items():
                 count.entry = now.get(name, count.entry)
                 with contextlib.suppress(FileNotFoundError):  # `forget` removed one; the next look reads on
-                    count.take(rows.new(), self._store)
+                    count.take(rows.new())
         ended = [self._held.pop(name)[1] for name in list(self._held) if name not in now]
         return [self._held[name][1] for name in now], ended
 
@@ -48,7 +47,7 @@ def watch(store: Store, echo: Callable[[str], None], interval_s: float = 2.0) ->
             counts, ended = looking.look()
             now = time.time()
             for count in counts:
-                state = (count.files, count.lines, count.problems, count.confirmed, _quiet(count, now))
+                state = (count.files, count.lines, count.problems, _quiet(count, now))
                 if printed.get(id(count)) != state:
                     printed[id(count)] = state
                     echo(line(count, now))
@@ -88,22 +87,12 @@ def _done(count: Count) -> Iterator[str]:
     entry = count.entry
     if entry.kind == REPLAY:
         yield f"{_of(count.problems, entry.problems)} problems"
-        yield from _found(count)
     else:
         yield f"{_of(count.files, entry.files)} files, {_sizes(count.bytes, entry.bytes)}, {count.lines:,} lines"
 
 
 def _quiet(count: Count, now: float) -> bool:
     return now - count.last > QUIET_S
-
-
-def _found(count: Count) -> Iterator[str]:
-    yield f"{count.confirmed:,} confirmed"
-    best = count.best
-    if best is not None:
-        with contextlib.suppress(ValueError, IndexError, TypeError, KeyError):
-            label = problem_from_text(best.problem).label
-            yield f"best ×{best.speedup:.2f}: {best.winner} for {label}"
 
 
 def _of(done: int, total: int | None) -> str:

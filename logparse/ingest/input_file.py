@@ -295,10 +295,11 @@ class _Passing(io.RawIOBase):
 
 
 class Hashing(_Passing):
-    """A raw stream that hashes what passes through it; ``whole_lines`` is the hash up to the last line end."""
+    """A raw stream that hashes and reports what passes; ``whole_lines`` is the hash up to the last line end."""
 
-    def __init__(self, raw: BinaryIO) -> None:
+    def __init__(self, raw: BinaryIO, report: Callable[[int], None]) -> None:
         super().__init__(raw)
+        self._report = report
         self._state = Digest()
         self._at_line_end = self._state.copy()
         self.count = 0
@@ -311,6 +312,7 @@ class Hashing(_Passing):
             self._at_line_end = self._state.copy()
         self._state.update(memoryview(data)[cut:])
         self.count += len(data)
+        self._report(len(data))
         return data
 
     def finish(self) -> str:

@@ -124,7 +124,7 @@ class Read:
 class LineReader:
     """Reads one stream block by block; ``feed`` takes whole lines, ``close`` ends it.
 
-    ``threads`` blocks are counted at a time where counting is native (it runs without the interpreter's lock).
+    ``threads`` parts of a file are counted at a time where counting is native (it runs without the interpreter's lock).
     ``head``: the stream's first bytes, which show whether it is a table of counts.
     """
 
@@ -174,15 +174,7 @@ class LineReader:
 
     def feed(self, data: bytes, offset: int) -> None:
         """Read whole lines; ``offset`` is the place of ``data`` in the stream."""
-        text = _Text(data, offset)
-        if self._threads == 1:
-            self._follow(text, offset, self._counters[0], self._counters[0].count(data, offset))
-            return
-        if not self._idle:
-            self._finish()
-        counter = self._idle.pop()
-        counted = self._workers().submit(counter.count, data, offset)
-        self._counting.append(_Counting(text, offset, offset + len(data), counter, counted))
+        self._follow(_Text(data, offset), offset, self._counters[0], self._counters[0].count(data, offset))
 
     @property
     def reads_files(self) -> bool:
@@ -252,35 +244,22 @@ class LineReader:
 
     def pieces(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
         """The stretches of a line, each with the format whose record begins there (None: foreign)."""
-        found: list[tuple[int, int, int]] = []  # begin, number of the format, end
-        for number in {number for marker, number in self._record_markers if marker in line}:
-            _, start, markers = self._records[number]
-            at = 0
-            while (match := _next(start, markers, line, at)) is not None:
-                at = match.end()
-                found.append((match.start(), number, at))
-        if len(found) > 1:
-            found.sort()
-            if any(one[2] > two[0] for one, two in pairwise(found)):
-                found = list(self._leftmost(line))
+        owners = {number for marker, number in self._record_markers if marker in line}
+        found, at = list[tuple[int, int]](), 0  # where a record begins, and the number of its format
+        while matches := [
+            (match.start(), number, match.end())
+            for number in owners
+            if (match := _next(*self._records[number][1:], line, at)) is not None
+        ]:
+            begin, number, at = min(matches)  # the leftmost, then the first listed
+            found.append((begin, number))
         if not found:
             return [(None, 0, len(line))]
         out: list[tuple[LineFormat | None, int, int]] = []
         if line[: found[0][0]].strip():
             out.append((None, 0, found[0][0]))
-        ends = [begin for begin, _, _ in found[1:]] + [len(line)]
-        return out + [(self._records[i][0], begin, end) for (begin, i, _), end in zip(found, ends, strict=True)]
-
-    def _leftmost(self, line: bytes) -> Iterator[tuple[int, int, int]]:
-        """Beginnings of records where those of several formats overlap: the leftmost, then the first listed."""
-        at = 0
-        while True:
-            found = [(i, _next(start, markers, line, at)) for i, (_, start, markers) in enumerate(self._records)]
-            matches = [(match.start(), i, match.end()) for i, match in found if match is not None]
-            if not matches:
-                return
-            yield min(matches)
-            at = min(matches)[2]
+        ends = [begin for begin, _ in found[1:]] + [len(line)]
+        return out + [(self._records[i][0], begin, end) for (begin, i), end in zip(found, ends, strict=True)]
 
     def is_ours(self, piece: bytes) -> bool:
         """Whether a stretch of a line contains a marker of any format."""
@@ -293,9 +272,8 @@ class LineReader:
         text, start, end, counter, counted = self._counting.popleft()
         result = counted.result()
         stop = result[-1]
-        if text.file is not None:
-            hashes = cast(FileCounter, counter).hashes()
-            self.hashes += [hashes[at : at + 8] for at in range(0, len(hashes), 8)]
+        hashes = cast(FileCounter, counter).hashes()
+        self.hashes += [hashes[at : at + 8] for at in range(0, len(hashes), 8)]
         self._follow(text, start, counter, result)
         if stop < end:  # the counter was full
             self._counting.appendleft(self._count_range(text, stop, end, counter, _GO_ON))
@@ -605,43 +583,29 @@ Long = Callable[[bytes, int, int], None]
 
 
 def blocks(
-    stream: BinaryIO,
-    offset: int = 0,
-    size: int | None = None,
-    progress: Callable[[int], None] | None = None,
-    long: Long | None = None,
+    stream: BinaryIO, offset: int = 0, size: int | None = None, long: Long | None = None
 ) -> Iterator[tuple[bytes, int]]:
     """Blocks of whole lines with their offsets; the last may lack its line end, a longer line is a block of its own.
 
-    ``size`` (default ``BLOCK_BYTES``) is the size of one read; ``progress`` gets the bytes of each.  With ``long``, a
-    line of more than ``LONGEST_BYTES`` is in no block, and never in memory as a whole.
+    ``size`` (default ``BLOCK_BYTES``) is the size of one read.  With ``long``, a line of more than ``LONGEST_BYTES`` is
+    in no block, and never in memory as a whole.
     """
-    size = size or BLOCK_BYTES
     rest: list[bytes | memoryview] = []
-    held = 0
-    while data := stream.read(size):
-        if progress:
-            progress(len(data))
-        held += len(data)
-        if long and held > LONGEST_BYTES and b"\n" not in data:
-            first, length = b"".join([*rest, data])[:_EXCERPT_BYTES], held
-            rest, held = [], 0
-            while (data := stream.read(size)) and b"\n" not in data:
-                length += len(data)
-                if progress:
-                    progress(len(data))
-            if progress:
-                progress(len(data))
+    first, held = b"", 0  # the first bytes of a line that is too long; the length of a line so far
+    while data := stream.read(size or BLOCK_BYTES):
+        if first and long:
             end = data.find(b"\n") + 1
-            long(first, offset, length + end)
-            offset += length + end
-            data = data[end:]
-            if not data:
+            held += end or len(data)
+            if not end:
                 continue
-            held = len(data)
+            long(first, offset, held)
+            offset, first, held, data = offset + held, b"", 0, data[end:]
         cut = data.rfind(b"\n") + 1
         if not cut:
             rest.append(data)
+            held += len(data)
+            if long and held > LONGEST_BYTES:
+                first, rest = b"".join(rest)[:_EXCERPT_BYTES], []
             continue
         view = memoryview(data)
         held = len(data) - cut
@@ -651,7 +615,9 @@ def blocks(
         del data
         yield block, offset
         offset += len(block)
-    if any(rest):
+    if first and long:
+        long(first, offset, held)
+    elif any(rest):
         yield b"".join(rest), offset
 
 

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-import xxhash
 
 from logparse.formats.format import UNITS, FileFormat, Format, LineFormat, Outcome, Unit
 from logparse.formats.patterns import regex
 from logparse.ingest.lines import LONGEST_BYTES, LineReader, Read
 from logparse.ingest.process_of_file import Process
 from logparse.model import Call, Record, Reject
-from logparse.store.collector import Collector, clock_second, problem_text, storable
+from logparse.store.collector import Collector, clock_second, storable
 from logparse.store.held import NULL
 from logparse.store.parts import Attempt
 
@@ -22,7 +21,6 @@ _REMEMBERED = 8192  # maximum number of outcomes that are kept
 _LONG = 16_384  # outcomes of lines from this length on are not kept
 _LONG_NUMBER = regex(r"\d{7}")  # the product of three shorter numbers fits into 64 bits
 _outcomes: dict[tuple[str, str], Outcome] = {}  # per process, not per file: a job's ranks write the same lines
-_EXACT_PROBLEMS = 1 << 16
 
 
 class StreamRead:
@@ -77,6 +75,7 @@ class StreamRead:
             self.tally.saw(held)
             self._collector.add(held)
         self._collector.flush()
+        self.tally.problems = self._collector.problems
 
     def _absorb(self, read: Read) -> None:
         tally, collector = self.tally, self._collector
@@ -143,9 +142,8 @@ class Tally:
         self.splits = 0
         self.units: dict[Unit, int] = dict.fromkeys(UNITS, 0)
         self.calls = 0
+        self.problems = 0  # distinct ones; above 200,000 some may count twice
         self.bench_output = False
-        self._problems = _Distinct()
-        self._tabled = 0
         self._pids: set[int] = set()
         self._formats: set[str] = set()
 
@@ -159,15 +157,10 @@ class Tally:
         if format:
             self._formats.add(format)
         self.saw(outcome.records, times)
-        if "convs" in outcome.tables:  # formats with tables return each problem of the file once
-            self._tabled += outcome.tables["convs"].num_rows
 
     def saw(self, records: Iterable[Record], times: int = 1) -> None:
         """Count the records of lines that are counted already."""
         for record in records:
-            problem = getattr(record, "problem", None)
-            if problem is not None:
-                self._problems.add(problem_text(problem))
             if isinstance(record, Call):
                 self.calls += (record.count or 0) * times
                 if record.pid is not None:
@@ -180,35 +173,9 @@ class Tally:
             self._pids |= set(sorted(pids - {NULL})[:2])
 
     @property
-    def problems(self) -> int:
-        """Number of distinct problems, from 65,536 on an estimate (within about 1 %)."""
-        return self._problems.count + self._tabled
-
-    @property
     def formats(self) -> str:
         return "+".join(sorted(self._formats))
 
     def process(self) -> Process | None:
         """The process that prefixes name, unknown where they name several; None where there are none."""
         return Process(next(iter(self._pids)) if len(self._pids) == 1 else None, "prefix") if self._pids else None
-
-
-class _Distinct:
-    """Counts distinct texts: exactly while they are few, then from the share of hashes below a falling bound."""
-
-    def __init__(self) -> None:
-        self._hashes: set[int] = set()
-        self._halvings = 0
-
-    def add(self, text: str) -> None:
-        value = xxhash.xxh3_64_intdigest(text.encode())
-        if value >> (64 - self._halvings):
-            return
-        self._hashes.add(value)
-        while len(self._hashes) > _EXACT_PROBLEMS:
-            self._halvings += 1
-            self._hashes = {value for value in self._hashes if not value >> (64 - self._halvings)}
-
-    @property
-    def count(self) -> int:
-        return len(self._hashes) << self._halvings

@@ -196,6 +196,7 @@ class _Input:
                 collector.add_tables(dict(outcome.tables))
             collector.flush()
             digest = hashed.result()
+        tally.problems = collector.problems
         self._report(size)
         source = at.source_id or source_id(self.task.path, digest)
         stretch = replace(at, source_id=source, content_hash=digest, start=0, end=size)
@@ -233,13 +234,13 @@ class _Input:
 
     def _pass_blocks(self, stream: StreamRead, start: int) -> _Passed:
         """Feed a stream of any kind, block by block."""
-        hashing = Hashing(self.file.raw())
+        hashing = Hashing(self.file.raw(), lambda count: self._report(count) if hashing.count > start else None)
         last, place = b"", start
         with hashing:
             content = self.file.decompressed(cast(BinaryIO, hashing))
             while start > hashing.count and content.read(min(1 << 20, start - hashing.count)):
                 pass
-            for block, offset in blocks(content, start, progress=self._report, long=stream.reject_long):
+            for block, offset in blocks(content, start, long=stream.reject_long):
                 cut = block.rfind(b"\n") + 1
                 if cut:
                     stream.feed(block[:cut], offset)

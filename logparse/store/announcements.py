@@ -17,21 +17,19 @@ import math
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 
 import pyarrow.fs as pafs
 
 from logparse.location import make_folder, replace_file
-from logparse.store.parts import attempt_of
-from logparse.store.schema import COMMIT_SCHEMA, SCHEMAS, Commit, commit_from_row
+from logparse.store.schema import COMMIT_SCHEMA, Commit, commit_from_row
 from logparse.store.store import Store
 
 FOLDER = "running"
 REPLAY = "replay"
 """The format of a replay's commits, and its ``kind`` here; all other commits are an ingest's."""
-_STALE_S = 86400.0
+_STALE_S = 14 * 86400.0
 _REWRITE_S = 5.0
 _CLOCKS_S = 3600.0  # maximum difference between the clocks of a store and a driver
 
@@ -82,26 +80,9 @@ class Announcement:
 
 
 @contextlib.contextmanager
-def announced(
-    store: Store,
-    kind: str,
-    run: str,
-    *,
-    files: int | None = None,
-    bytes: int | None = None,
-    problems: int | None = None,
-) -> Iterator[Announcement]:
-    """Announce this process in the store for the duration of the context."""
-    entry = Running(
-        kind=kind,
-        run=run,
-        started=time.time(),
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        files=files,
-        bytes=bytes,
-        problems=problems,
-    )
+def announced(store: Store, kind: str, run: str, **amounts: int | None) -> Iterator[Announcement]:
+    """Announce this process in the store for the duration of the context, with ``Running``'s unknown totals."""
+    entry = Running(kind=kind, run=run, started=time.time(), host=socket.gethostname(), pid=os.getpid(), **amounts)
     announcement = Announcement(store, entry)
     try:
         yield announcement
@@ -120,18 +101,12 @@ def running(store: Store) -> dict[str, Running]:
 
 
 def remove_abandoned(store: Store, now: float) -> int:
-    """Remove the files of killed drivers (no commit for a day).  Returns how many.  Raises OSError."""
-    removed = 0
-    for name, entry in running(store).items():
-        if now - entry.started < _STALE_S:
-            continue
-        count = Count(entry)
-        count.take(Rows(store, entry.started).new(), store)
-        if now - count.last > _STALE_S:
-            with contextlib.suppress(FileNotFoundError):
-                store.filesystem.delete_file(_path(store, name))
-                removed += 1
-    return removed
+    """Remove the files of killed drivers, which began weeks ago.  Returns how many.  Raises OSError."""
+    old = [name for name, entry in running(store).items() if now - entry.started > _STALE_S]
+    for name in old:
+        with contextlib.suppress(FileNotFoundError):
+            store.filesystem.delete_file(_path(store, name))
+    return len(old)
 
 
 def _path(store: Store, name: str) -> str:
@@ -142,12 +117,9 @@ def _entry(store: Store, path: str) -> Running | None:
     """The announcement in a file; None where it ended meanwhile or another version wrote it."""
     try:
         with store.filesystem.open_input_stream(path) as stream:
-            told = json.loads(stream.read())
-        known = {f.name for f in fields(Running)}
-        entry = Running(**{name: value for name, value in told.items() if name in known})
-    except (FileNotFoundError, ValueError, TypeError, AttributeError):
+            return Running(**json.loads(stream.read()))
+    except (FileNotFoundError, ValueError, TypeError):
         return None
-    return entry
 
 
 class Rows:
@@ -172,16 +144,6 @@ class Rows:
         return rows
 
 
-@dataclass(frozen=True)
-class Best:
-    """The confirmed finding with the largest speedup so far."""
-
-    problem: str
-    pick: str
-    winner: str
-    speedup: float
-
-
 @dataclass
 class Count:
     """What an announced ingest or replay has committed."""
@@ -191,8 +153,6 @@ class Count:
     bytes: int = 0
     lines: int = 0
     problems: int = 0
-    confirmed: int = 0
-    best: Best | None = None
     last: float = field(init=False)
     """Time of the last commit, in seconds since 1970 (before the first: of the start)."""
     _sources: set[str] = field(default_factory=set)
@@ -200,12 +160,13 @@ class Count:
     def __post_init__(self) -> None:
         self.last = self.entry.started
 
-    def take(self, rows: Sequence[Commit], store: Store) -> None:
-        """Count this run's commits among ``rows``.  Raises OSError."""
+    def take(self, rows: Sequence[Commit]) -> None:
+        """Count this run's commits among ``rows``."""
         mine = [row for row in rows if self._is_mine(row)]
         self.last = max([self.last, *(row.committed_at for row in mine)])
-        if self.entry.kind == REPLAY:
-            self._measured(mine, store)
+        if self.entry.kind == REPLAY:  # of a problem, its race and its winner's confirmation are committed
+            self._sources |= {row.path.rpartition("/")[2] for row in mine}
+            self.problems = len(self._sources)
             return
         self.bytes += sum(row.end - row.start for row in mine)
         self.lines += sum(row.lines for row in mine)
@@ -217,16 +178,6 @@ class Count:
             return False
         grown = row.path != "-" and bool(row.start or row.replaces)  # a file that grew stays with its run
         return row.run == self.entry.run or grown
-
-    def _measured(self, mine: Sequence[Commit], store: Store) -> None:
-        """Count problems: each is one commit after its race, and another after its winner's confirmation."""
-        verdicts = _confirmations(store, {row.attempt for row in mine})
-        self.problems += len(mine) - len(verdicts)
-        for told in verdicts:
-            if told.get("confirmed"):
-                self.confirmed += 1
-                best = Best(told["problem"], told["pick"], told["winner"], told["speedup"])
-                self.best = max(self.best or best, best, key=lambda x: x.speedup)
 
     @property
     def share(self) -> float | None:
@@ -240,10 +191,3 @@ class Count:
         """Seconds left at the mean rate so far; None before the first commit."""
         share, spent = self.share, now - self.entry.started
         return None if not share or spent <= 0 else spent / share * (1 - share)
-
-
-def _confirmations(store: Store, attempts: set[str]) -> list[Mapping[str, Any]]:
-    """The results of confirmations that these attempts committed (a replay writes each as a fact)."""
-    paths = [path for path in store.files("facts") if attempt_of(path) in attempts] if attempts else []
-    facts = store.rows(paths, SCHEMAS["facts"]).to_pylist()
-    return [json.loads(fact["value"]) for fact in facts if fact["name"] == "confirmation"]

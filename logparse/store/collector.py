@@ -45,7 +45,8 @@ class Collector:
         self._facts: set[tuple[str, str]] = set()
         self._ordinals: dict[tuple[str, str], int] = {}
         self._next_ordinal = 0
-        self.records = 0
+        self.problems = 0
+        """Number of distinct problems; above 200,000 some may count twice."""
 
     def add(
         self,
@@ -62,7 +63,6 @@ class Collector:
         Rejects of lines with the same ``text`` (default: ``raw``) are one row of the view.
         """
         for record in records:
-            self.records += 1
             if isinstance(record, Call):
                 of = record.pid if pid is None else pid
                 self._call(record, np.array([count]), np.array([NULL if of is None else of]), np.array([NULL]))
@@ -96,7 +96,6 @@ class Collector:
         """Take records of line ``text``, which process ``pids[i]`` wrote ``counts[i]`` times at ``seconds[i]``."""
         for record in records:
             if isinstance(record, Call):
-                self.records += 1
                 self._call(record, counts, pids, seconds)
             elif isinstance(record, Message):
                 for pid in sorted(set(pids.tolist())):
@@ -109,7 +108,7 @@ class Collector:
     def add_tables(self, tables: dict[str, pa.Table]) -> None:
         """Take finished tables."""
         for name, ready in tables.items():
-            self.records += ready.num_rows
+            self.problems += ready.num_rows if name == "convs" else 0  # each problem of the file once
             self._attempt.add(name, ready)
 
     def _flush_if_full(self) -> None:
@@ -204,6 +203,7 @@ class Collector:
         text = problem_text(problem)
         if text not in self._held.problems and xxhash.xxh3_64_intdigest(text.encode()) not in self._written_problems:
             self._held.problems[text] = problem
+            self.problems += 1
             if len(self._held.problems) >= _PROBLEMS:
                 self.flush_problems()
         return text

@@ -13,103 +13,64 @@ from logparse.formats.format import UNITS, Unit
 from logparse.model import CONV_FIELDS, GEMM_FIELDS
 
 SCHEMA_VERSION = 1
-_TEXT_FIELDS = re.compile(
+_TEXTS = re.compile(
     r"(trans_|_type$|_mode$|^mode$|_layout$|_cast$|^scale_[abcd]$|^(activation|beta|bias_source|direction)$)"
 )
-_BOOL_FIELDS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})
+_BOOLS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})
 
 
-def _problem_fields(names: Sequence[str], bools: frozenset[str]) -> list[tuple[str, pa.DataType]]:
-    def kind(name: str) -> pa.DataType:
-        return pa.bool_() if name in bools else pa.string() if _TEXT_FIELDS.search(name) else pa.int64()
+def _columns(text: str) -> pa.Schema:
+    """The schema with these columns: names of one type, its name and a colon before them."""
+    fields, type = [], pa.string()
+    for word in text.split():
+        if word.endswith(":"):
+            type = _TYPES[word[:-1]]
+        else:
+            fields.append((word, type))
+    return pa.schema(fields)
 
-    return [(name, kind(name)) for name in names]
 
-
-_ATTEMPT = [("attempt", pa.string())]
-SCHEMAS: Mapping[str, pa.Schema] = {
-    "calls": pa.schema(
-        [
-            *_ATTEMPT,
-            *((name, pa.string()) for name in ("kind", "problem", "solution")),
-            ("pid", pa.int64()),
-            ("device", pa.int32()),
-            ("first_seen", pa.timestamp("s")),
-            ("last_seen", pa.timestamp("s")),
-            ("count", pa.int64()),
-            ("workspace_bytes", pa.int64()),
-            ("by_tool", pa.bool_()),
-            ("category", pa.string()),
-        ]
-    ),
-    "messages": pa.schema(
-        [
-            *_ATTEMPT,
-            ("pid", pa.int64()),
-            ("function", pa.string()),
-            ("text", pa.string()),
-            ("count", pa.int64()),
-            ("offset", pa.int64()),
-            ("category", pa.string()),
-        ]
-    ),
-    "measurements": pa.schema(
-        [
-            *_ATTEMPT,
-            *(
-                (x, pa.string())
-                for x in ("origin", "kind", "problem", "library", "solution", "raw", "algorithm", "status")
-            ),
-            *((x, pa.float64()) for x in ("time_us", "min_us", "max_us", "std_us")),
-            ("samples_us", pa.list_(pa.float64())),
-            ("workspace_bytes", pa.int64()),
-            ("error", pa.string()),
-            ("key_text", pa.string()),
-            ("ordinal", pa.int32()),
-        ]
-    ),
-    "solutions": pa.schema([*_ATTEMPT, *((x, pa.string()) for x in ("library", "solution", "name", "kernel_name"))]),
-    "kernels": pa.schema(
-        [
-            *_ATTEMPT,
-            ("device", pa.int32()),
-            *((x, pa.string()) for x in ("op", "problem", "operator", "kernel")),
-            ("calls", pa.int64()),
-            *((x, pa.float64()) for x in ("total_us", "min_us", "max_us")),
-        ]
-    ),
-    "facts": pa.schema([*_ATTEMPT, ("name", pa.string()), ("value", pa.string())]),
-    "rejects": pa.schema(
-        [
-            *_ATTEMPT,
-            ("offset", pa.int64()),
-            ("length", pa.int64()),
-            ("count", pa.int64()),
-            ("reason", pa.string()),
-            ("text", pa.string()),
-            ("line", pa.int64()),  # a hash of the text: equal lines share it across ranges of the file
-        ]
-    ),
-    "gemms": pa.schema(
-        [
-            *_ATTEMPT,
-            *((x, pa.string()) for x in ("problem", "kind", "shape")),
-            *_problem_fields(GEMM_FIELDS, _BOOL_FIELDS),
-            ("members", pa.string()),
-            ("epilogue", pa.string()),
-            ("flops", pa.int64()),
-        ]
-    ),
-    "convs": pa.schema(
-        [
-            *_ATTEMPT,
-            ("problem", pa.string()),
-            *_problem_fields(CONV_FIELDS, frozenset()),
-            ("flops", pa.int64()),
-        ]
-    ),
+_TYPES = {
+    "text": pa.string(),
+    "flag": pa.bool_(),
+    "texts": pa.list_(pa.string()),
+    "reals": pa.list_(pa.float64()),
+    "int": pa.int64(),
+    "int32": pa.int32(),
+    "real": pa.float64(),
+    "second": pa.timestamp("s"),
 }
-"""The part files' columns.  ``calls`` and ``messages`` are partitioned by ``category`` (a folder each)."""
+
+
+def _of_problem(names: Sequence[str], flags: frozenset[str] = frozenset()) -> str:
+    kinds = ("flag" if name in flags else "text" if _TEXTS.search(name) else "int" for name in names)
+    return " ".join(f"{kind}: {name}" for name, kind in zip(names, kinds, strict=True))
+
+
+SCHEMAS: Mapping[str, pa.Schema] = {
+    "calls": _columns(
+        "text: attempt kind problem solution int: pid int32: device second: first_seen last_seen int: count "
+        "workspace_bytes flag: by_tool text: category"
+    ),
+    "messages": _columns("text: attempt int: pid text: function text int: count offset text: category"),
+    "measurements": _columns(
+        "text: attempt origin kind problem library solution raw algorithm status real: time_us min_us max_us std_us "
+        "reals: samples_us int: workspace_bytes text: error key_text int32: ordinal"
+    ),
+    "solutions": _columns("text: attempt library solution name kernel_name"),
+    "kernels": _columns(
+        "text: attempt int32: device text: op problem operator kernel int: calls real: total_us min_us max_us"
+    ),
+    "facts": _columns("text: attempt name value"),
+    "rejects": _columns("text: attempt int: offset length count text: reason text int: line"),
+    "gemms": _columns(
+        f"text: attempt problem kind shape {_of_problem(GEMM_FIELDS, _BOOLS)} text: members epilogue int: flops"
+    ),
+    "convs": _columns(f"text: attempt problem {_of_problem(CONV_FIELDS)} int: flops"),
+}
+"""The part files' columns.  ``calls`` and ``messages`` are partitioned by ``category`` (a folder each); ``line`` of a
+reject is a hash of its text, which equal lines share.
+"""
 
 PARTITIONED = frozenset({"calls", "messages"})
 
@@ -144,23 +105,11 @@ class Commit:
 FOREIGN = "foreign"
 """Format of a file in which no line is of a known one."""
 
-COMMIT_SCHEMA = pa.schema(
-    [
-        *((x, pa.string()) for x in ("attempt", "source_id", "run", "path", "format", "content_hash")),
-        *((x, pa.int64()) for x in ("start", "end", "bytes", "lines", "splits")),
-        *((f"{unit}_lines", pa.int64()) for unit in UNITS),
-        ("pid", pa.int64()),
-        ("pid_from", pa.string()),
-        ("tail", pa.bool_()),
-        ("whole", pa.bool_()),
-        ("replaces", pa.list_(pa.string())),
-        ("ended", pa.string()),
-        ("bench_output", pa.bool_()),
-        ("committed_at", pa.float64()),
-        ("seconds", pa.float64()),
-    ],
-    metadata={"logparse_schema": str(SCHEMA_VERSION)},
-)
+COMMIT_SCHEMA = _columns(
+    "text: attempt source_id run path format content_hash int: start end bytes lines splits "
+    f"{' '.join(f'{unit}_lines' for unit in UNITS)} pid text: pid_from flag: tail whole texts: replaces text: ended "
+    "flag: bench_output real: committed_at seconds"
+).with_metadata({"logparse_schema": str(SCHEMA_VERSION)})
 
 VIEWS: Mapping[str, str] = {
     "sources": "one row per ingested file",
@@ -178,17 +127,11 @@ VIEWS: Mapping[str, str] = {
     "findings": "finding of the last recommend",
 }
 
-FINDINGS_SCHEMA = pa.schema(
-    [
-        *((x, pa.string()) for x in ("run", "analyzer", "kind", "problem", "message")),
-        *((x, pa.float64()) for x in ("saving_us", "saving_low_us", "saving_high_us", "saving_share", "per_call_us")),
-        ("calls", pa.int64()),
-        ("advice", pa.string()),
-        ("solution", pa.string()),  # the proposed one; null where only a search can find it
-        ("confidence", pa.string()),
-        ("action", pa.string()),
-    ]
+FINDINGS_SCHEMA = _columns(
+    "text: run analyzer kind problem message real: saving_us saving_low_us saving_high_us saving_share per_call_us "
+    "int: calls text: advice solution confidence action"
 )
+"""``solution``: the proposed one; null where only a search can find it."""
 
 
 def live(rows: Iterable[Commit]) -> list[Commit]:

@@ -54,6 +54,7 @@ from logparse.store.schema import (
     PARTITIONED,
     SCHEMA_VERSION,
     SCHEMAS,
+    VIEWS,
     Commit,
     commit_from_row,
     live,
@@ -74,6 +75,16 @@ FRAMES = (*_OWN, "sources", "gemm_problems", "conv_problems", "links", "measurem
 _FEW, _SMALL_BYTES = 64, 16 << 20
 """Parts of a table that are read whole: up to so many files and bytes together."""
 _LARGE = frozenset({"gemms", "convs", "measurements"})
+
+
+def _rows_of(view: str) -> Callable[..., pd.DataFrame]:
+    """The method that returns all rows of a view, which have no order: parts are read side by side."""
+
+    def rows(self: Store, run: str | None = None) -> pd.DataFrame:
+        return self.query(f"select * from {view}", run)
+
+    rows.__doc__ = f"A DataFrame, of one run if it is named: {VIEWS[view]}."
+    return rows
 
 
 class Store:
@@ -381,61 +392,19 @@ class Store:
                 out[name] = con.execute(f"select * from {own or name}", {"run": run} if own else None).df()
         return out
 
-    def _view(self, name: str, run: str | None) -> pd.DataFrame:
-        """All rows of a view, which have no order: parts are read side by side."""
-        return self.query(f"select * from {name}", run)
-
-    def sources(self, run: str | None = None) -> pd.DataFrame:
-        """One row per ingested file: run, path, format, bytes, lines, splits and a count per unit."""
-        return self._view("sources", run)
-
-    def calls(self, run: str | None = None) -> pd.DataFrame:
-        """Calls by source, category, problem, solution and second."""
-        return self._view("calls", run)
-
-    def workload(self, run: str | None = None) -> pd.DataFrame:
-        """Calls by run, process and problem, counted once."""
-        return self._view("workload", run)
-
-    def messages(self, run: str | None = None) -> pd.DataFrame:
-        """Lines of libraries that are no calls, by source, category and distinct text."""
-        return self._view("messages", run)
-
-    def gemm_problems(self, run: str | None = None) -> pd.DataFrame:
-        """Distinct GEMMs in normal form, with shape, epilogue and flops."""
-        return self._view("gemm_problems", run)
-
-    def conv_problems(self, run: str | None = None) -> pd.DataFrame:
-        """Distinct convolutions with shape, layer, layout, dtype and flops."""
-        return self._view("conv_problems", run)
-
-    def links(self, run: str | None = None) -> pd.DataFrame:
-        """Pairs of problems that may be the same call: problem, other, level, fan."""
-        return self._view("links", run)
-
-    def measurements(self, run: str | None = None) -> pd.DataFrame:
-        """Times (µs) of solutions for problems, or the reason why there is no time."""
-        return self._view("measurements", run)
-
-    def solutions(self, run: str | None = None) -> pd.DataFrame:
-        """Solutions of library builds with their names."""
-        return self._view("solutions", run)
-
-    def kernels(self, run: str | None = None) -> pd.DataFrame:
-        """GPU kernels by operator (traces), times in µs."""
-        return self._view("kernels", run)
-
-    def facts(self, run: str | None = None) -> pd.DataFrame:
-        """The machines and builds that files were made with: source_id, run, name, value."""
-        return self._view("facts", run)
-
-    def rejects(self, run: str | None = None) -> pd.DataFrame:
-        """Distinct lines that have a format's marker and could not be read."""
-        return self._view("rejects", run)
-
-    def findings(self) -> pd.DataFrame:
-        """Findings of the last ``recommend``."""
-        return self._view("findings", None)
+    sources = _rows_of("sources")
+    calls = _rows_of("calls")
+    workload = _rows_of("workload")
+    messages = _rows_of("messages")
+    gemm_problems = _rows_of("gemm_problems")
+    conv_problems = _rows_of("conv_problems")
+    links = _rows_of("links")
+    measurements = _rows_of("measurements")
+    solutions = _rows_of("solutions")
+    kernels = _rows_of("kernels")
+    facts = _rows_of("facts")
+    rejects = _rows_of("rejects")
+    findings = _rows_of("findings")
 
     def files(self, folder: str) -> list[str]:
         """Paths of all files below a folder of the store."""

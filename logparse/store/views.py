@@ -17,78 +17,6 @@ CONV_SHAPE = (
 """SQL of ``ConvProblem.shape``, null where any part is unknown; it is not stored, as other columns hold all parts."""
 
 
-def view_sql(run: str | None) -> dict[str, str]:
-    """SQL of each view, in order of dependence; ``commits_`` and ``<table>_`` are already limited to ``run``."""
-    units = ", ".join(f"cast(sum({unit}_lines) as bigint) as {unit}_lines" for unit in UNITS)
-    joined = "select s.source_id, s.run, t.* exclude (attempt) from {t}_ t join commits_ s using (attempt)"
-    gemm_columns = ", ".join(f"any_value({name}) as {name}" for name in SCHEMAS["gemms"].names[2:])
-    rows = "select t.* exclude (attempt){more} from {t}_ t join commits_ using (attempt)"
-    return {
-        "sources": f"""
-            select source_id, any_value(run) as run, any_value(path) as path,
-                   coalesce(array_to_string(list_sort(list_distinct(flatten(
-                       list(string_split(replace(format, '_', '-'), '+')) filter (format <> 'foreign')
-                   ))), '+'), 'foreign') as format,
-                   cast(sum(bytes) as bigint) as bytes, cast(sum(lines) as bigint) as lines,
-                   cast(sum(splits) as bigint) as splits, {units}, arg_max(pid, "end") as pid,
-                   arg_max(pid_from, "end") as pid_from, arg_max(ended, committed_at) as ended,
-                   min(committed_at) as ingested_at, sum(seconds) as seconds
-            from commits_ group by source_id""",
-        "calls": """
-            select s.source_id, s.run, t.category, t.kind, t.problem, coalesce(t.pid, s.pid) as pid, t.device,
-                   t.first_seen, t.last_seen, t.solution, cast(sum(t.count) as bigint) as count,
-                   t.by_tool or (t.category = 'bench' and s.bench_output) as by_tool, t.workspace_bytes
-            from calls_ t join commits_ s using (attempt) group by all""",
-        "workload": """
-            with per as (
-                select run, pid, kind, kind = 'conv' as conv, category, problem, cast(sum(count) as bigint) as calls
-                from calls where not by_tool group by all),
-            best as (
-                select run, pid, conv, category from per group by run, pid, conv, category
-                qualify row_number() over (
-                    partition by run, pid, conv order by sum(calls) desc nulls last, category) = 1)
-            select per.run, per.pid, per.kind, per.problem, per.calls, per.category as calls_from
-            from per join best on per.run = best.run and per.pid is not distinct from best.pid
-                              and per.conv = best.conv and per.category = best.category""",
-        "process_messages": """
-            select s.source_id, s.run, t.category, coalesce(t.pid, s.pid) as pid, t.function, t.text,
-                   cast(sum(t.count) as bigint) as count, min(t."offset") as "offset"
-            from messages_ t join commits_ s using (attempt) group by all""",
-        "messages": """
-            select source_id, run, category, function, text, cast(sum(count) as bigint) as count,
-                   min("offset") as offset_bytes, min("offset") as "offset" from process_messages group by all""",
-        "gemm_problems": f"select problem, {gemm_columns} from gemms_ join commits_ using (attempt) group by problem",
-        "conv_problems": conv_problems_sql("select t.* from convs_ t join commits_ using (attempt)"),
-        "gemm_rows": rows.format(t="gemms", more=""),
-        "conv_rows": rows.format(t="convs", more=f", {CONV_SHAPE} as shape"),
-        **links_sql("gemm_rows", "conv_rows"),
-        "measurements": joined.format(t="measurements"),
-        "solutions": """
-            select distinct t.library, b.build, t.solution, t.name, t.kernel_name,
-                   (select any_value(m.algorithm) from measurements_ m where m.solution = t.solution) as algorithm
-            from solutions_ t join commits_ s using (attempt) left join (
-                select source_id, string_agg(value, ' ' order by name, value) as build from (
-                    select distinct s.source_id, t.name, t.value from facts_ t join commits_ s using (attempt)
-                    where t.name in ('hipblaslt_version', 'hipblaslt_revision'))
-                group by source_id) b on s.source_id = b.source_id""",
-        "kernels": f"""
-            with same as (
-                select distinct s.source_id, s.run, left(t.value, 1) as place,
-                       regexp_replace(s.path, '[^/]*$', '') || substr(t.value, 3) as process
-                from facts_ t join commits_ s using (attempt) where t.name = 'kernels_of')
-            select * from ({joined.format(t="kernels")}) where source_id not in (
-                select o.source_id from same o join same b using (run, process) where b.place < o.place)""",
-        "facts": "select distinct s.source_id, s.run, t.name, t.value from facts_ t join commits_ s using (attempt)",
-        "rejects": """
-            select s.source_id, s.path, s.run, min(t."offset") as offset_bytes, min(t."offset") as "offset",
-                   arg_min(t.length, t."offset") as length,
-                   cast(sum(t.count) as bigint) as count, t.reason, arg_min(t.text, t."offset") as text
-            from rejects_ t join commits_ s using (attempt)
-            group by s.source_id, s.path, s.run, t.reason, coalesce(t.line, t."offset")""",
-        "findings": "select * from findings_" + (f" where run = {sql_text(run)}" if run else ""),
-    }
-
-
 def conv_problems_sql(rows: str) -> str:
     """SQL of the view ``conv_problems`` of those convolutions only that the SQL ``rows`` selects of ``conv_rows``."""
     columns = ", ".join(f"any_value({name}) as {name}" for name in SCHEMAS["convs"].names[2:])
@@ -104,6 +32,82 @@ def conv_columns_sql(rows: str) -> str:
                case when in_type = weights_type and in_type = out_type then in_type
                     else concat_ws('-', in_type, weights_type, out_type) end as dtype
         from ({rows})"""
+
+
+_UNITS = ", ".join(f"cast(sum({unit}_lines) as bigint) as {unit}_lines" for unit in UNITS)
+_JOINED = "select s.source_id, s.run, t.* exclude (attempt) from {t}_ t join commits_ s using (attempt)"
+_GEMM_COLUMNS = ", ".join(f"any_value({name}) as {name}" for name in SCHEMAS["gemms"].names[2:])
+_ROWS = "select t.* exclude (attempt){more} from {t}_ t join commits_ using (attempt)"
+
+_VIEWS = {
+    "sources": f"""
+        select source_id, any_value(run) as run, any_value(path) as path,
+               coalesce(array_to_string(list_sort(list_distinct(flatten(
+                   list(string_split(replace(format, '_', '-'), '+')) filter (format <> 'foreign')
+               ))), '+'), 'foreign') as format,
+               cast(sum(bytes) as bigint) as bytes, cast(sum(lines) as bigint) as lines,
+               cast(sum(splits) as bigint) as splits, {_UNITS}, arg_max(pid, "end") as pid,
+               arg_max(pid_from, "end") as pid_from, arg_max(ended, committed_at) as ended,
+               min(committed_at) as ingested_at, sum(seconds) as seconds
+        from commits_ group by source_id""",
+    "calls": """
+        select s.source_id, s.run, t.category, t.kind, t.problem, coalesce(t.pid, s.pid) as pid, t.device,
+               t.first_seen, t.last_seen, t.solution, cast(sum(t.count) as bigint) as count,
+               t.by_tool or (t.category = 'bench' and s.bench_output) as by_tool, t.workspace_bytes
+        from calls_ t join commits_ s using (attempt) group by all""",
+    "workload": """
+        with per as (
+            select run, pid, kind, kind = 'conv' as conv, category, problem, cast(sum(count) as bigint) as calls
+            from calls where not by_tool group by all),
+        best as (
+            select run, pid, conv, category from per group by run, pid, conv, category
+            qualify row_number() over (
+                partition by run, pid, conv order by sum(calls) desc nulls last, category) = 1)
+        select per.run, per.pid, per.kind, per.problem, per.calls, per.category as calls_from
+        from per join best on per.run = best.run and per.pid is not distinct from best.pid
+                          and per.conv = best.conv and per.category = best.category""",
+    "process_messages": """
+        select s.source_id, s.run, t.category, coalesce(t.pid, s.pid) as pid, t.function, t.text,
+               cast(sum(t.count) as bigint) as count, min(t."offset") as "offset"
+        from messages_ t join commits_ s using (attempt) group by all""",
+    "messages": """
+        select source_id, run, category, function, text, cast(sum(count) as bigint) as count,
+               min("offset") as offset_bytes, min("offset") as "offset" from process_messages group by all""",
+    "gemm_problems": f"select problem, {_GEMM_COLUMNS} from gemms_ join commits_ using (attempt) group by problem",
+    "conv_problems": conv_problems_sql("select t.* from convs_ t join commits_ using (attempt)"),
+    "gemm_rows": _ROWS.format(t="gemms", more=""),
+    "conv_rows": _ROWS.format(t="convs", more=f", {CONV_SHAPE} as shape"),
+    **links_sql("gemm_rows", "conv_rows"),
+    "measurements": _JOINED.format(t="measurements"),
+    "solutions": """
+        select distinct t.library, b.build, t.solution, t.name, t.kernel_name,
+               (select any_value(m.algorithm) from measurements_ m where m.solution = t.solution) as algorithm
+        from solutions_ t join commits_ s using (attempt) left join (
+            select source_id, string_agg(value, ' ' order by name, value) as build from (
+                select distinct s.source_id, t.name, t.value from facts_ t join commits_ s using (attempt)
+                where t.name in ('hipblaslt_version', 'hipblaslt_revision'))
+            group by source_id) b on s.source_id = b.source_id""",
+    "kernels": f"""
+        with same as (
+            select distinct s.source_id, s.run, left(t.value, 1) as place,
+                   regexp_replace(s.path, '[^/]*$', '') || substr(t.value, 3) as process
+            from facts_ t join commits_ s using (attempt) where t.name = 'kernels_of')
+        select * from ({_JOINED.format(t="kernels")}) where source_id not in (
+            select o.source_id from same o join same b using (run, process) where b.place < o.place)""",
+    "facts": "select distinct s.source_id, s.run, t.name, t.value from facts_ t join commits_ s using (attempt)",
+    "rejects": """
+        select s.source_id, s.path, s.run, min(t."offset") as offset_bytes, min(t."offset") as "offset",
+               arg_min(t.length, t."offset") as length,
+               cast(sum(t.count) as bigint) as count, t.reason, arg_min(t.text, t."offset") as text
+        from rejects_ t join commits_ s using (attempt)
+        group by s.source_id, s.path, s.run, t.reason, coalesce(t.line, t."offset")""",
+}
+"""Each view but ``findings``, in order of dependence."""
+
+
+def view_sql(run: str | None) -> dict[str, str]:
+    """SQL of each view, in order of dependence; ``commits_`` and ``<table>_`` are already limited to ``run``."""
+    return _VIEWS | {"findings": "select * from findings_" + (f" where run = {sql_text(run)}" if run else "")}
 
 
 def named_in(sql: str, views: Mapping[str, str]) -> dict[str, str]:
