@@ -24,7 +24,6 @@ class Resources:
     """The needs of one task.  ``weight`` is its amount of work (bytes to read), relative to the others'."""
 
     cpus: int = 1
-    gpus: int = 0
     weight: float = 0.0
 
 
@@ -57,7 +56,8 @@ class Executor(Protocol):
         """Run ``function(item)`` for each item; yields each item with its result or error, as they end.
 
         Items are taken as there is room for them, so neither items nor results pile up.  ``progress`` gets what the
-        function ``report``\\ s.  An exception in the caller (also Ctrl-C) ends the running tasks.
+        function ``report``\\ s, on Ray when the task has ended.  An exception in the caller (also Ctrl-C) ends the
+        running tasks.
         """
 
     def close(self) -> None:

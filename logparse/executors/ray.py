@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import statistics
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 
@@ -29,13 +27,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _POLL_SECONDS = 0.2
-_REPORT_SECONDS = 0.5
 _QUEUED = 64  # minimum queued tasks, so that no core idles
 _MOST = 10_000  # maximum tasks at Ray: the driver's memory and the time of `ray.wait` grow with them
 _OBJECT_STORE_BYTES = 128 << 20  # of a cluster started here: the objects are small
-_STRAGGLES = 3.0  # a task that runs so many times longer than expected goes to another worker: the node may be faulty
-_PATIENCE_SECONDS = 60.0  # minimum time before that
-_ENOUGH = 5  # minimum finished tasks for an expectation
 
 
 class RayExecutor:
@@ -74,13 +68,11 @@ class RayExecutor:
         first = list(islice(rest, 1))
         if not first:
             return  # before an actor is started for it, which takes half a second
-        flights = _Flights(self._ray, function, resources, progress)
+        tasks = _Tasks(self._ray, function, resources, progress)
         try:
-            yield from flights.run(
-                chain(first, rest), lambda: self._jobs or min(_MOST, max(_QUEUED, 4 * self.together))
-            )
+            yield from tasks.run(chain(first, rest), lambda: self._jobs or min(_MOST, max(_QUEUED, 4 * self.together)))
         finally:
-            flights.end()
+            tasks.end()
 
 
 def connect(address: str | None = None) -> tuple[Any, bool]:
@@ -107,20 +99,15 @@ def connect(address: str | None = None) -> tuple[Any, bool]:
     return ray, True
 
 
-@dataclass
-class _Flight(Generic[T]):
-    """A task at Ray.  ``began`` is the time when a worker took it, ``shown`` the progress that its tries reported."""
+@dataclass(frozen=True)
+class _Try(Generic[T]):
+    """A task at Ray, for the ``number``-th time."""
 
-    number: int
     item: T
-    weight: float
-    tries: int
-    shown: dict[str, int] = field(default_factory=dict)
-    began: float | None = None
-    late: bool = False
+    number: int = 1
 
 
-class _Flights(Generic[T, R]):
+class _Tasks(Generic[T, R]):
     """The tasks of one call."""
 
     def __init__(
@@ -129,145 +116,64 @@ class _Flights(Generic[T, R]):
         self._ray, self._resources, self._progress = ray, resources, progress
         self._function = ray.put(function)
         self._run = ray.remote(_run)
-        self._meter = ray.remote(_Meter).options(num_cpus=0, max_restarts=-1).remote()
-        self._flying: dict[Any, _Flight[T]] = {}
-        self._seconds: deque[float] = deque(maxlen=1000)  # durations of finished tasks
-        self._paces: deque[float] = deque(maxlen=1000)  # these durations per weight
-        self._numbers = 0
-        self._heard = time.monotonic()
-        self._asked: Any = None  # the meter's answer that has not come yet
+        self._running: dict[Any, _Try[T]] = {}
 
     def run(self, items: Iterator[T], window: Callable[[], int]) -> Iterator[tuple[T, R | TaskError]]:
-        again: deque[_Flight[T]] = deque()
-        more, room = True, window()
+        """Results as they end, with at most ``window`` tasks at Ray."""
+        again: deque[_Try[T]] = deque()
+        waiting = (_Try(item) for item in items)
         while True:
-            while again and len(self._flying) < room:
-                self._start(again.popleft())
-            while more and len(self._flying) < room:
-                item = next(items, again)  # `again` marks the end: it is no item
-                if item is again:
-                    more = False
-                else:
-                    self._start(_Flight(0, item, self._resources(item).weight, 1))  # type: ignore[arg-type]
-            if not self._flying:
+            room = window()  # nodes come and go
+            while len(self._running) < room:
+                task = again.popleft() if again else next(waiting, None)
+                if task is None:
+                    break
+                self._start(task)
+            if not self._running:
                 return
-            ended, _ = self._ray.wait(list(self._flying), num_returns=min(len(self._flying), 64), timeout=_POLL_SECONDS)
+            most = min(len(self._running), 64)
+            ended, _ = self._ray.wait(list(self._running), num_returns=most, timeout=_POLL_SECONDS)
             for reference in ended:
-                flight = self._flying.pop(reference)
-                result = self._result(reference, flight)
-                if isinstance(result, LostError) and flight.tries < TRIES:
-                    again.append(flight)
+                task = self._running.pop(reference)
+                result = self._result(reference, task)
+                if isinstance(result, LostError) and task.number < TRIES:
+                    again.append(_Try(task.item, task.number + 1))
                 else:
-                    yield flight.item, result
-            if time.monotonic() - self._heard > _REPORT_SECONDS:
-                self._hear()
-                if not more:
-                    self._cancel_stragglers()
-                elif ended:
-                    room = window()  # nodes come and go
+                    yield task.item, result
 
-    def _start(self, flight: _Flight[T]) -> None:
-        wanted = self._resources(flight.item)
-        self._numbers += 1
-        flight = _Flight(self._numbers, flight.item, flight.weight, flight.tries + (flight.number > 0), flight.shown)
-        task = self._run.options(
-            num_cpus=wanted.cpus, num_gpus=wanted.gpus, max_retries=0, scheduling_strategy="SPREAD"
-        )
-        reference = task.remote(self._function, flight.item, flight.number, self._meter, __version__)
-        self._flying[reference] = flight
+    def _start(self, task: _Try[T]) -> None:
+        wanted = self._resources(task.item)
+        run = self._run.options(num_cpus=wanted.cpus, max_retries=0, scheduling_strategy="SPREAD")
+        self._running[run.remote(self._function, task.item, __version__)] = task
 
-    def _result(self, reference: Any, flight: _Flight[T]) -> R | TaskError:
+    def _result(self, reference: Any, task: _Try[T]) -> R | TaskError:
         errors = self._ray.exceptions
         try:
-            seconds, result, counts = self._ray.get(reference)
+            result, counts = self._ray.get(reference)
         except errors.RayTaskError as error:  # raised outside the function: the node lacks logparse, memory …
             return TaskError(f"{type(error.cause).__name__}: {error.cause}")
         except errors.RayError as error:
-            why = "took far too long" if flight.late else f"or its node died ({type(error).__name__})"
-            return LostError(f"its worker {why}, the last of {flight.tries} tries")
-        self._show(flight, counts)
-        self._seconds.append(seconds)
-        if flight.weight:
-            self._paces.append(seconds / flight.weight)
-        return result  # type: ignore[no-any-return]
-
-    def _hear(self) -> None:
-        """Ask the meter which tasks have begun, and what they reported so far."""
-        self._heard = time.monotonic()
-        if self._asked is None:
-            self._asked = self._meter.take.remote()
-        if not self._ray.wait([self._asked], timeout=0)[0]:
-            return  # a busy node: the answer is looked for again
-        answer, self._asked = self._asked, None
-        try:
-            news = self._ray.get(answer)
-        except self._ray.exceptions.RayError:
-            return  # the meter's node died, and Ray restarts it elsewhere: the tasks' results hold all counts
-        for flight in self._flying.values():
-            if flight.number in news:
-                flight.began = flight.began or self._heard
-                self._show(flight, news[flight.number])
-
-    def _show(self, flight: _Flight[T], counts: dict[str, int]) -> None:
-        """Show what a task reported since; one that is tried again reports some of it again."""
+            return LostError(f"its worker or its node died ({type(error).__name__}), the last of {task.number} tries")
         for name, count in counts.items():
-            more = count - flight.shown.get(name, 0)
-            if more > 0 and self._progress:
-                self._progress(name, more)
-            flight.shown[name] = max(count, flight.shown.get(name, 0))
-
-    def _cancel_stragglers(self) -> None:
-        """When all tasks have started, move those that run far longer than all others to another worker."""
-        if len(self._seconds) < _ENOUGH:
-            return
-        longest, pace = max(self._seconds), statistics.median(self._paces or [0.0])
-        now = time.monotonic()
-        for reference, flight in self._flying.items():
-            expected = max(longest, flight.weight * pace)
-            patience = max(_PATIENCE_SECONDS, _STRAGGLES * expected)
-            if flight.began and not flight.late and flight.tries < TRIES and now - flight.began > patience:
-                flight.late = True
-                self._ray.cancel(reference, force=True)
+            if self._progress:
+                self._progress(name, count)
+        return result  # type: ignore[no-any-return]
 
     def end(self) -> None:
         """Cancel the tasks that still run."""
         with contextlib.suppress(self._ray.exceptions.RayError):
-            for reference in self._flying:
+            for reference in self._running:
                 self._ray.cancel(reference, force=True)
-            self._ray.kill(self._meter)
 
 
-class _Meter:
-    """An actor that tasks report to: what each of them counted so far, by its number."""
-
-    def __init__(self) -> None:
-        self._news: dict[int, dict[str, int]] = {}
-
-    def add(self, number: int, counts: dict[str, int]) -> None:
-        self._news[number] = counts
-
-    def take(self) -> dict[int, dict[str, int]]:
-        out, self._news = self._news, {}
-        return out
-
-
-def _run(
-    function: Callable[[T], R], item: T, number: int, meter: Any, version: str
-) -> tuple[float, R | TaskError, dict[str, int]]:
-    """Run one task on its node; returns seconds, result, and all of its progress."""
-    if version != __version__:
-        return 0.0, TaskError(f"a node has logparse {__version__}, the driver {version}: install the same there"), {}
+def _run(function: Callable[[T], R], item: T, version: str) -> tuple[R | TaskError, dict[str, int]]:
+    """Run one task on its node; returns its result and its progress."""
     counts: dict[str, int] = {}
-    started = sent = time.monotonic()
-    meter.add.remote(number, {})
 
     def count_up(name: str, count: int) -> None:
-        nonlocal sent
         counts[name] = counts.get(name, 0) + count
-        if time.monotonic() - sent > _REPORT_SECONDS:
-            sent = time.monotonic()
-            meter.add.remote(number, dict(counts))
 
+    if version != __version__:
+        return TaskError(f"a node has logparse {__version__}, the driver {version}: install the same there"), counts
     with reporting(count_up):
-        result = attempted(function, item)
-    return time.monotonic() - started, result, counts
+        return attempted(function, item), counts

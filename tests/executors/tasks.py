@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 from logparse.executors import Resources, report
-from logparse.executors.ray import _Meter
 
 
 def plenty(item: object) -> Resources:
@@ -19,22 +18,6 @@ def plenty(item: object) -> Resources:
 def double(number: int) -> tuple[int, int]:
     report("doubled", number)
     return 2 * number, os.getpid()
-
-
-def count_slowly(number: int) -> int:
-    """Reports before and after a wait, of which the first is sent to the driver while it runs."""
-    report("counted", number)
-    time.sleep(0.6)
-    report("counted", number)
-    return number
-
-
-class DeafMeter(_Meter):
-    """As of a node that died: what it was sent is lost."""
-
-    def take(self) -> dict[int, dict[str, int]]:
-        super().take()
-        return {}
 
 
 def fail_odd(number: int) -> int:
@@ -65,12 +48,3 @@ def stay(path: str) -> None:
     while True:
         report("here", 1)
         time.sleep(0.1)
-
-
-def slow_at_first(path: str) -> str:
-    """A sick node: the first try at one of the tasks takes for ever."""
-    mark = Path(path)
-    if mark.name == "slow" and not mark.exists():
-        mark.touch()
-        time.sleep(3600)
-    return mark.name

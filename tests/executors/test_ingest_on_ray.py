@@ -94,6 +94,7 @@ def committed(path: Path) -> int:
     return 0
 
 
+@pytest.mark.nightly
 def test_a_file_that_fails_fails_alone(on_ray: Executor, store: Store, tmp_path: Path) -> None:
     (tmp_path / "cut.log.gz").write_bytes(gzip.compress(bench(*range(64)).encode())[:-20])
     (tmp_path / "good.log").write_text(bench(64))
@@ -114,6 +115,7 @@ def test_logs_and_store_in_a_bucket(s3: Any, options: str, on_ray: Executor) -> 
     assert counts(store) == {64: files, 32: files}
 
 
+@pytest.mark.nightly
 def test_a_killed_driver_leaves_a_whole_store_and_the_repeat_does_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ def run(command: list[str], **variables: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, env=env)
 
 
+@pytest.mark.nightly
 def test_the_command_ingests_through_a_client(address: str, tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"hipblaslt_{number}.log").write_text(bench(64, 32))

@@ -41,6 +41,7 @@ def test_a_cluster_gives_the_same_findings(tmp_path: Path) -> None:
     assert found[0][2] == {problem.text}
 
 
+@pytest.mark.nightly
 def test_a_solution_that_crashes_is_blamed_and_nothing_else(tmp_path: Path) -> None:
     store = store_of(tmp_path, [named("pick", "crash", "fast"), named("pick", "slow", m=40)])
     report = replay(store, replace(FAKE, devices=("cpu",)))
