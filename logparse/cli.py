@@ -61,7 +61,6 @@ def ingest(
     run: opt.Label = None,
     format: Annotated[str | None, choice("Format. [default: recognised]", of=opt.FORMATS, check=False)] = None,
     jobs: Annotated[int, option("Files at once. [default: one per core]", "--jobs", "-j", min=0)] = 0,
-    max_ratio: Annotated[float, option("Refuse compressed files that expand more than this.", min=1.0)] = 2000.0,
     engine: opt.Engine = "local",
     pid: Annotated[str | None, option("Process of lines that state none, or `none`. [default: of the name]")] = None,
 ) -> Answer:
@@ -72,7 +71,7 @@ def ingest(
 
     with open_executor(engine, jobs) as executor, Bar("ingest", of_bytes=True) as bar:
         reading = partial(ingest_at, store, paths, total=bar.begin, executor=executor, run=run, format=format, pid=pid)
-        return answer(reading(max_ratio=max_ratio, progress=bar.advance if bar.shown else None), run, store)
+        return answer(reading(progress=bar.advance if bar.shown else None), run, store)
 
 
 @verb("logparse capture --dir logs -- torchrun --nproc-per-node 8 train.py", passes_on=True)

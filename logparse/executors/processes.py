@@ -25,7 +25,7 @@ from multiprocessing.process import BaseProcess
 from types import ModuleType
 from typing import Any
 
-from logparse.executors.numpy_import import import_numpy
+from logparse.executors import import_numpy
 
 _hiding = threading.Lock()
 

@@ -41,7 +41,6 @@ def ingest(
     run: str | None = None,
     format: str | None = None,
     jobs: int = 1,
-    max_ratio: float = 2000.0,
     progress: Progress | None = None,
     total: Callable[[int | None], None] | None = None,
     executor: Executor | None = None,
@@ -68,7 +67,7 @@ def ingest(
     store.sweep()
     remove_abandoned(store, time.time())
     known = store.known()
-    read = Reader(store, label, format, max_ratio)
+    read = Reader(store, label, format)
     results: dict[str, Ingested] = {}
     ahead = [count for path, size in inputs.files.items() if (count := _ahead(size, known(path))) is not None]
     amount = None if "-" in inputs.files else sum(ahead)

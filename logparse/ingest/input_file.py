@@ -40,7 +40,8 @@ from logparse.text import printable
 
 HEAD_BYTES = 64 << 10
 _REMOTE_BYTES = 4 << 20
-DEFAULT_RATIO = 2000.0
+_RATIO, _SURELY_FINE = 2000, 64 << 20
+"""How many times its size a compressed file may expand to, beside so many bytes."""
 _UTF_16 = "utf-16"  # with a byte order mark, as a redirection of Windows PowerShell writes it
 _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 _MAGIC |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), _UTF_16)
@@ -66,9 +67,8 @@ def name_of(path: str) -> str:
 class InputFile:
     """One input: a path or URL, or ``-`` for standard input.  Implements ``formats.format.Source``."""
 
-    def __init__(self, path: str, max_ratio: float = DEFAULT_RATIO) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.max_ratio = max_ratio
         self._fs: pafs.FileSystem | None = None
         self._inner = path
         self._head: Head | None = None
@@ -134,9 +134,7 @@ class InputFile:
         else:
             opener = cast(Callable[[object], object], {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}[kind])
             inner = opener(peeked)
-        return cast(
-            BinaryIO, _Bounded(cast(BinaryIO, inner), self, int(self.max_ratio * max(self.size, 1)) + (64 << 20))
-        )
+        return cast(BinaryIO, _Bounded(cast(BinaryIO, inner), self.path, _RATIO * self.size + _SURELY_FINE))
 
     @property
     def compressed(self) -> bool:
@@ -168,9 +166,9 @@ class InputFile:
                 if "://" in self.path:
                     place, path, query = split_url(self.path)
                     url = join_url(place, f"{path.rpartition('/')[0]}/{below}{name}", query)
-                    yield InputFile(url, self.max_ratio)
+                    yield InputFile(url)
                 else:
-                    yield InputFile(os.path.join(os.path.dirname(self.path), below, name), self.max_ratio)
+                    yield InputFile(os.path.join(os.path.dirname(self.path), below, name))
 
     def lines(self) -> Iterator[Line]:
         """Lines decoded as UTF-8 (bad bytes escaped), split at LF only."""
@@ -200,7 +198,7 @@ class InputFile:
 
     def kept(self, stream: BinaryIO) -> InputFile:
         """The same input over a copy of the stream, as standard input can be read once only."""
-        out = InputFile(self.path, self.max_ratio)
+        out = InputFile(self.path)
         out._copy = _Copy(stream)
         out._fs, out._inner = pafs.LocalFileSystem(), out._copy.name
         return out
@@ -423,22 +421,18 @@ class _ContainerLog(_Passing):
 class _Bounded(_Passing):
     """Decompressed bytes, refused beyond a limit (a few bytes can expand to terabytes)."""
 
-    def __init__(self, inner: BinaryIO, file: InputFile, limit: int) -> None:
+    def __init__(self, inner: BinaryIO, path: str, limit: int) -> None:
         super().__init__(inner)
-        self._file = file
-        self._left = limit
+        self._path, self._left = printable(path), limit
 
     def read(self, size: int = -1) -> bytes:
         try:
             data = bytes(super().read(size))
         except (EOFError, OSError, lzma.LZMAError, ValueError, pa.ArrowException) as error:
-            raise InputError(f"{printable(self._file.path)}: damaged compressed file: {error}") from error
+            raise InputError(f"{self._path}: damaged compressed file: {error}") from error
         self._left -= len(data)
         if self._left < 0:
-            raise InputError(
-                f"{printable(self._file.path)}: expands to more than {self._file.max_ratio:g} times its size; "
-                "if that is right, raise --max-ratio"
-            )
+            raise InputError(f"{self._path}: expands to more than {_RATIO} times its size; if that is right, unpack it")
         return data
 
 

@@ -107,7 +107,7 @@ class StreamRead:
             named = entry.format.process(entry.text) if entry.format.process is not None else None
             of = of if named is None else np.full_like(of, named)
             at = seconds[entry.numbers]
-            self._collector.add_counted(
+            self._collector.add(
                 outcome.records, entry.counts, of, at, offset=entry.offset, raw=entry.raw, text=entry.text
             )
         self.tally.saw_processes(set(pids[seen].tolist()))

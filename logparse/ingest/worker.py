@@ -53,8 +53,8 @@ def chosen(name: str | None) -> Sequence[Format]:
 class Reader:
     """Reads one file into the store, in any process: it is pickled with the store's URL."""
 
-    def __init__(self, store: Store, run: str, format: str | None, max_ratio: float) -> None:
-        self.run, self.format, self.max_ratio = run, format, max_ratio
+    def __init__(self, store: Store, run: str, format: str | None) -> None:
+        self.run, self.format = run, format
         self._store: Store | None = store
         self._url = absolute(store.url)
 
@@ -138,7 +138,7 @@ class _Input:
         self.run = reader.run
         self.store = reader.store
         self.attempt = joint.attempt if joint is not None else reader.store.attempt
-        self.file = InputFile(task.path, reader.max_ratio)
+        self.file = InputFile(task.path)
         self.formats = chosen(reader.format)
         self._started = time.monotonic()
 

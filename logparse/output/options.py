@@ -197,7 +197,7 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         if ctx.info_name not in _STARTERS:
-            from logparse.executors.numpy_import import import_numpy
+            from logparse.executors import import_numpy
 
             import_numpy()
         chosen = {str(x.name): ctx.params.pop(x.name) for x in self.added}

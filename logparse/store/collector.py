@@ -15,7 +15,6 @@ from logparse.formats.format import Outcome
 from logparse.model import (
     Call,
     Fact,
-    Kernel,
     Measurement,
     Member,
     Message,
@@ -33,6 +32,7 @@ _PROBLEMS = 8_192
 _EXCERPT = 300
 _WRITTEN = 200_000
 _ORDINALS = 200_000
+_ONCE, _UNKNOWN = np.array([1]), np.array([NULL])
 
 
 class Collector:
@@ -51,69 +51,47 @@ class Collector:
     def add(
         self,
         records: Iterable[Record],
+        counts: Ints = _ONCE,
+        pids: Ints = _UNKNOWN,
+        seconds: Ints = _UNKNOWN,
         *,
-        count: int = 1,
-        pid: int | None = None,
         offset: int = 0,
         raw: bytes = b"",
         text: str | None = None,
     ) -> None:
-        """Take records of a line (or unit) that came ``count`` times, first at ``offset``.
+        """Take records of a line (or unit), first at ``offset``, which process ``pids[i]`` wrote ``counts[i]`` times at
+        ``seconds[i]``.
 
         Rejects of lines with the same ``text`` (default: ``raw``) are one row of the view.
         """
+        rows = self._held.rows
         for record in records:
             if isinstance(record, Call):
-                of = record.pid if pid is None else pid
-                self._call(record, np.array([count]), np.array([NULL if of is None else of]), np.array([NULL]))
+                self._call(record, counts, pids, seconds)
             elif isinstance(record, Message):
-                key = (record.category, pid, record.function, record.text)
-                entry = self._held.messages.setdefault(key, [0, offset])
-                entry[0] += record.count * count
-                entry[1] = min(entry[1], offset)
+                self._message(record, counts, pids, offset)
             elif isinstance(record, Measurement):
                 self._measurement(record)
             elif isinstance(record, Fact):
                 self._fact(record)
             elif isinstance(record, Reject):
-                self._reject(record, count, offset, raw, raw if text is None else text.encode())
+                line = raw if text is None else text.encode()
+                rows["rejects"].append(_reject_row(record, int(counts.sum()), offset, raw, line))
             elif isinstance(record, SolutionName):
-                self._held.rows["solutions"].append(
-                    {
-                        "library": record.solution.library,
-                        "solution": record.solution.text,
-                        "name": record.name,
-                        "kernel_name": record.kernel_name,
-                    }
-                )
+                named = {"library": record.solution.library, "solution": record.solution.text}
+                rows["solutions"].append(named | {"name": record.name, "kernel_name": record.kernel_name})
             else:
-                self._kernel(record)
-        self._flush_if_full()
-
-    def add_counted(
-        self, records: Iterable[Record], counts: Ints, pids: Ints, seconds: Ints, *, offset: int, raw: bytes, text: str
-    ) -> None:
-        """Take records of line ``text``, which process ``pids[i]`` wrote ``counts[i]`` times at ``seconds[i]``."""
-        for record in records:
-            if isinstance(record, Call):
-                self._call(record, counts, pids, seconds)
-            elif isinstance(record, Message):
-                for pid in sorted(set(pids.tolist())):
-                    times = int(counts[pids == pid].sum())
-                    self.add((record,), count=times, pid=None if pid == NULL else pid, offset=offset)
-            else:
-                self.add((record,), count=int(counts.sum()), offset=offset, raw=raw, text=text)
-        self._flush_if_full()
+                problem = self._problem(record.problem) if record.problem else None
+                operator = record.operator.text if record.operator else None
+                rows["kernels"].append(vars(record) | {"problem": problem, "operator": operator})
+        if self._held.rows_held >= _ROWS or self._held.cell_count >= _CELLS:
+            self.flush()
 
     def add_tables(self, tables: dict[str, pa.Table]) -> None:
         """Take finished tables."""
         for name, ready in tables.items():
             self.problems += ready.num_rows if name == "convs" else 0  # each problem of the file once
             self._attempt.add(name, ready)
-
-    def _flush_if_full(self) -> None:
-        if self._held.rows_held >= _ROWS or self._held.cell_count >= _CELLS:
-            self.flush()
 
     def flush(self) -> None:
         """Write what is held as parts, or leave it to the joint parts that the attempt belongs to."""
@@ -134,6 +112,8 @@ class Collector:
             call.device,
             call.category,
         )
+        if call.pid is not None and pids is _UNKNOWN:
+            pids = np.array([call.pid])
         if call.count is None:  # the format does not count
             counts = np.full_like(counts, NULL)
         elif call.count != 1:
@@ -141,34 +121,25 @@ class Collector:
         self._held.cells.append((self._held.calls.setdefault(key, len(self._held.calls)), counts, pids, seconds))
         self._held.cell_count += len(counts)
 
+    def _message(self, message: Message, counts: Ints, pids: Ints, offset: int) -> None:
+        for pid in sorted(set(pids.tolist())):
+            key = (message.category, None if pid == NULL else pid, message.function, message.text)
+            entry = self._held.messages.setdefault(key, [0, offset])
+            entry[0] += message.count * int(counts[pids == pid].sum())
+            entry[1] = min(entry[1], offset)
+
     def _measurement(self, item: Measurement) -> None:
-        text = self._problem(item.problem)
-        key = (text, item.solution.text)
+        text, solution = self._problem(item.problem), item.solution
+        key = (text, solution.text)
         ordinal = self._ordinals.get(key, self._next_ordinal)
         self._ordinals[key] = ordinal + 1
         if len(self._ordinals) > _ORDINALS:  # bounds memory; later ordinals begin above all earlier ones
             self._next_ordinal = max(self._ordinals.values())
             self._ordinals.clear()
+        row = vars(item) | {"kind": item.problem.kind, "problem": text, "ordinal": ordinal}
+        row |= {"library": solution.library, "solution": solution.text, "algorithm": solution.algorithm}
         self._held.rows["measurements"].append(
-            {
-                "origin": item.origin,
-                "kind": item.problem.kind,
-                "problem": text,
-                "library": item.solution.library,
-                "solution": item.solution.text,
-                "raw": item.solution.raw or None,
-                "algorithm": item.solution.algorithm,
-                "status": item.status,
-                "time_us": item.time_us,
-                "min_us": item.min_us,
-                "max_us": item.max_us,
-                "std_us": item.std_us,
-                "samples_us": list(item.samples_us) or None,
-                "workspace_bytes": item.workspace_bytes,
-                "error": item.error,
-                "key_text": item.key_text,
-                "ordinal": ordinal,
-            }
+            row | {"raw": solution.raw or None, "samples_us": list(item.samples_us) or None}
         )
 
     def _fact(self, fact: Fact) -> None:
@@ -178,26 +149,6 @@ class Collector:
             self._held.rows["facts"].append({"name": fact.name, "value": fact.value})
         if len(self._facts) > _WRITTEN:  # bounds memory; a fact may be written twice
             self._facts.clear()
-
-    def _reject(self, reject: Reject, count: int, offset: int, raw: bytes, line: bytes) -> None:
-        same = line or str(offset).encode()
-        self._held.rows["rejects"].append(
-            {
-                "offset": offset + reject.offset,
-                "length": reject.length or len(raw),
-                "count": count,
-                "reason": reject.reason,
-                "text": raw[reject.offset :][:_EXCERPT].decode("utf-8", "backslashreplace"),
-                "line": xxhash.xxh3_64_intdigest(same, seed=reject.offset) - (1 << 63),
-            }
-        )
-
-    def _kernel(self, kernel: Kernel) -> None:
-        problem = self._problem(kernel.problem) if kernel.problem else None
-        row: dict[str, Any] = {"device": kernel.device, "op": kernel.op, "problem": problem, "kernel": kernel.kernel}
-        row |= {"calls": kernel.calls, "total_us": kernel.total_us, "min_us": kernel.min_us, "max_us": kernel.max_us}
-        row["operator"] = kernel.operator.text if kernel.operator else None
-        self._held.rows["kernels"].append(row)
 
     def _problem(self, problem: Problem) -> str:
         text = problem_text(problem)
@@ -218,6 +169,17 @@ class Collector:
         self._written_problems |= {xxhash.xxh3_64_intdigest(text.encode()) for text in self._held.problems}
         if len(self._written_problems) > _WRITTEN:  # bounds memory; a problem may be written twice
             self._written_problems.clear()
+
+
+def _reject_row(reject: Reject, count: int, offset: int, raw: bytes, line: bytes) -> dict[str, Any]:
+    return {
+        "offset": offset + reject.offset,
+        "length": reject.length or len(raw),
+        "count": count,
+        "reason": reject.reason,
+        "text": raw[reject.offset :][:_EXCERPT].decode("utf-8", "backslashreplace"),
+        "line": xxhash.xxh3_64_intdigest(line or str(offset).encode(), seed=reject.offset) - (1 << 63),
+    }
 
 
 def problem_text(problem: Problem) -> str:

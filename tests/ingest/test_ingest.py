@@ -195,15 +195,16 @@ def test_compressed_files_are_opened_as_they_are(store: Store, tmp_path: Path, s
     assert counts(store) == {64: 1, 32: 1}
 
 
-def test_a_bomb_is_refused_by_name(store: Store, tmp_path: Path) -> None:
+def test_a_bomb_is_refused_by_name(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("logparse.ingest.input_file._RATIO", 2)
     bomb = tmp_path / "bomb.log.gz"
     with gzip.open(bomb, "wb") as sink:
         for _ in range(100):
             sink.write(bytes(1 << 20))
-    result = one(ingest([str(bomb)], store, max_ratio=2))
+    result = one(ingest([str(bomb)], store))
     assert result.state == "failed"
     assert "bomb.log.gz" in result.error
-    assert "--max-ratio" in result.error
+    assert "2 times its size" in result.error
     assert store.sources().empty
 
 
