@@ -292,9 +292,7 @@ def test_a_replay_is_watched_from_its_store_alone(tmp_path: Path) -> None:
     report = replay(store, FAKE, lambda step: seen.append(line(looking.look()[0][0], time.time())))
     assert report.finished
     assert [text.partition(" problems")[0] for text in seen] == ["replay r: 1 of 2", *["replay r: 2 of 2"] * 2]
-    assert "0 confirmed" in seen[1]
-    assert "1 confirmed, best ×2.0" in seen[2]
-    assert "fake:fast" in seen[2]
+    assert all("problems/min" in text for text in seen[1:])
     assert (looking.look()[0], running(store)) == ([], {})
     again = list[str]()
     replay(store, FAKE, lambda step: again.append(line(looking.look()[0][0], time.time())))
