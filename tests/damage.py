@@ -16,11 +16,23 @@ _SMALL = 96 << 10
 PIECES: tuple[bytes, ...] = (
     *(b"\0", b"\r", b"\xff\xfe", b"\xc3", b"\xe2\x80\xa8", b"\x1b[31m", b"\t", b"\x0c", b"\xef\xbb\xbf"),
     *(b"=", b",", b";", b":", b"-", b"--", b"[", b"]", b"{", b"}", b'"', b"'", b"\\", b" ", b"0x", b"%i", b"*"),
-    *(b"-1", b"0", b"99999999999999999999999", b"1e999", b"nan", b"inf", b"-0.0", b"1_000", b"\xd9\xa3", b"true"),
+    *(
+        b"-1",
+        b"0",
+        b"99999999999999999999999",
+        b"9" * 5000,
+        b"1e999",
+        b"nan",
+        b"inf",
+        b"-0.0",
+        b"1_000",
+        b"\xd9\xa3",
+        b"true",
+    ),
     *(b"null", b"hipblaslt-bench ", b"[HIPBLASLT]", b"- { function: matmul", b"MIOpen(HIP): ", b"GemmTunableOp_"),
 )
 """What is put into the middle of real text: control bytes, marks of every grammar, texts in place of numbers, numbers
-that are too large (one in Arabic digits), beginnings of other languages.
+that are too large (one in Arabic digits, one for Python's own limit of 4,300), beginnings of other languages.
 """
 
 

@@ -116,15 +116,6 @@ def test_other_tables_are_left_alone(line: bytes) -> None:
     assert not aiter.recognise(Head("x.csv", line + b"\n1,2,3\n"))
 
 
-SAMPLE = (FOLDER / "aiter_bf16_tuned_gemm.csv").read_bytes()
-
-
-@given(st.integers(0, len(SAMPLE)), st.integers(0, 40), st.binary(max_size=12))
-def test_damage_anywhere_is_accounted_for(place: int, cut: int, inserted: bytes) -> None:
-    source = Memory(SAMPLE[:place] + inserted + SAMPLE[place + cut :])
-    assert sum(o.lines for o in outcomes(aiter.FORMAT, source)) == len(list(source.lines()))
-
-
 @needs_corpus
 def test_every_header_generation_of_the_corpus() -> None:
     count = 0

@@ -6,8 +6,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from analyzers.analyzer import Settings
 from analyzers.recommend.verb import advise, write
@@ -16,7 +14,6 @@ from logparse.formats.aiter import tables as aiter
 from logparse.formats.format import Head
 from logparse.formats.override_formats import WRITERS
 from logparse.ingest import ingest
-from logparse.ingest.lines import LineReader
 from logparse.model import Call, Fact, GemmProblem, Message, Record, Solution
 from logparse.store import Store
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
@@ -165,17 +162,3 @@ def test_lines_of_aiter_before_0_1_12() -> None:
         "1,2,3,True,torch.float16,torch.float16,False",
     ]
     assert aiter_log.untuned([missed]) == [], "without a type its tuner could not read the row"
-
-
-DATA = SAMPLE.read_bytes()
-
-
-@given(st.integers(0, len(DATA)), st.integers(0, 60), st.binary(max_size=12))
-def test_damage_anywhere_is_accounted_for(place: int, cut: int, inserted: bytes) -> None:
-    reader = LineReader([aiter_log.FORMAT])
-    reader.feed(DATA[:place] + inserted + DATA[place + cut :], 0)
-    got = reader.take()
-    assert got.foreign + got.blank + sum(one.count for one in got.distinct) == got.lines + got.splits
-    for one in got.distinct:
-        aiter_log.read(one.text)
-        aiter_log.process(one.text)

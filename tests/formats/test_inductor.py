@@ -8,14 +8,11 @@ from collections import Counter
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from logparse.formats import inductor
-from logparse.ingest.lines import LineReader
 from logparse.model import ConvProblem, GemmProblem, Measurement, Message, Record, Reject
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
-from tests.formats.reading import stream, units_of
+from tests.formats.reading import stream
 
 FOLDER = SAMPLES / "inductor"
 
@@ -217,17 +214,3 @@ def test_the_real_writer() -> None:
         ("aten:mm", "ok", 20.0),
         ("triton:mm," + tile.replace(", ", ",") + ",X=1", "failed", None),
     ]
-
-
-SAMPLE = (FOLDER / "torch_2.11.log").read_bytes()
-
-
-@given(st.integers(0, len(SAMPLE)), st.integers(0, 60), st.binary(max_size=12))
-def test_damage_anywhere_is_accounted_for(place: int, cut: int, inserted: bytes) -> None:
-    data = SAMPLE[:place] + inserted + SAMPLE[place + cut :]
-    reader = LineReader([inductor.FORMAT])
-    reader.feed(data, 0)
-    got = reader.take()
-    units = sum(units_of(got).values())
-    assert units == got.lines + got.splits
-    list(reader.close())

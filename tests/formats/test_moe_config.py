@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 from collections import Counter
-
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from logparse.formats.format import Head, Outcome
 from logparse.formats.moe import config as moe_config
 from logparse.ingest import ingest
-from logparse.ingest.lines import LineReader
 from logparse.model import Fact, Message
 from logparse.store import Store
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
@@ -114,33 +109,3 @@ def test_a_cut_table_is_one_reject() -> None:
     data = (FOLDER / f"{NAME}.json").read_bytes()
     (outcome,) = outcomes(moe_config.TABLE, Memory(data[:200], f"{NAME}.json"))
     assert (outcome.unit, outcome.lines) == ("reject", 1)
-
-
-TABLE, LOG = (FOLDER / f"{NAME}.json").read_bytes(), (FOLDER / "server.log").read_bytes()
-
-
-class Members(list[tuple[str, object]]):
-    """An object of JSON, unlike a list of it."""
-
-
-@example(0, 0, codecs.BOM_UTF8)
-@given(st.integers(0, len(TABLE)), st.integers(0, 60), st.binary(max_size=12))
-def test_damage_of_a_table_is_accounted_for(place: int, cut: int, inserted: bytes) -> None:
-    data = TABLE[:place] + inserted + TABLE[place + cut :]
-    try:
-        members = json.loads(data.decode("utf-8-sig"), object_pairs_hook=Members)
-    except ValueError:
-        members = None
-    units = sum(outcome.lines for outcome in outcomes(moe_config.TABLE, Memory(data, "x.json")))
-    assert units == (len(members) if isinstance(members, Members) else 1)
-
-
-@given(st.integers(0, len(LOG)), st.integers(0, 60), st.binary(max_size=12))
-def test_damage_of_a_log_is_accounted_for(place: int, cut: int, inserted: bytes) -> None:
-    reader = LineReader([moe_config.LOG])
-    reader.feed(LOG[:place] + inserted + LOG[place + cut :], 0)
-    got = reader.take()
-    assert got.foreign + got.blank + sum(one.count for one in got.distinct) == got.lines + got.splits
-    for one in got.distinct:
-        moe_config.read_line(one.text)
-        moe_config.process(one.text)

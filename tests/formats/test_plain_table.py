@@ -21,7 +21,7 @@ from logparse.ingest import ingest
 from logparse.model import Call, ConvProblem, Fact, GemmProblem, Measurement, Record, Reject
 from logparse.store import Store
 from tests.conftest import SAMPLES
-from tests.formats.reading import Memory, from_file, head, outcomes, records
+from tests.formats.reading import from_file, head, outcomes, records
 
 SAMPLE = from_file(SAMPLES / "tables/spreadsheet.csv")
 
@@ -111,13 +111,6 @@ def test_what_is_in_the_cells_is_what_is_read(problem: GemmProblem, time_us: flo
     assert isinstance(one, Measurement)
     assert one.problem == problem
     assert one.time_us == time_us
-
-
-@given(st.integers(0, len(SAMPLE.data)), st.integers(0, 40), st.binary(max_size=12))
-def test_damage_anywhere_is_accounted_for(place: int, cut: int, inserted: bytes) -> None:
-    source = Memory(SAMPLE.data[:place] + inserted + SAMPLE.data[place + cut :])
-    if not source.data.startswith(b"PAR1"):
-        assert sum(o.lines for o in outcomes(plain_table.FORMAT, source)) == len(list(source.lines()))
 
 
 def test_the_machine_of_a_file() -> None:

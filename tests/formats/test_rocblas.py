@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.errors import EmissionError
@@ -192,15 +192,6 @@ def test_object_to_text_to_object(entries: list[tuple[GemmProblem, int]]) -> Non
     taken, _ = stream(rocblas.TUNE, file.data)
     got = [r for r in records([o for o in taken if o]) if isinstance(r, Measurement)]
     assert {(r.problem, r.solution) for r in got} == {(o.problem, o.solution) for o in wanted}
-
-
-@example(LOG[0], 0, 0, " # ")
-@example(LOG[0], 0, 0, "9" * 5000 + " ")
-@given(st.sampled_from(LOG), st.integers(0, 300), st.integers(0, 30), st.text(max_size=6))
-def test_damage_never_raises(line: str, place: int, cut: int, inserted: str) -> None:
-    text = line[:place] + inserted + line[place + cut :]
-    for reader in (rocblas.read_bench, rocblas.read_profile):
-        assert reader(text).lines == 1
 
 
 @needs_corpus

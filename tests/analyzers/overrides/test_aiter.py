@@ -37,14 +37,6 @@ def rules(text: str) -> list[tuple[int | None, str, str]]:
     return [(note.line, note.severity, note.rule) for note in judged(text).notes if note.rule != "build"]
 
 
-@given(st.lists(written, min_size=1, max_size=5, unique_by=lambda o: aiter.key(o.problem, TARGET)))
-def test_what_the_writer_writes_is_clean(wanted: list[Override]) -> None:
-    (file,) = aiter.write(wanted, TARGET)
-    found = inspect(file.name, file.data, TARGET)
-    assert (found.notes, [row.live for row in found.rows]) == ((), [True] * len(wanted))
-    assert {row.key for row in found.rows} == {aiter.key(o.problem, TARGET) for o in wanted}
-
-
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
@@ -231,12 +223,6 @@ def test_a_dead_row_of_the_other_tables_serves_no_call(kind: str, data: st.DataO
         )
         if call in known:
             assert ",".join(str(x) for x in call) in live
-
-
-@given(st.text(alphabet='gfx,942 0123456789.-TrueFals"\r\n', max_size=300))
-def test_any_text_is_judged(noise: str) -> None:
-    for text in (HEAD + noise, HEAD + ROW + noise, noise):
-        assert all(row.live or row.verdicts.why for row in judged(text).rows)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from logparse.formats.override_format import OverrideFile
 from logparse.formats.tunableop import signature
 from logparse.model import Fact, GemmProblem, Override, Solution
 from tests.analyzers.example import ARCH, gemm
-from tests.conftest import CORPUS, SAMPLES, needs_corpus
+from tests.conftest import CORPUS, needs_corpus
 from tests.formats.reading import Memory
 
 Result: TypeAlias = int | Literal["other key", "dropped", "refused"]
@@ -260,13 +260,6 @@ def test_several_rows_of_one_key() -> None:
         assert served.line == line
     floats = [cell("a_type", x).removeprefix(GIT) for x in ("f8_r", "f8_fnuz_r")]
     assert rules(GIT + floats[0] + floats[1].replace(str(BEST), str(OTHER)), TARGET) == []
-
-
-def test_samples() -> None:
-    for name, target in (("tuning_6.4.txt", {}), ("tuning_7.0.txt", NEW)):
-        file = inspect(name, (SAMPLES / "hipblaslt" / name).read_bytes(), target)
-        assert file.ok
-        assert [row.live for row in file.rows] == [True] * 17
 
 
 @needs_corpus

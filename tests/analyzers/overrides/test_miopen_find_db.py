@@ -10,20 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.overrides.coverage import served_by
 from analyzers.overrides.lint import grouped, inspect
 from analyzers.overrides.merge import merge
 from logparse.errors import InputError
 from logparse.formats.miopen import find_db
 from logparse.formats.miopen import find_db_rules as miopen_find_db
-from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.reading import Offer, Row, offers
 from logparse.ingest import ingest
-from logparse.model import ConvProblem, Override, Solution
 from logparse.store import Store
-from tests.analyzers.example import F, W
+from tests.analyzers.example import F
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
-from tests.formats.miopen.test_find_db import problems
 
 NAME = "gfx942130.HIP.3_4_0_7c1e0a9d2.ufdb.txt"
 TARGET = {
@@ -42,20 +38,6 @@ ALGORITHM = "miopenConvolutionBwdWeightsAlgoGEMM"
 def rules(text: str, name: str = NAME, target: dict[str, str] = TARGET) -> list[tuple[int | None, str, str]]:
     file = inspect(name, text.encode(), target, "miopen-find-db")
     return [(note.line, note.severity, note.rule) for note in file.notes]
-
-
-def test_what_the_writer_writes_is_clean() -> None:
-    one = Override(
-        problem=W,
-        solution=Solution("miopen", "GemmWrwUniversal"),
-        target=TARGET,
-        time_us=3900.0,
-        workspace_bytes=6422528,
-    )
-    [made] = find_db.write([one], TARGET)
-    file = inspect(made.name, made.data, TARGET)
-    assert (file.accepted, file.notes) == (True, ())
-    assert [(row.live, row.key) for row in file.rows] == [(True, find_db.key(W, TARGET))]
 
 
 FUSED = (
@@ -110,31 +92,6 @@ def test_rules(text: str, rule: tuple[int | None, str, str]) -> None:
 
 
 NAIVE = "ConvDirectNaiveConvWrw:{},0,miopenConvolutionBwdWeightsAlgoDirect"
-OLD_NAIVE = "miopenConvolutionBwdWeightsAlgoDirect:ConvDirectNaiveConvWrw,{},0"
-
-
-@pytest.mark.parametrize(
-    ("items", "used"),
-    [
-        (f"{GEMM};{NAIVE.format(0.01)}", "ConvDirectNaiveConvWrw"),
-        (f"{GEMM};{NAIVE.format(-1)}", "GemmWrwUniversal"),
-        (f"{GEMM.replace('3.9', '-1')};{NAIVE.format(2)}", "ConvDirectNaiveConvWrw"),
-        (f"{GEMM};{NAIVE.format('nan')}", "ConvDirectNaiveConvWrw"),
-        (f"{GEMM};{NAIVE.format('abc')}", "ConvDirectNaiveConvWrw"),
-        (f"{GEMM};{NAIVE.format(0)}", "ConvDirectNaiveConvWrw"),
-        (f"{GEMM};{OLD_NAIVE.format(0.01)}", "GemmWrwUniversal"),
-        (f"{GEMM};{OLD_NAIVE.format(0.01)},", "ConvDirectNaiveConvWrw"),
-        (f"{OLD_NAIVE.format(9)},x;{NAIVE.format(0.01)};{GEMM}", "GemmWrwUniversal"),
-        (f"{NAIVE.format(9)};{OLD_NAIVE.format(0.01)},x;{GEMM}", "GemmWrwUniversal"),
-        (f"{NAIVE.format(0.01).replace(',0,', ',0, ')} ;{GEMM}\r", "ConvDirectNaiveConvWrw"),
-    ],
-)
-def test_the_item_that_miopen_uses(items: str, used: str) -> None:
-    """Each was given to MIOpenDriver of MIOpen 3.5.1 (2026-11-22, virtual GPU), whose log names the solver it used."""
-    file = inspect(NAME, f"{KEY}={items}\n".encode(), TARGET)
-    row = served_by(file, [problem_from_key(KEY).text])[problem_from_key(KEY).text]
-    assert row.solution is not None
-    assert row.solution.id == used
 
 
 def test_a_record_that_miopen_overwrites() -> None:
@@ -208,38 +165,6 @@ def test_the_shipped_database_has_no_errors() -> None:
     assert all(row.live for row in file.rows)
 
 
-EDITS = ("=", ":", ";", ",", "x", "-", "0", "1x1", "\n", "\r", "W", "F", "_g32", "GemmWrwUniversal:")
-
-
-@given(st.lists(problems(), min_size=1, max_size=4), st.data())
-def test_a_dead_row_serves_no_call(written: list[ConvProblem], data: st.DataObject) -> None:
-    """MIOpen takes the first record of a key and the first item of a solver; lint calls neither of them dead."""
-    keys = {find_db.key(problem, {}) for problem in written if (problem.flops or 0) < 2**63} or {KEY}
-    lines = [
-        f"{key}=ConvBinWinogradRxSf3x2:{n}.5,0,x;ConvAsm1x1U:{n},1,y" for n, key in enumerate(sorted(map(str, keys)))
-    ]
-    for _ in range(data.draw(st.integers(0, 4))):
-        place = data.draw(st.integers(0, len(lines) - 1))
-        at, cut = data.draw(st.integers(0, len(lines[place]))), data.draw(st.integers(0, 3))
-        lines[place] = lines[place][:at] + data.draw(st.sampled_from(EDITS)) + lines[place][at + cut :]
-    text = "\n".join(lines) + "\n"
-    read: dict[str, dict[str, int]] = {}
-    for number, line in enumerate(text.split("\n"), start=1):
-        key, equals, payload = line.partition("=")
-        if not equals or not key or key in read:
-            continue
-        solvers = read.setdefault(key, {})
-        for item in payload.split(";"):
-            solver, colon, _ = item.partition(":")
-            if colon and solver.split() == [solver]:  # a name has no blank within
-                solvers.setdefault(solver, number)
-    rows = inspect(NAME, text.encode(), TARGET, "miopen-find-db").rows
-    live = {(row.line, row.solution.id) for row in rows if not row.dead and row.solution}
-    for key in keys:
-        for solver, number in read.get(str(key), {}).items():
-            assert (number, solver) in live, [row.verdicts.why for row in rows if row.line == number]
-
-
 ITEM_EDITS = ("", "0", "1e9", ";", ",", ":", "x", " ", "+1", "-1", "é", "99999999999999", "Fwd", GEMM, f";{GEMM}", "\n")
 SHIPPED = (SAMPLES / "miopen/gfx942130.HIP.fdb.txt").read_text(encoding="utf-8").splitlines()
 
@@ -283,13 +208,6 @@ def test_usual_records_are_judged_as_one_by_one(data: st.DataObject) -> None:
     for note in plain.notes:
         groups.setdefault((note.severity, note.rule, note.message, note.remedy), []).append(note.line or 0)
     assert list(grouped(quick.noted)) == [(what, len(its), its[:8]) for what, its in groups.items()]
-
-
-@given(st.text(alphabet="=:;,-x0123456789NCHWFPgGemrw\r\n", max_size=200))
-def test_any_text_is_judged(noise: str) -> None:
-    for text in (noise, ROW + noise, KEY + "=" + noise):
-        file = inspect(NAME, text.encode(), TARGET, "miopen-find-db")
-        assert all(row.live or row.verdicts.why for row in file.rows)
 
 
 def test_an_item_at_which_miopen_throws_costs_its_record() -> None:

@@ -1,27 +1,21 @@
-"""Each broken rule of a perf-db is named, MIOpen's own rows have no errors, and dead rows serve no call."""
+"""Each broken rule of a perf-db is named, and MIOpen's own rows have no errors."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from analyzers.overrides.coverage import coverage
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import merge
 from logparse.errors import InputError
 from logparse.formats.miopen import perf_db
 from logparse.formats.override_format import OverrideFile
 from logparse.ingest import ingest
-from logparse.model import ConvProblem, Override, Solution
 from logparse.store import Store
-from tests.analyzers.build import tables, work
-from tests.analyzers.example import F, W
+from tests.analyzers.example import W
 from tests.analyzers.overrides.test_miopen_find_db import TARGET
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
-from tests.formats.miopen.test_find_db import problems
 
 NAME = "gfx942130.HIP.3_4_0_7c1e0a9d2.udb.txt"
 KEY = str(perf_db.key(W, {}))
@@ -47,17 +41,6 @@ def test_rows_of_batch_normalisations_are_no_convolutions(store: Store, tmp_path
         merge([str(path)] * 2)
     ingest([str(path)], store)
     assert store.frames()["sources"][["foreign_lines", "reject_lines"]].to_numpy().tolist() == [[1, 0]]
-
-
-def test_what_the_writer_writes_is_clean() -> None:
-    solver, _, parameters = ITEM.partition(":")
-    one = Override(problem=W, solution=Solution("miopen", solver), target=TARGET, parameters=parameters)
-    [made] = perf_db.write([one], TARGET)
-    file = inspect(made.name, made.data, TARGET)
-    assert (file.accepted, file.notes, made.data.decode()) == (True, (), ROW)
-    assert [(row.live, row.key) for row in file.rows] == [(True, KEY)]
-    assert [use.state for use in coverage(file, tables(workload=[work(W.text, 2)])).uses] == ["hit"]
-    assert [use.state for use in coverage(file, tables(workload=[work(F.text, 2)])).uses] == ["miss"]
 
 
 @pytest.mark.parametrize(
@@ -117,42 +100,6 @@ def test_the_sample() -> None:
     file = inspect("gfx942130.db.txt", (SAMPLES / "miopen/gfx942130.db.txt").read_bytes(), {})
     assert (file.format, file.ok, len(file.rows)) == ("miopen-perf-db", True, 42)
     assert {note.rule for note in file.notes} == set()
-
-
-EDITS = ("x", "0", "1", "=", ";", ":", "NCHW", "FP16", "W", "\r", " ", "2")
-
-
-@given(st.lists(problems(), min_size=1, max_size=5), st.data())
-def test_a_dead_row_serves_no_call(written: list[ConvProblem], data: st.DataObject) -> None:
-    """MIOpen takes the first record of a key and the first item of a solver; lint calls neither of them dead."""
-    texts = [perf_db.key(problem, {}) for problem in written]
-    lines = [f"{key}=ConvBinWinogradRxSf3x2:{n};ConvAsm1x1U:{n},1" for n, key in enumerate(texts)]
-    for _ in range(data.draw(st.integers(0, 4))):
-        place = data.draw(st.integers(0, len(lines) - 1))
-        at, cut = data.draw(st.integers(0, len(lines[place]))), data.draw(st.integers(0, 3))
-        lines[place] = lines[place][:at] + data.draw(st.sampled_from(EDITS)) + lines[place][at + cut :]
-    file = judged("\n".join(lines))
-    read: dict[str, dict[str, int]] = {}
-    for number, line in enumerate(lines, start=1):
-        key, equals, payload = line.partition("=")
-        if not equals or not key or key in read:
-            continue
-        solvers = read.setdefault(key, {})
-        for item in payload.split(";"):
-            solver, colon, _ = item.partition(":")
-            if colon and solver:
-                solvers.setdefault(solver, number)
-    dead = {(row.line, row.solution.id) for row in file.rows if row.dead and row.solution}
-    live = {(row.line, row.solution.id) for row in file.rows if not row.dead and row.solution}
-    for problem in written:
-        for solver, number in read.get(str(perf_db.key(problem, {})), {}).items():
-            assert (number, solver) in live or (number, solver) not in dead
-
-
-@given(st.text(alphabet="=:;,-x0123456789NCHWFPgGemrw\r\n", max_size=200))
-def test_any_text_is_judged(noise: str) -> None:
-    for text in (noise, ROW + noise, KEY + "=" + noise):
-        assert all(row.live or row.verdicts.why for row in judged(text).rows)
 
 
 @needs_corpus

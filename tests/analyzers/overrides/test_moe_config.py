@@ -8,8 +8,6 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from analyzers.analyzer import Tables
 from analyzers.overrides.coverage import coverage
@@ -164,13 +162,6 @@ def test_two_tables_of_one_name_become_one(tmp_path: Path) -> None:
     Path(paths[1]).write_text(json.dumps({"triton_version": "3.5.0", "1": TILE}))
     with pytest.raises(InputError, match=r"triton_version is 3\.5\.0, not 3\.4\.0"):
         merge(paths)
-
-
-@given(st.integers(0, 600), st.integers(0, 60), st.text(max_size=6))
-def test_damage_is_judged(place: int, cut: int, inserted: str) -> None:
-    text = json.dumps({"triton_version": "3.4.0", "1": TILE, "64": TILE}, indent=1)
-    file = judged(text[:place] + inserted + text[place + cut :])
-    assert file.accepted is not False or file.notes
 
 
 @needs_corpus

@@ -1,23 +1,19 @@
-"""Each broken rule of a rocBLAS override CSV is named, and lint agrees with Tensile's own way of reading it."""
+"""Each broken rule of a rocBLAS override CSV is named, and a row is found by the calls that rocBLAS gives it."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from analyzers.overrides.lint import format_of, inspect
 from analyzers.overrides.look_up import look_up
 from logparse.formats.override_format import OverrideFile
 from logparse.formats.rocblas import logs as rocblas
 from logparse.formats.rocblas.rules import OVERRIDE_FORMAT, key
-from logparse.model import Call, GemmProblem, Message, Override, Solution, problem_from_text
+from logparse.model import Call, Message, Solution, problem_from_text
 from tests.analyzers.example import gemm
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
-from tests.formats.test_rocblas import TARGET, problems
 
 HEAD = "transA,transB,M,N,batch_count,K,alpha,beta,lda,ldb,ldc,input_type,output_type,compute_type,solution_index\n"
 ROW = "N,T,320,588,1,4096,1,0,320,588,320,f16_r,f16_r,f32_r,3788\n"
@@ -30,17 +26,6 @@ def judged(text: str) -> OverrideFile:
 
 def rules(text: str) -> list[tuple[int | None, str, str]]:
     return [(note.line, note.severity, note.rule) for note in judged(text).notes if note.rule != "build"]
-
-
-def test_what_the_writer_writes_is_clean() -> None:
-    one = Override(problem=gemm(ldc=4096), solution=Solution("rocblas", "-3798"), target=TARGET)
-    [made] = rocblas.write([one], TARGET)
-    file = inspect(made.name, made.data, TARGET)
-    assert (file.ok, [note.rule for note in file.notes]) == (True, ["build"])
-    (row,) = file.rows
-    assert (row.live, row.key, row.solution) == (True, key(one.problem, TARGET), one.solution)
-    assert row.problem is not None
-    assert row.problem.label == one.problem.label
 
 
 @pytest.mark.parametrize(
@@ -90,89 +75,6 @@ def test_a_call_is_compared_as_tensile_does() -> None:
         assert key(replace(call, **change), {}) is None  # type: ignore[arg-type]
 
 
-# ------------------------------------------------------------------------------------- Tensile's reader, transcribed
-
-TYPES = {"f16_r": ("h", 2), "bf16_r": ("b", 2), "f32_r": ("s", 4), "f64_r": ("d", 8), "h": ("h", 2), "s": ("s", 4)}
-
-
-def strtol(text: str) -> int:
-    match = re.match(r"[ \t\n\v\f\r]*[+-]?[0-9]+", text)
-    if match is None or not -(2**63) <= int(match[0]) < 2**63:
-        raise ValueError(text)
-    return int(match[0])
-
-
-def tensile(text: str) -> dict[tuple[object, ...], set[int]]:
-    """What Tensile compares → the lines that it would use for it (it is not known which of several)."""
-    out: dict[tuple[object, ...], set[int]] = {}
-    for number, line in enumerate(text.split("\n"), start=1):
-        if "," not in line or "transA" in line:
-            continue
-        cells = line.split(",")
-        cells = cells[:-1] if cells[-1] == "" else cells
-        if len(cells) not in (15, 18):
-            continue
-        try:
-            m, n, b, k = (strtol(x) for x in cells[2:6])
-            lda, ldb, ldc = (strtol(x) for x in cells[8:11])
-            match = re.match(r"\s*[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf|nan)", cells[7], re.I | re.A)
-            if match is None:
-                continue
-            ta, tb = cells[0] != "N", cells[1] != "N"
-            strides = [1, 1, 1]
-            if b > 1:
-                strides = [lda * (m if ta else k), ldb * (k if tb else n), ldc * n]
-            if len(cells) == 18:
-                strides = [strtol(x) for x in cells[11:14]]
-            index = strtol(cells[-1])
-            types = [TYPES[x] for x in cells[-4:-1]]
-        except (ValueError, KeyError):
-            continue
-        if 0 < index < 2**31:
-            wide = types[2][1] > types[0][1]
-            sizes = [x % 2**64 for x in (m, n, b, k, lda, ldb, ldc, *strides)]
-            out.setdefault((ta, tb, types[0][0], types[1][0], wide, float(match[0]), *sizes), set()).add(number)
-    return out
-
-
-def asked(p: GemmProblem) -> tuple[object, ...]:
-    """A call as rocBLAS hands it to Tensile."""
-    strides = (p.stride_a, p.stride_b, p.stride_c) if p.batch_count != 1 else (1, 1, 1)
-    a, d, compute = (TYPES[str(x)] for x in (p.a_type, p.d_type, p.compute_type))
-    sizes = (p.m, p.n, p.batch_count, p.k, p.lda, p.ldb, p.ldc)
-    return (p.trans_a != "N", p.trans_b != "N", a[0], d[0], compute[1] > a[1], 0.0, *sizes, *strides)
-
-
-EDITS = ("N", "T", "0", "-", " ", ",", "f16_r", "f64_r", "h", "x", "\r", "1", "\ufeff", "transA", "inf", ".5")
-
-
-@given(st.lists(problems, min_size=1, max_size=5), st.data())
-def test_a_dead_row_serves_no_call_and_a_live_one_its_own(written: list[GemmProblem], data: st.DataObject) -> None:
-    """Damaged anywhere: what lint calls dead Tensile does not use, and what Tensile uses lint's key finds."""
-    wanted = [Override(problem=p, solution=Solution("rocblas", "-20"), target=TARGET) for p in written]
-    lines = rocblas.write(wanted, TARGET)[0].data.decode().split("\n")
-    for _ in range(data.draw(st.integers(0, 4))):
-        place = data.draw(st.integers(0, len(lines) - 1))
-        at, cut = data.draw(st.integers(0, len(lines[place]))), data.draw(st.integers(0, 3))
-        lines[place] = lines[place][:at] + data.draw(st.sampled_from(EDITS)) + lines[place][at + cut :]
-    text = "\n".join(lines)
-    if text.startswith("\ufeff"):
-        text = text[1:]  # a mark in the middle is a character like another; at the start see test_rules
-    file, used = judged(text), tensile(text)
-    rows = {row.line: row for row in file.rows}
-    for problem in written:
-        serving = used.get(asked(problem), set())
-        assert not any(rows[line].dead for line in serving)
-        assert all(rows[line].key == key(problem, TARGET) for line in serving)
-
-
-@given(st.text(alphabet="NT,0123456789.-f_rhx \r\n\ufeff", max_size=300))
-def test_any_text_is_judged(noise: str) -> None:
-    for text in (noise, HEAD + noise, HEAD + ROW + noise):
-        file = judged(text)
-        assert all(row.live or row.verdicts.why for row in file.rows)
-
-
 @needs_corpus
 def test_a_real_table() -> None:
     lines = (CORPUS / "hipblaslt/rocblas_gemm_tune_yaml_and_csv.log").read_text().splitlines(keepends=True)
@@ -191,14 +93,6 @@ def test_rocblas_own_indices_are_read_after_5_2() -> None:
         assert bool(row.key) is (version != "5.2.0")
     (between,) = inspect("x.csv", own.replace("-3798", "-7").encode(), {}, "rocblas-tune").rows
     assert (between.solution, between.verdicts.read) == (None, False)
-
-
-def test_of_several_rows_of_one_call_the_latest_counts() -> None:
-    """As ``tests/conformance/test_rocblas_files.py`` sees it in the real library."""
-    gemm = rocblas.row(ROW.rstrip())
-    assert isinstance(gemm, GemmProblem)
-    reading = OVERRIDE_FORMAT.reader("o.csv", (HEAD + ROW + ROW.replace("3788", "12")).encode(), {})
-    assert look_up(OVERRIDE_FORMAT, reading, gemm).solution == rocblas.solution_of(12)
 
 
 def test_calls_of_rocblas_sgemm_need_rows_with_strides_of_0() -> None:

@@ -136,13 +136,6 @@ def test_shell_words_after_the_command_and_other_operations() -> None:
     ]
 
 
-@given(st.integers(0, 230), st.integers(0, 40), st.text(max_size=5))
-def test_cut_and_spliced_lines_never_raise(at: int, gone: int, new: str) -> None:
-    text = "MIOpen(HIP)   0.088: Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 " + ARGS
-    driver.read(text[:at] + new + text[at + gone :])
-    read((text[:at] + new.replace("\n", "") + text[at + gone :] + "\n").encode("utf-8", "replace"))
-
-
 @st.composite
 def problems(draw: st.DrawFn) -> ConvProblem:
     three = draw(st.booleans())

@@ -247,19 +247,6 @@ def test_bare_output_states_part_of_the_problem() -> None:
     assert problem.h is problem.in_type is problem.groups is None
 
 
-LINES = [line for name in ("find.log", "driver_output.txt") for line in (SAMPLES / name).read_text().splitlines()]
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(LINES), st.integers(0, 150), st.integers(0, 30), st.text(max_size=4)), max_size=8
-    )
-)
-def test_damaged_lines_never_raise_and_are_accounted(edits: list[tuple[str, int, int, str]]) -> None:
-    text = "".join(line[:at] + new + line[at + gone :] + "\n" for line, at, gone, new in edits)
-    read(text.encode("utf-8", "replace"))
-
-
 @needs_corpus
 @pytest.mark.parametrize("path", sorted([*CORPUS.glob("log*"), *CORPUS.glob("driver*")]), ids=lambda p: p.name)
 def test_corpus_lines_that_bear_a_marker_are_read(path: Path) -> None:

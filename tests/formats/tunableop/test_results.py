@@ -273,9 +273,6 @@ def test_object_to_text_to_object(entries: list[tuple[str, Solution, float]]) ->
     assert results.write(wanted[::-1], TARGET)[0].data == file.data  # sorted: a stable diff
 
 
-SAMPLE = (FOLDER / "tunableop_results0.csv").read_bytes()
-
-
 # ------------------------------------------------------------------------------------------------------- corpus
 
 

@@ -22,7 +22,7 @@ from logparse.ingest import ingest
 from logparse.ingest.input_file import InputFile
 from logparse.links import linked
 from logparse.lookup import top
-from logparse.model import Call, ConvProblem, Kernel, Measurement, Message, Problem, Reject
+from logparse.model import Call, ConvProblem, Kernel, Measurement, Message, Problem
 from logparse.store import Store
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 from tests.formats.reading import drip, facts, outcomes, records, records_of, totals, units
@@ -236,17 +236,6 @@ def test_ids_of_several_operators_give_no_operator() -> None:
     )
     assert records_of(found, Call) == []
     assert [m.count for m in records_of(found, Message) if "External id" in m.text] == [18]
-
-
-@given(st.integers(0, len(TEXT)), st.integers(0, 200), st.binary(max_size=20))
-def test_damage_never_raises_and_everything_is_counted(at: int, length: int, junk: bytes) -> None:
-    text = TEXT[:at] + junk + TEXT[at + length :]
-    found = outcomes(FORMAT, text)
-    assert all(outcome.lines >= 0 for outcome in found)
-    assert FORMAT.recognise(Head("x", text[: 1 << 16])) in (True, False)
-    for outcome in found:
-        for record in outcome.records:
-            assert not isinstance(record, Reject) or outcome.at <= len(text)
 
 
 @pytest.mark.parametrize(
