@@ -36,7 +36,7 @@ from logparse.errors import UsageError
 from logparse.executors import ray_address
 from logparse.ingest import record
 from logparse.location import absolute
-from logparse.model import Fact, Measurement, Problem, Record, Solution, problem_from_text, solution_from_text
+from logparse.model import Fact, Measurement, Problem, Record, problem_from_text, solution_from_text
 from logparse.store import Store
 from logparse.store.announcements import announced
 from logparse.text import counted, is_object
@@ -86,7 +86,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What the progress display shows after each outcome."""
+    """What is shown after each outcome."""
 
     done: int
     total: int
@@ -94,23 +94,9 @@ class Step:
     confirmation: Confirmation | None
     seconds: float
     eta_s: float | None
-    calls: int | None = None
 
 
 Progress: TypeAlias = Callable[[Step], None]
-
-
-@dataclass(frozen=True)
-class Busy:
-    """What a device is running: a problem (None while a worker starts), and its solution or another step."""
-
-    device: str
-    problem: Problem | None
-    what: Solution | str
-
-
-Now: TypeAlias = Callable[[], Sequence[Busy]]
-"""Returns what every device is running."""
 
 
 @dataclass(kw_only=True)
@@ -172,13 +158,8 @@ def timed_of(store: Store, options: Options) -> list[Timed]:
     return [Timed(problem, tuple(map(solution_from_text, texts))) for problem, texts in found]
 
 
-def replay(
-    store: Store,
-    options: Options,
-    progress: Progress | None = None,
-    watch: Callable[[Now], None] | None = None,
-) -> Report:
-    """Measure, confirm and record.  ``progress`` is called after each outcome, ``watch`` once before the first.
+def replay(store: Store, options: Options, progress: Progress | None = None) -> Report:
+    """Measure, confirm and record.  ``progress`` is called after each outcome.
 
     Ctrl-C ends it with what is measured (``Report.interrupted``).  Raises StoreError on an empty store, InputError on
     an unknown backend or engine, MeasuringError where a backend cannot be opened.
@@ -189,7 +170,7 @@ def replay(
     items = planned(store, options) if "races" in options.stages else []
     timed = timed_of(store, options) if "actions" in options.stages else []
     report = Report(run=run, total=len(timed) + len(items), resume=options.resume)
-    recorder = _Recorder(store, report, options, progress, {item.problem.text: item.calls for item in items})
+    recorder = _Recorder(store, report, options, progress)
     place = Place(
         store=absolute(store.url),
         exhaustive=options.exhaustive,
@@ -217,12 +198,8 @@ def replay(
         ):
             recorder.pass_over = announcement.leave_out
             report.remarks.extend(remarks)
-            scheduler = _WatchedScheduler(
-                options.backends, devices, options.method, options.limits, take, known, propose
-            )
+            scheduler = Scheduler(options.backends, devices, options.method, options.limits, take, known, propose)
             recorder.confirming_s = scheduler.confirming_s
-            if watch:
-                watch(scheduler.now)
             report.finished = scheduler.run([item.problem for item in items], workspaces, timed)
             report.remarks.extend(scheduler.remarks)
     except KeyboardInterrupt:
@@ -343,19 +320,6 @@ def seconds(text: str, option: str = "--budget") -> float:
     return value
 
 
-class _WatchedScheduler(Scheduler):
-    """A scheduler that reports what its devices run."""
-
-    def now(self) -> Sequence[Busy]:
-        """What each device runs now.  Called from the display's thread: reads only."""
-        out = []
-        for slot in list(self._slots):
-            worker, task = slot.worker, slot.task
-            if worker is not None and (task is not None or not slot.ready):
-                out.append(Busy(slot.place.device, task.problem if task else None, worker.current))
-        return out
-
-
 def racing_s(reached: Sequence[float], left: int) -> float:
     """Seconds that the ``left`` problems take; ``reached`` are those at which none, one, two … were done.
 
@@ -369,16 +333,8 @@ def racing_s(reached: Sequence[float], left: int) -> float:
 class _Recorder:
     """Writes outcomes as they come, and keeps the report."""
 
-    def __init__(
-        self,
-        store: Store,
-        report: Report,
-        options: Options,
-        progress: Progress | None,
-        calls: Mapping[str, int | None],
-    ) -> None:
+    def __init__(self, store: Store, report: Report, options: Options, progress: Progress | None) -> None:
         self._store, self._report, self._options, self._progress = store, report, options, progress
-        self._calls = calls
         self._pairs: dict[str, Pairs] = {}
         self.pass_over: Callable[[], None] = lambda: None
         """Called when a problem leaves nothing to record because all of it is known."""
@@ -431,7 +387,6 @@ class _Recorder:
             confirmation=confirmation,
             seconds=seconds,
             eta_s=eta,
-            calls=self._calls.get(outcome.problem.text),
         )
 
     def close(self) -> None:

@@ -9,8 +9,8 @@ import pandas as pd
 
 from analyzers.measure.device_workers import local_devices
 from analyzers.measure.plan import Item
-from analyzers.measure.progress import display
-from analyzers.measure.replay import Options, Report, planned, replay, timed_of
+from analyzers.measure.replay import Options, Report, Step, planned, replay, timed_of
+from analyzers.measure.results import Result
 from analyzers.measure.tune_script import script as script_of
 from logparse.output import Answer
 from logparse.store import Store
@@ -41,9 +41,29 @@ def _dry_run(items: Sequence[Item], store: Store, options: Options) -> Answer:
 
 def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answer:
     """Measure the problems, and show each outcome as it comes; exit code 130 where Ctrl-C ended it."""
-    with display(echo) as shown:
-        report = replay(store, options, shown.take, shown.watch)
+
+    def take(step: Step) -> None:
+        if not (isinstance(step.outcome, Result) and step.outcome.known):  # that is no news
+            echo(outcome_line(step))
+
+    report = replay(store, options, take)
     return Answer(report_lines(report), code=130 * report.interrupted)
+
+
+def outcome_line(step: Step) -> str:
+    """One outcome: what the library's pick takes, what the best known takes, how long is left."""
+    left = "" if step.eta_s is None else f", {step.eta_s:,.0f} s left"
+    head = f"[{step.done}/{step.total}{left}] {step.outcome.problem.label}"
+    if isinstance(step.outcome, Result):
+        pick, best = step.outcome.pick_us, step.outcome.best_us
+        times = "no time" if pick is None or best is None else f"pick {pick:,.2f} µs, best {best:,.2f} µs"
+        tried, offered = len(step.outcome.rows), step.outcome.offered
+        of = f" of {offered}" if offered > tried else ""
+        return f"{head}: {times}, {tried}{of} solutions ({step.outcome.ended})"
+    if step.confirmation is None:
+        return f"{head}: not confirmed, no pairs"
+    speedup, word = step.confirmation.speedup, "confirmed" if step.confirmation.confirmed else "not confirmed"
+    return f"{head}: {word}, ×{speedup.value:.3f} [{speedup.low:.3f}, {speedup.high:.3f}]"
 
 
 def plan_rows(items: Sequence[Item]) -> pd.DataFrame:

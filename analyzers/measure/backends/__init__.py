@@ -9,6 +9,5 @@ from analyzers.measure.backends.hipblaslt import BACKEND as HIPBLASLT
 from analyzers.measure.backends.miopen import BACKEND as MIOPEN
 from analyzers.measure.backends.pytorch import BACKEND as PYTORCH
 from analyzers.measure.backends.rocblas import BACKEND as ROCBLAS
-from analyzers.measure.backends.tunableop import BACKEND as TUNABLEOP
 
-BACKENDS: tuple[BackendType, ...] = (PYTORCH, CUBLASLT, CUDNN, HIPBLASLT, ROCBLAS, MIOPEN, TUNABLEOP)
+BACKENDS: tuple[BackendType, ...] = (PYTORCH, CUBLASLT, CUDNN, HIPBLASLT, ROCBLAS, MIOPEN)

@@ -1,6 +1,5 @@
 /* A libMIOpen.so for tests: two-dimensional convolutions in single precision on the CPU, in all three directions.
  * Of its solvers the first is slow, one is wrong, one needs a workspace, one only shows with the find-db off, one fails.
- * Find 2.0 gives one solution per algorithm, of which immediate mode does not offer the second.
  * Every run is written to the file that FAKE_MIOPEN_LOG names. */
 #include <stdint.h>
 #include <stdio.h>
@@ -13,7 +12,7 @@ typedef struct { float time; size_t workspace; uint64_t id; int algorithm; } Sol
 
 enum { OK = 0, BAD = 3, INTERNAL = 5, UNSUPPORTED = 8 };
 enum { F, B, W };
-enum { UNKNOWN = 900, FOUND_ONLY = 901, HIDDEN = 16, FAILING = 25 };
+enum { UNKNOWN = 900, HIDDEN = 16, FAILING = 25 };
 static const uint64_t SLOW[3] = {91, 97, 102}, FAST[3] = {137, 155, 156}, WRONG[3] = {85, 86, 87};
 static uint64_t compiled[16];
 static int compiled_count;
@@ -95,7 +94,7 @@ static int run(int direction, const Conv *c, const Tensor *tx, float *x, const T
     const char *path = getenv("FAKE_MIOPEN_LOG");
     int built = 0;
     for (int i = 0; i < 16; ++i) built |= compiled[i] == id;
-    if (!built || ((id == UNKNOWN || id == FOUND_ONLY) && (size < 4096 || !workspace))) return BAD;
+    if (!built || (id == UNKNOWN && (size < 4096 || !workspace))) return BAD;
     if (path) {
         FILE *log = fopen(path, "a");
         fprintf(log, "%c %d %zu\n", "FBW"[direction], (int)id, size);
@@ -130,57 +129,6 @@ int miopenConvolutionBackwardDataImmediate(void *h, Tensor *ty, float *y, Tensor
 }
 int miopenConvolutionBackwardWeightsImmediate(void *h, Tensor *ty, float *y, Tensor *tx, float *x, Conv *c, Tensor *tw, float *w, void *ws, size_t size, uint64_t id) {
     return run(W, c, tx, x, tw, w, ty, y, ws, size, id);
-}
-
-typedef struct { int direction; Conv conv; Tensor tensor[4]; } Problem; /* tensors by their argument id: X 1, W 2, Y 3 */
-typedef struct { int tuning; size_t limit; } Options;
-typedef struct { Problem problem; uint64_t id; size_t workspace; } Found;
-typedef struct { int id; Tensor **descriptor; void *buffer; } Argument;
-static int living; /* problems, options and solutions that were made and not destroyed */
-
-int fake_living(void) { return living; }
-int miopenCreateConvProblem(Problem **p, Conv *c, int direction) {
-    if (direction < F || direction > W) return BAD;
-    *p = calloc(1, sizeof **p);
-    (*p)->direction = direction, (*p)->conv = *c, ++living;
-    return OK;
-}
-int miopenDestroyProblem(Problem *p) { free(p), --living; return OK; }
-int miopenSetProblemTensorDescriptor(Problem *p, int id, Tensor *t) {
-    if (id < 1 || id > 3) return BAD;
-    p->tensor[id] = *t;
-    return OK;
-}
-int miopenCreateFindOptions(Options **o) { *o = calloc(1, sizeof **o), (*o)->tuning = -1, (*o)->limit = SIZE_MAX, ++living; return OK; }
-int miopenDestroyFindOptions(Options *o) { free(o), --living; return OK; }
-int miopenSetFindOptionTuning(Options *o, int tuning) { o->tuning = tuning; return OK; }
-int miopenSetFindOptionWorkspaceLimit(Options *o, size_t limit) { o->limit = limit; return OK; }
-static Found *found(const Problem *p, uint64_t id, size_t workspace) {
-    Found *f = calloc(1, sizeof *f);
-    f->problem = *p, f->id = id, f->workspace = workspace, ++living;
-    compile(id);
-    return f;
-}
-int miopenFindSolutions(void *h, Problem *p, Options *o, Found **out, size_t *count, size_t most) {
-    if (!p->tensor[1].n || !p->tensor[2].n || !p->tensor[3].n || o->tuning != 0 || most < 2) return BAD;
-    *count = 0;
-    out[(*count)++] = found(p, FAST[p->direction], 0);
-    if (o->limit >= 4096) out[(*count)++] = found(p, FOUND_ONLY, 4096);
-    return OK;
-}
-int miopenGetSolutionWorkspaceSize(Found *f, size_t *size) { *size = f->workspace; return OK; }
-int miopenGetSolutionSolverId(Found *f, uint64_t *id) { *id = f->id; return OK; }
-int miopenGetSolverIdConvAlgorithm(uint64_t id, int *algorithm) { *algorithm = id == FOUND_ONLY ? 1 : 5; return OK; }
-int miopenDestroySolution(Found *f) { free(f), --living; return OK; }
-int miopenRunSolution(void *h, Found *f, size_t n, const Argument *arguments, void *workspace, size_t size) {
-    const Tensor *t[4] = {0};
-    float *at[4] = {0};
-    for (size_t i = 0; i < n; ++i) {
-        if (arguments[i].id < 1 || arguments[i].id > 3) return BAD;
-        t[arguments[i].id] = *arguments[i].descriptor, at[arguments[i].id] = arguments[i].buffer;
-    }
-    if (n != 3 || !at[1] || !at[2] || !at[3]) return BAD;
-    return run(f->problem.direction, &f->problem.conv, t[1], at[1], t[2], at[2], t[3], at[3], workspace, size, f->id);
 }
 
 static void each_bias(Tensor *ty, float *y, float *b, int sums) {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +12,7 @@ import pytest
 pytest.importorskip("torch")
 
 from analyzers.measure.backend import Backend, Conditions, Place, UnsupportedError
-from analyzers.measure.backends import miopen, miopen_find
+from analyzers.measure.backends import miopen
 from analyzers.measure.backends.miopen import BACKEND
 from analyzers.measure.backends.miopen_candidates import Candidates
 from analyzers.measure.correctness import acceptable, error_bound
@@ -120,42 +119,10 @@ def test_all_that_apply_are_asked_of_a_process_without_the_find_db(listed: Path)
     backend = BACKEND.open(Place(exhaustive=True))
     names = [x.id for x in backend.solutions(SMALL, 100)]
     assert names[0] == SLOW["W"], "the pick is the one of the library as it is"
-    assert names[5] == "ConvAsmBwdWrW3x3"
-    assert names[6:] == ["id=901"], "what only Find 2.0 offers"
+    assert names[5:] == ["ConvAsmBwdWrW3x3"]
     runnable = backend.prepare(SMALL, Solution("miopen", names[5]), Conditions())
     assert acceptable(runnable.error(), error_bound(SMALL))
     assert "MIOPEN_DEBUG_DISABLE_FIND_DB" not in os.environ
-
-
-@pytest.mark.parametrize("layout", [{}, pytest.param(LAST, marks=pytest.mark.nightly)], ids=["NCHW", "NHWC"])
-@pytest.mark.parametrize("direction", ["W", *(pytest.param(x, marks=pytest.mark.nightly) for x in "FB")])
-def test_find_gives_the_best_of_each_algorithm_and_runs_it(
-    library: Path, listed: Path, direction: Direction, layout: dict[str, str]
-) -> None:
-    problem = replace(SMALL, direction=direction, dilation_w=2, out_w=4, **layout)  # type: ignore[arg-type]
-    loaded = ctypes.CDLL(str(library))
-    before = loaded.fake_living()
-    backend = BACKEND.open(Place(exhaustive=True))
-    found = [x for x in backend.solutions(problem, 100) if x.library == "miopen-find"]
-    assert found == [Solution("miopen-find", "id=901")], "immediate mode offers the other one"
-    assert not [x for x in backend.solutions(problem, 100, 4095) if x.library == "miopen-find"]
-    for solution in (Solution("miopen-find", FAST[direction]), *found):
-        runnable = backend.prepare(problem, solution, Conditions(seed=3, sets=2))
-        assert acceptable(runnable.error(), error_bound(problem)), solution.text
-        assert runnable.sample_us(2) > 0
-    assert runnable.workspace_bytes == 4096
-    assert f"{direction} 901 4096" in listed.read_text()
-    with pytest.raises(UnsupportedError, match=r"Find 2\.0 does not offer"):
-        backend.prepare(problem, Solution("miopen-find", SLOW[direction]), Conditions())
-    assert loaded.fake_living() == before + 3, "solutions of both workspaces"
-    backend.release()
-    assert loaded.fake_living() == before, "problems, options and solutions are destroyed"
-
-
-def test_a_miopen_without_find_offers_immediate_mode_only(listed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(miopen_find._SIGNATURES, "miopenNoSuchFunction", "p")
-    backend = BACKEND.open(Place(exhaustive=True))
-    assert {x.library for x in backend.solutions(SMALL, 100)} == {"miopen"}
 
 
 @pytest.mark.parametrize(("direction", "calls_bias"), [("F", 1), ("B", 0), ("W", 1)])

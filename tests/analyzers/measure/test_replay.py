@@ -228,6 +228,18 @@ def test_killed_and_resumed_nothing_is_measured_twice(tmp_path: Path) -> None:
     assert len(counts) == 3 * len(problems)
 
 
+def test_each_outcome_is_a_line_and_what_was_known_is_none(tmp_path: Path) -> None:
+    store, lines = store_of(tmp_path, [named("pick", "fast", "slow")]), list[str]()
+    answer = verb.measure(store, FAKE, lines.append)
+    assert answer.code == 0
+    assert lines[0].startswith("[1/1")
+    assert ": pick 100" in lines[0]
+    assert "3 solutions (one left)" in lines[0]
+    assert "confirmed, ×2.0" in lines[1]
+    verb.measure(store, FAKE, lines.append)
+    assert len(lines) == 2
+
+
 def test_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     store = store_of(tmp_path, [named("pick", "fast", m=8 * i) for i in range(1, 6)])
 
