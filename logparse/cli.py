@@ -425,7 +425,7 @@ def convert(
 
 @verb("logparse export --as yaml --kind gemm -n 50 --out problems")
 def export(
-    as_: Annotated[str, choice("bench, yaml, yaml-block, driver, untuned, csv or moe.", "--as", of=opt.EXPORTS)],
+    as_: Annotated[str, choice("bench, yaml, driver, untuned, csv or moe.", "--as", of=opt.EXPORTS)],
     store: opt.Store = None,
     run: opt.Run = None,
     kind: opt.Kind = None,

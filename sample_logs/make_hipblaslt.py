@@ -337,57 +337,6 @@ def mixed() -> str:
     ).replace("][4242][", "][5151][")
 
 
-PROBLEMS_BLOCK = """\
-# what to tune next
----
-- function: matmul
-  M: 4096
-  N: 512
-  K: 1024          # a projection
-  transA: T
-  transB: N
-  a_type: bf16_r
-  b_type: bf16_r
-  c_type: bf16_r
-  d_type: bf16_r
-  compute_type: c_f32_r
-  scale_type: f32_r
-  iters: 100
-
-- M: 512
-  N: 512
-  K: 128
-  function: matmul
-  batch_count: 256
-  transA: T
-  transB: "N"
-  lda: 128
-  stride_a: 65536
-  a_type: f16_r
-  b_type: f16_r
-  c_type: f16_r
-  d_type: f32_r
-  compute_type: c_f32_fast_f16_r
-  bias_vector: true
-  activation_type: gelu
-  call_count: 16
-- function: matmul
-  M: [128, 256]
-  N: 128
-- function: matmul
-  transA: X
-- function: matmul_other
-"""
-
-PROBLEMS_BRACES = """\
-- {function: matmul, transA: T, transB: N, a_type: f8_r, b_type: f8_r, c_type: f16_r, d_type: f16_r,
-   compute_type: c_f32_r, M: 4096, N: 512, K: 1024, alpha: 1, beta: 0, scaleA: 1, scaleB: 1,
-   initialization: trig_float, rotating: 512}
-- {function: matmul, transA: N, transB: T, a_type: f32_r, b_type: f32_r, c_type: f32_r, d_type: f32_r, M: 64, beta: 1.5}
-- {function: matmul, transA: N
-"""
-
-
 def main() -> None:
     grouped_bench, grouped_record = grouped_lines()
     relu = Gemm("N", "N", 1024, 512, 1024, 1, 56073, 30.0, 56537, 28.0, "RELU_BIAS", dtype="f16_r")
@@ -418,8 +367,6 @@ def main() -> None:
         "forms/bench_alphai.log": "".join(bench_line(g, "1.4") + "\n" for g in JOB[:13]),
         "forms/bench_uniq_count.txt": "".join(f"{g.calls:7d} {bench_line(g).rstrip()}\n" for g in JOB),
         "forms/profile_broken.log": "".join(profile_line(g, broken=True) + "\n" for g in JOB[:6]),
-        "forms/problems_block.yaml": PROBLEMS_BLOCK,
-        "forms/problems_braces.yaml": PROBLEMS_BRACES,
         "forms/grouped.log": f"{grouped_bench}\n{grouped_record}\n",
         "forms/mixed.log": mixed(),
     }

@@ -1,6 +1,6 @@
 """Makes ``sample_logs/nvidia/``: run it from anywhere, the files are the same every time.
 
-It writes the grammar of cuBLASLt's, cuBLAS's and cuDNN's logs from its own understanding and imports nothing of
+It writes the grammar of cuBLASLt's and cuDNN's logs from its own understanding and imports nothing of
 logparse, so that the samples are evidence independent of the readers.  ``sample_logs/nvidia/README.md`` describes
 each file.
 """
@@ -103,68 +103,6 @@ def cublaslt(g: Gemm, thread: int) -> list[str]:
 
 
 # --------------------------------------------------------------------------------------------------------- cuBLAS
-
-
-def api_block(signature: str, arguments: Sequence[str], math: str = "CUBLAS_DEFAULT_MATH", pid: int = PID) -> list[str]:
-    handle = "POINTER (IN HEX:0x0x3b5201a0)"
-    return [
-        f"I! cuBLAS (v13.1.0) function cublasStatus_t {signature} called:",
-        f"i!  handle: type=cublasHandle_t; val={handle}",
-        *(f"i!  {argument}" for argument in arguments),
-        f"i! Time: {CLOCK.replace(' ', 'T')} elapsed from start 0.050000 minutes or 3.000000 seconds",
-        f"i!Process={pid}; Thread=140236256330048; GPU=0; Handle={handle}; StreamId=POINTER (IN HEX:0x(nil)) "
-        f"(defaultStream); MathMode={math}",
-        "i! COMPILED WITH: GNU GCC/G++ / 8.5.0 20210514 (Red Hat 8.5.0-26)",
-    ]
-
-
-def cublas(g: Gemm, pid: int = PID) -> list[str]:
-    """The call as cuBLAS prints its arguments."""
-    ex = g.type in ("R_16F", "R_16BF")
-    letter = "" if ex else {"R_32F": "S", "R_64F": "D", "C_32F": "C"}[g.type]
-    strided = "StridedBatched" if g.batch > 1 else ""
-    name = f"cublas{letter}{'G' if ex else 'g'}emm{strided}{'Ex' if ex else ''}" + ("" if ex or strided else "_v2")
-    ctype = {"S": "float", "D": "double", "C": "cuComplex", "": "void"}[letter]
-    pointer = "val=POINTER (IN HEX:0x0x7f8854a00000)"
-    operation = {"N": "CUBLAS_OP_N(0)", "T": "CUBLAS_OP_T(1)", "C": "CUBLAS_OP_C(2)"}
-    code = {"R_16F": 2, "R_16BF": 14}.get(g.type)
-    out = [
-        f"transa: type=cublasOperation_t; val={operation[g.ta]}",
-        f"transb: type=cublasOperation_t; val={operation[g.tb]}",
-    ]
-    out += [f"{x}: type=int; val={value}" for x, value in zip("mnk", (g.m, g.n, g.k), strict=True)]
-    for i, x in enumerate("ABC"):
-        out += [f"{'beta' if x == 'C' else 'alpha'}: type={ctype}; {pointer}"] if x != "B" else []
-        out.append(f"{x}: type={ctype}; {pointer}")
-        out += [f"{x}type: type=cudaDataType_t; val=CUDA_{g.type}({code})"] if ex else []
-        out.append(f"ld{x.lower()}: type=int; val={g.shapes[i][0]}")
-        out += [f"stride{x}: type=SOME TYPE; val={g.strides[i]}"] if strided else []
-    out += [f"batchCount: type=int; val={g.batch}"] if strided else []
-    if ex:
-        out += ["computeType: type=cublasComputeType_t; val=CUBLAS_COMPUTE_32F(68)"]
-        out += ["algo: type=SOME TYPE; val=CUBLAS_GEMM_DEFAULT_TENSOR_OP(99)"]
-    math = "CUBLAS_TF32_TENSOR_OP_MATH" if g.tf32 else "CUBLAS_DEFAULT_MATH"
-    return api_block(f"{name}(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int, …)", out, math, pid)
-
-
-def cublas_log() -> list[str]:
-    out = api_block(
-        "cublasSetMathMode(cublasHandle_t, cublasMath_t)", ["mode: type=cublasMath_t; val=CUBLAS_DEFAULT_MATH(0)"]
-    )
-    for g in JOB:
-        out += [] if g.epilogue else cublas(g) * g.calls
-    out += api_block(
-        "cublasSdot_v2(cublasHandle_t, int, const float*, int, const float*, int, float*)", ["n: type=int; val=512"]
-    )
-    return out
-
-
-def cublas_damaged() -> list[str]:
-    """A call without its leading dimension, one that was cut by another, application output inside, a cut end."""
-    product = cublas(JOB[1], pid=5151)
-    lacking = [line for line in product if "ldb:" not in line]
-    between = [*product[:6], "step 3 loss 2.4183", *product[6:]]
-    return [*lacking, *product[:9], *between, *product, *product[:5]]
 
 
 # ---------------------------------------------------------------------------------------------------------- cuDNN
@@ -309,8 +247,6 @@ def cudnn_damaged() -> list[str]:
 def main() -> None:
     files = {
         f"cublaslt_{PID}.log": [line for g in JOB for line in cublaslt(g, PID)],
-        "cublas.log": cublas_log(),
-        "cublas_damaged.log": cublas_damaged(),
         "cudnn_level3.log": cudnn_level3(),
         "cudnn_level2.log": cudnn_level2(),
         "cudnn_damaged.log": cudnn_damaged(),

@@ -1,6 +1,6 @@
 """Makes ``sample_logs/rocblas/``: run it from anywhere, the files are always the same.
 
-It writes what rocblas-bench and Tensile print, and the libraries' error messages, from the writers' sources (see the
+It writes what Tensile prints, and the libraries' error messages, from the writers' sources (see the
 folder's README), and imports nothing of logparse, so that the samples are evidence independent of the readers.
 """
 
@@ -10,47 +10,6 @@ import struct
 from pathlib import Path
 
 OUT = Path(__file__).parent / "rocblas"
-
-
-def bench() -> list[str]:
-    """Four runs of the tool: as it comes, with types and names, strided, and a vector function; one row is cut."""
-    line = "-" * 79
-    types = "a_type,b_type,c_type,d_type,compute_type"
-    gemm = "transA,transB,M,N,K,alpha,lda,beta,ldb,ldc,ldd,batch_count"
-    perf = "cold_iters,hot_iters,rocblas-Gflops,us"
-    strided = "transA,transB,M,N,K,alpha,lda,stride_a,beta,ldb,stride_b,ldc,stride_c,batch_count"
-    preamble = [
-        "rocBLAS version: 5.2.0.4f6b2c1",
-        "rocBLAS-commit-hash: 4f6b2c1d",
-        "Tensile-commit-hash: 0a77d3e2",
-        "hipBLASLt: N/A, as rocBLAS was built without hipBLASLt",
-        "Query device success: there are 1 devices",
-        line,
-        "Device ID 0 : AMD Instinct MI300X gfx942:sramecc+:xnack-",
-        "with 206.1 GB memory, max. SCLK 2100 MHz, max. MCLK 1300 MHz, memoryBusWidth 1024 Bytes,"
-        " compute capability 9.4",
-        "maxGridDimX 2147483647, sharedMemPerBlock 65.5 KB, maxThreadsPerBlock 1024, warpSize 64",
-        line,
-        "",
-    ]
-    return [
-        *preamble,
-        f"{gemm},{perf}",
-        "T,N,4096,512,1024,1,1024,0,1024,4096,4096,1, 2, 10, 71234.5, 60.294",
-        "tune: next problem",
-        *preamble,
-        f"function,{types},{gemm},{perf},CPU-Gflops,CPU-us,norm_error_1",
-        "gemm_ex,bf16_r,bf16_r,bf16_r,bf16_r,f32_r,T,N,4096,512,1024,1,1024,0,1024,4096,4096,1, 2, 10, 71234.5, 60.294"
-        ",51.2,83886,0",
-        f"function,{types},{strided},lowest-avg-freq,lowest-median-freq,avg-MCLK,median-MCLK,{perf}",
-        "gemm_strided_batched,f32_r,f32_r,f32_r,f32_r,f32_r,N,N,80,48,64,1,80,5120,0.5,64,3072,80,3840,6,2098.5,2100,"
-        "1299,1300, 2, 10, 245.1, 12.031",
-        f"function,{types},uplo,transA,N,K,alpha,lda,beta,ldc,{perf}",
-        "syrk,f32_r,f32_r,f32_r,f32_r,f32_r,U,N,512,64,1,512,0,512, 2, 10, 812.4, 41.5",
-        f"{gemm},{perf}",
-        "T,N,4096,512,1024,1,1024,0,",
-        f"{gemm},{perf}",
-    ]
 
 
 def launch(kernel: str, arguments: list[tuple[str, int | float]]) -> list[str]:
@@ -143,7 +102,6 @@ def main() -> None:
     OUT.mkdir(exist_ok=True)
     for name, lines in (
         ("errors.log", errors()),
-        ("bench_output.txt", bench()),
         ("launches.txt", launches()),
     ):
         (OUT / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")

@@ -5,7 +5,6 @@
 ==========  ==================================================  ==================================
 bench       ``hipblaslt-bench …`` lines                         a shell
 yaml        ``- { function: matmul, M: …}``, as profile logs    ``hipblaslt-bench --yaml``
-yaml-block  the same, one key per line                          ``hipblaslt-bench --yaml``
 driver      ``MIOpenDriver conv …`` lines                       a shell
 untuned     TunableOp's untuned CSV, and a script that tunes    ``torch.cuda.tunable``
 csv         a column per field of the problem, and the calls    anything
@@ -28,7 +27,7 @@ from analyzers.times.joins import calls_by_problem
 from analyzers.times.runs import tables_of, tables_of_logs
 from logparse.errors import EmissionError, InputError
 from logparse.formats.format import Emission
-from logparse.formats.hipblaslt import problem_yaml, profile
+from logparse.formats.hipblaslt import profile
 from logparse.formats.moe import config as moe_config
 from logparse.formats.tunableop import untuned
 from logparse.model import (
@@ -154,15 +153,11 @@ def _yaml(problem: Problem, calls: int | None) -> str:
     return profile.record(problem, calls or 1)
 
 
-def _yaml_block(problem: Problem, calls: int | None) -> str:
-    return problem_yaml.block(_yaml(problem, calls))
-
-
 def _driver(problem: Problem, calls: int | None) -> str:
     return COMMANDS["miopen"](problem)
 
 
-KINDS: Mapping[str, str] = {"bench": "gemm", "yaml": "gemm", "yaml-block": "gemm", "untuned": "gemm", "driver": "conv"}
+KINDS: Mapping[str, str] = {"bench": "gemm", "yaml": "gemm", "untuned": "gemm", "driver": "conv"}
 """The kind of problem that a tool runs."""
 OTHERS = ("csv", "moe")
 """What is exported besides: problems of any kind, and what are no problems."""
@@ -172,7 +167,6 @@ NAMES = (*KINDS, *OTHERS)
 _LINES: Mapping[str, tuple[str, Callable[[Problem, int | None], str], str]] = {
     "bench": ("bench.sh", _bench, "sh {path}"),
     "yaml": ("problems.yaml", _yaml, "hipblaslt-bench --yaml {path}"),
-    "yaml-block": ("problems.yaml", _yaml_block, "hipblaslt-bench --yaml {path}"),
     "driver": ("driver.sh", _driver, "sh {path}"),
 }
 

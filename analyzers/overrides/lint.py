@@ -19,7 +19,6 @@ from analyzers.times.miopen_tuning import of_build
 from analyzers.times.workspaces import workspaces
 from logparse.errors import InputError
 from logparse.formats import FORMATS
-from logparse.formats.aiter import fused_moe as aiter_moe
 from logparse.formats.aiter import tables as aiter
 from logparse.formats.format import FileFormat, Head
 from logparse.formats.moe import config as moe_config
@@ -38,7 +37,6 @@ CHECKED = ", ".join(format.name for format in OVERRIDE_FORMATS)
 
 _UNCHECKED: Mapping[str, str] = {
     aiter.FORMAT.name: "a table of aiter that is not checked, as those of its tuned kernels are",
-    aiter_moe.FORMAT.name: "a table of aiter that is not checked: how aiter reads it is not known here",
     moe_config.TABLE.name: "of FlyDSL's tiles, which is not checked: how vLLM reads it is not known here",
 }
 """Formats of tables that a library reads as overrides and that are not judged."""

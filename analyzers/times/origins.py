@@ -19,7 +19,7 @@ PICK = "pick"
 """Fact of both origins of a replay: the solution that was the library's own choice on this machine."""
 EVIDENCE = frozenset(
     {
-        *("aiter", "bench", "driver", "find-db", "inductor", "miopen-log", "rocblas-bench", "table"),
+        *("aiter", "bench", "driver", "find-db", "inductor", "miopen-log", "table"),
         *("tunableop", "tunableop-verbose", "tuning-file", CONFIRM),
     }
 )

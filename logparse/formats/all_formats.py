@@ -9,16 +9,13 @@ from logparse.formats import (
     plain_table,
     tensile_launches,
 )
-from logparse.formats.aiter import fused_moe as aiter_moe
 from logparse.formats.aiter import log as aiter_log
 from logparse.formats.aiter import tables as aiter
 from logparse.formats.format import Format
 from logparse.formats.hipblaslt import bench as hipblaslt_bench
 from logparse.formats.hipblaslt import bench_output as hipblaslt_bench_output
-from logparse.formats.hipblaslt import info as hipblaslt_info
 from logparse.formats.hipblaslt import log as hipblaslt_log
 from logparse.formats.hipblaslt import preamble as hipblaslt_preamble
-from logparse.formats.hipblaslt import problem_yaml as hipblaslt_problem_yaml
 from logparse.formats.hipblaslt import profile as hipblaslt_profile
 from logparse.formats.hipblaslt import tuning_file as hipblaslt_tuning_file
 from logparse.formats.miopen import driver as miopen_driver
@@ -27,9 +24,7 @@ from logparse.formats.miopen import find_db as miopen_find_db
 from logparse.formats.miopen import log as miopen_log
 from logparse.formats.miopen import perf_db as miopen_perf_db
 from logparse.formats.moe import config as moe_config
-from logparse.formats.nvidia import cublas as nvidia_cublas
 from logparse.formats.nvidia import cudnn as nvidia_cudnn
-from logparse.formats.rocblas import bench_output as rocblas_bench_output
 from logparse.formats.rocblas import logs as rocblas
 from logparse.formats.traces import nsys as traces_nsys
 from logparse.formats.traces import rocpd as traces_rocpd
@@ -41,14 +36,11 @@ from logparse.formats.tunableop import verbose as tunableop_verbose
 
 FORMATS: tuple[Format, ...] = (
     hipblaslt_log.FORMAT,
-    hipblaslt_info.FORMAT,
     hipblaslt_bench.FORMAT,
     hipblaslt_profile.FORMAT,
-    hipblaslt_problem_yaml.FORMAT,
     hipblaslt_bench_output.FORMAT,
     hipblaslt_preamble.FORMAT,
     hipblaslt_tuning_file.FORMAT,
-    nvidia_cublas.FORMAT,
     nvidia_cudnn.FORMAT,
     miopen_driver.FORMAT,
     miopen_driver_output.FORMAT,
@@ -61,12 +53,10 @@ FORMATS: tuple[Format, ...] = (
     rocblas.BENCH,
     rocblas.PROFILE,
     rocblas.TUNE,
-    rocblas_bench_output.FORMAT,
     tensile_launches.FORMAT,
     library_errors.FORMAT,
     aiter.FORMAT,
     aiter_log.FORMAT,
-    aiter_moe.FORMAT,
     plain_table.FORMAT,
     traces_torch_profiler.FORMAT,
     traces_rocprof.FORMAT,

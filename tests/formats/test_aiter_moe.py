@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from logparse.formats.aiter import fused_moe as aiter_moe
 from logparse.formats.aiter import log as aiter_log
+from logparse.formats.aiter import tables as aiter
 from logparse.formats.format import Head
 from logparse.ingest import ingest
 from logparse.model import Message
@@ -20,8 +20,8 @@ TUNED, UNTUNED = (SAMPLES / "aiter" / x for x in ("tuned_fmoe.csv", "untuned_fmo
 
 def test_a_tuned_table() -> None:
     source = from_file(TUNED)
-    assert aiter_moe.recognise(head(source))
-    found = outcomes(aiter_moe.FORMAT, source)
+    assert aiter.recognise(head(source))
+    found = outcomes(aiter.FORMAT, source)
     assert units(found) == Counter({"message": 2, "fact": 1, "reject": 1})
     text = records_of(found, Message)[1].text
     assert text.startswith("token=512 model_dim=5120 inter_dim=1536 expert=16 topk=4 act_type=ActivationType.Silu ")
@@ -32,12 +32,11 @@ def test_a_tuned_table() -> None:
 
 def test_an_untuned_table(store: Store) -> None:
     [result] = ingest([str(UNTUNED)], store)
-    assert (result.format, result.units["message"], result.units["reject"]) == ("aiter-moe", 1, 0)
+    assert (result.format, result.units["message"], result.units["reject"]) == ("aiter", 1, 0)
 
 
-def test_a_table_of_products_is_none() -> None:
-    assert not aiter_moe.recognise(Head("x.csv", b"M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n"))
-    assert not aiter_moe.recognise(Head("x.csv", b"token,model_dim\n1,2\n"))
+def test_a_table_without_all_sizes_is_none() -> None:
+    assert not aiter.recognise(Head("x.csv", b"token,model_dim\n1,2\n"))
 
 
 SIZES = "7168, 256, 257, 9"
@@ -55,7 +54,7 @@ def test_what_ran_by_default_is_to_be_tuned(device: str, activation: str) -> Non
     assert file.name == "untuned_fmoe.csv"
     assert rows == [ROW.format("torch.float8_e4m3fn"), ROW.format("torch.int4")], "as aiter writes it while it tunes"
     assert len(heading.split(",")) == len(rows[0].split(","))
-    assert aiter_moe.recognise(Head(file.name, file.data))
+    assert aiter.recognise(Head(file.name, file.data))
     assert "gemm_moe_tune.py -i {path} -o {folder}/tuned_fmoe.csv" in file.use
 
 

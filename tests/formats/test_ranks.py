@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from logparse.formats import inductor, tensile_launches
 from logparse.formats.aiter import log as aiter_log
 from logparse.formats.format import BlockFormat, Line, LineFormat
-from logparse.formats.hipblaslt import bench_output, info
+from logparse.formats.hipblaslt import bench_output
 from logparse.formats.miopen import driver_output
 from logparse.formats.miopen import log as miopen_log
 from logparse.formats.moe import config as moe_config
@@ -30,7 +30,6 @@ MARKS += ["train-{}  | ", "train_{} | ", "[pod/train-{}/main] ", "logs/find.{}.l
 FORMATS: dict[str, tuple[BlockFormat, Path]] = {
     "tunableop": (verbose.FORMAT, SAMPLES / "tunableop" / "tunableop_verbose.log"),
     "bench": (bench_output.FORMAT, SAMPLES / "hipblaslt" / "bench_output.txt"),
-    "info": (info.FORMAT, SAMPLES / "hipblaslt" / "info_4242.log"),
     "miopen": (miopen_log.FORMAT, SAMPLES / "miopen" / "find.log"),
     "driver": (driver_output.FORMAT, SAMPLES / "miopen" / "driver_output.txt"),
     "inductor": (inductor.FORMAT, SAMPLES / "inductor" / "torch_2.11.log"),  # its rows are indented, as of the next
@@ -82,10 +81,7 @@ def test_a_mark_changes_nothing(name: str, mark: str) -> None:
     plain = read(format, lines)
     assert sum(plain[0].values()) > 0
     marked = [mark.format(7) + line if line else line for line in lines]
-    if name != "info":  # its opening line is a record line, which comes without its mark
-        assert read(format, marked) == plain
-    begins = [line if info.FORMAT.markers[0].decode() in line else marked[i] for i, line in enumerate(lines)]
-    assert name != "info" or read(format, begins) == plain
+    assert read(format, marked) == plain
 
 
 @pytest.mark.parametrize("text", ["hipBLASLt version: 100200", "rocBLAS version: 5.2.0", "Device ID 0 : AMD gfx950"])

@@ -15,6 +15,7 @@ from tests.conftest import CORPUS, SAMPLES, needs_corpus
 from tests.formats.reading import read_lines, records, stream
 
 LOG = (SAMPLES / "tables/rocblas.log").read_text().splitlines()
+REAL = CORPUS / "realrocm" / "rocblas-5.2"
 TARGET = {"rocblas_version": "5.0.0.3b3d59eb"}
 
 
@@ -203,3 +204,14 @@ def test_the_corpus() -> None:
     assert call(lines[0]).count is None
     taken, _ = stream(rocblas.TUNE, "\n".join(lines[2:]).encode())
     assert [o.unit for o in taken if o] == ["message", "measurement", "measurement"]
+
+
+@needs_corpus
+def test_the_real_library_logs_the_same_calls_in_both() -> None:
+    formats = (rocblas.BENCH, rocblas.PROFILE)
+    (bench, units), (profile, _) = (
+        read_lines((REAL / f"rb_{x}.log").read_bytes(), formats) for x in ("bench", "profile")
+    )
+    of_bench, of_profile = ({x.problem.text for x in found if isinstance(x, Call)} for found in (bench, profile))
+    assert of_bench == of_profile
+    assert (units["call"], units["foreign"], units["reject"]) == (4, 0, 0)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from logparse.formats import FORMATS
 from logparse.formats.format import FileFormat
+from logparse.formats.rocblas.logs import HEADING
 from logparse.ingest import ingest
 from logparse.ingest.counting import FileCounter, PlainCounter, masked, new_counter
 from logparse.ingest.lines import LineReader, blocks
@@ -259,14 +260,14 @@ def test_results_do_not_depend_on_workers_blocks_memory_or_the_counter(
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_block_readers_follow_in_order(threads: int) -> None:
-    """An Info message whose lines lie in different blocks, and foreign lines after its end."""
-    opening = b"[2026-02-03 04:05:06][HIPBLASLT][7][Info][isSolutionSupported] Hardware match: Solution Index: 1\n"
-    text = b"nobody\n" + (opening + b"Software match: 0\n" * 50 + b"\n" + b"nobody\n" * 50) * 20
+    """A table whose rows, which bear no marker, lie in different blocks, and foreign lines after its end."""
+    row = b"N,N,320,588,1,4096,1,0,320,6144,320,f32_r,f32_r,f32_r,3788\n"
+    text = b"nobody\n" + (HEADING.encode() + b"\n" + row * 50 + b"\n" + b"nobody\n" * 50) * 20
     reader = LineReader(STREAMS, threads)
     for block, at in blocks(io.BytesIO(text), size=100):
         reader.feed(block, at)
     out = reader.take()
     assert list(reader.close()) == []
-    assert [line.outcome.unit for line in out.claimed] == ["message"] * 1000
-    assert all(text[line.offset :].startswith(b"Software match: 0\n") for line in out.claimed)
-    assert (out.foreign, out.blank, sum(d.count for d in out.distinct)) == (1 + 1000, 20, 20)
+    assert [line.outcome.unit for line in out.claimed] == ["message", *["measurement"] * 50] * 20
+    assert all(text[line.offset :].startswith((row, HEADING.encode())) for line in out.claimed)
+    assert (out.foreign, out.blank, sum(d.count for d in out.distinct)) == (1 + 1000, 20, 0)

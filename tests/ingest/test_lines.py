@@ -97,7 +97,7 @@ def test_blanks_before_a_record_are_no_piece() -> None:
     assert (out.lines, out.splits, out.foreign, out.blank, [d.offset for d in out.distinct]) == (1, 0, 0, 0, [3])
 
 
-COLOURED = ["hipblaslt/trace_4242.log", "hipblaslt/bench_output.txt", "hipblaslt/info_4242.log", "miopen/find.log"]
+COLOURED = ["hipblaslt/trace_4242.log", "hipblaslt/bench_output.txt", "miopen/find.log"]
 COLOURED += ["tunableop/tunableop_verbose.log", "hipblaslt/profile_4242.log", "miopen/miopen_cmd_4242.log"]
 
 

@@ -31,13 +31,13 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from logparse.formats.aiter.tables import problem_of_row
+from logparse.formats.aiter import tables
 from logparse.formats.format import FOREIGN, Emission, LineFormat, Outcome
 from logparse.formats.patterns import regex
 from logparse.formats.ranks import WORKER
 from logparse.model import Call, Fact, Message, Record, Reject, Solution, SolutionName
 
-CATEGORY = "aiter"
+CATEGORY = tables.CATEGORY
 TUNED, UNTUNED, DEFAULT, FUSED_MOE = "tuned", "untuned", "default", "fused_moe"
 """Functions of messages: a lookup that found a row, one that did not, what then ran, and fused MoE."""
 
@@ -109,7 +109,7 @@ def _lookup(body: str, text: str) -> Outcome:
 
 def _call(fields: str, table: str, solution: Solution | None) -> Call | Reject:
     try:
-        problem = problem_of_row(_values(fields), PurePosixPath(table).name)
+        problem = tables.problem_of_row(_values(fields), PurePosixPath(table).name)
     except (KeyError, ValueError) as error:
         return Reject(f"aiter: {error}")
     return Call(problem=problem, category=CATEGORY, count=None, solution=solution)

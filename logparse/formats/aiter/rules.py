@@ -197,17 +197,10 @@ def _table(head: Head) -> Table | None:
     return table_of([x.strip() for x in text.partition("\n")[0].split(",")])
 
 
-def _cells(line: str) -> list[str]:
-    try:
-        return next(csv.reader([line], strict=False), [])
-    except csv.Error:  # a cell beyond csv's limit, before Python 3.11 also a NUL
-        return line.split(",")
-
-
 def entries(text: str) -> tuple[list[str], list[Entry], list[Note]]:
     """The columns, the rows typed as pandas types them, and why pandas does not read the file (empty: it does)."""
     lines = list(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
-    rows = [(n, _cells(line)) for n, line in lines if line.strip()]
+    rows = [(n, aiter.cells_of(line)) for n, line in lines if line.strip()]
     if not rows:
         return [], [], [Note(None, "error", "empty", "no row in the file", _RETUNE)]
     columns, body = rows[0][1], rows[1:]

@@ -1,4 +1,4 @@
-"""aiter's (gradlib's) GEMM tables: tuned, untuned, and the online tuning cache.
+"""aiter's tables: tuned and untuned GEMMs (gradlib's too), the online tuning cache, and fused MoE.
 
 ::
 
@@ -8,6 +8,7 @@
     gfx,cu_num,M,N,K,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio           (a8w8…, a4w4…, batched: with B)
     M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle                    (untuned; 8- and 4-bit: M,N,K, batched: B,M,N,K)
     preshuffle, use_rowwise, trans_a, trans_b, m, n, k, …, algo_index, kernel_name       (online: column-major)
+    cu_num,token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,…,kernelName1,us,…,_tag
 
 Produced by ``AITER_TUNE_GEMM=1`` (untuned), ``gradlib/gradlib/gemm_tuner.py`` (tuned) and ``HIP_ONLINE_TUNING=1``
 (``hip_online_tuning_res.csv``).  Columns are found by name: nine generations of the bf16 header exist, with
@@ -17,17 +18,21 @@ Source: ROCm/aiter aiter/tuned_gemm.py, aiter/configs/, gradlib/csrc/hipbsolgemm
 Row-major Y[M,N] = X[M,K]·W[N,K]ᵀ becomes the column-major call that the library gets: m = N, n = M, layout TN, A is
 W.  The tuner's tensors are contiguous, so leading dimensions are tight, and beta is 0.
 ``us`` of inf is a memory fault or a hang, -1 an error or an unsupported call; ``solidx`` -1 is the backend's heuristic.
+
+Fused MoE (``tuned_fmoe.csv``, ``untuned_fmoe.csv``) is no single product, so its rows are neither problems nor
+measurements but messages: function ``fused_moe_table``, the text their key and, of a tuned row, kernels and time.
 """
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from logparse.errors import EmissionError
-from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
+from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Unit, Writer
 from logparse.formats.fp8 import on_arch
 from logparse.formats.patterns import regex
 from logparse.formats.torch_types import TORCH_TYPES
@@ -37,6 +42,7 @@ from logparse.model import (
     Fact,
     GemmProblem,
     Measurement,
+    Message,
     Override,
     Problem,
     Record,
@@ -46,6 +52,7 @@ from logparse.model import (
     Status,
 )
 
+CATEGORY = "aiter"
 ORIGIN = "aiter"
 ONLINE_ORIGIN = "aiter-online"
 _TABLED = frozenset({"bf16_r", "f16_r", "f32_r", "i8_r", "f8_fnuz_r", "f8_r", "bf8_fnuz_r", "bf8_r", "f4_r"})
@@ -63,16 +70,20 @@ _TUNED = frozenset({"libtype", "solidx", "kernelId", "us", "soltimes"})
 _UNTUNED = frozenset({"scaleAB", "outdtype", "q_dtype_w"})
 _SOLUTION = frozenset({"solidx", "kernelId"})
 _SIZES = frozenset({"B", "M", "N", "K"})
+FUSED_MOE_TABLE = "fused_moe_table"
+_MOE = ("token", "model_dim", "inter_dim", "expert", "topk", "act_type", "dtype", "q_dtype_a", "q_dtype_w", "q_type")
+_MOE_SHOWN = (*_MOE, "use_g1u1", "doweight_stage1", "block_m", "ksplit", "kernelName1", "kernelName2", "us")
+_BYTES_OF_MESSAGE = 4000
 
 
 def recognise(head: Head) -> bool:
-    """A first line that names M, N, K and a column of the tuner's, or the online cache's columns.
+    """A first line with M, N, K and a column of the tuner's, the sizes of fused MoE, or the online cache's columns.
 
     An untuned table of the 8- and 4-bit families has nothing but sizes, as other programs' lists do: it is known by the
     name that aiter's tuners give it.
     """
     columns = set(_columns(head.data.split(b"\n", 1)[0].decode("utf-8", "replace")))
-    if {"algo_index", "preshuffle"} <= columns:
+    if {"algo_index", "preshuffle"} <= columns or set(_MOE) <= columns:
         return True
     if not {"M", "N", "K"} <= columns:
         return False
@@ -81,15 +92,23 @@ def recognise(head: Head) -> bool:
     return bool(columns & _SOLUTION) if columns & _TUNED else bool(columns & _UNTUNED)
 
 
+def cells_of(line: str) -> list[str]:
+    """The cells of a line, quoted ones without their quotes."""
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:  # a cell beyond csv's limit, before Python 3.11 also a NUL
+        return line.split(",")
+
+
 def _columns(line: str) -> list[str]:
-    names = [name.strip() for name in line.removeprefix("\ufeff").strip().split(",")]
+    names = [name.strip() for name in cells_of(line.removeprefix("\ufeff").strip())]
     if "libtype" in names:  # a batched table of 2026 has its sizes in small letters
         return [name.upper() if name.upper() in _SIZES else name for name in names]
     return names
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """The header as a fact, each row as a call (untuned) or measurement; where the rows were made comes last."""
+    """The header as a fact, each row as a call (untuned), measurement or message; where they were made comes last."""
     columns: list[str] = []
     devices: dict[str, set[str]] = {"gfx": set(), "cu_num": set()}
     for line in source.lines():
@@ -104,16 +123,17 @@ def read(source: Source) -> Iterator[Outcome]:
             for name, seen in devices.items():
                 seen.update([values[name]] if values.get(name) else [])
             records = _row(values, text, source.name)
-            first = records[0]
-            unit = "reject" if isinstance(first, Reject) else "call" if isinstance(first, Call) else "measurement"
-            yield Outcome(unit, records, at=line.offset)  # type: ignore[arg-type]
+            yield Outcome(_UNITS[type(records[0])], records, at=line.offset)
     # One file may hold rows of several devices: the fact then names all of them and equals no target.
     names = (("gfx", "arch"), ("cu_num", "cu_count"))
     yield Outcome("fact", [Fact(ours, " ".join(sorted(devices[n]))) for n, ours in names if devices[n]], lines=0)
 
 
+_UNITS: Mapping[type, Unit] = {Reject: "reject", Call: "call", Measurement: "measurement", Message: "message"}
+
+
 def _values(columns: list[str], text: str) -> dict[str, str]:
-    cells = [cell.strip() for cell in text.split(",")]
+    cells = [cell.strip() for cell in cells_of(text)]
     place = columns.index("splitK") if "splitK" in columns else len(cells)
     # The first rows of the generation that brought splitK lack it: a time stands in its place.
     if len(cells) == len(columns) - 1 and place < len(cells) and "." in cells[place]:
@@ -125,6 +145,8 @@ def _row(values: Mapping[str, str], text: str, file_name: str) -> list[Record]:
     try:
         if "algo_index" in values:
             return _online(values)
+        if "model_dim" in values:
+            return [_fused_moe(values)]
         problem = problem_of_row(values, file_name)
         if not _TUNED & set(values):
             return [Call(problem=problem, category="untuned", count=None)]
@@ -140,6 +162,14 @@ def _row(values: Mapping[str, str], text: str, file_name: str) -> list[Record]:
     kernel = values.get("kernelName")
     named = [SolutionName(solution=solution, kernel_name=kernel)] if kernel and kernel != values.get("libtype") else []
     return [measured, *named]
+
+
+def _fused_moe(values: Mapping[str, str]) -> Message:
+    """Raises ValueError."""
+    if not all(values.get(name, "").isdecimal() for name in _MOE[:5]) or not all(x in values for x in _MOE):
+        raise ValueError("aiter: a row of fused MoE without its sizes or types")
+    shown = " ".join(f"{name}={values[name]}" for name in _MOE_SHOWN if values.get(name))
+    return Message(category=CATEGORY, function=FUSED_MOE_TABLE, text=shown[:_BYTES_OF_MESSAGE])
 
 
 _KEY = (*("gfx", "cu_num", "B", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle", "q_dtype_w"),)
@@ -350,7 +380,7 @@ export AITER_CONFIG_GEMM_BF16={path}
 
 FORMAT = FileFormat(
     name="aiter",
-    about="ROCm/aiter tuned and untuned GEMM tables, online tuning cache",
+    about="ROCm/aiter tuned and untuned tables of GEMMs and fused MoE, online tuning cache",
     recognise=recognise,
     read=read,
     origins=(

@@ -14,6 +14,11 @@ convolution of a shape) with ``CUDNN_LOGDEST_DBG=cudnn_%i.log`` (or ``stdout``, 
     …
     W! CuDNN (v91900 56) function cudnnBackendExecute() called:
     w!         Warning: CUDNN_STATUS_NOT_SUPPORTED; Reason: (!srcDesc->isNHWC()) || (!dstDesc->isNHWC())
+    i! Time: 2026-11-22T01:25:17 elapsed from start 0.050000 minutes or 3.000000 seconds
+    i! Process=445; Thread=445; GPU=0; Handle=0x3b5201a0; StreamId=(nil) (defaultStream).
+
+A block of level W or E holds warnings or errors instead of arguments, each of which is a message.  Arguments are nested
+by indentation; here the path to one is joined by dots (``executionPlan.engcfg.engine.engine_id``).
 
 A call is an executed plan whose graph is one convolution; its engine and knobs are the solution.  The block with the
 answer (``status``), the internal call of the same plan and everything else are messages; so is the execution of a graph
@@ -25,15 +30,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from logparse.formats.format import BlockFormat
-from logparse.formats.nvidia.api_log import ApiLog, Block, Reader
+from logparse.formats.format import BlockFormat, BlockReader, Line, Outcome
 from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
-from logparse.model import Call, ConvProblem, Direction, Fact, Record, Solution
+from logparse.model import Call, ConvProblem, Direction, Fact, Message, Record, Reject, Solution
 
 CATEGORY = "cudnn"
+_ENTRY = regex(r"( +)(\w[^:]*?|\[\d+\]): (?:type=[^;]*?(?:; val=(.*?);?|:)|(.*))\s*\Z")
+_PROCESS = regex(r" Process=(\d+); Thread=\d+; GPU=(\d+|NULL);")
+_OPENING = regex(r"(?P<level>[IWE])! CuDNN \(v(?P<version>[\d ]+)\) function (?P<function>\w+)\(\) called:\s*\Z")
+_CALL = "cudnnBackendExecute"
+_LAST = " Process="
+"""How the last line of a block begins, at which its call is counted; all its other lines are messages."""
+_REST_OF_A_WARNING = " at: "
+_PATIENCE = 50
+"""Lines of other writers that may stand inside a block."""
 _ENGINE = "executionPlan.engcfg.engine"
 _NODE = f"{_ENGINE}.opGraph.operation"
 _KNOB = f"{_ENGINE}.knobDesc.CUDNN_KNOB_TYPE_"
@@ -43,6 +57,119 @@ _NODES: tuple[tuple[Direction, str, str, str], ...] = (
     ("W", "xDesc", "dwDesc", "dyDesc"),
 )
 """Directions by the tensors that their nodes name."""
+
+
+# ----------------------------------------------------------------------------------------------- blocks
+
+
+@dataclass
+class Block:
+    """One call of the API: its function, its arguments, and which process called it on which device."""
+
+    function: str
+    level: str
+    values: dict[str, str] = field(default_factory=dict)
+    repeated: bool = False
+    """Whether a path stood twice: a list of descriptors, or two blocks in one another."""
+    pid: int | None = None
+    gpu: int | None = None
+    _path: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        """Take an argument's line, without its mark."""
+        entry = _ENTRY.match(text)
+        if entry is None:
+            return
+        depth, name, value, other = len(entry[1]), entry[2], entry[3], entry[4]
+        while self._path and self._path[-1][0] >= depth:
+            self._path.pop()
+        self._path.append((depth, name))
+        path = ".".join(part for _, part in self._path)
+        self.repeated |= path in self.values
+        self.values[path] = value if value is not None else other or ""
+
+
+class _Reader(BlockReader):
+    """The block that is open in one stream."""
+
+    def __init__(self) -> None:
+        self._block: Block | None = None
+        self._patience = 0
+        self._version: str | None = None
+        self._lost: list[Record] = []
+
+    @property
+    def awake(self) -> bool:
+        return self._block is not None
+
+    def take(self, line: Line) -> Outcome | None:
+        text = line.text.rstrip("\r")
+        opening = _OPENING.match(text)
+        if opening is not None:
+            return self._open(opening, text)
+        block = self._block
+        if block is None:
+            return None
+        if text.startswith(_REST_OF_A_WARNING):
+            return Outcome("message")
+        if not text.startswith(block.level.lower() + "!"):
+            self._patience -= bool(text)
+            if self._patience <= 0:
+                self._lose()
+            return None
+        body = text[2:]
+        if body.startswith(_LAST):
+            self._block = None
+            return self._closed(block, _PROCESS.match(body))
+        if body.startswith(" Time: "):
+            return Outcome("message")
+        if block.level != "I":
+            warning = Message(category=CATEGORY, function=block.function, text=body.strip())
+            return Outcome("message", [warning])
+        if block.function == _CALL:
+            block.add(body)
+        return Outcome("message")
+
+    def close(self) -> Iterable[Record]:
+        self._lose()
+        return self._lost
+
+    def _open(self, opening: re.Match[str], text: str) -> Outcome:
+        self._lose()
+        records, self._lost = self._lost, []
+        function, version = opening["function"], opening["version"]
+        self._block, self._patience = Block(function, opening["level"]), _PATIENCE
+        if version != self._version:
+            self._version = version
+            records += [Fact("cudnn_version", version.partition(" ")[0]), Fact("backend", "CUDA")]
+        if opening["level"] == "I" and function != _CALL:
+            records.append(Message(category=CATEGORY, function=function, text=text[2:].strip()))
+        return Outcome("message", records)
+
+    def _closed(self, block: Block, process: re.Match[str] | None) -> Outcome:
+        if process is not None:
+            block.pid = int(process[1])
+            block.gpu = int(process[2]) if process[2].isdecimal() else None
+        if block.level != "I" or block.function != _CALL:
+            return Outcome("message")
+        try:
+            call = read(block)
+        except ValueError as error:
+            return Outcome("reject", [Reject(f"{block.function}: {error}")])
+        if call is not None:
+            return Outcome("call", [call])
+        message = Message(category=CATEGORY, function=block.function, text="no single convolution")
+        return Outcome("message", [message])
+
+    def _lose(self) -> None:
+        """Give up a block that is open."""
+        if self._block is not None:
+            text = "a call whose block has no end"
+            self._lost.append(Message(category=CATEGORY, function=self._block.function, text=text))
+            self._block = None
+
+
+# --------------------------------------------------------------------------------------- convolutions
 
 
 def read(block: Block) -> Call | None:
@@ -185,23 +312,11 @@ def numbers(text: str) -> list[int]:
     return [int(part) for part in re.findall(r"[^\[\], ]+", text)]
 
 
-def _facts(version: str) -> Iterable[Record]:
-    return (Fact("cudnn_version", version.partition(" ")[0]), Fact("backend", "CUDA"))
-
-
-_LOG = ApiLog(
-    category=CATEGORY,
-    opening=regex(r"(?P<level>[IWE])! CuDNN \(v(?P<version>[\d ]+)\) function (?P<function>\w+)\(\) called:\s*\Z"),
-    last=" Process=",
-    is_call=lambda function: function == "cudnnBackendExecute",
-    read=read,
-    facts=_facts,
-)
 _MARKERS = (b"! CuDNN (v",)
 
 FORMAT = BlockFormat(
     name="cudnn-log",
     about="cuDNN's log of its backend API (CUDNN_LOGLEVEL_DBG=2 or 3): warnings, executed convolutions",
     markers=_MARKERS,
-    begin=ranked(_MARKERS, lambda: Reader(_LOG)),
+    begin=ranked(_MARKERS, _Reader),
 )

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.formats.format import Line
-from logparse.formats.hipblaslt import bench, info, log
+from logparse.formats.hipblaslt import bench, log
 from logparse.formats.hipblaslt.enums import EPILOGUES, epilogue
 from logparse.model import Call, GemmProblem, Message
 from tests.conftest import CORPUS, needs_corpus
@@ -135,22 +134,6 @@ def test_messages(line: str, category: str, function: str, text: str) -> None:
 )
 def test_torn_lines_are_rejects(line: str) -> None:
     assert log.read(line).unit == "reject"
-
-
-def test_info_continuation() -> None:
-    reader = info.begin()
-    lines = [
-        "[2026-01-20 09:15:00][HIPBLASLT][1][Info][isSolutionSupported] Hardware match: 1",
-        "Software match: 0",
-        "  X: 1",
-        "",
-        "app",
-    ]
-    got = [reader.take(Line(text, 0)) for text in lines]
-    assert [outcome.unit if outcome else None for outcome in got] == [None, "message", "message", None, None]
-    assert list(reader.close()) == []
-    reader.take(Line(lines[0], 0))
-    assert "ends inside" in next(record.text for record in reader.close() if isinstance(record, Message))
 
 
 @pytest.mark.parametrize(

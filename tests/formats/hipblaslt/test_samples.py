@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from logparse.formats.format import BlockFormat, LineFormat
-from logparse.formats.hipblaslt import bench, bench_output, info, log, preamble, profile
+from logparse.formats.hipblaslt import bench, bench_output, log, preamble, profile
 from logparse.ingest.lines import LineReader
 from tests.conftest import CORPUS, ROOT
 from tests.formats.hipblaslt.texts import SAMPLES
@@ -18,7 +18,6 @@ from tests.formats.reading import units_of
 
 FORMATS: tuple[LineFormat | BlockFormat, ...] = (
     log.FORMAT,
-    info.FORMAT,
     bench.FORMAT,
     profile.FORMAT,
     bench_output.FORMAT,

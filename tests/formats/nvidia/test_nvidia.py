@@ -1,4 +1,4 @@
-"""Logs of cuBLASLt, cuBLAS and cuDNN of one job: counts, problems that agree, damage, logs of real programs."""
+"""Logs of cuBLASLt and cuDNN of one job: counts, damage, logs of real programs."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ import pytest
 
 from logparse.formats.format import BlockFormat, LineFormat
 from logparse.formats.hipblaslt import log as lt_log
-from logparse.formats.nvidia import cublas, cudnn
+from logparse.formats.nvidia import cudnn
 from logparse.formats.nvidia.cudnn import Operator, Tensor, convolution, plan
-from logparse.links import linked
-from logparse.model import Call, ConvProblem, Fact, GemmProblem, Message, Problem, Record, Reject
+from logparse.model import Call, ConvProblem, GemmProblem, Message, Problem, Record, Reject
 from tests import conftest
 from tests.conftest import needs_corpus
 from tests.formats.reading import read_lines
 
 SAMPLES, CORPUS = conftest.SAMPLES / "nvidia", conftest.CORPUS / "nvidia"
 MAKER = conftest.SAMPLES / "make_nvidia.py"
-FORMATS: Sequence[LineFormat | BlockFormat] = (lt_log.FORMAT, cublas.FORMAT, cudnn.FORMAT)
+FORMATS: Sequence[LineFormat | BlockFormat] = (lt_log.FORMAT, cudnn.FORMAT)
 
 
 def read(path: Path) -> tuple[list[Record], Counter[str]]:
@@ -55,18 +54,11 @@ def test_the_samples_are_what_their_maker_writes(tmp_path: Path) -> None:
     assert made == {path.name: path.read_bytes() for path in SAMPLES.iterdir() if path.suffix != ".md"}
 
 
-def test_every_product_of_both_logs_is_counted(maker: dict[str, Any]) -> None:
-    """Classic calls reach cuBLASLt's log by names with types, and cuBLAS's log with their arguments."""
-    through_lt, units = read(SAMPLES / "cublaslt_5150.log")
-    assert sorted(counted(through_lt).values()) == sorted(g.calls for g in maker["JOB"])
+def test_every_product_is_counted(maker: dict[str, Any]) -> None:
+    """Classic calls of cuBLAS reach cuBLASLt's log by names with types."""
+    records, units = read(SAMPLES / "cublaslt_5150.log")
+    assert sorted(counted(records).values()) == sorted(g.calls for g in maker["JOB"])
     assert (units["foreign"], units["reject"]) == (0, 0)
-    through_cublas, units = read(SAMPLES / "cublas.log")
-    assert sorted(counted(through_cublas).values()) == sorted(g.calls for g in maker["JOB"] if not g.epilogue)
-    assert (units["foreign"], units["reject"]) == (0, 0)
-    for problem, times in counted(through_cublas).items():
-        (same,) = [other for other in counted(through_lt) if linked(problem, other)]
-        assert linked(problem, same) == "layout"
-        assert counted(through_lt)[same] == times
 
 
 def test_types_strides_workspace_and_the_pick_of_a_trace_line() -> None:
@@ -82,65 +74,6 @@ def test_types_strides_workspace_and_the_pick_of_a_trace_line() -> None:
         6, "strided", 6144, 2560, 3840
     )  # fmt: skip
     assert (batch.compute_type, batch.trans_a, batch.lda) == ("f64_r", "N", 96)
-
-
-def test_a_call_of_cublas_names_its_process_and_device() -> None:
-    records, _ = read(SAMPLES / "cublas.log")
-    assert {(call.pid, call.device, call.category, call.solution) for call in calls(records)} == {
-        (5150, 0, "cublas", None)
-    }
-    assert {fact.name: fact.value for fact in records if isinstance(fact, Fact)} == {
-        "cublas_version": "13.1.0",
-        "backend": "CUDA",
-    }
-    assert {m.function for m in records if isinstance(m, Message)} == {"cublasSetMathMode", "cublasSdot_v2"}
-
-
-def test_tf32_is_what_the_handle_allows() -> None:
-    found = [call.problem for call in calls(read(SAMPLES / "cublas.log")[0])]
-    types = {(p.a_type, p.compute_type, p.scale_type) for p in found if isinstance(p, GemmProblem)}
-    assert types == {
-        ("bf16_r", "f32_r", "f32_r"), ("f16_r", "f32_r", "f32_r"), ("f32_r", "f32_r", "f32_r"),
-        ("f32_r", "xf32_r", "f32_r"), ("f64_r", "f64_r", "f64_r"), ("f32_c", "xf32_r", "f32_c"),
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("function", "mode", "a_type", "compute"),
-    [
-        ("cublasSgemm_v2_64", None, "f32_r", "f32_r"),
-        ("cublasHgemm", None, "f16_r", "f16_r"),
-        ("cublasZgemm3m", None, "f64_c", "f64_r"),
-        ("cublasCgemm3mStridedBatched", "strided", "f32_c", "f32_r"),
-        ("cublasSgemmBatched", "pointer", "f32_r", "f32_r"),
-        ("cublasGemmBatchedEx", "pointer", "bf16_r", "f32_r"),
-        ("cublasGemmEx_64", None, "bf16_r", "f32_r"),
-        ("cublasSgemmEx", None, "bf16_r", "f32_r"),
-    ],
-)
-def test_names_of_classic_products(function: str, mode: str | None, a_type: str, compute: str) -> None:
-    text = (SAMPLES / "cublas.log").read_text().split("I! cuBLAS")
-    block = next(x for x in text if "cublasGemmStridedBatchedEx" in x if "CUDA_R_16BF" in x)
-    lines = ("I! cuBLAS" + block).replace("cublasGemmStridedBatchedEx", function).splitlines(keepends=True)
-    drop = [] if "Ex" in function else ["Atype", "Btype", "Ctype", "computeType"]
-    drop += ["computeType"] if function == "cublasSgemmEx" else []
-    drop += [] if mode == "strided" else ["strideA", "strideB", "strideC"]
-    drop += [] if mode else ["batchCount"]
-    kept = "".join(line for line in lines if not any(f" {word}:" in line for word in drop))
-    (call,) = calls(read_lines(kept, FORMATS)[0])
-    assert isinstance(call.problem, GemmProblem)
-    assert (call.problem.a_type, call.problem.compute_type) == (a_type, compute)
-    assert call.problem.normal.batch_mode == mode
-    assert call.problem.stride_a == (8192 if mode == "strided" else None)
-
-
-def test_a_damaged_log_of_cublas() -> None:
-    records, units = read(SAMPLES / "cublas_damaged.log")
-    assert rejects(records) == ["cublasGemmEx: no ldb"]
-    assert len(calls(records)) == 2
-    assert units["foreign"] == 1  # "step 3 loss …", inside a block
-    lost = [m for m in records if isinstance(m, Message) and "no end" in m.text]
-    assert [m.function for m in lost] == ["cublasGemmEx"] * 2
 
 
 # ---------------------------------------------------------------------------------------------------------- cuDNN
@@ -215,24 +148,10 @@ def test_foreign_lines_stay_foreign() -> None:
 
 
 @needs_corpus
-@pytest.mark.parametrize(
-    ("name", "times", "distinct"),
-    [
-        ("cublaslt_mask31_torch_default.log", 27, 25),  # one 8-bit product is scaled by one factor and per row
-        ("cublas_log_torch2.11.log", 18, 16),
-    ],
-)
-def test_real_logs(name: str, times: int, distinct: int) -> None:
-    records, units = read(CORPUS / name)
-    assert (len(calls(records)), len(counted(records))) == (times, distinct)
+def test_a_real_log_of_cublaslt() -> None:
+    records, units = read(CORPUS / "cublaslt_mask31_torch_default.log")
+    assert (len(calls(records)), len(counted(records))) == (27, 25)  # one 8-bit product is scaled in two ways
     assert (units["reject"], units["foreign"]) == (0, 0)
-
-
-@needs_corpus
-def test_every_classic_call_of_a_real_program_is_in_both_logs() -> None:
-    lt = counted(read(CORPUS / "cublaslt_mask31_torch_default.log")[0])
-    classic = counted(read(CORPUS / "cublas_log_torch2.11.log")[0])
-    assert all([linked(p, other) for other in lt if linked(p, other)] == ["layout"] for p in classic)
 
 
 @needs_corpus
