@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from logparse.formats.format import Outcome
@@ -23,12 +22,6 @@ def of_one_process(name: str) -> Iterator[Outcome]:
             yield Outcome("fact", [Fact("kernels_of", f"{place} {name.removesuffix(end)}")], lines=0)
 
 
-def of_first_rocprof(name: str) -> Iterator[Outcome]:
-    """The same fact of the first rocprof's ``results.csv``, and of its ``results.stats.csv``, which has no extremes."""
-    place, end = ("1", ".stats.csv") if name.endswith(".stats.csv") else ("0", ".csv")
-    yield Outcome("fact", [Fact("kernels_of", f"{place} {name.removesuffix(end)}")], lines=0)
-
-
 class KernelTotals:
     """Totals of kernels; memory is that of the distinct names."""
 
@@ -46,7 +39,7 @@ class KernelTotals:
         min_us: float | None = None,
         max_us: float | None = None,
     ) -> None:
-        """``calls`` kernels that took ``us`` in all, each between ``min_us`` and ``max_us`` (NaN: not known)."""
+        """``calls`` kernels that took ``us`` in all, each between ``min_us`` and ``max_us``."""
         least, most = us if min_us is None else min_us, us if max_us is None else max_us
         entry = self._totals.setdefault((op, kernel, device), [0, 0.0, least, most])
         entry[0] += calls
@@ -63,7 +56,7 @@ class KernelTotals:
                 kernel=kernel,
                 calls=int(calls),
                 total_us=total,
-                min_us=None if math.isnan(least) else least,
-                max_us=None if math.isnan(most) else most,
+                min_us=least,
+                max_us=most,
                 device=device,
             )

@@ -15,7 +15,7 @@ source/lib/output/generateRocpd.cpp.
 
 A kernel's ``op`` is the innermost roctx range in which it was launched, by the HIP call of the same ``stack_id``; where
 the calls were not traced, the range that rocprofv3 itself notes with the kernel.  One row is one unit: a kernel is a
-measurement, a region (a HIP call, or a range by its text) is a message, rows of other tables are foreign.
+measurement, a roctx range is a message by its text, a HIP call and rows of other tables are foreign.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ from logparse.model import Fact, Message, Record, Reject
 if TYPE_CHECKING:
     import sqlite3
 
-MARKERS, CALLS = "marker", "hip-api"
-"""Categories of messages: roctx ranges, and traced calls of HIP and others."""
+CATEGORY = "marker"
 _BASES = (
     *("kernel_dispatch", "region", "sample", "event", "string", "timestamp", "track", "metadata"),
     *("info_kernel_symbol", "info_agent", "info_process", "info_thread", "info_category"),
@@ -100,11 +99,11 @@ class _Part:
         yield Outcome("measurement", list(totals.records()), lines=count - bad)
         if bad:
             yield Outcome("reject", [Reject("a kernel without name or times")] * bad, lines=bad)
-        calls = self._calls()
-        yield Outcome("message", calls, lines=sum(call.count for call in calls))
         texts = Counter(ranges.names)
-        messages = [Message(category=MARKERS, text=text, count=n) for text, n in texts.items()]
+        messages = [Message(category=CATEGORY, text=text, count=n) for text, n in texts.items()]
         yield Outcome("message", messages, lines=len(ranges.names))
+        if "region" in self._tables:
+            yield Outcome("foreign", lines=_count(self._db, self._tables["region"]) - len(ranges.names))
 
     # ------------------------------------------------------------------------------------------------ pieces of SQL
 
@@ -177,20 +176,6 @@ class _Part:
                 text = texts.setdefault(data, _message(data)) if isinstance(data, str) else ""
                 ranges.add(text or str(name), start, end, thread)
         return ranges
-
-    def _calls(self) -> list[Message]:
-        """Every other region by its name: calls of HIP, HSA, RCCL …"""
-        if "region" not in self._tables:
-            return []
-        if not self._traced:
-            count = _count(self._db, self._tables["region"])
-            return [Message(category=CALLS, text="(regions without names)", count=count)] if count else []
-        timed = " and ".join(f"typeof({{{x}}}) = 'integer'" for x in ("start", "end", "thread"))
-        sql = self._regions(
-            "coalesce(n.string, ''), coalesce({category}, ''), count(*)",
-            f"not (coalesce({{category}}, '') like '%MARKER%' and {timed}) group by 1, 2 order by 1, 2",
-        )
-        return [Message(category=CALLS, function=c, text=text, count=n) for text, c, n in self._db.execute(sql)]
 
     def _kernels(self, ranges: Ranges) -> tuple[KernelTotals, int]:
         """Totals of the kernels, and how many rows have no name or times."""
@@ -274,7 +259,7 @@ def _message(data: str) -> str:
 
 FORMAT = FileFormat(
     name="rocpd",
-    about="rocprofv3's rocpd database (ROCm 7): kernel times per roctx range, HIP calls",
+    about="rocprofv3's rocpd database (ROCm 7): kernel times per roctx range",
     recognise=recognise,
     read=read,
 )

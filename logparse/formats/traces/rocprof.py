@@ -1,4 +1,4 @@
-"""CSV of rocprofv3 (kernel traces and statistics, counters, traced calls and marker ranges, agents) and of rocprof.
+"""CSV of rocprofv3: kernel traces and statistics, counters, marker ranges, agents.
 
 ::
 
@@ -11,23 +11,17 @@
 
     "Node_Id","Logical_Node_Id","Agent_Type",…,"Cu_Count",…,"Name","Vendor_Name","Product_Name","Model_Name"
 
-    "Name","Calls","TotalDurationNs","AverageNs","Percentage"
-
-    "Index","KernelName","gpu-id","queue-id","queue-index","pid","tid","grd",…,"DispatchNs","BeginNs","EndNs",…
-    0,"void relu_kernel<float>(float*, int) [clone .kd]",2,0,0,4242,4242,65536,…,1000,2000,6000,7000,4000
-
 Made by ``rocprofv3 --kernel-trace [--stats] [--marker-trace] [--pmc …] --output-format csv -- COMMAND``, with
 ``HIPBLASLT_ENABLE_MARKER=1`` for hipBLASLt's own ranges, or by ``rocpd convert --output-format csv``, which puts
-``Guid`` in front. The last two are the first rocprof's ``results.stats.csv`` and ``results.csv`` (``rocprof --stats``
-or ``--timestamp on``, to ROCm 6), of which the view ``kernels`` counts one. rocprof-compute's ``pmc_perf.csv`` is read,
-too: it runs a job several times, and its timestamps are means with fractions. Timestamps are nanoseconds. Columns are
-found by name: rocprofv3 has moved them between releases, and an agent is a number, ``Agent N`` or ``GPU N``.
+``Guid`` in front.  rocprof-compute's ``pmc_perf.csv`` is read, too: it runs a job several times, and its timestamps
+are means with fractions.  Timestamps are nanoseconds.  Columns are found by name: rocprofv3 has moved them between
+releases, and an agent is a number, ``Agent N`` or ``GPU N``.
 
-A CSV kernel trace does not have the range in which a kernel was launched (the JSON has, see ``rocprof_json``); the
-marker trace is a file of its own, whose ranges become messages, as traced calls of HIP do by name.  Of counters
-(``Counter_Name``) there is a row for each and every dispatch: only those of the first one are kernels.  Statistics of
-calls, copies and domains look like those of kernels and are messages.  A kernel is one unit (measurement), a marker or
-call one message, a GPU a fact; the header and all else is foreign.
+A CSV kernel trace does not have the range in which a kernel was launched (the database has, see ``rocpd``); the marker
+trace is a file of its own, whose ranges become messages.  Of counters (``Counter_Name``) there is a row for each and
+every dispatch: only those of the first one are kernels.  A kernel is one unit (measurement), a marker one message, a
+GPU a fact; the header and all else (calls of HIP, statistics of calls and copies, which look like those of kernels) is
+foreign.
 Source: ROCm/rocprofiler-sdk source/lib/output/generateCSV.cpp, source/lib/python/rocpd/csv.py.
 """
 
@@ -40,18 +34,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from logparse.formats.format import FileFormat, Head, Line, Outcome, Source
 from logparse.formats.patterns import regex
-from logparse.formats.traces.kernel_totals import KernelTotals, of_first_rocprof, of_one_process
+from logparse.formats.traces.kernel_totals import KernelTotals, of_one_process
 from logparse.model import Fact, Message, Reject
 
-MARKERS, CALLS = "marker", "hip-api"
-"""Categories of messages: roctx ranges, and traced calls of HIP and others."""
+CATEGORY = "marker"
 _AGENTS = ("Agent_Type", "Cu_Count", "Name", "Product_Name")
 _COUNTERS = ("Kernel_Name", "Counter_Name", "Start_Timestamp", "End_Timestamp")
 _TRACE = ("Kernel_Name", "Start_Timestamp", "End_Timestamp")
-_FIRST = ("KernelName", "gpu-id", "BeginNs", "EndNs")
-_STATS = ("Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage")
+_STATS = ("Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage", "MinNs", "MaxNs")
 _MARKERS = ("Domain", "Function", "Start_Timestamp", "End_Timestamp")
-_LAYOUTS = (_COUNTERS, _TRACE, _FIRST, _STATS, _MARKERS, _AGENTS)
+_LAYOUTS = (_COUNTERS, _TRACE, _STATS, _MARKERS, _AGENTS)
 _NO_KERNEL = regex(r"(?:__)?hip[A-Z]\w*\Z|hsa_\w+\Z|[A-Z][A-Z0-9_]+\Z")
 """Names in statistics of calls, copies (``MEMORY_COPY_…``) and domains (``KERNEL_DISPATCH``)."""
 
@@ -88,8 +80,7 @@ def read(source: Source) -> Iterator[Outcome]:
         yield Outcome("reject", [Reject("no columns of rocprofv3")], at=first.offset)
         return
     yield Outcome("foreign")
-    first_rocprof = layout is _FIRST or (layout is _STATS and source.name.endswith(".stats.csv"))
-    yield from of_first_rocprof(source.name) if first_rocprof else of_one_process(source.name)
+    yield from of_one_process(source.name)
     reader = _Rows(columns, layout, source.name)
     for line in lines:
         yield from reader.take(line)
@@ -102,7 +93,7 @@ class _Rows:
         self._of_kernels = name.endswith("kernel_stats.csv") or not name.endswith("_stats.csv")
         self._counter: str | None = None
         self._totals = KernelTotals()
-        self._messages: Counter[tuple[str, str, str]] = Counter()
+        self._ranges: Counter[str] = Counter()
         self._facts: dict[Fact, None] = {}
         self._units: Counter[str] = Counter()
 
@@ -126,10 +117,9 @@ class _Rows:
         if self._layout is _STATS:
             return self._statistics(row)
         if self._layout is _MARKERS:
-            domain = row["Domain"]
-            self._messages[
-                (MARKERS, "", row["Function"]) if domain.startswith("MARKER") else (CALLS, domain, row["Function"])
-            ] += 1
+            if not row["Domain"].startswith("MARKER"):
+                return "foreign"
+            self._ranges[row["Function"]] += 1
             return "message"
         if self._layout is _AGENTS:
             return self._agent(row)
@@ -139,28 +129,21 @@ class _Rows:
                 return "foreign"
         if row.get("Kind", "KERNEL_DISPATCH") != "KERNEL_DISPATCH":
             return "foreign"
-        if self._layout is _FIRST:
-            name = _kernel(row["KernelName"])
-            begin, end, agent = row["BeginNs"], row["EndNs"], row["gpu-id"]
-        else:
-            name, agent = row["Kernel_Name"], row.get("Agent_Id") or row.get("GPU_ID", "")
-            begin, end = row["Start_Timestamp"], row["End_Timestamp"]
-        us = _nanoseconds(begin, end) / 1e3
+        name, agent = row["Kernel_Name"], row.get("Agent_Id") or row.get("GPU_ID", "")
+        us = _nanoseconds(row["Start_Timestamp"], row["End_Timestamp"]) / 1e3
         if us < 0:
             raise ValueError("the kernel ends before it starts")
         self._totals.add("", name, _agent(agent), us)
         return "measurement"
 
     def _statistics(self, row: Mapping[str, str]) -> str:
-        given = [float(row[name]) for name in ("Calls", "TotalDurationNs", "MinNs", "MaxNs") if name in row]
-        if not all(map(math.isfinite, given)):
-            raise ValueError("a time or a count is not finite")
-        calls, total, least, most = given if len(given) == 4 else (*given[:2], math.nan, math.nan)
-        name, count = _kernel(row["Name"]), int(calls)
+        name = row["Name"]
         if not self._of_kernels or _NO_KERNEL.match(name):
-            self._messages[CALLS, "", name] += count
-            return "message"
-        self._totals.add("", name, None, total / 1e3, calls=count, min_us=least / 1e3, max_us=most / 1e3)
+            return "foreign"
+        calls, total, least, most = (float(row[x]) for x in ("Calls", "TotalDurationNs", "MinNs", "MaxNs"))
+        if not all(map(math.isfinite, (calls, total, least, most))):
+            raise ValueError("a time or a count is not finite")
+        self._totals.add("", name, None, total / 1e3, calls=int(calls), min_us=least / 1e3, max_us=most / 1e3)
         return "measurement"
 
     def _agent(self, row: Mapping[str, str]) -> str:
@@ -175,7 +158,7 @@ class _Rows:
         """What the lines made."""
         units = self._units
         yield Outcome("measurement", list(self._totals.records()), lines=units["measurement"])
-        messages = [Message(category=c, function=f, text=text, count=n) for (c, f, text), n in self._messages.items()]
+        messages = [Message(category=CATEGORY, text=text, count=n) for text, n in self._ranges.items()]
         yield Outcome("message", messages, lines=units["message"])
         yield Outcome("fact", list(self._facts), lines=units["fact"])
         yield Outcome("foreign", lines=units["foreign"])
@@ -196,11 +179,6 @@ def _nanoseconds(begin: str, end: str) -> float:
     return passed
 
 
-def _kernel(name: str) -> str:
-    """The kernel's name without the suffix of its code object, which the first rocprof prints."""
-    return name.removesuffix(" [clone .kd]").removesuffix(".kd")
-
-
 def _agent(text: str) -> int | None:
     number = text.removeprefix("Agent ").removeprefix("GPU ")
     return int(number) if number.isascii() and number.isdigit() and len(number) < 6 else None
@@ -208,7 +186,7 @@ def _agent(text: str) -> int | None:
 
 FORMAT = FileFormat(
     name="rocprof-csv",
-    about="rocprofv3 CSV (kernel traces, statistics, counters, calls, marker ranges, agents); rocprof's results.csv",
+    about="rocprofv3 CSV: kernel traces, statistics, counters, marker ranges, agents",
     recognise=recognise,
     read=read,
 )

@@ -56,48 +56,6 @@ def test_means_of_several_runs_have_fractions() -> None:
     assert units(found) == {"foreign": 1, "measurement": 2, "reject": 1}
 
 
-def test_results_of_the_first_rocprof() -> None:
-    """Under ``--stats`` its rows have times; names bear the suffix of the code object."""
-    head = '"Index","KernelName","gpu-id","queue-id","queue-index","pid","tid","grd","wgr","lds","scr","arch_vgpr",'
-    head += '"accum_vgpr","sgpr","wave_size","sig","obj","DispatchNs","BeginNs","EndNs","CompleteNs","DurationNs"'
-    row = '{},"{}",2,0,{},4242,4243,65536,256,0,0,20,4,16,64,"0x0","0x7f7b27c04500",1000,{},{},9900,{}'
-    rows = [
-        row.format(0, f"{GEMM}.kd", 0, 2000, 40000, 38000),
-        row.format(1, f"{RELU} [clone .kd]", 2, 50000, 54000, 4000),
-        row.format(2, f"{GEMM}.kd", 4, 60000, 100000, 40000),
-        row.format(3, "copy.kd", 6, 100, 99, -1),
-    ]
-    found = outcomes(rocprof.FORMAT, "\n".join([head, *rows, ""]).encode())
-    assert totals(found) == {("", GEMM): (2, 78.0), ("", RELU): (1, 4.0)}
-    assert {kernel.device for kernel in records_of(found, Kernel)} == {2}
-    assert units(found) == {"foreign": 1, "measurement": 3, "reject": 1}
-    assert not rocprof.recognise(Head("results.csv", b"Index,KernelName,gpu-id,queue-id,TCC_HIT_sum\n"))
-
-
-def test_statistics_of_the_first_rocprof_have_no_extremes(store: Store, tmp_path: Path) -> None:
-    """``results.stats.csv`` holds what ``results.csv`` does, and is often all that was kept."""
-    stats = '"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n'
-    stats += f'"{GEMM}.kd",2,78000,39000,95.12\n"{RELU} [clone .kd]",1,4000,4000,4.88\n'
-    head = "Index,KernelName,gpu-id,BeginNs,EndNs\n"
-    trace = f'{head}0,"{GEMM}.kd",2,2000,40000\n1,"{RELU} [clone .kd]",2,50000,54000\n2,"{GEMM}.kd",2,60000,100000\n'
-    found = outcomes(rocprof.FORMAT, stats.encode())
-    assert (
-        totals(found)
-        == totals(outcomes(rocprof.FORMAT, trace.encode()))
-        == {("", GEMM): (2, 78.0), ("", RELU): (1, 4.0)}
-    )
-    assert {(kernel.min_us, kernel.max_us) for kernel in records_of(found, Kernel)} == {(None, None)}
-    (tmp_path / "results.stats.csv").write_text(stats)
-    (tmp_path / "results.hip_stats.csv").write_text(stats.splitlines()[0] + '\n"hipMemcpy",3,9000,3000,100.0\n')
-    ingest([str(tmp_path / "results.stats.csv"), str(tmp_path / "results.hip_stats.csv")], store, run="r")
-    assert float(store.query("select sum(total_us) as us from kernels")["us"].iloc[0]) == 82.0
-    (tmp_path / "results.csv").write_text(trace)
-    ingest([str(tmp_path / "results.csv")], store, run="r")
-    rows = store.query("select sum(total_us) as us, min(min_us) as least from kernels")
-    assert (float(rows["us"].iloc[0]), float(rows["least"].iloc[0])) == (82.0, 4.0)
-    assert list(store.messages()["text"]) == ["hipMemcpy"]
-
-
 def test_statistics_are_the_same_totals() -> None:
     stats = outcomes(rocprof.FORMAT, FOLDER / "4242_kernel_stats.csv")
     assert totals(stats) == totals(outcomes(rocprof.FORMAT, FOLDER / "4242_kernel_trace.csv"))
@@ -118,10 +76,9 @@ def test_agents_are_facts() -> None:
     assert len(records(found)) == 4
 
 
-def test_calls_are_messages_and_their_statistics_no_kernels() -> None:
+def test_calls_and_their_statistics_are_foreign() -> None:
     found = outcomes(rocprof.FORMAT, FOLDER / "rocpd_hip_api_trace.csv")
     assert [(m.category, m.text, m.count) for m in records_of(found, Message)] == [
-        ("hip-api", "hipExtModuleLaunchKernel", 2),
         ("marker", "step", 1),
     ]
     head = b'"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"\n'
@@ -130,9 +87,8 @@ def test_calls_are_messages_and_their_statistics_no_kernels() -> None:
     rows += b'"Cijk_Ailk",2,8000,4000,50,3000,5000,1\n"relu",inf,8000,4000,50,3000,5000,1\n'
     found = outcomes(rocprof.FORMAT, head + rows)
     assert totals(found) == {("", "Cijk_Ailk"): (2, 8.0)}
-    assert units(found) == {"foreign": 1, "message": 3, "measurement": 1, "reject": 1}
-    found = outcomes(rocprof.FORMAT, FOLDER / "rocpd_hip_api_stats.csv")
-    assert [(m.text, m.count) for m in records_of(found, Message)] == [("hipExtModuleLaunchKernel", 2)]
+    assert units(found) == {"foreign": 4, "measurement": 1, "reject": 1}
+    assert units(outcomes(rocprof.FORMAT, FOLDER / "rocpd_hip_api_stats.csv")).keys() == {"foreign"}
 
 
 def test_markers() -> None:
