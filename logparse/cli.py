@@ -253,9 +253,6 @@ def sql(
     max_rows: Annotated[int, option("Refuse larger results.", min=1)] = 1_000_000,
 ) -> Answer:
     """Run read-only SQL over the store's views."""
-    from logparse.executors.processes import prepare
-
-    prepare("logparse.sql", "duckdb")  # beside this process's own imports, which take as long
     from logparse.sql import query as run_query
 
     return Answer(table=run_query(opened(store).url, pasted(query), run=run, timeout_s=timeout, max_rows=max_rows))

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 import pyarrow as pa
 
 from logparse.errors import LogparseError, QueryError
-from logparse.executors.processes import asked, end_with_parent
+from logparse.executors.processes import end_with_parent, pipe, started
 from logparse.store import open_store
 from logparse.store.schema import VIEWS
 
@@ -43,7 +43,9 @@ def query(
     store = open_store(store_url)  # raises for a missing store, or run, before a process is started
     if run is not None:
         store.latest_run(run)
-    child, receiver = asked(_child, store_url, sql, run, max_rows, max_bytes, memory, imports=["duckdb"])
+    receiver, sender = pipe(duplex=False)
+    child = started(_child, sender, store_url, sql, run, max_rows, max_bytes, memory, imports=["duckdb"])
+    sender.close()
     try:
         if not receiver.poll(timeout_s):
             raise QueryError(

@@ -61,10 +61,7 @@ def test_the_version_is_printed() -> None:
         (("select 1", "--run", "nosuch"), "", "no run 'nosuch'"),
     ],
 )
-def test_the_process_of_a_query_is_forked_before_any_library_is_loaded(
-    words: tuple[str, ...], output: str, error: str, samples: Store
-) -> None:
-    """Other tests run ``sql`` in a process that has loaded them, where a server forks it."""
+def test_a_query_and_its_limits(words: tuple[str, ...], output: str, error: str, samples: Store) -> None:
     command = [sys.executable, "-m", "logparse", "sql", *words]
     out = subprocess.run([*command, "--store", samples.url], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (out.stdout, out.returncode, out.stderr.count("error:")) == (output, bool(error), bool(error))

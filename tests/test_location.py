@@ -25,8 +25,7 @@ from logparse.ingest.input_file import InputFile, find_inputs
 from logparse.location import join_url, put_if_absent, replace_file, resolve, split_url
 from logparse.sql import query
 from logparse.store import Store, open_store
-from logparse.store.announcements import Count
-from logparse.watch import Watch
+from logparse.watch import Count, Watch
 from tests.formats.reading import check_conservation
 from tests.ingest.test_ingest import bench, counts
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -17,8 +16,9 @@ from logparse import watch
 from logparse.errors import InputError
 from logparse.ingest import ingest
 from logparse.store import Store, announcements
-from logparse.store.announcements import Count, Rows, Running, announced
+from logparse.store.announcements import Running, announced
 from logparse.store.compaction import compact
+from logparse.watch import Count
 from tests.conftest import ROOT
 from tests.ingest.test_ingest import bench
 
@@ -134,28 +134,6 @@ def test_only_what_is_to_be_read_is_announced(tmp_path: Path, store: Store) -> N
     assert (ended[0].files, ended[0].lines, ended[0].share) == (1, 3, 1.0), "though it stays with its first run"
 
 
-def test_a_look_reads_only_row_files_that_are_new(tmp_path: Path, store: Store) -> None:
-    """A store of very many sources: row files that were seen are never opened again, nor those of long before."""
-    first, second, third = logs(tmp_path, 3)
-    ingest([str(first)], store, run="old")
-    (old,) = (Path(store.root) / "sources").rglob("*.parquet")
-    os.utime(old, (1.6e9, 1.6e9))
-    old.write_bytes(b"unreadable")
-    os.utime(old, (1.6e9, 1.6e9))
-    rows = Rows(store, time.time())
-    assert rows.new() == []
-    old.unlink()
-    ingest([str(second)], store, run="job")
-    assert [row.path for row in rows.new()] == [str(second)]
-    for path in (Path(store.root) / "sources").rglob("*.parquet"):
-        path.write_bytes(b"unreadable")
-    assert rows.new() == []
-    for path in (Path(store.root) / "sources").rglob("*.parquet"):
-        path.unlink()
-    ingest([str(third)], store, run="job")
-    assert [row.path for row in rows.new()] == [str(third)]
-
-
 def test_a_compaction_meanwhile_counts_nothing_twice(tmp_path: Path, store: Store) -> None:
     looking = watch.Watch(store)
     with announced(store, "ingest", "job", files=3):
@@ -178,7 +156,7 @@ def test_a_damaged_file_is_passed_over(store: Store, text: str) -> None:
 
 def test_the_line_of_a_running_ingest() -> None:
     entry = Running(kind="ingest", run="job-7", started=1000.0, host="node1", pid=42, files=200, bytes=4_000_000_000)
-    count = Count(entry, files=100, bytes=1_000_000_000, lines=5_300_000)
+    count = Count(entry, 1000.0, files=100, bytes=1_000_000_000, lines=5_300_000)
     assert watch.line(count, 1010.0) == (
         "ingest job-7: 100 of 200 files, 1.0 of 4.0 GB, 5,300,000 lines, 100.0 MB/s, 30 s left"
     )

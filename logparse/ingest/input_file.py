@@ -9,12 +9,10 @@ and credentials: ``logparse.location``.
 from __future__ import annotations
 
 import bz2
-import codecs
 import contextlib
 import glob
 import gzip
 import io
-import json
 import lzma
 import os
 import re
@@ -42,18 +40,8 @@ HEAD_BYTES = 64 << 10
 _REMOTE_BYTES = 4 << 20
 _RATIO, _SURELY_FINE = 2000, 64 << 20
 """How many times its size a compressed file may expand to, beside so many bytes."""
-_UTF_16 = "utf-16"  # with a byte order mark, as a redirection of Windows PowerShell writes it
 _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
-_MAGIC |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), _UTF_16)
-_CONTAINER = b'{"log":"'
-"""How a line of a container's log begins as Docker stores it (driver ``json-file``, moby's jsonfilelog/jsonlog)."""
-_TEXTS = ("MESSAGE", "line", "message", "msg", "log", "textPayload")
-"""Names of the text in other logs of one object per line: ``journalctl -o json``, ``logcli -o jsonl`` (Loki), Filebeat
-and most loggers, Fluent Bit, Google's logging.
-"""
-_TIMES = frozenset({"__REALTIME_TIMESTAMP", "timestamp", "@timestamp", "time", "ts", "date"})
-_PEEKED = 8 << 10
-"""First bytes that are looked at where a file begins with an object: an entry of the journal has two thousand."""
+_MOST_MAGIC = max(map(len, _MAGIC))
 CAPTURES = "capture_traces/"
 _SUFFIX = regex(r"\.(gz|bz2|xz|zst)$")
 
@@ -114,21 +102,13 @@ class InputFile:
         return self.decompressed(self.raw())
 
     def decompressed(self, raw: BinaryIO) -> BinaryIO:
-        """The decompressed content of ``raw``, UTF-16 as UTF-8, a container's log as what the container wrote; its
-        first bytes, not its name, determine which.
-        """
+        """The decompressed content of ``raw``; its first bytes, not its name, determine how."""
         if self._fs is None:
             return raw
-        inner = _Peekable(self._expanded(_Peekable(raw)))
-        member = _wrapped_in(inner.head)
-        return cast(BinaryIO, inner if member is None else _ContainerLog(cast(BinaryIO, inner), member))
-
-    def _expanded(self, peeked: _Peekable) -> BinaryIO:
-        kind = next((kind for magic, kind in _MAGIC.items() if peeked.head.startswith(magic)), None)
+        peeked = _Peekable(raw)
+        kind = _compression(peeked.head)
         if kind is None:
             return cast(BinaryIO, peeked)
-        if kind == _UTF_16:
-            return cast(BinaryIO, _Utf8(cast(BinaryIO, peeked)))
         if kind == "zst":
             inner: object = pa.CompressedInputStream(pa.PythonFile(peeked, mode="r"), "zstd")
         else:
@@ -138,12 +118,11 @@ class InputFile:
 
     @property
     def compressed(self) -> bool:
-        """Whether the content is not the stored bytes: compressed, UTF-16, or a container's log."""
+        """Whether the content is not the stored bytes."""
         if self._fs is None:
             return False
         with self.raw() as raw:
-            head = _beginning(raw)
-        return _wrapped_in(head) is not None or any(head.startswith(magic) for magic in _MAGIC)
+            return _compression(_read_up_to(raw, _MOST_MAGIC)) is not None
 
     def head(self) -> Head:
         """The beginning of the content, as it was when first asked for."""
@@ -324,24 +303,9 @@ class Hashing(_Passing):
         return self._at_line_end.hexdigest()
 
 
-def _beginning(stream: BinaryIO) -> bytes:
-    """The first bytes of a stream, by which its kind is recognised."""
-    head = _read_up_to(stream, len(_CONTAINER))
-    return head + _read_up_to(stream, _PEEKED - len(head)) if head.startswith(b"{") else head
-
-
-def _wrapped_in(head: bytes) -> str | None:
-    """In a log of one JSON object per line, the name under which each object has its text; None for other files."""
-    if head.startswith(_CONTAINER):
-        return "log"
-    line, end, _ = head.partition(b"\n")
-    if not line.startswith(b"{") or not (end or len(head) < _PEEKED):
-        return None
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return next((name for name in _TEXTS if isinstance(entry.get(name), str)), None) if _TIMES & entry.keys() else None
+def _compression(head: bytes) -> str | None:
+    """How a file with these first bytes is compressed; None where it is not."""
+    return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
 
 
 class _Peekable(_Passing):
@@ -349,73 +313,13 @@ class _Peekable(_Passing):
 
     def __init__(self, raw: BinaryIO) -> None:
         super().__init__(raw)
-        self.head = _beginning(raw)
-        self._rest = self.head
+        self.head = self._rest = _read_up_to(raw, _MOST_MAGIC)
 
     def read(self, size: int = -1) -> bytes:
         if not self._rest:
             return super().read(size)
-        if size < 0 or size > len(self._rest):
-            out, self._rest = self._rest, b""
-            return out + super().read(size if size < 0 else size - len(out))
-        out, self._rest = self._rest[:size], self._rest[size:]
-        return out
-
-
-class _Utf8(_Passing):
-    """UTF-16 as UTF-8; what is not valid is escaped."""
-
-    def __init__(self, inner: BinaryIO) -> None:
-        super().__init__(inner)
-        self._decoder = codecs.getincrementaldecoder(_UTF_16)("backslashreplace")
-
-    def read(self, size: int = -1) -> bytes:
-        few = size if size < 0 else max(size // 4, 1)  # an invalid unit of two bytes becomes eight
-        while data := super().read(few):
-            if text := self._decoder.decode(data):
-                return text.encode()
-        return self._decoder.decode(b"", final=True).encode()
-
-
-class _ContainerLog(_Passing):
-    """What a program wrote, from a log of an object per line: ``{"log":"text\\n","stream":"stderr","time":"…"}``.
-
-    ``member`` is the name of the text.  A line that is no such object is passed on as it is.  Docker cuts what a
-    container writes into pieces of 16 KiB: a piece without a line end is followed by the rest of its line.
-    """
-
-    _READ = 1 << 18
-
-    def __init__(self, inner: BinaryIO, member: str) -> None:
-        super().__init__(inner)
-        self._member = member
-        self._rest = b""  # the beginning of a line
-        self._ready = b""
-        self._given = 0  # bytes of `_ready` that were read
-
-    def read(self, size: int = -1) -> bytes:
-        if size < 0:
-            return b"".join(iter(lambda: self.read(self._READ), b""))
-        while self._given == len(self._ready) and size:
-            data = super().read(self._READ)
-            if not data and not self._rest:
-                return b""
-            *whole, rest = (self._rest + data).split(b"\n")
-            if not data or len(rest) > self._READ:  # the end, or a line that Docker did not write
-                whole, rest = [*whole, rest], b""
-            self._rest, self._ready, self._given = rest, b"".join(map(self._written, whole)), 0
-        out = self._ready[self._given : self._given + size]
-        self._given += len(out)
-        return out
-
-    def _written(self, line: bytes) -> bytes:
-        """The text in a line.  Docker's has its line end; the journal's is a list of bytes where it is not UTF-8."""
-        try:
-            text = json.loads(line)[self._member]
-            data = bytes(text) if isinstance(text, list) else str.encode(text, errors="backslashreplace")
-        except (ValueError, TypeError, KeyError, RecursionError):
-            return line + b"\n"
-        return data if self._member == "log" and line.startswith(_CONTAINER) else data.rstrip(b"\n") + b"\n"
+        out, self._rest = (self._rest, b"") if size < 0 else (self._rest[:size], self._rest[size:])
+        return out + super().read(size if size < 0 else size - len(out))
 
 
 class _Bounded(_Passing):

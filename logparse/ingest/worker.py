@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import time
@@ -32,11 +33,22 @@ from logparse.store.parts import Attempt
 from logparse.store.schema import COMMIT_SCHEMA, FOREIGN, Commit
 from logparse.text import printable
 
-_ARCHIVES: Mapping[str, Callable[[bytes], bool]] = {
-    "tar": lambda data: data[257:262] == b"ustar",
-    "zip": lambda data: data.startswith(b"PK\x03\x04"),
+_UNPACK = "unpack it, and ingest the folder"
+_UNREAD: Mapping[str, tuple[str, Callable[[bytes], bool]]] = {
+    "a tar archive": (_UNPACK, lambda data: data[257:262] == b"ustar"),
+    "a zip archive": (_UNPACK, lambda data: data.startswith(b"PK\x03\x04")),
+    "UTF-16 (Windows PowerShell writes it)": (
+        "`iconv -f UTF-16 -t UTF-8` makes it readable",
+        lambda data: data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)),
+    ),
+    "a container's log as Docker stores it": (
+        "`docker logs`, or `jq -j .log`, prints its text",
+        lambda data: data.startswith(b'{"log":"'),
+    ),
 }
-"""Files of several files, by their first bytes: read as one stream they would lose the files' names and kinds."""
+"""What cannot be read as lines, by its first bytes, and the remedy.  As lines, archives would lose their files' names
+and kinds, and most records would be torn.
+"""
 _LIVE_SECONDS = 3.0
 _RANGED_BYTES = 16 << 20
 
@@ -178,9 +190,9 @@ class _Input:
         if len(self.formats) == 1:
             return candidates[0] if candidates else None
         head = self.file.head()
-        archive = next((kind for kind, is_one in _ARCHIVES.items() if is_one(head.data)), None)
-        if archive:
-            raise InputError(f"{printable(self.task.path)}: a {archive} archive: unpack it, and ingest the folder")
+        for kind, (remedy, is_one) in _UNREAD.items():
+            if is_one(head.data):
+                raise InputError(f"{printable(self.task.path)}: {kind}: {remedy}")
         return next((f for f in candidates if f.recognise(head)), None)
 
     def _whole_file(self, format: FileFormat, at: _Stretch) -> Ingested:

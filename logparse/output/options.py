@@ -176,7 +176,7 @@ def _converting(options: list[Any]) -> list[Any]:
     return options
 
 
-_STARTERS = ("capture", "run", "sql", "tune")
+_STARTERS = ("capture", "run", "tune")
 """Verbs that start a process before any library needs to be loaded."""
 
 
