@@ -14,7 +14,7 @@ from io import BytesIO
 from typing import Any, NamedTuple
 
 from logparse.formats.format import Emission, FileFormat, Head, Source, Writer
-from logparse.formats.reading import Note, Offer, Reading, Row, Verdict
+from logparse.formats.reading import Note, Offer, Reading, Row, Verdict, remarks_on
 from logparse.model import Problem, Record, Solution
 from logparse.target import Facts
 
@@ -167,9 +167,9 @@ class OverrideFormat:
     kinds: frozenset[str]
     recognise: Callable[[Head], bool]
     reader: Callable[[str, bytes, Facts], Reading[Any]]
-    remarks: Callable[[str, bytes, Reading[Any]], Iterable[Note]]
     key: Callable[[Problem, Facts], str | None]
     merging: Merging
+    remarks: Callable[[str, bytes, Reading[Any]], Iterable[Note]] = remarks_on
     lines: Callable[[Sequence[Row]], list[str]] = field(default=lambda rows: [row.text for row in rows])
     compared: tuple[str, ...] = ()
     tried: Callable[[Sequence[Row], Facts], Sequence[Row]] = field(default=lambda rows, facts: rows)

@@ -7,11 +7,12 @@ other row the reasons why it has no effect.  ``lint`` adds remarks to it, ``look
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from logparse.formats.workspaces import Workspaces
 from logparse.model import Problem, Solution
@@ -26,6 +27,9 @@ C = TypeVar("C")
 S_co = TypeVar("S_co", covariant=True)
 
 
+_LEADING_INT = re.compile(r"[ \t\n\v\f\r]*([+-]?\d+)", re.ASCII)
+
+
 def whole(text: str, bits: int = 64) -> int | None:
     """The number of a text of ASCII digits, with a sign or not, in a signed type of so many bits; else None.
 
@@ -37,6 +41,12 @@ def whole(text: str, bits: int = 64) -> int | None:
         return None
     value = -int(significant) if text[0] == "-" else int(significant)
     return value if -(1 << (bits - 1)) <= value < 1 << (bits - 1) else None
+
+
+def leading(text: str, bits: int = 64) -> int | None:
+    """C++'s ``std::stol`` (or ``stoi``): the number at the start of a text, None where it would throw."""
+    match = _LEADING_INT.match(text)
+    return whole(match[1], bits) if match else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +300,77 @@ def remarks(line: int, entry: T, context: C, rules: Sequence[Rule[T, C]]) -> Ite
         message = rule.check(entry, context) if rule.remark else None
         if message is not None:
             yield Note(line, rule.severity, rule.name, message, rule.remedy)
+
+
+class Entry(Protocol):
+    """One row of a table as a reader parsed it, before it is judged; the attributes are those of ``Row``."""
+
+    @property
+    def line(self) -> int: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def problem(self) -> Problem | None: ...
+    @property
+    def solution(self) -> Solution | None: ...
+    @property
+    def time_us(self) -> float | None: ...
+    @property
+    def text(self) -> str: ...
+
+
+E = TypeVar("E", bound=Entry)
+
+
+@dataclass(frozen=True)
+class Table(Generic[E, C]):
+    """A table as its reader parsed it: ``rules`` judge its rows, given what they need of the whole file, the
+    ``context``.  ``notes`` are remarks on the file itself.
+    """
+
+    entries: Sequence[E]
+    context: C
+    rules: Sequence[Rule[E, C]]
+    notes: Sequence[Note] = ()
+
+    def reading(
+        self, refusal: str, *, refusals: Iterable[Note] = (), certain: bool, facts: Facts, target: Facts
+    ) -> Reading[Table[E, C]]:
+        """What the library with the facts ``target`` takes from it; ``refusal``: why it reads no row of a refused file."""
+        why_not = tuple(refusals)
+        taken, rows = accepted(why_not, certain), []
+        for x in self.entries:
+            verdicts, breaches = judge(x.line, x, self.context, self.rules, taken, refusal)
+            rows.append(
+                Row(
+                    line=x.line,
+                    key=x.key,
+                    problem=x.problem,
+                    solution=x.solution,
+                    verdicts=verdicts,
+                    text=x.text,
+                    time_us=x.time_us,
+                    breaches=breaches,
+                )
+            )
+        return Reading(rows=rows, refusals=why_not, certain=certain, facts=facts, target=target, parsed=self)
+
+
+def with_key(entries: Iterable[E]) -> dict[str, list[E]]:
+    """The entries by key, but those without one."""
+    out: dict[str, list[E]] = {}
+    for entry in entries:
+        if entry.key:
+            out.setdefault(entry.key, []).append(entry)
+    return out
+
+
+def remarks_on(name: str, data: bytes, reading: Reading[Table[Any, Any]]) -> Iterator[Note]:
+    """What else to know of a table and its rows."""
+    table = reading.parsed
+    yield from table.notes
+    for entry in table.entries:
+        yield from remarks(entry.line, entry, table.context, table.rules)
 
 
 def text_of(data: bytes) -> tuple[str, bool]:

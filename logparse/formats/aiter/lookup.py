@@ -15,7 +15,7 @@ from logparse.formats.aiter import tables as aiter
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class Lookup:
     """What one reader needs of a table.
 
     ``keys`` it looks a call up by, of which ``flags`` are True or False, ``words`` texts and the others whole numbers;
@@ -52,7 +52,7 @@ _DEVICE = ("gfx", "cu_num")
 _BY_ID = ("kernelId", "splitK", "kernelName")
 _COMPILED = frozenset({"ck", "cktile", "asm", "flydsl", "triton"})
 
-BF16 = Table(
+BF16 = Lookup(
     keys=aiter.KEY_COLUMNS,
     flags=frozenset({"bias", "scaleAB", "bpreshuffle"}),
     words=frozenset({"gfx", "dtype", "outdtype"}),
@@ -62,7 +62,7 @@ BF16 = Table(
     index="solidx",
     backends=aiter.BACKENDS,
 )
-_QUANTISED = Table(
+_QUANTISED = Lookup(
     keys=(*_DEVICE, "M", "N", "K", "q_dtype_w"),
     words=frozenset({"gfx", "q_dtype_w"}),
     types=frozenset({"q_dtype_w"}),
@@ -72,14 +72,14 @@ _QUANTISED = Table(
     backends=_COMPILED,
     compiled=True,
 )
-_BLOCKSCALE = Table(
+_BLOCKSCALE = Lookup(
     keys=(*_DEVICE, "M", "N", "K"),
     late=_NO_GFX,
     index="kernelId",
     needed=_BY_ID,
     backends=_COMPILED,
 )
-_BATCHED = Table(
+_BATCHED = Lookup(
     keys=(*_DEVICE, "B", "M", "N", "K"),
     late={**_NO_GFX, "cu_num": "only an older aiter's batched bf16 GEMM goes without it"},
     index="kernelId",
@@ -89,7 +89,7 @@ _BATCHED = Table(
 )
 _MOE_SIZES = ("token", "model_dim", "inter_dim", "expert", "topk")
 _MOE_TYPES = ("dtype", "q_dtype_a", "q_dtype_w")
-FUSED_MOE = Table(
+FUSED_MOE = Lookup(
     keys=(*_DEVICE, *_MOE_SIZES, "act_type", *_MOE_TYPES, "q_type", "use_g1u1", "doweight_stage1"),
     flags=frozenset({"use_g1u1", "doweight_stage1"}),
     words=frozenset({"gfx", "act_type", *_MOE_TYPES, "q_type"}),
@@ -122,7 +122,7 @@ def stem(name: str) -> str | None:
     return next((x for x in VARIABLES if x in name), None)
 
 
-def table_of(columns: Sequence[str]) -> Table | None:
+def table_of(columns: Sequence[str]) -> Lookup | None:
     """The reader that a table of these columns is for."""
     has = set(columns)
     if {"M", "N", "K", "libtype", "solidx"} <= has:

@@ -16,17 +16,17 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import cached_property
+from typing import Any, TypeAlias
 
 from logparse.errors import InputError
 from logparse.formats.aiter import log as aiter_log
 from logparse.formats.aiter import tables as aiter
-from logparse.formats.aiter.lookup import BF16, VARIABLES, Table, stem, table_of
+from logparse.formats.aiter.lookup import BF16, VARIABLES, Lookup, stem, table_of
 from logparse.formats.format import Emission, Head
 from logparse.formats.hipblaslt import tuning_rules as hipblaslt_tuning
 from logparse.formats.override_format import Conversion, Merging, OverrideFormat, Report, bytes_of, records_of
-from logparse.formats.reading import Note, Offer, Reading, Row, Rule, accepted, judge, text_of
-from logparse.formats.reading import remarks as row_remarks
+from logparse.formats.reading import Note, Offer, Reading, Rule, Table, text_of
 from logparse.model import GemmProblem, Solution
 from logparse.target import Facts, arch
 
@@ -46,22 +46,64 @@ _RETUNE = "tune again on the target with aiter's tuner; a bf16 table can also co
 
 @dataclass(frozen=True)
 class Entry:
-    """One row: its cells as pandas types them, and as they stand in the file; ``width`` is how many there are."""
+    """One row: its cells as pandas types them, and as they stand in the file; ``width`` is how many there are.
+
+    ``looked_up`` is how the reader of such tables looks a call up, ``file`` the table's name.
+    """
 
     line: int
     cells: Mapping[str, Cell]
     texts: Mapping[str, str]
     width: int
+    looked_up: Lookup
+    file: str
+
+    @cached_property
+    def key(self) -> str:
+        """As ``aiter.key`` spells it, without what came later; empty where a column or a value is missing."""
+        words = []
+        for name in self.looked_up.present(self.cells):
+            cell = self.cells.get(name)
+            if isinstance(cell, str):
+                words.append(cell)
+            elif cell is None or not math.isfinite(cell) or cell != int(cell):
+                return ""
+            else:
+                words.append(str(bool(cell)) if name in self.looked_up.flags else str(int(cell)))
+        return ",".join(words)
+
+    @property
+    def problem(self) -> GemmProblem | None:
+        try:
+            return aiter.problem_of_row(self.texts, self.file)
+        except (KeyError, ValueError):
+            return None
+
+    @property
+    def solution(self) -> Solution | None:
+        if not self.looked_up.index:
+            names = [self.texts.get(x, "") for x in self.looked_up.needed if x.startswith("kernelName")]
+            return Solution("aiter", "+".join(filter(None, names))) if any(names) else None
+        try:
+            return aiter.solution_of_row(self.texts)
+        except (KeyError, ValueError):
+            return None
+
+    @property
+    def time_us(self) -> float | None:
+        time = self.cells.get("us", self.cells.get("soltimes"))
+        return float(time) if isinstance(time, (int, float)) and 0 < time < math.inf else None
+
+    @property
+    def text(self) -> str:
+        return _csv([self.texts.get(x, "") for x in self.cells])
 
 
 @dataclass(frozen=True)
 class _Context:
     target: Facts
-    table: Table
+    table: Lookup
     columns: Sequence[str]
-    entries: Sequence[Entry]
-    notes: Sequence[Note]
-    """Remarks on the table, found while it was read."""
     serves: bool
     """Whether some row is of the target's device: one table serves several, as aiter's own do."""
     first: Mapping[str, Entry]
@@ -112,7 +154,7 @@ def _elsewhere(entry: Entry, target: Facts) -> str | None:
 
 
 def _repeated(entry: Entry, context: _Context) -> str | None:
-    first = context.first.get(row_key(entry, context.table) or "")
+    first = context.first.get(entry.key)
     same = first is not None and first is not entry and first.cells == entry.cells
     return f"the same row as line {first.line}" if same and first is not None else None
 
@@ -192,12 +234,12 @@ def recognise_kernels(head: Head) -> bool:
     return _table(head) not in (None, BF16)
 
 
-def _table(head: Head) -> Table | None:
+def _table(head: Head) -> Lookup | None:
     text, _ = text_of(head.data)
     return table_of([x.strip() for x in text.partition("\n")[0].split(",")])
 
 
-def entries(text: str) -> tuple[list[str], list[Entry], list[Note]]:
+def entries(name: str, text: str) -> tuple[list[str], list[Entry], list[Note]]:
     """The columns, the rows typed as pandas types them, and why pandas does not read the file (empty: it does)."""
     lines = list(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
     rows = [(n, aiter.cells_of(line)) for n, line in lines if line.strip()]
@@ -218,10 +260,11 @@ def entries(text: str) -> tuple[list[str], list[Entry], list[Note]]:
             message = f"{len(cells) + extra} values for {len(columns)} columns: pandas does not read the file"
             notes.append(Note(number, "error", "values", message, _RETUNE))
     typed = {x: _typed([c[i] if i < len(c) else "" for _, c in body]) for i, x in enumerate(columns)}
-    out = []
+    out, table = [], table_of(columns) or BF16
     for place, (number, cells) in enumerate(body):
         texts = dict(zip(columns, cells, strict=False))
-        out.append(Entry(number, {x: values[place] for x, values in typed.items()}, texts, len(cells)))
+        row = {x: values[place] for x, values in typed.items()}
+        out.append(Entry(number, row, texts, len(cells), table, name))
     return columns, out, notes
 
 
@@ -241,20 +284,7 @@ def _plain(cell: Cell) -> str:
     return str(int(cell)) if isinstance(cell, float) and math.isfinite(cell) and cell == int(cell) else str(cell)
 
 
-def row_key(entry: Entry, table: Table = BF16) -> str | None:
-    """The key as ``aiter.key`` spells it, without what came later; None where a column or a value is missing."""
-    words = []
-    for name in table.present(entry.cells):
-        cell = entry.cells.get(name)
-        whole = isinstance(cell, (int, float)) and math.isfinite(cell) and cell == int(cell)
-        if cell is None or (isinstance(cell, float) and not whole):
-            return None
-        text = isinstance(cell, str)
-        words.append(str(cell) if text else str(bool(cell)) if name in table.flags else str(int(cell)))
-    return ",".join(words)
-
-
-def _file_notes(table: Table, columns: Sequence[str], found: Sequence[Entry]) -> Iterator[Note]:
+def _file_notes(table: Lookup, columns: Sequence[str], found: Sequence[Entry]) -> Iterator[Note]:
     if not found:
         yield Note(None, "error", "empty", "no row in the file", _RETUNE)
     missing = [x for x in (*table.keys, *table.needed) if x not in columns]
@@ -264,8 +294,7 @@ def _file_notes(table: Table, columns: Sequence[str], found: Sequence[Entry]) ->
         yield Note(1, "warning" if old else "error", "columns", message, _RETUNE)
     first: dict[str, Entry] = {}
     for entry in found:
-        key = row_key(entry, table)
-        other = first.setdefault(key, entry) if key is not None else entry
+        other = first.setdefault(entry.key, entry) if entry.key else entry
         if other.cells != entry.cells or (other is not entry and not table.repeats):
             how = "other values" if other.cells != entry.cells else "the same values"
             message = f"line {other.line} has the same key with {how}: pandas then gives aiter no table at all"
@@ -279,71 +308,24 @@ def _file_notes(table: Table, columns: Sequence[str], found: Sequence[Entry]) ->
         yield Note(None, "info", "build", message, "keep it with the build it was made on")
 
 
-def read(name: str, data: bytes, target: Facts) -> Reading[_Context]:
+def read(name: str, data: bytes, target: Facts) -> Reading[Table[Entry, _Context]]:
     """What aiter takes from the table; whether its indices are of the target's hipBLASLt is unknown."""
     text, _ = text_of(data)
-    columns, found, damage = entries(text)
+    columns, found, damage = entries(name, text)
     table = table_of(columns) or BF16
     notes = [*damage, *(_file_notes(table, columns, found) if columns else ())]
-    refusals = tuple(x for x in notes if x.severity == "error")
-    first: dict[str, Entry] = {}
-    for entry in found:
-        first.setdefault(row_key(entry, table) or "", entry)
+    refusals, others = ([x for x in notes if (x.severity == "error") is wrong] for wrong in (True, False))
     serves = any(_elsewhere(entry, target) is None for entry in found)
-    others = tuple(x for x in notes if x.severity != "error")
-    context = _Context(target, table, columns, found, others, serves, first)
-    rows = tuple(_row(entry, context, accepted(refusals, False), name) for entry in found)
-    own = _own_facts(found)
-    return Reading(rows=rows, refusals=refusals, certain=False, facts=own, target=target, parsed=context)
-
-
-def _row(entry: Entry, context: _Context, taken: bool | None, name: str) -> Row:
-    verdicts, breaches = judge(entry.line, entry, context, _RULES, taken, "aiter cannot read the table")
-    return Row(
-        line=entry.line,
-        key=row_key(entry, context.table) or "",
-        problem=_problem(entry, name),
-        solution=_solution(entry, context.table),
-        verdicts=verdicts,
-        text=_csv([entry.texts.get(x, "") for x in context.columns]),
-        time_us=_time(entry),
-        breaches=breaches,
+    context = _Context(target, table, columns, serves, {entry.key: entry for entry in reversed(found)})
+    return Table(found, context, _RULES, others).reading(
+        "aiter cannot read the table", refusals=refusals, certain=False, facts=_own_facts(found), target=target
     )
-
-
-def remarks(name: str, data: bytes, reading: Reading[_Context]) -> Iterator[Note]:
-    """What else to know of a table and its rows."""
-    yield from reading.parsed.notes
-    for entry in reading.parsed.entries:
-        yield from row_remarks(entry.line, entry, reading.parsed, _RULES)
 
 
 def _csv(cells: Sequence[str]) -> str:
     sink = io.StringIO()
     csv.writer(sink, lineterminator="").writerow(cells)
     return sink.getvalue()
-
-
-def _problem(entry: Entry, name: str) -> GemmProblem | None:
-    try:
-        return aiter.problem_of_row(entry.texts, name)
-    except (KeyError, ValueError):
-        return None
-
-
-def _solution(entry: Entry, table: Table) -> Solution | None:
-    if not table.index:
-        names = [entry.texts.get(x, "") for x in table.needed if x.startswith("kernelName")]
-        return Solution("aiter", "+".join(filter(None, names))) if any(names) else None
-    try:
-        return aiter.solution_of_row(entry.texts)
-    except (KeyError, ValueError):
-        return None
-
-
-def _time(entry: Entry) -> float | None:
-    time = entry.cells.get("us", entry.cells.get("soltimes"))
-    return float(time) if isinstance(time, (int, float)) and 0 < time < math.inf else None
 
 
 def _own_facts(found: Sequence[Entry]) -> dict[str, str]:
@@ -372,12 +354,13 @@ def padded(key: str) -> list[str]:
     return list(dict.fromkeys(",".join((*cells[:2], str(x), *cells[3:])) for x in tries if x != m))
 
 
-def reported(name: str, reading: Reading[_Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
+def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Problem text → the key under which aiter looked it up in this table, by the lines of a server's log."""
     operator, facts = stem(name), reading.key_facts
     device = {"gfx": arch(facts) or "", "cu_num": facts.get("cu_count", "")}
-    columns = reading.parsed.table.present(reading.parsed.columns)
-    named = "kernelName" in reading.parsed.columns
+    context = reading.parsed.context
+    columns = context.table.present(context.columns)
+    named = "kernelName" in context.columns
     out = {}
     for found in filter(None, (aiter_log.looked_up(text) for _, text in messages)):
         cells = [device.get(x) or found.values.get(x, "") for x in columns]
@@ -393,9 +376,10 @@ def reported(name: str, reading: Reading[_Context], messages: Iterable[tuple[str
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     """The operator and the columns of a table.  Raises InputError where aiter reads no table, or has no name for it."""
-    columns, _, damage = entries(text_of(data)[0])
-    notes = (*damage, *read(name, data, {}).refusals)
-    broken = next((x for x in notes if x.rule in ("columns", "values", "empty")), None)
+    reading = read(name, data, {})
+    columns = reading.parsed.context.columns
+    odd = [x for x in reading.parsed.notes if x.rule == "values"]
+    broken = next((x for x in (*odd, *reading.refusals) if x.rule in ("columns", "values", "empty")), None)
     if broken is not None:
         raise InputError(broken.message)
     operator = "bf16_tuned_gemm" if table_of(columns) is BF16 else stem(name)
@@ -428,7 +412,6 @@ OVERRIDE_FORMAT = OverrideFormat(
     kinds=frozenset({"gemm"}),
     recognise=recognise,
     reader=read,
-    remarks=remarks,
     key=aiter.key,
     instead=padded,
     reported=reported,
@@ -447,7 +430,6 @@ KERNEL_TABLES = OverrideFormat(
     kinds=frozenset({"gemm"}),
     recognise=recognise_kernels,
     reader=read,
-    remarks=remarks,
     key=lambda problem, facts: None,
     instead=padded,
     reported=reported,

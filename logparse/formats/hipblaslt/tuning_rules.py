@@ -17,7 +17,6 @@ ROCm/rocm-libraries ``projects/hipblaslt``, the same file.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -36,8 +35,7 @@ from logparse.formats.override_format import (
     bytes_of,
     records_of,
 )
-from logparse.formats.reading import Note, Offer, Reading, Row, Rule, accepted, judge, text_of, whole
-from logparse.formats.reading import remarks as row_remarks
+from logparse.formats.reading import Note, Offer, Reading, Row, Rule, Table, leading, text_of, with_key
 from logparse.formats.tunableop.solutions import hipblaslt_index
 from logparse.model import GemmProblem, Override, Problem, Solution, problem_from_text
 from logparse.target import Facts
@@ -49,7 +47,6 @@ _NUMBERS = ("batch_count", "m", "n", "k")
 _TYPES = ("a_type", "b_type", "c_type")
 _INDEX = "solution_index"
 _WANTED = ("transA", "transB", *_NUMBERS, *_TYPES, "compute_type", _INDEX)
-_INT = re.compile(r"[ \t\n\v\f\r]*([+-]?\d+)", re.ASCII)
 _PLACED_TYPES = frozenset({"f16_r", "bf16_r", "f32_r", "f64_r", "i8_r", "i32_r", "f8_r", "bf8_r"})
 _NAMED_TYPES = _PLACED_TYPES | frozenset(FNUZ.values())
 _NEWER_TYPES = _NAMED_TYPES | {"f6_r", "bf6_r", "f4_r"}
@@ -70,14 +67,34 @@ class LibraryRow(TuningRow):
     rule: str = ""
     why: str = ""
 
+    @property
+    def solution(self) -> Solution | None:
+        return None if self.index is None else Solution("hipblaslt", str(self.index))
+
+    @property
+    def problem(self) -> GemmProblem | None:
+        """The problem that the library takes the row for: never a grouped one, and every transpose but N is T.
+
+        A number that it does not match by may be anything.
+        """
+        read = {name: "N" if self.taken.get(name) == "N" else "T" for name in ("transA", "transB")}
+        read |= {x: str(size) for x in (*_NUMBERS, _INDEX) if (size := leading(self.taken.get(x, ""))) is not None}
+        if self.key:
+            read["compute_type"] = self.key.rpartition(",")[2]
+        for names in (self.cells, _WANTED):
+            try:
+                return problem({**{x: self.cells[x] for x in names if x in self.cells}, **read, "grouped_gemm": "0"})
+            except ValueError:
+                continue
+        return None
+
 
 @dataclass(frozen=True)
 class Context:
-    """A file's rows, for a target (``number``: the library's version); ``same_key`` are the kept ones by key."""
+    """A target (``number``: the library's version), and the file's kept rows by key."""
 
     facts: Facts
     number: int | None
-    rows: Sequence[LibraryRow]
     same_key: Mapping[str, Sequence[LibraryRow]]
 
 
@@ -108,13 +125,13 @@ def _library_row(row: TuningRow, number: int | None) -> LibraryRow:
     try:
         named = row.header is not None if number is None else bool(by_name(number))
         cells = _by_name(row) if named else _by_place(row)
-        index = _number(cells[_INDEX], 32)
+        index = leading(cells[_INDEX], 32)
         if index is None or index <= 0:
             what = f"solution index {cells[_INDEX]!r}"
             raise _DroppedError("index", f"{what}: the library takes numbers from 1 to 2147483647 only")
         return LibraryRow(row.line, row.values, row.header, index, cells, key=_key(cells, number, named))
     except _DroppedError as dropped:
-        index = _number(row.cells.get(_INDEX, ""), 32)
+        index = leading(row.cells.get(_INDEX, ""), 32)
         return LibraryRow(row.line, row.values, row.header, index, row.cells, "", *dropped.args)
 
 
@@ -147,14 +164,8 @@ def _collected(header: Sequence[str], values: Sequence[str]) -> dict[str, str]:
     return cells
 
 
-def _number(text: str, bits: int = 64) -> int | None:
-    """C++'s ``std::stol`` (or ``stoi``): the number at the start, None where it would throw."""
-    match = _INT.match(text)
-    return whole(match[1], bits) if match else None
-
-
 def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
-    sizes = {name: _number(cells[name]) for name in _NUMBERS}
+    sizes = {name: leading(cells[name]) for name in _NUMBERS}
     bad = [name for name, value in sizes.items() if value is None]
     if bad:
         raise _DroppedError("number", f"{', '.join(bad)} is no number")
@@ -175,52 +186,21 @@ def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
 # ------------------------------------------------------------------------------------------- the file
 
 
-def read(name: str, data: bytes, target: Facts) -> Reading[Context]:
+def read(name: str, data: bytes, target: Facts) -> Reading[Table[LibraryRow, Context]]:
     """What the target's library takes from the file; an unknown version is the one whose layout a row has."""
     text, _ = text_of(data)
     number, certain = tuning_file.version(target), target.get("hipblaslt_revision") is not None
     found = library_rows(text, number)
-    refusals = tuple(_refusals(text, target))
-    same: dict[str, list[LibraryRow]] = {}
-    for row in found:
-        if row.key:
-            same.setdefault(row.key, []).append(row)
-    context = Context(target, number, found, same)
-    rows = tuple(_row(row, context, accepted(refusals, certain)) for row in found)
-    return Reading(
-        rows=rows, refusals=refusals, certain=certain, facts=_own_facts(text, found), target=target, parsed=context
+    notes = [] if found else [Note(None, "error", "empty", "no entry in the file", _RETUNE)]
+    table = Table(found, Context(target, number, with_key(found)), _RULES, notes)
+    own = _own_facts(text, found)
+    return table.reading(
+        "the library refuses the whole file",
+        refusals=_refusals(text, target),
+        certain=certain,
+        facts=own,
+        target=target,
     )
-
-
-def _row(row: LibraryRow, context: Context, taken: bool | None) -> Row:
-    verdicts, breaches = judge(row.line, row, context, _RULES, taken, "the library refuses the whole file")
-    return Row(
-        line=row.line,
-        key=row.key,
-        problem=_gemm(row),
-        solution=None if row.index is None else Solution("hipblaslt", str(row.index)),
-        verdicts=verdicts,
-        text=row.text,
-        time_us=row.time_us,
-        breaches=breaches,
-    )
-
-
-def _gemm(row: LibraryRow) -> GemmProblem | None:
-    """The problem that the library takes the row for: never a grouped one, and every transpose but N is T.
-
-    A number that it does not match by may be anything.
-    """
-    read = {name: "N" if row.taken.get(name) == "N" else "T" for name in ("transA", "transB")}
-    read |= {x: str(size) for x in (*_NUMBERS, _INDEX) if (size := _number(row.taken.get(x, ""))) is not None}
-    if row.key:
-        read["compute_type"] = row.key.rpartition(",")[2]
-    for names in (row.cells, _WANTED):
-        try:
-            return problem({**{x: row.cells[x] for x in names if x in row.cells}, **read, "grouped_gemm": "0"})
-        except ValueError:
-            continue
-    return None
 
 
 def _revision(text: str) -> str | None:
@@ -342,14 +322,6 @@ _RULES: tuple[Rule[LibraryRow, Context], ...] = (
 )
 
 
-def remarks(name: str, data: bytes, reading: Reading[Context]) -> Iterator[Note]:
-    """What else to know of a file and its rows."""
-    if not reading.rows:
-        yield Note(None, "error", "empty", "no entry in the file", _RETUNE)
-    for row in reading.parsed.rows:
-        yield from row_remarks(row.line, row, reading.parsed, _RULES)
-
-
 # ------------------------------------------------------------------------------------- calls through the C++ object
 
 
@@ -449,7 +421,6 @@ OVERRIDE_FORMAT = OverrideFormat(
     kinds=frozenset({"gemm", "grouped"}),
     recognise=recognise,
     reader=read,
-    remarks=remarks,
     key=tuning_file.key,
     compared=("hipblaslt_revision",),
     tried=tried,

@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from logparse.devices import device_of
 from logparse.errors import InputError
 from logparse.formats.format import Emission, Head
 from logparse.formats.moe import config as moe_config
 from logparse.formats.override_format import Merging, OverrideFormat, Report
-from logparse.formats.reading import Note, Offer, Reading, Row, Rule, judge
-from logparse.formats.reading import remarks as row_remarks
+from logparse.formats.reading import Note, Offer, Reading, Rule, Table
 from logparse.model import OperatorProblem, Problem, Solution
 from logparse.target import Facts, arch
 
@@ -42,11 +42,29 @@ Pairs = list[tuple[str, object]]
 
 @dataclass(frozen=True)
 class Entry:
-    """One member of the table: its number of tokens, and the words of its tile (None: it is no object)."""
+    """One member of the table: its number of tokens, and the words of its tile (None: it is no object).
 
+    Its key is the table's name.
+    """
+
+    key: str
     line: int
     tokens: int
     words: Mapping[str, object] | None
+    time_us: float | None = None
+
+    @property
+    def problem(self) -> OperatorProblem:
+        return OperatorProblem(self.key, ())
+
+    @property
+    def solution(self) -> Solution | None:
+        words = ",".join(f"{name}={word}" for name, word in (self.words or {}).items())
+        return Solution("triton", f"M={self.tokens},{words}") if words else None
+
+    @property
+    def text(self) -> str:
+        return f'"{self.tokens}": {json.dumps(self.words)}'
 
 
 @dataclass(frozen=True)
@@ -54,8 +72,6 @@ class _Context:
     name: str
     """The table's name."""
     version: str
-    entries: Sequence[Entry]
-    notes: Sequence[Note]
     last: Mapping[int, Entry]
     """The entry that counts, by its number of tokens."""
 
@@ -136,23 +152,24 @@ def table_name(name: str) -> str:
     return name.removesuffix(".json").replace(", ", ",")
 
 
-def read(name: str, data: bytes, target: Facts) -> Reading[_Context]:
+def read(name: str, data: bytes, target: Facts) -> Reading[Table[Entry, _Context]]:
     """What a server takes from the table."""
     table = table_name(name)
     refusals, members = _members(data)
-    entries = [_entry(line, key, value) for line, key, value in members if _INTEGER.match(key)]
+    entries = [_entry(table, line, key, value) for line, key, value in members if _INTEGER.match(key)]
     version = next((str(value) for _, key, value in members if key == _VERSION), "")
     refusals += _of_names(table, [(line, key) for line, key, _ in members])
     refusals += _of_device(table, target)
     if not refusals and not entries:
         refusals.append(Note(None, "error", "empty", "no entry in the table: the server takes its default", _TUNE))
     last = {entry.tokens: entry for entry in entries}
-    context = _Context(table, version, entries, tuple(_notes(table, target)), last)
-    certain = "device" in target
-    taken = False if refusals else True if certain else None
-    rows = tuple(_row(entry, context, taken) for entry in entries)
-    return Reading(
-        rows=rows, refusals=tuple(refusals), certain=certain, facts=_facts(table), target=target, parsed=context
+    parsed = Table(entries, _Context(table, version, last), _RULES, list(_notes(table, target)))
+    return parsed.reading(
+        "the server does not read the table",
+        refusals=refusals,
+        certain="device" in target,
+        facts=_facts(table),
+        target=target,
     )
 
 
@@ -228,30 +245,9 @@ def _notes(table: str, target: Facts) -> Iterator[Note]:
         yield Note(None, "warning", "device", message, "compare it with the server's line about its table")
 
 
-def _entry(line: int, key: str, value: object) -> Entry:
+def _entry(table: str, line: int, key: str, value: object) -> Entry:
     pairs = value if isinstance(value, list) and all(isinstance(x, tuple) for x in value) and value else None
-    return Entry(line, int(key), None if pairs is None else {str(name): word for name, word in pairs})
-
-
-def _row(entry: Entry, context: _Context, taken: bool | None) -> Row:
-    verdicts, breaches = judge(entry.line, entry, context, _RULES, taken, "the server does not read the table")
-    words = ",".join(f"{name}={word}" for name, word in (entry.words or {}).items())
-    return Row(
-        line=entry.line,
-        key=context.name,
-        problem=OperatorProblem(context.name, ()),
-        solution=Solution("triton", f"M={entry.tokens},{words}") if words else None,
-        verdicts=verdicts,
-        text=f'"{entry.tokens}": {json.dumps(entry.words)}',
-        breaches=breaches,
-    )
-
-
-def remarks(name: str, data: bytes, reading: Reading[_Context]) -> Iterator[Note]:
-    """What else to know of a table and its entries."""
-    yield from reading.parsed.notes
-    for entry in reading.parsed.entries:
-        yield from row_remarks(entry.line, entry, reading.parsed, _RULES)
+    return Entry(table, line, int(key), None if pairs is None else {str(name): word for name, word in pairs})
 
 
 def key(problem: Problem, target: Facts) -> str | None:
@@ -260,7 +256,7 @@ def key(problem: Problem, target: Facts) -> str | None:
     return problem.name if named and isinstance(problem, OperatorProblem) else None
 
 
-def reported(name: str, reading: Reading[_Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
+def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Every table that the servers of a run looked up, by the lines about tables that were found or are missing."""
     out: dict[str, Report] = {}
     for table, text in messages:
@@ -283,7 +279,7 @@ def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     reading = read(name, data, {})
     if reading.refusals:
         raise InputError(reading.refusals[0].message)
-    return [("table", reading.parsed.name), (_VERSION, reading.parsed.version)]
+    return [("table", reading.parsed.context.name), (_VERSION, reading.parsed.context.version)]
 
 
 def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
@@ -302,7 +298,6 @@ OVERRIDE_FORMAT = OverrideFormat(
     kinds=frozenset(),
     recognise=recognise,
     reader=read,
-    remarks=remarks,
     key=key,
     reported=reported,
     merging=Merging(

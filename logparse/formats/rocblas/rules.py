@@ -12,12 +12,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from logparse.formats.format import Emission, Head, Source
 from logparse.formats.override_format import Conversion, Merging, OverrideFormat, Report, bytes_of
-from logparse.formats.reading import Note, Offer, Reading, Row, Rule, judge, text_of, whole
-from logparse.formats.reading import remarks as row_remarks
+from logparse.formats.reading import Note, Offer, Reading, Rule, Table, leading, text_of, with_key
 from logparse.formats.rocblas import logs as rocblas
 from logparse.model import COMPLEX, GemmProblem, Problem, Record, Solution, problem_from_text
 from logparse.target import Facts
@@ -42,21 +43,52 @@ _REWRITE = "let `logparse recommend --target` or rocblas-gemm-tune write the row
 
 @dataclass(frozen=True)
 class Entry:
-    """One line that is no heading: its cells as ``std::getline`` splits them."""
+    """One line that is no heading: its cells as ``std::getline`` splits them.
+
+    ``native`` is whether the rocBLAS that reads it takes its own negative indices (None: unknown).
+    """
 
     line: int
     cells: tuple[str, ...]
+    native: bool | None = None
+    time_us: float | None = None
+
+    @cached_property
+    def key(self) -> str:
+        """What Tensile compares, as ``key`` spells it; empty for a row that it does not read."""
+        if not self.whole or any(rule(self, None) for rule in (_bad_number, _bad_index, _bad_type)):
+            return ""
+        n = {name: value or 0 for name, value in self.numbers.items()}
+        a, d, compute = self.types
+        trans = ["N" if cell == "N" else "T" for cell in self.cells[:2]]
+        strides = (n["sa"], n["sb"], n["sc"]) if "sa" in n else (1, 1, 1)
+        if n["batch"] > 1 and "sa" not in n:
+            tight_a = n["lda"] * (n["k"] if trans[0] == "N" else n["m"])
+            tight_b = n["ldb"] * (n["n"] if trans[1] == "N" else n["k"])
+            strides = (tight_a, tight_b, n["ldc"] * n["n"])
+        return _text(trans, n, self.beta or 0.0, strides, a, d, _BYTES[compute] > _BYTES[a])
 
     @property
+    def text(self) -> str:
+        return ",".join(self.cells)
+
+    @property
+    def problem(self) -> Problem | None:
+        return rocblas.row(self.text.rstrip("\r"))
+
+    @property
+    def solution(self) -> Solution | None:
+        index = self.numbers["index"] if self.whole else None
+        return None if index is None or -rocblas.RESERVED <= index <= 0 else rocblas.solution_of(index)
+
+    @cached_property
     def numbers(self) -> dict[str, int | None]:
         """The sizes, leading dimensions, strides (None where they are no numbers) and the index."""
         c = self.cells
-        out = {
-            name: _int(c[i], 64) for i, name in zip((2, 3, 4, 5, 8, 9, 10), (*_SIZES, "lda", "ldb", "ldc"), strict=True)
-        }
+        out = {name: leading(x) for name, x in zip((*_SIZES, "lda", "ldb", "ldc"), (*c[2:6], *c[8:11]), strict=True)}
         if len(c) == _COUNTS[1]:
-            out |= {name: _int(c[i], 64) for i, name in zip((11, 12, 13), ("sa", "sb", "sc"), strict=True)}
-        return out | {"index": _int(c[-1], 32)}
+            out |= {name: leading(x) for name, x in zip(("sa", "sb", "sc"), c[11:14], strict=True)}
+        return out | {"index": leading(c[-1], 32)}
 
     @property
     def types(self) -> tuple[str, str, str]:
@@ -77,43 +109,35 @@ class Entry:
 @dataclass(frozen=True)
 class _Context:
     bom: bool
-    native: bool | None = None  # whether this rocBLAS reads its own negative indices
-    entries: Sequence[Entry] = ()
-    keys: Mapping[int, str | None] = field(default_factory=dict)
-    same_key: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
-
-
-def _int(text: str, bits: int) -> int | None:
-    match = _INT.match(text)
-    return whole(match[1], bits) if match else None
+    same_key: Mapping[str, Sequence[Entry]]
 
 
 # ------------------------------------------------------------------------------------------------ rules about rows
 
 
-def _count(entry: Entry, context: _Context) -> str | None:
+def _count(entry: Entry, context: object) -> str | None:
     return None if entry.whole else f"{len(entry.cells)} values: Tensile silently ignores any number but 15 and 18"
 
 
-def _bad_number(entry: Entry, context: _Context) -> str | None:
+def _bad_number(entry: Entry, context: object) -> str | None:
     if not entry.whole:
         return None
     wrong = [name for name, value in entry.numbers.items() if value is None] + ["beta"] * (entry.beta is None)
     return f"{', '.join(wrong)}: no number that Tensile reads" if wrong else None
 
 
-def _bad_index(entry: Entry, context: _Context) -> str | None:
+def _bad_index(entry: Entry, context: object) -> str | None:
     index = entry.numbers["index"] if entry.whole else None
     if index is None or index > 0:
         return None
     if index >= -rocblas.RESERVED:
         return f"solution index {index}: Tensile's count from 1, rocBLAS's own are below -{rocblas.RESERVED}"
-    return f"{_own(index)}: read after rocBLAS 5.2 only" if context.native is False else None
+    return f"{_own(index)}: read after rocBLAS 5.2 only" if entry.native is False else None
 
 
-def _own_index(entry: Entry, context: _Context) -> str | None:
+def _own_index(entry: Entry, context: object) -> str | None:
     index = entry.numbers["index"] if entry.whole else None
-    if context.native is not None or index is None or index >= -rocblas.RESERVED:
+    if entry.native is not None or index is None or index >= -rocblas.RESERVED:
         return None
     return f"{_own(index)}: read after rocBLAS 5.2 (rocm-libraries PR 10766), dropped before"
 
@@ -128,12 +152,12 @@ def reads_native(target: Facts) -> bool | None:
     return (int(match[1]), int(match[2])) > (5, 2) if match else None
 
 
-def _bad_type(entry: Entry, context: _Context) -> str | None:
+def _bad_type(entry: Entry, context: object) -> str | None:
     wrong = [x for x in entry.types if x not in _BYTES] if entry.whole else []
     return f"Tensile knows no type {', '.join(map(repr, wrong))}" if wrong else None
 
 
-def _no_call(entry: Entry, context: _Context) -> str | None:
+def _no_call(entry: Entry, context: object) -> str | None:
     if not entry.whole:
         return None
     low = [x for x, value in entry.numbers.items() if x != "index" and value is not None and value < (x in _SIZES)]
@@ -143,7 +167,7 @@ def _no_call(entry: Entry, context: _Context) -> str | None:
     return f"no call has this {', '.join(low)}" if low else None
 
 
-def _loose(entry: Entry, context: _Context) -> str | None:
+def _loose(entry: Entry, context: object) -> str | None:
     if not entry.whole:
         return None
     cells = (*entry.cells[2:6], *entry.cells[8:11], *entry.cells[11:-4], entry.cells[-1].rstrip("\r"))
@@ -158,7 +182,7 @@ def _trans(entry: Entry, context: _Context) -> str | None:
     return f"{', '.join(map(repr, odd))}: Tensile reads anything but N as T" if odd else None
 
 
-def _unbatched_strides(entry: Entry, context: _Context) -> str | None:
+def _unbatched_strides(entry: Entry, context: object) -> str | None:
     if len(entry.cells) != _COUNTS[1] or entry.numbers["batch"] != 1:
         return None
     strides = {entry.numbers[name] for name in ("sa", "sb", "sc")}
@@ -177,8 +201,7 @@ def _repeated(entry: Entry, context: _Context) -> str | None:
 
 
 def _twins(entry: Entry, context: _Context) -> Sequence[Entry]:
-    key = context.keys.get(entry.line)
-    return [] if key is None else [x for x in context.same_key[key] if x is not entry]
+    return [x for x in context.same_key.get(entry.key, ()) if x is not entry]
 
 
 _RULES: tuple[Rule[Entry, _Context], ...] = (
@@ -211,27 +234,12 @@ def _is_row(line: str) -> bool:
     return len(cells) in _COUNTS and {*cells[:2]} <= {"N", "T", "C"} and all(x.strip().isdigit() for x in cells[2:6])
 
 
-def entries(text: str) -> Iterator[Entry]:
+def entries(text: str, native: bool | None) -> Iterator[Entry]:
     """Every line with a comma that is no heading."""
     for number, line in enumerate(text.split("\n"), start=1):
         if "," in line and _HEADING not in line:
             cells = line.split(",")
-            yield Entry(number, tuple(cells[:-1] if cells[-1] == "" else cells))
-
-
-def row_key(entry: Entry, native: bool | None = None) -> str | None:
-    """What Tensile compares, as ``key`` spells it; None for a row that it does not read."""
-    if not entry.whole or any(rule(entry, _Context(False, native)) for rule in (_bad_number, _bad_index, _bad_type)):
-        return None
-    n = {name: value or 0 for name, value in entry.numbers.items()}
-    a, d, compute = entry.types
-    trans = ["N" if cell == "N" else "T" for cell in entry.cells[:2]]
-    strides = (n["sa"], n["sb"], n["sc"]) if "sa" in n else (1, 1, 1)
-    if n["batch"] > 1:
-        tight_a = n["lda"] * (n["k"] if trans[0] == "N" else n["m"])
-        tight_b = n["ldb"] * (n["n"] if trans[1] == "N" else n["k"])
-        strides = (n["sa"], n["sb"], n["sc"]) if "sa" in n else (tight_a, tight_b, n["ldc"] * n["n"])
-    return _text(trans, n, entry.beta or 0.0, strides, a, d, _BYTES[compute] > _BYTES[a])
+            yield Entry(number, tuple(cells[:-1] if cells[-1] == "" else cells), native)
 
 
 def key(problem: Problem, target: Facts) -> str | None:
@@ -257,7 +265,7 @@ def key(problem: Problem, target: Facts) -> str | None:
     return _text(trans, n, 0.0, strides, p.a_type, str(p.d_type), wide > _BYTES[p.a_type])
 
 
-def reported(name: str, reading: Reading[_Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
+def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Calls of a single product through other functions than ``rocblas_gemm_ex``, which find other rows."""
     out = {}
     strided, pointers = (rocblas.BATCH_OF_ONE[x] for x in ("_strided_batched", "_batched"))
@@ -289,46 +297,22 @@ def _text(
     return ",".join(map(str, words))
 
 
-def read(name: str, data: bytes, target: Facts) -> Reading[_Context]:
+def read(name: str, data: bytes, target: Facts) -> Reading[Table[Entry, _Context]]:
     """What Tensile takes from the file; whether its indices are of the target's build is unknown."""
     text, bom = text_of(data)
-    found = tuple(entries("\ufeff" * bom + text))
-    native = reads_native(target)
-    keys = {entry.line: row_key(entry, native) for entry in found}
-    same: dict[str, list[Entry]] = {}
-    for entry in found:
-        mine = keys[entry.line]
-        if mine is not None:
-            same.setdefault(mine, []).append(entry)
-    context = _Context(bom, native, found, keys, same)
-    rows = tuple(_row(entry, context) for entry in found)
-    return Reading(rows=rows, refusals=(), certain=False, facts={}, target=target, parsed=context)
+    found = tuple(entries("\ufeff" * bom + text, reads_native(target)))
+    table = Table(found, _Context(bom, with_key(found)), _RULES, [_BUILD if found else _EMPTY])
+    return table.reading("", certain=False, facts={}, target=target)
 
 
-def _row(entry: Entry, context: _Context) -> Row:
-    verdicts, breaches = judge(entry.line, entry, context, _RULES, None, "")
-    index = entry.numbers["index"] if entry.whole else None
-    return Row(
-        line=entry.line,
-        key=context.keys[entry.line] or "",
-        problem=rocblas.row(",".join(entry.cells).rstrip("\r")),
-        solution=None if index is None or -rocblas.RESERVED <= index <= 0 else rocblas.solution_of(index),
-        verdicts=verdicts,
-        text=",".join(entry.cells),
-        breaches=breaches,
-    )
-
-
-def remarks(name: str, data: bytes, reading: Reading[_Context]) -> Iterator[Note]:
-    """What else to know of a file and its rows."""
-    context = reading.parsed
-    if not context.entries:
-        yield Note(None, "error", "empty", "no row in the file", _REWRITE)
-        return
-    message = "the file does not name the rocBLAS and GPU of its indices, and rocBLAS does not check"
-    yield Note(None, "info", "build", message, "keep it with the build it was made on")
-    for entry in context.entries:
-        yield from row_remarks(entry.line, entry, context, _RULES)
+_EMPTY = Note(None, "error", "empty", "no row in the file", _REWRITE)
+_BUILD = Note(
+    None,
+    "info",
+    "build",
+    "the file does not name the rocBLAS and GPU of its indices, and rocBLAS does not check",
+    "keep it with the build it was made on",
+)
 
 
 # ------------------------------------------------------------------------------------------------- merged, converted
@@ -356,7 +340,6 @@ OVERRIDE_FORMAT = OverrideFormat(
     kinds=frozenset({"gemm"}),
     recognise=recognise,
     reader=read,
-    remarks=remarks,
     key=key,
     tried=lambda rows, facts: rows[::-1],
     reported=reported,

@@ -123,7 +123,7 @@ def row(text: str, line: int, first: MutableMapping[str, ResultsRow], glued: boo
         error = wrong
     time = parts[3] if len(parts) > 3 else ""
     winner = None if glued else first.get(f"{op},{params}")
-    made = ResultsRow(line, text, op, params, named, time, problem, error, winner, glued)
+    made = ResultsRow(line, text.rstrip("\r"), op, params, named, time, problem, error, winner, glued)
     if not glued:
         first.setdefault(made.key, made)
     return made

@@ -18,8 +18,7 @@ from functools import cached_property, partial
 from logparse.errors import InputError
 from logparse.formats.format import Emission
 from logparse.formats.override_format import Conversion, Merging, OverrideFormat, bytes_of, records_of
-from logparse.formats.reading import Note, Offer, Reading, Row, Rule, accepted, judge
-from logparse.formats.reading import remarks as row_remarks
+from logparse.formats.reading import Note, Offer, Reading, Rule, Table
 from logparse.formats.tunableop import results, signature, validators
 from logparse.formats.tunableop.results import BOM, ResultsRow
 from logparse.formats.tunableop.solutions import why_no_candidate
@@ -44,9 +43,8 @@ class ResultsFile:
 
 @dataclass(frozen=True)
 class Context:
-    """A file, and what the rules need of the PyTorch that reads it."""
+    """What the rules need of the PyTorch that reads a file."""
 
-    file: ResultsFile
     facts: Facts
 
     @cached_property
@@ -184,28 +182,16 @@ def split(data: bytes) -> ResultsFile:
     return ResultsFile(found, tuple(rows), tuple(ignored))
 
 
-def read(name: str, data: bytes, target: Facts) -> Reading[Context]:
+def read(name: str, data: bytes, target: Facts) -> Reading[Table[ResultsRow, Context]]:
     """What PyTorch takes from the file; without facts of one, a PyTorch like the one that wrote it."""
     file, running = split(data), validators.of_target(target)
     libraries = {row.solution.library for row in file.rows}
     own = {fact.name: fact.value.strip() for fact in validators.facts(file.validators, libraries)}
-    context = Context(file, target if signature.torch_version(target) else {**own, **target})
-    refusals, certain = tuple(_refusals(data, file, running)), bool(running)
-    rows = tuple(_row(row, context, accepted(refusals, certain)) for row in file.rows)
-    return Reading(rows=rows, refusals=refusals, certain=certain, facts=own, target=target, parsed=context)
-
-
-def _row(row: ResultsRow, context: Context, taken: bool | None) -> Row:
-    verdicts, breaches = judge(row.line, row, context, _RULES, taken, "PyTorch rejects the whole file")
-    return Row(
-        line=row.line,
-        key=row.key,
-        problem=row.problem,
-        solution=row.solution if row.name else None,
-        time_us=row.time_us,
-        verdicts=verdicts,
-        text=row.text.rstrip("\r"),
-        breaches=breaches,
+    context = Context(target if signature.torch_version(target) else {**own, **target})
+    table = Table(file.rows, context, _RULES, list(_notes(name, data, file, target)))
+    refusals = _refusals(data, file, running)
+    return table.reading(
+        "PyTorch rejects the whole file", refusals=refusals, certain=bool(running), facts=own, target=target
     )
 
 
@@ -226,20 +212,17 @@ def _refusals(data: bytes, file: ResultsFile, running: Mapping[str, str]) -> Ite
         yield Note(None, "error", "validators", f"PyTorch rejects the whole file: {reason}", _RETUNE)
 
 
-def remarks(name: str, data: bytes, reading: Reading[Context]) -> Iterator[Note]:
-    """What else to know of a file and its rows."""
-    file = reading.parsed.file
+def _notes(name: str, data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
+    """What else to know of a file."""
     if data.startswith(BOM.encode()):
         message = "a byte order mark stands before the first line, which is then no validator"
         yield Note(1, "error", "byte-order-mark", message, "save it without a byte order mark")
     for line in file.ignored:
         yield Note(line, "warning", "few-fields", "fewer than three fields: PyTorch ignores the line", "remove it")
-    for row in file.rows:
-        yield from row_remarks(row.line, row, reading.parsed, _RULES)
     if file.rows and not data.endswith(b"\n"):
         message = "no line end after the last row: PyTorch 2.10 and later glues the next tuned row to it"
         yield Note(data.count(b"\n") + 1, "warning", "no-final-newline", message, "append a line end")
-    yield from _name_notes(name, reading.target)
+    yield from _name_notes(name, target)
 
 
 def _name_notes(name: str, target: Facts) -> Iterator[Note]:
@@ -256,7 +239,7 @@ def _name_notes(name: str, target: Facts) -> Iterator[Note]:
 
 def foreign(key: str, facts: Facts) -> str | None:
     """Why this PyTorch makes no such key (leading dimensions, spelling), or None."""
-    row, context = results.row(f"{key},Default", 0, {}), Context(ResultsFile({}, (), ()), facts)
+    row, context = results.row(f"{key},Default", 0, {}), Context(facts)
     return None if row is None else _leading_dims(row, context) or _other_spelling(row, context)
 
 
@@ -290,7 +273,6 @@ OVERRIDE_FORMAT = OverrideFormat(
     kinds=frozenset({"gemm", "grouped"}),
     recognise=results.recognise,
     reader=read,
-    remarks=remarks,
     key=signature.key,
     compared=(validators.PREFIX,),
     foreign=foreign,

@@ -94,7 +94,7 @@ def test_tried_on_a_gpu() -> None:
     for case, text, accepted, loaded, rules in TRIED:
         reading = OVERRIDE_FORMAT.reader("tunableop_results0.csv", data_of(text), CUDA)
         assert reading.accepted is accepted, case
-        kept = [mine for mine, row in zip(reading.parsed.file.rows, reading.rows, strict=True) if row.kept]
+        kept = [mine for mine, row in zip(reading.parsed.entries, reading.rows, strict=True) if row.kept]
         found = [(row.name, row.time_ms) for row in kept if row.key == KEY]
         assert str(found) == str([loaded] if loaded else []), case  # nan is not equal to itself
         file = judged(text, CUDA)
