@@ -25,7 +25,6 @@ _MODULES = (
     "cliff",
     "missed_fusion",
     "below_roofline",
-    "extern_kernel",
 )
 """Modules of this package with an ``ANALYZER``; imported when they are first asked for, which takes half a second."""
 

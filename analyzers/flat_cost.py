@@ -14,23 +14,27 @@ longer of F/peak and B/bandwidth), whatever peak and bandwidth the device has: a
 no finding.  A kernel also takes some microseconds whatever it does, so t* is at least ``LATENCY_US``; a skinny product
 that only streams its weights has B ≈ B' and is not flat either.
 
-Evidence needed: times of both problems in one source.  Without a measurement it does not claim that a faster solution
-exists.  The loss is taken to be t − t*, with little confidence, and no override is proposed; the tuning script searches
-for one.
+Evidence needed: times of both problems in one source, and no faster time of the smaller one in another source that may
+be of the same device.  Without a measurement it does not claim that a faster solution exists.  The loss is taken to be
+t − t*, with little confidence, and no override is proposed; the tuning script searches for one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.times.joins import calls_of, facts_of
-from analyzers.times.neighbours import Size, Timed, at_best, fastest, linked_to, neighbours
-from analyzers.times.roofline import roofline_us
-from logparse.model import Evidence, Finding
+from analyzers.times.joins import calls_of, facts_of, not_elsewhere, timed
+from analyzers.times.origins import EVIDENCE, RACE, TRACE
+from analyzers.times.roofline import Size, matrices, roofline_us
+from logparse.model import Evidence, Finding, GemmProblem, problem_from_text
+from logparse.target import Facts, device_of_file, same_device
 
 NAME = "flat-cost"
 LATENCY_US = 20.0
@@ -41,6 +45,116 @@ SAME = 1.25
 """Times within this factor are the same."""
 WASTE = 2.0
 """A time is too long above this many times what the larger problem's rates allow."""
+
+
+ORIGINS = EVIDENCE | {TRACE, RACE}
+"""Origins of the times: a trace counts too (it times the job's own calls), and so does a race: what is looked for are
+factors, not percents."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One GEMM of one source and origin: its fastest solution there, the time of that (µs), and the work."""
+
+    source_id: str
+    device: str
+    origin: str
+    problem: GemmProblem
+    text: str
+    solution: str
+    time_us: float
+    flops: float
+    bytes: float
+
+
+def fastest(tables: Tables, settings: Settings) -> list[Timed]:
+    """The fastest known solution of each plain GEMM per source and origin, in a fixed order.
+
+    Left out: sources of another device, grouped GEMMs, problems without all sizes and a batch count.
+    """
+    rows = tables.measurements
+    rows = rows[(rows["kind"] == "gemm").to_numpy(dtype=bool) & rows["origin"].isin(ORIGINS).to_numpy(dtype=bool)]
+    rows = not_elsewhere(timed(rows), tables, settings)[["source_id", "origin", "problem", "time_us", "solution"]]
+    rows = rows.sort_values(["source_id", "origin", "problem", "time_us", "solution"])
+    rows = rows.drop_duplicates(["source_id", "origin", "problem"])
+    facts = facts_of(tables)
+    problems = {text: _sized(text) for text in rows["problem"].unique()}
+    out = []
+    for source, origin, text, time_us, solution in rows.itertuples(index=False):
+        known = problems[text]
+        if known is not None:
+            device = device_of_file(facts.get(source, {}))
+            out.append(Timed(str(source), device, str(origin), *known[:2], str(solution), float(time_us), *known[2:]))
+    return out
+
+
+def _sized(text: str) -> tuple[GemmProblem, str, float, float] | None:
+    """The problem, its text, operations and bytes; None for other problems, and where these are unknown."""
+    given = problem_from_text(text)
+    if not isinstance(given, GemmProblem):
+        return None
+    problem = given.normal
+    flops, bytes = problem.flops, problem.bytes
+    return (problem, text, float(flops), float(bytes)) if flops and bytes else None
+
+
+_FIELDS = tuple(x.name for x in fields(GemmProblem))
+
+
+def without(problem: GemmProblem, size: Size) -> tuple[object, ...]:
+    """The problem's fields with this size left open, and with it whatever only follows from sizes: leading dimensions
+    without a gap and the batch strides of matrices without a gap.
+    """
+    known: dict[str, Any] = {name: getattr(problem, name) for name in _FIELDS}
+    known[size] = None
+    for name, (rows, cols) in matrices(problem).items():
+        ld, stride = getattr(problem, f"ld{name}"), getattr(problem, f"stride_{name}")
+        if ld == getattr(problem, rows):
+            known[f"ld{name}"] = None
+        if ld is not None and stride == ld * getattr(problem, cols):
+            known[f"stride_{name}"] = None
+    return tuple(known.values())
+
+
+def families(times: Sequence[Timed], size: Size) -> Iterator[list[Timed]]:
+    """Those of one source and origin that differ in nothing but this size; only groups of two or more."""
+    open_size = {text: without(problem, size) for text, problem in {x.text: x.problem for x in times}.items()}
+    found: dict[tuple[object, ...], list[Timed]] = {}
+    for x in times:
+        found.setdefault((x.source_id, x.origin, *open_size[x.text]), []).append(x)
+    yield from (members for members in found.values() if len(members) > 1)
+
+
+def at_best(
+    times: Sequence[Timed], linked: Mapping[str, set[str]], facts: Mapping[str, Facts]
+) -> dict[tuple[str, str], float]:
+    """(device, problem text) → the fastest time, in any source that may be of this device, of the problem or of one
+    that may be the same call.
+    """
+    stated = {x.device: facts.get(x.source_id, {}) for x in times}
+    own: dict[str, dict[str, float]] = {}
+    for x in times:
+        of = own.setdefault(x.text, {})
+        of[x.device] = min(x.time_us, of.get(x.device, math.inf))
+    alike = {one: [y for y in stated if same_device(stated[one], stated[y]) is not False] for one in stated}
+    return {
+        (device, text): min(
+            own[other].get(y, math.inf) for other in {text, *linked.get(text, ())} for y in alike[device]
+        )
+        for text, of in own.items()
+        for device in of
+    }
+
+
+def linked_to(tables: Tables, times: Sequence[Timed]) -> dict[str, set[str]]:
+    """Problem text → the texts of others among these that may be the same call."""
+    texts = {x.text for x in times}
+    links = tables.links[tables.links["problem"].isin(texts) & tables.links["other"].isin(texts)]
+    out: dict[str, set[str]] = {}
+    for text, other in zip(links["problem"], links["other"], strict=True):
+        if text != other:
+            out.setdefault(str(text), set()).add(str(other))
+    return out
 
 
 @dataclass(frozen=True)
@@ -57,67 +171,81 @@ class Flat:
         return self.small.time_us - self.expected_us
 
 
-def flats(times: list[Timed], linked: Mapping[str, set[str]]) -> list[Flat]:
-    """For each problem the flat pair with the smallest loss; a problem that is faster in some source is not flat.
+def flats(times: Sequence[Timed], linked: Mapping[str, set[str]], facts: Mapping[str, Facts]) -> list[Flat]:
+    """For each device and problem the flat pair with the smallest loss; a problem that is faster in some source of the
+    device is not flat.
 
     Of several texts that may be one call (``linked``) the one with the smallest loss stands for all.
     """
-    best = at_best(times, linked)
-    found: dict[str, Flat] = {}
+    best = at_best(times, linked, facts)
+    found: dict[tuple[str, str], Flat] = {}
     sizes: tuple[Size, ...] = ("m", "n")
     for size in sizes:
-        for members in neighbours(times, size):
-            for small in members:
-                flat = _flat(small, members, size)
-                text = small.problem.text
-                if flat is None or best[text] <= WASTE * flat.expected_us:
+        for members in families(times, size):
+            for small, large in as_long(members):
+                flat = _flat(small, large, size)
+                key = (small.device, small.text)
+                if flat is None or best[key] <= WASTE * flat.expected_us:
                     continue
-                if text not in found or _order(flat) < _order(found[text]):
-                    found[text] = flat
-    out: dict[str, Flat] = {}
-    for flat in sorted(found.values(), key=lambda x: (_order(x), x.small.problem.text)):
-        text = flat.small.problem.text
-        if not linked.get(text, set()) & out.keys():
-            out[text] = flat
-    return [out[text] for text in sorted(out)]
+                if key not in found or _order(flat) < _order(found[key]):
+                    found[key] = flat
+    out: dict[tuple[str, str], Flat] = {}
+    for flat in sorted(found.values(), key=lambda x: (_order(x), x.small.text)):
+        device, text = flat.small.device, flat.small.text
+        if not any((device, other) in out for other in linked.get(text, ())):
+            out[device, text] = flat
+    return [out[key] for key in sorted(out, key=lambda x: (x[1], x[0]))]
 
 
 def _order(flat: Flat) -> tuple[float, str, str, str]:
     return (flat.loss_us, flat.small.source_id, flat.small.origin, flat.size)
 
 
-def _flat(small: Timed, members: list[Timed], size: Size) -> Flat | None:
-    """The pair with the largest problem that takes as long, where that is too long for the smaller one."""
-    same = [
-        x
-        for x in members
-        if _flops(x) >= GROWTH * _flops(small) and 1 / SAME <= x.time_us / small.time_us <= SAME
-    ]  # fmt: skip
-    if not same:
-        return None
-    large = max(same, key=lambda x: (_flops(x), x.time_us, x.problem.text))
-    share = max(_flops(small) / _flops(large), float(small.problem.bytes or 0.0) / float(large.problem.bytes or 1.0))
+def as_long(members: Sequence[Timed]) -> Iterator[tuple[Timed, Timed]]:
+    """Each member with the largest one of those that take as long, where that does ``GROWTH`` times the work.
+
+    By increasing time, what takes as long is a window of the members whose ends only move forward; ``largest`` holds
+    those of the window that no later one exceeds, so that its first is the largest: n log n for the sorting.
+    """
+    by_time = sorted(members, key=lambda x: x.time_us)
+    largest: deque[Timed] = deque()
+    end = 0
+    for small in by_time:
+        while end < len(by_time) and by_time[end].time_us / small.time_us <= SAME:
+            while largest and _size(largest[-1]) <= _size(by_time[end]):
+                largest.pop()
+            largest.append(by_time[end])
+            end += 1
+        while largest[0].time_us / small.time_us < 1 / SAME:
+            largest.popleft()
+        if largest[0].flops >= GROWTH * small.flops:
+            yield small, largest[0]
+
+
+def _size(x: Timed) -> tuple[float, float, str]:
+    return x.flops, x.time_us, x.text
+
+
+def _flat(small: Timed, large: Timed, size: Size) -> Flat | None:
+    """The pair, where the smaller one takes too long at the larger one's rates."""
+    share = max(small.flops / large.flops, small.bytes / large.bytes)
     expected = max(LATENCY_US, large.time_us * share)
     return Flat(small, large, size, expected) if small.time_us > WASTE * expected else None
-
-
-def _flops(x: Timed) -> float:
-    return float(x.problem.flops or 0)
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """One finding per problem that costs as much as a larger one; its loss is an estimate."""
     times = fastest(tables, settings)
-    found = flats(times, linked_to(tables, times))
-    calls = calls_of(tables, pd.Series([x.small.problem.text for x in found], dtype="object"))
     facts = facts_of(tables)
-    return [_finding(x, calls.get(x.small.problem.text), facts.get(x.small.source_id, {})) for x in found]
+    found = flats(times, linked_to(tables, times), facts)
+    calls = calls_of(tables, pd.Series([x.small.text for x in found], dtype="object"))
+    return [_finding(x, calls.get(x.small.text), facts.get(x.small.source_id, {})) for x in found]
 
 
 def _finding(flat: Flat, calls: int | None, known: Mapping[str, str]) -> Finding:
     small, large = flat.small, flat.large
     mine, theirs = (getattr(x.problem, flat.size) for x in (small, large))
-    work = _flops(large) / _flops(small)
+    work = large.flops / small.flops
     message = (
         f"takes {small.time_us:.4g} µs, as long as with {flat.size} = {theirs} instead of {mine} "
         f"({large.time_us:.4g} µs for {work:.3g}× the work, {small.origin}); at the same rates it would take "
@@ -140,7 +268,7 @@ def _finding(flat: Flat, calls: int | None, known: Mapping[str, str]) -> Finding
                 "solution": small.solution,
                 "time_us": small.time_us,
                 "expected_us": flat.expected_us,
-                "larger": large.problem.text,
+                "larger": large.text,
                 "larger_us": large.time_us,
                 "larger_solution": large.solution,
                 "roofline_us": roofline_us(small.problem, known),

@@ -26,7 +26,7 @@ from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.job.gpu_time import traced_calls
 from analyzers.times.alternatives import Alternative, alternatives, meant
 from analyzers.times.comparison import LAYOUT, may_be_so
-from analyzers.times.joins import called_problems, calls_of, facts_of
+from analyzers.times.joins import called_problems, calls_of, facts_of, not_elsewhere
 from analyzers.times.passes import backward_weights, passes, passes_of
 from analyzers.times.roofline import input_type, roofline_us
 from analyzers.times.user_find_db import replaced_solvers, settled
@@ -160,10 +160,9 @@ def _of_sources(
 ) -> pd.DataFrame:
     """The rows of sources that may be of the target, with ``loss``, ``device`` and ``foreign`` (of another run)."""
     own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
-    kept = [s for s in w["source_id"].unique() if same_device(facts.get(s, {}), settings.target) is not False]
-    w = w[w["source_id"].isin(kept)]
+    w = not_elsewhere(w, tables, settings)
     sources = w["source_id"].astype("category")  # a few files, which are looked up for each row below
-    device = sources.map({s: _device(facts, s) for s in kept})
+    device = sources.map({s: _device(facts, s) for s in sources.cat.categories})
     return w.assign(
         source_id=sources, loss=w["best_us"] - w["sibling_us"], device=device, foreign=~w["source_id"].isin(own)
     )

@@ -5,6 +5,7 @@
     python benchmarks/scale.py --cores       # one log of 6 GB with 1, 2, 4 … of this machine's cores
     python benchmarks/scale.py --memory      # memory of the driver against the number of files, to 20,000 tiny ones
     python benchmarks/scale.py --plan        # planning a replay of 2,000 problems with 100 measured solutions each
+    python benchmarks/scale.py --findings    # recommend over aiter tables of 2,000 to 100,000 timed rows of one family
     python benchmarks/scale.py --parts       # views over 10,000 part files, before and after `logparse compact`
     python benchmarks/scale.py --gpu 1,2 --find-db gfx942130.HIP.fdb.txt.bz2    # the same replay on 1 GPU and on 2
     python benchmarks/scale.py --gpu 1,2 --smoke                                # that, with a backend that sleeps
@@ -63,6 +64,7 @@ def main() -> int:
     parser.add_argument("--cores", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--plan", action="store_true")
+    parser.add_argument("--findings", action="store_true")
     parser.add_argument("--parts", action="store_true")
     parser.add_argument("--gpu", metavar="1,2", help="numbers of GPUs, ascending, the first one 1")
     parser.add_argument("--files", type=int, default=200, help="logs of --ingest")
@@ -86,7 +88,9 @@ def main() -> int:
         "folder": FOLDER,
         "command": " ".join(word for word in sys.argv[1:] if word not in ("--results", options.results)),
     }
-    sections = [name for name in ("ingest", "cores", "memory", "plan", "parts", "gpu") if getattr(options, name)]
+    sections = [
+        name for name in ("ingest", "cores", "memory", "plan", "findings", "parts", "gpu") if getattr(options, name)
+    ]
     failed = []
     for name in sections:
         record[name] = globals()[f"{name}_section"](options)
@@ -336,6 +340,46 @@ def plan_section(options: argparse.Namespace) -> dict[str, Any]:
     assert len(items) == len(problems)
     print(", ".join(f"{name} {seconds:.2f} s" for name, seconds in times.items()))
     return {"problems": len(problems), "measurements": 100 * len(problems), "seconds": times}
+
+
+ROWS = (2_000, 8_000, 19_088, 100_000)
+MOST_SECONDS, SLACK = 6.0, 1.5
+
+
+def findings_section(options: argparse.Namespace) -> dict[str, Any]:
+    """Seconds of ``recommend`` over one table; missed above 6 s for 19,088 rows, and where 100,000 take more than n log
+    n from there allows, with half as much again.
+    """
+    from math import log
+
+    from analyzers.analyzer import Settings
+    from analyzers.recommend.ranking import recommend
+    from analyzers.times.runs import tables_to_analyse
+    from logparse.formats.aiter.tables import COLUMNS
+    from logparse.ingest import ingest
+    from logparse.store import open_store
+
+    device, call, rest = "gfx942,304", "7168,2048,False,torch.bfloat16,torch.bfloat16,False,False", ",0.0,1,1"
+    seconds, found = {}, {}
+    for count in ROWS:
+        lines = [",".join(COLUMNS)]
+        for m in range(1, count + 1):
+            us = 20 + m // 512 * 9.5 + m % 7 * 0.1  # tiles of 512 rows: the smallest of each takes as long as the next
+            lines.append(f"{device},{m},{call},hipblaslt,{m % 97},0,{us:.3f},kernel{rest}")
+        with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+            table = Path(folder, "bf16_tuned_gemm.csv")
+            table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            store = open_store(Path(folder, "store"), create=True)
+            ingest([str(table)], store)
+            tables = tables_to_analyse(store)
+            with timed(seconds, str(count)):
+                found[count] = len(recommend(tables, Settings()).findings)
+    print(", ".join(f"{name} rows {took:.2f} s" for name, took in seconds.items()))
+    some, many = ROWS[-2:]
+    allowed = SLACK * seconds[str(some)] * many * log(many) / (some * log(some))
+    failed = [f"{some:,} rows took {seconds[str(some)]:.1f} s"] * (seconds[str(some)] > MOST_SECONDS)
+    failed += [f"{many:,} rows took more than {allowed:.1f} s"] * (seconds[str(many)] > allowed)
+    return {"seconds": seconds, "findings": found, "failed": failed}
 
 
 @contextmanager

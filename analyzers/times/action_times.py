@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.times.joins import facts_of, timed
+from analyzers.times.joins import facts_of, not_elsewhere, timed
 from analyzers.times.origins import ACTION
-from logparse.target import same_device
 
 Samples: TypeAlias = Mapping[tuple[str, str], tuple[str, tuple[float, ...]]]
 """By problem text and solution text: the source, and its samples in µs."""
@@ -56,14 +55,12 @@ def _host_cost(own_us: float, other_us: float, **least: float) -> HostCost:
 def samples_of(tables: Tables, settings: Settings) -> Samples:
     """What replays timed for actions, of the target's device and the environment that timed most."""
     rows = timed(tables.measurements[(tables.measurements["origin"] == ACTION).to_numpy(dtype=bool)])
+    rows = not_elsewhere(rows, tables, settings)
     if not len(rows):
         return {}
     facts = facts_of(tables)
     environment = rows["source_id"].map(lambda x: facts.get(str(x), {}).get("environment", ""))
-    usable = rows["source_id"].map(lambda x: same_device(facts.get(str(x), {}), settings.target) is not False)
-    rows = rows.assign(environment=environment)[usable.to_numpy(dtype=bool)]
-    if not len(rows):
-        return {}
+    rows = rows.assign(environment=environment)
     most = rows["environment"].value_counts().sort_index().idxmax()
     rows = rows[rows["environment"] == most].sort_values("source_id")
     columns = (rows[name] for name in ("problem", "solution", "source_id", "samples_us"))

@@ -17,10 +17,9 @@ import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
 from analyzers.times.confirmations import Pairs, blocks_of, judge, samples_in
-from analyzers.times.joins import closest, facts_of, is_default, timed
+from analyzers.times.joins import closest, facts_of, is_default, not_elsewhere, timed
 from analyzers.times.origins import CONFIRM, RACE
 from logparse.model import Evidence
-from logparse.target import same_device
 
 CLEAR = 1.25
 """Smallest ratio at which a formulation that was only raced is reported: noise and selection bias stay below."""
@@ -59,10 +58,11 @@ class Alternative:
 def alternatives(tables: Tables, settings: Settings, pattern: str) -> dict[str, list[Alternative]]:
     """By problem: the formulations whose whole text matches ``pattern``, the confirmed first, then the fastest.
 
-    Sources of another device than the target's are left out.  Of several sources the slowest time counts.
+    Sources of another device than the target's, or else the run's, are left out.  Of several sources the slowest time
+    counts.
     """
     rows = tables.measurements
-    rows = timed(rows[rows["origin"].isin((RACE, CONFIRM)).to_numpy(dtype=bool)])
+    rows = not_elsewhere(timed(rows[rows["origin"].isin((RACE, CONFIRM)).to_numpy(dtype=bool)]), tables, settings)
     wanted = rows["solution"].str.fullmatch(pattern).to_numpy(dtype=bool)
     if not wanted.any():
         return {}
@@ -71,11 +71,7 @@ def alternatives(tables: Tables, settings: Settings, pattern: str) -> dict[str, 
     columns = [*keys, "solution", "time_us", "samples_us"]
     default = rows.loc[is_default(rows, tables.facts), columns].sort_values("time_us").drop_duplicates(keys)
     pairs = rows.loc[wanted, columns].merge(default, on=keys, suffixes=("", "_default"))
-    made = [
-        _alternative(row, facts.get(str(row["source_id"]), {}))
-        for row in pairs.to_dict("records")
-        if same_device(facts.get(str(row["source_id"]), {}), settings.target) is not False
-    ]
+    made = [_alternative(row, facts.get(str(row["source_id"]), {})) for row in pairs.to_dict("records")]
     found: dict[tuple[str, str], Alternative] = {}
     for one in sorted(made, key=lambda x: (not x.confirmed, -x.time_us / x.default_us, x.source_id)):
         found.setdefault((one.problem, one.solution), one)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analyzers.analyzer import Tables, once
+from analyzers.analyzer import Settings, Tables, once
 from analyzers.times.cells import is_true
 from analyzers.times.origins import PICK, TRACE
 from logparse.model import DEFAULT
+from logparse.target import same_device
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,12 +44,28 @@ def facts_of(tables: Tables) -> dict[str, dict[str, str]]:
     return facts_by_source(tables.facts)
 
 
+@once
 def run_facts(tables: Tables) -> dict[str, str]:
-    """The facts on which all files of the run agree that state them: the machine of a job's logs and traces."""
+    """The facts of the machine that the run's calls are of: those on which its logs and traces agree that state them;
+    what none of these states, from its other files.
+
+    A table that was made elsewhere, or of rows of several devices, does not change what a log states.
+    """
     facts = tables.facts
-    return agreed_facts(
-        facts[facts["source_id"].isin(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])]
-    )
+    own = facts[facts["source_id"].isin(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])]
+    own = own.assign(value=own["value"].where(own["name"] != "arch", own["value"].astype(str).str.split(":").str[0]))
+    logs = own[own["source_id"].isin({*tables.calls["source_id"], *tables.kernels["source_id"]})]
+    rest = own[~own["name"].isin(logs["name"])]
+    return agreed_facts(rest) | agreed_facts(logs)
+
+
+def not_elsewhere(rows: pd.DataFrame, tables: Tables, settings: Settings) -> pd.DataFrame:
+    """The rows (with a ``source_id``) of sources that are not known to be of another device than the target, or where
+    none is named, than the run's calls: times of two devices are never joined.
+    """
+    here, facts = settings.target or run_facts(tables), facts_of(tables)
+    away = [x for x in rows["source_id"].unique() if same_device(facts.get(str(x), {}), here) is False]
+    return rows[~rows["source_id"].isin(away).to_numpy(dtype=bool)] if away else rows
 
 
 def agreed_facts(facts: pd.DataFrame) -> dict[str, str]:

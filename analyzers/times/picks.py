@@ -117,7 +117,8 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     rows = rows.rename(columns={"other": "measured"}).merge(known, on="measured")
     rows = rows.assign(apart=~_of_these_calls(rows, unknown_device(tables)))
     rows = _disagreement(rows).merge(_times(tables, rows["measured"]), how="left", on=[*_RECORD, "pick"])
-    rows = _judged(_comparable(rows, {**facts_of(tables), SILENT: run_facts(tables)}, settings))
+    here = run_facts(tables)
+    rows = _judged(_comparable(rows, {**facts_of(tables), SILENT: here, UNCALLED: here}, settings))
     if not len(rows):
         return pd.DataFrame(columns=list(COLUMNS))
     order = rows["basis"].map({x: i for i, x in enumerate(BASES)})
@@ -238,7 +239,9 @@ def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
 
 
 def _comparable(rows: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], settings: Settings) -> pd.DataFrame:
-    """``same``: an index means the same in log and file; ``device``: no fact shows that the file is of another GPU."""
+    """The rows of files that no fact shows to be of another device than the log and the target, with ``same``: an
+    index means the same in log and file.
+    """
 
     @cache
     def same(log: str, source: str, library: str) -> bool:
@@ -252,16 +255,10 @@ def _comparable(rows: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], sett
         measured = facts.get(source, {})
         return all(same_device(measured, x) is not False for x in (facts.get(log, {}), settings.target))
 
-    # Of a problem whose pick no log names nothing is known but times: those of another device than the run's are not.
-    here = facts.get(SILENT, {})
-    elsewhere = {x for x in rows["source_id"].unique() if same_device(facts.get(x, {}), here) is False}
-    rows = rows[(rows["log"] != SILENT) | ~rows["source_id"].isin(elsewhere)]
-    logs, sources = rows["log"], rows["source_id"]
+    kept = [device(*key) for key in zip(rows["log"], rows["source_id"], strict=True)]
+    rows = rows[np.asarray(kept, dtype=bool)]
     libraries = [solution_from_text(str(x)).library for x in rows["pick"]]
-    return rows.assign(
-        same=[same(*key) for key in zip(logs, sources, libraries, strict=True)],
-        device=[device(*key) for key in zip(logs, sources, strict=True)],
-    )
+    return rows.assign(same=[same(*key) for key in zip(rows["log"], rows["source_id"], libraries, strict=True)])
 
 
 def _judged(rows: pd.DataFrame) -> pd.DataFrame:
@@ -272,10 +269,10 @@ def _judged(rows: pd.DataFrame) -> pd.DataFrame:
     failed, the one that is left is the best.
     """
     index = rows["pick"] != DEFAULT_TEXT
-    choice = rows["device"] & (rows["tried"] > 1)
+    choice = rows["tried"] > 1
     measured = index & rows["same"] & rows["own_us"].notna() & choice
     default = ~measured & rows["default_us"].notna() & choice
-    incomparable = ~measured & ~default & index & ~(rows["same"] & rows["device"])
+    incomparable = ~measured & ~default & index & ~rows["same"]
     basis = np.select([measured, default, incomparable], [MEASURED, BY_DEFAULT, INCOMPARABLE], UNMEASURED)
     pick_us = np.where(measured, rows["own_us"], np.where(default, rows["default_us"], np.nan))
     return rows.assign(basis=basis, pick_us=pick_us, noise_us=np.where(default, rows["noise_us"], np.nan))

@@ -10,11 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from logparse.devices import device_of
 from logparse.model import ConvProblem, GemmProblem, Problem
+
+Size: TypeAlias = Literal["m", "n", "k"]
+
+
+def matrices(problem: GemmProblem) -> dict[str, tuple[Size, Size]]:
+    """Which sizes are the rows and the columns of the column-major A, B, C and D in memory."""
+    a: tuple[Size, Size] = ("m", "k") if problem.trans_a == "N" else ("k", "m")
+    b: tuple[Size, Size] = ("k", "n") if problem.trans_b == "N" else ("n", "k")
+    return {"a": a, "b": b, "c": ("m", "n"), "d": ("m", "n")}
 
 
 def input_type(problem: Problem, facts: Mapping[str, str]) -> str | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from analyzers.analyzer import Tables
 from analyzers.times.origins import ACTION, CONFIRM, PICK, RACE
 from logparse.errors import InputError, StoreError
+from logparse.formats.aiter import tables as aiter_tables
 from logparse.links import full_links_sql
 from logparse.model import DEFAULT
 from logparse.store import FRAMES, Store, open_store
@@ -33,7 +34,7 @@ Read = Callable[[Store, str | None], T]
 def tables_of(store: Store, run: str | None = None) -> Tables:
     """All tables of a run, by default the latest, and the measurements of all runs.  Raises StoreError."""
     run = store.latest_run(run)
-    return Tables(run=run, **store.frames(run))
+    return Tables(run=run, **of_one_device_each(store.frames(run)))
 
 
 def tables_of_logs(store: Store, run: str) -> Tables:
@@ -89,7 +90,45 @@ def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dic
     for name, sql in wanted.items():  # over Arrow, which makes no Python object per text
         frames[name] = con.sql(sql).to_arrow_table().to_pandas()
     frames["messages"] = frames.pop("process_messages")
-    return frames
+    return of_one_device_each(frames)
+
+
+def of_one_device_each(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """The tables with one source per device in place of a file whose rows state several, as aiter's tables do.
+
+    Times are joined by source, so those of two devices never meet.  The file's other facts hold for each of them.
+    """
+    import pandas as pd
+
+    facts, sources = frames["facts"], frames["sources"]
+    placed = facts["name"].isin(["arch", "cu_count"])
+    mixed = facts.loc[placed & facts["value"].astype(str).str.contains(" "), "source_id"]
+    rows = frames["measurements"]
+    rows = rows[rows["source_id"].isin(mixed) & (rows["origin"] == aiter_tables.ORIGIN)] if len(mixed) else rows[:0]
+    if not len(rows):
+        return frames
+    columns = facts[facts["name"] == "columns"].set_index("source_id")["value"].to_dict()
+    of_row = {}
+    for place, source, key in rows[["source_id", "key_text"]].itertuples():
+        stated = aiter_tables.device_of_key(str(key), str(columns.get(source, "")).split(","))
+        of_row[place] = (source, tuple(stated.items()))
+    made = {one: " ".join((one[0], *(value for _, value in one[1]))) for one in dict.fromkeys(of_row.values())}
+    names = pd.Series({place: made[one] for place, one in of_row.items()})
+    more_facts, more_sources = [facts[~(placed & facts["source_id"].isin(rows["source_id"]))]], [sources]
+    for (source, device), name in made.items():
+        more_sources.append(sources[sources["source_id"] == source].assign(source_id=name))
+        of_file = facts[facts["source_id"] == source]
+        more_facts.append(of_file[~of_file["name"].isin(["arch", "cu_count"])].assign(source_id=name))
+        run = of_file["run"].iloc[0]
+        more_facts.append(pd.DataFrame([{"source_id": name, "run": run, "name": x, "value": y} for x, y in device]))
+    measurements = frames["measurements"].copy()
+    measurements["source_id"] = measurements["source_id"].astype(object)
+    measurements.loc[names.index, "source_id"] = names
+    return frames | {
+        "measurements": measurements,
+        "facts": pd.concat([x for x in more_facts if len(x)], ignore_index=True)[list(facts.columns)],
+        "sources": pd.concat(more_sources, ignore_index=True),
+    }
 
 
 _OF_RUN = ("calls", "workload", "process_messages")

@@ -9,6 +9,7 @@ from pathlib import Path
 from analyzers.analyzer import Tables
 from analyzers.measure.results import measured
 from analyzers.times.origins import CONFIRM, RACE
+from analyzers.times.runs import tables_of as tables_of
 from logparse.ingest import ingest, record
 from logparse.model import Fact, GemmProblem, Problem, Record, solution_from_text
 from logparse.store import Store
@@ -21,10 +22,6 @@ VALIDATORS = (
     "Validator,ROCBLAS_VERSION,5.0.0.3b3d59eb",
 )
 HERE = {"arch": "gfx942:sramecc+:xnack-", "cu_count": "304"}
-
-
-def tables_of(store: Store) -> Tables:
-    return Tables(run=store.latest_run(), **store.frames())
 
 
 def read(store: Store, folder: Path, files: Mapping[str, str]) -> Tables:

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from analyzers import flat_cost
 from analyzers.analyzer import Settings, Tables
-from analyzers.flat_cost import LATENCY_US
-from analyzers.times.neighbours import without
+from analyzers.flat_cost import GROWTH, LATENCY_US, SAME, Timed, as_long, without
 from logparse.store import Store
-from tests.analyzers.build import measurement, tables
+from tests.analyzers.build import facts, measurement, tables
 from tests.analyzers.ingested import bench, key, product, read, tunableop
 
 SMALL, LARGE = 512, 8192
@@ -89,3 +88,46 @@ def test_a_device_that_follows_the_roofline_gives_nothing(
         least = max((problem.flops or 0) / flops_per_us, (problem.bytes or 0) / bytes_per_us)
         rows.append(measurement(problem.text, "hipblaslt:1", latency_us + least + 1e-9))
     assert flat_cost.find(tables(measurements=rows), Settings()) == []
+
+
+@given(st.lists(st.tuples(st.integers(1, 64), st.integers(1, 40)), max_size=12))
+def test_what_takes_as_long_is_that_of_the_plain_definition(shapes: list[tuple[int, int]]) -> None:
+    members = []
+    for n, tenths in shapes:
+        problem = product(64, n, 64)
+        work = float(problem.flops or 0), float(problem.bytes or 0)
+        members.append(Timed("m", "", "table", problem, problem.text, "hipblaslt:1", 10.0 + tenths / 10, *work))
+    plain = {}
+    for small in members:
+        same = [
+            x
+            for x in members
+            if x.flops >= GROWTH * small.flops and 1 / SAME <= x.time_us / small.time_us <= SAME
+        ]  # fmt: skip
+        if same:
+            plain[small] = max(same, key=lambda x: (x.flops, x.time_us, x.text))
+    assert dict(as_long(members)) == plain
+
+
+def test_another_device_is_no_neighbour_and_no_faster_time() -> None:
+    here, there = facts("m", arch="gfx942", cu_count="304"), facts("other", arch="gfx950", cu_count="256")
+    slow = times((512, 5000.0), (8192, 5000.0))
+    (found,) = flat_cost.find(tables(measurements=slow, facts=here), Settings())
+    for more in (times((512, 900.0), source="other"), times((512, 4000.0), (8192, 4000.0), source="other")):
+        both = flat_cost.find(tables(measurements=[*slow, *more], facts=here + there), Settings())
+        assert found in both
+    assert not flat_cost.find(tables(measurements=[*slow, *times((512, 900.0), source="m2")], facts=here), Settings())
+
+
+def test_rows_of_two_devices_in_one_table_are_not_compared(store: Store, tmp_path: Path) -> None:
+    head = "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName\n"
+    call = "8192,4096,False,torch.bfloat16,torch.bfloat16,False,False,hipblaslt,7,0"
+    one, two = f"gfx942,304,512,{call},5000.0,k\n", f"gfx950,256,8192,{call},5100.0,k\n"
+    given = read(store, tmp_path, {"bf16_tuned_gemm.csv": head + one + two})
+    assert flat_cost.find(given, Settings()) == []
+    devices = given.facts[given.facts["name"] == "arch"]
+    assert sorted(devices["value"]) == ["gfx942", "gfx950"]
+    assert set(given.measurements["source_id"]) == set(devices["source_id"]) <= set(given.sources["source_id"])
+    alike = read(store, tmp_path, {"of_one_device.csv": head + one + two.replace("gfx950,256", "gfx942,304")})
+    [found] = flat_cost.find(alike, Settings())
+    assert (found.evidence.arch, found.evidence.cu_count) == ("gfx942", "304")

@@ -13,6 +13,8 @@ from importlib import import_module
 
 import pandas as pd
 import pytest
+from hypothesis import given as given_
+from hypothesis import strategies as st
 
 from analyzers import ANALYZERS
 from analyzers.analyzer import Analyzer, Settings, Tables
@@ -20,7 +22,7 @@ from analyzers.recommend.confidence import basis
 from analyzers.recommend.ranking import recommend
 from analyzers.times.runs import tables_of
 from logparse.store import Store
-from tests.analyzers.build import NUMBERS, call, measurement, tables, work
+from tests.analyzers.build import NUMBERS, call, facts, frame, measurement, tables, work
 from tests.analyzers.example import everything, gemm
 from tests.conftest import NIGHTLY, sized
 
@@ -146,6 +148,34 @@ def test_logs_and_measurements_without_a_common_problem() -> None:
     given = tables(workload=[work(one, 3)], calls=[call(one, "hipblaslt:3", 3)], measurements=rows)
     as_objects = {name: getattr(given, name).astype(object) for name in ("calls", "links", "sources", "facts")}
     assert not recommend(replace(given, **as_objects), Settings()).overrides
+
+
+@st.composite
+def of_another_device(draw: st.DrawFn) -> tuple[Tables, Tables]:
+    """Every measurement of all cases again, in files of another device and with other times."""
+    given = together()
+    stated = set(given.facts.loc[given.facts["name"] == "arch", "source_id"])
+    here = [y for x in given.sources["source_id"] if x not in stated for y in facts(x, arch="gfx942", cu_count="304")]
+    known = replace(given, facts=pd.concat([given.facts, frame("facts", here)], ignore_index=True))
+    arch, run = draw(st.sampled_from(["gfx950", "gfx1250"])), draw(st.sampled_from(["r", "another"]))
+    rows = given.measurements
+    times = rows["time_us"] * draw(st.lists(st.floats(0.01, 100.0), min_size=len(rows), max_size=len(rows)))
+    more = rows.assign(source_id="there/" + rows["source_id"], time_us=times, run=run)
+    places = sorted(set(more["source_id"]))
+    there = [row | {"run": run} for x in places for row in facts(x, arch=arch, cu_count="256")]
+    paths = [{"source_id": x, "run": run, "path": x, "format": "table"} for x in places]
+    both = {"measurements": more, "facts": frame("facts", there), "sources": frame("sources", paths)}
+    return known, replace(
+        known, **{name: pd.concat([getattr(known, name), x], ignore_index=True) for name, x in both.items()}
+    )
+
+
+@given_(of_another_device())
+def test_rows_of_another_device_change_no_answer(pair: tuple[Tables, Tables]) -> None:
+    alone, beside = pair
+    for analyzer in ANALYZERS:
+        assert list(analyzer.find(beside, Settings())) == list(analyzer.find(alone, Settings())), analyzer.name
+    assert recommend(beside, Settings()).findings == recommend(alone, Settings()).findings
 
 
 def test_names_are_distinct() -> None:

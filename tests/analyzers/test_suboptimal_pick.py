@@ -93,7 +93,6 @@ def test_the_best_pick_is_no_finding() -> None:
     "log",
     [
         BUILD | {"hipblaslt_revision": "other"},
-        BUILD | {"arch": "gfx90a"},
         {"arch": ARCH},  # no build
         {"hipblaslt_version": "1201"},  # no arch
         {},
@@ -103,6 +102,10 @@ def test_indices_of_unknown_or_other_builds_are_not_compared(log: dict[str, str]
     found = suboptimal_pick.find(given("hipblaslt:7", *SLOWER, log=log), Settings())
     assert [x.problem for x in found] == [None]
     assert "--same-build" in found[0].message
+
+
+def test_times_of_another_device_than_the_log_say_nothing() -> None:
+    assert suboptimal_pick.find(given("hipblaslt:7", *SLOWER, log=BUILD | {"arch": "gfx90a"}), Settings()) == []
 
 
 def test_same_build_is_the_users_word_only_where_nothing_contradicts_it() -> None:

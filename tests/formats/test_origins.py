@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import chain
 
-from analyzers import extern_kernel, stale_override
+from analyzers import stale_override
 from analyzers.times.origins import CONFIRM, EVIDENCE
-from logparse.formats import FORMATS, inductor
+from logparse.formats import FORMATS
 from logparse.store import Store
 
 
@@ -26,4 +26,3 @@ def test_an_origin_means_the_same_in_every_format() -> None:
 def test_a_finding_names_formats_that_exist() -> None:
     names = {format.name for format in FORMATS}
     assert {*stale_override.EFFECT, *stale_override.NO_LOGS} <= names | {"replay"}
-    assert extern_kernel.ORIGIN == inductor.ORIGIN

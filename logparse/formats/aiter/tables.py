@@ -28,7 +28,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from logparse.errors import EmissionError
@@ -125,8 +125,8 @@ def read(source: Source) -> Iterator[Outcome]:
             records = _row(values, text, source.name)
             yield Outcome(_UNITS[type(records[0])], records, at=line.offset)
     # One file may hold rows of several devices: the fact then names all of them and equals no target.
-    names = (("gfx", "arch"), ("cu_num", "cu_count"))
-    yield Outcome("fact", [Fact(ours, " ".join(sorted(devices[n]))) for n, ours in names if devices[n]], lines=0)
+    facts = [Fact(ours, " ".join(sorted(devices[name]))) for name, ours in _DEVICE.items() if devices[name]]
+    yield Outcome("fact", facts, lines=0)
 
 
 _UNITS: Mapping[type, Unit] = {Reject: "reject", Call: "call", Measurement: "measurement", Message: "message"}
@@ -173,6 +173,15 @@ def _fused_moe(values: Mapping[str, str]) -> Message:
 
 
 _KEY = (*("gfx", "cu_num", "B", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle", "q_dtype_w"),)
+
+
+_DEVICE = {"gfx": "arch", "cu_num": "cu_count"}
+
+
+def device_of_key(key_text: str, columns: Collection[str]) -> dict[str, str]:
+    """The facts of the device that a row's key names; ``columns`` are those of its table (its fact ``columns``)."""
+    cells = dict(zip((x for x in _KEY if x in columns), key_text.split(","), strict=False))
+    return {ours: cells[theirs] for theirs, ours in _DEVICE.items() if cells.get(theirs)}
 
 
 def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:

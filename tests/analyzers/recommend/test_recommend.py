@@ -60,7 +60,7 @@ def test_a_better_solution_that_is_explained_counts_once() -> None:
     )
     why = replace(pick, analyzer="cliff", override=None)
     other = replace(pick, evidence=Evidence(certainty="measured", best="hipblaslt:8"), override=None)
-    risk = replace(pick, analyzer="extern-kernel", per_call_us=None, override=None)
+    risk = replace(pick, analyzer="cliff", per_call_us=None, override=None)
     links = pd.DataFrame({"problem": [], "other": []})
     assert deduplicated([pick, other, why, risk], links) == [other, replace(why, override=use), risk]
 
