@@ -75,7 +75,12 @@ ELSEWHERE = {
 
 @pytest.fixture(
     scope="module",
-    params=["empty", "no findings", "one row", pytest.param("foreign", marks=pytest.mark.nightly), "damaged"],
+    params=[
+        "empty",
+        "no findings",
+        "damaged",
+        *(pytest.param(x, marks=pytest.mark.nightly) for x in ("one row", "foreign")),
+    ],
 )
 def kind_of_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     folder = tmp_path_factory.mktemp("kinds")
@@ -189,7 +194,7 @@ def test_what_is_lost_with_merged_and_joint_parts_has_a_remedy_that_works(tmp_pa
 def test_tables_fit_and_break_no_number(
     samples: Store, verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [*VERBS[verb][:1], *(["--out", str(tmp_path)] if verb == "recommend" else [])]
+    words = [verb, *{"recommend": ["--out", str(tmp_path)], "top": ["-n", "30"]}.get(verb, [])]
     _, (answer,) = asked(*words, *([] if verb == "formats" else ["--store", samples.url]))
     show(answer, wide=True)
     whole = capsys.readouterr().out

@@ -9,15 +9,6 @@ from rich.cells import cell_len
 from logparse.output.terminal import drawn, text_width
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 120])
-def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    frame = pd.DataFrame(
-        {"problem": ["W 64×128×56×56 k128 3×3 g32 FP16 NCHW", "NT 1×2×3"], "us": [1234.5, 2.0], "pick": ["y" * 70, "x"]}
-    )
-    lines = drawn(frame, width).splitlines()
-    assert max(map(len, lines)) <= width
-
-
 @pytest.mark.parametrize("text", ["W 64×128", "12.3 µs …", "日本 ﬁ Ｗ", "e\u0301", "→ ─ ✓ ≥", "🙂"])
 def test_the_width_of_a_text(text: str) -> None:
     assert text_width(text) == cell_len(text)

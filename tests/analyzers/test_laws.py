@@ -127,11 +127,12 @@ def test_any_two_samples_alone(samples: Store) -> None:
         assert sum(largest.values()) <= found.ceiling.saving_us * (1 + 1e-9), sorted(pair.sources["path"])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", ["empty", "one row", "unknown"])
 def test_any_two_tables_may_be_empty_of_one_row_or_unknown(how: str) -> None:
     given = together()
     pairs = [(one, two) for one in FRAMES for two in FRAMES if one < two]
-    for pair in random.Random(how).sample(pairs, sized(1, len(pairs))):
+    for pair in random.Random(how).sample(pairs, len(pairs)):
         changed_frames = {}
         for name in pair:
             frame = getattr(given, name)

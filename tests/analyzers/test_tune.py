@@ -47,7 +47,13 @@ def stages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatc
     return monkeypatch
 
 
-@pytest.mark.parametrize("stage", ["capture", "replay", "advise", "write", "again", "verify_actions"])
+@pytest.mark.parametrize(
+    "stage",
+    [
+        *("capture", "replay", "again"),
+        *(pytest.param(x, marks=pytest.mark.nightly) for x in ("advise", "write", "verify_actions")),
+    ],
+)
 def test_an_interrupt_leaves_a_store_from_which_the_verbs_go_on(
     stage: str, stages: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:

@@ -86,6 +86,7 @@ def traced(folder: Path, steps: int) -> str:
     return output_of([sys.executable, "-c", STEPS.format(steps=steps)], environ)[1]
 
 
+@pytest.mark.nightly  # starting PyTorch takes seconds
 def test_a_job_that_ends_before_its_traced_steps_is_reported(tmp_path: Path) -> None:
     """On a GPU it crashed at its end, with the profiler still on."""
     pytest.importorskip("torch")

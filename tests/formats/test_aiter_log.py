@@ -14,7 +14,7 @@ from logparse.formats.aiter import tables as aiter
 from logparse.formats.format import Head
 from logparse.formats.override_formats import WRITERS
 from logparse.ingest import ingest
-from logparse.model import Call, Fact, GemmProblem, Message, Record, Solution
+from logparse.model import Call, Fact, Message, Record, Solution
 from logparse.store import Store
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 
@@ -30,11 +30,6 @@ def calls(records: list[Record]) -> list[Call]:
     return [record for record in records if isinstance(record, Call)]
 
 
-def gemm(call: Call) -> GemmProblem:
-    assert isinstance(call.problem, GemmProblem)
-    return call.problem
-
-
 @needs_corpus
 def test_lines_that_users_posted() -> None:
     units, records = read(CORPUS / "field" / "aiter-log" / "server_log.txt")
@@ -47,31 +42,6 @@ def test_lines_that_users_posted() -> None:
         "TN 9216×16384×3072 ?",
     ]
     assert Fact("aiter_tables", "/srv/cfg/bf16_tuned_gemm.csv:/srv/cfg/other.csv") in records
-
-
-def test_every_table_of_the_sample() -> None:
-    units, records = read(SAMPLE)
-    assert units == {"call": 13, "message": 3, "fact": 1, "reject": 2, "foreign": 2}
-    found = {call.problem.label: call for call in calls(records)}
-    assert all(call.count is None for call in calls(records)), "a shape is looked up once, however often it runs"
-    assert {label: call.solution.text if call.solution else None for label, call in found.items()} == {
-        "TN 7168×256×2048 bf16_r": "torch:0",
-        "TN 129280×1×7168 bf16_r BIAS": "skinny:2",
-        "TN 1536×8192×7168 ?": None,
-        "TN 1536×16×7168 ?": None,
-        "TN 9216×64×3584 i8_r": None,
-        "TN 7168×300×2048 bf16_r": "opus:opus_gemm_256x128",
-        "TN 512×7×7168 bf16_r": "hipblaslt:?",
-        "TN 9216×512×3072 f4_r": "kernel:_ZN5aiter_f4gemm_256x256E,splitK=2",
-        "TN 512×128×128 b16 ?": "kernel:a8w8_batched_256x64x64x128",
-        "TN 7168×32×2304 f8_fnuz_r": "ck:a8w8_bp_7",
-        "TN 64×4×512 ?": None,
-    }
-    lm_head = gemm(found["TN 129280×1×7168 bf16_r BIAS"])
-    assert (lm_head.bias, lm_head.d_type, lm_head.swizzle_a) == (True, "f32_r", False)
-    functions = Counter(record.function for record in records if isinstance(record, Message))
-    assert functions == {aiter_log.UNTUNED: 8, aiter_log.TUNED: 5, aiter_log.FUSED_MOE: 1, "": 2}
-    assert Fact("cu_count", "304") in records
 
 
 def test_calls_are_those_of_the_process_that_the_line_names(store: Store) -> None:

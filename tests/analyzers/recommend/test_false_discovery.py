@@ -38,7 +38,7 @@ def test_the_bound_is_that_of_the_binomial_distribution() -> None:
     assert (most(200, 0.05), most(200, 0.0), most(1, 0.5)) == (21, 0, 1)
 
 
-@pytest.mark.parametrize("floor", [0.03, 0.0])
+@pytest.mark.parametrize("floor", [pytest.param(0.03, marks=pytest.mark.nightly), 0.0])
 def test_null_stores_have_no_findings(floor: float) -> None:
     """At the floor of 3 % and, which is harder, without any: there only the tests and their correction hold back."""
     found = uncorrected = refused = 0

@@ -385,11 +385,6 @@ def test_the_verdict_does_not_contradict_what_is_remarked() -> None:
     assert render.verdict(found).startswith("no verdict: beside host-bound nothing looks slow, but no pick is timed")
 
 
-@pytest.mark.parametrize(("us", "text"), [(0.5, "0.5 µs"), (832, "832 µs"), (5455, "5.46 ms"), (1.24e7, "12.4 s")])
-def test_durations(us: float, text: str) -> None:
-    assert render.duration(us) == text
-
-
 def test_rendering_of_unknown_savings() -> None:
     t = tables(measurements=[measurement(F.text, "miopen:A", 100.0), measurement(W.text, "miopen:A", 900.0)])
     table = render.rows(recommend(t, Settings()))

@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from analyzers.analyzer import Tables
 from analyzers.overrides.coverage import coverage, served_by, times_of
@@ -17,13 +15,13 @@ from logparse.errors import InputError
 from logparse.formats.aiter import tables as aiter
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.miopen import find_db
-from logparse.formats.tunableop import results, signature
+from logparse.formats.tunableop import signature
 from logparse.ingest import ingest
 from logparse.model import Override, Solution
 from logparse.store import Store
 from tests.analyzers.build import facts, frame, measurement, tables, work
-from tests.analyzers.example import ARCH, B, F, W, gemm
-from tests.conftest import SAMPLES, sized
+from tests.analyzers.example import ARCH, F, W, gemm
+from tests.conftest import SAMPLES
 
 CUDA = {"validator:PT_VERSION": "2.15.0", "pytorch_version": "2.15.0", "backend": "CUDA"}
 HEAD = "Validator,PT_VERSION,2.15.0\n"
@@ -209,26 +207,6 @@ def test_lint_reads_the_targets_facts_from_the_run(store: Store, tmp_path: Path)
     (tmp_path / "x.txt").write_text("hello\n")
     with pytest.raises(InputError, match="no override file"):
         lint(str(tmp_path / "x.txt"))
-
-
-@settings(max_examples=sized(5, 100))  # there are 16 orders of some of three products
-@given(st.permutations([ONE, TWO, PADDED, W, F, B]), st.integers(0, 6))
-def test_what_is_written_is_covered_and_nothing_else(problems: list[object], count: int) -> None:
-    """Each writer's file serves exactly the problems that it was written for (or that share a key with one)."""
-    gemms = [p for p in problems[:count] if isinstance(p, type(ONE))]
-    t = run()
-    solution = Solution("hipblaslt", "7")
-    rocm = {f"validator:{k}": "1" for k in ("HIP_VERSION", "HIPBLASLT_VERSION", "GCN_ARCH_NAME", "ROCBLAS_VERSION")}
-    rocm |= {"validator:PT_VERSION": "2.9.1", "backend": "HIP", "arch": ARCH, "hipblaslt_revision": "r"}
-    for write, key in ((results.write, signature.key), (tuning_file.write, tuning_file.key)):
-        made = write([Override(problem=p, solution=solution, target=rocm, time_us=1.0) for p in gemms], rocm)
-        if not gemms or not made:
-            continue
-        file = inspect(made[0].name, made[0].data, rocm)
-        assert file.ok
-        keys = {key(p, rocm) for p in gemms}
-        for use in coverage(file, t).uses:
-            assert (use.state == "hit") == (use.key in keys)
 
 
 def test_a_servers_log_states_what_aiter_looks_up(store: Store, tmp_path: Path) -> None:

@@ -227,7 +227,6 @@ MEASURED = st.lists(
 PICKS = st.dictionaries(st.sampled_from(G[:3]), st.sampled_from(("hipblaslt:1", "hipblaslt:2")))
 
 
-@settings(max_examples=sized(40, 1000))
 @given(MEASURED, MEASURED, PICKS, PICKS)
 def test_random_runs_are_compared_as_plain_loops_compare_them(
     a: Measured, b: Measured, picks_a: dict[str, str], picks_b: dict[str, str]

@@ -13,7 +13,6 @@ from analyzers.overrides.coverage import lines as coverage_lines
 from analyzers.overrides.export import lines as export_lines
 from analyzers.overrides.export import of_store as export
 from analyzers.overrides.lint import lint, lint_files, note_rows, unread_lines
-from analyzers.overrides.merge import lines as merge_lines
 from analyzers.overrides.merge import merge
 from analyzers.overrides.write import write
 from analyzers.times.runs import tables_at, tables_of
@@ -24,13 +23,11 @@ from logparse.formats import FORMATS
 from logparse.ingest import ingest
 from logparse.ingest.stated_target import target_from
 from logparse.store import Store, open_store
-from logparse.text import parse_share
 from tests.conftest import SAMPLES
 
 TUNED = str(SAMPLES / "tunableop/tunableop_results0.csv")
 TUNING = str(SAMPLES / "hipblaslt/tuning_7.0.txt")
 LOG = str(SAMPLES / "hipblaslt/hipblaslt_rank0_4242.log")
-FIND_DB = str(SAMPLES / "miopen/gfx942130.HIP.3_4_0_7c1e0a9d2.ufdb.txt")
 
 
 def target(*words: str) -> dict[str, str]:
@@ -109,22 +106,6 @@ def test_export_and_write(job: Store, tmp_path: Path) -> None:
     assert chosen.count == 2
     with pytest.raises(InputError, match="column problem"):
         export(job, "csv", sql="select calls from workload")
-
-
-def test_merge_of_a_copy_is_the_file(tmp_path: Path) -> None:
-    copy = tmp_path / "copy0.csv"
-    shutil.copy(TUNED, copy)
-    merged = merge([TUNED, str(copy)])
-    assert sorted(merged.files[0].data.splitlines()) == sorted(Path(TUNED).read_bytes().splitlines())
-    assert merge_lines(merged) == ["20 keys; 0 with different solutions, the fastest taken"]
-    assert merge([FIND_DB]).count == 4
-
-
-def test_shares() -> None:
-    assert [parse_share(x) for x in ("3%", "0.03", " 5 %".replace(" %", "%"))] == [0.03, 0.03, 0.05]
-    for text in ("x", "-1%", "nan", "inf", "3", "1"):
-        with pytest.raises(InputError):
-            parse_share(text)
 
 
 @pytest.mark.parametrize(

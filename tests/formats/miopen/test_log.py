@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.formats.miopen.log import SHARED
-from logparse.formats.miopen.problem_key import key_of, problem_from_key
+from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.model import Call, ConvProblem, Fact, Measurement, Message, Record, Reject
 from tests import conftest
 from tests.conftest import needs_corpus
@@ -27,32 +26,6 @@ def rows(records: list[Record]) -> list[tuple[str, str, str, float | None, int |
         for r in records
         if isinstance(r, Measurement)
     ]
-
-
-def test_a_normal_find() -> None:
-    records, units = read((SAMPLES / "find.log").read_bytes())
-    assert units == {"call": 1, "fact": 4, "message": 15, "measurement": 7}
-    facts = {r.name: r.value for r in records if isinstance(r, Fact)}
-    assert facts == {
-        "arch": "gfx942:sramecc+:xnack-", "miopen_find_mode": "NORMAL(1)", "hip_version": "6.4.43483",
-        "miopen_version": "3.4.0", "miopen_tweak": "7c1e0a9d2", "cu_count": "304", "backend": "HIP",
-    }  # fmt: skip
-    measured = [r for r in records if isinstance(r, Measurement)]
-    assert {r.problem.text for r in measured} == {problem_from_key(KEY).text}
-    assert {r.key_text for r in measured} == {KEY}
-    times = {(r.origin, r.solution.id): (r.status, r.time_us, r.workspace_bytes) for r in measured}
-    ck, gemm = "ConvHipImplicitGemmGroupWrwXdlops", "GemmWrwUniversal"
-    assert times["miopen-log", "ConvBinWinogradRxSf3x2"] == ("skipped", None, 1048576)
-    assert times["miopen-log", gemm][0] == "ok"
-    assert times["miopen-log", gemm][2] == 6422528
-    assert times["miopen-chosen", ck] == times["miopen-log", ck]
-    messages = Counter(r.category for r in records if isinstance(r, Message))
-    assert messages["miopen_chosen"] == messages["miopen_api"] == messages["miopen_warning"] == 1
-    texts = [r.text for r in records if isinstance(r, Message)]
-    assert f"W {ck} {KEY}" in texts
-    assert "stream: 0x@, device_id: 0" in texts
-    (call,) = [r for r in records if isinstance(r, Call)]
-    assert key_of(call.problem) == KEY  # type: ignore[arg-type]
 
 
 IMMEDIATE = """\

@@ -9,23 +9,10 @@ from pathlib import Path
 from logparse.formats.format import Head
 from logparse.formats.traces import nsys
 from logparse.ingest.input_file import InputFile
-from logparse.model import Kernel
 from tests.conftest import SAMPLES
-from tests.formats.reading import facts, outcomes, records_of, totals, units
+from tests.formats.reading import outcomes, totals, units
 
 FOLDER = SAMPLES / "traces"
-
-
-def test_nsys_gives_ranges() -> None:
-    found = outcomes(nsys.FORMAT, FOLDER / "job.sqlite")
-    assert [(k.op, k.kernel, k.device, k.total_us) for k in records_of(found, Kernel)] == [
-        ("step", "nvjet_sm90_tst_192x192", 0, 14.24),
-        ("forward", "nvjet_sm90_tst_192x192", 0, 14.24),
-        ("", "void relu<float>(float*)", 0, 4.0),
-        ("", "void relu<float>(float*)", 1, 1.0),
-    ]
-    assert units(found) == {"measurement": 4, "reject": 1, "message": 2, "foreign": 1 + 6 + 1 + 4}
-    assert facts(found) == {"backend": "CUDA", "device": "NVIDIA H200", "cu_count": "132", "arch": "sm_90"}
 
 
 def test_nsys_takes_what_is_there(tmp_path: Path) -> None:

@@ -14,21 +14,9 @@ from logparse.ingest.input_file import InputFile
 from logparse.model import Kernel, Message
 from logparse.store import Store
 from tests.conftest import SAMPLES
-from tests.formats.reading import facts, outcomes, records, records_of, totals, units
+from tests.formats.reading import outcomes, records_of, totals, units
 
 FOLDER = SAMPLES / "traces"
-GEMM = "Cijk_Ailk_Bljk_BBS_BH_MT256x256x64"
-RELU = "void relu_kernel<float>(float*, float const*, int)"
-TRACE = (FOLDER / "4242_kernel_trace.csv").read_bytes()
-
-
-def test_kernel_trace() -> None:
-    found = outcomes(rocprof.FORMAT, FOLDER / "4242_kernel_trace.csv")
-    assert totals(found) == {("", GEMM): (2, 78.0), ("", RELU): (1, 4.0)}
-    assert [(k.min_us, k.max_us, k.device) for k in records_of(found, Kernel)] == [(38.5, 39.5, 4), (4.0, 4.0, 4)]
-    assert units(found) == {"foreign": 1, "measurement": 3, "reject": 1}
-    (reject,) = [o for o in found if o.unit == "reject"]
-    assert TRACE[reject.at :].startswith(b'"KERNEL_DISPATCH","Agent 4",1,1,4242,4')
 
 
 def test_older_columns_and_plain_agents() -> None:
@@ -60,20 +48,6 @@ def test_statistics_are_the_same_totals() -> None:
     stats = outcomes(rocprof.FORMAT, FOLDER / "4242_kernel_stats.csv")
     assert totals(stats) == totals(outcomes(rocprof.FORMAT, FOLDER / "4242_kernel_trace.csv"))
     assert units(stats) == {"foreign": 1, "measurement": 2}
-
-
-def test_a_dispatch_with_several_counters_counts_once() -> None:
-    found = outcomes(rocprof.FORMAT, FOLDER / "rocpd_counter_collection.csv")
-    assert totals(found) == {("", GEMM): (2, 80.0)}
-    assert [kernel.device for kernel in records_of(found, Kernel)] == [3]  # "GPU 3"
-    assert units(found) == {"foreign": 3, "measurement": 2}
-
-
-def test_agents_are_facts() -> None:
-    found = outcomes(rocprof.FORMAT, FOLDER / "rocpd_agent_info.csv")
-    assert facts(found) == {"arch": "gfx942", "device": "AMD Instinct MI300X", "cu_count": "304", "backend": "HIP"}
-    assert units(found) == {"foreign": 2, "fact": 2}
-    assert len(records(found)) == 4
 
 
 def test_calls_and_their_statistics_are_foreign() -> None:

@@ -39,35 +39,6 @@ def override(row: Measurement, **change: object) -> Override:
     return Override(**{**values, "key_text": row.key_text, **change})  # type: ignore[arg-type]
 
 
-def test_the_facts_of_a_rocm_file() -> None:
-    got = facts(from_file(FOLDER / "tunableop_results0.csv"))
-    assert got == {
-        **TARGET,
-        "pytorch_version": "2.9.1",
-        "hip_version": "701",
-        "hipblaslt_version": "100000",
-        "hipblaslt_revision": "3b3d59eb",
-        "arch": "gfx942:sramecc+:xnack-",
-        "rocblas_version": "5.0.0.3b3d59eb",
-        "backend": "HIP",
-        "tunableop_keys": "ld",
-        "rows": "20",
-    }
-
-
-def test_golden_rows() -> None:
-    got = rows(from_file(FOLDER / "tunableop_results0.csv"))
-    assert [(r.solution.text, r.time_us, r.status) for r in got[2:5]] == [
-        ("hipblaslt:91077", pytest.approx(1741.6), "ok"),
-        ("Default", pytest.approx(566.3), "ok"),
-        ("Default", pytest.approx(571.0), "ok"),
-    ]
-    assert got[2].key_text == "GemmTunableOp_BFloat16_NT,nt_4096_12288_8192_ld_4096_12288_4096"
-    assert got[2].problem.label == "NT 4096×12288×8192 bf16_r"
-    assert {r.origin for r in got} == {"tunableop"}
-    assert [r.solution.text for r in got[-6:-3]] == ["rocblas:-9", "hipblaslt:386955", "rocblas:-61"]
-
-
 def test_versions_before_2_5_and_rocm_version() -> None:
     got = facts(
         b"Validator,PT_VERSION,2.4.0\nValidator,HIPBLASLT_VERSION,0.6.0-592518e7\nValidator,ROCM_VERSION,6.0.0\n"
@@ -82,53 +53,12 @@ def test_an_empty_revision_is_known_to_be_empty() -> None:
     assert got["validator:HIPBLASLT_VERSION"] == "100202-"
 
 
-def test_keys_without_leading_dimensions_are_a_fact() -> None:
-    source = from_file(FOLDER / "torch2.5/tunableop_results0.csv")
-    assert facts(source)["tunableop_keys"] == "no-ld"
-    assert [r.solution.text for r in rows(source)] == ["hipblaslt:572", "hipblaslt:481", "rocblas:16092"]
-    assert rows(source)[0].problem.text.count("?") > 3  # leading dimensions, compute type … are not known
-
-
-def test_cuda_builds() -> None:
-    assert facts(from_file(FOLDER / "cuda/tunableop_results0.csv"))["backend"] == "CUDA"
-    assert facts(from_file(FOLDER / "cuda/tunableop_results1.csv"))["backend"] == "CUDA"
-    assert "backend" not in facts(b"Validator,PT_VERSION,2.9.1\nGemmTunableOp_Half_TN,tn_1_2_3,Gemm_Rocblas_4,1\n")
-    first, batched, bias = rows(from_file(FOLDER / "cuda/tunableop_results0.csv"))
-    assert "beta=nonzero" in first.problem.text
-    assert "stride=5120,3072,-,3840" in batched.problem.text  # beta 0: C does not matter
-    assert "activation=gelu,0" in bias.problem.text
-    texts = [r.solution.text for r in rows(from_file(FOLDER / "cuda/tunableop_results1.csv"))]
-    assert texts == [
-        "cublaslt:id=66,tile=192x192,stages=64xAUTO,custom=4,cluster=2x1x1",
-        "cublaslt:id=24,tile=256x128,splitk=11,reduction=INPLACE",
-        "Default",
-    ]
-
-
 def test_an_empty_file_is_recognised_and_has_no_rows() -> None:
     source = from_file(FOLDER / "empty/tunableop_results0.csv")
     assert results.recognise(head(source))
     assert facts(source) == {"rows": "0"}
     assert not results.recognise(Head("empty.csv", b""))
     assert not results.recognise(Head("tunableop_untuned0.csv", b""))
-
-
-def test_damage_is_reported_per_row() -> None:
-    source = from_file(FOLDER / "damaged/tunableop_results0.csv")
-    found = outcomes(results.FORMAT, source)
-    assert Counter(o.unit for o in found for _ in range(o.lines)) == {
-        "fact": 5, "measurement": 6, "reject": 5, "blank": 1
-    }  # fmt: skip
-    assert [(r.status, r.error) for r in rows(source)] == [
-        ("ok", None),
-        ("skipped", "shadowed by line 6"),
-        ("failed", "every candidate failed or was skipped"),
-        ("no_time", "no time in the row"),
-        ("no_time", "time 'fast'"),
-        ("ok", None),
-        ("ok", "glued to line 17, PyTorch does not read it"),
-    ]
-    assert rows(source)[1].time_us == pytest.approx(561.2)  # kept visible
 
 
 def test_a_reject_points_at_its_bytes() -> None:
@@ -146,18 +76,6 @@ def test_a_reject_points_at_its_bytes() -> None:
         "nn_96_112_64_ld_64_64_96",
         "tn_96_116_64_ld_64_64",
     ]
-
-
-def test_crlf_and_bom_are_facts_and_the_rows_are_read() -> None:
-    crlf = from_file(FOLDER / "damaged/tunableop_results_crlf0.csv")
-    bom = from_file(FOLDER / "damaged/tunableop_results_bom0.csv")
-    assert results.recognise(head(crlf))
-    assert results.recognise(head(bom))
-    assert "PyTorch rejects" in facts(crlf)["line_ends"]
-    assert "first line" in facts(bom)["byte_order_mark"]
-    assert facts(crlf)["validator:PT_VERSION"] == facts(bom)["validator:PT_VERSION"] == "2.9.1"
-    assert rows(crlf) == rows(bom)
-    assert len(rows(crlf)) == 4
 
 
 def test_of_validators_the_last_wins() -> None:

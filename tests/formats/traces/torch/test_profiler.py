@@ -38,35 +38,6 @@ def calls(found: list[Any]) -> dict[str, int | None]:
     return {call.problem.label: call.count for call in records_of(found, Call)}
 
 
-def test_golden_calls() -> None:
-    found = outcomes(FORMAT, JOB)
-    assert calls(found) == {
-        "TN 3072×2048×768 bf16_r": 1,
-        "NN 768×2048×3072 bf16_r": 2,
-        "NT 768×3072×2048 bf16_r": 1,
-        "TN 512×512×64 b48 bf16_r": 1,
-        "F 32×64×56×56 k128 3×3 s2 FP16 NCHW": 1,
-        "B 32×64×56×56 k128 3×3 s2 FP16 NCHW": 1,
-        "W 32×64×56×56 k128 3×3 s2 FP16 NCHW": 1,
-        "B+W 32×64×56×56 k128 3×3 s2 FP16 NCHW": 1,
-    }
-    assert {call.category for call in records_of(found, Call)} == {"profiler"}
-    assert {call.device for call in records_of(found, Call)} == {0}
-
-
-def test_golden_measurements() -> None:
-    measured = {m.problem.label: m for m in records_of(outcomes(FORMAT, JOB), Measurement)}
-    twice = measured["NN 768×2048×3072 bf16_r"]
-    assert (twice.time_us, twice.min_us, twice.max_us, twice.samples_us) == (39.0, 38.5, 39.5, (38.5, 39.5))
-    assert twice.origin == "trace"
-    assert twice.solution.text == "kernel:Cijk_Ailk_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_MT256x256x64"
-    assert measured["B 32×64×56×56 k128 3×3 s2 FP16 NCHW"].time_us == 70.0
-    weights = measured["W 32×64×56×56 k128 3×3 s2 FP16 NCHW"]
-    assert weights.time_us == 93.0
-    assert weights.solution.id.startswith("SubTensorOpWithScalar1d+igemm_wrw")
-    assert measured["B+W 32×64×56×56 k128 3×3 s2 FP16 NCHW"].time_us == 168.0
-
-
 def test_golden_rest() -> None:
     found = outcomes(FORMAT, JOB)
     assert units(found) == {"call": 9, "measurement": 18, "message": 2, "foreign": 64}
