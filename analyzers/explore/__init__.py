@@ -9,7 +9,7 @@
     explore.roofline(store.conv_problems(), store.measurements()).show()   # or straight from the views
 
 Every function returns a ``plotly.graph_objects.Figure`` and leaves its input as it was.  An empty table gives a figure
-that names the next step.  They stand in ``figures``, which is imported when the first of them is asked for: the page's
+that names the next step.  They stand in ``notebook``, which is imported when the first of them is asked for: the page's
 reader draws nothing.
 """
 
@@ -22,33 +22,16 @@ if TYPE_CHECKING:
         backward_weights,
         compare,
         completeness,
-        cost_curves,
         overview,
-        parallel,
         points,
         regret,
         roofline,
-        shape_map,
         solutions,
         store_points,
-        timeline,
     )
 
-__all__ = [
-    "backward_weights",
-    "compare",
-    "completeness",
-    "cost_curves",
-    "overview",
-    "parallel",
-    "points",
-    "regret",
-    "roofline",
-    "shape_map",
-    "solutions",
-    "store_points",
-    "timeline",
-]
+__all__ = ["backward_weights", "compare", "completeness", "overview", "points", "regret", "roofline"]
+__all__ += ["solutions", "store_points"]
 
 
 def __getattr__(name: str) -> object:

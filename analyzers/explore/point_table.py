@@ -29,11 +29,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from analyzers.explore.other_passes import other_passes
 from analyzers.explore.queries import FIRST_ROWS, ORDER, RANKED, only_row, readable, sums
 from logparse.devices import PEAK_COLUMN, device_of
 from logparse.lookup import MEANS, TRACED
-from logparse.model import CONV_FIELDS, GEMM_FIELDS, TRIED, TYPE_BYTES, Finding
+from logparse.model import CONV_FIELDS, GEMM_FIELDS, TRIED, TYPE_BYTES, Finding, layer_of, pass_of
 from logparse.store.views import conv_columns_sql, conv_problems_sql
 from logparse.target import apart, arch, device_of_file, same_device
 from logparse.text import sql_text
@@ -77,9 +76,9 @@ COMPARED: Mapping[str, str] = {
     **dict.fromkeys(("calls", "pick_us", "best_us"), _NUMBER),
 }
 FOUND: Mapping[str, str] = {
-    **dict.fromkeys(("problem", "analyzer", "message", "advice", "action", "found_in"), _TEXT),
+    **dict.fromkeys(("problem", "analyzer", "message", "advice", "action", "found_in", "proposed"), _TEXT),
     **dict.fromkeys(("held_us", "per_call_us", "found_us"), _NUMBER),
-    **dict.fromkeys(("override", "timed"), "bool"),
+    "timed": "bool",
 }
 """Columns of the analyzers' results that are read here, with their types."""
 
@@ -94,7 +93,8 @@ def found(findings: Sequence[Finding]) -> pd.DataFrame:
     rows = [
         (
             *(x.problem.text, x.analyzer, x.message, x.advice, remedy(x), x.evidence.source_id),
-            *(x.evidence.now_us, x.per_call_us, x.saving_us, x.override is not None),
+            x.override.solution.text if x.override is not None else None,
+            *(x.evidence.now_us, x.per_call_us, x.saving_us),
             basis(x) != "inferred",
         )
         for x in findings
@@ -231,7 +231,8 @@ def _other_passes(con: duckdb.DuckDBPyConnection, problems: str) -> Sequence[int
     weights = con.execute(
         f"select distinct problem from conv_rows where hash(problem) in ({problems}) and direction = 'W'"
     )
-    others = [x for (text,) in weights.fetchall() for x in other_passes(str(text))]
+    layers = [layer_of(str(text)) or ("", "") for (text,) in weights.fetchall()]
+    others = [pass_of(direction, layer) for _, layer in layers for direction in "FB"]
     return [h for (h,) in con.execute("select hash(unnest(?::varchar[]))", [others]).fetchall()]
 
 
@@ -593,7 +594,7 @@ merged as (
          f.message::varchar as finding, f.advice::varchar as advice, f.analyzer::varchar as analyzer,
          f.action::varchar as action,
          f.per_call_us, f.held_us, f.found_us,
-         coalesce(f.override, false) as has_override, coalesce(f.timed, false) as found_timed
+         f.proposed::varchar as proposed, coalesce(f.timed, false) as found_timed
   -- pick and best are of one record: one without a time of the pick takes no place of one that has it
   from bases b left join picks p on p.problem = b.problem and (b.called or p.source_id = b.source_id)
       and (p.pick_us is not null or b.default_us is null)
@@ -635,7 +636,7 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        case when saving_us is not null then if(pick_us is null and not found_timed, 'estimated', 'measured') end
          as saving_from,
        if(abs(pick_us / best_us - 1) < {_SAME}, 0.0, pick_us / best_us - 1) as regret, finding, advice,
-       analyzer, action, has_override, if(has_override, 'yes', null) as override, solutions, failed, flops, bytes,
+       analyzer, action, proposed, if(proposed is null, null, 'yes') as override, solutions, failed, flops, bytes,
        intensity,
        flops / time_us / 1e6 as tflops, flops / then_us / 1e6 as best_tflops, device,
        roof_tflops, flops / time_us / 1e6 / roof_tflops as efficiency,

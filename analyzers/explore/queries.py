@@ -108,18 +108,6 @@ TEXTS = frozenset(
 )
 
 
-TICKS = """
-    with clocked as (select coalesce(m.other, c.problem) as problem, pid, category, first_seen as second,
-                            sum(count) as calls from calls c left join means m on m.problem = c.problem
-                     where run = $run and first_seen is not null and not by_tool group by all),
-         chosen as (select pid, arg_max(category, calls) as category from (
-                        select pid, category, sum(calls) as calls from clocked group by pid, category order by category)
-                    group by pid)
-    select c.problem, c.pid, c.second, c.calls from clocked c join chosen k
-      on c.category = k.category and c.pid is not distinct from k.pid"""
-"""Calls with a clock, of each process in the one category that has the most: several log the same launch."""
-
-
 @dataclass(frozen=True)
 class Sample:
     """Rows of ``points`` to draw, the costliest first, and how many the selection has."""
@@ -183,14 +171,12 @@ _SEARCHES = 8
 _SEARCHING = threading.Lock()
 
 
-def condition(
-    con: duckdb.DuckDBPyConnection, chosen: Selection, *, without: Sequence[str] = ()
-) -> tuple[str, list[object]]:
+def condition(con: duckdb.DuckDBPyConnection, chosen: Selection) -> tuple[str, list[object]]:
     """The selection as a condition over ``points``, with its parameters (``Selection.where``).
 
     A text is looked for once: a view asks some five questions, and each would read all texts again.
     """
-    where, parameters = replace(chosen, search="").where(without=without)
+    where, parameters = replace(chosen, search="").where()
     if not chosen.search:
         return where, parameters
     number = _search(con, chosen.search)
@@ -381,72 +367,13 @@ def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
     ).df()
 
 
-def cells(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
-    """``mi, ni, problems, total_us, efficiency, tflops`` per octave of M and of N (2**mi ≤ M < 2**(mi+1)).
-
-    ``tflops`` only where no problem of the selection has an efficiency: a map shows one of the two, and medians are
-    most of the work.
-    """
-    where, parameters = condition(con, chosen)
-    where += " and m >= 1 and n >= 1"
-    rated = only_row(con.execute(f"select count(efficiency) > 0 from points where {where}", parameters)) == (True,)
-    efficiency, tflops = ("median(efficiency)", "null") if rated else ("null", "median(tflops)")
-    return con.execute(
-        f"""select floor(log2(m)) as mi, floor(log2(n)) as ni, count(*) as problems, sum(total_us) as total_us,
-                   {efficiency}::double as efficiency, {tflops}::double as tflops
-            from points where {where} group by all order by mi, ni""",
-        parameters,
-    ).df()
-
-
-def families(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 6) -> pd.DataFrame:
-    """Problems that differ in one size only, where that size takes at least four values: ``family, axis, size,
-    time_us, id, label``.
-
-    The size is M, else N; of the 10,000 costliest problems.  Texts are fetched last, of what is drawn.
-    Over it a good library's time grows evenly; steps are cliffs, a flat line is a fixed cost.
-    """
-    where, parameters = condition(con, chosen)
-    where += " and m is not null and n is not null and k is not null and time_us > 0"
-    return con.execute(
-        f"""with known as materialized (
-              select rowid as place, id, hash(operation, direction, layout, dtype, k, batch) as h, m, n, total_us,
-                     time_us from points
-              where {where} and total_us >= (select list_min(max(total_us, 10000)) from points where {where})),
-            sizes as (
-              select h, 'M' as axis, m as size, n as fixed, sum(total_us) as total_us, min(id) as first from known
-              group by all
-              union all
-              select h, 'N' as axis, n as size, m as fixed, sum(total_us) as total_us, min(id) as first from known
-              group by all),
-            top as materialized (
-              select axis, fixed, h from sizes group by all having count(*) >= 4
-              order by count(*) desc, sum(total_us) desc, min(first), axis limit {most}),
-            long as (
-              select k.*, axis, m as size, fixed from known k join top t on axis = 'M' and t.h = k.h and fixed = n
-              union all
-              select k.*, axis, n as size, fixed from known k join top t on axis = 'N' and t.h = k.h and fixed = m),
-            drawn as (
-              select axis, fixed, size, arg_min(place, time_us) as place, min(time_us) as time_us
-              from long group by axis, fixed, h, size)
-            select axis, operation || ' ' || direction || ' ' || layout || ' ' || dtype
-                   || if(axis = 'M', ', N ', ', M ') || fixed::bigint
-                   || ', K ' || k::bigint || ', batch ' || batch::bigint as family,
-                   size, d.time_us, id, label from drawn d join points p on p.rowid = d.place order by family, size""",
-        parameters * 2,
-    ).df()
-
-
-def movers(
-    con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 15, *, only: str | None = None
-) -> pd.DataFrame:
+def movers(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 15, *, slower: bool = False) -> pd.DataFrame:
     """Problems of both runs whose weighed time changed most: ``id, label, calls, here_us, other_us, change_us``.
 
-    ``only``: those that ``moved`` so (``slower``).
+    ``slower``: those that lost.
     """
     where, parameters = condition(con, chosen)
-    if only is not None:
-        where, parameters = f"{where} and moved = ?", [*parameters, only]
+    where += " and moved = 'slower'" if slower else ""
     return con.execute(
         f"""select id, label, calls, here_us, other_us, coalesce(calls, 1) * (other_us - here_us) as change_us
             from points where {where} and other_us > 0 and here_us > 0
@@ -565,18 +492,3 @@ def one(con: duckdb.DuckDBPyConnection, problem_id: str) -> pd.Series | None:
     sql = "select * replace (coalesce(measured, problem) as measured) from points where id = ?"
     found = con.execute(sql, [problem_id]).df()
     return found.iloc[0] if len(found) else None
-
-
-def traced(con: duckdb.DuckDBPyConnection) -> bool:
-    """Whether traces counted calls of the run."""
-    return only_row(con.execute("select 1 from sums where contains(calls_from, 'profiler') limit 1")) is not None
-
-
-def ticks(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
-    """``pid, second, calls`` of the selected problems, from the table ``ticks``; all of the time."""
-    where, parameters = condition(con, chosen, without=["time"])
-    return con.execute(
-        f"""select pid, second, sum(calls) as calls from ticks
-            where problem in (select problem from points where {where}) group by all order by second, pid""",
-        parameters,
-    ).df()

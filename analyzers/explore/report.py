@@ -25,24 +25,18 @@ from plotly.offline import get_plotlyjs
 
 from analyzers.explore import point_table, queries, tries
 from analyzers.explore.charts.figure import Figure
-from analyzers.explore.charts.overview import NO_PROBLEM, PANELS, completeness, overview
+from analyzers.explore.charts.overview import PANELS, completeness
 from analyzers.explore.charts.palette import DARK, LIGHT
-from analyzers.explore.charts.regret import regret
-from analyzers.explore.charts.roofline import COLUMNS as ROOFLINE
-from analyzers.explore.charts.roofline import roofline
-from analyzers.explore.charts.shapes import SIZES, cost_curves, parallel, shape_map
 from analyzers.explore.charts.solutions import solutions
-from analyzers.explore.charts.timeline import timeline
-from analyzers.explore.charts.weights import COLUMNS as WEIGHTS
-from analyzers.explore.charts.weights import backward_weights
+from analyzers.explore.load.actions import verdict_of
 from analyzers.explore.load.analysis import Analysis, analyse
 from analyzers.explore.load.beside import beside, compared, keep, names
-from analyzers.explore.other_passes import other_passes, passes
+from analyzers.explore.load.job import Verdict
 from analyzers.explore.page.paste import advice
-from analyzers.explore.page.views import LINES, two_runs
 from analyzers.explore.plain_text import sentence
-from analyzers.explore.selection import Selection, facet_text
+from analyzers.explore.selection import Selection
 from analyzers.explore.tries import Try
+from analyzers.explore.views import Look, chart
 from analyzers.times.joins import facts_by_source
 from logparse.output.own_files import remember
 from logparse.text import duration, printable
@@ -50,26 +44,32 @@ from logparse.text import duration, printable
 if TYPE_CHECKING:
     import duckdb
 
-    from logparse.model import Problem
     from logparse.store import Store
 
 LIMIT_BYTES = 10_000_000
 TOP = 500
-POINTS = 3_000
 SHOWN = 2  # remarks at once
-CAPTIONS: Mapping[str, str] = {
-    "Where the time goes": "Shares of the time of all problems by what they are; a click filters the table.",
-    "Roofline": "The rate of each problem against what the device allows; larger marks take more time.",
-    "Regret": "What the library's picks lose against the best known solution, and how few rows give most of it back.",
-    "Backward weights": "The backward-weight pass of each layer against its own F and B; larger marks take more time.",
-    "Shapes": "How well each size runs, per octave of M and N.",
-    "Time over one size": "The time of one call over the one size in which problems differ.",
-    "Sizes side by side": "One line per problem.",
-    "Timeline": "Calls per second of each process, by the logs' own clock.",
-    "What the files held": "What every line of every file became.",
-    "Compare": "Each problem's time in both runs, beyond noise.",
+CHARTS: Mapping[str, tuple[str, str]] = {
+    "Where the time goes": (
+        "overview",
+        "Shares of the time of all problems by what they are; a click filters the table.",
+    ),
+    "Roofline": (
+        "roofline",
+        "The rate of each problem against what the device allows; larger marks take more time.",
+    ),
+    "Regret": (
+        "regret",
+        "What the library's picks lose against the best known solution, and how few rows give most of it back.",
+    ),
+    "Backward weights": (
+        "weights",
+        "The backward-weight pass of each layer against its own F and B; larger marks take more time.",
+    ),
+    "What the files held": ("files", "What every line of every file became."),
+    "Compare": ("compare", "Each problem's time in both runs, beyond noise."),
 }
-"""What each chart shows; the run that it is of stands behind it."""
+"""The view that each chart is of, and what it shows; the run that it is of stands behind it."""
 PAPER = ("label", *queries.PRESETS[next(iter(queries.PRESETS))], "tflops", "efficiency")
 """Columns of the table that are printed: all of them are too many for a page."""
 _LIMITS = ("threads = 2", "memory_limit = '600MB'", "preserve_insertion_order = false")
@@ -132,11 +132,11 @@ def _fitting(
         for setting in settings:
             con.execute(f"set {setting}")
         point_table.build(con, analysis.run, analysis.compared, analysis.found, other.times if other else None)
-        drawn = _charts(con, analysis.run, other)
-        made = _report(con, store.url, analysis, other, drawn, top)
+        verdict, drawn = verdict_of(con, analysis, "points"), _charts(con, analysis.run, other)
+        made = _report(con, store.url, analysis.run, verdict, other, drawn, top)
         while len(made.text.encode()) > limit and top > 10:
             top = top // 2
-            made = _report(con, store.url, analysis, other, drawn, top)
+            made = _report(con, store.url, analysis.run, verdict, other, drawn, top)
     return made
 
 
@@ -149,7 +149,8 @@ def _beside(store: Store, run: str, word: str, folder: Path) -> Beside:
 def _report(
     con: duckdb.DuckDBPyConnection,
     url: str,
-    analysis: Analysis,
+    run: str,
+    verdict: Verdict,
     other: Beside | None,
     charts: Mapping[str, Figure],
     top: int,
@@ -161,11 +162,11 @@ def _report(
     moved = list(queries.movers(con, everything)["id"]) if other else []
     frame, total = queries.table(con, everything, start=0, end=top, always=moved)
     con.register("ids_", pd.DataFrame({"id": list(frame["id"])}, dtype="object"))
-    more = "total_us as weight, m, n, own"
+    more = "total_us as weight, own"
     facets = con.execute(f"select id, {', '.join(PANELS)}, {more} from points semi join ids_ using (id)").df()
     chosen = frame.merge(facets.drop(columns=[x for x in PANELS if x in frame.columns]), on="id", how="left")
     sums = queries.totals(con, everything)
-    scope = f"Run {printable(analysis.run)}" + (f" beside {printable(other.called)}" if other else "")
+    scope = f"Run {printable(run)}" + (f" beside {printable(other.called)}" if other else "")
     left_out = () if other else queries.COMPARED
     titles = {name: title for name, title in queries.TABLE.items() if name not in left_out}
     data = {
@@ -175,61 +176,41 @@ def _report(
         "facets": list(PANELS),
         "columns": {str(name): _plain(chosen[name]) for name in chosen.columns if name not in left_out},
         "charts": {name: figure.plain() for name, figure in charts.items()},
-        "captions": {name: f"{CAPTIONS[name]} {scope}." for name in charts},
-        "details": _details(con, analysis.recommendation.object_calls),
+        "captions": {name: f"{CHARTS[name][1]} {scope}." for name in charts},
+        "details": _details(con, verdict),
         "total": total,
         "dark": _recolouring(),
     }
-    return Report(_page(url, analysis, other, sums, len(frame), total, data), len(frame), total)
+    return Report(_page(url, run, verdict, other, sums, len(frame), total, data), len(frame), total)
 
 
 def _charts(con: duckdb.DuckDBPyConnection, run: str, other: Beside | None) -> dict[str, Figure]:
-    everything = Selection()
-    sizes = queries.sample(con, everything, ("id", "label", *SIZES), tuple(SIZES), LINES)
-    drawn = queries.sample(con, everything, ROOFLINE, ("intensity", "tflops"), POINTS)
-    layers = queries.sample(con, everything, WEIGHTS, ("sibling_us", "best_us"), POINTS)
-    ticks = con.execute(queries.TICKS, {"run": run}).df()
+    look = Look(LIGHT, names=other.names if other else ("", ""))
     sources = con.execute("select * from sources where run = ?", [run]).df()
-    charts = {
-        "Where the time goes": overview(queries.groups(con, everything), LIGHT, empty=NO_PROBLEM),
-        "Roofline": roofline(drawn.rows, LIGHT, remark=drawn.note),
-        "Regret": regret(queries.regrets(con, everything), queries.savings(con, everything), LIGHT),
-        "Backward weights": backward_weights(layers.rows, LIGHT, remark=layers.note),
-        "Shapes": shape_map(queries.cells(con, everything), LIGHT),
-        "Time over one size": cost_curves(queries.families(con, everything), LIGHT),
-        "Sizes side by side": parallel(sizes.rows, LIGHT, note=sizes.note),
-        "Timeline": timeline(ticks, LIGHT, traced=queries.traced(con)),
-        "What the files held": completeness(sources, LIGHT),
-    }
-    if other:
-        charts["Compare"] = two_runs(con, everything, LIGHT, other.names)
-    return charts
+    made = dict[str, Figure]()
+    for title, (view, _) in CHARTS.items():
+        figure = completeness(sources, LIGHT) if view == "files" else chart(con, Selection(view=view), look)
+        if figure is not None and (other or view != "compare"):
+            made[title] = figure
+    return made
 
 
-def _details(con: duckdb.DuckDBPyConnection, objects: Sequence[Problem]) -> Mapping[str, object]:
-    """Per problem of the table ``ids_``: its solutions as a figure, what to do, what to paste where.  ``objects`` as of
-    ``advice``.
-    """
+def _details(con: duckdb.DuckDBPyConnection, verdict: Verdict) -> Mapping[str, object]:
+    """Per problem of the table ``ids_``: its solutions as a figure, what to do, what to paste where."""
     chosen = con.execute("select p.* from points p semi join ids_ using (id)").df()
-    wanted = {x for text in chosen["measured"] for x in (text, *other_passes(text))}
-    con.register("wanted_", pa.table({"problem": pa.array(sorted(wanted), pa.string())}))
+    con.register("wanted_", pa.table({"problem": pa.array(sorted(set(chosen["measured"])), pa.string())}))
     columns = ", ".join(tries.COLUMNS)
     by_problem: dict[str | None, list[Try]] = {}
     for x in tries.of_query(con.execute(f"select {columns} from measurements semi join wanted_ using (problem)")):
         by_problem.setdefault(x.problem, []).append(x)
     facts = facts_by_source(con.execute("select * from facts").df())
-
-    def of(texts: Sequence[str]) -> list[Try]:
-        return [x for text in texts for x in by_problem.get(text, ())]
-
     made = {}
     for row in chosen.to_dict("records"):
-        mine = tries.of_source(of([row["measured"]]), row["source_id"])
+        mine = tries.of_source(by_problem.get(row["measured"], []), row["source_id"])
         pick = row["pick"] if isinstance(row["pick"], str) else None
-        advised = advice(row, mine, facts.get(str(row["source_id"]), {}), objects=objects)
+        advised = advice(row, mine, facts.get(str(row["source_id"]), {}), verdict=verdict)
         made[str(row["id"])] = {
             "figure": _lean(solutions(mine, LIGHT, pick=pick).plain()) if mine else None,
-            "layer": [(x.direction, facet_text("solver", x.solution), duration(x.time_us)) for x in passes(row, of)],
             "problem": str(row["problem"]),
             **asdict(advised),
         }
@@ -269,7 +250,8 @@ def _recolouring() -> dict[str, str]:
 
 def _page(
     url: str,
-    analysis: Analysis,
+    run: str,
+    verdict: Verdict,
     other: Beside | None,
     sums: pd.Series,
     shown: int,
@@ -297,10 +279,10 @@ def _page(
         ),
         style=style,
         store=html.escape(printable(_name(url))),
-        headline=html.escape(printable(analysis.headline)),
-        summary=html.escape(f"Run {printable(analysis.run)}: {calls}{total:,} problems{known}.{part}"),
-        caption=html.escape(f"Problems of {_scope(analysis.run, shown, total)}, the most worthwhile first"),
-        remarks=_remarks([html.escape(printable(sentence(x))) for x in analysis.lines]),
+        headline=html.escape(printable(verdict.headline)),
+        summary=html.escape(f"Run {printable(run)}: {calls}{total:,} problems{known}.{part}"),
+        caption=html.escape(f"Problems of {_scope(run, shown, total)}, the most worthwhile first"),
+        remarks=_remarks([html.escape(printable(sentence(x))) for x in verdict.lines]),
         plotly=plotly,
         data=block,
         script=script,

@@ -8,9 +8,8 @@ query string that anybody may have written: what is not known there is dropped.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from urllib.parse import parse_qsl, urlencode
 
 from analyzers.explore.plain_text import solution_name
@@ -69,8 +68,6 @@ VIEWS: Mapping[str, str] = {
     "roofline": "Roofline",
     "regret": "Regret",
     "weights": "Backward weights",
-    "shapes": "Shapes",
-    "timeline": "Timeline",
     "compare": "Compare",
     "files": "Files",
     "sql": "SQL",
@@ -90,8 +87,6 @@ class Selection:
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     between: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     search: str = ""
-    time: tuple[str, str] | None = None
-    """First and last second, as the logs' clock has them (``2026-01-31 23:59:58``), in which a problem was called."""
     problem: str = ""
     """The ``id`` of the problem that is looked at; it filters nothing."""
     table: str = ""
@@ -112,21 +107,13 @@ class Selection:
         merged = {**self.between, **{k: v for k, v in intervals.items() if k in NUMBERS}}
         return replace(self, between={k: v for k, v in merged.items() if v is not None})
 
-    def during(self, time: tuple[str, str] | None) -> Selection:
-        """Only problems that were called in this stretch of time; None takes that away."""
-        return replace(self, time=time)
-
-    def charted(self) -> Selection:
-        """Without what no chart shows."""
-        return replace(self, problem="", table="", sql="")
-
     def cleared(self) -> Selection:
         """The same view without any filter."""
         return Selection(view=self.view, run=self.run, compare=self.compare)
 
     @property
     def filters(self) -> bool:
-        return bool(self.values or self.between or self.search or self.time)
+        return bool(self.values or self.between or self.search)
 
     def url(self) -> str:
         """The query string, ``?`` included."""
@@ -134,31 +121,25 @@ class Selection:
         pairs += [(name, value) for name, value in (("run", self.run), ("compare", self.compare)) if value]
         pairs += [(facet, value) for facet in FACETS for value in self.values.get(facet, ())]
         pairs += [(name, _interval_text(*self.between[name])) for name in NUMBERS if name in self.between]
-        pairs += [("time", "..".join(self.time))] if self.time else []
         query = self.sql if self.view == "sql" else ""
         texts = (("search", self.search), ("problem", self.problem), ("table", self.table), ("sql", query))
         pairs += [(name, value) for name, value in texts if value]
         return "?" + urlencode(pairs)
 
-    def where(self, *, without: Sequence[str] = ()) -> tuple[str, list[object]]:
-        """A condition over ``points`` and its parameters; ``without`` names facets and numbers to leave open."""
+    def where(self) -> tuple[str, list[object]]:
+        """A condition over ``points`` and its parameters."""
         parts, parameters = ["true"], list[object]()
         for facet, chosen in self.values.items():
-            if facet not in without:
-                parts.append(f"{facet} in ({', '.join('?' * len(chosen))})")
-                parameters += chosen
+            parts.append(f"{facet} in ({', '.join('?' * len(chosen))})")
+            parameters += chosen
         for name, (low, high) in self.between.items():
-            if name not in without:
-                parts.append(f"{name} between ? and ?")
-                parameters += [low, high]
+            parts.append(f"{name} between ? and ?")
+            parameters += [low, high]
         if self.search:
             # To lower labels takes longest: they are no ASCII.  The option "l" takes the text as it stands.
             label = "regexp_matches(label, ?, 'il')"
             parts.append(f"(contains(lower(best), ?) or contains(lower(problem), ?) or {label})")
             parameters += [self.search.lower()] * 3
-        if self.time and "time" not in without:
-            parts.append("problem in (select problem from ticks where second between ?::timestamp and ?::timestamp)")
-            parameters += self.time
         return " and ".join(parts), parameters
 
 
@@ -166,7 +147,6 @@ def from_url(query: str | None) -> Selection:
     """The selection of a query string.  Never raises; unknown names and unreadable values are dropped."""
     values: dict[str, tuple[str, ...]] = {}
     between: dict[str, tuple[float, float]] = {}
-    time: tuple[str, str] | None = None
     single = {"view": "overview", "run": "", "compare": "", "search": "", "problem": "", "table": "", "sql": ""}
     try:
         pairs = parse_qsl((query or "").lstrip("?"), max_num_fields=200)
@@ -179,8 +159,6 @@ def from_url(query: str | None) -> Selection:
             values[name] = (*values.get(name, ()), value)
         elif interval is not None:
             between[name] = interval
-        elif name == "time":
-            time = _stretch(value)
         elif name in single:
             single[name] = value
     view = single["view"] if single["view"] in VIEWS else "overview"
@@ -188,7 +166,6 @@ def from_url(query: str | None) -> Selection:
         view=view,
         values=values,
         between=between,
-        time=time,
         search=single["search"].strip(),
         **{name: single[name] for name in ("run", "compare", "problem", "table", "sql")},
     )
@@ -205,14 +182,6 @@ def _interval(text: str) -> tuple[float, float] | None:
     except ValueError:
         return None
     return (min(ends), max(ends)) if dots and not any(math.isnan(x) for x in ends) else None
-
-
-def _stretch(text: str) -> tuple[str, str] | None:
-    try:
-        ends = [datetime.fromisoformat(x).replace(tzinfo=None, microsecond=0) for x in text.split("..")]
-    except ValueError:
-        return None
-    return (str(min(ends)), str(max(ends))) if len(ends) == 2 else None
 
 
 def _without_empty(values: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:

@@ -28,11 +28,7 @@
   const copy = (figure) => {
     const made = JSON.parse(JSON.stringify(figure));
     if (!webgl) for (const trace of made.data) if (trace.type === 'scattergl') trace.type = 'scatter';
-    const shown = dark() ? recoloured(made) : made;
-    made.data.forEach(({ meta }, i) => {  // numbers on a colour scale: black or white by what they stand on
-      if (meta?.textColours) shown.data[i].textfont.color = meta.textColours[dark() ? 'dark' : 'light'];
-    });
-    return shown;
+    return dark() ? recoloured(made) : made;
   };
   const plot = (box, figure) => {
     box.style.height = `${figure.layout.height}px`;  // without its own the box collapses when the window changes its size
@@ -185,13 +181,8 @@
     section.append(head, make('p', mark.sentence, { class: 'sentence' }), numbers);
     const chart = make('div');
     section.append(chart);
-    if (mark.layer.length) {
-      const table = make('table', undefined, { id: 'layer' });
-      table.append(make('caption', 'The fastest of F and B of this layer'));
-      for (const cells of mark.layer) { const row = table.insertRow(); for (const cell of cells) row.append(make('td', cell)); }
-      section.append(table);
-    }
-    for (const [title, text, note] of [['Bench command', mark.command, mark.command_note], [mark.override_name ? `Override row (${mark.override_name})` : 'Override row', mark.override, mark.override_note]]) {
+    const row = mark.override.name ? `Override row (${mark.override.name})` : 'Override row';
+    for (const [title, { text, note }] of [['Bench command', mark.command], [row, mark.override]]) {
       const bar = make('div', undefined, { class: 'bar' });
       bar.append(make('h3', title));
       if (text) {
@@ -309,13 +300,11 @@
     state.ids = new Set(columns.id.filter((id, i) => test(i)));
     draw();
   };
-  const octave = (value) => value === null ? null : Math.floor(Math.log2(value));
   $('chart').on('plotly_click', (event) => {
     const clicked = event.points[0].customdata;
     if (!Array.isArray(clicked)) return;
     if (data.facets.includes(clicked[0])) { toggle(clicked[0], clicked[1]); draw(); } else if (isProblem(clicked[0])) open(clicked[0]);
     else if (clicked[0] === 'regret') mark((i) => columns.regret[i] !== null && Math.max(0, columns.regret[i] / 100) >= clicked[1] && columns.regret[i] / 100 < clicked[2]);
-    else if (state.chart === 'Shapes') mark((i) => octave(columns.m[i]) === clicked[0] && octave(columns.n[i]) === clicked[1]);
   });
   $('chart').on('plotly_deselect', () => { if (state.ids) { state.ids = null; draw(); } });
   $('chart').on('plotly_selected', (event) => {

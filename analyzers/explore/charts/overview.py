@@ -18,8 +18,8 @@ PANELS = ("operation", "direction", "dtype", "library", "calls_from", "solver", 
 MOST = 6  # panels of a figure, and bars of a panel
 NOTHING = "Nothing to show yet.<br>Next: <b>logparse ingest</b> your logs and tuning files, then reload."
 NO_PROBLEM = (
-    "The files hold no call and no timing, only what is below.<br>Next: log calls (HIPBLASLT_LOG_MASK=32 writes bench "
-    "lines),<br>or ingest tuning files; messages are in the SQL view: <b>select * from messages</b>"
+    "No call and no timing is here.<br>Next: log calls (HIPBLASLT_LOG_MASK=32 writes bench lines),<br>or ingest "
+    "tuning files; messages are in the SQL view: <b>select * from messages</b>"
 )
 NOTHING_HELD = "The files are empty.<br>Next: <b>logparse ingest</b> logs that hold something."
 FILTERED = "Nothing to draw is left under these filters.<br>Next: take one away, or clear them all."
@@ -43,14 +43,13 @@ def overview(
     *,
     chosen: Mapping[str, Sequence[str]] = MappingProxyType({}),
     title: str = "",
-    empty: str = NOTHING,
 ) -> Figure:
     """Six panels of bars; a bar's ``customdata`` is ``[facet, value]``, bars beside the ``chosen`` ones are faint.
 
     ``groups`` as of ``rows.groups``: ``facet, value, problems, calls, total_us, values``.
     """
     if not len(groups):
-        return blank(empty, theme, title=title)
+        return blank(NO_PROBLEM, theme, title=title)
     column, unit = measure(groups)
     counts = groups["facet"].value_counts()
     panels = [x for x in PANELS if counts.get(x, 0) > 1][:MOST] or [x for x in PANELS if x in counts.index][:1]

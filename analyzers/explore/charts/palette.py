@@ -50,14 +50,6 @@ class Theme:
         """``scale`` in plotly's form."""
         return [(i / (len(self.scale) - 1), colour) for i, colour in enumerate(self.scale)]
 
-    def colour_at(self, place: float) -> str:
-        """The colour of ``scale`` between 0 and 1, as plotly.js draws it: linear in sRGB between two steps."""
-        along = min(max(place, 0.0), 1.0) * (len(self.scale) - 1)
-        step = min(int(along), len(self.scale) - 2)
-        left, right = _channels(self.scale[step]), _channels(self.scale[step + 1])
-        mixed = (round(a + (b - a) * (along - step)) for a, b in zip(left, right, strict=True))
-        return "#" + "".join(f"{x:02x}" for x in mixed)
-
 
 LIGHT = Theme(
     *("light", "#ffffff", "#ffffff", "#1b2430", "#5f6a78", "#e6e9ee", CATEGORIES, "#D55E00", "#009E73"),
@@ -68,29 +60,6 @@ DARK = Theme(
     scale=("#46639b", "#6a7a96", "#8d8d8a", "#b0a678", "#d7c358", "#fee838"),
 )
 THEMES: Mapping[str, Theme] = {"light": LIGHT, "dark": DARK}
-
-
-def _channels(colour: str) -> tuple[int, int, int]:
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return red, green, blue
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance of ``#rrggbb``, 0 (black) to 1 (white); Web Content Accessibility Guidelines 2.2."""
-    parts = (x / 255 for x in _channels(colour))
-    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    """The ratio of two colours' luminances, 1 to 21; text is readable from 4.5 on (same source)."""
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
-def text_on(ground: str) -> str:
-    """Black or white, whichever contrasts more with a colour; the weaker of the two cases is 4.58."""
-    return max(("#000000", "#ffffff"), key=lambda ink: contrast(ink, ground))
 
 
 def theme_of(name: str | Theme | None) -> Theme:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from analyzers.analyzer import Settings
-from analyzers.explore.load.job import Action, ComparedTime
+from analyzers.explore.load.job import Action, ComparedTime, Verdict
 from analyzers.explore.queries import only_row
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.files_action import OVERRIDES
@@ -23,8 +23,31 @@ from logparse.text import duration
 if TYPE_CHECKING:
     import duckdb
 
+    from analyzers.explore.load.analysis import Analysis
+
 _SavingOf: TypeAlias = Literal["run", "estimate", "call"]
 _TEXT_FILES = (".sh", ".md", ".json", ".py")
+
+
+_WEIGHED = """
+    select problem, analyzer, sum(saving_us) from {points}
+    where finding is not null and pick_us is null and saving_us is not null group by all"""
+
+
+def verdict_of(con: duckdb.DuckDBPyConnection, analysis: Analysis, points: str) -> Verdict:
+    """What page and report state of a run.  ``con`` has the store's views and ``means``; ``points`` names the table of
+    problems with the analysis.
+    """
+    weighed = {
+        (problem, analyzer): us for problem, analyzer, us in con.execute(_WEIGHED.format(points=points)).fetchall()
+    }
+    return Verdict(
+        headline=analysis.headline,
+        lines=analysis.lines,
+        actions=tuple(cards(analysis.recommendation, weighed)),
+        time=compared_time(con, analysis.run, points),
+        objects=tuple(x.text for x in analysis.recommendation.object_calls),
+    )
 
 
 def cards(

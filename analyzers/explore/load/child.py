@@ -13,7 +13,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
@@ -45,16 +44,12 @@ if TYPE_CHECKING:
     import duckdb
 
     from analyzers.explore.load.analysis import Analysis
-    from analyzers.explore.load.job import ComparedTime
+    from analyzers.explore.load.job import Verdict
     from logparse.store import Store
 
-_WEIGHED = """
-    select problem, analyzer, sum(saving_us) from judged_.points
-    where finding is not null and pick_us is null and saving_us is not null group by all"""
 _SMALL = {
     "sources": "select * from sources where run = $run",
     "facts": "select * from facts",
-    "ticks": queries.TICKS,
 }
 _JUDGED = f"""
     from (from new_ order by {queries.ORDER}) union all
@@ -192,7 +187,7 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     import duckdb
 
     from analyzers.analyzer import Settings
-    from analyzers.explore.load.actions import archive, cards
+    from analyzers.explore.load.actions import archive
     from analyzers.explore.load.analysis import analyse
 
     store, folder = open_store(job.url), Path(job.folder)
@@ -206,19 +201,12 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
         others = keep(compared(store, run, open_store(url), other), folder)
     analysis = analyse(store, run, settings)
     try:
-        time, weighed = _judged(store, folder, analysis, others)
+        verdict = _judged(store, folder, analysis, others)
     except duckdb.OutOfMemoryException:  # where a pick is known of most problems, most rows change
         for begun in folder.glob(f"{JUDGED}*"):
             begun.unlink()
-        time, weighed = _judged(store, folder, analysis, others, every=True)
-    verdict = {
-        "headline": analysis.headline,
-        "lines": analysis.lines,
-        "actions": [asdict(x) for x in cards(analysis.recommendation, weighed)],
-        "time": asdict(time),
-        "objects": [x.text for x in analysis.recommendation.object_calls],
-    }
-    (folder / "verdict.json").write_text(json.dumps(verdict))
+        verdict = _judged(store, folder, analysis, others, every=True)
+    verdict.write(folder / "verdict.json")
     yield VERDICT, ""
     part = folder / f"{FILES}.part"
     try:
@@ -233,13 +221,9 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     yield DONE, ""
 
 
-def _judged(
-    store: Store, folder: Path, analysis: Analysis, others: Path | None, *, every: bool = False
-) -> tuple[ComparedTime, Mapping[tuple[str, str], float]]:
-    """Make the tables with the analyzers' results, and what the verdict states of them: as of ``compared_time``, and
-    ``weighed`` of ``cards``.  ``every``: make all rows anew, in the memory of one thread.
-    """
-    from analyzers.explore.load.actions import compared_time
+def _judged(store: Store, folder: Path, analysis: Analysis, others: Path | None, *, every: bool = False) -> Verdict:
+    """Make the tables with the analyzers' results.  ``every``: make all rows anew, in the memory of one thread."""
+    from analyzers.explore.load.actions import verdict_of
 
     run = analysis.run
     with _connect(store, _EVERY_ROW if every else _BESIDE_ANALYSIS) as con:
@@ -258,8 +242,7 @@ def _judged(
             con.execute("set preserve_insertion_order = true")
             _database(con, folder / JUDGED, run, judged, queries.FOLDED, others)
         con.execute(f"attach {sql_text(folder / JUDGED)} as judged_ (read_only)")
-        weighed = {(problem, analyzer): us for problem, analyzer, us in con.execute(_WEIGHED).fetchall()}
-        return compared_time(con, run, "judged_.points"), weighed
+        return verdict_of(con, analysis, "judged_.points")
 
 
 def _connect(store: Store, part: float = 1.0) -> duckdb.DuckDBPyConnection:

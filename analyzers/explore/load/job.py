@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Literal
 
 KEPT, BEGUN, READY, TRIES, VERDICT, FAILED, DONE = "kept", "begun", "ready", "tries", "verdict", "failed", "done"
@@ -67,3 +69,29 @@ class ComparedTime:
     other: float
     traced: bool
     untimed_calls: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the analysis of a run comes to, made by ``actions.verdict_of``: the one thing that page and report show of
+    it beside the table of problems.
+    """
+
+    headline: str = ""
+    lines: tuple[str, ...] = ()
+    actions: tuple[Action, ...] = ()
+    """What to do, the most worthwhile first."""
+    time: ComparedTime | None = None
+    """The split of the run's time."""
+    objects: tuple[str, ...] = ()
+    """Problems that the run called through hipBLASLt's C++ object."""
+
+    @staticmethod
+    def read(path: Path) -> Verdict:
+        """As ``write`` left it."""
+        known = json.loads(path.read_text())
+        actions, time = tuple(Action(**x) for x in known["actions"]), ComparedTime(**known["time"])
+        return Verdict(known["headline"], tuple(known["lines"]), actions, time, tuple(known["objects"]))
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)))

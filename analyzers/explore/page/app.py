@@ -17,8 +17,6 @@ from urllib.parse import urlencode
 from dash import ClientsideFunction, Dash, Input, Output, State, no_update
 from flask import Response, abort, request, send_file
 
-from analyzers.explore.charts.anything import anything
-from analyzers.explore.charts.palette import theme_of
 from analyzers.explore.page import components
 from analyzers.explore.page.address import LOOPBACK, tunnel
 from analyzers.explore.page.data import PageData, Pages
@@ -66,11 +64,11 @@ def _files(app: Dash, pages: Pages) -> None:
         return send_file(page.files, "application/zip", as_attachment=True)
 
 
-# The two large scripts are fetched at once; Dash asks for them only when the first chart and the table are to be drawn.
+# The two large scripts are fetched at once; Dash asks for the grid's only when the table is to be drawn.
 _INDEX = """<!DOCTYPE html>
 <html lang="en"><head>{%metas%}<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{%title%}</title><link rel="icon" href="data:,">
-<link rel="preload" as="script" href="/_dash-component-suites/plotly/package_data/plotly.min.js">
+<script defer src="/_dash-component-suites/plotly/package_data/plotly.min.js"></script>
 <link rel="preload" as="script" href="/_dash-component-suites/dash_ag_grid/async-community.js">
 {%css%}</head>
 <body>{%app_entry%}<footer class="hidden">{%config%}{%scripts%}{%renderer%}</footer></body></html>"""
@@ -201,20 +199,17 @@ def _sql(app: Dash, url: str) -> None:
     @app.callback(
         Output("sql-result", "children"),
         Output("sql-note", "children"),
-        Output("sql-chart", "figure"),
-        Output("sql-chart", "style"),
         Output("url", "search", allow_duplicate=True),
         Input("sql-run", "n_clicks"),
         State("sql-text", "value"),
-        State("theme", "data"),
         State("url", "search"),
         prevent_initial_call=True,
         running=[(Output("sql-run", "disabled"), True, False)],
     )  # type: ignore[untyped-decorator]
-    def ask(_: int, text: str | None, theme: str, search: str | None) -> Any:
-        hidden, address = {"display": "none"}, replace(from_url(search), sql=text or "").url()
+    def ask(_: int, text: str | None, search: str | None) -> Any:
+        address = replace(from_url(search), sql=text or "").url()
         if not one.acquire(blocking=False):
-            return None, "Another query is still running: one at a time.", {}, hidden, address
+            return None, "Another query is still running: one at a time.", address
         try:
             frame = components.frame_of(
                 query(
@@ -227,9 +222,8 @@ def _sql(app: Dash, url: str) -> None:
                 )
             )
         except LogparseError as error:
-            return None, printable(str(error)), {}, hidden, address
+            return None, printable(str(error)), address
         finally:
             one.release()
-        drawn = anything(frame, theme_of(theme))
         note = f"{len(frame):,} row{'s' * (len(frame) != 1)}"
-        return components.result_table(frame), note, drawn.plain(), components.height_of(drawn), address
+        return components.result_table(frame), note, address

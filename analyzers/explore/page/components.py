@@ -21,15 +21,13 @@ from analyzers.explore.charts.compare import NOISE
 from analyzers.explore.charts.compare import verdict as verdict_of
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.overview import measure
-from analyzers.explore.load.job import Action, ComparedTime
-from analyzers.explore.other_passes import Timed
-from analyzers.explore.page.paste import Advice
+from analyzers.explore.load.job import Action, ComparedTime, Verdict
+from analyzers.explore.page.paste import Advice, Paste
 from analyzers.explore.plain_text import percent, sentence
 from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text
 from logparse.store.schema import VIEWS as VIEW_TEXTS
-from logparse.text import duration, printable, shortened
+from logparse.text import duration, printable
 
-CHART_CONFIG: Any = {"displaylogo": False, "responsive": True, "toImageButtonOptions": {"format": "svg"}}
 INTRO = {
     "overview": "Where the time goes, what to do about it, and the problems (≈: estimated, not measured). Click a row "
     "to see its solutions.",
@@ -38,14 +36,10 @@ INTRO = {
     "regret": "What the library's picks lose against the best known solution, and how few rows give most of it back.",
     "weights": "The backward-weight pass of each layer against its own F and B; larger marks take more time. Far above "
     "1× is worth a look.",
-    "shapes": "How well each size runs, and where time jumps. Click a cell to see its problems alone.",
-    "timeline": "When each process called the library; late starters and silent ranks stand out. Click a slice or drag "
-    "a box to look only at what was called then.",
     "compare": "This run against another one, problem by problem, as logparse diff compares them: times of one kind of "
     "evidence, and beyond noise.",
     "files": "What every line of every file became. Rejected lines look like a known format and cannot be read.",
-    "sql": "One SELECT over the store's views: read-only, stopped after 20 s or 50,000 rows. Ctrl + Enter runs it; "
-    "numbers in the result are plotted over its first column.",
+    "sql": "One SELECT over the store's views: read-only, stopped after 20 s or 50,000 rows. Ctrl + Enter runs it.",
 }
 EXAMPLE = """select library, origin, status, count(*) as times, median(time_us) as median_us
 from measurements group by all order by times desc"""
@@ -90,7 +84,7 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
                             html.Div(id="answer"),
                             html.Div(_query_box(), id="sql-box"),
                             html.Div(
-                                [html.H2("Break down by"), *(_chart(i) for i in range(PLACES))],
+                                [html.H2("Break down by"), html.Div(id="chart", className="chart")],
                                 id="charts",
                                 tabIndex="-1",
                             ),
@@ -114,15 +108,6 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
         ],
         id="page",
     )
-
-
-PLACES, OF_POINTS = 4, 3
-"""Boxes for charts, and the place of those that WebGL draws."""
-
-
-def _chart(place: int) -> html.Div:
-    """A box for a chart, which ``assets/explore.js`` draws: the first one empty, the others not there yet."""
-    return html.Div(id=f"chart-{place}", className="chart", style={"display": "none"} if place else None)
 
 
 def _aria(**attributes: str) -> dict[str, Any]:
@@ -255,7 +240,6 @@ def _query_box() -> list[Any]:
             className="bar",
         ),
         html.Div(id="sql-result"),
-        dcc.Graph(id="sql-chart", config=CHART_CONFIG, style={"display": "none"}),
     ]
 
 
@@ -377,10 +361,6 @@ def chips(chosen: Selection) -> list[object]:
         _chip(f"{NUMBERS[name]}: {low:.4g} – {high:.4g}", chosen.limited({name: None}))
         for name, (low, high) in chosen.between.items()
     ]
-    if chosen.time:
-        first, last = (x.partition(" ") for x in chosen.time)
-        end = last[2] if first[0] == last[0] else chosen.time[1]
-        made.append(_chip(f"Called {chosen.time[0]} – {end}", chosen.during(None)))
     if chosen.search:
         made.append(_chip(f"“{printable(chosen.search)}”", replace(chosen, search="")))
     if made:
@@ -469,23 +449,17 @@ def _entry(facet: str, value: str, share: float, chosen: Selection) -> dict[str,
 REMARKS = 2  # shown at once in the overview; in the other views the chart comes first
 
 
-def verdict(
-    headline: str,
-    lines: Sequence[str],
-    total: pd.Series,
-    run: str,
-    *,
-    error: str,
-    finished: bool,
-    remarks: int = 0,
-    filtered: bool = False,
-) -> list[object]:
-    """What to know first: the ceiling, what is selected, what the analyzers remark (``remarks`` of them at once).
+def unreadable(error: str) -> list[object]:
+    """What stands in the verdict's place."""
+    return [html.Strong("The store could not be read"), html.P(printable(error))]
 
-    What could be saved is stated of what is ``filtered``; of all it is the ceiling of the headline.
+
+def verdict(known: Verdict, total: pd.Series, run: str, chosen: Selection, *, finished: bool) -> list[object]:
+    """What to know first: the ceiling, what is selected, what the analyzers remark.
+
+    What could be saved is stated of what is filtered; of all it is the ceiling of the headline.
     """
-    if error:
-        return [html.Strong("The store could not be read"), html.P(printable(error))]
+    headline, remarks = known.headline, REMARKS if chosen.view == "overview" else 0
     calls = f"{int(total['calls']):,} calls of " if pd.notna(total["calls"]) else ""
     time = (
         f", calls × time of a call is {duration(float(total['total_us']))}"
@@ -495,7 +469,7 @@ def verdict(
     once = "" if calls or not total["problems"] else " (each counted once: the store has no calls of them)"
     untimed = total["untimed_calls"]
     gap = f"; {int(untimed):,} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
-    stated = total["savings"] and (filtered or not headline)
+    stated = total["savings"] and (chosen.filters or not headline)
     saving = f"; up to {duration(float(total['saving_us']))} to save" if stated else ""
     if total["estimates"]:
         saving += f"; estimated, not measured: {duration(float(total['estimated_us']))} in {int(total['estimates']):,}"
@@ -505,7 +479,7 @@ def verdict(
         ),
         html.P(f"Selected: {calls}{int(total['problems']):,} problems{time}{once}{gap}{saving}. Run {printable(run)}."),
     ]
-    texts = [printable(sentence(x)) for x in lines]
+    texts = [printable(sentence(x)) for x in known.lines]
     made += [html.P(x, className="remark") for x in texts[:remarks]]
     if rest := texts[remarks:]:
         noun = "more" if remarks else "remark" if len(rest) == 1 else "remarks"
@@ -579,7 +553,7 @@ def _card(action: Action, download: str) -> html.Li:
     )
 
 
-def detail(row: pd.Series, advised: Advice, chart: html.Div, layer: Sequence[Timed], close: str) -> html.Section:
+def detail(row: pd.Series, advised: Advice, chart: html.Div, close: str) -> html.Section:
     """One problem: what to do, its numbers, every solution, and what to paste where."""
     estimated = row["saving_from"] == "estimated"
     numbers = [
@@ -593,16 +567,15 @@ def detail(row: pd.Series, advised: Advice, chart: html.Div, layer: Sequence[Tim
     if pd.notna(row["other_us"]):
         numbers.append(("Both runs", f"{duration(row['here_us'])} → {duration(row['other_us'])}"))
     head = [html.H2(printable(str(row["label"]))), dcc.Link("Close", href=close, className="close")]
-    title = f"Override row ({advised.override_name})" if advised.override_name else "Override row"
+    title = f"Override row ({advised.override.name})" if advised.override.name else "Override row"
     return html.Section(
         [
             html.Div(head, className="bar"),
             html.P(printable(advised.sentence), className="sentence"),
             html.Dl([html.Div([html.Dt(name), html.Dd(value)]) for name, value in numbers]),
             chart,
-            *_layer(layer),
-            _paste("Bench command", advised.command, advised.command_note, "bench"),
-            _paste(title, advised.override, advised.override_note, "override"),
+            _paste("Bench command", advised.command, "bench"),
+            _paste(title, advised.override, "override"),
             html.Details([html.Summary("Full key"), html.Code(printable(str(row["problem"])))]),
         ],
         id="problem",
@@ -612,25 +585,12 @@ def detail(row: pd.Series, advised: Advice, chart: html.Div, layer: Sequence[Tim
     )
 
 
-def _layer(passes: Sequence[Timed]) -> list[html.Table]:
-    """What F and B of the same layer take, beside which W is slow or not."""
-    cells = [
-        (x.direction, shortened([printable(facet_text("solver", x.solution))], 60)[0], duration(x.time_us))
-        for x in passes
-    ]
-    body = html.Tbody([html.Tr([html.Td(cell) for cell in row]) for row in cells])
-    return [html.Table([html.Caption("The fastest of F and B of this layer"), body], id="layer")] if cells else []
-
-
-def _paste(title: str, text: str, note: str, name: str) -> html.Div:
-    if not text:
-        return html.Div([html.H3(title), html.P(printable(note), className="faint")])
+def _paste(title: str, given: Paste, name: str) -> html.Div:
+    note = html.Span(printable(given.note), className="faint")
+    if not given.text:
+        return html.Div([html.H3(title), html.P(note)])
     copy = html.Button(
         "Copy", id=f"copy-{name}", className="copy", **_data(copies=f"text-{name}"), **_aria(label=f"Copy: {title}")
     )
-    return html.Div(
-        [
-            html.Div([html.H3(title), copy, html.Span(printable(note), className="faint")], className="bar"),
-            html.Pre(html.Code(text, id=f"text-{name}")),
-        ]
-    )
+    head = html.Div([html.H3(title), copy, note], className="bar")
+    return html.Div([head, html.Pre(html.Code(given.text, id=f"text-{name}"))])

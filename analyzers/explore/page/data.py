@@ -26,15 +26,12 @@ from analyzers.explore.load.job import (
     READY,
     TRIES,
     VERDICT,
-    Action,
-    ComparedTime,
+    Verdict,
 )
 from analyzers.explore.load.reader import Reading
-from analyzers.explore.other_passes import Timed, passes
 from analyzers.explore.selection import Selection
 from analyzers.explore.tries import COLUMNS, Try, of_query, of_source
 from logparse.errors import LogparseError
-from logparse.model import Problem, problem_from_text
 from logparse.store import open_store
 from logparse.store.schema import VIEWS
 from logparse.text import sql_text
@@ -66,11 +63,8 @@ class PageData:
         """What the two are called in a chart."""
         self.target = dict(target)
         """Facts of the machine that will read the overrides; empty: each is for the machine that it was measured on."""
-        self.headline, self.lines = "", tuple[str, ...]()
-        self.actions = tuple[Action, ...]()
-        self.time: ComparedTime | None = None
-        self.objects = tuple[Problem, ...]()
-        """Problems that the run called through hipBLASLt's C++ object."""
+        self.verdict = Verdict()
+        """What the analyzers come to, once they are done."""
         self.error = ""
         self._begun, self._done = time.monotonic(), ""
         self._columns: Mapping[str, Sequence[str]] = {}
@@ -105,17 +99,6 @@ class PageData:
             sql = f"select {', '.join(_STORED)} from memory.tries where h = hash(?)"
             return of_source(of_query(con.execute(sql, [str(row["measured"])])), row["source_id"])
 
-    def layer(self, row: pd.Series) -> Sequence[Timed]:
-        """The fastest solutions of F and of B of a backward-weight row's layer; empty for any other row."""
-        return () if not self._tries.wait(30.0) or self.error else passes(row, self._timed)
-
-    def _timed(self, problems: Sequence[str]) -> Sequence[Try]:
-        """What ``passes`` asks of two problems; one reading of both takes less than half of two."""
-        sql = """select if(h = hash($one), $one, $two) as problem, source_id, origin, solution, status, time_us
-                 from memory.tries where h in (hash($one), hash($two))"""
-        with self.cursor() as con:
-            return of_query(con.execute(sql, dict(zip(("one", "two"), problems, strict=True))))
-
     def facts(self, source_id: object) -> dict[str, str]:
         """The facts of a source: device, library builds."""
         with self.cursor() as con:
@@ -130,7 +113,7 @@ class PageData:
         there was no room for them.
         """
         path = self.reading.folder / FILES
-        return path if self.actions and (path.is_file() or not self.finished) else None
+        return path if self.verdict.actions and (path.is_file() or not self.finished) else None
 
     def columns(self) -> Mapping[str, Sequence[str]]:
         """The store's views, which a query can ask, with their columns."""
@@ -227,11 +210,7 @@ class PageData:
         self._tries.set()
 
     def _load_verdict(self) -> None:
-        verdict = json.loads((self.reading.folder / "verdict.json").read_text())
-        self.headline, self.lines = verdict["headline"], tuple(verdict["lines"])
-        self.actions = tuple(Action(**x) for x in verdict["actions"])
-        self.time = ComparedTime(**verdict["time"])
-        self.objects = tuple(problem_from_text(x) for x in verdict["objects"])
+        self.verdict = Verdict.read(self.reading.folder / "verdict.json")
         self._attach(JUDGED)
 
     def _attach(self, name: str) -> None:

@@ -11,19 +11,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import pandas as pd
 from dash import html
 
 from analyzers.explore import queries
-from analyzers.explore.charts.figure import Figure
-from analyzers.explore.charts.palette import theme_of
+from analyzers.explore.charts.overview import FILTERED
+from analyzers.explore.charts.palette import EMPTY, theme_of
 from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.page import components
 from analyzers.explore.page.data import PageData, Pages
 from analyzers.explore.page.paste import advice
 from analyzers.explore.page.table import rows
-from analyzers.explore.page.views import POINTS, clicked, draw, draw_later, later
 from analyzers.explore.selection import Selection, from_url
+from analyzers.explore.views import BOXES, Look, chart, clicked
 from logparse.errors import LogparseError
 
 FILES_URL = "/overrides.zip"
@@ -55,14 +54,11 @@ def surroundings(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
         with page.cursor(first_view=first_view(chosen)) as con:
             total, groups = queries.totals(con, chosen), queries.groups(con, chosen)
     except LogparseError as error:
-        return {
-            **frame,
-            "verdict": components.verdict("", (), pd.Series(), "", error=str(error), finished=True),
-        }
-    remarks = components.REMARKS if chosen.view == "overview" else 0
-    known = (page.headline, page.lines, total, page.run)
-    frame["verdict"] = components.verdict(
-        *known, error=page.error, finished=page.finished, remarks=remarks, filtered=chosen.filters
+        return {**frame, "verdict": components.unreadable(str(error))}
+    frame["verdict"] = (
+        components.unreadable(page.error)
+        if page.error
+        else components.verdict(page.verdict, total, page.run, chosen, finished=page.finished)
     )
     if sql:
         frame["columns"] = components.columns(page.columns(), chosen)
@@ -79,50 +75,40 @@ def surroundings(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
 def _answer(page: PageData, chosen: Selection) -> list[object]:
     if chosen.view == "overview":
         files = FILES_URL + replace(chosen.cleared(), view="overview").url() if page.files else ""
-        return components.answer(page.actions, page.time, files)
+        return components.answer(page.verdict.actions, page.verdict.time, files)
     if chosen.view == "compare":
         with page.cursor() as con:
             totals = queries.changes(con, chosen)
-            worst = queries.movers(con, chosen, components.WORST, only="slower")
+            worst = queries.movers(con, chosen, components.WORST, slower=True)
         choice = len(page.runs) > 1
         return components.comparison(page.other, totals, worst, chosen, finished=page.finished, choice=choice)
     return []
 
 
-def charts(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """``charts`` of the selection's view, each with its ``place``, and whether one ``later`` follows.
+def drawn(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
+    """The ``figure`` of the selection's view and the ``style`` of its box; neither where there is none.
 
-    ``asked``: ``search``, ``theme``, ``webgl`` (whether the browser has it), and ``anew`` (false: only filters differ
-    from what is drawn of this view, and a chart that no filter changes is left out).
+    ``asked``: ``search``, ``theme``, and ``webgl`` (whether the browser has it).
     """
-    chosen, anew = _chosen(asked), bool(asked.get("anew", True))
+    chosen = _chosen(asked)
     page = pages.of(chosen)
     try:
         with page.cursor(first_view=first_view(chosen)) as con:
             nothing = chosen.view == "compare" and not page.other  # the text above states what to do
-            theme = theme_of(str(asked.get("theme")))
-            made = [] if nothing else draw(con, chosen, theme, page.names, anew=anew)
+            look = Look(theme_of(str(asked.get("theme"))), names=page.names, headed=False)
+            figure = None if nothing else chart(con, chosen, look)
     except LogparseError:
-        made = []
-    beginning = components.OF_POINTS if chosen.view in POINTS else 0
-    webgl = bool(asked.get("webgl"))
-    drawn = [_drawn(x, place, webgl=webgl) for place, x in enumerate(made, beginning) if x is not None]
-    return {"charts": drawn, "later": later(chosen, anew=anew)}
-
-
-def below(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """The chart of the view that is below the screen, as in ``charts``."""
-    chosen = _chosen(asked)
-    try:
-        with pages.of(chosen).cursor(first_view=first_view(chosen)) as con:
-            made = draw_later(con, chosen, theme_of(str(asked.get("theme"))))
-    except LogparseError:
-        made = None
-    return {"charts": [] if made is None else [_drawn(made[1], made[0], webgl=True)]}
-
-
-def _drawn(figure: Figure, place: int, *, webgl: bool) -> dict[str, object]:
-    return {"place": place, "figure": figure.plain(webgl=webgl), "style": components.height_of(figure)}
+        figure = None
+    if figure is None:
+        return {}
+    figure.layout["uirevision"] = chosen.view  # a zoom stays while filters change; the next view has its own axes
+    if not figure.data and chosen.filters:
+        figure.layout["annotations"][0]["text"] = FILTERED
+    elif not figure.data:
+        figure.layout["height"] = EMPTY
+    if not figure.data and chosen.view in BOXES:  # while WebGL has anything to draw plotly keeps it
+        figure.add_scattergl(x=[None], y=[None], mode="markers", showlegend=False, hoverinfo="skip")
+    return {"figure": figure.plain(webgl=bool(asked.get("webgl"))), "style": components.height_of(figure)}
 
 
 def card(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
@@ -134,34 +120,33 @@ def card(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
             row = queries.one(con, chosen.problem)
         if row is None:
             return {"card": html.P("This problem is not in the store (any more).", className="faint")}
-        tries, layer = page.tries(row), page.layer(row)
-        advised = advice(row, tries, page.facts(row["source_id"]), target=page.target, objects=page.objects)
+        tries = page.tries(row)
+        verdict = page.verdict if page.verdict.headline else None
+        advised = advice(row, tries, page.facts(row["source_id"]), target=page.target, verdict=verdict)
     except LogparseError as error:
         return {"card": html.P(str(error))}
     pick = row["pick"] if isinstance(row["pick"], str) else None
     figure = solutions(tries, theme_of(str(asked.get("theme"))), pick=pick)
-    chart = html.Div(id="solutions", className="chart", style=components.height_of(figure))
-    made = components.detail(row, advised, chart, layer, replace(chosen, problem="").url())
+    box = html.Div(id="solutions", className="chart", style=components.height_of(figure))
+    made = components.detail(row, advised, box, replace(chosen, problem="").url())
     return {"card": made, "figure": figure.plain()}
 
 
 def after_click(_: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     """The URL's query string (``search``) after a click or a box in a chart; None where that selects nothing.
 
-    ``asked``: ``search``, ``place`` of the chart, ``data`` of plotly's event, ``boxed``.
+    ``asked``: ``search``, ``data`` of plotly's event, ``boxed``.
     """
-    chosen, place, data = _chosen(asked), asked.get("place"), asked.get("data")
-    chart = 0 if place == components.OF_POINTS else place
-    if not isinstance(chart, int) or not isinstance(data, dict):
+    chosen, data = _chosen(asked), asked.get("data")
+    if not isinstance(data, dict):
         return {"search": None}
-    new = clicked(chosen, chart, data, boxed=bool(asked.get("boxed")))
+    new = clicked(chosen, data, boxed=bool(asked.get("boxed")))
     return {"search": None if new == chosen else new.url()}
 
 
 PARTS: Mapping[str, Callable[[Pages, Mapping[str, Any]], dict[str, object]]] = {
     "surroundings": surroundings,
-    "charts": charts,
-    "below": below,
+    "chart": drawn,
     "card": card,
     "rows": rows,
     "click": after_click,

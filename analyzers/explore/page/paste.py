@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
+from analyzers.explore.load.job import Verdict
 from analyzers.explore.plain_text import sentence
 from analyzers.explore.tries import Row, Try
 from analyzers.overrides.commands import COMMANDS
@@ -17,49 +18,50 @@ from analyzers.overrides.write import make
 from analyzers.times.cells import number_of
 from analyzers.times.comparison import INCOMPARABLE
 from logparse.errors import EmissionError
-from logparse.formats.format import Writer
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.hipblaslt.tuning_rules import with_objects
 from logparse.formats.override_formats import WRITERS
 from logparse.model import Override, Problem, Solution, problem_from_text, solution_from_text
-from logparse.target import machine, serves
+from logparse.target import machine
 from logparse.text import duration
 
 
 @dataclass(frozen=True)
+class Paste:
+    """A text for the clipboard and what to know of it; a refusal has no text, and the reason as its note."""
+
+    text: str
+    note: str = ""
+    name: str = ""
+    """Of the file that the text belongs to."""
+
+
+@dataclass(frozen=True)
 class Advice:
-    """``sentence`` is the recommendation; ``command`` and ``override`` are for the clipboard, empty where there is none
-    (then ``*_note`` has the reason).  ``override_note`` also names the target on which the row was measured.
-    """
+    """What to do about one problem, in a sentence, and what to paste for it."""
 
     sentence: str
-    command: str
-    command_note: str
-    override: str
-    override_name: str
-    override_note: str
+    command: Paste
+    override: Paste
 
 
 def advice(
     row: Row,
     tries: Sequence[Try],
     facts: Mapping[str, str],
-    writers: Sequence[Writer] = WRITERS,
+    *,
     target: Mapping[str, str] = MappingProxyType({}),
-    objects: Sequence[Problem] = (),
+    verdict: Verdict | None = None,
 ) -> Advice:
     """For a row of ``points``, the measurements of its problem, and the facts of the file that made them.
 
-    The override is for ``target`` if that is given; empty if the time was measured elsewhere.  It has a second row for
-    a problem of ``objects``, those that the run called through hipBLASLt's C++ object, where such calls need one.
+    The override is the one that ``recommend`` proposes for the problem, for ``target`` where that is given; there is no
+    other.  It has a second row where the run called the problem through hipBLASLt's C++ object and such calls need one.
+    ``verdict``: None while the analyzers are at work.
     """
     problem = problem_from_text(str(row["problem"]))
-    command, command_note = _command(problem, {**facts, **target})
-    override, name, note = _override(problem, row, tries, facts, writers, target, objects)
-    return Advice(_sentence(row) + _in_the_run(row), command, command_note, override, name, note)
-
-
-_NOTHING_BETTER = "the pick is the best known solution"
+    override = _override(problem, row, tries, {**machine(facts), **target}, verdict)
+    return Advice(_sentence(row) + _in_the_run(row), _command(problem, {**facts, **target}), override)
 
 
 def _sentence(row: Row) -> str:
@@ -90,65 +92,68 @@ def _in_the_run(row: Row) -> str:
     )
 
 
-def _command(problem: Problem, facts: Mapping[str, str]) -> tuple[str, str]:
+def _command(problem: Problem, facts: Mapping[str, str]) -> Paste:
     if facts.get("arch", "").startswith("sm_"):
-        return "", "no bench command: NVIDIA's libraries have none; logparse replay measures this problem"
+        return Paste("", "no bench command: NVIDIA's libraries have none; logparse replay measures this problem")
     maker = COMMANDS.get("miopen" if problem.kind == "conv" else "hipblaslt")
     if maker is None:
-        return "", "no bench command for this kind of problem"
+        return Paste("", "no bench command for this kind of problem")
     try:
-        return maker(problem), ""
+        return Paste(maker(problem))
     except EmissionError as error:
-        return "", f"no bench command: {error}"
+        return Paste("", f"no bench command: {error}")
 
 
 def _override(
-    problem: Problem,
-    row: Row,
-    tries: Sequence[Try],
-    facts: Mapping[str, str],
-    writers: Sequence[Writer],
-    target: Mapping[str, str],
-    objects: Sequence[Problem],
-) -> tuple[str, str, str]:
-    timed = [(x.time_us, x) for x in tries if x.time_us is not None and x.time_us > 0]
+    problem: Problem, row: Row, tries: Sequence[Try], target: Mapping[str, str], verdict: Verdict | None
+) -> Paste:
+    proposed = row["proposed"]
+    if verdict is None:
+        return Paste("", "no override yet: the analyzers are at work")
+    if not isinstance(proposed, str):
+        return Paste("", f"no override: {_none_proposed(row)}")
+    timed = [(x.time_us, x) for x in tries if x.solution == proposed and x.time_us is not None and x.time_us > 0]
     if not timed:
-        unread = "its single times are not read yet; open it again"
-        return "", "", f"no override: {'nothing is measured' if pd.isna(row['best_us']) else unread}"
-    if row["best"] == row["pick"]:
-        return "", "", f"no override: {'only the pick is timed' if pd.isna(row['pick_us']) else _NOTHING_BETTER}"
-    mine = [x for x in timed if x[1].solution == row["best"]]
-    time_us, best = min(mine or timed, key=itemgetter(0))
-    parts = solution_from_text(str(best.solution))
-    fits = serves(facts, target, parts.library) if target else True
-    if fits is False:
-        return "", "", "no override: the best known time is of another device or library build than --target"
+        return Paste("", "no override here: its times are of another file; the downloaded files have it")
+    time_us, best = min(timed, key=itemgetter(0))
+    parts = solution_from_text(proposed)
     override = Override(
         problem=problem,
         solution=Solution(parts.library, parts.id, best.raw or "", best.algorithm or None),
-        target={**machine(facts), **target},
+        target=target,
         time_us=time_us,
         default_us=number_of(row["pick_us"]),
         workspace_bytes=best.workspace_bytes,
         key_text=best.key_text or None,
     )
-    where = ", ".join(f"{facts[x]}{' CUs' if x == 'cu_count' else ''}" for x in ("arch", "cu_count") if x in facts)
-    reasons: dict[str, list[str]] = {}
-    for writer in writers:
+    return _written(override, [problem_from_text(x) for x in verdict.objects])
+
+
+def _none_proposed(row: Row) -> str:
+    """Why ``recommend`` proposes none, as far as the row has it."""
+    if pd.isna(row["best_us"]):
+        return "nothing is measured"
+    if row["best"] == row["pick"]:
+        return "only the pick is timed" if pd.isna(row["pick_us"]) else "the pick is the best known solution"
+    return "recommend proposes none; the best known time is no proven gain"
+
+
+def _written(override: Override, objects: Sequence[Problem]) -> Paste:
+    """The row as the library's file has it; refused where no writer can write what the library then uses."""
+    facts, reasons = override.target, dict[str, list[str]]()
+    for writer in WRITERS:
         if not writer.accepts(override):
             continue
-        rows = with_objects([override], objects, override.target) if writer is tuning_file.WRITER else [override]
-        made = make(writer, rows, override.target)
-        if not made.files:
-            for reason in made.refused:
-                reasons.setdefault(reason, []).append(writer.name)
-            continue
-        proposed = (
-            "" if row["has_override"] else "; not proposed by recommend: this is the best known, not a proven gain"
-        )
-        doubt = "" if fits else "; whether --target is of the same device and build is not known"
-        also = "; the second row is for calls through hipBLASLt's C++ object" if len(made.held) > 1 else ""
-        note = f"measured on {where or 'an unknown device'}{doubt}{also}{proposed}"
-        return made.files[0].data.decode("utf-8", "replace").strip(), made.files[0].name, note
+        rows = with_objects([override], objects, facts) if writer is tuning_file.WRITER else [override]
+        made = make(writer, rows, facts)
+        if made.files:
+            where = ", ".join(
+                f"{facts[x]}{' CUs' if x == 'cu_count' else ''}" for x in ("arch", "cu_count") if x in facts
+            )
+            also = "; the second row is for calls through hipBLASLt's C++ object" if len(made.held) > 1 else ""
+            text = made.files[0].data.decode("utf-8", "replace").strip()
+            return Paste(text, f"for {where or 'an unknown device'}{also}", made.files[0].name)
+        for reason in made.refused:
+            reasons.setdefault(reason, []).append(writer.name)
     refused = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
-    return "", "", f"no override: {refused or f'no writer for {best.solution}'}"
+    return Paste("", f"no override: {refused or f'no writer for {override.solution.text}'}")

@@ -1,4 +1,4 @@
-"""The page and the report in a real headless Chromium.
+"""The page and the report in a real headless Chromium: six journeys, each what a user does in one sitting.
 
 Needs Playwright and Debian's chromium (``apt-get install chromium``).  Where CI is set both must be there: a browser
 test that skips itself would show nothing.
@@ -12,7 +12,6 @@ import re
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ import pytest
 
 from analyzers.explore.queries import COMPARED, TABLE
 from logparse.store import Store
-from tests.analyzers.explore.conftest import LINK, PLANTED, reading_here
+from tests.analyzers.explore.conftest import PLANTED, reading_here
 from tests.conftest import NIGHTLY
 
 if TYPE_CHECKING:
@@ -68,11 +67,9 @@ class Visit:
         assert self.page.evaluate("window.ran") is None, "a script of a log ran"
 
 
-def visit(browser: Browser, theme: str = "light") -> Visit:
+def visit(browser: Browser) -> Visit:
     context = browser.new_context(
-        viewport=WINDOW,
-        color_scheme=theme,
-        permissions=["clipboard-read", "clipboard-write"],  # type: ignore[arg-type]
+        viewport=WINDOW, color_scheme="light", permissions=["clipboard-read", "clipboard-write"]
     )
     made = Visit(context.new_page())
     made.page.set_default_timeout(SECONDS)
@@ -89,42 +86,28 @@ def visit(browser: Browser, theme: str = "light") -> Visit:
 
 @pytest.fixture(scope="module")
 def tab(browser: Browser) -> Iterator[Visit]:
-    """The tab that tests use one after another: loading the page takes 4 s of CPU, going to a view of it 0.4 s."""
+    """The tab that journeys use one after another: loading the page takes 4 s of CPU, going to a view of it 0.4 s."""
     made = visit(browser)
     yield made
     made.page.context.close()
 
 
-@contextmanager
-def visiting(browser: Browser, tab: Visit, theme: str = "light") -> Iterator[Visit]:
-    """A tab as a test wants it.  At full size, and in the dark, each test has a tab of its own."""
-    if NIGHTLY or theme != "light":
-        made = visit(browser, theme)
-        yield made
-        made.page.context.close()
-        return
-    tab.errors.clear()
-    tab.outside.clear()
-    tab.page.set_viewport_size(WINDOW)
-    tab.page.emulate_media(reduced_motion="null", media="null")
-    yield tab
-
-
-@pytest.fixture(params=["light", pytest.param("dark", marks=pytest.mark.nightly)])
-def themed(request: pytest.FixtureRequest, browser: Browser, tab: Visit) -> Iterator[Visit]:
-    with visiting(browser, tab, request.param) as made:
-        yield made
-
-
 @pytest.fixture
 def seen(browser: Browser, tab: Visit) -> Iterator[Visit]:
-    with visiting(browser, tab) as made:
-        yield made
+    """The tab as a journey wants it.  At full size each has a tab of its own."""
+    made = visit(browser) if NIGHTLY else tab
+    made.errors.clear()
+    made.outside.clear()
+    made.page.set_viewport_size(WINDOW)
+    made.page.emulate_media(reduced_motion="null", media="null")
+    yield made
+    if NIGHTLY:
+        made.page.context.close()
 
 
 @pytest.fixture
 def alone(browser: Browser) -> Iterator[Visit]:
-    """A tab that no other test sees."""
+    """A tab that no other journey sees."""
     made = visit(browser)
     yield made
     made.page.context.close()
@@ -270,33 +253,29 @@ def hovered(page: Page, where: str) -> str:
     return page.text_content(f"{where} .hoverlayer") or ""
 
 
-def test_three_clicks_from_time_to_an_override(seen: Visit, demo: Served) -> None:
-    page = seen.page
-    show(page, demo.url)
-    page.wait_for_function("document.querySelector('#verdict strong').textContent.includes('can be gained')")
+def count(page: Page) -> int:
+    """How many problems the table has, by its own note."""
+    return int(page.inner_text("#table-note").split()[0].replace(",", ""))
 
-    click_bar(page, "#chart-0", "GEMM")
-    page.wait_for_url("**operation=GEMM*")
-    page.wait_for_selector("#table .ag-row [col-id=label]:has-text('bf16_r')")
+
+def fewer(page: Page, before: int) -> None:
     page.wait_for_function(
-        "[...document.querySelectorAll('#table .ag-row [col-id=label]')].every(x => !x.textContent.startsWith('W '))"
+        "before => parseInt(document.querySelector('#table-note').textContent.replace(',', '')) < before", arg=before
     )
-    page.locator("#table .ag-row [col-id=label]").first.click()
-    page.wait_for_selector("#text-override")
-    row = page.inner_text("#text-override")
-    page.click("#copy-override")
-    page.wait_for_function("async row => (await navigator.clipboard.readText()).trim() === row.trim()", arg=row)
-    assert "hipblaslt" in page.inner_text("#problem")
-    assert len(row.splitlines()) >= 2
-    page.wait_for_selector("#solutions .main-svg")
-    seen.clean()
 
 
-def test_the_overview_answers_before_it_breaks_down(seen: Visit, demo: Served) -> None:
-    """At 1440 × 900: the time bar, the actions and the first rows of the table are on the screen; bars come after."""
+def close(page: Page) -> None:
+    page.click("#problem .close")
+    page.wait_for_selector("#problem", state="detached")
+    page.wait_for_function("!location.search.includes('problem=')")  # the panel goes before the address
+
+
+def test_from_the_first_answer_to_an_override_in_three_clicks(seen: Visit, demo: Served) -> None:
+    """The time bar, the actions and the first rows stand on the first screen; then a bar, a row, a copy."""
     page = seen.page
     page.set_viewport_size({"width": 1440, "height": 900})
     show(page, demo.url)
+    page.wait_for_function("document.querySelector('#verdict strong').textContent.includes('can be gained')")
     page.wait_for_selector("#answer .time-bar span")
     still(page, page.locator(".time-bar"))
     tops = page.evaluate(
@@ -306,158 +285,76 @@ def test_the_overview_answers_before_it_breaks_down(seen: Visit, demo: Served) -
     assert sorted(tops, key=lambda x: tops[x]) == [".time-bar", ".cards", "#table-box", "#charts"]
     page.evaluate("scrollTo(0, 0)")
     assert page.locator("#table .ag-row").first.bounding_box()["y"] + 34 < 900
-    with page.expect_download() as waiting:
-        page.click(".cards .get >> nth=0")
-    assert Path(waiting.value.path()).read_bytes().startswith(b"PK")
-    assert page.locator("h1").count() == 1
-    seen.clean()
-
-
-def test_what_the_page_shows_is_whole_and_can_be_read_aloud(seen: Visit, demo: Served) -> None:
-    page = seen.page
-    page.set_viewport_size({"width": 1440, "height": 900})
-    show(page, demo.url)
     for landmark in ("header", "nav", "main", "aside", "h1"):
         assert page.locator(landmark).count() == 1, landmark
     right = "x => Math.max(...[...document.querySelectorAll(x)].map((y) => y.getBoundingClientRect().right))"
     assert page.evaluate(right, "#table .ag-header-cell") <= page.evaluate(right, "#table"), "every column of the set"
     times = page.locator("#table .ag-row [col-id=saving_us]").all_inner_texts()
     assert {x.split()[-1] for x in times if x} >= {"ms", "µs"}, "units scale"
-    assert (
-        page.evaluate("getComputedStyle(document.querySelector('#table .ag-row [col-id=label]')).userSelect") == "text"
-    )
-    page.locator("#table .ag-row").first.click()
+    with page.expect_download() as waiting:
+        page.click(".cards .get >> nth=0")
+    assert Path(waiting.value.path()).read_bytes().startswith(b"PK")
+
+    for _ in range(2):  # the same bar can be clicked again
+        click_bar(page, "#chart", "GEMM")
+        page.wait_for_url("**operation=GEMM*")
+        page.wait_for_selector("#table .ag-row [col-id=label]:has-text('bf16_r')")
+        page.wait_for_function(
+            "[...document.querySelectorAll('#table .ag-row [col-id=label]')].every(x => !x.textContent.startsWith('W'))"
+        )
+        page.click(".chip")
+        page.wait_for_selector(".chip", state="detached")
+    click_bar(page, "#chart", "GEMM")
+    page.wait_for_url("**operation=GEMM*")
+    page.wait_for_selector(".chip")
+    page.locator("#table .ag-row[row-index='0'] [col-id=label]").click()
+    page.wait_for_selector("#text-override")
+    row = page.inner_text("#text-override")
+    page.click("#copy-override")
+    page.wait_for_function("async row => (await navigator.clipboard.readText()).trim() === row.trim()", arg=row)
+    assert "hipblaslt" in page.inner_text("#problem")
+    assert len(row.splitlines()) >= 2
     page.wait_for_selector("#solutions .main-svg")
-    before = page.locator("#problem").bounding_box()
+    box = page.locator("#problem").bounding_box()
+    assert box["x"] + box["width"] == page.evaluate("document.documentElement.clientWidth"), "a drawer at the right"
     page.evaluate("document.querySelector('#problem h2').textContent = 'x'.repeat(10000)")
-    assert page.locator("#problem").bounding_box() == before, "a long name does not stretch the card"
+    assert page.locator("#problem").bounding_box() == box, "a long name does not stretch it"
     assert page.evaluate(
         "document.querySelector('#problem').scrollWidth <= document.querySelector('#problem').clientWidth"
     )
-    assert page.locator("#problem .bar").first.bounding_box()["height"] < 300
+    close(page)
     seen.clean()
 
 
-def test_a_problem_is_a_drawer_that_the_keyboard_leads(seen: Visit, demo: Served) -> None:
+def test_the_keyboard_leads_everywhere_and_the_url_is_the_state(seen: Visit, demo: Served) -> None:
+    """A link that somebody sent; filters, search, table and card by keyboard; sorting, column filters and export."""
     page = seen.page
-    show(page, demo.url)
-    page.keyboard.press("/")
-    page.wait_for_function("document.activeElement.id === 'search'")
-    page.keyboard.press("Escape")
-    page.wait_for_function("document.activeElement.id !== 'search'")
-    page.locator("#table .ag-row[row-index='0'] [col-id=label]").click()
-    page.wait_for_function("document.activeElement.id === 'problem'")
-    box = page.locator("#problem").bounding_box()
-    assert box["x"] + box["width"] == page.evaluate("document.documentElement.clientWidth"), "at the right"
-    first = page.inner_text("#problem h2")
-    page.keyboard.press("ArrowDown")
-    page.wait_for_function("before => document.querySelector('#problem h2')?.textContent !== before", arg=first)
-    page.wait_for_function("document.activeElement.id === 'problem'")
-    page.keyboard.press("Escape")
-    page.wait_for_selector("#problem", state="detached")
-    seen.clean()
-
-
-def test_url_is_the_state(seen: Visit, demo: Served) -> None:
-    page = seen.page
-    page.goto(demo.url + "?view=weights&direction=W")
+    page.goto(demo.url + "?view=regret&operation=GEMM&search=NT+4096")
     ready(page)
-    assert page.inner_text(".chip").startswith("Direction: W")
-    assert page.inner_text("nav .here") == "Backward weights"
-    rows = page.inner_text("#table-note")
-    page.click(".chip")
-    page.wait_for_selector(".chip", state="detached")
-    page.wait_for_function("before => document.querySelector('#table-note').textContent !== before", arg=rows)
-    page.go_back()
-    page.wait_for_selector(".chip")
-    page.wait_for_function("before => document.querySelector('#table-note').textContent === before", arg=rows)
-    seen.clean()
-
-
-def test_a_closed_problem_opens_again_and_back_restores_it(seen: Visit, demo: Served) -> None:
-    page = seen.page
-    page.goto(demo.url + "?view=overview&search=NT+4096")
-    ready(page)
+    assert page.inner_text(".chip >> nth=0").startswith("Operation: GEMM")
+    assert page.inner_text("nav .here") == "Regret"
     assert page.input_value("#search") == "NT 4096", "the search of the link stands in the box"
-    row = page.locator("#table .ag-row[row-index='0'] [col-id=label]")
-    row.click()
-    page.wait_for_selector("#problem")
-    page.click("#problem .close")
-    page.wait_for_selector("#problem", state="detached")
-    page.wait_for_selector("#table .ag-row-selected", state="detached")
-    row.click()
-    page.wait_for_selector("#problem")
-    page.wait_for_function("location.search.includes('problem=')")
-    page.click("#problem .close")
-    page.wait_for_selector("#problem", state="detached")
-    page.wait_for_function("!location.search.includes('problem=')")  # the panel goes before the address
+    some = count(page)
+    page.click(".chip >> nth=1")
+    page.wait_for_function("document.querySelector('#search').value === ''")
+    page.wait_for_function("some => parseInt(document.querySelector('#table-note').textContent) > some", arg=some)
     page.go_back()
-    page.wait_for_selector("#problem")
-    page.click(".chip")
-    page.wait_for_function("document.querySelector('#search')?.value === ''")
-    seen.clean()
+    page.wait_for_selector(".chip >> nth=1")
+    page.wait_for_function("some => parseInt(document.querySelector('#table-note').textContent) === some", arg=some)
 
-
-def test_the_same_mark_can_be_clicked_again(seen: Visit, demo: Served) -> None:
-    page = seen.page
-    show(page, demo.url + "?view=overview")
-    for _ in range(2):
-        click_bar(page, "#chart-0", "GEMM")
-        page.wait_for_url("**operation=GEMM*")
-        page.click(".chip")
-        page.wait_for_selector(".chip", state="detached")
-    show(page, demo.url + "?view=shapes")
-    for _ in range(2):
-        click_mark(page, "#chart-1 .scatterlayer .point")
-        page.wait_for_selector("#problem")
-        page.click("#problem .close")
-        page.wait_for_selector("#problem", state="detached")
-    seen.clean()
-
-
-def test_charts_keep_their_height_and_axes(seen: Visit, demo: Served) -> None:
-    """Whatever the size of the window, and whichever view was there before."""
-    page = seen.page
-    show(page, demo.url + "?view=timeline")
-    page.wait_for_selector("#chart-0 .heatmaplayer image")
-    page.click("nav >> text=Shapes")
-    page.wait_for_selector("#chart-0 .scatterlayer .textpoint text")
-    ends = page.evaluate("document.querySelector('#chart-0 .js-plotly-plot')._fullLayout.yaxis.range")
-    assert ends[0] == -0.5, "the timeline's reversed rows are not the map's"
-    assert ends[1] > 5
-    page.wait_for_selector("#chart-2 .main-svg")  # drawn last, when nothing else is to be done
-    heights = "[...document.querySelectorAll('#charts .chart')].map(x => x.offsetHeight).filter(x => x)"
-    before = page.evaluate(heights)
-    page.set_viewport_size({"width": 1000, "height": 700})
-    page.wait_for_function("document.querySelector('#chart-0 .main-svg').getBoundingClientRect().width < 760")
-    assert page.evaluate(heights) == before
-    assert min(before) > 300
-    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-    seen.clean()
-
-
-def test_a_legend_of_several_lines_stands_above_the_plot(seen: Visit, demo: Served) -> None:
-    page = seen.page
-    page.set_viewport_size({"width": 640, "height": 900})
-    show(page, demo.url + "?view=roofline")
-    box = "document.querySelector('#chart-3 {}').getBoundingClientRect()"
-    legend, plot = (page.evaluate(box.format(x)) for x in (".legend .bg", ".nsewdrag"))
-    assert legend["height"] > 30, "it has several lines"
-    assert legend["y"] + legend["height"] <= plot["y"] + 1
-    seen.clean()
-
-
-def test_filters_are_reached_by_keyboard(seen: Visit, demo: Served) -> None:
-    page = seen.page
     show(page, demo.url)
     page.locator("aside .entry", has_text="convolution").focus()
     page.keyboard.press("Enter")
     page.wait_for_url("**operation=convolution*")
     page.wait_for_selector(".chip")
-    page.fill("#search", "W 64")
+    page.keyboard.press("/")
+    page.wait_for_function("document.activeElement.id === 'search'")
+    page.keyboard.type("W 64")
     page.keyboard.press("Enter")
     page.wait_for_url("**search=W+64*")
     page.wait_for_selector(".chip >> nth=1")
+    page.keyboard.press("Escape")
+    page.wait_for_function("document.activeElement.id !== 'search'")
     page.locator("#table .ag-row[row-index='0'] [col-id=label]", has_text="W 64").focus()  # not one of before
     page.keyboard.press("Enter")
     page.wait_for_selector("#text-bench")
@@ -466,16 +363,24 @@ def test_filters_are_reached_by_keyboard(seen: Visit, demo: Served) -> None:
     command = page.inner_text("#text-bench")
     page.wait_for_function("async text => (await navigator.clipboard.readText()) === text", arg=command)
     assert command.startswith("MIOpenDriver")
-    seen.clean()
+    page.focus("#problem")
+    first = page.inner_text("#problem h2")
+    page.keyboard.press("ArrowDown")
+    page.wait_for_function("before => document.querySelector('#problem h2')?.textContent !== before", arg=first)
+    page.wait_for_function("document.activeElement.id === 'problem'")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#problem", state="detached")
+    page.wait_for_function("!location.search.includes('problem=')")
+    page.go_back()
+    page.wait_for_selector("#problem")
+    close(page)
 
-
-def test_table_sorts_filters_and_exports_what_it_shows(seen: Visit, demo: Served) -> None:
-    page = seen.page
     show(page, demo.url + "?view=overview&direction=W")
-    shown = int(page.inner_text("#table-note").split()[0])
     page.click("#table .ag-header-cell[col-id=time_us] .ag-header-cell-text")
     page.wait_for_selector("#table .ag-header-cell[col-id=time_us][aria-sort=descending]")  # the largest are asked for
+    page.wait_for_url("**table=*time_us*")
     page.wait_for_selector("#table .ag-row")
+    shown = count(page)
     with page.expect_download() as waiting:
         page.click("#export")
     lines = Path(waiting.value.path()).read_text(encoding="utf-8").splitlines()
@@ -483,65 +388,70 @@ def test_table_sorts_filters_and_exports_what_it_shows(seen: Visit, demo: Served
     assert len(lines) == shown + 1
     times = [float(line.split(",")[4]) for line in lines[1:] if line.split(",")[4]]
     assert times == sorted(times, reverse=True)
-    seen.clean()
-
-
-def test_sorting_and_column_filters_are_in_the_url(seen: Visit, demo: Served) -> None:
-    page = seen.page
-    show(page, demo.url + "?view=overview")
-    everything = int(page.inner_text("#table-note").split()[0])
-    page.click("#table .ag-header-cell[col-id=time_us] .ag-header-cell-text")
-    page.wait_for_url("**table=*time_us*")
-    page.evaluate("dash_ag_grid.getApi('table').setFilterModel({operation: {type: 'equals', filter: 'GEMM'}})")
-    page.wait_for_url("**table=*GEMM*")
-    page.wait_for_function(
-        "before => parseInt(document.querySelector('#table-note').textContent) < before", arg=everything
-    )
-    fewer = page.inner_text("#table-note")
+    page.evaluate("dash_ag_grid.getApi('table').setFilterModel({time_us: {type: 'greaterThan', filter: 1000}})")
+    page.wait_for_url("**table=*greaterThan*")
+    fewer(page, shown)
+    left = count(page)
     page.goto(page.url)  # a link from somebody
     ready(page)
     page.wait_for_selector("#table .ag-header-cell[col-id=time_us][aria-sort=descending]")
-    page.wait_for_function("text => document.querySelector('#table-note').textContent === text", arg=fewer)
+    page.wait_for_function("left => parseInt(document.querySelector('#table-note').textContent) === left", arg=left)
     page.click("nav >> text=Regret")
     page.wait_for_function("location.search.includes('view=regret')")
     assert "table=" in page.url, "it stays while views change"
     seen.clean()
 
 
-def test_charts_are_reached_by_keyboard_and_lead_to_the_table(seen: Visit, demo: Served) -> None:
+CUT_OFF = """cut => {
+    const body = document.querySelector('#table .ag-center-cols-viewport');
+    return (body.scrollWidth > body.clientWidth) === cut; }"""
+SHOWN = """() => dash_ag_grid.getApi('table').getColumns().filter((x) => x.isVisible()).map((x) => x.getColId())"""
+CHOOSE = """title => [...document.querySelectorAll('#chooser button')].find((x) => x.textContent === title).click()"""
+
+
+def test_charts_and_table_suit_every_window_and_theme(seen: Visit, demo: Served) -> None:
+    from analyzers.explore.charts.palette import THEMES
+    from analyzers.explore.queries import PRESETS, SPARED
+    from analyzers.explore.selection import VIEWS
+
     page = seen.page
+    whole = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    for width in (1440, 1024):
+        page.set_viewport_size({"width": width, "height": 900})
+        show(page, demo.url)
+        for title, names in PRESETS.items():
+            page.evaluate(CHOOSE, title)
+            page.wait_for_function(CUT_OFF, arg=False)
+            shown = page.evaluate(SHOWN)
+            assert set(names) - set(SPARED) <= set(shown) <= {"label", *names}, (title, width)
+            assert title != "What to do" or ("device" in shown) == (width == 1440)
+    page.evaluate(CHOOSE, "All")
+    page.wait_for_function(CUT_OFF, arg=True)  # what is chosen beyond the sets is shown whole
+    page.evaluate(CHOOSE, "What to do")
+
+    page.click("#switch")
+    for view in VIEWS:
+        show(page, demo.url + f"?view={view}")
+        assert page.evaluate(whole), view
+        drawn = page.locator("#charts .js-plotly-plot:visible").count()
+        assert (drawn == 0) == (view in ("compare", "sql")), f"{view}: a chart of nothing, or none"
     show(page, demo.url + "?view=roofline")
-    page.wait_for_selector("#chart-3[tabindex='0'][aria-label*='table below']")
-    page.focus("#chart-3")
+    colour = "c => document.querySelector('#chart .js-plotly-plot')?.layout?.paper_bgcolor === c"
+    page.wait_for_function(colour, arg=THEMES["dark"].panel)
+    page.click("#switch")
+    page.wait_for_function(colour, arg=THEMES["light"].panel)
+    height = page.evaluate("document.querySelector('#chart').offsetHeight")
+    page.set_viewport_size({"width": 640, "height": 700})
+    page.wait_for_function("document.querySelector('#chart .main-svg').getBoundingClientRect().width < 640")
+    assert page.evaluate("document.querySelector('#chart').offsetHeight") == height > 300
+    box = "document.querySelector('#chart {}').getBoundingClientRect()"
+    legend, plot = (page.evaluate(box.format(x)) for x in (".legend .bg", ".nsewdrag"))
+    assert legend["height"] > 30, "it has several lines"
+    assert legend["y"] + legend["height"] <= plot["y"] + 1, "above the plot"
+    page.wait_for_selector("#chart[tabindex='0'][aria-label*='table below']")
+    page.focus("#chart")
     page.keyboard.press("Enter")
     page.wait_for_function("!!document.activeElement.closest('#table .ag-row')")
-    seen.clean()
-
-
-def test_a_slice_of_the_timeline_filters_the_rest(seen: Visit, demo: Served) -> None:
-    page = seen.page
-    show(page, demo.url + "?view=timeline")
-    before = int(page.inner_text("#table-note").split()[0])
-    drag(page, "#chart-0", 0.1, 0.2, 0.3, 0.8)
-    page.wait_for_url("**time=*")
-    page.wait_for_selector(".chip:has-text('Called')")
-    page.wait_for_function(
-        "before => +document.querySelector('#table-note').textContent.split(' ')[0] < before", arg=before
-    )
-    page.click("nav >> text=Overview")
-    page.wait_for_selector("#chart-0 .barlayer .point")
-    assert "time=" in page.url
-    seen.clean()
-
-
-def test_a_box_over_a_parallel_axis_filters_the_rest(seen: Visit, demo: Served) -> None:
-    page = seen.page
-    show(page, demo.url + "?view=shapes")
-    page.wait_for_selector("#chart-2 .scatterlayer .point")
-    # The first axis, M, stands at (0 + 0.35) / 5.5 of the width; its upper half.
-    drag(page, "#chart-2", 0.02, 0.0, 0.12, 0.5)
-    page.wait_for_url("**m=*")
-    page.wait_for_selector(".chip:has-text('M:')")
     seen.clean()
 
 
@@ -556,7 +466,6 @@ def test_sql_reads_and_cannot_write(seen: Visit, demo: Served, tmp_path: Path) -
     page.fill("#sql-text", "select '=1+1' as name, sum(lines) as lines from sources")
     page.press("#sql-text", "Control+Enter")
     page.wait_for_selector("#result .ag-row:has-text('=1+1')")
-    page.wait_for_selector("#sql-chart .xtick:has-text('=1+1')")  # a sum of whole numbers can be plotted
     assert "sql=select" in page.url, "a link shows the query to somebody else"
     with page.expect_download() as waiting:
         page.click("#result-export")
@@ -572,195 +481,73 @@ def test_sql_reads_and_cannot_write(seen: Visit, demo: Served, tmp_path: Path) -
     seen.clean()
 
 
-CUT_OFF = """cut => {
-    const body = document.querySelector('#table .ag-center-cols-viewport');
-    return (body.scrollWidth > body.clientWidth) === cut; }"""
-SHOWN = """() => dash_ag_grid.getApi('table').getColumns().filter((x) => x.isVisible()).map((x) => x.getColId())"""
-CHOOSE = """title => [...document.querySelectorAll('#chooser button')].find((x) => x.textContent === title).click()"""
-
-
-def test_a_preset_shows_what_the_window_has_room_for(seen: Visit, demo: Served) -> None:
-    from analyzers.explore.queries import PRESETS, SPARED
-
+def test_two_stores_are_compared_and_markup_of_a_log_is_text(seen: Visit, both: Served) -> None:
     page = seen.page
-    for width in (1440, 1024):
-        page.set_viewport_size({"width": width, "height": 900})
-        show(page, demo.url)
-        for title, names in PRESETS.items():
-            page.evaluate(CHOOSE, title)
-            page.wait_for_function(CUT_OFF, arg=False)
-            shown = page.evaluate(SHOWN)
-            assert set(names) - set(SPARED) <= set(shown) <= {"label", *names}, (title, width)
-            assert title != "What to do" or ("device" in shown) == (width == 1440)
-    page.evaluate(CHOOSE, "All")
-    page.wait_for_function(CUT_OFF, arg=True)  # what is chosen beyond the sets is shown whole
-    page.evaluate(CHOOSE, "What to do")
-    seen.clean()
-
-
-@pytest.mark.parametrize("themed", ["dark"], indirect=True)
-def test_the_dark_theme_draws_every_view(themed: Visit, demo: Served) -> None:
-    from analyzers.explore.charts.palette import THEMES
-    from analyzers.explore.selection import VIEWS
-
-    page = themed.page
-    page.set_viewport_size({"width": 1024, "height": 768})
-    for view in VIEWS if NIGHTLY else ("overview", "compare", "roofline"):
-        show(page, demo.url + f"?view={view}")
-        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), view
-        drawn = page.locator("#charts .js-plotly-plot:visible").count()
-        assert (drawn == 0) == (view in ("compare", "sql")), f"{view}: a chart of nothing, or none"
-    show(page, demo.url + "?view=roofline")
-    first = page.evaluate("document.documentElement.dataset.theme")
-    page.click("#switch")
-    second = "dark" if first == "light" else "light"
-    page.wait_for_function(
-        "c => document.querySelector('#chart-3 .js-plotly-plot')?.layout?.paper_bgcolor === c",
-        arg=THEMES[second].panel,
-    )
-    assert page.evaluate("document.documentElement.dataset.theme") == second
-    themed.clean()
-
-
-def test_planted_markup_is_shown_and_not_run(themed: Visit, both: Served) -> None:
-    page = themed.page
-    for view in ("overview", "roofline", "regret", "weights", "shapes", "timeline", "compare"):
+    for view in ("overview", "roofline", "regret", "files"):
         show(page, both.url + f"?view={view}")
-    show(page, both.url + "?view=weights&direction=W")
+    show(page, both.url + "?view=weights")
     assert PLANTED in page.inner_text("#verdict"), "the run's name is shown as it is"
-    page.locator("#table .ag-row").first.click()
-    page.wait_for_selector("#solutions .main-svg")
+    problem = click_point(page, "#chart")
+    page.wait_for_selector("#problem h2:has-text('W 64×256×56×56')")
+    page.wait_for_url(f"**problem={problem}*")  # the panel may be there before the address
+    page.wait_for_selector("#solutions .scatterlayer .point >> nth=1")
+    solvers = page.text_content("#solutions .yaxislayer-above") or ""
+    assert PLANTED[:20] in solvers
+    assert "Slow<a href" in solvers, "both of W"
     assert "window.ran" in hovered(page, "#solutions"), "planted markup is read as text"
-    assert "<img src=x" in (page.text_content("#solutions .yaxislayer-above") or "")
-    assert page.locator("img[src=x], #page a[href*=outside]").count() == 0
-    themed.clean()
+    close(page)
 
-
-@pytest.fixture(scope="module")
-def reports(planted: Store, sampled: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    from analyzers.explore.report import LIMIT_BYTES, write_report
-
-    folder = tmp_path_factory.mktemp("reports")
-    made = {"planted": folder / "planted.html", "demo": folder / "demo.html"}
-    for name, store in (("planted", planted), ("demo", sampled)):
-        write_report(store, made[name])
-        assert made[name].stat().st_size < LIMIT_BYTES
-    return made
-
-
-@pytest.fixture(scope="module")
-def beside(planted: Store, after: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from typer.testing import CliRunner
-
-    from analyzers.explore.report import LIMIT_BYTES
-    from logparse.cli import app
-
-    out = tmp_path_factory.mktemp("beside") / "report.html"
-    words = ["report", "--store", planted.url, "--compare", after.url, "--out", str(out)]
-    result = CliRunner().invoke(app, words)
-    assert (result.exit_code, result.output) == (0, f"{out}: 3 of 3 problems\n")
-    assert out.stat().st_size < LIMIT_BYTES
-    return out
-
-
-TIMES = "() => document.querySelectorAll('#table .ag-row [col-id=here_us]').length"
-STATED = ["3 problems have a time in both runs", "1 faster, 1 slower"]
-
-
-def test_two_stores_are_compared_in_the_page(themed: Visit, both: Served) -> None:
-    page = themed.page
     show(page, both.url + "?view=compare")
-    page.wait_for_function(
-        "document.querySelector('#verdict strong').textContent !== 'Reading what the analyzers say …'"
-    )
-    page.wait_for_selector("#chart-3 .barlayer .point >> nth=2")
-    answer, chart = (page.text_content(x) or "" for x in ("#answer", "#chart-3"))
-    for text in STATED:
+    for text in ("3 problems have a time in both runs", "1 faster, 1 slower"):
+        answer, chart = (page.text_content(x) or "" for x in ("#answer", "#chart"))
         assert (text in answer, text in chart) == (True, False), "stated once"
-    assert "<img src=x" in chart
-    page.wait_for_function(f"({TIMES})() >= 3")
+    assert PLANTED[:10] in (page.text_content("#chart") or "")
+    page.wait_for_function("document.querySelectorAll('#table .ag-row [col-id=here_us]').length >= 3")
     page.click("#table .ag-header-cell[col-id=other_us] .ag-header-cell-text")
     page.wait_for_function("""() => document.querySelector('#table .ag-row[row-index="0"] [col-id=other_us]')
         ?.textContent === '10.9 ms'""")
     rows = [page.inner_text(f"#table .ag-row[row-index='{i}'] [col-id={x}]") for i in (0, 2) for x in COMPARED]
     assert rows == ["5.46 ms", "10.9 ms", "+100.0", "slower", "187 µs", "93.5 µs", "−50.0", "faster"]
-    problem = click_point(page, "#chart-3", "slower there")
-    page.wait_for_selector("#problem >> text=Both runs")
-    page.wait_for_url(f"**problem={problem}*")  # the panel may be there before the address
-    assert page.inner_text("#problem dl div:last-child dd") == "5.46 ms → 10.9 ms"
-    page.click("#problem .close")
-    page.wait_for_selector("#problem", state="detached")
-    click_mark(page, "#chart-3 .barlayer .point:nth-child(3) path")
-    page.wait_for_selector("#problem")
-    page.click("#problem .close")
-    page.wait_for_selector("#problem", state="detached")
-    drag(page, "#chart-3", 0.01, 0.5, 0.5, 0.99)  # F and B, which take a twentieth of the time of W
+    for _ in range(2):  # the same mark can be clicked again
+        problem = click_point(page, "#chart", "slower there")
+        page.wait_for_selector("#problem >> text=Both runs")
+        page.wait_for_url(f"**problem={problem}*")
+        assert page.inner_text("#problem dl div:last-child dd") == "5.46 ms → 10.9 ms"
+        close(page)
+    drag(page, "#chart", 0.01, 0.5, 0.5, 0.99)  # F and B, which take a twentieth of the time of W
     page.wait_for_selector(".chip >> nth=1")
     page.wait_for_function("document.querySelector('#table-note').textContent.startsWith('2 problems')")
     page.wait_for_url("**other_us=*")
     assert page.locator("img[src=x], #page a[href^=http]").count() == 0
-    themed.clean()
-
-
-def test_a_mark_of_the_backward_weights_opens_the_solver_times_of_its_layer(
-    seen: Visit, both: Served, reports: dict[str, Path]
-) -> None:
-    page = seen.page
-    for url, chart, solutions in (
-        (both.url + "?view=weights", "#chart-3", "#solutions"),
-        (reports["planted"].as_uri(), "#chart", "#problem .js-plotly-plot"),
-    ):
-        if chart == "#chart":
-            page.goto(url)
-            page.click("nav button:has-text('Backward weights')")
-        else:
-            show(page, url)
-        problem = click_point(page, chart)
-        page.wait_for_selector("#problem h2:has-text('W 64×256×56×56')")
-        page.wait_for_selector(f"{solutions} .scatterlayer .point >> nth=1")
-        solvers = page.text_content(f"{solutions} .yaxislayer-above") or ""
-        assert PLANTED[:20] in solvers
-        assert "Slow<a href" in solvers, "both of W"
-        cells = page.locator("#layer td").all_inner_texts()
-        assert cells == ["F", "ConvAsm", "187 µs", "B", f"Other{LINK}", "219 µs"], "and what F and B take"
-        assert f"problem={problem}" in page.url or page.locator(f"tr.here[data-id='{problem}']").count() == 1
-    assert page.locator("#page a[href^=http]").count() == 0
     seen.clean()
 
 
-def test_two_stores_are_compared_in_the_report(themed: Visit, beside: Path) -> None:
-    page = themed.page
-    page.goto(beside.as_uri())
-    summary = page.inner_text(".verdict")
-    assert f"Compared with run later {PLANTED} of {PLANTED}." in summary
-    page.click("nav button:has-text('Compare')")
-    page.wait_for_selector("#chart .barlayer .point >> nth=2")
-    page.click("th[data-name=change] button")
-    titles = page.locator("#table thead button").all_inner_texts()
-    cells = page.locator("#table tbody tr >> nth=0").locator("th, td").all_inner_texts()
-    shown = dict(zip(titles, cells, strict=True))
-    assert [shown[TABLE[x]] for x in COMPARED] == ["5,455", "10,910", "100", "slower"]
-    for text in ("3 problems timed in both", "1 faster, 1 slower", "<img src=x"):
-        assert text in (page.text_content("#chart") or "")
-    problem = click_point(page, "#chart", "slower there")
-    page.wait_for_selector("#problem >> text=In the other run (µs)")
-    assert page.locator(f"#table tr.here[data-id='{problem}']").count() == 1
-    assert page.inner_text("#problem dl div:last-child dd") == "10,910"
-    click_mark(page, "#chart .barlayer .point:nth-child(3) path")
-    page.wait_for_selector("#problem .main-svg")
-    drag(page, "#chart", 0.01, 0.5, 0.5, 0.99)
-    page.wait_for_selector("#chips button:has-text('2 marked in a chart')")
-    assert page.locator("#table tbody tr").count() == 2
-    assert page.locator("img, #page a[href*=outside]").count() == 0
-    themed.clean()
+@pytest.fixture(scope="module")
+def reports(planted: Store, sampled: Store, after: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Of the samples, and of two stores beside each other, in which every text of a log is an attack."""
+    from typer.testing import CliRunner
+
+    from analyzers.explore.report import LIMIT_BYTES
+    from logparse.cli import app
+
+    folder = tmp_path_factory.mktemp("reports")
+    made = {"demo": folder / "demo.html", "beside": folder / "beside.html"}
+    for out, words in (
+        (made["demo"], ["--store", sampled.url]),
+        (made["beside"], ["--store", planted.url, "--compare", after.url]),
+    ):
+        result = CliRunner().invoke(app, ["report", *words, "--out", str(out)])
+        assert (result.exit_code, result.output.startswith(f"{out}: ")) == (0, True), result.output
+        assert out.stat().st_size < LIMIT_BYTES
+    return made
 
 
-def test_report_opens_offline_and_is_linked(themed: Visit, reports: dict[str, Path]) -> None:
-    page = themed.page
+def test_reports_open_offline_and_filter_by_their_charts(seen: Visit, reports: dict[str, Path]) -> None:
+    page, rows = seen.page, "#table tbody tr"
     page.goto(reports["demo"].as_uri())
     page.wait_for_selector("#chart .main-svg")
     assert "can be gained" in page.inner_text(".verdict strong")
-    everything = page.locator("#table tbody tr").count()
+    everything = page.locator(rows).count()
     assert page.locator("#table thead th[scope=col][aria-sort=none]").count() == page.locator("#table thead th").count()
     assert page.locator("#table tbody th[scope=row]").count() == everything
     page.click("th:has-text('Calls') button")
@@ -769,31 +556,69 @@ def test_report_opens_offline_and_is_linked(themed: Visit, reports: dict[str, Pa
         page.click("th:has-text('Calls') button")
     click_bar(page, "#chart", "GEMM")
     page.wait_for_selector("#chips button")
-    fewer = page.locator("#table tbody tr").count()
-    assert 0 < fewer < everything
+    some = page.locator(rows).count()
+    assert 0 < some < everything
     page.fill("input[data-column=time_us]", ">1000")
-    assert 0 < page.locator("#table tbody tr").count() < fewer
+    assert 0 < page.locator(rows).count() < some
     page.click("th:has-text('Now') button")
-    page.locator("#table tbody tr").first.click()
+    page.locator(rows).first.click()
     page.wait_for_selector("#problem .main-svg")
     with page.expect_download() as waiting:
         page.click("#export")
     lines = Path(waiting.value.path()).read_text(encoding="utf-8").splitlines()
-    assert len(lines) == page.locator("#table tbody tr").count() + 1
-    for tab in page.locator("nav button").all_inner_texts():
+    assert len(lines) == page.locator(rows).count() + 1
+    page.click("#chips button:has-text('Clear all')")
+    tabs = page.locator("nav button").all_inner_texts()
+    assert "Compare" not in tabs
+    for tab in tabs:
         page.click(f"nav button:has-text('{tab}')")
         page.wait_for_selector("#chart .main-svg")
         assert page.get_attribute("#chart", "aria-label") == tab
         assert "Run demo" in page.inner_text("#caption")
+    page.click("nav button:has-text('Regret')")
+    click_mark(page, "#chart .barlayer .point path")
+    page.wait_for_selector("#chips button:has-text('marked in a chart')")
+    assert 0 < page.locator(rows).count() < everything
     page.click("#switch")
-    height = page.locator("#chart").bounding_box()
-    page.set_viewport_size({"width": 1000, "height": 700})
-    page.wait_for_timeout(500)
-    now = page.locator("#chart").bounding_box()
-    assert height
-    assert now
-    assert height["height"] == now["height"] > 300
-    themed.clean()
+
+    page.goto(reports["beside"].as_uri())
+    assert f"Compared with run later {PLANTED} of {PLANTED}." in page.inner_text(".verdict")
+    for tab in page.locator("nav button").all_inner_texts():
+        page.click(f"nav button:has-text('{tab}')")
+        page.wait_for_selector("#chart .main-svg")
+    page.click("nav button:has-text('Compare')")
+    page.click("th[data-name=change] button")
+    titles = page.locator("#table thead button").all_inner_texts()
+    cells = page.locator(f"{rows} >> nth=0").locator("th, td").all_inner_texts()
+    shown = dict(zip(titles, cells, strict=True))
+    assert [shown[TABLE[x]] for x in COMPARED] == ["5,455", "10,910", "100", "slower"]
+    for text in ("3 problems timed in both", "1 faster, 1 slower"):
+        assert text in (page.text_content("#chart") or "")
+    problem = click_point(page, "#chart", "slower there")
+    page.wait_for_selector("#problem >> text=In the other run (µs)")
+    assert page.locator(f"#table tr.here[data-id='{problem}']").count() == 1
+    assert page.inner_text("#problem dl div:last-child dd") == "10,910"
+    page.wait_for_selector("#problem .scatterlayer .point")
+    assert "window.ran" in hovered(page, "#problem"), "planted markup is read as text"
+    assert PLANTED in page.inner_text("#table")
+    drag(page, "#chart", 0.01, 0.5, 0.5, 0.99)
+    page.wait_for_selector("#chips button:has-text('2 marked in a chart')")
+    assert page.locator(rows).count() == 2
+    assert page.locator("img, #page a[href*=outside]").count() == 0
+    seen.clean()
+
+
+@pytest.mark.nightly
+def test_points_are_drawn_where_there_is_no_webgl(alone: Visit, both: Served, reports: dict[str, Path]) -> None:
+    page = alone.page
+    page.add_init_script("HTMLCanvasElement.prototype.getContext = () => null")
+    for url in (both.url + "?view=roofline", reports["beside"].as_uri()):
+        page.goto(url)
+        if url.startswith("file:"):
+            page.click("nav button:has-text('Roofline')")
+        page.wait_for_selector("#chart .scatterlayer .points path")
+        assert page.locator(".no-webgl").count() == 0
+    alone.clean()
 
 
 @pytest.mark.nightly
@@ -860,53 +685,3 @@ def test_the_table_is_at_most_ten_tabs_away(seen: Visit, demo: Served) -> None:
     page.keyboard.press("ArrowRight")
     assert page.evaluate("document.activeElement.textContent") == "Files"
     seen.clean()
-
-
-def test_bars_of_regret_and_cells_of_the_map_filter_the_report(seen: Visit, reports: dict[str, Path]) -> None:
-    """A report of one store, which compares nothing."""
-    page = seen.page
-    page.goto(reports["demo"].as_uri())
-    assert "Compare" not in page.locator("nav button").all_inner_texts()
-    page.click("nav button:has-text('Regret')")
-    everything = page.locator("#table tbody tr").count()
-    click_mark(page, "#chart .barlayer .point path")
-    page.wait_for_selector("#chips button:has-text('marked in a chart')")
-    assert 0 < page.locator("#table tbody tr").count() < everything
-    assert page.locator("#detail").inner_text() == ""
-    page.click("#chips button:has-text('Clear all')")
-    assert page.locator("#table tbody tr").count() == everything
-    page.click("nav button:has-text('Shapes')")
-    click_mark(page, "#chart .scatterlayer .textpoint text")
-    page.wait_for_selector("#chips button:has-text('marked in a chart')")
-    assert 0 < page.locator("#table tbody tr").count() < everything
-    page.locator("#table tbody tr").first.click()
-    page.wait_for_selector("#problem")
-    assert "other run" not in page.inner_text("#page")
-    seen.clean()
-
-
-def test_points_are_drawn_where_there_is_no_webgl(alone: Visit, both: Served, reports: dict[str, Path]) -> None:
-    page = alone.page
-    page.add_init_script("HTMLCanvasElement.prototype.getContext = () => null")
-    for url, chart in ((both.url + "?view=roofline", "#chart-3"), (reports["planted"].as_uri(), "#chart")):
-        page.goto(url)
-        if chart == "#chart":
-            page.click("nav button:has-text('Roofline')")
-        page.wait_for_selector(f"{chart} .scatterlayer .points path")
-        assert page.locator(".no-webgl").count() == 0
-    alone.clean()
-
-
-def test_planted_markup_is_not_run_in_the_report(themed: Visit, reports: dict[str, Path]) -> None:
-    page = themed.page
-    page.goto(reports["planted"].as_uri())
-    page.wait_for_selector("#chart .main-svg")
-    for tab in page.locator("nav button").all_inner_texts():
-        page.click(f"nav button:has-text('{tab}')")
-        page.wait_for_selector("#chart .main-svg")
-    page.locator("#table tbody tr").first.click()
-    page.wait_for_selector("#problem .scatterlayer .point")
-    assert "window.ran" in hovered(page, "#problem"), "planted markup is read as text"
-    assert PLANTED in page.inner_text("#table")
-    assert page.locator("img, #page a[href*=outside]").count() == 0
-    themed.clean()

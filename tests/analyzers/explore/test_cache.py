@@ -43,14 +43,14 @@ def finished(store: Store) -> tuple[pd.DataFrame, PageData]:
 
 def test_a_second_look_reads_nothing_and_shows_the_same(store: Store) -> None:
     first, data = finished(store)
-    said = (data.headline, data.lines, data.run)
+    said = (data.verdict, data.run)
     data.close()
     kept = cache.place(store, "demo", None)
     assert kept is not None
     assert (kept / "judged.duckdb").is_file()
     again, data = finished(store)
     assert data.reading.restored, "nothing was read a second time"
-    assert (data.headline, data.lines, data.run) == said
+    assert (data.verdict, data.run) == said
     pd.testing.assert_frame_equal(again, first)
     with data.cursor() as con:
         row = queries.one(con, str(again["id"].iloc[0]))

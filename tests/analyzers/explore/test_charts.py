@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,11 +17,9 @@ import plotly.graph_objects as go
 import pytest
 
 from analyzers import explore
-from analyzers.explore.charts.anything import anything
-from analyzers.explore.charts.palette import DARK, LIGHT, THEMES, Theme, contrast, text_on
+from analyzers.explore.charts.palette import LIGHT, THEMES
 from analyzers.explore.charts.regret import rows_for
 from analyzers.explore.charts.roofline import roofline
-from analyzers.explore.charts.shapes import shape_map
 from analyzers.explore.plain_text import shown
 from tests.analyzers.example import W
 
@@ -32,9 +29,6 @@ OF_POINTS: tuple[Callable[..., go.Figure], ...] = (
     explore.roofline,
     explore.regret,
     explore.backward_weights,
-    explore.shape_map,
-    explore.cost_curves,
-    explore.parallel,
 )
 
 
@@ -78,9 +72,7 @@ def judged(points: pd.DataFrame) -> pd.DataFrame:
     return made
 
 
-@pytest.mark.parametrize(
-    "chart", [*OF_POINTS, "compare", "solutions", "timeline"], ids=lambda x: getattr(x, "__name__", x)
-)
+@pytest.mark.parametrize("chart", [*OF_POINTS, "compare", "solutions"], ids=lambda x: getattr(x, "__name__", x))
 def test_golden(
     chart: Callable[..., go.Figure] | str, example_points: pd.DataFrame, example_views: dict[str, pd.DataFrame]
 ) -> None:
@@ -90,10 +82,6 @@ def test_golden(
         figure = explore.compare(points, other)
     elif chart == "solutions":
         figure = explore.solutions(example_views["measurements"], W.text, pick="miopen:ConvDirectNaiveConvWrw")
-    elif chart == "timeline":
-        seconds = pd.to_datetime(["2026-01-01 00:00:00", "2026-01-01 00:00:02", "2026-01-01 00:00:01", None])
-        calls = pd.DataFrame({"pid": [1, 1, 2, 2], "first_seen": seconds, "count": [5, 6, 7, 8]})
-        figure = explore.timeline(calls)
     else:
         assert callable(chart)
         figure = chart(points)
@@ -122,9 +110,7 @@ def test_a_chart_of_a_sample_is_marked_so(example_points: pd.DataFrame) -> None:
 def test_other_empty_figures_state_the_next_command(
     example_views: dict[str, pd.DataFrame], example_points: pd.DataFrame
 ) -> None:
-    calls = pd.DataFrame({"pid": [1], "first_seen": [pd.NaT], "count": [1]})
     empty = (
-        explore.timeline(calls),
         explore.solutions(example_views["empty"]),
         explore.compare(example_points, example_points.head(0)),
         explore.completeness(pd.DataFrame(columns=["path", "lines"])),
@@ -143,25 +129,6 @@ def test_input_is_left_alone_and_order_does_not_matter(
     one = described(chart(points))
     pd.testing.assert_frame_equal(points, before)
     assert described(chart(points[::-1])) == one
-
-
-@pytest.mark.parametrize("theme", THEMES.values(), ids=lambda x: x.name)
-def test_the_numbers_of_the_map_are_readable_on_every_colour(theme: Theme) -> None:
-    """At least 4.5:1, as the Web Content Accessibility Guidelines require of text."""
-    grounds = [theme.grid, *(theme.colour_at(i / 1000) for i in range(1001))]
-    assert (theme.colour_at(0.0), theme.colour_at(1.0)) == (theme.scale[0], theme.scale[-1])
-    assert min(contrast(text_on(x), x) for x in grounds) >= 4.5
-    weights = {"mi": [0, 1, 2, 3], "ni": [0, 0, 0, 0], "problems": [1, 1, 1, 1], "total_us": [1.0, 1.0, 1.0, 0.001]}
-    cells = pd.DataFrame({**weights, "efficiency": [0.02, 0.98, math.nan, 0.5], "tflops": math.nan})
-    *_, numbers = shape_map(cells, theme).data
-    assert numbers["text"] == ["33%", "33%", "33%"]  # a thousandth is not written
-    drawn = [theme.colour_at(0.02), theme.colour_at(0.98), theme.grid]
-    assert all(contrast(*x) >= 4.5 for x in zip(numbers["textfont"]["color"], drawn, strict=True))
-
-
-def test_contrast_is_that_of_the_guidelines() -> None:
-    assert contrast("#ffffff", "#000000") == pytest.approx(21.0)
-    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)  # the known grey that just fails
 
 
 @pytest.mark.parametrize("theme", THEMES)
@@ -222,35 +189,10 @@ def test_stores_of_one_name_are_distinguished_by_the_folders_above(example_point
         assert [x.title.text for x in axes] == [f"{name}: time of one call (µs)" for name in said]
 
 
-def test_rank_skew_is_seen_in_the_timeline() -> None:
-    """A row per process: that of a late starter begins later, and the last one is named."""
-    begin = {11: "12:00:00", 12: "12:00:01", 13: "12:00:20"}
-    seconds = pd.to_datetime([f"2026-01-01 {x}" for x in begin.values()] + ["2026-01-01 12:00:30"] * 3)
-    calls = pd.DataFrame({"pid": [*begin, *begin], "first_seen": seconds, "count": [5, 5, 5, 95, 95, 2]})
-    figure = explore.timeline(calls)
-    (rows,) = figure.data
-    assert list(rows.y) == ["process 11", "process 12", "process 13"]
-    first = [int(np.flatnonzero(~np.isnan(np.asarray(row, dtype=float)))[0]) for row in rows.z]
-    assert [rows.x[i][-8:] for i in first] == list(begin.values())
-    told = figure.layout.title.text
-    assert "7 to 100" in told
-    assert "up to 20 s apart, process 13 last" in told
-
-
 def test_rows_for_ninety_percent() -> None:
     savings = pd.DataFrame({"saving_us": [80.0, 15.0, 5.0], "total_saving_us": 100.0})
     assert rows_for(savings) == 2
     assert rows_for(savings.head(0)) == 0
-
-
-@pytest.mark.parametrize("theme", [LIGHT, DARK])
-def test_a_query_is_plotted_by_what_its_columns_are(theme: Any) -> None:
-    named = go.Figure(anything(pd.DataFrame({"<i>name": ["<b>", "c"], "n": [1, 2]}), theme).plain())
-    assert isinstance(named.data[0], go.Bar)
-    assert list(named.data[0].x) == ["&lt;b&gt;", "c"]
-    pairs = go.Figure(anything(pd.DataFrame({"a": [1, 2], "b": [3, 4]}), theme).plain())
-    assert isinstance(pairs.data[0], go.Scatter)
-    assert not anything(pd.DataFrame({"a": ["x"]}), theme).data
 
 
 def test_all_records_of_a_replay_are_one_row_of_the_files() -> None:

@@ -18,7 +18,6 @@ pytest.importorskip("dash", reason="the extra `explore` is not installed")
 
 from flask.testing import FlaskClient
 
-from analyzers.explore.charts.palette import LIGHT
 from analyzers.explore.load.beside import beside, compared, keep
 from analyzers.explore.page import components
 from analyzers.explore.page.address import tunnel
@@ -26,11 +25,11 @@ from analyzers.explore.page.app import SQL_SECONDS, application
 from analyzers.explore.page.data import PageData, Pages
 from analyzers.explore.page.serve import explore
 from analyzers.explore.page.table import csv, records
-from analyzers.explore.page.views import clicked, draw
 from analyzers.explore.plain_text import solution_name
 from analyzers.explore.point_table import build
 from analyzers.explore.queries import changes, movers, over
 from analyzers.explore.selection import Selection, from_url
+from analyzers.explore.views import clicked
 from logparse.errors import LogparseError, StoreError
 from logparse.ingest import record
 from logparse.store import Store, open_store
@@ -59,19 +58,18 @@ def test_no_callback_waits_for_one_that_waits_for_it(client: FlaskClient) -> Non
 
 
 def test_a_click_in_a_chart_answers_with_a_url(client: FlaskClient) -> None:
-    def after(place: object, data: object, *, boxed: bool = False, view: str = "overview") -> object:
-        given = {"search": f"?view={view}&search=NT", "place": place, "data": data, "boxed": boxed}
+    def after(data: object, *, boxed: bool = False, view: str = "overview") -> object:
+        given = {"search": f"?view={view}&search=NT", "data": data, "boxed": boxed}
         return part(client, "click", **given)["search"]
 
     bar = {"points": [{"customdata": ["operation", "GEMM"]}]}
-    assert after(0, bar) == "?view=overview&operation=GEMM&search=NT"
-    assert after(0, {"points": []}) is None, "what selects nothing changes no URL"
+    assert after(bar) == "?view=overview&operation=GEMM&search=NT"
+    assert after({"points": []}) is None, "what selects nothing changes no URL"
     box = {"points": [], "range": {"x": [1, 2], "y": [3, 4]}}
-    assert after(3, box, boxed=True, view="roofline") == "?view=roofline&intensity=1..2&tflops=3..4&search=NT"
+    assert after(box, boxed=True, view="roofline") == "?view=roofline&intensity=1..2&tflops=3..4&search=NT"
     unreadable: object
     for unreadable in ("0", None, []):
-        assert after(unreadable, bar) is None
-        assert after(0, unreadable) is None
+        assert after(unreadable) is None
 
 
 def test_rows_come_as_the_table_asks(client: FlaskClient) -> None:
@@ -87,7 +85,7 @@ def test_rows_come_as_the_table_asks(client: FlaskClient) -> None:
     assert odd["count"] == 3
 
 
-@pytest.mark.parametrize(("name", "body"), [("nosuch", {}), ("card", []), ("charts", "x")])
+@pytest.mark.parametrize(("name", "body"), [("nosuch", {}), ("card", []), ("chart", "x")])
 def test_what_asks_for_no_part_gets_none(client: FlaskClient, name: str, body: object) -> None:
     assert client.post(f"/part/{name}", json=body).status_code == 404
 
@@ -278,19 +276,9 @@ def test_compare_joins_an_unknown_layout_as_diff_does(tmp_path: Path, open_run: 
     assert (shown["here_us"], shown["there_us"]) == (200.0, 120.0)
 
 
-@pytest.mark.parametrize(("counted_by", "traced"), [("bench", False), ("profiler", True), ("bench+profiler", True)])
-def test_no_trace_is_called_without_a_clock(example_points: pd.DataFrame, counted_by: str, traced: bool) -> None:
-    with over(example_points.assign(calls_from=counted_by)) as con:
-        con.execute("create table ticks (problem varchar, pid bigint, second timestamp, calls bigint)")
-        [figure] = draw(con, Selection(view="timeline"), LIGHT, ("", ""))
-    [note] = figure.layout["annotations"] if figure else [{}]
-    assert ("No line of this run has a time of day" in note["text"]) != traced
-    assert ("a trace viewer shows their clock" in note["text"]) == traced
-
-
 def test_a_query_is_stopped_at_the_pages_limits(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def note(query: str) -> str:
-        told = asked(client, "sql-note.children", {"sql-text.value": query, "theme.data": "light", "url.search": ""})
+        told = asked(client, "sql-note.children", {"sql-text.value": query, "url.search": ""})
         return str(told["sql-note"]["children"])
 
     assert note("select * from range(50000)") == "50,000 rows"
@@ -302,7 +290,7 @@ def test_a_query_is_stopped_at_the_pages_limits(client: FlaskClient, monkeypatch
 
 
 def sql_note(client: FlaskClient, query: str) -> str:
-    made = asked(client, "sql-note.children", {"sql-text.value": query, "theme.data": "light", "url.search": ""})
+    made = asked(client, "sql-note.children", {"sql-text.value": query, "url.search": ""})
     return str(made["sql-note"]["children"])
 
 
@@ -368,29 +356,26 @@ def test_records_are_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("view", "chart", "data", "boxed", "url"),
+    ("view", "data", "boxed", "url"),
     [
-        ("overview", 0, {"points": [{"customdata": ["direction", "W", 3, "W"]}]}, False, "?view=overview&direction=W"),
-        ("roofline", 0, {"points": [{"customdata": ["abc", "x"]}]}, False, "?view=roofline&problem=abc"),
-        ("roofline", 0, {"range": {"x": [100, 1], "y": [2, 3]}}, True, "?view=roofline&intensity=1..100&tflops=2..3"),
+        ("overview", {"points": [{"customdata": ["direction", "W", 3, "W"]}]}, False, "?view=overview&direction=W"),
+        ("roofline", {"points": [{"customdata": ["abc", "x"]}]}, False, "?view=roofline&problem=abc"),
+        ("roofline", {"range": {"x": [100, 1], "y": [2, 3]}}, True, "?view=roofline&intensity=1..100&tflops=2..3"),
         (
             "weights",
-            0,
             {"range": {"x": [1, 2], "y": [3, 4]}},
             True,
             "?view=weights&best_us=3000..4000&sibling_us=1000..2000",
         ),
-        ("shapes", 0, {"points": [{"customdata": [3.0, 4.0, 1, 0.5]}]}, False, "?view=shapes&m=8..15&n=16..31"),
-        ("overview", 1, {"points": [{"customdata": 17}]}, False, "?view=overview"),
-        ("roofline", 0, None, True, "?view=roofline"),
+        ("overview", {"points": [{"customdata": 17}]}, False, "?view=overview"),
+        ("roofline", {}, True, "?view=roofline"),
         (
             "overview",
-            0,
             {"points": [{"customdata": ["no such facet", "x"]}]},
             False,
             "?view=overview&problem=no+such+facet",
         ),
     ],
 )
-def test_a_click_is_a_url(view: str, chart: int, data: dict[str, object] | None, boxed: bool, url: str) -> None:
-    assert clicked(Selection(view=view), chart, data, boxed=boxed).url() == url
+def test_a_click_is_a_url(view: str, data: dict[str, object], boxed: bool, url: str) -> None:
+    assert clicked(Selection(view=view), data, boxed=boxed).url() == url

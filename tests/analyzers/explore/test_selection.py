@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import duckdb
 import pandas as pd
 from hypothesis import given
@@ -22,10 +20,6 @@ selections = st.builds(
     ),
     between=st.dictionaries(st.sampled_from(sorted(NUMBERS)), intervals),
     search=texts.map(str.strip),
-    time=st.none()
-    | st.tuples(*[st.datetimes(datetime(1970, 1, 2), datetime(2200, 1, 1))] * 2).map(
-        lambda ends: (str(min(ends).replace(microsecond=0)), str(max(ends).replace(microsecond=0)))
-    ),
     problem=texts,
     table=texts,
 )
@@ -51,7 +45,6 @@ def test_where_is_sql_without_any_text_of_the_selection(chosen: Selection) -> No
     where, parameters = chosen.where()
     with duckdb.connect() as con:
         con.register("points", points)
-        con.execute("create table ticks (problem varchar, second timestamp)")
         assert con.execute(f"select count(*) from points where {where}", parameters).fetchone() == (0,)
 
 
@@ -60,19 +53,6 @@ def test_a_facet_is_switched_on_and_off() -> None:
     assert on.values == {"direction": ("W",)}
     assert on.toggled("direction", "W") == Selection()
     assert on.toggled("no such facet", "W") == on
-
-
-def test_a_stretch_of_time_keeps_what_was_called_then() -> None:
-    with duckdb.connect() as con:
-        con.execute("create table points as select unnest(['early', 'late']) as problem")
-        con.execute(
-            """create table ticks as select unnest(['early', 'late']) as problem,
-               unnest([timestamp '2026-01-01 10:00:00', timestamp '2026-01-01 10:00:09']) as second"""
-        )
-        where, parameters = from_url("?time=2026-01-01T10:00:05..2026-01-01 10:00:10").where()
-        assert con.execute(f"select problem from points where {where}", parameters).fetchall() == [("late",)]
-    assert from_url("?time=soon..late").time is None
-    assert from_url("?time=2026-01-01").time is None
 
 
 def test_an_interval_without_numbers_is_dropped() -> None:

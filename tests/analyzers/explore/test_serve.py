@@ -127,7 +127,7 @@ def test_the_page_shows_progress_until_the_analysis_is_there(sampled: Store, tmp
         assert data.wait(120)
         assert line() == ""
         assert asked(client, "doing.children", {})["pulse"]["disabled"]
-        assert data.headline
+        assert data.verdict.headline
     finally:
         data.close()
 

@@ -123,12 +123,14 @@
   };
   const asking = new Map();  // what is being asked for or drawn, by name
   const busy = () => { document.getElementById('content').ariaBusy = asking.size ? 'true' : 'false'; };
-  const ask = async (name, part, given, use) => {
+  const ask = async (name, part, given, use, before) => {
     asking.get(name)?.abort();
     const mine = new AbortController();
     asking.set(name, mine);
     busy();
     try {
+      if (before) await before();
+      if (asking.get(name) !== mine) return;
       const answer = await fetch(`/part/${part}`, {
         method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(given), signal: mine.signal,
       });
@@ -162,59 +164,47 @@
     beside(made.content.split(' ').includes('beside'));
   };
   // Charts. What is drawn of each view is kept, and is there again at once as long as nothing has changed.
-  const CONFIG = { displaylogo: false, responsive: false, toImageButtonOptions: { format: 'svg' } }, PLACES = 4;
+  const CONFIG = { displaylogo: false, responsive: false, toImageButtonOptions: { format: 'svg' } };
   let plotted, plotly = new Promise((done) => { plotted = done; });
-  const drawn = new Map();  // by view: what it was drawn from, and its plots with their boxes' heights by place
+  const drawn = new Map();  // by view: what it was drawn from, its plot (null: it has none) and the height of its box
   const fitted = (plot) => {
     if (plot.offsetParent && plot._fullLayout && Math.abs(plot.clientWidth - plot._fullLayout.width) >= 1) Plotly.Plots.resize(plot);
   };
   const attach = (view) => {
-    for (let place = 0; place < PLACES; place += 1) {
-      const box = document.getElementById(`chart-${place}`), kept = view.plots.get(place);
-      put(box.style, 'display', kept ? '' : 'none');
-      if (kept) put(box.style, 'height', kept.height);
-      if (kept && box.firstChild !== kept.plot) box.replaceChildren(kept.plot);
-      else if (!kept) box.replaceChildren();
-      if (kept) fitted(kept.plot);
-    }
+    const box = document.getElementById('chart');
+    put(box.style, 'display', view.plot ? '' : 'none');
+    if (view.plot) put(box.style, 'height', view.height);
+    if (!view.plot) box.replaceChildren();
+    else if (box.firstChild !== view.plot) box.replaceChildren(view.plot);
+    if (view.plot) fitted(view.plot);
   };
   const plot = async (node, figure) => {
     await plotly;
     await Plotly.react(node, figure.data, figure.layout, CONFIG);
   };
-  const chosenIn = (place, data, boxed) => ask('click', 'click', { search: page.search, place, data, boxed }, (made) => {
+  const chosenIn = (data, boxed) => ask('click', 'click', { search: page.search, data, boxed }, (made) => {
     if (made.search) move(made.search);
   });
-  const listen = (node, place) => {
+  const listen = (node) => {
     node.heard = true;
-    node.on('plotly_click', (event) => chosenIn(place, { points: event.points.map((x) => ({ customdata: x.customdata })) }, false));
-    // Of the points in a box only those count that hold the ends of an axis.
-    node.on('plotly_selected', (event) => event?.range && chosenIn(place, {
-      range: event.range,
-      points: event.points.filter((x) => x.customdata?.[0] === '').map((x) => ({ x: x.x, customdata: x.customdata })),
-    }, true));
+    node.on('plotly_click', (event) => chosenIn({ points: event.points.map((x) => ({ customdata: x.customdata })) }, false));
+    node.on('plotly_selected', (event) => event?.range && chosenIn({ range: event.range }, true));
   };
-  const draw = async (view, made, gone) => {
+  const draw = async (view, { figure, style }) => {
     await plotly;
-    if (gone) for (const place of [...view.plots.keys()]) if (!made.charts.some((x) => x.place === place)) view.plots.delete(place);
-    for (const { place, style } of made.charts) {
-      const kept = view.plots.get(place) || { plot: make('div') };
-      view.plots.set(place, { ...kept, height: style.height });
-    }
+    if (!figure) view.plot = null;
+    else Object.assign(view, { plot: view.plot || make('div'), height: style.height });
     attach(view);
-    for (const { place, figure } of made.charts) {
-      const node = view.plots.get(place).plot;
-      await plot(node, figure);
-      if (!node.heard) listen(node, place);
-    }
+    if (!figure) return;
+    await plot(view.plot, figure);
+    if (!view.plot.heard) listen(view.plot);
   };
   // When everything on the screen is there and nothing else is to be done.
   const idle = async () => {
-    while ([...asking.keys()].some((name) => name !== 'charts')) await new Promise((done) => setTimeout(done, 20));
+    while ([...asking.keys()].some((name) => name !== 'chart')) await new Promise((done) => setTimeout(done, 20));
     await new Promise((done) => requestIdleCallback(done, { timeout: 1000 }));
   };
   // WebGL is set up when nothing else is to be done, before the first views with points ask for it.
-  const POINTS = 3;
   let warmed = false;
   const warm = async () => {
     if (warmed || !page.webgl) return;
@@ -223,39 +213,33 @@
       await idle();
       if (drawn.has(name)) continue;
       const node = make('div');
-      drawn.set(name, { plots: new Map([[POINTS, { plot: node }]]) });
+      drawn.set(name, { plot: node });
       await plot(node, { data: [{ type: 'scattergl', mode: 'markers', x: [null], y: [null] }], layout: { dragmode: 'select' } });
     }
   };
+  let shown;  // the view whose chart is on the screen
   const chart = (name, key, base) => {
-    const view = drawn.get(name) || { plots: new Map() };
+    const view = drawn.get(name) || {}, here = () => { shown = name; describe(document.getElementById('chart')); };
     drawn.set(name, view);
-    const given = { search: `?${without(page.search, 'problem', 'table', 'sql')}`, theme: page.theme, webgl: page.webgl };
     if (view.key === key) {
-      asking.get('charts')?.abort();
-      asking.delete('charts');
-      shown = name;
+      asking.get('chart')?.abort();
+      asking.delete('chart');
       attach(view);
-      describeAll();
+      here();
       busy();
       return;
     }
-    // Of a view that is shown already a chart that no filter changes, or that is below the screen, stays until then.
-    const anew = view.base !== base || shown !== name;
+    // The overview's bars, which are below the table, stay until all that is on the screen is there.
+    const below = name === 'overview' && shown === name && view.base === base;
     view.key = view.base = undefined;
-    ask('charts', 'charts', { ...given, anew }, async (made) => {
-      await draw(view, made, anew);
-      [view.base, shown] = [base, name];
-      describeAll();
-      if (made.later) {
-        await idle();
-        if (page.charts === key) await ask('below', 'below', given, (more) => (page.charts === key ? draw(view, more, false) : undefined));
-      }
+    const given = { search: `?${without(page.search, 'problem', 'table', 'sql')}`, theme: page.theme, webgl: page.webgl };
+    ask('chart', 'chart', given, async (made) => {
+      await draw(view, made);
+      view.base = base;
+      here();
       if (page.charts === key) view.key = key;
-    }).then(warm);
+    }, below && idle).then(warm);
   };
-  let shown;  // the view whose charts are on the screen
-  const describeAll = () => document.querySelectorAll('#charts .chart').forEach(describe);
   // The card of one problem.
   const card = (given) => ask('card', 'card', given, async (made) => {
     fill(document.getElementById('detail'), made.card);

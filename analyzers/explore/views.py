@@ -1,0 +1,117 @@
+"""What each view draws: one chart of what is selected, the same on the page, in the report and in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from analyzers.explore import queries
+from analyzers.explore.charts.compare import COLUMNS as COMPARE
+from analyzers.explore.charts.compare import compare
+from analyzers.explore.charts.figure import Figure
+from analyzers.explore.charts.overview import completeness, overview
+from analyzers.explore.charts.palette import Theme
+from analyzers.explore.charts.regret import regret
+from analyzers.explore.charts.roofline import COLUMNS as ROOFLINE
+from analyzers.explore.charts.roofline import roofline
+from analyzers.explore.charts.weights import COLUMNS as WEIGHTS
+from analyzers.explore.charts.weights import backward_weights
+from analyzers.explore.selection import FACETS, Selection
+
+if TYPE_CHECKING:
+    import duckdb
+
+BOXES: Mapping[str, tuple[tuple[str, float], tuple[str, float]]] = {
+    "roofline": (("intensity", 1.0), ("tflops", 1.0)),
+    "weights": (("sibling_us", 1e3), ("best_us", 1e3)),
+    "compare": (("here_us", 1.0), ("other_us", 1.0)),
+}
+"""Views in whose chart, which WebGL draws, a box selects: the numbers on its axes, and what one unit of the axis is in
+the column's.
+"""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a chart is drawn: ``names`` are those of two runs; ``headed`` where nothing beside it states what it comes
+    to.
+    """
+
+    theme: Theme
+    title: str = ""
+    names: tuple[str, str] = ("this run", "the other run")
+    headed: bool = True
+
+
+def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, look: Look) -> Figure | None:
+    """The chart of the selection's view, over the tables that ``con`` holds; None for a view that has none."""
+    return _CHARTS[chosen.view](con, chosen, look) if chosen.view in _CHARTS else None
+
+
+def _overview(con: duckdb.DuckDBPyConnection, chosen: Selection, look: Look) -> Figure:
+    return overview(queries.groups(con, chosen), look.theme, chosen=chosen.values, title=look.title)
+
+
+def _files(con: duckdb.DuckDBPyConnection, chosen: Selection, look: Look) -> Figure:
+    return completeness(con.execute("select * from sources").df(), look.theme, title=look.title)
+
+
+def _roofline(con: duckdb.DuckDBPyConnection, chosen: Selection, look: Look) -> Figure:
+    drawn = queries.sample(con, chosen, ROOFLINE, ("intensity", "tflops"))
+    return roofline(drawn.rows, look.theme, title=look.title, remark=drawn.note)
+
+
+def _regret(con: duckdb.DuckDBPyConnection, chosen: Selection, look: Look) -> Figure:
+    return regret(queries.regrets(con, chosen), queries.savings(con, chosen), look.theme, title=look.title)
+
+
+def _weights(con: duckdb.DuckDBPyConnection, chosen: Selection, look: Look) -> Figure:
+    drawn = queries.sample(con, chosen, WEIGHTS, ("sibling_us", "best_us"))
+    return backward_weights(drawn.rows, look.theme, title=look.title, remark=drawn.note)
+
+
+def _compare(con: duckdb.DuckDBPyConnection, chosen: Selection, look: Look) -> Figure:
+    drawn, totals = queries.sample(con, chosen, COMPARE, ("here_us", "other_us")), queries.changes(con, chosen)
+    return compare(
+        drawn.rows, totals, look.theme, names=look.names, title=look.title, remark=drawn.note, headed=look.headed
+    )
+
+
+_CHARTS: Mapping[str, Callable[[duckdb.DuckDBPyConnection, Selection, Look], Figure]] = {
+    "overview": _overview,
+    "roofline": _roofline,
+    "regret": _regret,
+    "weights": _weights,
+    "compare": _compare,
+    "files": _files,
+}
+
+
+def clicked(chosen: Selection, data: Mapping[str, Any], *, boxed: bool) -> Selection:
+    """The selection after a click or a box in the chart of its view; unchanged where that selects nothing."""
+    if boxed:
+        return _boxed(chosen, data)
+    marks = data.get("points") or [{}]
+    mark = marks[0].get("customdata")
+    if not isinstance(mark, list) or not mark:
+        return chosen
+    if chosen.view == "overview" and mark[0] in FACETS:
+        return chosen.toggled(str(mark[0]), str(mark[1]))
+    if chosen.view == "regret" and mark[0] == "regret":
+        return chosen.limited({"regret": (float(mark[1]), float(mark[2]) * (1 - 1e-12))})
+    return replace(chosen, problem=mark[0]) if isinstance(mark[0], str) else chosen
+
+
+def _boxed(chosen: Selection, data: Mapping[str, Any]) -> Selection:
+    axes, limits = BOXES.get(chosen.view), data.get("range")
+    if axes is None or not isinstance(limits, dict):
+        return chosen
+    intervals = {}
+    for axis, (name, unit) in zip("xy", axes, strict=True):
+        ends = limits.get(axis)
+        if not isinstance(ends, list) or len(ends) != 2:
+            return chosen
+        low, high = sorted(float(x) * unit for x in ends)
+        intervals[name] = (float(f"{low:.6g}"), float(f"{high:.6g}"))
+    return chosen.limited(intervals)
