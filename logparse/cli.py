@@ -59,7 +59,7 @@ def ingest(
     paths: Annotated[list[str], argument("Files, folders, globs, URLs; `-` for standard input.")],
     store: opt.Store = None,
     run: opt.Label = None,
-    format: Annotated[str | None, choice("Format. [default: recognised]", of=opt.FORMATS, check=False)] = None,
+    format: Annotated[str | None, option("Format. [default: recognised]")] = None,
     jobs: Annotated[int, option("Files at once. [default: one per core]", "--jobs", "-j", min=0)] = 0,
     engine: opt.Engine = "local",
     pid: Annotated[str | None, option("Process of lines that state none, or `none`. [default: of the name]")] = None,
@@ -248,7 +248,7 @@ def show(
 def sql(
     query: Annotated[str, argument('One SELECT over the views (see `logparse sql "describe calls"`).')],
     store: opt.Store = None,
-    run: Annotated[str | None, option("Limit the views to one run.", **opt.NAMES_RUNS)] = None,
+    run: Annotated[str | None, option("Limit the views to one run.")] = None,
     timeout: Annotated[float, option("Seconds until the query is stopped.", min=0.1)] = 60.0,
     max_rows: Annotated[int, option("Refuse larger results.", min=1)] = 1_000_000,
 ) -> Answer:
@@ -289,9 +289,7 @@ def formats() -> Answer:
 
 
 @verb("logparse forget run-before-upgrade")
-def forget(
-    name: Annotated[str, argument("A run label, or a path or its end.", **opt.NAMES_RUNS)], store: opt.Store = None
-) -> Answer:
+def forget(name: Annotated[str, argument("A run label, or a path or its end.")], store: opt.Store = None) -> Answer:
     """Remove a run or a file from the store."""
     return Answer([f"forgot {path}" for path in opened(store).forget(name)])
 
@@ -335,7 +333,7 @@ def lint(
 @verb("logparse coverage tunableop_results0.csv --against logparse-store", opt.Table)
 def coverage(
     files: opt.Files,
-    against: Annotated[str | None, option("The workload, as of `lint`. [default: the store]", **opt.NAMES_RUNS)] = None,
+    against: Annotated[str | None, option("The workload, as of `lint`. [default: the store]")] = None,
     target: opt.Target = None,
     store: opt.Store = None,
     run: opt.Run = None,

@@ -28,7 +28,7 @@ import logparse
 from logparse import api
 from logparse.errors import LogparseError, StoreError, UsageError
 from logparse.ingest import ingest, lines, worker
-from logparse.output import TABLES, Answer, TableFormat, show
+from logparse.output import TABLES, Answer, Bar, TableFormat, show
 from logparse.output.answer import arrow
 from logparse.output.terminal import drawn
 from logparse.store import Store, open_store
@@ -399,24 +399,25 @@ def test_a_format_is_no_name_of_a_file(samples_store: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "completed"),
-    [("top --by ", ["calls", "time"]), *((f"{verb} ", ["samples"]) for verb in ("diff", "forget", "lint --against"))],
-)
-def test_short_help_and_completion(samples_store: str, words: str, completed: list[str]) -> None:
+def test_short_help() -> None:
     assert "Usage:" in run("top", "-h").stdout
-    environ = {
-        **os.environ,
-        "_LOGPARSE_COMPLETE": "complete_bash",
-        "COMP_WORDS": f"logparse {words}",
-        "COMP_CWORD": str(len(words.split()) + 1),
-        "LOGPARSE_STORE": samples_store,
-    }
-    code = "import sys; sys.argv = ['logparse']; from logparse.cli import app; app(prog_name='logparse')"
-    out = subprocess.run(
-        [sys.executable, "-c", code], env=environ, cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert out.stdout.split() == completed
+
+
+def test_progress_is_one_line_with_share_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = io.StringIO()
+    monkeypatch.setattr(sink, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr", sink)
+    monkeypatch.setattr("time.monotonic", iter([0.0, 2.0, 2.1, 8.0]).__next__)
+    with Bar("ingest", of_bytes=True) as bar:
+        bar.begin(400_000_000)
+        for _ in range(3):
+            bar.advance("a.log", 100_000_000)
+    assert sink.getvalue().split("\r\x1b[K") == [
+        "",
+        "ingest 25% 50 MB/s 6 s left",
+        "ingest 75% 38 MB/s 2.67 s left",
+        "",
+    ]
 
 
 def test_an_ingest_that_gave_nothing_states_the_reason(tmp_path: Path) -> None:
@@ -431,8 +432,6 @@ def test_an_ingest_that_gave_nothing_states_the_reason(tmp_path: Path) -> None:
     )
     assert "export in `on_trace_ready`" in run("ingest", str(tmp_path / "cleared.json"), *at).stderr
     assert "it begins with 'hello'" in out.stderr
-    (tmp_path / "issue.md").write_text("My file:\n```csv\ntrans_a,trans_b,m,n,k,solution,time_us\nT,N,1,2,3,7,9\n```\n")
-    assert "line 3 begins a file of format table" in run("ingest", str(tmp_path / "issue.md"), *at).stderr
     (tmp_path / "tunableop_results0.csv").touch()
     out = run("ingest", str(tmp_path / "tunableop_results0.csv"), *at)
     assert (out.returncode, "TunableOp wrote no result" in out.stderr) == (0, True)

@@ -6,8 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from logparse.errors import LogparseError
-from logparse.formats import FORMATS
-from logparse.formats.format import FileFormat, Head, Unit
+from logparse.formats.format import Head, Unit
 from logparse.ingest.input_file import InputFile
 from logparse.ingest.schedule import Ingested
 from logparse.output import Answer, Rows
@@ -15,7 +14,6 @@ from logparse.store import command_line
 from logparse.text import common_start, short_path
 
 _SHOWN, _FIRST = 8, 80  # maximum remarks of one kind; maximum characters of a first line
-_TRIED = 40  # lines behind the first one of which each is tried as the beginning of a table
 _WHY_EMPTY = {
     "torch-profiler": "; torch.profiler clears its events when a cycle of its schedule ends: export in `on_trace_ready`"
 }
@@ -94,25 +92,6 @@ def _why_nothing(result: Ingested) -> str:
     head = Head("", b"")
     with contextlib.suppress(LogparseError, OSError, EOFError):
         head = InputFile(result.path).head()
-    inside = _table_inside(head)
-    if inside:
-        return (
-            f"line {inside[0]} begins a file of format {inside[1]}, which is read only from the first line on: remove "
-            "what stands before it"
-        )
     first = head.data.decode("utf-8", "backslashreplace").strip().partition("\n")[0]
     begins = f"; it begins with {first[:_FIRST]!r}" if first else ""
     return f"nothing in it is of a format that is known (`logparse formats` lists them){begins}"
-
-
-def _table_inside(head: Head) -> tuple[int, str] | None:
-    """The line, counted from 1, and the format of a table that stands behind something else, as in a copied issue."""
-    tables = [format for format in FORMATS if isinstance(format, FileFormat)]
-    rest = head.data
-    for number in range(2, _TRIED + 2):
-        rest = rest.partition(b"\n")[2]
-        begun = Head(head.name, rest)
-        found = next((format.name for format in tables if rest and format.recognise(begun)), None)
-        if found:
-            return number, found
-    return None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from logparse.errors import LogparseError, UsageError
+from logparse.errors import UsageError
 from logparse.output.answer import ROWS, Answer, TableFormat, format_of, show
 from logparse.output.program import quiet_pipe
 from logparse.text import is_object, one_of
@@ -38,13 +38,10 @@ def path(help: str, *names: str) -> Any:
     return option(help, *names, callback=_local)
 
 
-def choice(
-    help: str, *names: str, of: str | tuple[str, ...], several: bool = False, own: bool = False, check: bool = True
-) -> Any:
-    """An option with the values ``of``, or of the list at that place (``module:LIST``), which a shell completes.
+def choice(help: str, *names: str, of: str | tuple[str, ...], several: bool = False, own: bool = False) -> Any:
+    """An option with the values ``of``, or of the list at that place (``module:LIST``); others are refused.
 
-    Others are refused, unless the verb does that itself (``check`` False).  ``several``: values are joined by commas.
-    ``own``: ``package.module:NAME`` is allowed too.
+    ``several``: values are joined by commas.  ``own``: ``package.module:NAME`` is allowed too.
     """
 
     def refuse_others(parameter: typer.CallbackParam, value: str | None) -> str | None:
@@ -53,21 +50,13 @@ def choice(
                 one_of(parameter.opts[0], word, _known(of))
         return value
 
-    return option(help, *names, callback=refuse_others if check else None, autocompletion=_completing(of, several))
-
-
-def _completing(of: str | tuple[str, ...], several: bool = False) -> Callable[[str], list[str]]:
-    def complete(incomplete: str) -> list[str]:
-        done, comma, last = incomplete.rpartition(",") if several else ("", "", incomplete)
-        return [done + comma + name for name in _known(of) if name.startswith(last)]
-
-    return complete
+    return option(help, *names, callback=refuse_others)
 
 
 def _known(of: str | tuple[str, ...]) -> Iterable[str]:
     """The values; of a place the names of the list's members, or the list where it holds names.
 
-    The module is imported here, to check or to complete a value, and not before: it may be slow.
+    The module is imported here, to check a value, and not before: it may be slow.
     """
     if isinstance(of, tuple):
         return of
@@ -97,39 +86,24 @@ def opened(store: str | None, *, create: bool = False) -> "logparse.store.Store"
     return open_store(store, create=create)
 
 
-def completed_runs(context: typer.Context, incomplete: str) -> list[str]:
-    """The runs of the store that the words so far name, for completion; empty where it cannot be read."""
-    with suppress(LogparseError, OSError):
-        return [run for run in opened(context.params.get("store")).runs() if run.startswith(incomplete)]
-    return []
-
-
-FORMATS = "logparse.formats:FORMATS"
 BACKENDS = "analyzers.measure.backends:BACKENDS"
 OVERRIDES = "logparse.formats.override_formats:OVERRIDE_FORMATS"
 TARGETS = "analyzers.overrides.convert:TARGETS"
 EXPORTS = "analyzers.overrides.export:NAMES"
 """Where the values of options are listed."""
 _RUN = "a store (its latest run), STORE#RUN, a run's label, or log files."
-NAMES_RUNS: Any = {"autocompletion": completed_runs}
 Text = str | None
 Words = list[str] | None
 Store = Annotated[Text, option("Store folder or URL. [default: logparse-store]", "--store", envvar="LOGPARSE_STORE")]
-Run = Annotated[Text, option("Run label. [default: the latest run]", "--run", **NAMES_RUNS)]
-Label = Annotated[Text, option("Label of this run. [default: the time of the call]", "--run", **NAMES_RUNS)]
-RunName = Annotated[str, argument(f"Run: {_RUN}", **NAMES_RUNS)]
-Against = Annotated[Text, option(f"The workload: {_RUN}", "--against", **NAMES_RUNS)]
-Compare = Annotated[Text, option("Another run beside this one: RUN, STORE#RUN or STORE.", "--compare", **NAMES_RUNS)]
+Run = Annotated[Text, option("Run label. [default: the latest run]", "--run")]
+Label = Annotated[Text, option("Label of this run. [default: the time of the call]", "--run")]
+RunName = Annotated[str, argument(f"Run: {_RUN}")]
+Against = Annotated[Text, option(f"The workload: {_RUN}", "--against")]
+Compare = Annotated[Text, option("Another run beside this one: RUN, STORE#RUN or STORE.", "--compare")]
 Count = Annotated[int | None, option(f"Rows. [default: {ROWS} of a table on the terminal, else all]", "-n", min=1)]
 FailOn = Annotated[str, option("Slower by more than this fails, e.g. 3%.", "--fail-on")]
 Engine = Annotated[
-    str,
-    choice(
-        "local; ray (of $RAY_ADDRESS, of this machine, or one of its own); ray://HOST:PORT.",
-        "--engine",
-        of=("local", "ray"),
-        check=False,
-    ),
+    str, option("local; ray (of $RAY_ADDRESS, of this machine, or one of its own); ray://HOST:PORT.", "--engine")
 ]
 Kind = Annotated[Text, choice("gemm, grouped or conv.", "--kind", of=("gemm", "grouped", "conv"))]
 Target = Annotated[Words, option("Facts of the machine that will read the files: a file, or KEY=VALUE.", "--target")]

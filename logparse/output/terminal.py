@@ -1,7 +1,4 @@
-"""Tables as text that fits a terminal, and progress bars.
-
-Rich, which draws the bars, is imported for them alone: that takes longer than reading most logs.
-"""
+"""Tables as text that fits a terminal, and lines of progress."""
 
 from __future__ import annotations
 
@@ -9,18 +6,18 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeAlias, cast
 from unicodedata import combining, east_asian_width
 
-from logparse.text import printable, shortened
+from logparse.text import duration, printable, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-    from rich.progress import Progress
 
 Rows: TypeAlias = Sequence[Mapping[str, object]]
 """A small table without pandas, whose import takes longer than reading most logs."""
@@ -38,6 +35,7 @@ _USUAL = 100
 _INDEX = re.compile(r"(?:[a-z ]+ )?[a-z_]+:\d{1,12}")
 """A solution that is a number of its library, and an action with it: a part of a number names another one."""
 _GAP = 3
+_SHOWN_EVERY_S = 0.2
 _WHOLE = ("int", "uint", "float", "double", "timestamp")
 """Types of Arrow whose values are never shortened."""
 
@@ -177,50 +175,36 @@ def _cell(value: object) -> str:
 
 
 class Bar:
-    """A progress bar with rate and time left, as a context; shown only on a terminal."""
+    """A line of progress with rate and time left, as a context; shown only on a terminal."""
 
     def __init__(self, what: str, *, of_bytes: bool = False) -> None:
-        self._bar: Progress | None = None
-        if not sys.stderr.isatty():
-            return
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
-
-        columns = (TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-        self._bar = Progress(*(columns if of_bytes else ()), console=Console(stderr=True), transient=True)
-        self._task = self._bar.add_task(what, total=None)
-
-    @property
-    def shown(self) -> bool:
-        return self._bar is not None
+        self._what, self._of_bytes = what, of_bytes
+        self._began = self._written = time.monotonic()
+        self._done, self._total = 0, 0
+        self.shown = sys.stderr.isatty()
 
     def __enter__(self) -> Bar:
-        if self._bar:
-            self._bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._bar:
-            self._bar.stop()
+        if self.shown:
+            print(end="\r\x1b[K", file=sys.stderr, flush=True)
 
     def begin(self, total: int | None) -> None:
         """Set the amount of work, once it is known."""
-        if self._bar:
-            self._bar.update(self._task, total=total)
+        self._total = total or 0
 
     def advance(self, path: str, count: int) -> None:
         """Add ``count`` bytes that were read of a file."""
-        if self._bar:
-            self._bar.update(self._task, advance=count)
+        self.complete(self._done + count, self._total)
 
     def complete(self, done: int, total: int) -> None:
         """Set how many of ``total`` are done."""
-        if self._bar:
-            self._bar.update(self._task, completed=done, total=total)
+        self._done, self._total, now = done, total, time.monotonic()
+        if not self.shown or now - self._written < _SHOWN_EVERY_S:
+            return
+        self._written, spent = now, now - self._began
+        words = [self._what, *([f"{min(1.0, done / total):.0%}"] if total else [])]
+        words += [f"{done / spent / 1e6:,.0f} MB/s"] if self._of_bytes else []
+        words += [f"{duration(spent * (total - done) / done * 1e6)} left"] if 0 < done < total else []
+        print(end=f"\r\x1b[K{' '.join(words)}", file=sys.stderr, flush=True)

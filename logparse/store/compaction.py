@@ -10,10 +10,11 @@ caller knows that there are none, they go at once (``unread``).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,7 +31,7 @@ from logparse.store.store import Store
 LARGE_BYTES = 64 << 20
 """Merged parts from this size on are not merged again."""
 _READ_TOGETHER = 16  # parts read at a time: each may be a request to another machine, or large
-_GROUP_BYTES = 64 << 20  # bytes in memory from which on rows are written as one row group
+_PART_BYTES = 64 << 20  # bytes in memory from which on rows are written as a part
 
 Progress = Callable[[int, int], None]
 """Called with the number of parts merged so far and the number of all parts to merge."""
@@ -70,16 +71,18 @@ def _compact(store: Store, progress: Progress | None) -> Compacted:
     before = sum(map(len, held.values())) + fresh + bool(manifest.number)
     if not small and not fresh and not manifest.stale:
         return Compacted(before, before)
-    todo, done = sum(len(paths) for _, paths in small.values()), 0
-    merged: list[str] = []
-    for folder, (table, paths) in small.items():
-        writer = _Writer(store, table, folder)
-        for rows in _read(store, table, paths, attempts, manifest):
-            writer.add(rows)
-            done += 1
+    done, merged = count(1), list[str]()
+    todo = sum(len(paths) for _, paths in small.values())
+
+    def counting(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        for rows in tables:
+            yield rows
             if progress:
-                progress(done, todo)
-        merged += writer.close()
+                progress(next(done), todo)
+
+    for folder, (table, paths) in small.items():
+        read = _read(store, table, paths, attempts, manifest)
+        merged += _write(store, folder, _schema(table, f"{folder}/"), counting(read))
     gone = {path for _, paths in small.values() for path in paths}
     kept = [f"{store.root}/{path}" for path in manifest.parts if f"{store.root}/{path}" not in gone]
     names = frozenset(path.removeprefix(f"{store.root}/") for path in (*kept, *merged))
@@ -132,36 +135,26 @@ def _schema(table: str, path: str) -> pa.Schema:
     return pa.schema([f for f in SCHEMAS[table] if f.name != "category" or "/category=" not in path])
 
 
-class _Writer:
-    """Writes merged parts of one folder, a row group at a time."""
+def _write(store: Store, folder: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> list[str]:
+    """Write merged parts of one folder, of many bytes each; returns their paths."""
+    name, paths = f"{MERGED}{os.urandom(8).hex()}", list[str]()
+    held, size = list[pa.Table](), 0
 
-    def __init__(self, store: Store, table: str, folder: str) -> None:
-        self._store = store
-        self._folder = folder
-        self._schema = _schema(table, f"{folder}/")
-        self._name = f"{MERGED}{os.urandom(8).hex()}"
-        self._held: list[pa.Table] = []
-        self._bytes = 0
-        self._paths: list[str] = []
-
-    def add(self, rows: pa.Table) -> None:
-        self._held.append(rows)
-        self._bytes += rows.nbytes
-        if self._bytes > _GROUP_BYTES:
-            self._write()
-
-    def close(self) -> list[str]:
-        """Write what is held; returns the paths of the parts."""
-        self._write()
-        return self._paths
-
-    def _write(self) -> None:
-        rows = pa.concat_tables(self._held) if self._held else self._schema.empty_table()
-        self._held, self._bytes = [], 0
+    def write() -> None:
+        rows = pa.concat_tables([schema.empty_table(), *held])
+        held.clear()
         if not len(rows):
             return
-        make_folder(self._store.filesystem, self._folder)
-        path = f"{self._folder}/{self._name}-{len(self._paths) + 1}.parquet"
-        with self._store.filesystem.open_output_stream(path) as sink:
-            pq.write_table(rows, sink, compression="zstd", **encoding(self._schema))
-        self._paths.append(path)
+        make_folder(store.filesystem, folder)
+        paths.append(f"{folder}/{name}-{len(paths) + 1}.parquet")
+        with store.filesystem.open_output_stream(paths[-1]) as sink:
+            pq.write_table(rows, sink, compression="zstd", **encoding(schema))
+
+    for table in tables:
+        held.append(table)
+        size += table.nbytes
+        if size > _PART_BYTES:
+            write()
+            size = 0
+    write()
+    return paths
