@@ -11,7 +11,7 @@ from analyzers.overrides.look_up import look_up
 from logparse.formats.override_format import OverrideFile
 from logparse.formats.rocblas import logs as rocblas
 from logparse.formats.rocblas.rules import OVERRIDE_FORMAT, key
-from logparse.model import Call, Message, Solution, problem_from_text
+from logparse.model import Call, Message, Solution
 from tests.analyzers.example import gemm
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 
@@ -93,19 +93,6 @@ def test_rocblas_own_indices_are_read_after_5_2() -> None:
         assert bool(row.key) is (version != "5.2.0")
     (between,) = inspect("x.csv", own.replace("-3798", "-7").encode(), {}, "rocblas-tune").rows
     assert (between.solution, between.verdicts.read) == (None, False)
-
-
-def test_calls_of_rocblas_sgemm_need_rows_with_strides_of_0() -> None:
-    problem = problem_from_text(
-        "gemm trans=T,N mnk=33,96,64 batch=1,- ld=67,67,-,33 stride=0,0,-,0 type=f32_r,f32_r,-,f32_r "
-        "compute=f32_r,? activation=none,0 aux=0,- bias=0,-,- scale=-,-,-,-,0 swizzle=-,- beta=zero"
-    )
-    for strides, plain in (("", False), ("0,0,0,", True), ("1,1,1,", False), ("0,0,1,", None)):
-        row = f"T,N,33,96,1,64,1,0,67,67,33,{strides}f32_r,f32_r,f32_r,11"
-        reading = OVERRIDE_FORMAT.reader("file", f"{HEAD}{row}\n".encode(), {})
-        report = OVERRIDE_FORMAT.reported("file", reading, [(rocblas.PLAIN, problem.text)])[problem.text]
-        assert (look_up(OVERRIDE_FORMAT, reading, problem, key=report.key).row is not None) == (plain is True)
-        assert (look_up(OVERRIDE_FORMAT, reading, problem).row is not None) == (plain is False)
 
 
 LINE = (

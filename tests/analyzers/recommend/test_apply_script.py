@@ -16,7 +16,9 @@ from logparse.formats.format import Emission
 from logparse.model import DEFAULT, Override, Solution
 from tests.analyzers.example import gemm
 
-SHELLS = [shell for shell in ("dash", "bash", "sh", "busybox") if shutil.which(shell)]
+FOUND = {Path(found).resolve(): shell for shell in ("sh", "dash", "bash", "busybox") if (found := shutil.which(shell))}
+SHELLS = list(FOUND.values())
+"""One name of each shell that is here: ``sh`` is mostly one of the others."""
 TARGET = {
     "arch": "gfx942:sramecc+:xnack-",
     "cu_count": "304",
