@@ -336,7 +336,7 @@ class Table(Generic[E, C]):
     def reading(
         self, refusal: str, *, refusals: Iterable[Note] = (), certain: bool, facts: Facts, target: Facts
     ) -> Reading[Table[E, C]]:
-        """What the library with the facts ``target`` takes from it; ``refusal``: why it reads no row of a refused file."""
+        """What the library with the facts ``target`` takes; ``refusal``: why it reads no row of a refused file."""
         why_not = tuple(refusals)
         taken, rows = accepted(why_not, certain), []
         for x in self.entries:

@@ -9,7 +9,7 @@ from pathlib import Path
 from analyzers.analyzer import Tables
 from analyzers.measure.results import measured
 from analyzers.times.origins import CONFIRM, RACE
-from analyzers.times.runs import tables_of as tables_of
+from analyzers.times.runs import tables_of
 from logparse.ingest import ingest, record
 from logparse.model import Fact, GemmProblem, Problem, Record, solution_from_text
 from logparse.store import Store

@@ -8,10 +8,11 @@ from analyzers import cliff
 from analyzers.analyzer import Settings, Tables
 from analyzers.cliff import unaligned
 from analyzers.recommend.ranking import recommend
+from analyzers.times.runs import tables_of
 from logparse.model import GemmProblem
 from logparse.store import Store
 from tests.analyzers.build import measurement, tables
-from tests.analyzers.ingested import bench, product, read, replayed, tables_of
+from tests.analyzers.ingested import bench, product, read, replayed
 
 VOCABULARY = product(50257, 2048, 768)
 PADDED = "torch:pad=64,stored"

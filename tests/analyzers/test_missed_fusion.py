@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from analyzers import missed_fusion
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.epilogues import BY_HAND
+from analyzers.times.runs import tables_of
 from logparse.formats.traces.torch.epilogues import STEPS
 from logparse.ingest import ingest
 from logparse.store import Store
 from tests.analyzers.build import call, tables, work
-from tests.analyzers.ingested import product, read, tables_of
+from tests.analyzers.ingested import product, read
 from tests.conftest import CORPUS, needs_corpus
 
 M, N, K = 3072, 2048, 768

@@ -10,13 +10,13 @@ from analyzers import suboptimal_pick
 from analyzers.analyzer import Settings, Tables
 from analyzers.suboptimal_pick import Regret
 from analyzers.times.picks import compare
+from analyzers.times.runs import tables_of
 from logparse.ingest import ingest
 from logparse.lookup import top
 from logparse.model import Finding, Member
 from logparse.store import Store
 from tests.analyzers.build import call, facts, frame, measurement, tables, work
 from tests.analyzers.example import ARCH, W, gemm
-from tests.analyzers.ingested import tables_of
 from tests.conftest import SAMPLES
 
 BUILD = {"arch": ARCH, "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}

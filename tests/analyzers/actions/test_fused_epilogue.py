@@ -20,10 +20,11 @@ from analyzers.job.epilogues import Epilogue, epilogues
 from analyzers.measure.results import measured
 from analyzers.times.action_times import samples_of
 from analyzers.times.origins import ACTION
+from analyzers.times.runs import tables_of
 from logparse.ingest import ingest, record
 from logparse.model import DEFAULT, Fact, Problem, solution_from_text
 from logparse.store import Store
-from tests.analyzers.ingested import HERE, tables_of
+from tests.analyzers.ingested import HERE
 from tests.analyzers.measure.problems import gemm
 from tests.analyzers.test_missed_fusion import BY_HAND, OUT, K, M, N, addmm, after, trace
 

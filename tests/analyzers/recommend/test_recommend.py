@@ -15,6 +15,7 @@ from analyzers.recommend import render
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.override_files import emissions, scripts, targets
 from analyzers.recommend.ranking import Recommendation, deduplicated, recommend
+from analyzers.times.runs import tables_of
 from logparse.errors import EmissionError, UsageError
 from logparse.formats import FORMATS
 from logparse.formats.format import Emission, Writer
@@ -25,7 +26,7 @@ from logparse.store import Store
 from logparse.target import comparable, folder, same_device, serves
 from tests.analyzers.build import facts, measurement, tables, work
 from tests.analyzers.example import ARCH, F, W, everything, gemm
-from tests.analyzers.ingested import bench, product, read, replayed, tables_of
+from tests.analyzers.ingested import bench, product, read, replayed
 
 HERE = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}
 

@@ -8,9 +8,10 @@ import pytest
 
 from analyzers import slow_wrw
 from analyzers.analyzer import Settings, Tables
+from analyzers.times.runs import tables_of
 from logparse.model import Finding, problem_from_text
 from logparse.store import Store
-from tests.analyzers.ingested import read, replayed, tables_of
+from tests.analyzers.ingested import read, replayed
 
 KEY = "256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-{}_g32"
 FORWARD = "256-56-56-3x3-256-28-28-64-1x1-2x2-1x1-0-NCHW-FP16-F_g32"
