@@ -64,12 +64,10 @@ class _Timed:
 def _timed(one: Epilogue, samples: Samples) -> _Timed | None:
     """What a replay timed for the actions that fuse this; None without both times."""
     before = samples.get((one.fused.text, one.as_run))
-    forms = {x: held for x in one.fused_forms if (held := samples.get((one.fused.text, x))) is not None}
-    if before is None or not forms:
+    after = samples.get((one.fused.text, one.in_library))
+    if before is None or after is None:
         return None
-    best = min(sorted(forms), key=lambda x: median(forms[x][1]))
-    times = forms[best][1]
-    return _Timed(best, median(before[1]), median(times), max(times))
+    return _Timed(one.in_library, median(before[1]), median(after[1]), max(after[1]))
 
 
 @dataclass(frozen=True)

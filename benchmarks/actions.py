@@ -84,8 +84,6 @@ def measured(name: str, options: argparse.Namespace, folder: Path) -> Iterator[d
         _say(f"  {line}")
     now = _per_step(store, "as_is")
     module, usable = folder / "overrides" / NAME, [x for x in found.actions if apply_module.has_lines(x)]
-    if options.gpu_time:
-        usable = [x for x in usable if not x.action.waits]
     usable = [x for x in usable if not options.only or x.action.name in options.only]
     rows: list[dict[str, Any]] = []
 
@@ -114,8 +112,6 @@ def measured(name: str, options: argparse.Namespace, folder: Path) -> Iterator[d
 
 def _row(name: str, x: Any, now: float, folder: Path, store: Store, run: Future[None]) -> dict[str, Any]:
     per, action = x.steps or 1.0, x.action.name
-    if x.action.waits:
-        return _waiting_row(name, x, folder, store, run)
     row = {
         "action": action,
         "predicted_us": x.then_us / per,
@@ -137,20 +133,6 @@ def _row(name: str, x: Any, now: float, folder: Path, store: Store, run: Future[
     row |= {"measured_us": then, "error": row["predicted_us"] / then - 1, "groups": _groups(x, store, action, per)}
     _say(f"{name} {action}: {now / 1e3:.3f} → predicted {row['predicted_us'] / 1e3:.3f}, measured {then / 1e3:.3f} ms")
     return row
-
-
-def _waiting_row(name: str, x: Any, folder: Path, store: Store, run: Future[None]) -> dict[str, Any]:
-    """Of an action against waiting: wall time of a step as it is and under it, and the most that was promised."""
-    action = x.action.name
-    row: dict[str, Any] = {"action": action, "waits": True, "at_most_us": (x.idle_us or 0.0) / (x.steps or 1.0)}
-    try:
-        run.result()
-    except RuntimeError as error:
-        return {**row, "failed": str(error)[-400:]}
-    ingest([str(folder / f"{action}.json")], store, run=action)
-    now, then = (float((folder / f"{x}.step_us").read_text(encoding="utf-8")) for x in ("as_is", action))
-    _say(f"{name} {action}: step {now / 1e3:.3f} → {then / 1e3:.3f} ms, {row['at_most_us'] / 1e3:.3f} ms of it waits")
-    return row | {"now_step_us": now, "measured_step_us": then, "measured_us": _per_step(store, action)}
 
 
 def _groups(x: Any, store: Store, action: str, per: float) -> dict[str, list[float]]:
@@ -263,7 +245,6 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cuda", "cpu"))
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--small", action="store_true", help="sizes for a test on a CPU")
-    parser.add_argument("--gpu-time", action="store_true", help="leave out actions against waiting for the host")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--merge", type=Path, nargs="+", default=(), help="records to join, instead of measuring")
     options = parser.parse_args()

@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     options.devices = ("cuda:0",) if options.device == "cuda" else ("cpu",)
-    options.gpu_time, options.only = True, (NAME, "fused_epilogue")
+    options.only = (NAME, "fused_epilogue")
     paths = [str(Path(__file__).parents[1] / "docs/examples"), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))  # of the workers and the runs
     if options.device == "cpu":

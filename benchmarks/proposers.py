@@ -14,8 +14,7 @@
 ``held out``: every other problem is known whole, but no problem learns from its own model, nor from another one's
 problem that its own model has as well.  A find-db names no model: there a group is what shared channel counts connect
 (same window, stride and groups, and an equal number of input or output channels, transitively).  ``empty``: as on an
-empty store, each problem learns from what was tried before it, in the record's order, and every tenth is searched
-widely, whose other plans count as tried.
+empty store, each problem learns from what was tried before it, in the record's order.
 
 ``search`` is ``replay --propose neighbours``; ``by turns`` its simple rival: the winners of the nearest problems and
 the library's order, so many of a list and no search.  ``plans`` is the share that is tried, ``lost`` the total above
@@ -190,9 +189,19 @@ def tried_of(case: Case, near: Sequence[Measured], strategy: str, count: int) ->
     """What a strategy tries of a problem: so many of a list, or as many as a search with that number wants."""
     offered = case.offered
     if strategy == SEARCH:
-        return Proposal(problem=case.problem, near=tuple(near), least=count, share=0.0).tried(offered, case.times_us)
+        return searched(Proposal(problem=case.problem, near=tuple(near), least=count, share=0.0), case)
     order = by_turns(offered, near) if len(near) >= NEAR else offered
     return list(dict.fromkeys([offered[0], *order]))[: count if len(near) >= NEAR else None]
+
+
+def searched(proposal: Proposal, case: Case) -> list[Solution]:
+    """What a race with this proposal tries."""
+    chosen, following = proposal.chosen(case.offered), proposal.further(case.offered)
+    found: dict[str, float | None] = {x.text: case.times_us[x.text] for x in chosen}
+    while following is not None and (one := following(found)) is not None:
+        chosen.append(one)
+        found[one.text] = case.times_us[one.text]
+    return chosen
 
 
 def summed(cases: Sequence[Case], near: Near | None, strategy: str, count: int) -> dict[str, Any]:
@@ -200,12 +209,10 @@ def summed(cases: Sequence[Case], near: Near | None, strategy: str, count: int) 
     tried, found, before = 0, [], list[Measured]()
     for case in cases:
         known = near[case.problem.text] if near is not None else nearest(case, before)
-        proposed = [x.text for x in tried_of(case, known, strategy, count)]
-        wide = near is None and Proposal(problem=case.problem).searches_widely
-        took = list(case.times_us) if wide else proposed
+        took = [x.text for x in tried_of(case, known, strategy, count)]
         before.append(Measured(case.problem, {x: case.times_us[x] for x in took}))
         tried += len(took)
-        found.append((min(case.times_us[x] for x in proposed), min(case.times_us.values())))
+        found.append((min(case.times_us[x] for x in took), min(case.times_us.values())))
     ratios = [us / least_us for us, least_us in found]
     return {
         "plans": tried / sum(len(x.times_us) for x in cases),

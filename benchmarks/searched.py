@@ -10,7 +10,7 @@ three times, each time by new processes:
 * ``held out``: a tenth of the plans, proposed by the records of an earlier day (``fprops-models-*`` …), of which a
   problem learns nothing of its own models, nor what another model has of the same problem.
 * ``from nothing``: as ``logparse replay --propose neighbours`` on an empty store; at least 16 plans per problem, and it
-  learns from what it has measured itself.  A tenth of the problems is searched widely here.
+  learns from what it has measured itself.
 
 PyTorch's own settings race along, as in a replay, but only cuDNN's plans are compared.
 ``lost`` is what the fastest of the tried plans take more than the fastest of all, by the times of ``all``; ``worst`` is
@@ -45,7 +45,7 @@ from proposers import PLANS_OF, RECORDS, SETTINGS, Case, latest, library_of, nea
 from analyzers.measure.backend import Place
 from analyzers.measure.device_workers import LocalDevice
 from analyzers.measure.experience import Experience
-from analyzers.measure.proposer import Proposal, proposal
+from analyzers.measure.proposer import Proposal
 from analyzers.measure.racing import Rules
 from analyzers.measure.results import Method, Result, environment_key
 from analyzers.measure.sampler import executions
@@ -144,12 +144,6 @@ def _written(options: argparse.Namespace, record: Mapping[str, Any]) -> Path:
 # ------------------------------------------------------------------------------------------------ what is proposed
 
 
-class _Narrow(Proposal):
-    """Never everything: of the problems that a replay searches widely, too, what is proposed counts."""
-
-    searches_widely = False
-
-
 class _All:
     """Every solution."""
 
@@ -170,7 +164,7 @@ class _HeldOut:
 
     def propose(self, problem: Problem, facts: Mapping[str, str]) -> Proposal:
         near = near_of(Case(problem, {}, frozenset(self._models[problem])), self._cases)
-        return _Narrow(problem=problem, near=tuple(near), least=self._tenth, share=0.0)
+        return Proposal(problem=problem, near=tuple(near), least=self._tenth, share=0.0)
 
     def take(self, result: Result) -> None:
         """Nothing more is learned."""
@@ -183,10 +177,10 @@ class _FromNothing:
         self._experience = Experience()
 
     def propose(self, problem: Problem, facts: Mapping[str, str]) -> Proposal | None:
-        return proposal(self._experience, problem, facts)
+        return Proposal(problem=problem, near=self._experience.near(environment_key(facts), problem))
 
     def take(self, result: Result) -> None:
-        self._experience.add(result.facts, environment_key(result.facts), result.problem, result.rows)
+        self._experience.add(environment_key(result.facts), result.problem, result.rows)
 
 
 Way: TypeAlias = _All | _HeldOut | _FromNothing

@@ -3,10 +3,8 @@
 from analyzers.actions import (
     blas_library,
     channels_last,
-    compiled,
     cudnn_benchmark,
     fused_epilogue,
-    padded_hidden,
     padded_output,
     tf32,
 )
@@ -19,9 +17,7 @@ ACTIONS: tuple[Action, ...] = (
     channels_last.ACTION,
     channels_last.WITH_BENCHMARK,
     padded_output.ACTION,
-    padded_hidden.ACTION,
     *fused_epilogue.ALL,
-    *compiled.ALL,
 )
 """All members, in no particular order.  A new one is a file of this folder and a line here.
 

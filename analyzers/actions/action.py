@@ -52,11 +52,10 @@ class Action:
 
     ``change`` returns what a call becomes (None: it stays as it is), ``application`` how it is done in this job (None:
     it cannot be).  ``added`` are calls that only the action makes, such as a conversion of the job's inputs; ``works``
-    what it may change, where that is not each problem for itself.  An action that ``waits`` lets the GPU wait less for
-    the host: no replay measures that, and what the job waits is the most that it can gain.  One that ``contains``
-    others is a combination of them; of those that name the same thing in ``excludes`` only one can be applied; one that
-    is not ``exact`` changes results by more than the order of sums.  ``host_us`` is what its calls cost the host more
-    (µs per run) at most, all of which is taken off the saving; ``least_host_us``: at least.  ``needs`` is for people.
+    what it may change, where that is not each problem for itself.  One that ``contains`` others is a combination of
+    them; of those that name the same thing in ``excludes`` only one can be applied; one that is not ``exact`` changes
+    results by more than the order of sums.  ``host_us`` is what its calls cost the host more (µs per run) at most, all
+    of which is taken off the saving; ``least_host_us``: at least.  ``needs`` is for people.
     """
 
     name: str
@@ -66,7 +65,6 @@ class Action:
     application: Callable[[Job], Application | None]
     added: Callable[[Job], tuple[Work, ...]] = lambda job: ()
     works: Callable[[Job], tuple[Work, ...]] = lambda job: job.work
-    waits: bool = False
     contains: tuple[str, ...] = ()
     excludes: str | None = None
     exact: bool = True
@@ -112,8 +110,7 @@ class ActionResult:
 
     ``changed_us`` is the time now of all calls that it changes, ``measured_us`` the part of it whose time under the
     action is measured; the rest counts as unchanged.  ``parts`` are the measured calls, those that lose most first.
-    ``steps`` is how many steps the run has, None where nothing marks them.  Of an action against waiting, GPU time is
-    the same then as now, and ``idle_us`` the most that it can gain of the wall time.
+    ``steps`` is how many steps the run has, None where nothing marks them.
     """
 
     action: Action
@@ -126,7 +123,6 @@ class ActionResult:
     measured_us: float
     parts: tuple[Part, ...]
     steps: float | None = None
-    idle_us: float | None = None
 
     @property
     def saving_us(self) -> float:

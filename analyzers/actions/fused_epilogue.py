@@ -1,9 +1,7 @@
-"""Products with what follows them: a bias, ReLU or GELU in the library's epilogue, or compiled into one kernel.
+"""Products with what follows them: a bias, ReLU or GELU in the library's epilogue.
 
 The epilogue writes only its result.  That is all that the gradient of a bias and of ReLU needs; that of GELU needs its
-input, so in training a GELU stays a kernel of its own; one that is written out as many kernels becomes one.  Compiled
-pairs are not offered in training: the product's result is written in any case, and what torch.compile joins with the
-gradients, and keeps for them, depends on the code around the pair, which no replay of the pair runs.
+input, so in training a GELU stays a kernel of its own; one that is written out as many kernels becomes one.
 """
 
 from __future__ import annotations
@@ -120,10 +118,6 @@ def _written(tail: Epilogue, job: Job) -> bool:
     return tail.form == "written"
 
 
-def _compilable(tail: Epilogue, job: Job) -> bool:
-    return not job.trains
-
-
 def _to(
     suits: Callable[[Epilogue, Job], bool], solution: Callable[[Epilogue], str]
 ) -> Callable[[Work, Job], Change | None]:
@@ -150,12 +144,6 @@ def _fused(job: Job, suits: Callable[[Epilogue, Job], bool], approximate: tuple[
         model=(f"model = _fused(model, {approximate!r})",) if in_model else (),
         helpers=(HELPERS,) if in_model else (),
     )
-
-
-def _compile(job: Job) -> Application | None:
-    if not _activations(job, _compilable):
-        return None
-    return Application(line="put the product and what follows it into a function of their own under @torch.compile")
 
 
 def _in_one_kernel(job: Job) -> Application | None:
@@ -193,14 +181,4 @@ ONE_KERNEL = Action(
     works=lambda job: job.gelus,
     excludes="epilogue",
 )
-COMPILED = Action(
-    name="compiled_epilogue",
-    kind="program",
-    about="let torch.compile make one kernel of what follows a product",
-    change=_to(_compilable, lambda tail: tail.compiled),
-    application=_compile,
-    works=lambda job: job.pairs,
-    excludes="epilogue",
-    needs="sizes that do not vary: each new size is compiled again, for seconds",
-)
-ALL = (EPILOGUE, TANH, ONE_KERNEL, COMPILED)
+ALL = (EPILOGUE, TANH, ONE_KERNEL)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.epilogues import Epilogue, epilogues, gradients, trains
-from analyzers.job.gpu_time import gpu_time, kernels_of_run, launches_graphs, steps, traced_us
+from analyzers.job.gpu_time import kernels_of_run, steps, traced_us
 from analyzers.times.joins import calls_by_problem
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
@@ -47,8 +47,8 @@ class Job:
     """``total_us`` is the GPU time of the run's traces, None without one; ``backend`` is CUDA, HIP, CPU or unknown.
 
     ``pairs`` are products with what follows them, and ``gelus`` those that are written out and their gradients, each as
-    the operator that would compute it: the calls of both are in ``work``, one by one.  ``idle_us`` is how long (µs)
-    the GPU waits for the host, None where it is busy or launches graphs already.  ``trains``: gradients are computed.
+    the operator that would compute it: the calls of both are in ``work``, one by one.  ``trains``: gradients are
+    computed.
     """
 
     work: tuple[Work, ...]
@@ -58,7 +58,6 @@ class Job:
     arch: str | None = None
     pairs: tuple[Work, ...] = ()
     gelus: tuple[Work, ...] = ()
-    idle_us: float | None = None
     trains: bool = False
 
     @cached_property
@@ -121,8 +120,6 @@ def job_of(tables: Tables, settings: Settings) -> Job:
             Work(problem=problem_from_text(str(text)), calls=float(count), us=float(time))
             for text, time, count in zip(times.index, times, launches, strict=True)
         ]
-    time = gpu_time(tables)
-    waits = time is not None and time.waits and not launches_graphs(tables)
     return Job(
         work=tuple(work),
         total_us=total,
@@ -131,7 +128,6 @@ def job_of(tables: Tables, settings: Settings) -> Job:
         arch=_only(facts, "arch"),
         pairs=_pairs(tables, work),
         gelus=_gelus(tables),
-        idle_us=time.idle_us if waits and time else None,
         trains=trains(tables),
     )
 

@@ -7,7 +7,7 @@ view's gradient, which PyTorch copies into zeros, is charged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -27,43 +27,32 @@ _SIZES = ("m", "n", "k", "lda", "ldb", "ldc", "ldd")
 def odd_output(job: Job) -> int | None:
     """The output layer's size that is no multiple of 64 and whose products take most time; None without one.
 
-    It is one of which no other layer's product is a sum: such a size lies between two layers (``padded_hidden``).  Nor
-    is it three times what the layer reads, which are queries, keys and values, of heads that cannot be padded.  Where a
-    softmax runs over the outputs of layers, only those are output layers.
+    It is one of which no other layer's product is a sum: such a size lies between two layers.  Nor is it three times
+    what the layer reads, which are queries, keys and values, of heads that cannot be padded.  Where a softmax runs over
+    the outputs of layers, only those are output layers.
     """
-    inner, classes = reduced(job), _classes(job)
-    return costliest_odd(job, lambda p: p.m not in inner and p.m != 3 * (p.k or 0) and (not classes or p.m in classes))
+    inner, classes = {p.k for p in job.gemms if _is_layer(p)}, _classes(job)
+    time: dict[int, float] = {}
+    for work in job.work:
+        p = work.problem
+        if not isinstance(p, GemmProblem) or not _is_layer(p) or p.m is None or p.m % MULTIPLE == 0 or p.m < _LEAST:
+            continue
+        if p.m not in inner and p.m != 3 * (p.k or 0) and (not classes or p.m in classes):
+            time[p.m] = time.get(p.m, 0.0) + (work.us or 0.0) + (work.calls or 1.0) * (p.flops or 0) * 1e-12
+    return max(sorted(time), key=lambda size: time[size], default=None)
 
 
 def _classes(job: Job) -> frozenset[int]:
     """Outputs of layers over which a logarithm of a softmax runs, as in the loss of a classifier."""
-    outputs = {p.m for p in job.gemms if is_layer(p)}
+    outputs = {p.m for p in job.gemms if _is_layer(p)}
     operators = [x.problem for x in job.work if isinstance(x.problem, OperatorProblem)]
     tensors = [x for p in operators if p.name == "aten::_log_softmax" for x in p.tensors[:1]]
     return frozenset(x.sizes[-1] for x in tensors if x.sizes and x.sizes[-1] in outputs)
 
 
-def costliest_odd(job: Job, suits: Callable[[GemmProblem], bool]) -> int | None:
-    """Of the outputs of linear layers that suit, those that are no multiple of 64 and whose products take most time."""
-    time: dict[int, float] = {}
-    for work in job.work:
-        p = work.problem
-        if not is_layer(p) or not isinstance(p, GemmProblem) or p.m is None:
-            continue
-        if p.m % MULTIPLE and p.m >= _LEAST and suits(p):
-            time[p.m] = time.get(p.m, 0.0) + (work.us or 0.0) + (work.calls or 1.0) * (p.flops or 0) * 1e-12
-    return max(sorted(time), key=lambda size: time[size], default=None)
-
-
-def is_layer(problem: Problem) -> bool:
+def _is_layer(problem: Problem) -> bool:
     """Whether it can be y = x·Wᵀ: a column-major product with m = outputs, k = inputs, and A transposed."""
     return isinstance(problem, GemmProblem) and problem.trans_a == "T" and problem.batch_count == 1
-
-
-@once
-def reduced(job: Job) -> frozenset[int]:
-    """Sizes of what linear layers read."""
-    return frozenset(p.k for p in job.gemms if is_layer(p) and p.k is not None)
 
 
 def padded(size: int) -> int:
@@ -77,13 +66,13 @@ def _change(work: Work, job: Job) -> Change | None:
         return None
     if isinstance(problem, OperatorProblem) and (read := _reads(problem, job, size)) is not None:
         return Change(mapped(problem, lambda operand: _view(operand) if operand is read else operand))
-    return padded_change(problem, size, lambda operand: operand.sizes[:1] == (size,))
+    return _padded_change(problem, size)
 
 
 def _reads(problem: OperatorProblem, job: Job, size: int) -> Operand | None:
     """The layer's outputs where the operator casts them or computes their softmax; else None."""
     read = {"aten::copy_": slice(1, 2), "aten::_log_softmax": slice(0, 1), "aten::_softmax": slice(0, 1)}
-    types = {OPERAND_TYPES.get(x.d_type or "") for x in job.gemms if is_layer(x) and x.m == size}
+    types = {OPERAND_TYPES.get(x.d_type or "") for x in job.gemms if _is_layer(x) and x.m == size}
     for operand in problem.tensors[read.get(problem.name, slice(0))]:
         cast = problem.name != "aten::copy_" or operand.dtype != problem.tensors[0].dtype
         contiguous = list(operand.strides) == contiguous_strides(operand.sizes)
@@ -98,8 +87,8 @@ def _view(operand: Operand) -> Operand:
     return Operand(operand.dtype, operand.sizes, tuple(contiguous_strides((*rows, padded(size)))))
 
 
-def padded_change(problem: Problem, size: int, grows: Callable[[Operand], bool]) -> Change | None:
-    """The problem with that size padded wherever it has it, an operator in the operands that grow; None without any."""
+def _padded_change(problem: Problem, size: int) -> Change | None:
+    """The problem with that size padded wherever it has it, an operator in its operands of so many rows; or None."""
     if isinstance(problem, GemmProblem):
         if problem.members or size not in (problem.m, problem.n, problem.k):
             return None
@@ -107,7 +96,7 @@ def padded_change(problem: Problem, size: int, grows: Callable[[Operand], bool])
         return Change(replace(problem, **grown))
     if not isinstance(problem, OperatorProblem):
         return None
-    after = mapped(problem, lambda operand: _grown(operand, size) if grows(operand) else operand)
+    after = mapped(problem, lambda operand: _grown(operand, size) if operand.sizes[:1] == (size,) else operand)
     return None if after == problem else Change(after)
 
 
@@ -130,7 +119,7 @@ def _gradients(job: Job, size: int) -> Iterator[Work]:
     """
     for work in job.work:
         p = work.problem
-        if not isinstance(p, GemmProblem) or not is_layer(p) or p.m != size or p.n is None:
+        if not isinstance(p, GemmProblem) or not _is_layer(p) or p.m != size or p.n is None:
             continue
         if (dtype := OPERAND_TYPES.get(p.d_type or "")) is not None:
             wide = padded(size)

@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from analyzers.actions import own_kernel
-from analyzers.actions.action import Action, ActionResult, Application, Change, Part
+from analyzers.actions.action import Action, ActionResult, Change, Part
 from analyzers.actions.job import Job, Work, job_of, typed
 from analyzers.actions.ratio import Ratio, ratio
 from analyzers.analyzer import Settings, Tables
-from analyzers.job.gpu_time import gpu_time
 from analyzers.statistics.intervals import median
 from analyzers.times.action_times import Samples, host_costs, samples_of
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, OperatorProblem, Problem
@@ -77,9 +76,9 @@ def _passes(work: Work, job: Job) -> tuple[Work, ...]:
 
 
 def results(tables: Tables, actions: Sequence[Action], settings: Settings) -> list[ActionResult]:
-    """Actions against waiting where the job waits, then those of which a replay timed something, the best first."""
-    samples, time = samples_of(tables, settings), gpu_time(tables)
-    if not samples and not (time and time.waits):
+    """The actions of which a replay timed something, the best first."""
+    samples = samples_of(tables, settings)
+    if not samples:
         return []
     job = job_of(tables, settings)
     own = own_kernel.action(job, lambda work, change: _timed(work, change, job, samples), host_costs(tables, samples))
@@ -93,9 +92,9 @@ def _timed(work: Work, change: Change, job: Job, samples: Samples) -> tuple[floa
     return None if found is None else (_now_us(work, job, samples), found)
 
 
-def rank(result: ActionResult) -> tuple[bool, float, str]:
-    """By what a step gains: where the GPU waits for the host, less GPU time does not show in it."""
-    return not result.action.waits, -result.saving_us, result.action.name
+def rank(result: ActionResult) -> tuple[float, str]:
+    """By what a step gains."""
+    return -result.saving_us, result.action.name
 
 
 def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
@@ -103,8 +102,6 @@ def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
     application = action.application(job)
     if application is None:
         return None
-    if action.waits:
-        return _waiting(action, application, job)
     now = sum(_now_us(work, job, samples) for work in job.work)
     then = low = high = now
     changed = measured = 0.0
@@ -144,21 +141,6 @@ def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
         measured_us=measured,
         parts=tuple(sorted(parts, key=lambda x: x.now_us - x.then_us)),
         steps=job.steps,
-    )
-
-
-def _waiting(action: Action, application: Application, job: Job) -> ActionResult | None:
-    if job.idle_us is None or job.total_us is None:
-        return None
-    return ActionResult(
-        action=action,
-        application=application,
-        **dict.fromkeys(("now_us", "then_us", "low_us", "high_us"), job.total_us),
-        changed_us=0.0,
-        measured_us=0.0,
-        parts=(),
-        steps=job.steps,
-        idle_us=job.idle_us,
     )
 
 
@@ -205,7 +187,6 @@ def row(x: ActionResult) -> dict[str, object]:
         "measured_share": x.measured_share,
         "losers": len(x.losers),
         "lost_us": sum(y.then_us - y.now_us for y in x.losers),
-        "idle_us": x.idle_us,
         "host_us": x.action.host_us,
         "least_host_us": x.action.least_host_us,
         "exact": x.action.exact,

@@ -68,16 +68,6 @@ class Epilogue:
         return DEFAULT.text if self.asked.activation == "none" else "torch:fused"
 
     @property
-    def compiled(self) -> str:
-        """The solution of ``fused`` through torch.compile, which computes what the program does."""
-        return ",".join(("torch:compiled", *self.form_words))
-
-    @property
-    def fused_forms(self) -> tuple[str, ...]:
-        """The solutions of ``fused`` in which no kernel of its own follows each step."""
-        return (self.in_library, self.compiled)
-
-    @property
     def form_words(self) -> tuple[str, ...]:
         """Words of a solution that name the form of GELU; none for the library's own."""
         return (f"gelu={self.form}",) if self.form else ()

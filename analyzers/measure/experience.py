@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 
-from analyzers.measure.results import environment_key
 from logparse.model import ConvProblem, GemmProblem, Measurement, Problem, solution_from_text
-from logparse.target import BY_NAME, Facts, arch, same_build
 
 OTHER_TYPE, OTHER_LAYOUT = 4.0, 2.0
 """What another type, and another layout or transposition, adds to a distance (a size that differs 16-fold adds 2)."""
@@ -24,7 +22,6 @@ KEPT = 32
 FASTEST = 200
 """Solutions of each that a worker is given."""
 _SIZE, _WINDOW = 0.5, 2.0
-_BY_INDEX = frozenset({"hipblaslt", "rocblas"})
 
 
 @dataclass(frozen=True)
@@ -99,59 +96,29 @@ class Measured:
         return replace(self, times_us=dict(times))
 
 
-@dataclass
-class _Environment:
-    """The measured problems of one environment by text, each with its place."""
-
-    facts: Facts
-    measured: dict[str, tuple[Coordinates, Measured]] = field(default_factory=dict)
-
-
 class Experience:
-    """The measured problems of a store and of the running replay, by environment."""
+    """The measured problems of a store and of the running replay, by environment: a name may mean something else in
+    another build or on another device.
+    """
 
     def __init__(self) -> None:
-        self._environments: dict[str, _Environment] = {}
+        self._measured: dict[str, dict[str, tuple[Coordinates, Measured]]] = {}
 
-    def add(self, facts: Facts, environment: str, problem: Problem, rows: Sequence[Measurement]) -> None:
+    def add(self, environment: str, problem: Problem, rows: Sequence[Measurement]) -> None:
         """Take in what a race measured; more of a known problem is joined to it."""
         at = coordinates(problem)
         times = {x.solution.text: x.time_us for x in rows if x.status == "ok" and x.time_us}
         if at is None or not times:
             return
         refused = frozenset(x.solution.text for x in rows if x.status == "unsupported")
-        held = self._environments.setdefault(environment, _Environment(facts)).measured
+        held = self._measured.setdefault(environment, {})
         before = held[problem.text][1] if problem.text in held else Measured(problem, {})
         held[problem.text] = at, Measured(problem, {**before.times_us, **times}, before.refused | refused)
 
-    def near(self, problem: Problem, facts: Facts) -> Iterator[Measured]:
-        """The measured problems of the same operation, the nearest first, with the times of those solutions whose names
-        mean the same in an environment of these ``facts``.
-        """
-        at, mine = coordinates(problem), environment_key(facts)
+    def near(self, environment: str, problem: Problem) -> tuple[Measured, ...]:
+        """The nearest measured problems of the same operation, the nearest first."""
+        at, held = coordinates(problem), self._measured.get(environment, {})
         if at is None:
-            return
-        ranked = sorted(
-            (distance(at, there), environment != mine, environment, text)
-            for environment, held in self._environments.items()
-            for text, (there, _) in held.measured.items()
-            if there.operation == at.operation
-        )
-        for _, foreign, environment, text in ranked:
-            held = self._environments[environment]
-            found = held.measured[text][1]
-            if foreign:  # what was refused there may run here
-                libraries = {solution_from_text(x).library for x in found.times_us}
-                found = found.of({x for x in libraries if same_names(x, facts, held.facts)})
-                found = replace(found, refused=frozenset())
-            if found.times_us:
-                yield found.fastest()
-
-
-def same_names(library: str, one: Facts, other: Facts) -> bool:
-    """Whether a solution's name means the same on both sides: in every build for names; in one build for plans and
-    algorithms that a version numbers; in one build for one GPU arch for indices.
-    """
-    if library in BY_NAME or library == "kernel":
-        return True
-    return same_build(one, other, library) is True and (library not in _BY_INDEX or arch(one) == arch(other))
+            return ()
+        far = ((distance(at, there), text) for text, (there, _) in held.items() if there.operation == at.operation)
+        return tuple(held[text][1].fastest() for _, text in heapq.nsmallest(KEPT, far))

@@ -24,7 +24,7 @@ from analyzers.measure.backend import Place
 from analyzers.measure.device_workers import opened_devices
 from analyzers.measure.experience import Experience
 from analyzers.measure.plan import Item, plan
-from analyzers.measure.proposer import Proposal, proposal
+from analyzers.measure.proposer import Proposal
 from analyzers.measure.results import Confirmed, Method, Result, environment_key
 from analyzers.measure.scheduler import History, Limits, Outcome, Scheduler, Timed
 from analyzers.measure.worker import backend_named
@@ -118,11 +118,6 @@ class Report:
     resume: bool = True
 
     @property
-    def searched_widely(self) -> list[Result]:
-        """Results of problems of which all was tried although less would have been proposed."""
-        return [x for x in self.results if x.proposed_us and x.best_us]
-
-    @property
     def statuses(self) -> Mapping[str, int]:
         """How many solutions ended how."""
         return Counter(row.status for result in self.results for row in result.rows)
@@ -184,11 +179,11 @@ def replay(store: Store, options: Options, progress: Progress | None = None) -> 
     workspaces = {x.problem.text: x.workspace_bytes for x in items if x.workspace_bytes is not None}
 
     def propose(problem: Problem, facts: Mapping[str, str]) -> Proposal | None:
-        return proposal(experience, problem, facts) if narrow else None
+        return Proposal(problem=problem, near=experience.near(environment_key(facts), problem)) if narrow else None
 
     def take(outcome: Outcome, device: str) -> None:
         if narrow and isinstance(outcome, Result):
-            experience.add(outcome.facts, environment_key(outcome.facts), outcome.problem, outcome.rows)
+            experience.add(environment_key(outcome.facts), outcome.problem, outcome.rows)
         recorder.take(outcome, device)
 
     try:
@@ -238,18 +233,7 @@ def history(store: Store) -> History:
             confirmed.setdefault(environment, set()).add((pair["problem"], pair["pick"], pair["winner"]))
     pairs_of = {key: frozenset(pairs) for key, pairs in confirmed.items()}
     raced, taken = (_best(rows[rows["origin"] == origin]) for origin in (RACE, ACTION))
-    return History(raced, pairs_of, taken, _facts_by_environment(store))
-
-
-def _facts_by_environment(store: Store) -> dict[str, dict[str, str]]:
-    rows = store.query(
-        """select distinct e.value as environment, f.name, f.value from facts f join facts e using (source_id)
-           where e.name = 'environment' and f.name <> 'confirmation' order by all"""
-    )
-    out: dict[str, dict[str, str]] = {}
-    for environment, name, value in zip(rows["environment"], rows["name"], rows["value"], strict=True):
-        out.setdefault(environment, {})[name] = value
-    return out
+    return History(raced, pairs_of, taken)
 
 
 def experience_of(history: History) -> Experience:
@@ -257,8 +241,7 @@ def experience_of(history: History) -> Experience:
     experience = Experience()
     for environment, problems in history.races.items():
         for text, rows in problems.items():
-            facts = history.facts.get(environment, {})
-            experience.add(facts, environment, problem_from_text(text), list(rows.values()))
+            experience.add(environment, problem_from_text(text), list(rows.values()))
     return experience
 
 

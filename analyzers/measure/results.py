@@ -62,8 +62,6 @@ class Result:
     seconds: float = 0.0
     samples: int = 0
     offered: int = 0
-    proposed_us: float | None = None
-    """Of a problem that was searched widely: the fastest of those solutions that would have been proposed."""
     host_costs: Mapping[str, HostCost] = field(default_factory=dict)
     """Of the user's own kernels that were timed for an action, by solution text."""
     facts: Mapping[str, str] = field(default_factory=dict)

@@ -47,12 +47,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class History:
-    """What earlier runs raced, confirmed, and timed for actions, and their facts, by environment key."""
+    """What earlier runs raced, confirmed, and timed for actions, by environment key."""
 
     races: Mapping[str, Known] = field(default_factory=dict)
     confirmed: Mapping[str, frozenset[tuple[str, str, str]]] = field(default_factory=dict)
     timed: Mapping[str, Known] = field(default_factory=dict)
-    facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass

@@ -215,19 +215,11 @@ class Trial:
             row = not_measured(self._problem, DEFAULT, "unsupported", refused)
             return Result(problem=self._problem, rows=(row,), ended=f"unsupported: {refused}")
         before, proposal = set(self._known), self._proposal
-        proposed = proposal.chosen(offered, before) if proposal else offered
-        widely = proposal is not None and len(proposed) < len(offered) and proposal.searches_widely
-        entrants = self._entrants(offered if widely else proposed)
+        entrants = self._entrants(proposal.chosen(offered, before) if proposal else offered)
         if not entrants:
             return replace(self._known_result(offered[0]), offered=len(offered))
-        further = proposal.further(offered, before) if proposal and not widely else None
-        result = replace(self._raced(offered[0], entrants, further), offered=len(offered))
-        if proposal is None or not widely:
-            return result
-        rows = {**self._known, **self._rows}
-        times = {text: row.time_us for text, row in rows.items() if row.status == "ok" and row.time_us}
-        tried = proposal.tried(offered, times, before)
-        return replace(result, proposed_us=min((times[x.text] for x in tried if x.text in times), default=None))
+        further = proposal.further(offered, before) if proposal else None
+        return replace(self._raced(offered[0], entrants, further), offered=len(offered))
 
     def _known_result(self, pick: Solution) -> Result:
         """The result of earlier races of this environment, where nothing is left to measure."""

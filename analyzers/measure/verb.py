@@ -98,11 +98,6 @@ def report_lines(report: Report) -> list[str]:
     if report.confirmations or not known:
         flagged, kept = len(report.confirmations), len(report.kept)
         out.append(f"{flagged:,} flagged, {kept:,} confirmed under false-discovery control")
-    if widely := report.searched_widely:
-        lost = [(x.proposed_us or 0.0) / (x.best_us or 1.0) - 1 for x in widely]
-        total = sum(x.proposed_us or 0.0 for x in widely) / sum(x.best_us or 0.0 for x in widely) - 1
-        would = f"would have lost {max(0.0, total):.1%} of their time, {max(0.0, *lost):.1%} at worst"
-        out.append(f"searched widely: {counted(len(widely), 'problem')}, of which the proposed solutions alone {would}")
     out.append("`logparse recommend` ranks what is worth changing")
     goes_on = f"the same command {'' if report.resume else 'without --again '}goes on from here"
     if report.interrupted:

@@ -120,7 +120,7 @@ def _ceiling(table: Sequence[Finding], tables: Tables, usual: Settings) -> Ceili
 
 
 def _untimed(findings: Sequence[Finding], actions: Sequence[ActionResult], tables: Tables, settings: Settings) -> bool:
-    if any(x.action.kind != "files" and not x.action.waits for x in actions):
+    if any(x.action.kind != "files" for x in actions):
         return False
     return any(remedy(x).startswith(POTENTIAL) for x in findings) and bool(wanted(tables, ACTIONS, settings))
 

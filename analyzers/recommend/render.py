@@ -145,7 +145,7 @@ def verdict(recommendation: Recommendation) -> str:
         if not (recommendation.calls or recommendation.counted or recommendation.gpu_time):
             return "no verdict: the run holds no call and no measurement of a problem"
         named = [x.analyzer for x in recommendation.remarks if x.saving_us or _waits(x)]
-        named += ["the actions"] * any(not x.action.waits for x in recommendation.actions)
+        named += ["the actions"] * bool(recommendation.actions)
         remarked = " and ".join(dict.fromkeys(named))
         nothing = f"beside {remarked} nothing looks slow" if remarked else "nothing looks slow"
         return f"no verdict: {nothing}, but no pick is timed against another solution (`logparse replay` measures)"

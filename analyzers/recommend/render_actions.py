@@ -16,33 +16,10 @@ _LOSERS = 3
 
 def lines(results: Sequence[ActionResult], time: GpuTime | None) -> list[str]:
     """These actions, the best first; empty without any.  ``time``: the job's GPU time, None without a trace."""
-    waiting, timed = ([x for x in results if x.action.waits is waits] for waits in (True, False))
-    return [*_waiting(waiting, time), *_timed(timed, traced=time is not None)]
-
-
-def _waiting(results: Sequence[ActionResult], time: GpuTime | None) -> list[str]:
-    """Those against waiting for the host, with the waiting that they can remove."""
-    if not results or time is None:
-        return []
-    step, count = ("step", time.steps) if time.steps else ("run", 1.0)
-    idle, window = ((x or 0.0) / count for x in (time.idle_us, time.window_us))
-    profiled = " under the profiler, which slows the host" if time.profiled else ""
-    out = [
-        f"actions against waiting for the host, {duration(idle)} of {duration(window)} per {step}{profiled}: at most "
-        "that is gained by launching less, and what joined kernels save comes on top; no replay measures either and no "
-        "sum of GPU time includes them:"
-    ]
-    for result in results:
-        out += [f"  {result.action.name}: {result.application.line}", f"      {result.action.about}"]
-        out.append(f"      needs {result.action.needs}")
-    return [*out, f"      or {results[0].application.by_hand}"]
-
-
-def _timed(results: Sequence[ActionResult], *, traced: bool) -> list[str]:
     if not results:
         return []
     step = "step" if results[0].steps else "run"
-    of = "of the whole job" if traced else "of the problems with two measured times"
+    of = "of the whole job" if time is not None else "of the problems with two measured times"
     out = [f"actions, by GPU time {of} per {step}:"]
     for result in results:
         out += _action(result)

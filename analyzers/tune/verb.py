@@ -174,8 +174,8 @@ def _without_kernels(read: Sequence[Ingested], tuning: Tuning) -> str:
 
 
 def _by_hand(found: Recommendation, out: Path, say: Say) -> None:
-    """The changes of the program that pay, or may where the GPU waits for the host."""
-    left = [x for x in found.actions if x.action.kind == "program" and (x.pays or x.action.waits)]
+    """The changes of the program that pay."""
+    left = [x for x in found.actions if x.action.kind == "program" and x.pays]
     if left:
         say("left to do by hand:")
     for line in render_actions.lines(left, found.gpu_time):

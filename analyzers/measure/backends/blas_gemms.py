@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Collection
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 from analyzers.measure.backend import UnsupportedError
 from analyzers.measure.device.operands import matrices
 from logparse.model import GemmProblem, Problem
 
+TYPES = {"f32_r": 0, "xf32_r": 0, "f64_r": 1, "f16_r": 2, "bf16_r": 14, "f8_r": 28, "bf8_r": 29}
+"""cudaDataType_t and hipDataType (library_types.h)."""
 EPILOGUES = {"DEFAULT": 1, "RELU": 2, "BIAS": 4, "RELU_BIAS": 6, "GELU": 32, "GELU_BIAS": 36}
 """cublasLtEpilogue_t (cublasLt.h) and hipblasLtEpilogue_t (hipblaslt.h)."""
 
@@ -16,6 +21,18 @@ EPILOGUES = {"DEFAULT": 1, "RELU": 2, "BIAS": 4, "RELU_BIAS": 6, "GELU": 32, "GE
 def epilogue(gemm: GemmProblem) -> str:
     """The library's word for the epilogue; what is not known of it is taken for absent."""
     return replace(gemm, activation=gemm.activation or "none", bias=bool(gemm.bias)).epilogue or "DEFAULT"
+
+
+def scalar(gemm: GemmProblem, *, one: bool) -> int:
+    """The address of 1 or 0 in the compute type, which outlives every call."""
+    return ctypes.addressof(_number(gemm.compute_type, one))
+
+
+@cache
+def _number(compute_type: str | None, one: bool) -> Any:
+    if compute_type == "f16_r":
+        return ctypes.c_uint16(0x3C00 if one else 0)  # 1.0 in half precision
+    return (ctypes.c_double if compute_type == "f64_r" else ctypes.c_float)(1 if one else 0)
 
 
 def scale_type(gemm: GemmProblem) -> int:

@@ -1,28 +1,25 @@
 """cuBLASLt through NVIDIA's own bindings (package ``nvmath-python``): the heuristic list in its order, pick first.
 
-``cublasLtMatmulAlgoGetHeuristic`` orders by estimated time; what it puts at index 0 is what PyTorch runs.  With
-``exhaustive`` the algorithm ids and their capabilities are enumerated too.  Solutions are named as the Trace line names
-them (``logparse.formats.cublaslt_names``), so a logged pick and an offered solution are the same text.
+``cublasLtMatmulAlgoGetHeuristic`` orders by estimated time; what it puts at index 0 is what PyTorch runs.
+Solutions are named as the Trace line names them (``logparse.formats.cublaslt_names``), so a logged pick and an offered
+solution are the same text.
 """
 
 from __future__ import annotations
 
 import ctypes
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
-from analyzers.measure.backends.blas_gemms import EPILOGUES, epilogue, scale_type, supported_gemm
+from analyzers.measure.backend import BackendType, Conditions, Place, UnsupportedError
+from analyzers.measure.backends.blas_gemms import EPILOGUES, TYPES, epilogue, scalar, scale_type, supported_gemm
 from analyzers.measure.device.device_backend import DeviceBackend
 from analyzers.measure.device.operands import GemmOperands, Matrix, matrices
 from analyzers.measure.device.torch_device import Call, TorchRunnable
 from logparse.formats.cublaslt_names import algorithm_text
 from logparse.model import GemmProblem, Problem, Solution
 
-_TYPES = {"f32_r": 0, "xf32_r": 0, "f64_r": 1, "f16_r": 2, "bf16_r": 14, "f8_r": 28, "bf8_r": 29}
-"""cudaDataType_t (library_types.h)."""
 _COMPUTE = {"f16_r": 64, "f32_r": 68, "f64_r": 70, "f32_f16_r": 74, "f32_bf16_r": 75, "xf32_r": 77}
 """cublasComputeType_t (cublas_api.h)."""
 _CONFIG = (
@@ -66,7 +63,7 @@ class CublasLt(DeviceBackend):
         return dict(self._device.facts) | {"cublaslt_version": str(self._lt.get_version())}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """The heuristic's list, its first entry first; the enumeration behind it."""
+        """The heuristic's list, its first entry first."""
         found = self._found(_gemm(problem), self._workspace_bytes(workspace_bytes), limit)
         return [Solution("cublaslt", text) for text in list(found)[:limit]]
 
@@ -137,11 +134,8 @@ class CublasLt(DeviceBackend):
         if key not in self._algorithms:
             described = _Description(self._lt, gemm)
             held = self._algorithms[key] = {}
-            more = self._enumerated(gemm, described) if self._place.exhaustive else ()
-            for algorithm in itertools.chain(self._heuristic(described, workspace_bytes, limit), more):
+            for algorithm in self._heuristic(described, workspace_bytes, limit):
                 held.setdefault(self._text(algorithm.data), algorithm)
-                if len(held) >= limit:
-                    break
         return self._algorithms[key]
 
     def _heuristic(self, described: _Description, workspace_bytes: int, limit: int) -> list[_Algorithm]:
@@ -173,48 +167,6 @@ class CublasLt(DeviceBackend):
                 found.append(_Algorithm(row[:_ALGO_BYTES], int.from_bytes(row[64:72], "little")))
         return found
 
-    def _enumerated(self, gemm: GemmProblem, described: _Description) -> Iterator[_Algorithm]:
-        """Every algorithm id with every tile, stages and custom option that passes the library's own check."""
-        lt = self._lt
-        types = [_TYPES[matrix.dtype] for matrix in matrices(gemm).values()]
-        compute = _COMPUTE[gemm.compute_type or "f32_r"]
-        scale = scale_type(gemm)
-        order = [described.layouts[x] for x in "abcd"]
-        for algo_id in lt.matmul_algo_get_ids(self._handle, compute, scale, *types, 200):
-            algo = ctypes.create_string_buffer(_ALGO_BYTES)
-            try:
-                lt.matmul_algo_init(self._handle, compute, scale, *types, int(algo_id), ctypes.addressof(algo))
-            except lt.cuBLASLtError:
-                continue
-            tiles, stages = self._capability(algo, "TILE_IDS"), self._capability(algo, "STAGES_IDS")
-            customs = range((self._capability(algo, "CUSTOM_OPTION_MAX") or [0])[0] + 1)
-            for tile, stage, custom in itertools.product(tiles or [0], stages or [0], customs):
-                for name, value in (("TILE_ID", tile), ("STAGES_ID", stage), ("CUSTOM_OPTION", custom)):
-                    attribute = getattr(lt.MatmulAlgoConfigAttribute, name)
-                    _set(lt.matmul_algo_config_set_attribute, ctypes.addressof(algo), attribute, ctypes.c_int32(value))
-                result = ctypes.create_string_buffer(_RESULT_BYTES)
-                try:
-                    lt.matmul_algo_check(
-                        self._handle, described.operation, *order, ctypes.addressof(algo), ctypes.addressof(result)
-                    )
-                except lt.cuBLASLtError:
-                    continue
-                need = int.from_bytes(result.raw[64:72], "little")
-                if need <= self._workspace_bytes(None):
-                    yield _Algorithm(algo.raw, need)
-
-    def _capability(self, algo: Any, name: str) -> list[int]:
-        buffer, written = (ctypes.c_int32 * 1024)(), ctypes.c_size_t(0)
-        attribute = getattr(self._lt.MatmulAlgoCapAttribute, name)
-        self._lt.matmul_algo_cap_get_attribute(
-            ctypes.addressof(algo),
-            attribute,
-            ctypes.addressof(buffer),
-            ctypes.sizeof(buffer) if name.endswith("IDS") else 4,
-            ctypes.addressof(written),
-        )
-        return list(buffer[: written.value // 4])
-
     def _text(self, algo: bytes) -> str:
         held = ctypes.create_string_buffer(algo, _ALGO_BYTES)
         values = {}
@@ -237,18 +189,13 @@ class _Description:
     def __init__(self, lt: Any, gemm: GemmProblem) -> None:
         self._lt = lt
         self.layouts: dict[str, int] = {}
-        wide = gemm.compute_type == "f64_r"
-        number = ctypes.c_double if wide else ctypes.c_uint16 if gemm.compute_type == "f16_r" else ctypes.c_float
-        one = 0x3C00 if gemm.compute_type == "f16_r" else 1  # 1.0 in half precision
-        self._one, self._zero = number(one), number(0)
-        self.alpha = ctypes.addressof(self._one)
-        self.beta = ctypes.addressof(self._one if gemm.beta == "nonzero" else self._zero)
+        self.alpha, self.beta = scalar(gemm, one=True), scalar(gemm, one=gemm.beta == "nonzero")
         self.operation = lt.matmul_desc_create(_COMPUTE[gemm.compute_type or "f32_r"], scale_type(gemm))
         for side, trans in (("TRANSA", gemm.trans_a), ("TRANSB", gemm.trans_b)):
             self._attribute(side, ctypes.c_int32(0 if trans == "N" else 1))
         self._attribute("EPILOGUE", ctypes.c_uint32(EPILOGUES[epilogue(gemm)]))
-        if gemm.bias and gemm.bias_type in _TYPES:
-            self._attribute("BIAS_DATA_TYPE", ctypes.c_int32(_TYPES[gemm.bias_type]))
+        if gemm.bias and gemm.bias_type in TYPES:
+            self._attribute("BIAS_DATA_TYPE", ctypes.c_int32(TYPES[gemm.bias_type]))
         for name, matrix in matrices(gemm).items():
             self.layouts[name] = self._layout(matrix, gemm.batch_count or 1)
 
@@ -261,7 +208,7 @@ class _Description:
 
     def _layout(self, matrix: Matrix, batch: int) -> int:
         lt = self._lt
-        layout: int = lt.matrix_layout_create(_TYPES[matrix.dtype], matrix.rows, matrix.cols, matrix.ld)
+        layout: int = lt.matrix_layout_create(TYPES[matrix.dtype], matrix.rows, matrix.cols, matrix.ld)
         if batch > 1:
             names = lt.MatrixLayoutAttribute
             _set(lt.matrix_layout_set_attribute, layout, names.BATCH_COUNT, ctypes.c_int32(batch))
@@ -283,14 +230,8 @@ def _gemm(problem: Problem) -> GemmProblem:
 
     Scalar factors stay at 1, as they are without a pointer.
     """
-    gemm = supported_gemm(problem, _TYPES, _COMPUTE, (None, "none", "scalar"))
+    gemm = supported_gemm(problem, TYPES, _COMPUTE, (None, "none", "scalar"))
     return replace(gemm, scale_a=None, scale_b=None, scale_c=None, scale_d=None)
 
 
-def _open(place: Place) -> Backend:
-    return CublasLt(place)
-
-
-BACKEND = BackendType(
-    "cublaslt", "cuBLASLt's heuristic list, and on request its enumeration (nvmath-python)", _open, imports=("torch",)
-)
+BACKEND = BackendType("cublaslt", "cuBLASLt's heuristic list (nvmath-python)", CublasLt, imports=("torch",))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
+from analyzers.measure.backend import BackendType, Conditions, Place, UnsupportedError
 from analyzers.measure.device.device_backend import DeviceBackend
 from analyzers.measure.device.operands import ConvOperands, conv_of, conv_shapes, geometry, strides
 from analyzers.measure.device.torch_device import Tensor, TorchRunnable
@@ -147,10 +147,6 @@ def _channels_last(conv: ConvProblem) -> ConvProblem | None:
     return None if last is None else replace(conv, in_layout=last, weights_layout=last, out_layout=last)
 
 
-def _open(place: Place) -> Backend:
-    return Cudnn(place)
-
-
 BACKEND = BackendType(
-    "cudnn", "all plans that cuDNN offers for a convolution (nvidia-cudnn-frontend)", _open, imports=("torch",)
+    "cudnn", "all plans that cuDNN offers for a convolution (nvidia-cudnn-frontend)", Cudnn, imports=("torch",)
 )

@@ -10,28 +10,17 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
-from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
-from analyzers.measure.backends.blas_gemms import EPILOGUES, epilogue, scale_type, supported_gemm
+from analyzers.measure.backend import BackendType, Conditions, Place, UnsupportedError
+from analyzers.measure.backends.blas_gemms import EPILOGUES, TYPES, epilogue, scalar, scale_type, supported_gemm
 from analyzers.measure.backends.hipblaslt_grouped import RESULT_BYTES, GroupedGemm
 from analyzers.measure.device.device_backend import DeviceBackend
 from analyzers.measure.device.operands import GemmOperands, GroupedOperands, Matrix, matrices, vectors
 from analyzers.measure.device.torch_device import Call, TorchRunnable
 from logparse.model import GemmProblem, Problem, Solution
 
-_TYPES = {
-    "f32_r": 0,
-    "xf32_r": 0,
-    "f64_r": 1,
-    "f16_r": 2,
-    "bf16_r": 14,
-    "f8_r": 28,
-    "bf8_r": 29,
-    "f8_fnuz_r": 1000,
-    "bf8_fnuz_r": 1001,
-}
+_TYPES = TYPES | {"f8_fnuz_r": 1000, "bf8_fnuz_r": 1001}
 """hipDataType (library_types.h)."""
 _COMPUTE = {"f16_r": 0, "f32_r": 2, "f32_f16_r": 4, "f32_bf16_r": 5, "xf32_r": 6, "f64_r": 7}
 """hipblasComputeType_t (hipblas-common.h)."""
@@ -209,7 +198,7 @@ class HipblasLt(DeviceBackend):
         for number, one in enumerate(gemm.gemms):
             operation, layouts = self._described(one)
             if operands is None:
-                alpha, beta = _scalar(one, one=True), _scalar(one, one=one.beta == "nonzero")
+                alpha, beta = scalar(one, one=True), scalar(one, one=one.beta == "nonzero")
                 at = dict.fromkeys("abcd", int(self._reserve(1).data_ptr()))
             else:
                 held = operands.gemms[number]
@@ -246,20 +235,8 @@ def _pointed(gemm: GemmProblem) -> dict[str, tuple[int, str]]:
 def _scalars(gemm: GemmProblem, operands: GemmOperands, i: int) -> tuple[int, int]:
     """Addresses of alpha (with a vector of them, its own) and beta."""
     alphas = operands.memory.get("scale_alpha")
-    alpha = alphas[i].data_ptr() if alphas else _scalar(gemm, one=True)
-    return alpha, _scalar(gemm, one=gemm.beta == "nonzero")
-
-
-def _scalar(gemm: GemmProblem, *, one: bool) -> int:
-    """The address of 1 or 0 in the compute type."""
-    return ctypes.addressof(_number(gemm.compute_type, one))
-
-
-@cache
-def _number(compute_type: str | None, one: bool) -> Any:
-    if compute_type == "f16_r":
-        return ctypes.c_uint16(0x3C00 if one else 0)
-    return (ctypes.c_double if compute_type == "f64_r" else ctypes.c_float)(1 if one else 0)
+    alpha = alphas[i].data_ptr() if alphas else scalar(gemm, one=True)
+    return alpha, scalar(gemm, one=gemm.beta == "nonzero")
 
 
 def _gemm(problem: Problem) -> GemmProblem:
@@ -268,10 +245,9 @@ def _gemm(problem: Problem) -> GemmProblem:
     return supported_gemm(problem, _TYPES, _COMPUTE, scales, _EPILOGUES, grouped=True, alpha_vector=True)
 
 
-def _open(place: Place) -> Backend:
-    return HipblasLt(place)
-
-
 BACKEND = BackendType(
-    "hipblaslt", "hipBLASLt's heuristic list, on request nearly all kernels (AMD's bindings)", _open, imports=("torch",)
+    "hipblaslt",
+    "hipBLASLt's heuristic list, on request nearly all kernels (AMD's bindings)",
+    HipblasLt,
+    imports=("torch",),
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
+from analyzers.measure.backend import BackendType, Conditions, Place, UnsupportedError
 from analyzers.measure.backends.miopen_candidates import Candidates
 from analyzers.measure.backends.miopen_library import TYPES, Convolution, Library, Offer
 from analyzers.measure.device.device_backend import DeviceBackend
@@ -105,10 +105,6 @@ def _solution(conv: ConvProblem, name: str, offer: Offer) -> Solution:
     return Solution("miopen", name, name, algorithm_name(family, conv.direction) if family else None)
 
 
-def _open(place: Place) -> Backend:
-    return Miopen(place)
-
-
 BACKEND = BackendType(
-    "miopen", "immediate-mode solvers of MIOpen, on request all that apply (libMIOpen)", _open, imports=("torch",)
+    "miopen", "immediate-mode solvers of MIOpen, on request all that apply (libMIOpen)", Miopen, imports=("torch",)
 )

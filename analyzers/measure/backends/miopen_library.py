@@ -6,7 +6,7 @@ Signatures and structures: ROCm/MIOpen ``include/miopen/miopen.h`` (LP64).  Ever
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -33,7 +33,10 @@ _STATUS = (
 _LETTERS: dict[str, Any] = {"p": ctypes.c_void_p, "i": ctypes.c_int, "z": ctypes.c_size_t, "u": ctypes.c_uint64}
 _CONVOLUTION = {"GetSolutionCount": "p", "GetSolution": "zpp", "CompileSolution": "u"}
 """Arguments behind the handle and the four descriptors."""
+_BIAS = {"F": "miopenConvolutionForwardBias", "W": "miopenConvolutionBackwardBias"}
+"""Functions of their own, after the convolution; their tensors, the output last: bias and y, dy and its bias."""
 _SIGNATURES = {
+    **dict.fromkeys(_BIAS.values(), "ppppppp"),
     "miopenGetVersion": "ppp",
     "miopenCreateWithStream": "pp",
     "miopenDestroy": "p",
@@ -51,10 +54,6 @@ _SIGNATURES = {
         for name, more in _CONVOLUTION.items()
     },
 }
-
-
-_BIAS = {"F": "miopenConvolutionForwardBias", "W": "miopenConvolutionBackwardBias"}
-"""Functions of their own, after the convolution; their tensors, the output last: bias and y, dy and its bias."""
 
 
 class ConvSolution(ctypes.Structure):
@@ -82,13 +81,6 @@ class Library:
 
     def __init__(self) -> None:
         self._c = _loaded()
-
-    def declare(self, signatures: Mapping[str, str]) -> None:
-        """Declare more functions, by the letters of their arguments.  Raises UnsupportedError where one is missing."""
-        try:
-            _declare(self._c, signatures)
-        except AttributeError as error:
-            raise UnsupportedError(f"this MIOpen is too old: {error}") from error
 
     def ask(self, function: str, *arguments: Any) -> None:
         """Call a function.  Raises UnsupportedError on that status, else RuntimeError naming function and status."""
@@ -174,8 +166,7 @@ class Convolution:
     def _biased(
         self, function: str, shape: Sequence[int], kind: int
     ) -> tuple[str, Any, ctypes.c_float, ctypes.c_float]:
-        """The function, a descriptor of the bias, and 1 and 0 on the host.  Raises UnsupportedError: it is missing."""
-        self._library.declare({function: "ppppppp"})
+        """The function, a descriptor of the bias, and 1 and 0 on the host."""
         self._tensors.append(self._library.made("miopenCreateTensorDescriptor"))
         steps = _ints(strides(shape, "NCHW" if len(shape) == 4 else "NCDHW"))
         self._library.ask("miopenSetTensorDescriptor", self._tensors[-1], kind, len(shape), _ints(shape), steps)
@@ -195,14 +186,10 @@ class Convolution:
 def _loaded() -> Any:
     """The library, its functions declared: a 64-bit pointer must not pass as an int."""
     library = loaded_library("libMIOpen", "libMIOpen.so.1")
-    _declare(library, _SIGNATURES)
-    return library
-
-
-def _declare(library: Any, signatures: Mapping[str, str]) -> None:
-    for name, letters in signatures.items():
+    for name, letters in _SIGNATURES.items():
         function = getattr(library, name)
         function.restype, function.argtypes = ctypes.c_int, [_LETTERS[letter] for letter in letters]
+    return library
 
 
 def _ints(values: Sequence[int]) -> ctypes.Array[ctypes.c_int]:

@@ -2,32 +2,28 @@
 
 Names of solutions: ``Default`` is the untouched call; ``torch:WORD,WORD…`` changes settings (``blas=cublaslt``,
 ``benchmark``, ``mkldnn=off``) or the formulation (``layout=NHWC`` with the transposes charged, and ``stored`` where the
-tensors are kept in that layout, so nothing is charged; ``gemm``, ``im2col``, ``pad=8``, ``fused``, ``transposed``).
+tensors are kept in that layout, so nothing is charged; ``gemm``, ``im2col``, ``pad=8``, ``fused``).
 ``kernel:package.module:callable`` is a user's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
+from analyzers.measure.backend import BackendType, Conditions, UnsupportedError
 from analyzers.measure.backends.torch_convs import conv_ways
 from analyzers.measure.backends.torch_gemms import gemm_ways
-from analyzers.measure.backends.torch_operators import operator_ways
 from analyzers.measure.backends.torch_own_kernel import OwnKernelRunnable
-from analyzers.measure.backends.torch_ways import Way
+from analyzers.measure.backends.torch_ways import Way, named
 from analyzers.measure.device.device_backend import DeviceBackend
 from analyzers.measure.device.operands import GemmOperands
-from analyzers.measure.device.torch_device import TorchRunnable
+from analyzers.measure.device.operator_operands import OperatorOperands, overload_of
+from analyzers.measure.device.torch_device import Call, TorchRunnable
 from logparse.model import ConvProblem, GemmProblem, OperatorProblem, Problem, Solution
 
 
 class Torch(DeviceBackend):
     """The backend."""
-
-    def environment(self) -> Mapping[str, str]:
-        """Device, driver and versions."""
-        return self._device.facts
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
         """``Default`` first, then what a user could do instead."""
@@ -52,14 +48,21 @@ class Torch(DeviceBackend):
         if isinstance(problem, ConvProblem):
             return conv_ways(self._device, problem, self._place)
         if isinstance(problem, OperatorProblem):
-            return operator_ways(self._device, problem)
+            overload_of(self._device, problem)  # raises UnsupportedError where PyTorch has none for these inputs
+            return [Way(named(), _operator, self._device.torch.no_grad)]
         raise UnsupportedError("a family is no problem")
 
 
-def _open(place: Place) -> Backend:
-    return Torch(place)
+def _operator(o: OperatorOperands) -> Call:
+    """The call as the trace recorded it, which other problems compare with."""
+
+    def call(i: int) -> object:
+        values, named_values = o.arguments[i]
+        return o.overload(*values, **named_values)
+
+    return call
 
 
 BACKEND = BackendType(
-    "torch", "PyTorch: its default against settings and formulations that a user can choose", _open, imports=("torch",)
+    "torch", "PyTorch: its default against settings and formulations that a user can choose", Torch, imports=("torch",)
 )

@@ -13,8 +13,8 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
-from analyzers.measure.backends.blas_gemms import epilogue, supported_gemm
+from analyzers.measure.backend import BackendType, Conditions, Place, UnsupportedError
+from analyzers.measure.backends.blas_gemms import epilogue, scalar, supported_gemm
 from analyzers.measure.device.device_backend import DeviceBackend
 from analyzers.measure.device.loaded_library import loaded_library
 from analyzers.measure.device.operands import GemmOperands, matrices
@@ -98,17 +98,10 @@ def _arguments(handle: ctypes.c_void_p, gemm: GemmProblem, memory: Mapping[str, 
     operations = [_OPERATIONS[gemm.trans_a or "N"], _OPERATIONS[gemm.trans_b or "N"]]
     sizes = [ctypes.c_int(x or 0) for x in (gemm.m, gemm.n, gemm.k)]
     compute = gemm.compute_type or "f32_r"
-    alpha, beta = _scalar(compute, one=True), _scalar(compute, one=gemm.beta == "nonzero")
-    inputs = [handle, *operations, *sizes, ctypes.byref(alpha), *operands["a"], *operands["b"], ctypes.byref(beta)]
+    alpha, beta = (ctypes.c_void_p(scalar(gemm, one=x)) for x in (True, gemm.beta == "nonzero"))
+    inputs = [handle, *operations, *sizes, alpha, *operands["a"], *operands["b"], beta]
     count = [ctypes.c_int(gemm.batch_count or 1)] if batched else []
     return [*inputs, *operands["c"], *operands["d"], *count, _TYPES[compute]]
-
-
-def _scalar(compute: str, *, one: bool) -> Any:
-    """Alpha or beta in the compute type."""
-    if compute == "f16_r":
-        return ctypes.c_uint16(0x3C00 if one else 0)
-    return (ctypes.c_double if compute == "f64_r" else ctypes.c_float)(1 if one else 0)
 
 
 def _gemm(problem: Problem) -> GemmProblem:
@@ -119,10 +112,6 @@ def _gemm(problem: Problem) -> GemmProblem:
     return gemm
 
 
-def _open(place: Place) -> Backend:
-    return RocBlas(place)
-
-
 BACKEND = BackendType(
-    "rocblas", "rocBLAS's own choice and the solutions that it lists (librocblas)", _open, imports=("torch",)
+    "rocblas", "rocBLAS's own choice and the solutions that it lists (librocblas)", RocBlas, imports=("torch",)
 )

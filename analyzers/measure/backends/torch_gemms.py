@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from collections.abc import Callable, Iterator
-from types import FunctionType
 from typing import Any
 
 from analyzers.measure.backend import Place, UnsupportedError
@@ -20,10 +18,6 @@ from analyzers.measure.device.torch_device import Around, Call, Tensor, TorchDev
 from logparse.model import GemmProblem
 
 _PADS = (8, 64)
-_SKEW = 64
-"""Elements that a leading dimension is made longer, so that columns do not all begin in one memory channel …"""
-_CHANNELS = 2048
-"""… as they may where it is a multiple of so many bytes."""
 _BLAS = {False: ("cublas", "cublaslt"), True: ("cublas", "cublaslt", "ck")}
 """torch's words by is_rocm; on ROCm ``cublas`` means rocBLAS (hipBLAS) and ``cublaslt`` hipBLASLt."""
 _ROCM_BLAS = {"cublas": "rocblas", "cublaslt": "hipblaslt", "ck": "ck"}
@@ -48,32 +42,26 @@ def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[W
     else:
         ways.append(Way(named("mkldnn=off"), lambda o: _default(device, o), without_mkldnn(device)))
     if problem.beta != "nonzero" and not problem.bias and problem.activation in (None, "none"):
-        ways.append(Way(named("transposed"), lambda o: _transposed(device, o), around))
         for pad in _PADS:
             if any((size or 0) % pad for size in (problem.m, problem.n, problem.k)):
                 ways.append(Way(named(f"pad={pad}"), lambda o, p=pad: _padded(device, o, p), around))  # type: ignore[misc]
                 ways.append(
                     Way(named(f"pad={pad}", "stored"), lambda o, p=pad: _padded(device, o, p, stored=True), around)  # type: ignore[misc]
                 )
-        if any(x.ld * dtype_of(device, x.dtype).itemsize % _CHANNELS == 0 for x in matrices(problem).values()):
-            ways.append(Way(named(f"ld=+{_SKEW}", "stored"), lambda o: _skewed(device, o), around))
     ways += [Way(x, lambda o, f=function: _kernel(o, f), around, own=function) for x, function in user_kernels(place)]  # type: ignore[misc]
     return ways
 
 
 def _epilogue_ways(device: TorchDevice, problem: GemmProblem, around: Around) -> list[Way]:
-    """Bias and activation in the epilogue, and forms of the pair that a program may contain, which do not race."""
+    """Bias and activation in the epilogue, and forms of GELU that a program may contain, which do not race."""
     ways = []
     if problem.activation in ("relu", "gelu"):
         ways.append(Way(named("fused"), lambda o: _fused(device, o), around, raced=bool(problem.bias)))
-    for form in (None, "erf", "written") if problem.activation == "gelu" else (None,):
-        words = [] if form is None else [f"gelu={form}"]
-        ways.append(Way(named("compiled", *words), lambda o, f=form: _compiled(device, o, f), around, raced=False))  # type: ignore[misc]
-        if form is not None:
-            ways.append(Way(named(*words), lambda o, f=form: _default(device, o, f), around, raced=False))  # type: ignore[misc]
-        if form is not None and problem.bias:
+    for form in ("gelu=erf", "gelu=written") if problem.activation == "gelu" else ():
+        ways.append(Way(named(form), lambda o, f=form: _default(device, o, f), around, raced=False))  # type: ignore[misc]
+        if problem.bias:
             ways.append(
-                Way(named("unfused", *words), lambda o, f=form: _unfused(device, o, f), around, raced=False)  # type: ignore[misc]
+                Way(named("unfused", form), lambda o, f=form: _unfused(device, o, f), around, raced=False)  # type: ignore[misc]
             )
     return ways
 
@@ -118,13 +106,13 @@ def _product(device: TorchDevice, o: GemmOperands) -> Call:
 def _activation(
     device: TorchDevice, name: str | None, gelu: str | None = None
 ) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """An activation as a kernel of its own, in place; a ``gelu`` by ``erf``, or ``written`` out as many kernels."""
+    """An activation as a kernel of its own, in place; ``gelu=erf`` or ``gelu=written``, out as many kernels."""
     if name == "relu":
         return lambda value, out: value.relu_()
-    if gelu == "written":
+    if gelu == "gelu=written":
         return lambda value, out: _written_gelu(device.torch, value)
     if name == "gelu":
-        approximate = "none" if gelu == "erf" else "tanh"
+        approximate = "none" if gelu == "gelu=erf" else "tanh"
         return lambda value, out: device.torch.ops.aten.gelu.out(value, approximate=approximate, out=out)
     return None
 
@@ -144,27 +132,6 @@ def _fused(device: TorchDevice, o: GemmOperands) -> Call:
     return lambda i: device.torch._addmm_activation(bias[i], o.x[i], o.y[i], use_gelu=gelu, out=o.d[i])
 
 
-def _compiled(device: TorchDevice, o: GemmOperands, gelu: str | None) -> Call:
-    """The product and what follows it through torch.compile, for these sizes alone."""
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # read at its first import: no processes that stay
-    torch, name = device.torch, o.problem.activation
-
-    def pair(x: Tensor, y: Tensor, bias: Tensor | None) -> Tensor:
-        out = torch.mm(x, y) if bias is None else torch.addmm(bias, x, y)
-        if name == "relu":
-            return torch.relu(out)
-        if gelu == "written":
-            return _written_gelu(torch, out)
-        if name == "gelu":
-            return torch.nn.functional.gelu(out, approximate="none" if gelu == "erf" else "tanh")
-        return out
-
-    # Beyond eight compilations of one code object PyTorch runs it uncompiled: each problem has an object of its own.
-    own = FunctionType(pair.__code__.replace(), pair.__globals__, closure=pair.__closure__)
-    compiled = torch.compile(own, fullgraph=True, dynamic=False)
-    return lambda i: compiled(o.x[i], o.y[i], o.bias[i] if o.bias else None)
-
-
 def _unfused(device: TorchDevice, o: GemmOperands, gelu: str | None = None) -> Call:
     """Product, bias and activation one after another."""
     torch, activate = device.torch, _activation(device, o.problem.activation, gelu)
@@ -177,13 +144,6 @@ def _unfused(device: TorchDevice, o: GemmOperands, gelu: str | None = None) -> C
         return out if activate is None else activate(out, out)
 
     return call
-
-
-def _transposed(device: TorchDevice, o: GemmOperands) -> Call:
-    """The transposed product, and a copy back into the layout that the next operator expects."""
-    torch = device.torch
-    product = torch.bmm if o.batch > 1 else torch.mm
-    return lambda i: o.d[i].copy_(product(o.y[i].transpose(-1, -2), o.x[i].transpose(-1, -2)).transpose(-1, -2))
 
 
 def _padded(device: TorchDevice, o: GemmOperands, pad: int, *, stored: bool = False) -> Call:
@@ -200,22 +160,6 @@ def _padded(device: TorchDevice, o: GemmOperands, pad: int, *, stored: bool = Fa
         xs, ys = o.derived(lambda i: grown(o.x[i])), o.derived(lambda i: grown(o.y[i]))
         return lambda i: product(xs[i], ys[i])[..., :n, :m]
     return lambda i: o.d[i].copy_(product(grown(o.x[i]), grown(o.y[i]))[..., :n, :m])
-
-
-def _skewed(device: TorchDevice, o: GemmOperands) -> Call:
-    """Operands and result stored with longer leading dimensions."""
-    torch = device.torch
-    product = torch.bmm if o.batch > 1 else torch.mm
-
-    def skewed(tensor: Tensor) -> Tensor:
-        if tensor.stride(-1) != 1:
-            return skewed(tensor.transpose(-1, -2)).transpose(-1, -2)
-        *batch, rows, cols = tensor.shape
-        room = torch.empty((*batch, rows, cols + _SKEW), dtype=tensor.dtype, device=tensor.device)[..., :cols]
-        return room.copy_(tensor)
-
-    xs, ys, ds = (o.derived(lambda i, t=t: skewed(t[i])) for t in (o.x, o.y, o.d))  # type: ignore[misc]
-    return lambda i: product(xs[i], ys[i], out=ds[i])
 
 
 def _kernel(o: GemmOperands, function: Callable[..., Any]) -> Call:

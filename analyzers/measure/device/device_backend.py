@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from analyzers.measure.backend import Conditions, Place, UnsupportedError
@@ -46,7 +47,7 @@ class OperandCache:
 
 
 class DeviceBackend:
-    """A subclass adds ``environment``, ``solutions`` and ``prepare``, and clears its own plans in ``release``."""
+    """A subclass adds ``solutions`` and ``prepare``, its library's version, and clears its own plans in ``release``."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -54,6 +55,10 @@ class DeviceBackend:
         self._cache = OperandCache(self._device)
         self._workspace: Any = None
         self.cache_bytes = self._device.cache_bytes
+
+    def environment(self) -> Mapping[str, str]:
+        """Device, driver and versions."""
+        return self._device.facts
 
     def refresh(self, seed: int) -> None:
         """Write the random data of another seed into the operands."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -39,28 +38,27 @@ def tail(*steps: str, bias: bool | None = None, activation: str = "none", form: 
 def test_the_pair_is_a_problem_and_two_solutions() -> None:
     linear = tail("relu", activation="relu")
     assert (linear.fused.bias, linear.fused.activation, linear.fused.beta) == (True, "relu", "zero")
-    assert (linear.as_run, linear.fused_forms) == (DEFAULT.text, ("torch:fused", "torch:compiled"))
+    assert (linear.as_run, linear.in_library) == (DEFAULT.text, "torch:fused")
     plain = tail("relu", bias=False, activation="relu")
     assert (plain.fused.bias, plain.as_run) == (False, DEFAULT.text)
     added = tail("bias", bias=False)
     assert (added.fused.bias, added.as_run, added.in_library) == (True, "torch:unfused", DEFAULT.text)
     written = tail("bias", *BY_HAND, bias=False, activation="gelu", form="written")
-    assert (written.as_run, written.compiled) == ("torch:unfused,gelu=written", "torch:compiled,gelu=written")
+    assert written.as_run == "torch:unfused,gelu=written"
 
 
 @pytest.mark.parametrize("activation", ["none", "relu", "gelu"])
 @pytest.mark.parametrize("bias", [True, False])
-def test_every_form_computes_the_same(activation: str, bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = pytest.importorskip("torch")
+def test_every_form_computes_the_same(activation: str, bias: bool) -> None:
+    pytest.importorskip("torch")
     from analyzers.measure.backend import Conditions, Place
     from analyzers.measure.backends.pytorch import BACKEND
 
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     problem = gemm(bias=bias, activation=activation)
     backend = BACKEND.open(Place(device="cpu"))
-    words = {"": ["compiled", "fused"] if activation != "none" else ["compiled"]}
+    words = {"": ["fused"] if activation != "none" else []}
     if activation == "gelu":
-        words |= {form: ["", "compiled", *(["unfused"] if bias else [])] for form in ("gelu=erf", "gelu=written")}
+        words |= {form: ["", *(["unfused"] if bias else [])] for form in ("gelu=erf", "gelu=written")}
     offered = {x.text for x in backend.solutions(problem, 100)}
     for form, names in words.items():
         for name in names:
@@ -104,18 +102,15 @@ def test_a_tail_is_replayed_and_its_saving_stated(store: Store, tmp_path: Path) 
     traced(store, tmp_path, [RELU])
     tables = tables_of(store)
     problem = epilogues(tables)[0].fused
-    ((asked, solutions),) = wanted(tables, [fused_epilogue.EPILOGUE, fused_epilogue.COMPILED], SMALL)
-    assert (asked, solutions) == (problem, ("Default", "torch:fused", "torch:compiled"))
+    ((asked, solutions),) = wanted(tables, [fused_epilogue.EPILOGUE], SMALL)
+    assert (asked, solutions) == (problem, ("Default", "torch:fused"))
     assert stated(store, fused_epilogue.EPILOGUE) is None, "nothing was timed"
 
-    times = {"Default": [30.0, 30.3], "torch:fused": [20.0, 20.2], "torch:compiled": [29.9, 30.4]}
-    timed(store, problem, times)
-    found, compiled = (stated(store, x) for x in (fused_epilogue.EPILOGUE, fused_epilogue.COMPILED))
+    timed(store, problem, {"Default": [30.0, 30.3], "torch:fused": [20.0, 20.2]})
+    found = stated(store, fused_epilogue.EPILOGUE)
     assert found is not None
-    assert compiled is not None
     assert (found.now_us, found.then_us) == (50.0, pytest.approx(50.0 - 30.0 / 3)), "one of two calls, and its ReLU"
     assert found.pays
-    assert not compiled.pays
     (finding,) = missed_fusion.find(tables_of(store), SMALL)
     assert "torch:fused" in finding.message
     assert "not measured" not in finding.message
@@ -125,7 +120,7 @@ def test_a_tail_is_replayed_and_its_saving_stated(store: Store, tmp_path: Path) 
 def test_what_is_not_worth_it_is_no_finding(store: Store, tmp_path: Path) -> None:
     traced(store, tmp_path, [RELU])
     problem = epilogues(tables_of(store))[0].fused
-    timed(store, problem, {"Default": [30.0, 30.0], "torch:fused": [29.9, 30.1], "torch:compiled": [31.0, 31.0]})
+    timed(store, problem, {"Default": [30.0, 30.0], "torch:fused": [29.9, 30.1]})
     assert missed_fusion.find(tables_of(store), SMALL) == []
     found = stated(store, fused_epilogue.EPILOGUE)
     assert found is not None
@@ -156,13 +151,13 @@ def test_a_gelu_that_is_written_out_becomes_one_kernel_in_training_too(
 @pytest.mark.parametrize(
     ("steps", "trains", "offered"),
     [
-        ([RELU], False, {"fused_epilogue", "compiled_epilogue"}),
+        ([RELU], False, {"fused_epilogue"}),
         ([RELU], True, {"fused_epilogue"}),
-        ([("aten::gelu", OUT, ["", "tanh"])], False, {"fused_epilogue", "compiled_epilogue"}),
+        ([("aten::gelu", OUT, ["", "tanh"])], False, {"fused_epilogue"}),
         ([("aten::gelu", OUT, ["", "tanh"])], True, set()),
-        ([("aten::gelu", OUT, ["", "none"])], False, {"fused_gelu_tanh", "compiled_epilogue"}),
+        ([("aten::gelu", OUT, ["", "none"])], False, {"fused_gelu_tanh"}),
         ([("aten::gelu", OUT, ["", "none"])], True, set()),
-        (WRITTEN, False, {"fused_epilogue", "compiled_epilogue", "one_kernel_gelu"}),
+        (WRITTEN, False, {"fused_epilogue", "one_kernel_gelu"}),
         (WRITTEN, True, {"one_kernel_gelu"}),
     ],
 )

@@ -24,7 +24,6 @@ from logparse.store import Store, open_store  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
 
 INNER, OUTPUTS, PADDED = 260, 515, 576
-PADDING = ("padded_output", "padded_hidden")
 METHOD = Method(cache="hot", turns=2)
 
 
@@ -75,7 +74,7 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     store, out, as_device = loop
     found = advise(store, Settings(), "before")
     results = {x.action.name: x for x in found.actions}
-    assert set(results) == {"channels_last", *PADDING, "fused_epilogue"}, "what a CPU can do"
+    assert set(results) == {"channels_last", "padded_output", "fused_epilogue"}, "what a CPU can do"
     (pair,) = results["fused_epilogue"].parts
     assert pair.label == f"TN {INNER}×4×8 f32_r RELU_BIAS"
     assert pair.now_us == pytest.approx(results["fused_epilogue"].changed_us), "the product's time and the ReLU's"
@@ -88,9 +87,6 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     assert results["channels_last"].measured_share > 0.9
     printed = "\n".join(render_actions.lines(found.actions, found.gpu_time))
     assert "let the output layer compute 576 outputs and return its own 515" in printed
-    assert "give the layers between which 260 values lie 320 instead" in printed
-    padded = [x.label for x in results["padded_hidden"].parts if x.group == "GEMM"]
-    assert len(padded) == 6, "forward and both gradients of two layers"
     assert printed.count(" → ") >= 2
 
     write(found, Settings(), (), out)
@@ -99,7 +95,7 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     assert spec.loader is not None
     apply: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(apply)
-    applied = ("channels_last", *PADDING, "fused_epilogue")
+    applied = ("channels_last", "padded_output", "fused_epilogue")
     apply.settings(*applied)
     model, images = Net().eval(), torch.randn(2, 3, 16, 16)
     with torch.no_grad():
@@ -107,7 +103,7 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
         model = apply.model(model, *applied)
         after = model(images)
     assert type(model.inner[0]).__name__ == "_LinearRelu"
-    assert (model.inner[0].out_features, model.head.weight.shape) == (320, (PADDED, 320))
+    assert model.head.weight.shape == (PADDED, INNER)
     assert model.conv.weight.is_contiguous(memory_format=torch.channels_last)
     assert torch.allclose(after, before, atol=1e-5), "the added outputs are not returned"
     with pytest.raises(ValueError, match="no action 'tf32'"):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from analyzers.actions import ACTIONS, ActionResult, channels_last, padded_hidden, padded_output
+from analyzers.actions import ACTIONS, ActionResult, channels_last, padded_output
 from analyzers.actions.action import Application, step_interval
 from analyzers.actions.job import Job, Work
 from analyzers.actions.ratio import Ratio
@@ -220,46 +220,6 @@ def linear(outputs: int, inputs: int, rows: int = 512) -> tuple[GemmProblem, Gem
         gemm(m=inputs, n=rows, k=outputs, lda=inputs, ldb=outputs, ldd=inputs, trans_a="N", trans_b="N"),
         gemm(m=inputs, n=outputs, k=rows, lda=inputs, ldb=outputs, ldd=inputs, trans_a="N", trans_b="T"),
     )
-
-
-def test_a_size_between_two_layers_is_padded_in_all_passes_and_in_what_surrounds_them() -> None:
-    up, down, head = linear(2730, 1024), linear(1024, 2730), linear(32003, 1024)
-    acted, other = (
-        OperatorProblem("aten::gelu", (Operand("bfloat16", (512, size), (size, 1)), "none")) for size in (2730, 1024)
-    )
-    known = job(*((x, 9.0) for x in (*up, *down, *head)), (acted, 2.0), (other, 1.0))
-    assert (padded_hidden.odd_hidden(known), padded_output.odd_output(known)) == (2730, 32003)
-
-    def becomes(problem: Problem) -> Any:
-        change = padded_hidden.ACTION.change(Work(problem=problem, calls=1.0, us=1.0), known)
-        return change and change.problem
-
-    assert [becomes(x) for x in (*up, *down)] == [*linear(2752, 1024), *linear(1024, 2752)]
-    assert becomes(acted).tensors[0].sizes == (512, 2752)
-    assert [becomes(x) for x in (*head, other)] == [None] * 4
-    dear = times(*((x, "Default", 10.0) for x in (*up, acted)), (linear(2752, 1024)[0], "Default", 6.0),
-                 (becomes(acted), "Default", 11.0))  # fmt: skip
-    found = result(padded_hidden.ACTION, known, dear)
-    assert found is not None
-    assert found.saving_us == pytest.approx(9.0 * 0.4 - 2.0 * 0.1), "what surrounds the products is charged"
-    assert found.measured_share == pytest.approx((9.0 + 2.0) / (6 * 9.0 + 2.0))
-
-
-def test_without_a_second_layer_there_is_no_size_between_two() -> None:
-    alone = job(*((x, 9.0) for x in linear(2730, 1024)))
-    assert (padded_hidden.odd_hidden(alone), padded_output.odd_output(alone)) == (None, 2730)
-    assert padded_hidden.ACTION.application(alone) is None
-
-
-def test_where_a_norm_runs_over_the_size_no_line_of_python_pads_it() -> None:
-    layers = [(x, 9.0) for x in (*linear(1020, 4080), *linear(4080, 1020))]
-    wide = Operand("bfloat16", (512, 1020), (1020, 1))
-    norm = OperatorProblem("aten::native_layer_norm", (wide, "[1020]", wide, wide, "1e-05"))
-    for more, usable in (((), True), (((norm, 1.0),), False)):
-        application = padded_hidden.ACTION.application(job(*layers[:3], *layers[3:], *more))
-        assert application is not None
-        assert bool(application.model) is usable
-        assert ("a model trained with that size" in application.line) is not usable
 
 
 def test_actions_have_names_of_their_own() -> None:
