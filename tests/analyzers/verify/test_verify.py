@@ -186,30 +186,40 @@ def test_a_call_that_the_rows_solution_cannot_run_is_not_meant_by_it(
         (None, [None], "hit", ""),
     ],
 )
-@pytest.mark.parametrize("ran", [False, True])
 def test_a_call_with_too_little_workspace_does_not_take_the_row(
-    need: int | None, given: list[int | None], state: str, reason: str, ran: bool
+    need: int | None, given: list[int | None], state: str, reason: str
 ) -> None:
     """hipBLASLt passes over a solution that needs more; its index and the file state nothing of it."""
-    pick = "hipblaslt:7" if ran else "hipblaslt:1"
+    after = with_workspace("hipblaslt:1", need, given)
+    use = next(x for x in coverage(file(), after).uses if x.problem == ONE.text)
+    assert use.state == state
+    assert reason in use.reason
+    assert use.line == (3 if state == "hit" else None)
+    found = verify(run("a", "1", "1", (1000.0, 500.0)), after, [file()])
+    effects = {x.problem: (x.effect, bool(x.why)) for x in found.outcomes}
+    assert effects[ONE.text] == ("not applied", bool(reason))
+
+
+@pytest.mark.parametrize(("given", "covered"), [([0], ("hit", "")), ([0, 8192], None)])
+def test_what_ran_had_enough_workspace(given: list[int | None], covered: tuple[str, str] | None) -> None:
+    """Whatever is stated of the call: the log names the solution; of several calls it does not tell which."""
+    after = with_workspace("hipblaslt:7", 4096, given)
+    use = next(x for x in coverage(file(), after).uses if x.problem == ONE.text)
+    assert covered is None or (use.state, use.reason) == covered
+    found = verify(run("a", "1", "1", (1000.0, 500.0)), after, [file()])
+    assert [x.effect for x in found.outcomes if x.problem == ONE.text] == ["applied"]
+
+
+def with_workspace(pick: str, need: int | None, given: list[int | None]) -> Tables:
+    """A run whose calls of ``ONE`` ran ``pick`` and give these bytes, where a replay measured the row's need."""
     trace = [call(ONE.text, None, 1, run="b", category="trace", workspace_bytes=x) for x in given]
-    after = tables(
+    return tables(
         "b",
         calls=[call(ONE.text, pick, 10, run="b"), *trace],
         workload=[work(ONE.text, 10, run="b")],
         facts=facts("log", **HERE),
         measurements=[measurement(ONE.text, "hipblaslt:7", 5.0, origin="replay", workspace_bytes=need)],
     )
-    use = next(x for x in coverage(file(), after).uses if x.problem == ONE.text)
-    if ran and len(given) == 1:  # whatever is stated of it: the log names the solution
-        assert (use.state, use.reason) == ("hit", "")
-        return
-    assert use.state == state
-    assert reason in use.reason
-    assert use.line == (3 if state == "hit" else None)
-    found = verify(run("a", "1", "1", (1000.0, 500.0)), after, [file()])
-    effects = {x.problem: (x.effect, bool(x.why)) for x in found.outcomes}
-    assert effects[ONE.text] == (("applied", False) if ran else ("not applied", bool(reason)))
 
 
 def test_miopens_chosen_solver() -> None:

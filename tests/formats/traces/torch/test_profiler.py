@@ -167,8 +167,10 @@ def test_objects_within_arguments_do_not_cut_an_event() -> None:
 ODD = ['say "}"', "back\\slash\\", '\\"', '\\\\"', "}, {", "a}}", '", "pid": 1', "\u00e9\u2028", "{", '{"']
 
 
-@pytest.mark.parametrize("name", ODD)
-@pytest.mark.parametrize("note", ["", "}", "{", {"x": "}}"}, ["}", {}]], ids=repr)
+NOTES: list[object] = ["", "}", "{", {"x": "}}"}, ["}", {}]]
+
+
+@pytest.mark.parametrize(("name", "note"), list(zip(ODD, NOTES * 2, strict=True)))
 def test_braces_and_quotes_in_texts_are_text(name: str, note: object) -> None:
     """Texts that look like the end of an event are read as the slow way reads them, which parses every event."""
     text = TEXT.decode().replace('"aten::copy_"', json.dumps(name)).replace('"igemm_wrw', json.dumps(name)[:-1])
