@@ -1,5 +1,5 @@
-"""What is missing from a run's logs, or went wrong in it: mask bits, ends, ranks, counts that disagree or may hold a
-call twice, and the errors that the libraries printed.
+"""What is missing from a run's logs, or went wrong in it: lines that a setting disabled, ends, ranks, counts that may
+hold a call twice, and the errors that the libraries printed.
 
 All findings are about the run.  They cost nothing to compute, so ``status`` shows them and ``recommend`` puts them
 first: a ranking made from half a log is a wrong ranking.  DuckDB counts, over the views of a store or over DataFrames:
@@ -30,22 +30,12 @@ if TYPE_CHECKING:
     import duckdb
 
 NAME = "completeness"
-MASK_BITS: Mapping[str, int] = {
-    "error": 1,
-    "trace": 2,
-    "hints": 4,
-    "info": 8,
-    "api": 16,
-    "bench": 32,
-    "profile": 64,
-    "extended_profile": 128,
-}
-"""Bit of HIPBLASLT_LOG_MASK that writes a category (the first five also are those of CUBLASLT_LOG_MASK)."""
+CATEGORIES = ("trace", "hints", "info", "api", "bench", "profile", "extended_profile")
+"""Categories of hipBLASLt's log mask whose lines show how a log was made."""
 _SHARED_BUFFER = "threads lose, tear and repeat lines where bench, trace and api lines are logged together"
 BY_LEVEL = ("trace", "hints", "info", "api")
 """Categories that HIPBLASLT_LOG_LEVEL can switch on as well, besides errors."""
-AT_EXIT = ("profile", "extended_profile")
-BEYOND_LEVEL = ("bench", *AT_EXIT)
+BEYOND_LEVEL = ("bench", "profile", "extended_profile")
 """Categories that only HIPBLASLT_LOG_MASK can switch on; LEVEL, once set to anything, disables them."""
 _IF_KNOWN = ("miopen_warning", "tunableop", "info")
 """Categories of which only messages of known meaning are remarked."""
@@ -56,7 +46,7 @@ FEW = 0.5
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Mask bits, a LEVEL that may have disabled MASK, truncated ends, uneven ranks, profile against bench."""
+    """Errors, a LEVEL that may have disabled MASK, cut and silent files, uneven ranks, calls without a problem."""
     with shared_database().cursor() as con:
         for view, columns in _READ.items():
             con.register(view, typed(getattr(tables, "messages" if view == "process_messages" else view), columns))
@@ -84,7 +74,7 @@ _CATEGORIES = f"""
     select distinct source_id, category from (
         select source_id, category, run from calls where not coalesce(by_tool, false)
         union all select source_id, category, run from process_messages)
-    where run = $run and category in ({", ".join(map(sql_text, MASK_BITS))}) order by all"""
+    where run = $run and category in ({", ".join(map(sql_text, CATEGORIES))}) order by all"""
 _LACKING = """
     select path, ended, coalesce(bytes = 0, false) as empty,
            coalesce(call_lines, message_lines, measurement_lines, fact_lines) is not null
@@ -106,22 +96,10 @@ _ERRORS = f"""
     where run = $run and (category in ({", ".join(map(sql_text, (*_OWN_ERRORS, "error", "miopen_error")))})
         or category in ({", ".join(map(sql_text, _IF_KNOWN))}) and regexp_matches(text, {sql_text(_KNOWN)}))
     group by category, function, regexp_replace(text, '[0-9]+', '#', 'g') order by count desc, min(text)"""
-_PRINTED_ONCE = f"""
-    select distinct text from process_messages
-    where run = $run and category = {sql_text(library_errors.NOTE)} order by text"""
 _RANKS = """
     select calls_from, pid, cast(sum(calls) as bigint) as calls from workload
     where run = $run and pid is not null and calls_from is not null
     group by all having calls is not null order by all"""
-_PROFILES = f"""
-    with counts as (
-        select source_id, problem, coalesce(sum(count) filter (category = 'bench'), 0) as bench,
-               {", ".join(f"coalesce(sum(count) filter (category = '{name}'), 0) as {name}" for name in AT_EXIT)}
-        from calls where run = $run and not coalesce(by_tool, false)
-                     and category in ({", ".join(map(sql_text, BEYOND_LEVEL))}) group by all)
-    select source_id, count(*), count(*) filter ({{name}} <> bench), cast(sum({{name}}) as bigint) as at_exit,
-           cast(sum(bench) as bigint) as benched
-    from counts group by source_id having at_exit > 0 and benched > 0"""
 
 
 @dataclass(frozen=True)
@@ -169,11 +147,10 @@ class _Logs:
 def _remarks(logs: _Logs) -> list[str]:
     out = [
         *_errors(logs),
-        *_mask(logs),
+        *_level(logs),
         *_ends(logs),
         *_silent(logs),
         *_ranks(logs),
-        *_profile(logs),
         *remarks_in(logs.con, logs.run),
     ]
     out += [*_shared_buffer(logs), *_without_inputs(logs), *_without_problem(logs)]
@@ -194,20 +171,10 @@ def _errors(logs: _Logs) -> Iterator[str]:
         several = sum(texts for _, _, texts in found)
         of = f" of {several:,} texts" if several > 1 else ""
         yield f"{first!r} ({counted(count, 'line')}{of})" + (f": {why}" if why else "")
-    if any(row[0] in _OWN_ERRORS for row in rows) and (variables := [text for (text,) in logs.rows(_PRINTED_ONCE)]):
-        yield (
-            "rocBLAS prints errors of products once per process, so their number is not that of the calls: "
-            f"{' '.join(f'{name}=1' for name in variables)} prints all"
-        )
 
 
-def _mask(logs: _Logs) -> Iterator[str]:
-    if not logs.categories:
-        return
-    present = sorted(set().union(*logs.categories.values()), key=lambda x: MASK_BITS[x])
-    bits = [MASK_BITS[name] for name in present]
-    mask, terms = sum(bits), f" ({' + '.join(map(str, bits))})" if len(bits) > 1 else ""
-    yield f"the logs hold {', '.join(present)}, which is what a log mask of {mask}{terms} writes"
+def _level(logs: _Logs) -> Iterator[str]:
+    """Lines of the categories that LEVEL writes, and none of those that only MASK does."""
     nvidia = {source for (source,) in logs.rows(_OF_CUBLAS)}
     own = {source: have for source, have in logs.categories.items() if source not in nvidia}
     hidden = [source for source, have in own.items() if have & set(BY_LEVEL) and not have & set(BEYOND_LEVEL)]
@@ -266,25 +233,6 @@ def _ranks(logs: _Logs) -> Iterator[str]:
         )
 
 
-def _profile(logs: _Logs) -> Iterator[str]:
-    """Profiles are written at exit, by each process that a fork left with its log and its counts."""
-    held = set().union(*logs.categories.values())
-    for name in AT_EXIT if "bench" in held else ():
-        rows = logs.rows(_PROFILES.format(name=name)) if name in held else []
-        problems, different, at_exit, benched = (sum(row[n] for row in rows) for n in range(1, 5))
-        if different:
-            shared = not logs.of_shared_buffer.isdisjoint(row[0] for row in rows)
-            causes = [_SHARED_BUFFER] * shared + [_MORE if at_exit > benched else _FEWER]
-            yield (
-                f"{name} counts of {different} of {problems} problems differ from the bench lines "
-                f"({at_exit:,} against {benched:,} calls): {', or '.join(causes)}"
-            )
-
-
-_MORE = "bench lines were lost, or the process forked and both wrote at exit what it had counted before"
-_FEWER = "the process did not end normally (profiles are written at exit), or records were lost"
-
-
 def _without_inputs(logs: _Logs) -> Iterator[str]:
     rows = [(str(function), count) for _, function, text, count in logs.messages if text == UNREAD]
     total = sum(count for _, count in rows)
@@ -310,5 +258,5 @@ def _without_problem(logs: _Logs) -> Iterator[str]:
 
 
 ANALYZER = Analyzer(
-    name=NAME, about="what a run's logs lack: mask bits, cut ends, missing ranks; library errors", find=find
+    name=NAME, about="what a run's logs lack: disabled lines, cut ends, missing ranks; library errors", find=find
 )

@@ -1,9 +1,9 @@
 """Products whose bias or activation runs as a kernel of its own, although the library has an epilogue for it.
 
 What is seen: in a torch.profiler trace the kernel right after a product adds a vector, or is ReLU or GELU, on as many
-elements as the product wrote (``formats/traces/torch/epilogues.py``); or ``aten::addmm`` launches an elementwise copy
-of its addend before the product.  Why it costs time: the result goes through memory once more in each direction, while
-cuBLASLt and hipBLASLt do the same in registers (epilogues BIAS, RELU_BIAS, GELU_BIAS …).
+elements as the product wrote (``formats/traces/torch/epilogues.py``).  Why it costs time: the result goes through
+memory once more in each direction, while cuBLASLt and hipBLASLt do the same in registers (epilogues BIAS, RELU_BIAS,
+GELU_BIAS …).
 
 What fusing saves is measured, never estimated.  A replay times the pair as it ran and its other forms for the actions
 of ``actions/fused_epilogue.py``, which state the saving; where none of them is faster there is no finding.  Without it
@@ -18,7 +18,7 @@ shows training, the finding states that it cannot be fused so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analyzers.analyzer import Analyzer, Settings, Tables
@@ -27,15 +27,13 @@ from analyzers.statistics.intervals import median
 from analyzers.times.action_times import Samples, samples_of
 from analyzers.times.comparison import FUSION
 from analyzers.times.joins import calls_by_problem
-from logparse.model import Evidence, Finding, problem_from_text
+from logparse.model import Evidence, Finding
 
 NAME = "missed-fusion"
-COPY = "elementwise_kernel"
-"""In the name of PyTorch's kernels that copy or fill element by element (``ATen/native/cuda/CUDALoops.cuh``)."""
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """One finding per product and epilogue, and one per product whose ``addmm`` copies its addend."""
+    """One finding per product and epilogue."""
     found, counts = epilogues(tables), _counts(tables)
     samples, in_training = (samples_of(tables, settings), trains(tables)) if found else ({}, False)
     out = []
@@ -44,7 +42,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         if timed is None or timed.pays(settings.floor_share):
             refused = one.asked.activation == "gelu" and in_training
             out.append(_refused(one, counts) if refused else _finding(one, timed, counts, in_training=in_training))
-    return [*out, *_copies(tables, counts)]
+    return out
 
 
 @dataclass(frozen=True)
@@ -147,26 +145,6 @@ _WRITTEN = (
     "A GELU that is written out becomes one kernel as torch.nn.functional.gelu(x, approximate='tanh'), in training "
     "too: `logparse replay` times that, for the action one_kernel_gelu."
 )
-
-
-def _copies(tables: Tables, counts: _Counts) -> Iterator[Finding]:
-    """``addmm`` that copies its addend into the output and adds the product to it (beta 1)."""
-    rows = tables.kernels
-    rows = rows[(rows["run"] == tables.run) & (rows["op"] == "aten::addmm") & rows["problem"].notna()]
-    rows = rows[rows["kernel"].str.contains(COPY, regex=False)]
-    sums = rows.groupby("problem").agg(calls=("calls", "sum"), us=("total_us", "sum"))
-    for text, calls, us in sums.sort_index().itertuples():
-        yield Finding(
-            analyzer=NAME,
-            problem=problem_from_text(str(text)),
-            message=(
-                f"addmm copies its addend by a kernel of its own before the product, {us / calls:.4g} µs per call; a "
-                "bias in the epilogue would save at most that, which is not measured"
-            ),
-            calls=counts.of(str(text), int(calls)),
-            evidence=_with_steps(_UNMEASURED, ("copy",), float(us), int(calls)),
-            advice="PyTorch uses the bias epilogue where the bias is a contiguous vector of the output's type.",
-        )
 
 
 ANALYZER = Analyzer(name=NAME, about="products whose bias or activation runs as a kernel of its own", find=find)

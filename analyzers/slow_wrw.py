@@ -3,13 +3,14 @@
 F, B and W of one layer do the same floating-point work.  The best known time of W is therefore compared with the slower
 of the best F and best B of the same layer in the same file.  W is slow
 above ``slow_factor`` times the slower sibling and above ``slow_floor_ms``; the possible gain is taken to be the
-difference.  Where a file holds no sibling, the roofline of the device is the reference instead (``devices.csv``).
+difference.  Where a file holds no sibling, nothing is claimed.
 Of a trace of the job the time is what the kernels of a call took on average, whatever solution they are of.
 
 Two remedies take the place of that estimate where they are measured.  A replay of the torch backend measures what
 another layout takes (``torch:layout=NHWC``: channels_last, the transposes charged; ``,stored``: the program keeps its
 tensors so); a confirmed one gives the saving with its interval.  A *user* find-db of the same device (what a search
-wrote) may know a faster solver than the system's: it is proposed instead.  Only a log that names its solver shows
+wrote) may know a faster solver than the system's: it is proposed instead, as MIOpen reads the user find-db first and
+does not merge the two (``formats/miopen/find_db.py``).  Only a log that names its solver shows
 whether the job reads that file already; without one the finding states so.
 """
 
@@ -25,23 +26,21 @@ import pandas as pd
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.job.gpu_time import traced_calls
 from analyzers.times.alternatives import Alternative, alternatives, meant
+from analyzers.times.cells import count_of, text_of
 from analyzers.times.comparison import LAYOUT, may_be_so
-from analyzers.times.joins import called_problems, calls_of, facts_of, not_elsewhere
+from analyzers.times.joins import called_problems, calls_of, facts_of, not_elsewhere, timed
+from analyzers.times.miopen_tuning import completed
+from analyzers.times.origins import EVIDENCE
 from analyzers.times.passes import backward_weights, passes, passes_of
-from analyzers.times.roofline import input_type, roofline_us
-from analyzers.times.user_find_db import replaced_solvers, settled
-from logparse.devices import Device, device_of
-from logparse.model import Evidence, Finding, problem_from_text
-from logparse.target import arch, same_device
+from analyzers.times.picks import picks
+from logparse.devices import device_of
+from logparse.model import Evidence, Finding, Override, problem_from_text, solution_from_text
+from logparse.target import arch, machine, same_device, serves
 from logparse.text import counted
 
 NAME = "slow-wrw"
 LAYOUTS = r"torch:layout=N[A-Z]+(?:,stored)?(?:,benchmark)?"
 """Texts of the alternative layouts of the torch backend (``measure/backends/torch_convs.py``)."""
-BIG_FLOPS = 1e9
-LOW_ROOFLINE: Mapping[str, float] = {"FP32": 0.10, "FP64": 0.10}
-"""Fraction of the roofline below which a W without siblings is slow; 0.05 for the types not named."""
-
 UPGRADE = (
     "Upgrade to ROCm 6.3.1 or later first: ROCm 6.3.0 has a known issue of slow backward weights on MI300 "
     "(ROCm release notes 6.3.1; MIOpen 3.3 also records biased times)."
@@ -92,7 +91,7 @@ def traced_passes(tables: Tables) -> pd.DataFrame:
         return passes(tables).iloc[:0]
     rows = rows.assign(solution="kernel:" + rows["kernel"].astype(str), time_us=rows["now_us"].astype("float64"))
     as_measured = rows.assign(kind="conv", origin="find-db", status="ok")  # as of a file whose times are evidence
-    return passes_of(as_measured, tables.conv_problems)
+    return passes_of(as_measured)
 
 
 def totals(w: pd.DataFrame) -> list[Totals]:
@@ -121,8 +120,7 @@ def _sum(values: pd.Series) -> float:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """A line of totals per source (of another run's what this run calls), then each slow W, each W far from the
-    roofline, each naive best above 1 GFLOP.
+    """A line of totals per source (of another run's what this run calls), then each slow W.
 
     Of several files of one device the one with the smallest loss counts for a problem, those of the run first. Where
     the run's files (else those of all runs) are of several devices and no target is given, it is not known on which of
@@ -144,13 +142,10 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     for source, rows in _to_report(w).groupby("source_id", observed=True):
         known = _environment(str(source), facts, tables, settings)
         mine = calls if _device(facts, str(source)) in ran_on else {}
-        findings.extend(_slow(row, known, mine) for row in _rows(rows[rows["slow"]]))
-        findings.extend(_without_siblings(rows[rows["lone"]], device_of(known), known, mine, settings))
-        naive = rows[~rows["slow"] & ~rows["lone"]]
-        findings.extend(_finding(row, f"W takes {_ms(row['best_us'])}", known, mine, "naive") for row in _rows(naive))
-    replaced = replaced_solvers(NAME, w, tables, settings, facts, calls)
+        findings.extend(_slow(row, known, mine) for row in _rows(rows))
+    replaced = replaced_solvers(w, tables, settings, facts, calls)
     better = {(x.evidence["system"], x.problem) for x in replaced}
-    better |= {(source, problem_from_text(text)) for source, text in settled(w[w["slow"]], tables, settings, facts)}
+    better |= {(source, problem_from_text(text)) for source, text in _not_run(w[w["slow"]], tables, settings, facts)}
     findings = [x for x in findings if (x.evidence.source_id, x.problem) not in better]
     return [*_with_layouts(findings, tables, settings, facts), *replaced]
 
@@ -183,12 +178,10 @@ def _summaries(
 
 
 def _to_report(w: pd.DataFrame) -> pd.DataFrame:
-    """Of each device and problem one row, of those that are slow, ``lone`` (without siblings), or large and naive."""
+    """Of each device and problem one row, of those that are slow."""
     once = w.drop(columns=["problem", "solution"]).sort_values(["foreign", "loss", "best_us", "source_id"])
     once = once.drop_duplicates(["device", "problem_hash"])
-    once = once.assign(lone=once["sibling_us"].isna())
-    naive = once["naive"] & (once["flops"] > BIG_FLOPS)
-    reported = once[once["slow"] | once["lone"] | naive].join(w[["problem", "solution"]])
+    reported = once[once["slow"]].join(w[["problem", "solution"]])
     return reported.sort_values(["source_id", "problem"])
 
 
@@ -253,15 +246,10 @@ def _summary(total: Totals, name: str, rows: pd.DataFrame, known: Mapping[str, s
             f"{total.recoverable_us / each:,.1f} {unit} are above the slower of F and B. Each problem counts once."
         )
     if missing:
-        known_peaks = device_of(known) is not None
-        how = "the device's roofline is the reference" if known_peaks else "the device's peaks are unknown: skipped"
         alone = (
             counted(missing, "backward-weight problem") if not judged else f"{missing:,}" + " more" * (not total.slow)
         )
-        message += f" {alone} {'has' if missing == 1 else 'have'} no F or B in the file; {how}."
-    naive = rows["naive"] & (rows["flops"] > BIG_FLOPS)
-    if fine := int((naive & ~rows["slow"] & rows["sibling_us"].notna()).sum()):
-        message += f" The best solver known of {fine:,} above 1 GFLOP is the naive one."
+        message += f" {alone} {'has' if missing == 1 else 'have'} no F or B in the file."
     evidence: dict[str, object] = {
         "problems": total.problems,
         "slow": total.slow,
@@ -271,7 +259,6 @@ def _summary(total: Totals, name: str, rows: pd.DataFrame, known: Mapping[str, s
         "w_us": total.w_us,
         "all_us": total.all_us,
         "without_siblings": missing,
-        "naive_best_above_1_gflop": int(naive.sum()),
     }
     return Finding(
         analyzer=NAME,
@@ -337,25 +324,6 @@ def _slow(row: Mapping[str, Any], known: Mapping[str, str], calls: Mapping[str, 
     return _finding(row, message, known, calls, "siblings", best - sibling)
 
 
-def _without_siblings(
-    rows: pd.DataFrame,
-    device: Device | None,
-    known: Mapping[str, str],
-    calls: Mapping[str, int],
-    settings: Settings,
-) -> Iterator[Finding]:
-    """W above the floor with neither F nor B in its file: compared with the roofline, or skipped on unknown devices."""
-    for row in _rows(rows[rows["best_us"] > settings.slow_floor_ms * 1e3]) if device else ():
-        problem = problem_from_text(str(row["problem"]))
-        least, best = roofline_us(problem, known), float(row["best_us"])
-        if device and least and least / best < LOW_ROOFLINE.get(input_type(problem, known) or "", 0.05):
-            message = (
-                f"W takes {_ms(best)} with {_solver(row)}, {least / best:.1%} of what "
-                f"{device.name} allows (no F or B of this layer is known)"
-            )
-            yield _finding(row, message, known, calls, "roofline", roofline_us=least)
-
-
 # ------------------------------------------------------------------------------------------------- other layouts
 
 
@@ -410,6 +378,131 @@ def _with_layout(finding: Finding, ways: Sequence[Alternative], settings: Settin
         saving_us=None if count is None else best.saving_us * count,
         evidence=evidence,
         advice=LAYOUT,
+    )
+
+
+# ------------------------------------------------------------------------------------------------- user find-dbs
+
+
+def replaced_solvers(
+    w: pd.DataFrame,
+    tables: Tables,
+    settings: Settings,
+    facts: Mapping[str, Mapping[str, str]],
+    calls: Mapping[str, int],
+) -> list[Finding]:
+    """One finding per problem that is slow in a system find-db and faster in a user's of the same device.
+
+    ``w`` holds ``passes.backward_weights`` of the sources in question.
+    """
+    kinds = w["source_id"].map({source: known.get("find_db") for source, known in facts.items()})
+    if not (kinds == "user").any():
+        return []
+    slow, user = w[w["slow"] & (kinds == "system")], w[kinds == "user"]
+    columns = ["problem", "source_id", "solution", "best_us"]
+    pairs = slow[columns].merge(user[columns], on="problem", suffixes=("_system", "_user"))
+    pairs = pairs[pairs["best_us_user"] < (1 - settings.floor_share) * pairs["best_us_system"]]
+    pairs = pairs[pairs["solution_user"] != pairs["solution_system"]]
+    pairs = pairs.sort_values(["problem", "best_us_user", "source_id_user", "source_id_system"])
+    if not len(pairs):
+        return []
+    picked = picks(tables).groupby("problem")["pick"].agg(set).to_dict()
+    raw = _spelled(tables, pairs)
+    out: dict[str, Finding] = {}
+    for row in pairs.to_dict("records"):
+        text, source = str(row["problem"]), str(row["source_id_user"])
+        places = facts.get(source, {}), facts.get(str(row["source_id_system"]), {})
+        if text in out or not same_device(*places) or row["solution_user"] in picked.get(text, ()):
+            continue
+        known = {str(key): value for key, value in row.items()} | raw.get((source, text), {})
+        out[text] = _replaced(known, facts[source], settings, calls.get(text), bool(picked.get(text)))
+    return completed(list(out.values()), tables, facts)
+
+
+def _not_run(
+    slow: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Mapping[str, str]]
+) -> set[tuple[str, str]]:
+    """(source, problem) of the slow rows of ``passes.backward_weights`` that the job does not run: its logs pick
+    another solver, which somewhere takes no more than ``slow_factor`` times the siblings.
+
+    Somewhere is every file of measurements that is not known to be of another device.
+    """
+    columns = ["problem", "solution", "source_id", "time_us"]
+    ran = picks(tables).rename(columns={"pick": "solution"})[["problem", "solution"]].drop_duplicates()
+    if not len(ran):
+        return set()
+    rows = tables.measurements[[*columns, "origin", "status"]]
+    rows = rows[rows["problem"].isin(set(ran["problem"]))]
+    times = timed(rows[rows["origin"].isin(EVIDENCE)])
+    pairs = slow.merge(ran.merge(times[columns], on=["problem", "solution"]), on="problem", suffixes=("", "_ran"))
+    pairs = pairs[pairs["time_us"] <= settings.slow_factor * pairs["sibling_us"]]
+    pairs = pairs[pairs["solution"] != pairs["solution_ran"]]
+    return {
+        (str(source), str(problem))
+        for source, other, problem in zip(pairs["source_id"], pairs["source_id_ran"], pairs["problem"], strict=True)
+        if same_device(facts.get(str(source), {}), facts.get(str(other), {})) is not False
+    }
+
+
+def _spelled(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[str, object]]:
+    """The user file's own spelling of its fastest solvers: what a writer needs besides the time."""
+    rows = tables.measurements
+    rows = rows[rows["problem"].isin(set(pairs["problem"])) & rows["source_id"].isin(set(pairs["source_id_user"]))]
+    rows = timed(rows).sort_values(["source_id", "problem", "time_us", "solution"])
+    rows = rows.drop_duplicates(["source_id", "problem"])
+    names = ["raw", "algorithm", "workspace_bytes", "key_text"]
+    return {(str(row["source_id"]), str(row["problem"])): {x: row[x] for x in names} for row in rows.to_dict("records")}
+
+
+def _replaced(
+    row: Mapping[str, object], facts: Mapping[str, str], settings: Settings, calls: int | None, logged: bool
+) -> Finding:
+    problem, text = problem_from_text(str(row["problem"])), str(row["solution_user"])
+    best_us, system_us = float(str(row["best_us_user"])), float(str(row["best_us_system"]))
+    target = settings.target or facts
+    named = solution_from_text(text)
+    solution = type(named)(named.library, named.id, text_of(row.get("raw")) or "", text_of(row.get("algorithm")))
+    space = row.get("workspace_bytes")
+    message = (
+        f"a user find-db of this device knows {text} ({best_us / 1e3:.4g} ms), the system's best is "
+        f"{row['solution_system']} ({system_us / 1e3:.4g} ms); times of two files, made apart"
+    )
+    return Finding(
+        analyzer=NAME,
+        problem=problem,
+        message=message if logged else f"{message}; gained already if the job reads that file, which no log shows",
+        per_call_us=system_us - best_us,
+        calls=calls,
+        saving_us=None if calls is None else (system_us - best_us) * calls,
+        evidence=Evidence(
+            certainty="measured",
+            now_us=system_us,
+            source_id=str(row["source_id_user"]),
+            best=text,
+            best_us=best_us,
+            origin="find-db",
+            measured=str(row["problem"]),
+            arch=facts.get("arch"),
+            cu_count=facts.get("cu_count"),
+            details={
+                "system": row["source_id_system"],
+                "pick_us": system_us,
+                "criterion": "user find-db",
+                "confidence": 0.7 if logged else 0.5,
+            },
+        ),
+        override=None
+        if serves(facts, target, "miopen") is not True
+        else Override(
+            problem=problem,
+            solution=solution,
+            target=machine(target),
+            time_us=best_us,
+            default_us=system_us,
+            workspace_bytes=count_of(space),
+            key_text=text_of(row.get("key_text")),
+        ),
+        advice="Copy these rows into the user find-db that the job reads (MIOPEN_USER_DB_PATH).",
     )
 
 

@@ -118,15 +118,11 @@ def slow_wgrads(path: str | None) -> list[Problem]:
     """The W problems of a find-db that ``logparse recommend`` calls slow beside their F and B (the analyzer's own
     criterion and defaults), the one that loses most first; above 2 GFLOP, as in the sample.
     """
-    tables: dict[str, list[pa.Table]] = {"measurements": [], "convs": []}
-    for outcome in find_db.read(_FindDb(path)):
-        for name, table in outcome.tables.items():
-            if name in tables:
-                tables[name].append(table)
-    measured = _frame(tables["measurements"], "origin", "kind", "problem", "solution", "status", "time_us")
-    layers = _frame(tables["convs"], "problem", "direction", "flops").drop_duplicates("problem")
-    layers = layers.assign(layer=layers["problem"].str[len("conv F ") :])
-    w = backward_weights(passes_of(measured.assign(source_id="find-db"), layers), Settings())
+    found = [
+        outcome.tables["measurements"] for outcome in find_db.read(_FindDb(path)) if "measurements" in outcome.tables
+    ]
+    measured = _frame(found, "origin", "kind", "problem", "solution", "status", "time_us")
+    w = backward_weights(passes_of(measured.assign(source_id="find-db")), Settings())
     w = w[w["slow"]].assign(loss=w["best_us"] - w["sibling_us"]).sort_values(["loss", "problem"], ascending=False)
     by_text = {problem.text: problem for problem in sampled_wgrads(path, sys.maxsize, 0)}
     return [by_text[text] for text in w["problem"] if text in by_text]

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from analyzers.diff.diff import CHANGED, CHANGES, FAIL_ON, STATES, Diff, diff
 from analyzers.diff.timings import times_of_run
-from analyzers.times.runs import read_at, tables_to_upgrade
+from analyzers.times.runs import read_at, tables_to_analyse
 from logparse.model import problem_from_text
 from logparse.output import CHECK_FAILED, ROWS, Answer
 from logparse.store.columns import column
@@ -161,5 +161,5 @@ def compare(
     from analyzers.diff.upgrade import upgrade_plan  # with pandas, which a comparison of two runs does not need
     from analyzers.overrides.lint import lint
 
-    two, tables = read_at(b, store, lambda held, run: (times_of_run(held, run), tables_to_upgrade(held, run)))
+    two, tables = read_at(b, store, lambda held, run: (times_of_run(held, run), tables_to_analyse(held, run)))
     return diff(one, two, fail_on, floor_us), upgrade_plan([lint(path) for path in overrides], tables, fail_on)

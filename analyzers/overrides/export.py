@@ -24,7 +24,7 @@ from analyzers.overrides.commands import COMMANDS
 from analyzers.overrides.write import Made, left_out_lines
 from analyzers.times.cells import count_of
 from analyzers.times.joins import calls_by_problem
-from analyzers.times.runs import tables_of, tables_of_logs
+from analyzers.times.runs import tables_of
 from logparse.errors import EmissionError, InputError
 from logparse.formats.format import Emission
 from logparse.formats.hipblaslt import profile
@@ -60,7 +60,7 @@ def of_store(
     optionally ``calls``).  Raises InputError.
     """
     if as_ == "moe":
-        return moe(tables_of_logs(store, store.latest_run(run)))
+        return moe(tables_of(store, run))
     if sql is None:
         return export(select(tables_of(store, run), kind or KINDS.get(as_), n), as_, target)
     table = query(store.url, sql, run=run)

@@ -1,28 +1,24 @@
 """How sure a finding is: its interval, the p-value of its confirmation, and where it was measured.
 
 A finding of any analyzer is completed from the measurements that its evidence names (``logparse.model.Evidence``).
-There are four kinds of interval, and the narrowest that the measurements allow is taken:
+There are two kinds of interval; of times that one file states once, none is known:
 
 ==========  ===========================================================================================
 processes   95 % t-interval over the processes of a confirmation, which is the only kind that is a test
 repeat      how far two times of the default in one file lie apart
-deviation   1.96 standard deviations of single executions: the file does not state how many its mean is of
-range       from the smallest difference to the largest that the file's minima and maxima allow
 ==========  ===========================================================================================
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from analyzers.analyzer import Tables
 from analyzers.statistics.intervals import benjamini_hochberg
-from analyzers.times.cells import number_of
 from analyzers.times.confirmations import RATE, Confirmation, counting, judged, stored_confirmations
-from analyzers.times.joins import facts_by_source, of_problems
+from analyzers.times.joins import facts_by_source
 from logparse.model import Finding, changed
 from logparse.target import machine
 
@@ -34,9 +30,6 @@ CONFIDENCE: Mapping[Basis, str] = {
     "inferred": "no solution with that time is known yet: it is what a sibling pass, a roofline or a rule suggests",
 }
 """What a basis means, for readers."""
-
-_DEVIATIONS = 1.96
-_Row: TypeAlias = Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -102,18 +95,10 @@ def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) ->
     """The findings with interval, p-value, and the evidence's file and versions."""
     given = list(findings)
     sources = {_source(x) for x in given}
-    wanted = {_measured(x) for x in given if _named(x)}
-    columns = ["source_id", "problem", "solution", "time_us", "min_us", "max_us", "std_us"]
-    rows = of_problems(tables.measurements[columns], wanted)
-    rows = rows[rows["source_id"].isin(sources)]
-    index: dict[tuple[str, ...], _Row] = {}
-    for row in rows.sort_values(["time_us"]).to_dict("records"):
-        known = {str(name): value for name, value in row.items()}
-        index.setdefault((str(row["source_id"]), str(row["problem"]), str(row["solution"])), known)
     paths = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))
     facts = facts_by_source(tables.facts[tables.facts["source_id"].isin(sources)])
     places = {x: Place(str(paths[x]), machine(facts.get(x, {}))) for x in sources if x in paths}
-    return [_with_place(_with_interval(x, index, tested), places) for x in given]
+    return [_with_place(_with_interval(x, tested), places) for x in given]
 
 
 def basis(finding: Finding) -> Basis:
@@ -139,16 +124,7 @@ def _source(finding: Finding) -> str:
     return finding.evidence.what_if_source or finding.evidence.source_id or ""
 
 
-def _measured(finding: Finding) -> str:
-    return finding.evidence.measured or (finding.problem.text if finding.problem else "")
-
-
-def _named(finding: Finding) -> bool:
-    """Whether a finding names both solutions whose times it compares."""
-    return finding.evidence.pick is not None and finding.evidence.best is not None
-
-
-def _with_interval(finding: Finding, index: Mapping[tuple[str, ...], _Row], tested: Judgement) -> Finding:
+def _with_interval(finding: Finding, tested: Judgement) -> Finding:
     if finding.per_call_us is None or finding.per_call_low_us is not None:
         return finding  # nothing to bound, or the analyzer gave an interval of its own
     source = _source(finding)
@@ -171,19 +147,6 @@ def _with_interval(finding: Finding, index: Mapping[tuple[str, ...], _Row], test
     noise = finding.evidence.noise_us or 0.0
     if noise > 0:
         return _bounded(finding, finding.per_call_us - noise, finding.per_call_us + noise, "repeat")
-    if not _named(finding):
-        return finding
-    slow, fast = (index.get((source, _measured(finding), text)) for text in (pick, best))
-    if slow is None or fast is None:
-        return finding
-    deviations = [number_of(row["std_us"]) for row in (slow, fast)]
-    if None not in deviations:
-        width = _DEVIATIONS * math.hypot(*(x or 0.0 for x in deviations))
-        return _bounded(finding, finding.per_call_us - width, finding.per_call_us + width, "deviation")
-    ends = [number_of(row[name]) for row in (slow, fast) for name in ("min_us", "max_us")]
-    if None not in ends:
-        least, most, below, above = (x or 0.0 for x in ends)
-        return _bounded(finding, least - above, most - below, "range")
     return finding
 
 

@@ -22,11 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _COLUMNS = {
-    "measurements": {
-        **dict.fromkeys(("kind", "origin", "source_id", "problem", "solution", "status"), pa.string()),
-        "time_us": pa.float64(),
-    },
-    "conv_problems": {"problem": pa.string(), "flops": pa.int64()},
+    **dict.fromkeys(("kind", "origin", "source_id", "problem", "solution", "status"), pa.string()),
+    "time_us": pa.float64(),
 }
 _STEPS = (
     f"""
@@ -63,30 +60,26 @@ _PASSES = """
         from placed where direction in ('F', 'B') group by file, layer),
     sums as (
         select file, sum(us order by us) as all_us
-        from (select file, us from best union all select file, best_us from w) group by file),
-    sizes as (
-        select problem, any_value(flops) as flops from {problems}
-        where problem in (select problem from w join solvers using (solver) where naive) group by problem)
-    select source_id, w.problem, hash(w.problem) as problem_hash, flops, best_us, solution, solutions, naive,
+        from (select file, us from best union all select file, best_us from w) group by file)
+    select source_id, w.problem, hash(w.problem) as problem_hash, best_us, solution, solutions, naive,
            f_us, b_us, all_us
     from w join files using (file) join solvers using (solver) join sums using (file)
-    left join siblings s on s.file = w.file and s.layer = hash(w.problem[8:])
-    left join sizes z on z.problem = w.problem"""
+    left join siblings s on s.file = w.file and s.layer = hash(w.problem[8:])"""
 _LEFT = ("files", "solvers", "best", "w")
 
 
-def read_passes(con: duckdb.DuckDBPyConnection, problems: str = "conv_rows") -> pd.DataFrame:
-    """The passes of the view ``measurements`` of a connection; ``problems`` is the view that has their ``flops``.
+def read_passes(con: duckdb.DuckDBPyConnection) -> pd.DataFrame:
+    """The passes of the view ``measurements`` of a connection.
 
     One row per source and W problem: ``source_id, problem`` and the hash of that, which stands for so long a text where
     rows are compared, ``best_us, solution`` (of equal times the smaller text), ``solutions`` (with a time), ``naive``
-    (the best is; only then ``flops`` are there), ``f_us`` and ``b_us`` (missing where the source has none) and
+    (the best is), ``f_us`` and ``b_us`` (missing where the source has none) and
     ``all_us`` (the best times of all passes of the source).  Times are positive, finite, and of origins that are
     evidence.
     """
     for step in _STEPS:
         con.execute(step)
-    made: pd.DataFrame = con.sql(_PASSES.format(problems=problems)).to_arrow_table().to_pandas()
+    made: pd.DataFrame = con.sql(_PASSES).to_arrow_table().to_pandas()
     for table in _LEFT:
         con.execute(f"drop table {table}")
     con.execute("drop view timed")
@@ -104,16 +97,17 @@ def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
 @once
 def passes(tables: Tables) -> pd.DataFrame:
     """The passes of the tables, as ``read_passes`` has them: read from the store already, or made here."""
-    return passes_of(tables.measurements, tables.conv_problems) if tables.passes is None else tables.passes
+    return passes_of(tables.measurements) if tables.passes is None else tables.passes
 
 
-def passes_of(measurements: pd.DataFrame, conv_problems: pd.DataFrame) -> pd.DataFrame:
-    """The passes of DataFrames with the columns of the views."""
+def passes_of(measurements: pd.DataFrame) -> pd.DataFrame:
+    """The passes of a DataFrame with the columns of the view."""
+    columns = [
+        pa.array(measurements[x], type=kind, from_pandas=True)
+        if x in measurements
+        else pa.nulls(len(measurements), kind)
+        for x, kind in _COLUMNS.items()
+    ]
     with shared_database().cursor() as con:
-        for name, frame in (("measurements", measurements), ("conv_problems", conv_problems)):
-            columns = [
-                pa.array(frame[x], type=kind, from_pandas=True) if x in frame else pa.nulls(len(frame), kind)
-                for x, kind in _COLUMNS[name].items()
-            ]
-            con.register(name, pa.table(columns, names=list(_COLUMNS[name])))
-        return read_passes(con, "conv_problems")
+        con.register("measurements", pa.table(columns, names=list(_COLUMNS)))
+        return read_passes(con)

@@ -1,8 +1,7 @@
 """The tables of a run: built here for every verb, so that no two can disagree.
 
 ``tables_to_analyse`` gives what analyzers read (recommend, explore, report), ``tables_to_check`` what ``coverage`` and
-``lint`` read, ``tables_to_upgrade`` what ``diff --overrides`` does, ``tables_of`` everything (``verify``),
-``tables_of_logs`` what completeness needs.
+``lint`` read, ``tables_of`` everything (``verify``).
 """
 
 from __future__ import annotations
@@ -13,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from analyzers.analyzer import Tables
-from analyzers.times.origins import ACTION, CONFIRM, PICK, RACE
+from analyzers.times.origins import ACTION, CONFIRM, RACE
 from logparse.errors import InputError, StoreError
 from logparse.formats.aiter import tables as aiter_tables
 from logparse.links import full_links_sql
-from logparse.model import DEFAULT
-from logparse.store import FRAMES, Store, open_store
+from logparse.store import Store, open_store
 from logparse.store.views import conv_problems_sql
 from logparse.text import printable
 
@@ -35,18 +33,6 @@ def tables_of(store: Store, run: str | None = None) -> Tables:
     """All tables of a run, by default the latest, and the measurements of all runs.  Raises StoreError."""
     run = store.latest_run(run)
     return Tables(run=run, **of_one_device_each(store.frames(run)))
-
-
-def tables_of_logs(store: Store, run: str) -> Tables:
-    """The tables of a run about what was logged; the others are empty (links take longer than all of these)."""
-    return Tables(run=run, **_unread() | store.frames(run, ("calls", "workload", "messages", "sources", "facts")))
-
-
-def _unread() -> dict[str, pd.DataFrame]:
-    """All tables, empty."""
-    import pandas as pd
-
-    return dict.fromkeys(FRAMES, pd.DataFrame())
 
 
 def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str] = ()) -> Tables:
@@ -164,23 +150,6 @@ _MEASUREMENTS = f"""
     union all {_MEASURED} origin = 'find-db' and kind = 'conv' and problem in (from close)"""
 """Of convolutions that only system find-dbs know nothing but ``passes`` is read; samples are those of confirmations
 and actions."""
-
-
-def tables_to_upgrade(store: Store, run: str | None = None) -> Tables:
-    """What an upgrade plan reads of a run (by default the latest): of measurements only those beside a default.  Tables
-    that it does not read are empty.  Raises StoreError.
-    """
-    run = store.latest_run(run)
-    with store.reading(_DEFAULTED, run) as con:
-        measured = con.sql(_DEFAULTED).to_arrow_table().to_pandas()
-    return Tables(run=run, **_unread() | store.frames(run, ("workload", "facts")) | {"measurements": measured})
-
-
-_DEFAULTED = f"""
-    select source_id, run, origin, problem, solution, status, time_us from measurements
-    where problem in (
-        select problem from measurements
-        where solution = '{DEFAULT.text}' or source_id in (select source_id from facts where name = '{PICK}'))"""
 
 
 def tables_at(word: str, store: str | None = None) -> Tables:

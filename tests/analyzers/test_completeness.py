@@ -11,7 +11,7 @@ from tests.analyzers.example import gemm
 
 
 def planted() -> Tables:
-    """A log of a mask that leaves categories out, lost profile lines, and a process of fewer calls than the others."""
+    """Lines that LEVEL writes alone would be, and a process of fewer calls than the others."""
     one, two = gemm(1).text, gemm(2).text
     return tables(
         messages=[message("api")],
@@ -28,12 +28,6 @@ def test_operators_of_a_trace_without_inputs_are_remarked() -> None:
     unread = [message("profiler", name, UNREAD) for name in ("aten::mm", "aten::addmm")]
     assert said(tables(messages=unread)).endswith("2 × aten::addmm, aten::mm (torch.profiler: record_shapes=True)")
     assert said(tables(messages=[message("profiler", "", "Memset (Device)")])) == ""
-
-
-def test_mask_bits() -> None:
-    t = tables(messages=[message("api")], calls=[call(gemm().text), call(gemm().text, category="trace")])
-    assert "the logs hold trace, api, bench, which is what a log mask of 50 (2 + 16 + 32) writes" in said(t)
-    assert "HIPBLASLT_LOG_LEVEL" not in said(t)
 
 
 def test_level_may_have_disabled_the_mask() -> None:
@@ -70,19 +64,6 @@ def test_a_rank_with_few_calls() -> None:
     assert said(tables(workload=[work(g, 1, pid=1)])) == ""
 
 
-def test_profile_against_bench() -> None:
-    one, two = gemm(1).text, gemm(2).text
-    lines = [call(one, count=10), call(two, count=5), call(one, count=10, category="profile")]
-    assert "profile counts of 1 of 2 problems differ from the bench lines (10 against 15 calls)" in said(
-        tables(calls=lines)
-    )
-    assert "differ" not in said(tables(calls=[*lines, call(two, count=5, category="profile")]))
-    assert "differ" not in said(tables(calls=lines[:2]))
-    twice = [*lines, call(two, count=15, category="profile")]
-    assert "did not end normally" in said(tables(calls=lines))
-    assert "the process forked and both wrote at exit" in said(tables(calls=twice)), "as hipBLASLt 1.2.2 does"
-
-
 def test_bench_trace_and_api_lines_together_are_approximate() -> None:
     one = gemm().text
     lines = [call(one, count=10), call(one, count=9, category="trace")]
@@ -93,9 +74,6 @@ def test_bench_trace_and_api_lines_together_are_approximate() -> None:
     assert "has rejected lines: threads lose, tear and repeat lines where bench, trace and api" in said(torn)
     assert "threads lose" not in said(whole)
     assert "threads lose" not in said(replace(torn, calls=torn.calls[:1]))
-    profile = call(one, count=11, category="profile")
-    assert "threads lose" in said(tables(calls=[*lines, profile]))
-    assert "threads lose" not in said(tables(calls=[lines[0], profile]))
 
 
 def test_times_of_an_unknown_problem_are_remarked() -> None:

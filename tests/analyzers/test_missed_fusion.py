@@ -117,13 +117,6 @@ def test_what_an_epilogue_could_do(
     assert [x.evidence["at_most_us"] for x in found] == ([] if words is None else [3.0 * len(words)])
 
 
-def test_an_addend_that_is_copied_first(store: Store, tmp_path: Path) -> None:
-    copy = kernel(1, 4.0, "void at::native::elementwise_kernel<128, 4, copy>()", at=140)
-    split = kernel(1, 4.0, "splitKreduce_kernel", at=180)
-    (found,) = missed_fusion.find(read(store, tmp_path, {"t.json": trace(addmm(1), [copy, split])}), Settings())
-    assert (found.evidence["steps"], found.evidence["at_most_us"]) == (("copy",), 4.0)
-
-
 def test_a_longer_job_counts_its_share_of_calls() -> None:
     problem = product(M, N, K).text
     t = tables(

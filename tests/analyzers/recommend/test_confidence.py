@@ -141,29 +141,10 @@ def test_confirmations_of_other_problems_do_not_count() -> None:
     assert not judgement(elsewhere, 0.03).by_source
 
 
-def measured(**more: object) -> Finding:
-    rows = [measurement(P.text, "Default", 100.0, **more), measurement(P.text, "hipblaslt:9", 60.0, **more)]
+def test_times_that_a_file_states_once_have_no_interval() -> None:
+    rows = [measurement(P.text, "Default", 100.0, std_us=3.0), measurement(P.text, "hipblaslt:9", 60.0, std_us=3.0)]
     [finding] = recommend(tables(measurements=rows, workload=[work(P.text, 10)]), Settings()).findings
-    return finding
-
-
-def test_intervals_of_files() -> None:
-    unknown = measured()
-    assert (unknown.interval_from, unknown.per_call_low_us, unknown.p) == (None, None, None)
-    deviation = measured(std_us=3.0)
-    assert deviation.interval_from == "deviation"
-    assert deviation.per_call_low_us == pytest.approx(40 - 1.96 * 18**0.5)
-    assert deviation.saving_high_us == pytest.approx(10 * (40 + 1.96 * 18**0.5))
-    spread = tables(
-        measurements=[
-            measurement(P.text, "Default", 100.0, min_us=95.0, max_us=120.0),
-            measurement(P.text, "hipblaslt:9", 60.0, min_us=55.0, max_us=70.0),
-        ]
-    )
-    [finding] = recommend(spread, Settings()).findings
-    assert finding.interval_from == "range"
-    assert (finding.per_call_low_us, finding.per_call_high_us) == (25.0, 65.0)
-    assert finding.saving_low_us is None, "the calls were not counted"
+    assert (finding.interval_from, finding.per_call_low_us, finding.p) == (None, None, None)
 
 
 def test_two_times_of_the_default_bound_the_gain() -> None:
