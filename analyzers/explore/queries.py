@@ -69,17 +69,8 @@ BESIDE = "Two runs"
 COMPARED = ("here_us", "other_us", "change", "moved")
 """Columns of the comparison with another run."""
 SPARED = (
-    "device",
-    "override",
-    "file",
-    "calls",
-    "efficiency",
-    "tflops",
-    "finding",
-    "layout",
-    "solutions",
-    "best",
-    "pick",
+    *("device", "override", "file", "calls", "efficiency", "tflops"),
+    *("finding", "layout", "solutions", "best", "pick"),
 )
 """Columns of a set that are left out, in this order, where the window has no room for all of them."""
 SCALED: Mapping[str, float] = {
@@ -91,19 +82,8 @@ SCALED: Mapping[str, float] = {
 }
 TEXTS = frozenset(
     {
-        "label",
-        "pick",
-        "best",
-        "operation",
-        "dtype",
-        "layout",
-        "file",
-        "finding",
-        "action",
-        "override",
-        "device",
-        "saving_from",
-        "moved",
+        *("label", "pick", "best", "operation", "dtype", "layout", "file"),
+        *("finding", "action", "override", "device", "saving_from", "moved"),
     }
 )
 
@@ -456,35 +436,25 @@ _COMPARISONS = {
     "greaterThan": ">",
     "greaterThanOrEqual": ">=",
 }
+TEXT_RULES = ("contains", "notContains", "blank", "notBlank")
+"""What the grid offers for a column of texts."""
 
 
 def _grid_filter(name: str, rule: Mapping[str, object]) -> tuple[str, list[object]]:
     """One column filter of AG Grid as a condition; ``true`` for what is not understood."""
-    conditions = rule.get("conditions")
-    if isinstance(conditions, list):
-        made = [_grid_filter(name, x) for x in conditions if isinstance(x, dict)]
-        word = " or " if rule.get("operator") == "OR" else " and "
-        return (f"({word.join(x for x, _ in made)})" if made else "true"), [v for _, more in made for v in more]
     kind, value = rule.get("type"), rule.get("filter")
     if name not in TABLE:
         return "true", []
     if kind in ("blank", "notBlank"):
         return f"{name} is {'not ' if kind == 'notBlank' else ''}null", []
-    if name in TEXTS and isinstance(value, str):
-        column, text = f"lower({name})", value.lower()
-        functions = {"contains": "contains", "startsWith": "starts_with", "endsWith": "suffix"}
-        if kind in functions:
-            return f"coalesce({functions[str(kind)]}({column}, ?), false)", [text]
-        if kind == "notContains":
-            return f"not coalesce(contains({column}, ?), false)", [text]
-        return (f"{column} {_COMPARISONS[str(kind)]} ?", [text]) if kind in ("equals", "notEqual") else ("true", [])
-    if isinstance(value, int | float):
-        column = f"{name} * {SCALED.get(name, 1.0)}"
-        if kind == "inRange":
-            return f"{column} between ? and ?", [value, rule.get("filterTo")]
-        if kind in _COMPARISONS:
-            return f"{column} {_COMPARISONS[str(kind)]} ?", [value]
-    return "true", []
+    if name in TEXTS and isinstance(value, str) and kind in TEXT_RULES:
+        return f"coalesce(contains(lower({name}), ?), false) = {kind == 'contains'}", [value.lower()]
+    if name in TEXTS or not isinstance(value, int | float):
+        return "true", []
+    column = f"{name} * {SCALED.get(name, 1.0)}"
+    if kind == "inRange":
+        return f"{column} between ? and ?", [value, rule.get("filterTo")]
+    return (f"{column} {_COMPARISONS[str(kind)]} ?", [value]) if kind in _COMPARISONS else ("true", [])
 
 
 def one(con: duckdb.DuckDBPyConnection, problem_id: str) -> pd.Series | None:

@@ -91,10 +91,6 @@ def bar(**settings: Any) -> Trace:
     return {"type": "bar", **settings}
 
 
-def heatmap(**settings: Any) -> Trace:
-    return {"type": "heatmap", **settings}
-
-
 def scatter(**settings: Any) -> Trace:
     return {"type": "scatter", **settings}
 

@@ -151,21 +151,12 @@ def note(figure: Figure, text: str, theme: Theme) -> Figure:
     """A remark of our own under the plot and its axis title, at the right."""
     if not text:
         return figure
-    figure.add_annotation(**remark(text, theme))
-    figure.update_layout(margin={"b": UNDER})
+    figure.add_annotation(
+        text=text, xref="paper", yref="paper", x=1, y=0, xanchor="right", yanchor="top", yshift=-48, showarrow=False,
+        font={"size": 11, "color": theme.faint},
+    )  # fmt: skip
+    figure.update_layout(margin={"b": 74})
     return figure
-
-
-UNDER = 74
-"""The lower margin (px) of a figure with a remark."""
-
-
-def remark(text: str, theme: Theme) -> dict[str, Any]:
-    """The annotation that ``note`` adds."""
-    return {
-        "text": text, "xref": "paper", "yref": "paper", "x": 1, "y": 0, "xanchor": "right", "yanchor": "top",
-        "yshift": -48, "showarrow": False, "font": {"size": 11, "color": theme.faint},
-    }  # fmt: skip
 
 
 EMPTY = 200

@@ -51,18 +51,15 @@ def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None, ti
     across = log_axis_over(spread, most=_NUMBERED) if spread > 20 else linear
     unit = {**shared["title"], "text": "time of one call (µs)" + (", logarithmic" if spread > 20 else "")}
     hidden = len(best) - len(order)
-    spaces = _workspaces(rows, names)
-    data += spaces
     layout = {
         **layout_look(theme, title=title, height=120 + 26 * max(4, len(order))),
-        "xaxis": {**shared, **across, "title": unit, **({"domain": [0, 0.8]} if spaces else {})},
+        "xaxis": {**shared, **across, "title": unit},
         "yaxis": {
             **shared,
             "type": "category",
             "categoryorder": "array",
             "categoryarray": [names[x] for x in reversed(order)],
         },
-        **({"xaxis2": _beside(shared, "workspace")} if spaces else {}),
         "annotations": [_hidden(hidden, theme)] if hidden > 0 else [],
         "showlegend": True,
     }
@@ -79,30 +76,6 @@ def _best(tries: Sequence[Try]) -> dict[str, float]:
         if x.solution is not None:
             best[x.solution] = min(best.get(x.solution, math.inf), math.inf if x.time_us is None else x.time_us)
     return best
-
-
-def _workspaces(rows: Sequence[Try], names: Mapping[str | None, str]) -> list[dict[str, Any]]:
-    """What each solution needs, as a column of text at the right; none where no file has it."""
-    known: dict[str, int] = {}
-    for x in rows:
-        if x.workspace_bytes is not None:
-            known[str(x.solution)] = max(known.get(str(x.solution), x.workspace_bytes), x.workspace_bytes)
-    if not known:
-        return []
-    return [
-        {
-            "type": "scatter", "mode": "text", "xaxis": "x2", "x": [0] * len(known),
-            "y": [names[x] for x in sorted(known)], "text": [_bytes(known[x]) for x in sorted(known)],
-            "textposition": "middle right", "textfont": {"size": 11}, "hoverinfo": "skip", "showlegend": False,
-            "cliponaxis": False,
-        }
-    ]  # fmt: skip
-
-
-def _beside(shared: Mapping[str, Any], title: str) -> dict[str, Any]:
-    """An axis for a column of text."""
-    return {**shared, "domain": [0.82, 1], "range": [0, 1], "title": {**shared["title"], "text": title}, "side": "top",
-            "showticklabels": False, "showgrid": False, "zeroline": False, "fixedrange": True}  # fmt: skip
 
 
 def _hidden(count: int, theme: Theme) -> dict[str, object]:

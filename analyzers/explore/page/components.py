@@ -200,6 +200,7 @@ def _column(name: str, title: str) -> dict[str, object]:
             "headerName": title,
             "width": _LABEL_WIDTH if name == "label" else _TEXT_WIDTH.get(name, 96),
             "filter": "agTextColumnFilter",
+            "filterParams": {"filterOptions": queries.TEXT_RULES, **_ONE_RULE},
             "tooltipField": name,
             **({"pinned": "left"} if name == "label" else {}),
         }
@@ -216,13 +217,15 @@ def _column(name: str, title: str) -> dict[str, object]:
         "headerName": heading,
         "width": _NUMBER_WIDTH + 10 * (name == "saving_us"),  # room for the mark of an estimate
         **_AS_NUMBER,
-        "filterParams": {"filterPlaceholder": f"in {unit}"},
+        "filterParams": {"filterPlaceholder": f"in {unit}", **_ONE_RULE},
         "valueFormatter": {"function": f"estimated(params, {scaled})" if name == "saving_us" else scaled},
     }
 
 
+_ONE_RULE = {"maxNumConditions": 1}
 _AS_NUMBER = {
     "filter": "agNumberColumnFilter",
+    "filterParams": _ONE_RULE,
     "type": "rightAligned",
     "valueFormatter": {"function": _NUMBER},
 }

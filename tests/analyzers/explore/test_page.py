@@ -122,6 +122,7 @@ def test_an_origin_must_be_this_host_and_port(client: FlaskClient, origin: str, 
     assert client.get("/_dash-layout", headers=headers).status_code == status
 
 
+@pytest.mark.usefixtures("read_here")
 def test_only_who_has_the_token_is_answered(planted: Store) -> None:
     data = PageData(planted.url)
     try:
@@ -140,26 +141,6 @@ def test_only_who_has_the_token_is_answered(planted: Store) -> None:
 
 
 @pytest.mark.usefixtures("read_here")
-def test_the_overview_answers_first(sampled: Store) -> None:
-    data = PageData(sampled.url)
-    try:
-        assert data.wait(300), data.error
-        client = application(data).server.test_client()
-        shown = part(client, "surroundings", search="?view=overview")
-        text = str(shown["answer"])
-        assert "Time of the problems" in text
-        assert "Apply the override files" in text
-        assert "saves up to" in text
-        assert shown["content"] == "content overview"
-        elsewhere = part(client, "surroundings", search="?view=regret")
-        assert elsewhere["answer"] == []
-        with client.get("/overrides.zip") as files:
-            assert (files.status_code, files.mimetype) == (200, "application/zip")
-            assert files.data.startswith(b"PK")
-    finally:
-        data.close()
-
-
 def test_an_unreadable_store_states_the_reason(tmp_path: object) -> None:
     data = PageData(f"{tmp_path}/nothing")
     try:

@@ -97,6 +97,7 @@ class Stepwise(Reading):
             yield step
 
 
+@pytest.mark.usefixtures("read_here")
 def test_the_page_shows_progress_until_the_analysis_is_there(sampled: Store, tmp_path: Path) -> None:
     url = str(shutil.copytree(sampled.url, tmp_path / "store", ignore=shutil.ignore_patterns("explore")))
     reading = Stepwise(url)
@@ -135,9 +136,8 @@ def test_the_page_shows_progress_until_the_analysis_is_there(sampled: Store, tmp
 @pytest.mark.parametrize(
     "end",
     [
-        signal.SIGTERM,
         signal.SIGKILL,
-        *(pytest.param(x, marks=pytest.mark.nightly) for x in (signal.SIGHUP, signal.SIGINT)),
+        *(pytest.param(x, marks=pytest.mark.nightly) for x in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)),
     ],
 )
 def test_a_page_that_is_ended_leaves_no_folder_behind(
