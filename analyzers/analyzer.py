@@ -46,6 +46,7 @@ class Tables:
     measurements: pd.DataFrame
     solutions: pd.DataFrame
     kernels: pd.DataFrame
+    collectives: pd.DataFrame
     facts: pd.DataFrame
     passes: pd.DataFrame | None = None
     solvers: pd.DataFrame | None = None

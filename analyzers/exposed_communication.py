@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.job.gpu_time import COMMUNICATION, gpu_time, kernels_of_run, part_of
+from analyzers.job.gpu_time import COMMUNICATION, collectives_of_run, gpu_time, part_of
 from logparse.formats.traces.torch.operands import COLLECTIVE
 from logparse.model import Evidence, Finding, Operand, OperatorProblem, problem_from_text
 from logparse.text import counted, duration
@@ -88,7 +88,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _collectives(tables: Tables) -> Iterator[_Collective]:
-    rows = kernels_of_run(tables)
+    rows = collectives_of_run(tables)
     texts = rows.reindex(columns=["op", "operator", "kernel"]).astype(object)
     texts = texts.where(texts.notna(), "").astype(str)
     talks = [part_of(op, kernel, "") == COMMUNICATION for op, kernel in zip(texts["op"], texts["kernel"], strict=True)]

@@ -83,17 +83,20 @@ def capture(
     run: opt.Label = None,
     markers: Annotated[bool, option("roctx ranges by hipBLASLt.", "--markers")] = False,
     tunableop: Annotated[bool, option("Record the keys that TunableOp has no tuned row for.")] = True,
-    trace: Annotated[int, option("Trace so many steps with PyTorch's profiler; the job stays as it is.", min=0)] = 0,
+    trace: Annotated[
+        str, option("Trace so many units of work per window with PyTorch's profiler, or 2s; the job stays as it is.")
+    ] = "0",
+    unit: Annotated[str, option("The callable whose calls are units of work: package.module:Class.method.")] = "",
     print_only: Annotated[bool, option("Only print the exports and what they mean.", "--print")] = False,
 ) -> Answer:
     """Run a job with its libraries' logs switched on, then ingest them; the exit code is the job's."""
-    from logparse.capture.plan import exports, plan
+    from logparse.capture.plan import exports, plan, trace_of
     from logparse.capture.run import capture as captured
     from logparse.ingest.render import answer
 
     if not command and not print_only:
         raise typer.BadParameter("a command after `--`, or --print", param_hint="COMMAND")
-    settings = plan(command or [], folder, masks, markers=markers, tunableop=tunableop, trace=trace)
+    settings = plan(command or [], folder, masks, markers=markers, tunableop=tunableop, trace=trace_of(trace, unit))
     if print_only:
         return Answer(exports(settings, store, run).splitlines(), errors=[f"warning: {x}" for x in settings.warnings])
     opening, say = partial(opened, store, create=True), partial(typer.echo, err=True)
@@ -117,15 +120,18 @@ def run(
 def tune(
     command: opt.Job,
     budget: Annotated[str, option("Seconds of replay at most: 90s, 10m.")] = "10m",
-    steps: Annotated[int, option("Steps to trace.", min=1)] = 5,
+    trace: Annotated[str, option("Units of work per traced window, or 2s.")] = "2",
+    unit: Annotated[str, option("The callable whose calls are units of work: package.module:Class.method.")] = "",
     out: Annotated[Path, opt.path("Folder for the override files and apply.py.")] = Path("overrides"),
     store: opt.Store = None,
 ) -> Answer:
     """Capture a job, replay, recommend, run it again with the files and settings, and verify."""
     from analyzers.measure.replay import seconds
     from analyzers.tune import verb
+    from logparse.capture.plan import trace_of
 
-    tuning, held = verb.Tuning(steps=steps, budget_s=seconds(budget), out=out), opened(store, create=True)
+    tuning = verb.Tuning(trace=trace_of(trace, unit), budget_s=seconds(budget), out=out)
+    held = opened(store, create=True)
     code = verb.tune(command, held, tuning, lambda line: typer.echo(printable(line), err=True))
     return Answer(code=code, aside=True)
 

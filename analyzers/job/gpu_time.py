@@ -1,21 +1,24 @@
 """Where the GPU time of a run goes, by its traces: what kind of work the kernels did, and how long the GPU idled.
 
 This is the one source of these numbers for ``recommend``, ``explore``, ``report`` and the analyzers.  A kernel's kind
-follows from its problem, else from its operator's name, else from its own.  Kernels of several streams may run at the
-same time, so their sum may exceed the time that the GPU was busy.
+follows from its problem, else from its operator's name, else from its own.  Computation and communication are never
+added up: collectives count only where nothing computes, and as idle where they only wait for another rank (``ranks``).
+Times are those of an average unit of work (``analyzers/times/units.py``) times the units that were traced.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables, once
+from analyzers.job.ranks import ranks
 from analyzers.times.cells import is_true
+from analyzers.times.units import communicates, units
 from logparse.formats.traces.torch.busy import BEFORE
 from logparse.formats.traces.torch.busy import COMMUNICATION as COLLECTIVES
 from logparse.formats.traces.torch.gradients import BACKWARD_DATA, BACKWARD_WEIGHTS
@@ -78,10 +81,12 @@ class GpuTime:
     """``parts``, the longest first; times in µs over all traces of the run, None where they are not known.
 
     ``window_us`` is the time in which the traces were recorded, or that of their steps without the profiler, which
-    slows the host, where it is known (``profiled`` False).  ``busy_us`` is the part of it in which a kernel ran,
-    ``alone_us`` that in which only collectives ran.  ``before_us`` are kernels that were launched before the traces and
-    count in no part, ``unexplained_us`` those of graph launches whose capture no trace shows (they count in the parts
-    by their own names), ``copies_us`` copies and fills of memory, which are no kernels.
+    slows the host, where it is known (``profiled`` False).  ``busy_us`` is the part of it in which a kernel computed or
+    a collective transferred; ``alone_us`` that in which only collectives ran, ``waiting_us`` the part of this in which
+    they waited for another rank (None: the traces of one rank cannot tell), which is idle.  ``before_us`` are kernels
+    that were launched before the traces and count in no part, ``unexplained_us`` those of graph launches whose
+    capture no trace shows (they count in the parts by their own names), ``copies_us`` copies and fills of memory, which
+    are no kernels.
     """
 
     parts: tuple[Part, ...]
@@ -91,6 +96,7 @@ class GpuTime:
     window_us: float | None = None
     busy_us: float | None = None
     alone_us: float | None = None
+    waiting_us: float | None = None
     before_us: float = 0.0
     unexplained_us: float = 0.0
     copies_us: float = 0.0
@@ -123,20 +129,30 @@ def gpu_time(tables: Tables) -> GpuTime | None:
     texts = (rows[name].astype(object).where(rows[name].notna(), "") for name in ("op", "kernel", "problem"))
     part = [part_of(*map(str, x)) for x in zip(*texts, strict=True)]
     sums = rows.assign(part=part).groupby("part")[["total_us", "calls"]].sum()
-    parts = [Part(str(name), float(us), int(n)) for name, us, n in sums.itertuples()]
+    parts = [Part(str(name), float(us), round(n)) for name, us, n in sums.itertuples()]
     sources = set(rows["source_id"])
     facts = tables.facts[(tables.facts["run"] == tables.run) & tables.facts["source_id"].isin(sources)]
-    busy, window, untraced = _sum(facts, "gpu_busy_us"), _sum(facts, "gpu_window_us"), _untraced_us(facts)
+    busy, window, untraced = _sum(facts, "gpu_busy_us"), _sum(facts, "gpu_window_us"), _untraced_us(tables, facts)
+    alone, waiting, steps = _sum(facts, "gpu_communication_alone_us"), None, _sum(facts, STEPS)
+    compute = sum(x.us for x in parts if x.name != COMMUNICATION)
+    if alone is not None:
+        found = ranks(tables)
+        waiting = min(found.waiting_us * steps, alone) if found and steps else None
+        parts = [replace(x, us=alone) if x.name == COMMUNICATION else x for x in parts]
+    if busy is not None and _sum(facts, "gpu_compute_us") is not None:
+        devices = max(int(rows.groupby("source_id")["device"].nunique().max()), 1)
+        busy = compute / devices + (alone or 0.0) - (waiting or 0.0)
     if untraced is not None and busy is not None:
         window = max(untraced, busy)
     return GpuTime(
         parts=tuple(sorted(parts, key=lambda x: (-x.us, x.name))),
-        kernels_us=float(rows["total_us"].sum()),
+        kernels_us=sum(x.us for x in parts),
         traces=len(sources),
-        steps=_sum(facts, STEPS),
+        steps=steps,
         window_us=window,
         busy_us=busy,
-        alone_us=_sum(facts, "gpu_communication_alone_us"),
+        alone_us=alone,
+        waiting_us=waiting,
         before_us=before,
         unexplained_us=_sum(facts, "graph_unexplained_us") or 0.0,
         copies_us=_sum(facts, "gpu_copies_us") or 0.0,
@@ -164,8 +180,18 @@ def traced_us(tables: Tables) -> float | None:
 
 
 def kernels_of_run(tables: Tables) -> pd.DataFrame:
-    """The kernels that the run's traces saw launched."""
-    return tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["op"].ne(BEFORE)]
+    """The kernels that the run's traces saw launched and that compute: no collectives."""
+    return _launched(tables, collectives=False)
+
+
+def collectives_of_run(tables: Tables) -> pd.DataFrame:
+    """The kernels of collectives that the run's traces saw launched."""
+    return _launched(tables, collectives=True)
+
+
+def _launched(tables: Tables, collectives: bool) -> pd.DataFrame:
+    rows = tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["op"].ne(BEFORE)]
+    return rows[communicates(rows) == collectives]
 
 
 def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | None]:
@@ -174,11 +200,14 @@ def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | Non
     The time is that without the profiler where it is known.
     """
     rows = tables.facts[tables.facts["run"] == tables.run]
-    return settings.steps or _sum(rows, STEPS) or None, _untraced_us(rows) or _sum(rows, STEPS_US) or None
+    return settings.steps or _sum(rows, STEPS) or None, _untraced_us(tables, rows) or _sum(rows, STEPS_US) or None
 
 
-def _untraced_us(facts: pd.DataFrame) -> float | None:
+def _untraced_us(tables: Tables, facts: pd.DataFrame) -> float | None:
     """The time of all marked steps without the profiler, µs; None where it is not known of every trace with steps."""
+    found, count = units(tables), _sum(facts, STEPS)
+    if found is not None and found.mean_us is not None and count:
+        return found.mean_us * count
     each, marked = (
         pd.to_numeric(facts[facts["name"] == name].set_index("source_id")["value"], errors="coerce")
         for name in (UNTRACED_STEP_US, STEPS)
@@ -201,8 +230,8 @@ def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     main = rows.sort_values(["total_us", "kernel"]).drop_duplicates(keys, keep="last")[[*keys, "kernel"]]
     out = main.merge(total, on=keys).merge(count, on=keys)
     out = out[is_true((out["total_us"] > 0) & (out["calls"] > 0))]
-    whole = out["calls"].astype("int64")
-    return out.assign(calls=whole, now_us=out["total_us"].astype("float64") / whole).reset_index(drop=True)
+    counts = out["calls"].astype("float64")
+    return out.assign(calls=counts, now_us=out["total_us"].astype("float64") / counts).reset_index(drop=True)
 
 
 def _in_order(kernels: pd.DataFrame) -> pd.DataFrame:

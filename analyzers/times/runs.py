@@ -32,7 +32,9 @@ Read = Callable[[Store, str | None], T]
 def tables_of(store: Store, run: str | None = None) -> Tables:
     """All tables of a run, by default the latest, and the measurements of all runs.  Raises StoreError."""
     run = store.latest_run(run)
-    return Tables(run=run, **of_one_device_each(store.frames(run)))
+    from analyzers.times.units import weighed  # here, as ``diff`` imports this module and needs no pandas
+
+    return weighed(Tables(run=run, **of_one_device_each(store.frames(run))))
 
 
 def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str] = ()) -> Tables:
@@ -41,14 +43,15 @@ def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str
 
     ``limits``: settings of DuckDB for the reading (``threads = 2``).
     """
-    from analyzers.times.passes import read_passes  # here, as ``diff`` imports this module and needs neither
+    from analyzers.times.passes import read_passes  # here, as ``diff`` imports this module and needs none of them
+    from analyzers.times.units import weighed
 
     run = store.latest_run(run)
     with store.connect(sql=_READ) if limits else store.reading(_READ) as con:  # settings are of a whole DuckDB
         for setting in limits:
             con.execute(f"set {setting}")
         frames, passes = _near_the_calls(con, run, _LINKS), read_passes(con)
-    return Tables(run=run, passes=passes, **frames)
+    return weighed(Tables(run=run, passes=passes, **frames))
 
 
 def tables_to_check(store: Store, run: str | None = None) -> Tables:
@@ -118,7 +121,7 @@ def of_one_device_each(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFram
 
 
 _OF_RUN = ("calls", "workload", "process_messages")
-_WHOLE = ("sources", "gemm_problems", "solutions", "kernels", "facts")
+_WHOLE = ("sources", "gemm_problems", "solutions", "kernels", "collectives", "facts")
 _READ = " ".join((*_OF_RUN, *_WHOLE, "measurements", "gemm_rows", "conv_rows", "open_links"))
 """The views that ``_near_the_calls`` and what is read beside it name: making all takes a quarter longer."""
 _CALLED = full_links_sql("""

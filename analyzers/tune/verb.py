@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -25,7 +25,7 @@ from analyzers.verify import actions as proof
 from analyzers.verify.actions import verify_actions
 from logparse.capture import with_overrides
 from logparse.capture.job import CANNOT_RUN, NOT_FOUND
-from logparse.capture.plan import TRACES, Plan, plan, steps_needed
+from logparse.capture.plan import TRACES, Plan, Trace, plan
 from logparse.capture.run import capture
 from logparse.formats.override_formats import WRITERS
 from logparse.ingest import Ingested
@@ -36,9 +36,9 @@ Say: TypeAlias = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """``steps`` to trace, ``budget_s`` seconds of replay, ``out`` the folder of override files and ``apply.py``."""
+    """What to ``trace``, ``budget_s`` seconds of replay, ``out`` the folder of override files and ``apply.py``."""
 
-    steps: int = 5
+    trace: Trace | None = field(default_factory=Trace)
     budget_s: float = 600.0
     out: Path = Path("overrides")
 
@@ -48,7 +48,7 @@ def tune(
 ) -> int:
     """Tune a job; returns its exit code, 130 where Ctrl-C ended a stage.  Raises InputError, MeasuringError."""
     run = f"tune-{datetime.datetime.now():%Y%m%dT%H%M%S}"
-    job = _Job(command, store, tuning, say, environ, run, plan(command, trace=tuning.steps, environ=environ))
+    job = _Job(command, store, tuning, say, environ, run, plan(command, trace=tuning.trace, environ=environ))
     try:
         job.captured()
         job.replayed()
@@ -109,7 +109,7 @@ class _Job:
                 self.say(f"the job ended with exit code {code}: it is not run again; {self.goes_on}")
             raise _EndedError(code)
         if traced_us(tables_of(self.store, self.run)) is None:
-            self.say(_without_kernels(read, self.tuning))
+            self.say(_without_kernels(read))
             if not any(x.calls for x in read):
                 self.say("no call was counted either: nothing is left to replay, and nothing is changed")
                 raise _EndedError
@@ -140,7 +140,7 @@ class _Job:
         self.say(f"4/5 the job again, with {' and '.join([*actions, *(path.name for path in files)])}")
         words, environ = with_overrides.applied(self.command, self.tuning.out, self.environ)
         # While it records untuned keys, TunableOp reads no tuned rows (PyTorch 2.10 and later).
-        again = plan(words, trace=self.tuning.steps, tunableop=False, environ=environ)
+        again = plan(words, trace=self.tuning.trace, tunableop=False, environ=environ)
         code, _ = capture(words, again, lambda: self.store, self.say, run=self.after, environ=environ)
         if code:
             self.say(f"the job with the changes ended with exit code {code}; its logs are run {self.after}")
@@ -160,15 +160,15 @@ class _Job:
             self.say(f"  {line}")
 
 
-def _without_kernels(read: Sequence[Ingested], tuning: Tuning) -> str:
+def _without_kernels(read: Sequence[Ingested]) -> str:
     """Why no GPU kernel was traced, as far as the job's files show it."""
     traces = [x for x in read if Path(x.path).match(TRACES)]
     if traces:
         why = f"{len(traces)} {'process was' if len(traces) == 1 else 'processes were'} traced and ran none (on a CPU?)"
     else:
         why = (
-            f"no process wrote a trace, which takes {steps_needed(tuning.steps)} steps of an optimizer, or calls of a "
-            "module without gradients, in a Python that is started with the environment of this command"
+            "no process wrote a trace: it ended before its units of work had settled, or its Python was not started "
+            "with the environment of this command"
         )
     return f"no GPU kernel was traced, so no action can be weighed against the whole job: {why}"
 

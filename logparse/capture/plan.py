@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from logparse.capture.with_overrides import STEPS_FILE, with_torch
+from logparse.capture.with_overrides import UNITS_FILE, with_torch
 from logparse.errors import InputError, UsageError
 from logparse.store import command_line
 
@@ -45,16 +45,38 @@ CATEGORIES: Mapping[str, tuple[int, str]] = {
 """Bits of HIPBLASLT_LOG_MASK; the first five are cuBLASLt's as well.  5 is error + hints, not "level 5"."""
 
 DEFAULT_MASKS = "32,64"
-_WARM_UP_STEPS = 6  # three to warm up, three that are timed without the profiler; a short job is traced too
 TRACES = "trace_*.json.gz"
-"""Traces in the folder of a capture, one per process (``in_job/trace_steps.py``)."""
+"""Traces in the folder of a capture, one per process and window (``in_job/trace_units.py``)."""
+UNITS = 2
+"""Units of one window, of which there are three or more."""
 _CUBLASLT_BITS, _BENCH, _AT_EXIT, _LAUNCHES = 31, 32, 64 | 128, 32 | 64 | 128
 _CUBLASLT_CALLS = 1 | 2 | 4  # cuBLASLt has neither bench nor profile: these replace them
 
 
-def steps_needed(trace: int) -> int:
-    """How many steps a job must make for a trace of so many; the profiler's own warm-up is one."""
-    return _WARM_UP_STEPS + 1 + trace
+@dataclass(frozen=True)
+class Trace:
+    """What PyTorch's profiler records: in each window so many ``units``, or ``seconds`` where a job has none or time is
+    asked for.  ``unit`` names the callable whose calls are units (``package.module:Class.method``); units 0: their
+    times alone, without a profiler.
+    """
+
+    units: int = UNITS
+    seconds: float | None = None
+    unit: str = ""
+
+
+def trace_of(text: str, unit: str = "") -> Trace | None:
+    """What ``--trace`` asks for: a number of units per window, ``2s``, or nothing (0).  Raises UsageError."""
+    if unit and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", unit) is None:
+        raise UsageError(f"--unit {unit}: a callable is named as package.module:Class.method")
+    if unit.startswith("__main__:"):
+        raise UsageError(f"--unit {unit}: a script's own callables are made before they can be counted: name a module")
+    seconds = re.fullmatch(r"(\d+(?:\.\d*)?)\s*s", text)
+    if seconds and 0 < float(seconds[1]) <= 60:
+        return Trace(seconds=float(seconds[1]), unit=unit)
+    if text.isdigit() and int(text) <= 1000:
+        return Trace(int(text), unit=unit) if int(text) else None
+    raise UsageError(f"--trace {text}: units per window (2), or seconds (2s, at most 60s)")
 
 
 @dataclass(frozen=True)
@@ -94,12 +116,12 @@ def plan(
     *,
     markers: bool = False,
     tunableop: bool = True,
-    trace: int = 0,
+    trace: Trace | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Plan:
     """The settings for a job, written into ``folder`` (default: a new one below the current folder).
 
-    ``trace``: so many steps are traced by PyTorch's profiler.
+    ``trace``: what PyTorch's profiler records.
 
     ``masks`` holds numbers (``96``, ``0x60``) and names of ``CATEGORIES``, joined by commas.  Raises UsageError for
     invalid masks, InputError for a folder that is not empty, and a command that cancels the settings.
@@ -115,7 +137,7 @@ def plan(
     if tunableop:
         settings += _tunableop(folder, environ)
     warnings = [*_mended(settings, environ), *_doubtful(command, mask, gpus, environ if tunableop else {})]
-    if trace:  # adds to the job's PYTHONPATH, and replaces nothing
+    if trace is not None:  # adds to the job's PYTHONPATH, and replaces nothing
         settings += _trace(folder, trace, environ)
     return Plan(folder, tuple(settings), tuple(warnings), copy_stderr="rocm" in gpus)
 
@@ -193,14 +215,17 @@ def _tunableop(folder: Path, environ: Mapping[str, str]) -> Iterator[Setting]:
         yield Setting("PYTORCH_TUNABLEOP_FILENAME", f"{folder}/tunableop_results.csv", why)
 
 
-def _trace(folder: Path, steps: int, environ: Mapping[str, str]) -> Iterator[Setting]:
-    why = "a profiler over a few steps, as soon as the job has imported torch"
-    for name, value in with_torch(environ, STEPS_FILE).items():
+def _trace(folder: Path, trace: Trace, environ: Mapping[str, str]) -> Iterator[Setting]:
+    why = "units of work are counted and timed, and a few traced, once the job has imported torch"
+    for name, value in with_torch(environ, UNITS_FILE).items():
         if environ.get(name) != value:
             yield Setting(name, value, why)
-    yield Setting("LOGPARSE_TRACE_DIR", str(folder), "a trace per process")
-    yield Setting("LOGPARSE_TRACE_SKIP", str(_WARM_UP_STEPS), "steps before")
-    yield Setting("LOGPARSE_TRACE_STEPS", str(steps), "steps that are traced")
+    yield Setting("LOGPARSE_TRACE_DIR", str(folder), "traces and counts per process")
+    yield Setting("LOGPARSE_TRACE_UNITS", str(trace.units), "units of one window")
+    if trace.seconds:
+        yield Setting("LOGPARSE_TRACE_SECONDS", f"{trace.seconds:g}", "windows of time")
+    if trace.unit:
+        yield Setting("LOGPARSE_TRACE_UNIT", trace.unit, "the callable whose calls are units")
 
 
 _CANCELS: Mapping[str, tuple[Callable[[str], bool], str]] = {

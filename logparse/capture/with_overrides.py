@@ -17,7 +17,7 @@ from logparse.errors import InputError
 
 FOLDER = Path(_in_job).parent
 """Stands first on the job's PYTHONPATH; see ``in_job/sitecustomize.py``."""
-STEPS_FILE = FOLDER / "trace_steps.py"
+UNITS_FILE = FOLDER / "trace_units.py"
 WITH_TORCH = "LOGPARSE_WITH_TORCH"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from logparse.formats import (
     inductor,
+    job_units,
     library_errors,
     machine_facts,
     plain_table,
@@ -66,5 +67,6 @@ FORMATS: tuple[Format, ...] = (
     moe_config.TABLE,
     moe_config.LOG,
     machine_facts.FORMAT,
+    job_units.FORMAT,
 )
 """Every format that can be read.  Of whole-file formats the first that recognises a file reads it."""

@@ -137,7 +137,8 @@ class Kernel:
     """GPU kernels of one name that an operator launched (traces).  ``problem`` None: the operator is no problem.
 
     ``operator`` is one that no math library computes, with its recorded inputs.  Statistics of the
-    first rocprof have no extremes.
+    first rocprof have no extremes.  ``unit`` is the kind of the units of work in which they ran, where the trace tells
+    kinds apart.
     """
 
     op: str
@@ -149,6 +150,24 @@ class Kernel:
     device: int | None = None
     problem: Problem | None = None
     operator: OperatorProblem | None = None
+    unit: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collective:
+    """One kernel of a collective on one rank (traces).
+
+    ``ranks`` names those that take part, as PyTorch records them.  ``us`` is the kernel's time, which contains the
+    wait for the last rank; ``alone_us`` the part of it in which no kernel that computes ran on the device.
+    ``start_us`` is on the trace's clock; the calls of a group have the same order on each of its ranks.
+    """
+
+    kernel: str
+    ranks: str
+    start_us: float
+    us: float
+    alone_us: float
+    device: int | None = None
 
 
 @dataclass(frozen=True)
@@ -164,7 +183,7 @@ class Reject:
     length: int = 0
 
 
-Record: TypeAlias = Call | Measurement | Fact | Message | SolutionName | Kernel | Reject
+Record: TypeAlias = Call | Measurement | Fact | Message | SolutionName | Kernel | Collective | Reject
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ import xxhash
 from logparse.formats.format import Outcome
 from logparse.model import (
     Call,
+    Collective,
     Fact,
     Measurement,
     Member,
@@ -80,6 +81,8 @@ class Collector:
             elif isinstance(record, SolutionName):
                 named = {"library": record.solution.library, "solution": record.solution.text}
                 rows["solutions"].append(named | {"name": record.name, "kernel_name": record.kernel_name})
+            elif isinstance(record, Collective):
+                rows["collectives"].append(vars(record))
             else:
                 problem = self._problem(record.problem) if record.problem else None
                 operator = record.operator.text if record.operator else None

@@ -59,8 +59,10 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     ),
     "solutions": _columns("text: attempt library solution name kernel_name"),
     "kernels": _columns(
-        "text: attempt int32: device text: op problem operator kernel int: calls real: total_us min_us max_us"
+        "text: attempt int32: device text: op problem operator kernel int: calls real: total_us min_us max_us "
+        "text: unit"
     ),
+    "collectives": _columns("text: attempt int32: device text: ranks kernel real: start_us us alone_us"),
     "facts": _columns("text: attempt name value"),
     "rejects": _columns("text: attempt int: offset length count text: reason text int: line"),
     "gemms": _columns(
@@ -122,6 +124,7 @@ VIEWS: Mapping[str, str] = {
     "measurements": "source × problem × solution × ordinal",
     "solutions": "solution of a library build",
     "kernels": "source × operator × kernel (traces)",
+    "collectives": "source × call of a collective (traces)",
     "facts": "source × name",
     "rejects": "distinct bad line",
     "findings": "finding of the last recommend",

@@ -70,7 +70,18 @@ if TYPE_CHECKING:
 _READ_TOGETHER = 16  # files read at a time: each may be a request to another machine
 _COMBINED = 256  # files whose tables are combined at a time
 _OWN = {"calls": "calls", "workload": "workload", "messages": "process_messages"}  # frames of one run, and their views
-FRAMES = (*_OWN, "sources", "gemm_problems", "conv_problems", "links", "measurements", "solutions", "kernels", "facts")
+FRAMES = (
+    *_OWN,
+    "sources",
+    "gemm_problems",
+    "conv_problems",
+    "links",
+    "measurements",
+    "solutions",
+    "kernels",
+    "collectives",
+    "facts",
+)
 """The tables that analyzers take."""
 _FEW, _SMALL_BYTES = 64, 16 << 20
 """Parts of a table that are read whole: up to so many files and bytes together."""
@@ -404,6 +415,7 @@ class Store:
     measurements = _rows_of("measurements")
     solutions = _rows_of("solutions")
     kernels = _rows_of("kernels")
+    collectives = _rows_of("collectives")
     facts = _rows_of("facts")
     rejects = _rows_of("rejects")
     findings = _rows_of("findings")

@@ -23,7 +23,8 @@ COLUMNS: Mapping[str, str] = {
     "measurements": "source_id run origin kind problem library solution raw algorithm status time_us min_us max_us "
     "std_us samples_us workspace_bytes error key_text ordinal",
     "solutions": "library build solution name kernel_name algorithm",
-    "kernels": "source_id run device op operator problem kernel calls total_us min_us max_us",
+    "kernels": "source_id run device op operator problem kernel calls total_us min_us max_us unit",
+    "collectives": "source_id run device ranks kernel start_us us alone_us",
     "facts": "source_id run name value",
 }
 NUMBERS = frozenset({"time_us", "min_us", "max_us", "std_us", "count", "calls", "total_us", "flops", "pid"})

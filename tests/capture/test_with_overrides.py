@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from analyzers.times.runs import tables_of
+from analyzers.times.units import units
 from logparse.capture import with_overrides
 from logparse.errors import InputError
 from logparse.ingest import ingest
@@ -69,38 +71,42 @@ def test_the_exit_code_is_the_jobs(overrides: Path) -> None:
 
 
 STEPS = """
+import time
 import torch
 layer = torch.nn.Linear(8, 8)
 optimizers = [torch.optim.SGD([x], lr=0.1) for x in layer.parameters()]
-for _ in range({steps}):
-    layer(torch.ones(4, 8)).sum().backward()
+for number in range({steps}):
+    layer(torch.ones(2 if number % 4 else 16, 8)).sum().backward()
     for optimizer in optimizers:
         optimizer.step()
+    time.sleep(0.02)
 """
 
 
 def traced(folder: Path, steps: int) -> str:
-    """Standard error of a job of so many steps, of which the fourth to the sixth are to be traced."""
-    environ = with_overrides.with_torch(os.environ, with_overrides.STEPS_FILE)
-    environ |= {"LOGPARSE_TRACE_DIR": str(folder), "LOGPARSE_TRACE_SKIP": "2", "LOGPARSE_TRACE_STEPS": "3"}
+    """Standard error of a job of so many steps, every fourth of another size."""
+    environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
+    environ |= {"LOGPARSE_TRACE_DIR": str(folder), "LOGPARSE_TRACE_UNITS": "2"}
     return output_of([sys.executable, "-c", STEPS.format(steps=steps)], environ)[1]
 
 
 @pytest.mark.nightly  # starting PyTorch takes seconds
-def test_a_job_that_ends_before_its_traced_steps_is_reported(tmp_path: Path) -> None:
+def test_a_job_that_ends_before_its_units_settle_is_reported(tmp_path: Path) -> None:
     """On a GPU it crashed at its end, with the profiler still on."""
     pytest.importorskip("torch")
-    assert "no trace: the job made 5 steps, a trace needs 6" in traced(tmp_path, 5)
-    assert not list(tmp_path.iterdir())
+    assert "no trace: the job made 5 units of work (optimizer); a trace needs" in traced(tmp_path, 5)
+    assert [path.name.split("_")[0] for path in tmp_path.iterdir()] == ["units"]
 
 
-def test_steps_of_the_first_optimizer_are_traced(tmp_path: Path) -> None:
+def test_steps_of_the_first_optimizer_are_counted_by_their_sizes_and_some_are_traced(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    assert "no trace" not in traced(tmp_path, 6)
-    (trace,) = tmp_path.glob("trace_*.json.gz")
+    assert "no trace" not in traced(tmp_path, 120)
     store = open_store(tmp_path / "store", create=True)
-    ingest([str(trace)], store, run="r")
-    facts = store.query("select name, value from facts")
-    known = dict(zip(facts["name"], facts["value"], strict=True))
-    assert known["profiler_steps"] == "3"
-    assert 0 < float(known["untraced_step_us"]) < 1e6
+    ingest([*map(str, tmp_path.glob("*.json*"))], store, run="r")
+    found = units(tables_of(store, "r"))
+    assert found is not None
+    assert (found.sort, found.tracing) == ("optimizer", "settled")
+    assert {x.name: x.count for x in found.kinds} == {"float32[2, 8]": 90, "float32[16, 8]": 30}
+    assert all(x.traced and len(x.us) > x.count / 2 for x in found.kinds)
+    assert found.mean_us == pytest.approx(20e3, rel=0.9)
+    assert found.untraced_share == 0

@@ -41,7 +41,8 @@ CONTRACT = {
     "measurements": "source_id run origin kind problem library solution status time_us min_us max_us std_us samples_us"
     " workspace_bytes error key_text",
     "solutions": "library build solution name kernel_name algorithm",
-    "kernels": "source_id run device op problem kernel calls total_us min_us max_us",
+    "kernels": "source_id run device op problem kernel calls total_us min_us max_us unit",
+    "collectives": "source_id run device ranks kernel start_us us alone_us",
     "facts": "source_id run name value",
     "rejects": "source_id path offset length count reason",
     "findings": "run analyzer kind problem message saving_us saving_share",

@@ -6,6 +6,8 @@ whichever is later.  Of several devices the mean is taken.  The facts::
 
     gpu_window_us                  length of that window
     gpu_busy_us                    any kernel runs (streams overlap: less than the sum of the kernels)
+    gpu_compute_us                 any kernel runs that is no collective
+    gpu_kernels_us                 the sum of these kernels, which overlap where streams do
     gpu_communication_alone_us     only collectives run
     gpu_copies_us                  copies and fills of memory, which are no kernels
 """
@@ -13,14 +15,17 @@ whichever is later.  Of several devices the mean is taken.  The facts::
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from logparse.formats.patterns import regex
-from logparse.model import Fact
+from logparse.model import Collective, Fact
+
+Floats: TypeAlias = npt.NDArray[np.float64]
 
 BEFORE = "(launched before the trace)"
 """The operator of kernels that ran in the trace and were launched before it."""
@@ -61,13 +66,48 @@ def busy(kernels: Timeline, names: Sequence[str], copies_us: float, steps_end: f
         talks = np.array([bool(COMMUNICATION.search(name)) for name in names], dtype=bool)[kernels.name]
         of = [inside & (kernels.device == device) for device in np.unique(kernels.device[inside])]
         total = sum(_union(kernels, mine) for mine in of) / len(of)
-        alone = total - sum(_union(kernels, mine & ~talks) for mine in of) / len(of)
+        compute = sum(_union(kernels, mine & ~talks) for mine in of) / len(of)
         yield Fact("gpu_window_us", f"{window:.3f}")
         yield Fact("gpu_busy_us", f"{total:.3f}")
+        yield Fact("gpu_compute_us", f"{compute:.3f}")
+        yield Fact("gpu_kernels_us", f"{kernels.us[inside & ~talks].sum() / len(of):.3f}")
         if talks[inside].any():
-            yield Fact("gpu_communication_alone_us", f"{alone:.3f}")
+            yield Fact("gpu_communication_alone_us", f"{total - compute:.3f}")
     if copies_us:
         yield Fact("gpu_copies_us", f"{copies_us:.3f}")
+
+
+def collectives(kernels: Timeline, names: Sequence[str], groups: Mapping[int, str]) -> Iterator[Collective]:
+    """Every kernel of a collective, in the order of their starts; ``groups`` are the ranks of each, by its place."""
+    talks = np.array([bool(COMMUNICATION.search(name)) for name in names], dtype=bool)[kernels.name]
+    for device in np.unique(kernels.device[talks]).tolist():
+        mine = kernels.device == device
+        starts, covered = _coverage(kernels, mine & ~talks)
+        found = np.flatnonzero(mine & talks)
+        for i in found[np.argsort(kernels.start[found], kind="stable")].tolist():
+            ends = np.array([kernels.start[i], kernels.start[i] + kernels.us[i]])
+            begun, ended = np.interp(ends, starts, covered) if len(starts) else (0.0, 0.0)
+            yield Collective(
+                kernel=names[int(kernels.name[i])],
+                ranks=groups.get(i, ""),
+                start_us=float(kernels.start[i]),
+                us=float(kernels.us[i]),
+                alone_us=max(float(kernels.us[i]) - float(ended - begun), 0.0),
+                device=None if device < 0 else device,
+            )
+
+
+def _coverage(kernels: Timeline, mine: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """For how long any of these kernels has run until each moment: corners of a line that rises only while one runs."""
+    if not mine.any():
+        return np.empty(0), np.empty(0)
+    order = np.flatnonzero(mine)[np.argsort(kernels.start[mine], kind="stable")]
+    start = kernels.start[order]
+    ended = np.maximum.accumulate(start + kernels.us[order])
+    begin = np.maximum(start, np.r_[-np.inf, ended[:-1]])  # what runs already covers the beginning
+    covered = np.cumsum(np.maximum(ended - begin, 0.0))
+    corners = np.stack([begin, np.maximum(ended, begin)], axis=1).ravel()
+    return corners, np.stack([np.r_[0.0, covered[:-1]], covered], axis=1).ravel()
 
 
 def _union(kernels: Timeline, mine: npt.NDArray[np.bool_]) -> float:

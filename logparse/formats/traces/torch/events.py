@@ -6,8 +6,10 @@ event is matched by itself, and what still does not match is parsed.
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -33,6 +35,17 @@ _EVENT = regex(
 
 _FAST_NAME = rb'"([^"]*(?:(?<=\\)"[^"]*)*)"'
 """As ``_NAME``, three times as fast: a quote behind a backslash ends the name only where the event goes on there."""
+
+
+_GROUP = b"Process Group"
+"""In the names of those arguments of a collective's kernel that state its ranks."""
+_RANKS = regex(rb'"Process Group (Ranks|Name)":\s*("[^"\\]*"|\[[\d, ]*\])')
+
+
+def _group_of(arguments: bytes) -> str:
+    """The ranks of a collective, else the name of their group."""
+    found = {name: value.strip(b'"').decode("utf-8", "replace") for name, value in _RANKS.findall(arguments)}
+    return str(found.get(b"Ranks") or found.get(b"Name", ""))
 
 
 def _whole_block(space: bytes, line: bytes, inner: bytes, end: bytes = b"") -> re.Pattern[bytes]:
@@ -74,6 +87,7 @@ _NOT_READ = frozenset(name.encode() for name in WITHOUT_KERNELS - {*OPERATORS, *
 _REMEMBERED = 65_536
 _STEP = b'"ProfilerStep#'
 _STEP_NAME = regex(r"ProfilerStep#(\d+)")
+_ON_DEVICE = "gpu_user_annotation"
 _STEP_CATEGORIES = ("user_annotation", "cpu_op", "Operator", "python_function")
 """Of the thread that called ``step()``, by versions of PyTorch; ``gpu_user_annotation`` is its copy on the device."""
 
@@ -93,7 +107,8 @@ def read_events(source: Source) -> Iterator[Outcome]:
             yield from reader.take(batch)
     for damage in events.damage:
         yield Outcome("reject", [Reject(damage.reason, 0, damage.length)], at=damage.offset)
-    yield Outcome("fact", [*_facts({**events.tail, **events.header}, columns), *reader.step_facts()], lines=0)
+    header = {**events.tail, **events.header}
+    yield Outcome("fact", [*_facts(header, columns), *reader.step_facts(), *reader.take_units(header)], lines=0)
     by_time, replays = (None, []) if columns.ids_suffice else operators_by_time(source, columns, reader.kind_of)
     yield Outcome("fact", replays, lines=0)
     yield from records_of(columns, by_time)
@@ -110,6 +125,8 @@ class _Reader:
         self._columns = columns
         self._remembered: dict[bytes, int] = {}
         self._steps: dict[tuple[str, str], float] = {}
+        self._begun: dict[str, float] = {}
+        self._on_device: dict[str, float] = {}
 
     def take(self, batch: Batch) -> Iterator[Outcome]:
         """All events of a batch; damaged ones come back as rejects."""
@@ -143,13 +160,36 @@ class _Reader:
         """Times of the steps in it.  They are so few that their blocks may be cut into events once more."""
         for i, body in enumerate(batch.bodies):
             event = parse(batch, i)[0] if _STEP in body else None
+            if event is not None and event.get("cat") == _ON_DEVICE:
+                self._take_step_on_device(event)
             if event is None or event.get("ph") != "X" or event.get("cat") not in _STEP_CATEGORIES:
                 continue
             name, us, start = _STEP_NAME.fullmatch(str(event.get("name"))), event.get("dur"), event.get("ts")
+            if name and isinstance(start, (int, float)):
+                self._begun[name[1]] = min(start, self._begun.get(name[1], math.inf))
             if name and isinstance(us, (int, float)) and us > 0:
                 self._steps[str(event.get("pid")), name[1]] = float(us)
                 if isinstance(start, (int, float)):
                     self._columns.steps_end = max(self._columns.steps_end or 0.0, start + us)
+
+    def _take_step_on_device(self, event: Mapping[str, Any]) -> None:
+        """When the first kernel of a step began that the thread of ``step()`` launched, whatever streams it has."""
+        name, start = _STEP_NAME.fullmatch(str(event.get("name"))), event.get("ts")
+        if name and isinstance(start, (int, float)):
+            self._on_device[name[1]] = min(start, self._on_device.get(name[1], math.inf))
+
+    def take_units(self, header: Mapping[str, Any]) -> Iterator[Fact]:
+        """The kinds of the units that the trace holds, as far as its header (``in_job/trace_units.py``) names them."""
+        kinds = header.get(UNIT_KINDS)
+        if not isinstance(kinds, dict):
+            return
+        named = {str(number): str(kind) for number, kind in kinds.items()}
+        begun = self._on_device if named.keys() <= self._on_device.keys() else self._begun
+        self._columns.units = sorted((begun[number], kind) for number, kind in named.items() if number in begun)
+        counts = Counter(kind for _, kind in self._columns.units)
+        yield Fact("unit_kinds", json.dumps(dict(sorted(counts.items()))))
+        if isinstance(header.get(FIRST_UNIT), int):
+            yield Fact("first_unit", str(header[FIRST_UNIT]))
 
     def step_facts(self) -> list[Fact]:
         """How many steps were seen (those of each process, where a trace was merged), and how long they took."""
@@ -180,6 +220,8 @@ class _Reader:
                 device = _DEVICE.search(args)
                 index = int(device[1]) if device else -1
                 columns.add_kernel(names[name], int(id), float(start), float(duration), index)
+                if _GROUP in args:
+                    columns.kernel_group[len(columns.kernel_id) - 1] = _group_of(args)
             else:
                 columns.copies[columns.names[names[name]]] += 1
                 columns.copies_us += float(duration)
@@ -196,6 +238,8 @@ class _Reader:
             device = _DEVICE.search(body, at)
             index = self._columns.raw_names[name]
             self._columns.add_kernel(index, number, float(start), float(duration), int(device[1]) if device else -1)
+            if _GROUP in body:
+                self._columns.kernel_group[len(self._columns.kernel_id) - 1] = _group_of(body)
             return
         kind = self._columns.plain_kinds[name] if name in _NOT_READ else self._kind(body[at:], name)
         self._columns.add_operator(number, kind, pid)
@@ -243,6 +287,8 @@ class _Reader:
             device = args.get("device")
             index = columns.text(event["name"])
             columns.add_kernel(index, number, event["ts"], event["dur"], device if type(device) is int else -1)
+            if _GROUP.decode() in args:
+                columns.kernel_group[len(columns.kernel_id) - 1] = _group_of(json.dumps(args).encode())
         elif event.get("cat") in ("gpu_memcpy", "gpu_memset"):
             columns.copies[str(event.get("name"))] += 1
             us = event.get("dur")
@@ -289,8 +335,10 @@ def _backend(top: Mapping[str, Any]) -> Backend | None:
     return "cudnn" if "cuda_runtime_version" in top or "cupti_version" in top else None
 
 
+UNIT_KINDS, FIRST_UNIT = "logparse_unit_kinds", "logparse_first_unit"
+"""The kind of each marked step by its number, and how many units the process had counted before the first one."""
 UNTRACED_STEP = "logparse_untraced_step_us"
-"""Wall time of a step (µs) before the profiler was on, which ``logparse/capture/in_job/trace_steps.py`` adds."""
+"""Wall time of a step (µs) before the profiler was on, which earlier captures added."""
 
 _VERSIONS = {
     "cuda_runtime_version": "cuda_runtime_version",

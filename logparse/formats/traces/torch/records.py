@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logparse.formats.format import Outcome
-from logparse.formats.traces.torch.busy import BEFORE, Timeline, before, busy
+from logparse.formats.traces.torch.busy import BEFORE, Timeline, before, busy, collectives
 from logparse.formats.traces.torch.epilogues import Kernels, Step, gelu_gradients, is_tanh, tails
 from logparse.formats.traces.torch.gradients import split
 from logparse.formats.traces.torch.inputs import Operation
@@ -71,6 +71,10 @@ class Columns:
         self.kernel_start, self.kernel_us = array("d"), array("d")
         self.without_id = 0
         self.copies_us = 0.0
+        self.units: list[tuple[float, str]] = []
+        """When each unit of work of a known kind began, on the clock of the kernels, and that kind; in this order."""
+        self.kernel_group: dict[int, str] = {}
+        """The ranks of a collective, of those kernels that state them."""
         self.steps_end: float | None = None
         """When the last marked step ended, on the clock of the kernels."""
         self.launched: npt.NDArray[np.bool_] | None = None
@@ -218,6 +222,8 @@ class _Records:
         yield Outcome("message", messages, lines=self._unread_events + sum(columns.copies.values()))
         timed = busy(self._timeline, columns.names, columns.copies_us, columns.steps_end)
         yield Outcome("fact", [*self._assigned(), *timed, *self._tails()], lines=0)
+        talks = collectives(self._timeline, columns.names, columns.kernel_group)
+        yield Outcome("measurement", [*talks], lines=0)
         yield Outcome("foreign", lines=self._events - self._call_events - self._unread_events)
 
     def _assigned(self) -> Iterator[Fact]:
@@ -327,14 +333,16 @@ class _Records:
         of_op = self._op_kind[self._op] if len(self._op_kind) else np.zeros(len(self._op), dtype=np.int64)
         op = np.where(self._op >= 0, kinds[of_op], np.where(before(self._timeline), -2, -1))
         operator = np.where((self._op >= 0) & (self._problem_of < 0), with_inputs[of_op], -1)
-        keys = np.stack([op, self._problem_of, self._name, self._device, operator])
+        units = sorted({name for _, name in columns.units})
+        unit = self._units(units)
+        keys = np.stack([op, self._problem_of, self._name, self._device, operator, unit])
         order = np.lexsort(keys[::-1])
         keys, us = keys[:, order], self._us[order]
         starts = np.flatnonzero(np.r_[True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)])
         totals, counts = np.add.reduceat(us, starts), np.diff(starts, append=len(us))
         least, most = np.minimum.reduceat(us, starts), np.maximum.reduceat(us, starts)
         for i, at in enumerate(starts.tolist()):
-            name, problem, kernel, device, operator_kind = keys[:, at].tolist()
+            name, problem, kernel, device, operator_kind, kind = keys[:, at].tolist()
             yield Kernel(
                 op=self._columns.names[name] if name >= 0 else BEFORE if name == -2 else "",
                 kernel=self._columns.names[kernel],
@@ -345,4 +353,12 @@ class _Records:
                 device=None if device < 0 else device,
                 problem=self._problems[problem] if problem >= 0 else None,
                 operator=columns.operators.get(operator_kind),
+                unit=units[kind] if kind >= 0 else None,
             )
+
+    def _units(self, names: Sequence[str]) -> Ints:
+        """The kind of the unit of work in which each kernel began: an index of ``names``, -1 where none is known."""
+        began: Floats = np.array([-np.inf, *(start for start, _ in self._columns.units)])
+        kinds = np.array([-1, *(names.index(name) for _, name in self._columns.units)], dtype=np.int64)
+        kinds[0] = kinds[min(1, len(kinds) - 1)]  # what the first unit's own thread did not launch may begin before it
+        return kinds[np.searchsorted(began, self._start, side="right") - 1]

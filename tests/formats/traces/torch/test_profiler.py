@@ -56,6 +56,8 @@ def test_golden_rest() -> None:
         "profiler_steps_us": "1050.250",
         "gpu_window_us": "1005.750",
         "gpu_busy_us": "664.250",
+        "gpu_compute_us": "664.250",
+        "gpu_kernels_us": "664.250",
         "gpu_copies_us": "1.500",
     }
     assert {(m.function, m.text, m.count) for m in records_of(found, Message)} == {

@@ -1,0 +1,110 @@
+"""The ranks of a job compared: what each computes, what a collective transfers, and for whom the others wait.
+
+A kernel of a collective begins when its own rank is ready and ends when the last one is done, so its time is a wait and
+a transfer.  The rank that comes last waits for nobody: of one call, the shortest time over the ranks is the transfer,
+the rest of each is waiting.  Clocks are not compared.  Calls are matched by their group of ranks and their order in
+windows that began at the same unit of work; a group whose ranks made different numbers of calls is left out.
+
+Of a call that overlaps with computation, the transfer is taken to be what is exposed first, so that waiting is stated
+rather too small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analyzers.analyzer import Tables, once
+from analyzers.times.units import units_by_source
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One process; times in µs per unit of work.  ``unit_us`` is a unit's wall time without the profiler where it is
+    known, else with it; ``exposed_us`` collectives while nothing computes, ``waiting_us`` the part of it in which this
+    rank waits for another one.
+    """
+
+    rank: int
+    unit_us: float
+    compute_us: float
+    exposed_us: float
+    waiting_us: float
+
+    @property
+    def host_us(self) -> float:
+        """Neither kernels nor collectives run: the device waits for its own host."""
+        return max(self.unit_us - self.compute_us - self.exposed_us, 0.0)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The ranks in order; ``matched`` is the share of the collectives' time that all ranks of a group have."""
+
+    ranks: tuple[Rank, ...]
+    matched: float
+
+    @property
+    def slowest(self) -> Rank:
+        """The one that the others wait for: it waits least itself."""
+        return min(self.ranks, key=lambda x: (x.waiting_us, -x.compute_us))
+
+    @property
+    def waiting_us(self) -> float:
+        """Mean over the ranks."""
+        return sum(x.waiting_us for x in self.ranks) / len(self.ranks)
+
+
+@once
+def ranks(tables: Tables) -> Ranks | None:
+    """The ranks of the run; None where fewer than two left comparable traces."""
+    facts = tables.facts[tables.facts["run"] == tables.run]
+    own = tables.collectives[tables.collectives["run"] == tables.run]
+    of = facts[facts["name"] == "rank"].drop_duplicates("source_id").set_index("source_id")["value"]
+    rows = own.assign(rank=own["source_id"].map(of))[own["source_id"].isin(of.index)]
+    if rows["rank"].nunique() < 2:
+        return None
+    first = facts[facts["name"] == "first_unit"].drop_duplicates("source_id").set_index("source_id")["value"]
+    window = rows["source_id"].map(first).astype(object).fillna("")
+    rows = rows.assign(window=window).sort_values("start_us")
+    order = rows.groupby(["source_id", "ranks"]).cumcount()
+    matched = pd.concat(list(_matched(rows.assign(order=order))) or [rows.iloc[:0].assign(wait=0.0)])
+    total = float(rows["us"].sum())
+    found = tuple(sorted(_ranks(facts, of, rows, matched), key=lambda x: x.rank))
+    return Ranks(found, float(matched["us"].sum()) / total if total else 0.0) if len(found) > 1 else None
+
+
+def _matched(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """The calls that all ranks of a group made, each with what it waited while nothing computed (``wait``)."""
+    for _, each in rows.groupby(["window", "ranks"]):
+        counts = each.groupby("source_id").size()
+        if len(counts) < 2 or counts.nunique() > 1:
+            continue
+        transfer = each.groupby("order")["us"].transform("min")
+        yield each.assign(wait=(each["alone_us"] - transfer).clip(lower=0.0))
+
+
+def _ranks(facts: pd.DataFrame, of: pd.Series, rows: pd.DataFrame, matched: pd.DataFrame) -> Iterator[Rank]:
+    def value(name: str) -> pd.Series:
+        held = facts[facts["name"] == name].drop_duplicates("source_id").set_index("source_id")["value"]
+        return pd.to_numeric(held, errors="coerce")
+
+    steps, window, compute, alone = map(
+        value, ("profiler_steps", "gpu_window_us", "gpu_compute_us", "gpu_communication_alone_us")
+    )
+    timed = {str(source): x.mean_us for source, x in units_by_source(facts).items() if x.mean_us is not None}
+    for rank in sorted(set(of), key=str):
+        sources = [x for x in of.index[of == rank] if x in compute.index and x in steps.index]
+        count = float(steps.reindex(sources).sum())
+        if not count or not str(rank).isdigit():
+            continue
+        unprofiled = next((us for source, us in timed.items() if of.get(source) == rank), None)
+        yield Rank(
+            rank=int(rank),
+            unit_us=unprofiled or float(window.reindex(sources).sum()) / count,
+            compute_us=float(compute.reindex(sources).sum()) / count,
+            exposed_us=float(alone.reindex(sources).fillna(0.0).sum()) / count,
+            waiting_us=float(matched.loc[matched["source_id"].isin(sources), "wait"].sum()) / count,
+        )

@@ -1,0 +1,182 @@
+"""Units of work: how often a job did each kind, how long that took, and the traces weighed by it.
+
+A job's unit is a step, a request or a call (``logparse/capture/in_job/trace_units.py``); its kinds differ in sizes:
+batches of 1 and of 16, a first and a later token.  A trace holds a few units, whose mix is chance; the process counted
+all of them.  So the kernels of a kind count by its share of the run over its share of the traces.  Where nothing
+counted units, a trace's own marked steps are all that is known.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from analyzers.analyzer import Tables, once
+from logparse.formats.job_units import KIND, TRACING, UNIT
+from logparse.formats.traces.torch.busy import COMMUNICATION
+
+
+@dataclass(frozen=True)
+class UnitKind:
+    """Units of one kind in all processes: how many ran and were traced, and times (µs) of those without a profiler."""
+
+    name: str
+    count: int
+    traced: int
+    us: tuple[float, ...]
+
+    @property
+    def mean_us(self) -> float | None:
+        """The mean of the later half of the times: what the first ones warmed up is no part of it."""
+        late = self.us[len(self.us) // 2 :]
+        return math.fsum(late) / len(late) if late else None
+
+
+@dataclass(frozen=True)
+class Units:
+    """What a job's unit is (``optimizer``, ``request`` …), whether its time had settled, and its kinds."""
+
+    sort: str
+    tracing: str
+    kinds: tuple[UnitKind, ...]
+
+    @property
+    def count(self) -> int:
+        return sum(x.count for x in self.kinds)
+
+    @property
+    def mean_us(self) -> float | None:
+        """Wall time of a unit without the profiler (µs), kinds by their counts; None where no unit was timed."""
+        timed = [(x.count, x.mean_us) for x in self.kinds if x.mean_us is not None]
+        total = sum(count for count, _ in timed)
+        return math.fsum(count * (us or 0.0) for count, us in timed) / total if total else None
+
+    @property
+    def untraced_share(self) -> float:
+        """Share of the units' time in kinds that no trace holds (of their number, where times are unknown)."""
+        parts = [(x.count * (x.mean_us or 1.0), x.traced) for x in self.kinds]
+        total = math.fsum(us for us, _ in parts)
+        return math.fsum(us for us, traced in parts if not traced) / total if total else 0.0
+
+
+@once
+def units(tables: Tables) -> Units | None:
+    """The units of the run, over all of its processes; None where nothing counted them."""
+    facts = tables.facts[tables.facts["run"] == tables.run]
+    found = units_by_source(facts)
+    if not found:
+        return None
+    busiest = list(found.values())[-1]
+    ours = [x for x in found.values() if x.sort == busiest.sort]
+    kinds: dict[str, list[UnitKind]] = {}
+    for one in (kind for each in ours for kind in each.kinds):
+        kinds.setdefault(one.name, []).append(one)
+    joined = (
+        UnitKind(name, sum(x.count for x in each), sum(x.traced for x in each), tuple(us for x in each for us in x.us))
+        for name, each in kinds.items()
+    )
+    return Units(busiest.sort, busiest.tracing, tuple(sorted(joined, key=lambda x: (-x.count, x.name))))
+
+
+def units_by_source(facts: pd.DataFrame) -> Mapping[str, Units]:
+    """The units of each process that counted some, by its source, the busiest process last."""
+    out: dict[str, Units] = {}
+    rows = facts[facts["name"].isin([UNIT, TRACING]) | facts["name"].str.startswith(KIND)]
+    for source, each in rows.groupby("source_id"):
+        values = dict(zip(each["name"], each["value"], strict=True))
+        kinds = tuple(
+            UnitKind(name[len(KIND) :], held["count"], held["traced"], tuple(held["us"]))
+            for name, held in ((name, json.loads(value)) for name, value in values.items() if name.startswith(KIND))
+        )
+        if kinds and UNIT in values:
+            out[str(source)] = Units(values[UNIT], values.get(TRACING, ""), kinds)
+    return dict(sorted(out.items(), key=lambda x: x[1].count))
+
+
+def weighed(tables: Tables) -> Tables:
+    """The tables with the kernels and calls of the run's traces as an average unit of the whole run has them.
+
+    Kernels that compute and overlap on several streams share the time in which any of them runs, so that their sum is
+    no more than that.  Counts of calls become numbers with a fraction.  Without both reasons nothing changes.
+    """
+    kernels = tables.kernels
+    if not len(kernels):
+        return tables
+    facts = tables.facts[tables.facts["run"] == tables.run]
+    factor = _weights(tables, facts).mul(_overlaps(kernels, facts), axis=0)
+    if (factor == 1.0).all():
+        return tables
+    changed = kernels.assign(total_us=kernels["total_us"] * factor)
+    by_kind = _weights(tables, facts)
+    if (by_kind == 1.0).all():
+        return replace(tables, kernels=changed)
+    changed = changed.assign(calls=kernels["calls"] * by_kind)
+    calls, workload = _counted(tables, kernels, by_kind)
+    return replace(tables, kernels=changed, calls=calls, workload=workload)
+
+
+def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
+    """Of each row of kernels, the share of its kind of unit in the run over its share in the traces."""
+    one = pd.Series(1.0, index=tables.kernels.index)
+    found, traced = units(tables), traced_kinds(facts)
+    total = sum(traced.values())
+    if found is None or not total:
+        return one
+    counts = {x.name: x.count for x in found.kinds if x.name in traced}
+    counted = sum(counts.values())
+    if not counted or counts.keys() != traced.keys():
+        return one
+    weights = {name: counts[name] / counted * total / traced[name] for name in traced}
+    ours = tables.kernels["run"].eq(tables.run)
+    return tables.kernels["unit"].map(weights).where(ours).fillna(1.0).astype("float64")
+
+
+def traced_kinds(facts: pd.DataFrame) -> dict[str, int]:
+    """How many units of each kind all traces of the run hold."""
+    out: dict[str, int] = {}
+    for value in facts.loc[facts["name"] == "unit_kinds", "value"]:
+        for name, count in json.loads(value).items():
+            out[name] = out.get(name, 0) + count
+    return out
+
+
+def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
+    """Of each row of kernels, the time in which any kernel of its trace computed over the sum of their times."""
+    values = {
+        name: pd.to_numeric(facts[facts["name"] == name].set_index("source_id")["value"], errors="coerce")
+        for name in ("gpu_compute_us", "gpu_kernels_us")
+    }
+    share = (values["gpu_compute_us"] / values["gpu_kernels_us"]).clip(upper=1.0)
+    share = share.where(share < _OVERLAP)
+    return kernels["source_id"].map(share).where(~communicates(kernels)).fillna(1.0).astype("float64")
+
+
+_OVERLAP = 0.995
+"""Above this share nothing is scaled: kernels that begin while the one before them ends are no second stream."""
+
+
+def communicates(kernels: pd.DataFrame) -> pd.Series:
+    """Which rows of kernels are collectives, by the names of operator and kernel."""
+    names = kernels["op"].fillna("").astype(str) + " " + kernels["kernel"].astype(str)
+    known = {name: bool(COMMUNICATION.search(name)) for name in names.unique()}
+    return names.map(known).astype(bool)
+
+
+def _counted(tables: Tables, kernels: pd.DataFrame, weights: pd.Series) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Calls and workload by the weights of the kernels of their problems."""
+    rows = kernels.assign(weighed=kernels["calls"] * weights)[
+        kernels["problem"].notna() & kernels["run"].eq(tables.run)
+    ]
+    sums = rows.groupby("problem")[["weighed", "calls"]].sum()
+    by_problem = sums["weighed"] / sums["calls"]
+
+    def scaled(frame: pd.DataFrame, counts: str, traced: pd.Series) -> pd.DataFrame:
+        factor = frame["problem"].map(by_problem).where(traced).fillna(1.0)
+        return frame.assign(**{counts: frame[counts].astype("Float64") * factor.astype("Float64")})
+
+    calls = scaled(tables.calls, "count", tables.calls["category"].eq("profiler"))
+    return calls, scaled(tables.workload, "calls", tables.workload["calls_from"].eq("profiler"))

@@ -1,0 +1,529 @@
+"""Times the units of work of the job that runs this file, and traces a few of them into ``LOGPARSE_TRACE_DIR``.
+
+A unit is what the job repeats, found by the first of these that occurs:
+
+=============  ========================================================================================
+named          a call of ``LOGPARSE_TRACE_UNIT`` (``package.module:Class.method``)
+optimizer      a step of the first optimizer that is used, from the end of one to the end of the next
+request        a call of transformers' ``generate``, or of a scheduler's ``step`` (``_REQUESTS``)
+module         a call of the outermost module without gradients
+graph          a replay of a captured graph
+time           none of these: ``_WINDOW_S`` seconds
+=============  ========================================================================================
+
+What happens within a unit is no unit of its own.  Units are told apart by their *kind*: the sizes of the tensors that
+the outermost module got first, and how often it was called.  Every unit is counted and timed, on the device's clock
+where there is one (events around it, without waiting for the device).
+
+Tracing begins once the times have settled: where the marginal standard error rule (White, "An effective truncation
+heuristic for bias reduction in simulation output", Simulation 69, 1997) cuts off at most the first half of them, at the
+latest after ``_MOST_UNITS`` units or ``_MOST_S`` seconds.  Several short windows are traced, further and further apart,
+until every kind of at least ``_RARE`` of the units was seen.  The ranks of a job begin together: rank 0 announces the
+unit in the store of ``torch.distributed``.
+
+Each window is a trace (``trace_PID_WINDOW.json.gz``); ``units_PID.json`` holds kinds, counts and untraced times.  It is
+written again every few seconds, since workers are often killed.  What fails here is reported and never stops the job.
+"""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import importlib.abc
+import importlib.util
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+_FOLDER = os.environ["LOGPARSE_TRACE_DIR"]
+_TRACED = int(os.environ.get("LOGPARSE_TRACE_UNITS", "0"))
+"""Units that one window traces; 0: units are only timed."""
+_WINDOW_S = float(os.environ.get("LOGPARSE_TRACE_SECONDS", "0")) or 2.0
+_BY_TIME = "LOGPARSE_TRACE_SECONDS" in os.environ
+_NAMED = os.environ.get("LOGPARSE_TRACE_UNIT", "")
+
+_REST = 3
+"""Values from which a standard error is estimated at least."""
+_LEAST_UNITS, _ENOUGH_UNITS, _LEAST_S = 6, 50, 0.5
+"""Before tracing at least: so many units, and the larger number or seconds since the first one."""
+_MOST_UNITS, _MOST_S = 200, 30.0
+"""... and at most, where their times do not settle: so many units after these seconds."""
+_WINDOWS, _FEW_WINDOWS, _GAPS = 8, 3, (5, 11, 23, 47, 97, 193, 389, 0)
+"""Windows at most; those of a job whose kinds are all seen; units between two, primes: a job has periods of its own."""
+_RARE = 0.05
+_KINDS, _TIMES, _PENDING = 64, 2000, 256
+"""Kinds told apart, times kept of each, units whose device events are not read yet."""
+_WRITE_S, _QUIET_S = 5.0, 2.0
+_TIME = "by time"
+_ORDER = ("named", "optimizer", "request", "module", "graph")
+_REQUESTS = (
+    "transformers.generation.utils:GenerationMixin.generate",
+    "vllm.v1.engine.core:EngineCore.step",
+    "vllm.v1.worker.gpu_worker:Worker.execute_model",
+    "sglang.srt.managers.scheduler:Scheduler.run_batch",
+)
+"""A serving stack's process counts what it has: vLLM's engine core may run in another process than its workers."""
+
+
+def settled(times: list[float]) -> bool:
+    """Whether at most the first half of the times is warm-up, by the marginal standard error rule (MSER).
+
+    The rule cuts off the d first of n values such that the squared standard error of the mean of the rest,
+    sum((x - mean)^2) / (n - d)^2, is least.
+    """
+    count = len(times)
+    if count < 2 * _REST:
+        return False
+    best, cut, total, squares = float("inf"), 0, 0.0, 0.0
+    for d in range(count - 1, -1, -1):  # from the end: the rest grows by one value at a time
+        total, squares = total + times[d], squares + times[d] ** 2
+        rest = count - d
+        error = max(squares - total * total / rest, 0.0) / rest**2
+        if rest >= _REST and error <= best:
+            best, cut = error, d
+    return cut <= count // 2
+
+
+class _Clock:
+    """The time between two moments of a unit, on the device where it computes, else on the host."""
+
+    @staticmethod
+    def now() -> Any:
+        if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            return event
+        return time.perf_counter()
+
+    @staticmethod
+    def passed(event: Any) -> bool:
+        return isinstance(event, float) or bool(event.query())
+
+    @staticmethod
+    def us(start: Any, end: Any) -> float | None:
+        if isinstance(start, float) or isinstance(end, float):
+            return 1e6 * (end - start) if type(start) is type(end) else None
+        return 1e3 * float(start.elapsed_time(end))
+
+
+class _Kind:
+    """Units of one kind: how many ran, how many were traced, and the times (us) of those without a profiler."""
+
+    def __init__(self) -> None:
+        self.count = self.traced = 0
+        self.us: collections.deque[float] = collections.deque(maxlen=_TIMES)
+
+
+class _Series:
+    """The units of one sort, in the order in which they ended."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, _Kind] = {}
+        self.times: list[float] = []
+        self.count = 0
+        self.since_s = time.monotonic()
+        self._pending: collections.deque[tuple[_Kind, Any, Any]] = collections.deque()
+
+    def kind(self, name: str) -> _Kind:
+        if name not in self.kinds and len(self.kinds) >= _KINDS:
+            name = "other"
+        return self.kinds.setdefault(name, _Kind())
+
+    def add(self, name: str, start: Any, end: Any, timed: bool) -> None:
+        kind = self.kind(name)
+        kind.count += 1
+        self.count += 1
+        if timed and start is not None:
+            self._pending.append((kind, start, end))
+        self.read()
+
+    def read(self, wait: bool = False) -> None:
+        while self._pending and (wait or len(self._pending) > _PENDING or _Clock.passed(self._pending[0][2])):
+            kind, start, end = self._pending.popleft()
+            if not isinstance(end, float):
+                end.synchronize()
+            us = _Clock.us(start, end)
+            if us is not None:
+                kind.us.append(us)
+                if len(self.times) < _TIMES:
+                    self.times.append(us)
+
+    @property
+    def ready(self) -> str | None:
+        """``settled``, or why tracing begins nevertheless; None: not yet."""
+        seconds = time.monotonic() - self.since_s
+        if self.count < _LEAST_UNITS or (self.count < _ENOUGH_UNITS and seconds < _LEAST_S):
+            return None
+        if settled(self.times):
+            return "settled"
+        if self.count >= _MOST_UNITS or seconds > _MOST_S:
+            return f"not settled after {self.count} units, {seconds:.0f} s"
+        return None
+
+    @property
+    def all_seen(self) -> bool:
+        return all(kind.traced for kind in self.kinds.values() if kind.count >= _RARE * self.count)
+
+
+class _Job:
+    """Finds the units, and turns the profiler on and off."""
+
+    def __init__(self) -> None:
+        self.series: dict[str, _Series] = {}
+        self.ready = ""
+        self.depth = 0
+        self.optimizer = 0
+        self.open: list[str] = []
+        self.touched = False
+        self.graphs: dict[int, int] = {}
+        self.shapes = ""
+        self.calls = 0
+        self.started: Any = None
+        self.last_end: Any = None
+        self.profiler: Any = None
+        self.window_kinds: dict[int, str] = {}
+        self.window_s = 0.0
+        self.windows = self.begin_at = self.first_unit = 0
+        self.written_s = time.monotonic()
+        self.disturbed = False
+        self.thread = threading.get_ident()
+
+    # ------------------------------------------------------------------------------------------------ what ends a unit
+
+    def optimized(self, optimizer: Any, *rest: Any) -> None:
+        self.optimizer = self.optimizer or id(optimizer)
+        if id(optimizer) == self.optimizer and not self.open:
+            end = _Clock.now()
+            self.ended("optimizer", self.last_end, end)
+            self.last_end = end
+
+    def entered(self, module: Any, inputs: Any) -> None:
+        if threading.get_ident() != self.thread or _capturing():
+            return
+        self.touched = True
+        if self.depth == 0:
+            self.calls += 1
+            if self.calls == 1:
+                self.shapes = _sizes(inputs)
+            if not self.open:
+                self.started = _Clock.now()
+        self.depth += 1
+
+    def left(self, module: Any, *rest: Any) -> None:
+        if threading.get_ident() != self.thread or self.depth == 0:
+            return
+        self.depth -= 1
+        if self.depth == 0 and not self.open and not torch.is_grad_enabled() and not _capturing():
+            self.ended("module", self.started, _Clock.now())
+
+    def wrapped(self, sort: str, function: Any) -> Any:
+        """A callable whose calls are units."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self.open or threading.get_ident() != self.thread:
+                return function(*args, **kwargs)
+            self.open.append(sort)
+            self.calls, self.shapes, start = 0, "", _Clock.now()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self.open.pop()
+                self.ended(sort, start, _Clock.now())
+
+        call.__wrapped__ = function  # type: ignore[attr-defined]
+        call.__name__, call.__doc__ = getattr(function, "__name__", "call"), function.__doc__
+        return call
+
+    def replayed(self, function: Any) -> Any:
+        def replay(graph: Any) -> Any:
+            if self.open or self.depth or threading.get_ident() != self.thread:
+                return function(graph)
+            start = _Clock.now()
+            out = function(graph)
+            self.shapes = f"graph {self.graphs.setdefault(id(graph), len(self.graphs) + 1)}"
+            self.ended("graph", start, _Clock.now())
+            return out
+
+        return replay
+
+    # ---------------------------------------------------------------------------------------------- counting, tracing
+
+    def ended(self, sort: str, start: Any, end: Any) -> None:
+        self.touched = True
+        series = self.series.setdefault(sort, _Series())
+        name = self.shapes + (f" x{self.calls}" if self.calls > 1 else "") or "?"
+        self.calls, self.shapes = 0, ""
+        profiled = self.profiler is not None
+        series.add(name, start, end, timed=not profiled and not self.disturbed)
+        self.disturbed = False
+        if self.sort != sort or self.ready == _TIME:
+            return
+        try:
+            self._go_on(series, name)
+        except Exception as error:  # the job is worth more than its trace
+            _report(f"tracing failed: {type(error).__name__}: {error}")
+            self.windows, self.profiler = _WINDOWS, None
+        if time.monotonic() - self.written_s > _WRITE_S and self.profiler is None:
+            self.write()
+
+    @property
+    def sort(self) -> str | None:
+        return next((sort for sort in _ORDER if sort in self.series), None)
+
+    def _go_on(self, series: _Series, name: str) -> None:
+        if self.profiler is not None:
+            number = self.profiler.step_num
+            if number >= 1:  # the first is the profiler's own warm-up
+                series.kind(name).traced += 1
+                self.window_kinds[number] = name
+            if time.monotonic() - self.window_s > 4 * _WINDOW_S and self.window_kinds:
+                self.finish()  # a few seconds hold enough; the profiler's own schedule would go on
+            else:
+                self.describe()
+                self.profiler.step()
+        elif _TRACED and not _BY_TIME and self.windows < _WINDOWS and self._is_time(series):
+            self.start()
+
+    def _is_time(self, series: _Series) -> bool:
+        if self.windows >= _FEW_WINDOWS and series.all_seen:
+            self.windows = _WINDOWS
+            return False
+        if self.begin_at:
+            return series.count >= self.begin_at
+        store, rank = _distributed()
+        if store is None:
+            self.ready = series.ready or ""
+            return bool(self.ready)
+        if rank == 0:
+            self.ready = series.ready or ""
+            if self.ready:
+                self.begin_at = series.count + 3  # ranks that wait for each other are at most a step or two apart
+                store.set("logparse_trace_at", f"{self.begin_at} {self.ready}")
+        elif series.count >= _LEAST_UNITS and store.check(["logparse_trace_at"]):
+            at, _, self.ready = store.get("logparse_trace_at").decode().partition(" ")
+            self.begin_at = int(at)
+        return False
+
+    def start(self, active: int = 0) -> Any:
+        kinds = [torch.profiler.ProfilerActivity.CPU]
+        kinds += [torch.profiler.ProfilerActivity.CUDA] if torch.cuda.is_available() else []
+        schedule = torch.profiler.schedule(wait=0, warmup=1, active=active or _TRACED, repeat=1)
+        self.window_kinds, self.window_s = {}, time.monotonic()
+        self.first_unit = sum(series.count for series in self.series.values())
+        self.windows += 1
+        self.profiler = torch.profiler.profile(
+            activities=kinds, record_shapes=True, schedule=schedule, on_trace_ready=self.exported
+        )
+        self.profiler.start()
+        return self.profiler
+
+    def finish(self) -> None:
+        """Ends a window before its schedule does."""
+        self.describe()
+        self.profiler.stop()
+
+    def describe(self) -> None:
+        """What the window holds, for its trace's header; only while it records."""
+        self.profiler.add_metadata_json("logparse_unit_kinds", json.dumps(self.window_kinds))
+        self.profiler.add_metadata_json("logparse_first_unit", str(self.first_unit))
+
+    def exported(self, profiler: Any) -> None:
+        profiler.export_chrome_trace(os.path.join(_FOLDER, f"trace_{os.getpid()}_{self.windows}.json.gz"))
+        series = self.series.get(self.sort or "")
+        if series is not None:
+            self.begin_at = series.count + 1 + _GAPS[self.windows - 1]
+        self.profiler, self.disturbed, self.last_end = None, True, None
+        self.write()
+
+    # -------------------------------------------------------------------------------------------------- without units
+
+    def by_time(self) -> None:
+        """In a thread: where the job has no units, windows of time are traced by its main thread."""
+        begun: float | None = None
+        windows = 0
+        while windows < _FEW_WINDOWS:
+            time.sleep(0.1)
+            if self.touched and not _BY_TIME:
+                return
+            if not torch.cuda.is_initialized() and not (_BY_TIME and not torch.cuda.is_available()):
+                continue  # a launcher imports torch, too
+            begun = begun or time.monotonic()
+            if time.monotonic() - begun < _QUIET_S * 4**windows:
+                continue
+            _in_main_thread(self._start_by_time)
+            time.sleep(_WINDOW_S)
+            _in_main_thread(self._finish_by_time)
+            windows, begun = windows + 1, time.monotonic()
+
+    def _start_by_time(self) -> None:
+        if self.profiler is None and (_BY_TIME or not self.touched):
+            self.ready = _TIME
+            self.start(active=1 << 30).step()  # past the warm-up, which no unit ends
+
+    def _finish_by_time(self) -> None:
+        if self.profiler is not None and self.ready == _TIME:
+            self.profiler.stop()
+
+    # --------------------------------------------------------------------------------------------------------- results
+
+    def write(self, at_end: bool = False) -> None:
+        self.written_s = time.monotonic()
+        sort = self.sort or "time"
+        series = self.series.get(sort, _Series())
+        series.read(wait=at_end and not torch.cuda.is_initialized())
+        kinds = {
+            name: {"count": kind.count, "traced": kind.traced, "us": [round(us, 3) for us in kind.us]}
+            for name, kind in series.kinds.items()
+        }
+        found = {"logparse_units": sort, "tracing": self.ready, "windows": self.windows, "kinds": kinds}
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            found["rank"], found["ranks"] = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        elif os.environ.get("RANK", "").isdigit():
+            found["rank"] = int(os.environ["RANK"])
+        path = os.path.join(_FOLDER, f"units_{os.getpid()}.json")
+        with open(path + ".part", "w", encoding="utf-8") as file:
+            json.dump(found, file)
+        os.replace(path + ".part", path)
+
+    def at_end(self) -> None:
+        if self.profiler is not None:  # one that runs when the interpreter ends crashes the job
+            self.profiler.on_trace_ready = None
+            self.profiler.stop()
+            self.windows -= 1
+        series = self.series.get(self.sort or "")
+        if series is None and not self.windows:
+            return
+        self.write(at_end=True)
+        if _TRACED and not self.windows and series is not None:
+            needed = f"{_LEAST_UNITS} in {_LEAST_S} s, or {_ENOUGH_UNITS}, and {1 + _TRACED} more"
+            _report(f"no trace: the job made {series.count} units of work ({self.sort}); a trace needs {needed}")
+
+    def forked(self) -> None:
+        """A forked worker counts anew."""
+        self.__init__()  # type: ignore[misc]
+
+
+def _capturing() -> bool:
+    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+
+
+def _sizes(inputs: Any) -> str:
+    """Types and sizes of the first tensors of a module's arguments."""
+    if not isinstance(inputs, (tuple, list)):
+        return ""
+    found = [x for x in inputs if isinstance(x, torch.Tensor)][:2]
+    return " ".join(f"{str(x.dtype)[6:]}{list(x.shape)}" for x in found)
+
+
+def _distributed() -> tuple[Any, int]:
+    """The store of the job's ranks and this one's number; None where it has none."""
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() < 2:
+        return None, 0
+    try:
+        return distributed.distributed_c10d._get_default_store(), distributed.get_rank()
+    except Exception:
+        return None, 0
+
+
+def _in_main_thread(function: Any) -> None:
+    """Have the main thread call it at its next bytecode; the profiler records the thread that starts it."""
+    import ctypes
+
+    def call(_: Any) -> int:
+        try:
+            function()
+        except Exception as error:
+            _report(f"tracing failed: {type(error).__name__}: {error}")
+        return 0
+
+    made = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(call)
+    _kept.append(made)
+    ctypes.pythonapi.Py_AddPendingCall(made, None)
+
+
+_kept: list[Any] = []
+
+
+def _report(text: str) -> None:
+    print("logparse: " + text, file=sys.stderr)
+
+
+class _Loader(importlib.abc.Loader):
+    """Loads a module as its own loader does, then wraps the callables that are units."""
+
+    def __init__(self, inner: Any, names: list[tuple[str, str]]) -> None:
+        self._inner, self._names = inner, names
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def create_module(self, spec: Any) -> Any:
+        return self._inner.create_module(spec)
+
+    def exec_module(self, module: Any) -> None:
+        self._inner.exec_module(module)
+        for sort, name in self._names:
+            _wrap(module, sort, name)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the modules of the callables that are units, and wraps their loaders."""
+
+    def __init__(self, names: dict[str, list[tuple[str, str]]]) -> None:
+        self._names = names
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        if fullname not in self._names:
+            return None
+        names = self._names.pop(fullname)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, names)
+        return spec
+
+
+def _wrap(module: Any, sort: str, name: str) -> None:
+    """Wrap ``Class.method`` or ``function`` of a module, where it is there."""
+    *path, last = name.split(".")
+    holder = module
+    for part in path:
+        holder = getattr(holder, part, None)
+    function = getattr(holder, last, None)
+    if callable(function):
+        setattr(holder, last, _job.wrapped(sort, function))
+    elif sort == "named":
+        _report(f"--unit {_NAMED}: there is no {name} in {module.__name__}")
+
+
+def _watch_imports() -> None:
+    names: dict[str, list[tuple[str, str]]] = {}
+    for sort, text in (("named", _NAMED), *(("request", text) for text in _REQUESTS)):
+        module, _, name = text.partition(":")
+        if not name:
+            continue
+        if module in sys.modules:
+            _wrap(sys.modules[module], sort, name)
+        else:
+            names.setdefault(module, []).append((sort, name))
+    sys.meta_path.insert(0, _Finder(names))
+
+
+_job = _Job()
+register_optimizer_step_post_hook(_job.optimized)
+register_module_forward_pre_hook(_job.entered)
+register_module_forward_hook(_job.left, always_call=True)
+if hasattr(torch.cuda, "CUDAGraph"):
+    torch.cuda.CUDAGraph.replay = _job.replayed(torch.cuda.CUDAGraph.replay)  # type: ignore[method-assign]
+_watch_imports()
+os.register_at_fork(after_in_child=_job.forked)
+atexit.register(_job.at_end)
+if _TRACED:
+    threading.Thread(target=_job.by_time, name="logparse", daemon=True).start()

@@ -1,0 +1,61 @@
+"""``units_PID.json`` of ``logparse capture --trace``: how often a process did each kind of its unit of work, how long.
+
+::
+
+    {"logparse_units": "optimizer", "tracing": "settled", "windows": 3, "rank": 0, "ranks": 2,
+     "kinds": {"float32[16, 3, 224, 224]": {"count": 200, "traced": 6, "us": [41230.1, 41260.9]}}}
+
+``us`` are times of units that ran without the profiler (the last 2,000, in order), ``count`` all units of the kind.
+Written by ``logparse/capture/in_job/trace_units.py``.  Its facts are read by ``analyzers/job/units.py``:
+``unit`` (what a unit is), ``unit_tracing``, ``rank`` and, of each kind, ``unit:KIND`` with that kind's object.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from logparse.formats.format import FileFormat, Head, Outcome, Source
+from logparse.formats.patterns import regex
+from logparse.model import Fact, Reject
+
+UNIT, TRACING, KIND = "unit", "unit_tracing", "unit:"
+"""Names of facts; that of a kind begins with ``KIND``."""
+_BEGIN = regex(rb'\s*\{\s*"logparse_units"\s*:')
+
+
+def recognise(head: Head) -> bool:
+    return _BEGIN.match(head.data) is not None
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """One fact per member and kind; what is none of these is a reject."""
+    with source.open() as stream:
+        data = b"".join(iter(lambda: stream.read(1 << 20), b""))
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        yield Outcome("reject", [Reject(f"units of work: not JSON: {error}", 0, len(data))])
+        return
+    kinds = found.get("kinds")
+    if not isinstance(kinds, dict) or not all(map(_is_kind, kinds.values())):
+        yield Outcome("reject", [Reject("units of work: no kinds with count, traced and us", 0, len(data))])
+        return
+    facts = [Fact(UNIT, str(found["logparse_units"])), Fact(TRACING, str(found.get("tracing", "")))]
+    facts += [Fact(name, str(found[name])) for name in ("rank", "ranks") if isinstance(found.get(name), int)]
+    facts += [Fact(f"{KIND}{name}", json.dumps(kind)) for name, kind in kinds.items()]
+    yield Outcome("fact", facts)
+
+
+def _is_kind(kind: Any) -> bool:
+    if not isinstance(kind, Mapping):
+        return False
+    times = kind.get("us")
+    counted = all(type(kind.get(name)) is int and kind[name] >= 0 for name in ("count", "traced"))
+    return counted and isinstance(times, list) and all(isinstance(x, (int, float)) and x >= 0 for x in times)
+
+
+FORMAT = FileFormat(
+    "job-units", "units_PID.json of `logparse capture --trace`: units of work, counted", recognise, read
+)

@@ -1,0 +1,88 @@
+"""Ranks compared: two ranks whose collectives, waits and idle times are computed by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from analyzers.analyzer import Settings
+from analyzers.host_bound import find as host_bound
+from analyzers.job.gpu_time import COMMUNICATION, gpu_time
+from analyzers.job.ranks import ranks
+from tests.analyzers.build import tables
+
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+def fact(source: str, name: str, value: object) -> dict[str, object]:
+    return {"source_id": source, "run": "r", "name": name, "value": str(value)}
+
+
+def of_rank(rank: int, compute: float, calls: list[tuple[float, float]], window: float = 100.0):  # type: ignore[no-untyped-def]
+    """Facts, kernels and collectives (time and what of it is alone, µs) of one step of a rank."""
+    source = f"t{rank}"
+    alone = sum(x for _, x in calls)
+    known = {
+        "rank": rank,
+        "profiler_steps": 1,
+        "gpu_window_us": window,
+        "gpu_busy_us": compute + alone,
+        "gpu_compute_us": compute,
+        "gpu_kernels_us": compute,
+        "gpu_communication_alone_us": alone,
+    }
+    kernels = [
+        {"op": "aten::mm", "problem": None, "kernel": "gemm", "calls": 1, "total_us": compute},
+        {"op": "record_param_comms", "kernel": NCCL, "calls": len(calls), "total_us": sum(x for x, _ in calls)},
+    ]
+    held = [
+        {"ranks": "[0, 1]", "kernel": NCCL, "start_us": 10.0 * i, "us": us, "alone_us": alone}
+        for i, (us, alone) in enumerate(calls)
+    ]
+    place = {"source_id": source, "run": "r", "device": 0}
+    return (
+        [fact(source, name, value) for name, value in known.items()],
+        [place | x for x in kernels],
+        [place | x for x in held],
+    )
+
+
+def job(*each):  # type: ignore[no-untyped-def]
+    facts, kernels, held = ([row for rows in x for row in rows] for x in zip(*each, strict=True))
+    return tables(facts=facts, kernels=kernels, collectives=held)
+
+
+def test_the_rank_that_comes_last_waits_for_nobody() -> None:
+    """Rank 1 computes 60 of 100 µs, rank 0 only 20: of its two collectives of 30 and 25 µs it waits for all but what
+    rank 1 needs for them, which is 10 and 5 µs.
+    """
+    found = ranks(job(of_rank(0, 20, [(30, 30), (25, 20)]), of_rank(1, 60, [(10, 10), (5, 5)])))
+    assert found is not None
+    assert found.matched == 1
+    assert [(x.rank, x.compute_us, x.exposed_us, x.waiting_us, x.host_us) for x in found.ranks] == [
+        (0, 20, 50, 20 + 15, 30),
+        (1, 60, 15, 0, 25),
+    ]
+    assert found.slowest.rank == 1
+    assert found.waiting_us == 17.5
+
+
+def test_a_device_that_only_waits_is_idle_and_the_sum_is_at_most_the_window() -> None:
+    both = job(of_rank(0, 20, [(60, 60)]), of_rank(1, 25, [(10, 10)]))
+    time = gpu_time(both)
+    assert time is not None
+    assert {x.name: x.us for x in time.parts} == {COMMUNICATION: 70, "GEMM": 45}
+    assert (time.alone_us, time.waiting_us, time.busy_us, time.idle_us) == (70, 50, 65, 135)
+    assert time.waits
+    [finding] = host_bound(both, Settings())
+    assert "waits for the host" in finding.message
+
+
+def test_traces_that_cannot_be_compared_leave_waiting_unknown() -> None:
+    assert ranks(job(of_rank(0, 20, [(60, 60)]))) is None
+    unlike = ranks(job(of_rank(0, 20, [(30, 30), (25, 20)]), of_rank(1, 60, [(10, 10)])))
+    assert unlike is not None
+    assert (unlike.matched, unlike.waiting_us) == (0, 0)
+    alone = gpu_time(job(of_rank(0, 20, [(60, 60)])))
+    assert alone is not None
+    assert alone.waiting_us is None
+    assert alone.busy_us == pytest.approx(80)

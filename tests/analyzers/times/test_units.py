@@ -1,0 +1,81 @@
+"""Units of work: kinds weighed by how often the run did each, and streams that overlap."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from analyzers.analyzer import Settings, Tables
+from analyzers.job.gpu_time import gpu_time, steps
+from analyzers.times.units import units, weighed
+from tests.analyzers.build import tables
+
+
+def fact(source: str, name: str, value: object) -> dict[str, object]:
+    return {"source_id": source, "run": "r", "name": name, "value": str(value)}
+
+
+def kind(count: int, traced: int, *us: float) -> str:
+    return json.dumps({"count": count, "traced": traced, "us": us})
+
+
+def server(large: int = 30, small: int = 10) -> Tables:
+    """A server of batches 16 (100 µs of kernels) and 1 (10 µs); the trace holds one and three of them."""
+    kernels = [
+        {"op": "aten::mm", "kernel": "gemm", "calls": 2, "total_us": 100.0, "unit": "16"},
+        {"op": "aten::mm", "kernel": "gemm", "calls": 3, "total_us": 30.0, "unit": "1"},
+    ]
+    facts = [
+        fact("u", "unit", "module"),
+        fact("u", "unit_tracing", "settled"),
+        fact("u", "unit:16", kind(large, 1, 900.0, 200.0, 210.0)),
+        fact("u", "unit:1", kind(small, 3, 50.0, 50.0)),
+        fact("t", "unit_kinds", json.dumps({"16": 1, "1": 3})),
+        fact("t", "profiler_steps", 4),
+    ]
+    place = {"source_id": "t", "run": "r", "device": 0}
+    return tables(kernels=[place | x for x in kernels], facts=facts)
+
+
+def test_kernels_count_by_the_share_of_their_units_in_the_run() -> None:
+    """Of 40 units 30 are large: an average one has 0.75 · 100 + 0.25 · 10 µs, and four were traced."""
+    kernels = weighed(server()).kernels
+    assert kernels["total_us"].sum() == pytest.approx(4 * 77.5)
+    assert kernels["calls"].tolist() == pytest.approx([4 * 0.75 * 2, 4 * 0.25 * 1])
+    assert server().kernels["total_us"].sum() == 130, "the input stays as it is"
+
+
+def test_a_trace_of_the_runs_own_mix_stays_as_it_is() -> None:
+    same = server(large=10, small=30)
+    assert weighed(same) is same
+
+
+def test_the_time_of_a_unit_is_that_without_warm_up_and_profiler() -> None:
+    found = units(server())
+    assert found is not None
+    assert found.mean_us == pytest.approx((30 * 205 + 10 * 50) / 40)
+    assert steps(server(), Settings()) == (4, pytest.approx(4 * found.mean_us))
+    assert found.untraced_share == 0
+
+
+def test_what_was_never_traced_is_a_share_and_weighs_nothing() -> None:
+    held = server()
+    rare = [fact("u", "unit:64", kind(10, 0, 615.0))]
+    more = replace(held, facts=pd.concat([held.facts, pd.DataFrame(rare)], ignore_index=True))
+    found = units(more)
+    assert found is not None
+    assert found.untraced_share == pytest.approx(6150 / (6150 + 6150 + 500))
+    assert weighed(more).kernels["total_us"].sum() == pytest.approx(4 * 77.5)
+
+
+def test_streams_that_overlap_share_their_time() -> None:
+    rows = [{"op": "aten::mm", "kernel": x, "calls": 1, "total_us": 60.0, "source_id": "t", "run": "r"} for x in "ab"]
+    known = {"gpu_compute_us": 90, "gpu_kernels_us": 120, "gpu_busy_us": 90, "gpu_window_us": 100}
+    both = weighed(tables(kernels=rows, facts=[fact("t", name, value) for name, value in known.items()]))
+    assert both.kernels["total_us"].tolist() == [45, 45]
+    time = gpu_time(both)
+    assert time is not None
+    assert time.busy_share == pytest.approx(0.9)
