@@ -75,6 +75,15 @@ def test_a_call_is_compared_as_tensile_does() -> None:
         assert key(replace(call, **change), {}) is None  # type: ignore[arg-type]
 
 
+def test_a_batch_without_strides_lies_tight() -> None:
+    tight = ROW.replace("320,588,1,4096", "320,588,3,4096")
+    stated = tight.replace(",588,320,f16_r", f",588,320,{320 * 4096},{588 * 4096},{320 * 588},f16_r")
+    (one,), (other,) = judged(HEAD + tight).rows, judged(HEAD + stated).rows
+    assert one.live
+    assert one.key == other.key
+    assert judged(HEAD + stated.replace(f",{320 * 588},", ",7,")).rows[0].key != one.key
+
+
 @needs_corpus
 def test_a_real_table() -> None:
     lines = (CORPUS / "hipblaslt/rocblas_gemm_tune_yaml_and_csv.log").read_text().splitlines(keepends=True)

@@ -206,6 +206,18 @@ def test_a_failed_verification_is_wrong_not_slow() -> None:
     assert rows(read(text)[0]) == [("driver", "ConvOclBwdWrW1x1", "wrong", 500.0, None)]
 
 
+def test_output_whose_command_was_damaged_is_of_an_unknown_problem() -> None:
+    text = (
+        "MIOpenDriver conv -n 4x -c 8 -F 4\n"
+        "MIOpen Backward Weights Conv. Algorithm: 1, Solution: 25/ConvOclBwdWrW1x1\n"
+        "stats: bwdw-conv1x1u1, 2, 8, 7\n"
+    )
+    records, units = read(text)
+    assert units == {"reject": 2, "measurement": 1}
+    assert [r.text for r in records if isinstance(r, Message)] == ["W of an unknown problem: ConvOclBwdWrW1x1"]
+    assert "stats line: too few values or no numbers" in [r.reason for r in records if isinstance(r, Reject)]
+
+
 def test_bare_output_states_part_of_the_problem() -> None:
     text = (
         "MIOpen Backward Data Conv. Algorithm: 0, Solution: 97/GemmBwdRest\n"
