@@ -17,7 +17,7 @@ whether the job reads that file already; without one the finding states so.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ from analyzers.times.picks import picks
 from logparse.devices import device_of
 from logparse.model import Evidence, Finding, Override, problem_from_text, solution_from_text
 from logparse.target import arch, machine, same_device, serves
-from logparse.text import counted
+from logparse.text import counted, duration
 
 NAME = "slow-wrw"
 LAYOUTS = r"torch:layout=N[A-Z]+(?:,stored)?(?:,benchmark)?"
@@ -56,29 +56,6 @@ TUNE_CUDNN = (
 )
 
 
-@dataclass(frozen=True)
-class Totals:
-    """Backward-weight times of one source, each problem counted once at its best known time (µs)."""
-
-    source_id: str
-    problems: int
-    slow: int
-    slow_both: int
-    """Those of ``slow`` for which both siblings are there."""
-    held_us: float
-    recoverable_us: float
-    w_us: float
-    all_us: float
-
-    @property
-    def share_of_w(self) -> float | None:
-        return self.held_us / self.w_us if self.w_us else None
-
-    @property
-    def share_of_all(self) -> float | None:
-        return self.held_us / self.all_us if self.all_us else None
-
-
 def traced_passes(tables: Tables) -> pd.DataFrame:
     """The passes of the run's traces, each by what its calls took on average; without a trace no row.
 
@@ -94,24 +71,17 @@ def traced_passes(tables: Tables) -> pd.DataFrame:
     return passes_of(as_measured)
 
 
-def totals(w: pd.DataFrame) -> list[Totals]:
-    """One ``Totals`` per source that has any W, from ``backward_weights``."""
-    out = []
-    for source, rows in w.groupby("source_id", observed=True):
-        slow = rows[rows["slow"]]
-        out.append(
-            Totals(
-                source_id=str(source),
-                problems=len(rows),
-                slow=len(slow),
-                slow_both=int((slow["f_us"].notna() & slow["b_us"].notna()).sum()),
-                held_us=_sum(slow["best_us"]),
-                recoverable_us=_sum(slow["best_us"] - slow["sibling_us"]),
-                w_us=_sum(rows["best_us"]),
-                all_us=float(rows["all_us"].iloc[0]),
-            )
-        )
-    return out
+def totals(rows: pd.DataFrame) -> dict[str, float]:
+    """The backward weights of one source, from ``backward_weights``, each problem once at its best known time (µs)."""
+    slow = rows[rows["slow"]]
+    return {
+        "problems": len(rows),
+        "slow": len(slow),
+        "without_siblings": int(rows["sibling_us"].isna().sum()),
+        "held_us": _sum(slow["best_us"]),
+        "recoverable_us": _sum(slow["best_us"] - slow["sibling_us"]),
+        "w_us": _sum(rows["best_us"]),
+    }
 
 
 def _sum(values: pd.Series) -> float:
@@ -138,7 +108,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     of_run = [s for s in named if s in own]  # what another run measured elsewhere leaves no doubt about this one
     ran_on = {_device(facts, s) for s in of_run or named} or set(w["device"])
     calls = calls_of(tables, w["problem"]) if len(ran_on) == 1 else {}
-    findings = list(_summaries(w, tables, settings, facts))
+    findings = _summaries(w, tables, facts)
     for source, rows in _to_report(w).groupby("source_id", observed=True):
         known = _environment(str(source), facts, tables, settings)
         mine = calls if _device(facts, str(source)) in ran_on else {}
@@ -163,18 +133,35 @@ def _of_sources(
     )
 
 
-def _summaries(
-    w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Mapping[str, str]]
-) -> Iterator[Finding]:
+def _summaries(w: pd.DataFrame, tables: Tables, facts: Mapping[str, Mapping[str, str]]) -> list[Finding]:
     """A line per file with a slow W, and per find-db: a log's few W that are fine need no remark."""
     names = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))
     called = w.loc[w["foreign"], "problem"].isin(called_problems(tables))
     about = w.drop(columns=["problem", "solution"]).drop(index=called.index[~called])  # texts of 150 characters
-    for total in sorted(totals(about), key=lambda x: (-x.recoverable_us, x.source_id)):
-        if total.slow or "find_db" in facts.get(total.source_id, {}):
-            name = str(names.get(total.source_id, total.source_id)).rpartition("/")[2]
-            known = _environment(total.source_id, facts, tables, settings)
-            yield _summary(total, name, about[about["source_id"] == total.source_id], known)
+    found = []
+    for source, rows in about.groupby("source_id", observed=True):
+        total = totals(rows)
+        if total["slow"] or "find_db" in facts.get(str(source), {}):
+            name = str(names.get(source, source)).rpartition("/")[2]
+            known = facts.get(str(source), {})
+            cus = f"{known['cu_count']} CUs" if "cu_count" in known else ""
+            where = ", ".join(filter(None, (name, arch(known) or known.get("device") or "unknown device", cus)))
+            message = f"{where}: {_in_words(total, ' that the run calls' * bool(rows['foreign'].any()))}"
+            found.append(
+                Finding(analyzer=NAME, message=message, evidence=Evidence(source_id=str(source), details=dict(total)))
+            )
+    return sorted(found, key=lambda x: (-float(str(x.evidence["recoverable_us"])), str(x.evidence.source_id)))
+
+
+def _in_words(total: Mapping[str, float], which: str) -> str:
+    slow, missing = int(total["slow"]), int(total["without_siblings"])
+    out = f"{slow:,} of {counted(int(total['problems']), 'backward-weight problem')}{which} slow"
+    if slow:
+        out += (
+            f": {duration(total['held_us'])} of {duration(total['w_us'])} of W time, "
+            f"{duration(total['recoverable_us'])} above the slower of F and B, each problem counted once"
+        )
+    return out + f"; {missing:,} without F or B in the file" * bool(missing)
 
 
 def _to_report(w: pd.DataFrame) -> pd.DataFrame:
@@ -226,87 +213,6 @@ def _advice(known: Mapping[str, str]) -> str:
     return f"{UPGRADE} {TUNE}" if known["miopen_version"].startswith("3.3.") else TUNE
 
 
-def _summary(total: Totals, name: str, rows: pd.DataFrame, known: Mapping[str, str]) -> Finding:
-    cus = f"{known['cu_count']} CUs" if "cu_count" in known else ""
-    where = ", ".join(filter(None, (name, arch(known) or known.get("device") or "unknown device", cus)))
-    share, of_all = total.share_of_w or 0.0, total.share_of_all or 0.0
-    foreign, missing = bool(rows["foreign"].any()), int(rows["sibling_us"].isna().sum())
-    which = "that the run calls " if foreign else ""
-    judged = total.problems - missing
-    message = f"{where}: none of {judged:,} backward-weight problems {which}is slow."
-    if judged <= 1:
-        message = f"{where}: its one backward-weight problem {which}is not slow." if judged else f"{where}:"
-    if total.slow:
-        unit, each = ("s", 1e6) if total.w_us >= 1e7 else ("ms", 1e3)
-        are, hold = ("is", "It holds") if total.slow == 1 else ("are", "They hold")
-        part = f"{share:.0%}" if foreign else f"{share:.0%}; {of_all:.0%} of all"
-        message = (
-            f"{where}: {total.slow:,} of {total.problems:,} backward-weight problems {which}{are} slow. "
-            f"{hold} {total.held_us / each:,.1f} of {total.w_us / each:,.1f} {unit} of W time ({part}), "
-            f"{total.recoverable_us / each:,.1f} {unit} are above the slower of F and B. Each problem counts once."
-        )
-    if missing:
-        alone = (
-            counted(missing, "backward-weight problem") if not judged else f"{missing:,}" + " more" * (not total.slow)
-        )
-        message += f" {alone} {'has' if missing == 1 else 'have'} no F or B in the file."
-    evidence: dict[str, object] = {
-        "problems": total.problems,
-        "slow": total.slow,
-        "slow_with_both_siblings": total.slow_both,
-        "held_us": total.held_us,
-        "recoverable_us": total.recoverable_us,
-        "w_us": total.w_us,
-        "all_us": total.all_us,
-        "without_siblings": missing,
-    }
-    return Finding(
-        analyzer=NAME,
-        message=message,
-        evidence=Evidence(source_id=total.source_id, details=evidence),
-    )
-
-
-def _finding(
-    row: Mapping[str, Any],
-    message: str,
-    known: Mapping[str, str],
-    calls: Mapping[str, int],
-    criterion: str,
-    loss_us: float | None = None,
-    **details: object,
-) -> Finding:
-    """A finding about one W; its saving is what is above the sibling, on the device where that was measured."""
-    text, best = str(row["problem"]), float(row["best_us"])
-    count = calls.get(text)
-    signs = ["the naive solver is the best known"] if row["naive"] else []
-    return Finding(
-        analyzer=NAME,
-        problem=problem_from_text(text),
-        message="; ".join([message, *signs]),
-        per_call_us=loss_us,
-        calls=count,
-        saving_us=None if loss_us is None or count is None else loss_us * count,
-        evidence=Evidence(
-            now_us=best,
-            best_us=best,
-            source_id=str(row["source_id"]),
-            arch=known.get("arch"),
-            cu_count=known.get("cu_count"),
-            details={
-                "solution": row["solution"],
-                "solutions": int(row["solutions"]),
-                **{name: row[name] for name in ("f_us", "b_us") if not pd.isna(row[name])},
-                "signs": tuple(signs),
-                "confidence": 0.5,  # a sibling shows what the device can do, not that a solution exists
-                "criterion": criterion,
-                **details,
-            },
-        ),
-        advice=_advice(known),
-    )
-
-
 def _ms(us: float) -> str:
     return f"{us / 1e3:,.0f} ms" if us >= 1e6 else f"{us / 1e3:.4g} ms"
 
@@ -318,10 +224,36 @@ def _solver(row: Mapping[str, Any]) -> str:
 
 
 def _slow(row: Mapping[str, Any], known: Mapping[str, str], calls: Mapping[str, int]) -> Finding:
-    best, sibling = float(row["best_us"]), float(row["sibling_us"])
+    """A finding about one W; its saving is what is above the sibling, on the device where that was measured."""
+    text, best, sibling = str(row["problem"]), float(row["best_us"]), float(row["sibling_us"])
     which = "B" if row["b_us"] == sibling else "F"
     message = f"W takes {_ms(best)} with {_solver(row)}, {best / sibling:.1f}× its {which} ({_ms(sibling)})"
-    return _finding(row, message, known, calls, "siblings", best - sibling)
+    count = calls.get(text)
+    signs = ("the naive solver is the best known",) if row["naive"] else ()
+    return Finding(
+        analyzer=NAME,
+        problem=problem_from_text(text),
+        message="; ".join([message, *signs]),
+        per_call_us=best - sibling,
+        calls=count,
+        saving_us=None if count is None else (best - sibling) * count,
+        evidence=Evidence(
+            now_us=best,
+            best_us=best,
+            source_id=str(row["source_id"]),
+            arch=known.get("arch"),
+            cu_count=known.get("cu_count"),
+            details={
+                "solution": row["solution"],
+                "solutions": int(row["solutions"]),
+                **{name: row[name] for name in ("f_us", "b_us") if not pd.isna(row[name])},
+                "signs": signs,
+                "confidence": 0.5,  # a sibling shows what the device can do, not that a solution exists
+                "criterion": "siblings",
+            },
+        ),
+        advice=_advice(known),
+    )
 
 
 # ------------------------------------------------------------------------------------------------- other layouts

@@ -8,7 +8,7 @@ hides that a few problems hold nearly all of it.  Where the pick has no time of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -39,35 +39,24 @@ CONFIDENCE: Mapping[str, float] = {"exact": 1.0, "layout": 0.9, "shape": 0.6}
 """How far a value is trusted after passing over a link of this level."""
 
 
-@dataclass(frozen=True)
-class Regret:
+def regret(rows: pd.DataFrame) -> dict[str, float]:
     """How much slower picks are than the best known: ``pick/best − 1`` over problems, unweighted, and the share of
     picks' time (calls × time; each problem once where no log counts) in problems with more than 10 %.
+
+    From rows of ``picks.compare`` that have a ``pick_us``; empty without any.
     """
-
-    problems: int
-    median: float
-    p90: float
-    largest: float
-    share_above_10_percent: float
-
-    @classmethod
-    def of(cls, rows: pd.DataFrame) -> Regret | None:
-        """From rows of ``picks.compare`` that have a ``pick_us``; None without any."""
-        if not len(rows):
-            return None
-        regret = rows["pick_us"].to_numpy(dtype="float64") / rows["best_us"].to_numpy(dtype="float64") - 1.0
-        calls = rows["calls"].to_numpy(dtype="float64")
-        known = np.isfinite(calls)
-        weight = rows["pick_us"].to_numpy(dtype="float64") * (np.where(known, calls, 0.0) if known.any() else 1.0)
-        total = weight.sum()
-        return cls(
-            problems=len(rows),
-            median=float(np.median(regret)),
-            p90=float(np.quantile(regret, 0.9)),
-            largest=float(regret.max()),
-            share_above_10_percent=float(weight[regret > BAD_REGRET].sum() / total) if total else 0.0,
-        )
+    if not len(rows):
+        return {}
+    pick, best, calls = (rows[name].to_numpy(dtype="float64") for name in ("pick_us", "best_us", "calls"))
+    ratio, known = pick / best - 1.0, np.isfinite(calls)
+    weight = pick * (np.where(known, calls, 0.0) if known.any() else 1.0)
+    return {
+        "problems": len(rows),
+        "median": float(np.median(ratio)),
+        "p90": float(np.quantile(ratio, 0.9)),
+        "largest": float(ratio.max()),
+        "share_above_10_percent": float(weight[ratio > BAD_REGRET].sum() / (weight.sum() or 1.0)),
+    }
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
@@ -85,17 +74,17 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 def _distribution(rows: pd.DataFrame) -> Finding:
     compared = rows[rows["pick_us"].notna()]
-    regret = Regret.of(compared)
+    known = regret(compared)
     lone = rows["basis"] == UNMEASURED
     agree = lone & (rows["pick"] == rows["best"]) & (rows["tried"] <= 1)
     masks = (agree, lone & ~agree, rows["basis"] == INCOMPARABLE)
     agreeing, unmeasured, incomparable = (int(rows.loc[mask, "problem"].nunique()) for mask in masks)
     words = []
-    if regret is not None:
+    if known:
         words.append(
-            f"picks of {counted(regret.problems, 'problem')} against the best known: regret median "
-            f"{regret.median:.1%}, p90 {regret.p90:.1%}, largest {regret.largest:.1%}; "
-            f"{regret.share_above_10_percent:.0%} of their time is in problems with more than 10 %"
+            f"picks of {counted(len(compared), 'problem')} against the best known: regret median "
+            f"{known['median']:.1%}, p90 {known['p90']:.1%}, largest {known['largest']:.1%}; "
+            f"{known['share_above_10_percent']:.0%} of their time is in problems with more than 10 %"
         )
     if unmeasured:
         words.append(f"{counted(unmeasured, 'problem')} cannot be judged: no time of what was picked is known")
@@ -110,8 +99,8 @@ def _distribution(rows: pd.DataFrame) -> Finding:
             "library build and arch (--same-build if you know that they are)"
         )
     evidence: dict[str, object] = {"unmeasured": unmeasured, "agreeing": agreeing, "incomparable": incomparable}
-    if regret is not None:
-        evidence |= vars(regret) | {"by_default": int((compared["basis"] == BY_DEFAULT).sum())}
+    if known:
+        evidence |= known | {"by_default": int((compared["basis"] == BY_DEFAULT).sum())}
     return Finding(analyzer=NAME, message="; ".join(words) + ".", evidence=Evidence(details=evidence))
 
 

@@ -19,10 +19,10 @@ from analyzers.actions import ActionResult
 from analyzers.actions.totals import row
 from analyzers.analyzer import Settings
 from analyzers.recommend import render, render_actions
-from analyzers.recommend.override_files import FIND_SETTINGS, TargetFiles
+from analyzers.recommend.override_files import TargetFiles
 from analyzers.recommend.ranking import Recommendation
 from logparse.formats.format import Emission
-from logparse.model import ConvProblem, Finding
+from logparse.model import Finding
 
 SCHEMA, VERSION = "logparse-findings", 2
 JSON_NAME, REPORT_NAME = "findings.json", "report.md"
@@ -165,8 +165,6 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> st
     if advice:
         out += ["## Advice", "", *(f"* {_escaped(x)}" for x in advice), ""]
     out += _apply(targets)
-    if any(isinstance(x.problem, ConvProblem) for x in recommendation.findings):
-        out += ["## MIOpen's find settings", "", FIND_SETTINGS]
     return "\n".join(out).rstrip() + "\n"
 
 

@@ -189,25 +189,6 @@ exec 3>> hipblaslt-tuning.log
 
 """
 
-FIND_SETTINGS = """\
-MIOPEN_FIND_MODE sets what a Find does, not whether anything is tuned:
-
-* 1 NORMAL: measure all applicable solvers, write the user find-db (an existing user record is measured again)
-* 2 FAST: find-db hit: its fastest solver; miss: a guess. Never measures
-* 3 HYBRID: hit as FAST, miss as NORMAL. It does not tune
-* 5 DYNAMIC_HYBRID, the default: hit as FAST; miss: measure only solvers that need no compiling per shape
-
-MIOPEN_FIND_ENFORCE sets when solvers are tuned:
-
-* 1 NONE, the default: tuned parameters that exist are used, nothing is searched
-* 3 SEARCH: search for solvers without tuned parameters; it does not "force tuned results"
-* 4 SEARCH_DB_UPDATE: search again on every Find
-
-Any ENFORCE from 2 to 5 forces FIND_MODE to NORMAL (up to ROCm 7), which ignores and overwrites override rows. A job
-that shall use override rows needs both unset, and in PyTorch 2.7 and later torch.backends.cudnn.benchmark=False.
-"""
-"""What MIOpen's two find settings do; they are often described wrongly."""
-
 
 def scripts(
     findings: Sequence[Finding], commands: Mapping[str, Callable[[Problem], str]] = COMMANDS

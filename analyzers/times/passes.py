@@ -57,13 +57,10 @@ _PASSES = """
         from best),
     siblings as (
         select file, layer, min(us) filter (direction = 'F') as f_us, min(us) filter (direction = 'B') as b_us
-        from placed where direction in ('F', 'B') group by file, layer),
-    sums as (
-        select file, sum(us order by us) as all_us
-        from (select file, us from best union all select file, best_us from w) group by file)
+        from placed where direction in ('F', 'B') group by file, layer)
     select source_id, w.problem, hash(w.problem) as problem_hash, best_us, solution, solutions, naive,
-           f_us, b_us, all_us
-    from w join files using (file) join solvers using (solver) join sums using (file)
+           f_us, b_us
+    from w join files using (file) join solvers using (solver)
     left join siblings s on s.file = w.file and s.layer = hash(w.problem[8:])"""
 _LEFT = ("files", "solvers", "best", "w")
 
@@ -73,9 +70,8 @@ def read_passes(con: duckdb.DuckDBPyConnection) -> pd.DataFrame:
 
     One row per source and W problem: ``source_id, problem`` and the hash of that, which stands for so long a text where
     rows are compared, ``best_us, solution`` (of equal times the smaller text), ``solutions`` (with a time), ``naive``
-    (the best is), ``f_us`` and ``b_us`` (missing where the source has none) and
-    ``all_us`` (the best times of all passes of the source).  Times are positive, finite, and of origins that are
-    evidence.
+    (the best is), ``f_us`` and ``b_us`` (missing where the source has none).  Times are positive, finite, and of
+    origins that are evidence.
     """
     for step in _STEPS:
         con.execute(step)

@@ -8,7 +8,7 @@ import pytest
 
 from analyzers import suboptimal_pick
 from analyzers.analyzer import Settings, Tables
-from analyzers.suboptimal_pick import Regret
+from analyzers.suboptimal_pick import regret
 from analyzers.times.picks import compare
 from analyzers.times.runs import tables_of
 from logparse.ingest import ingest
@@ -278,12 +278,11 @@ def test_a_user_record_that_hides_a_better_system_record() -> None:
 
 def test_regret_is_a_distribution() -> None:
     rows = pd.DataFrame({"pick_us": [10.0, 10.5, 30.0], "best_us": [10.0, 10.0, 10.0], "calls": [100.0, 10.0, 1.0]})
-    regret = Regret.of(rows)
-    assert regret is not None
-    assert (regret.problems, regret.median, regret.largest) == (3, pytest.approx(0.05), pytest.approx(2.0))
-    assert regret.p90 == pytest.approx(0.05 + 0.8 * 1.95)
-    assert regret.share_above_10_percent == pytest.approx(30.0 / (1000.0 + 105.0 + 30.0))
-    assert Regret.of(rows[:0]) is None
+    found = regret(rows)
+    assert (found["problems"], found["median"], found["largest"]) == (3, pytest.approx(0.05), pytest.approx(2.0))
+    assert found["p90"] == pytest.approx(0.05 + 0.8 * 1.95)
+    assert found["share_above_10_percent"] == pytest.approx(30.0 / (1000.0 + 105.0 + 30.0))
+    assert regret(rows[:0]) == {}
 
 
 def test_calls_are_those_of_top(store: Store) -> None:

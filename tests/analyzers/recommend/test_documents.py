@@ -110,7 +110,6 @@ def test_the_report() -> None:
     for word in (
         "ceiling:",
         "confidence inferred:",
-        "MIOPEN_FIND_ENFORCE",
         "```sh\nsource it\n```",
         "a \\| b",
     ):
