@@ -7,7 +7,7 @@ the row's solution loses on any of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import nsmallest
 from itertools import chain
@@ -221,7 +221,7 @@ def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[t
 
 def _workspaces(reading: Reading[Any], needed: Workspaces) -> Iterator[Note]:
     """Rows that state a smaller workspace than was measured."""
-    rows: Sequence[Row] = reading.rows
+    rows: Collection[Row] = reading.rows
     if isinstance(rows, LongFile):
         yield from map(_needs_more, rows.with_less(needed) if reading.accepted is not False else ())
         rows = list(rows.odd)

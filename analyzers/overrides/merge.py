@@ -7,7 +7,6 @@ taken.  Where files disagree it is listed.
 
 from __future__ import annotations
 
-import heapq
 import math
 from codecs import BOM_UTF8
 from collections import deque
@@ -18,7 +17,7 @@ from typing import Any, TypeAlias
 from analyzers.overrides.lint import content_of, format_of
 from analyzers.overrides.write import Made
 from logparse.errors import InputError
-from logparse.formats.override_format import Merging, OverrideFormat, Together
+from logparse.formats.override_format import Merging, OverrideFormat
 from logparse.formats.reading import Offer, Reading, offers
 from logparse.text import counted
 
@@ -86,7 +85,7 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
         reading = format.reader(name, clean, {})
         notes += [f"{path}, line {line}: left out: {why}" for line, why in _left_out(reading)]
         files.append((path, reading))
-    winners = _Winners(merging, (merging.together or _apart)(files))
+    winners = _Winners(merging, files)
     common = {name: value for name, (value, _) in agreed.items()}
     written = tuple(merging.write(iter(winners), first, common, gpus))
     return Merged(written, winners.keys, {}, notes=tuple(notes), conflicts=tuple(winners.conflicts))
@@ -119,35 +118,18 @@ def _left_out(reading: Reading[Any]) -> Iterator[tuple[int, str]]:
             yield from ((line, row.verdicts.fault or "no solution") for line in lines)
 
 
-def _apart(files: Sequence[tuple[str, Reading[Any]]]) -> Together:
-    """Files of which no key is merged at once."""
-    return Together(iter(()), [(path, _by_key(offers(reading.rows))) for path, reading in files])
-
-
 class _Winners:
-    """What is taken, by key, and once all of it was: how many keys there are, and the conflicts.
+    """What is taken, sorted by key, and once all of it was: how many keys there are, and the conflicts."""
 
-    Keys that were merged at once have one offer together, of which only key and text are set, to those of the first;
-    the lines of the others follow in the text.
-    """
-
-    def __init__(self, merging: Merging, found: Together) -> None:
-        self._merging, self._found = merging, found
+    def __init__(self, merging: Merging, files: Sequence[tuple[str, Reading[Any]]]) -> None:
+        self._merging = merging
+        self._found = [(path, _by_key(offers(reading.rows))) for path, reading in files]
         self.keys, self.conflicts = 0, list[Conflict]()
-        self._named = {path: at for at, path in enumerate(dict.fromkeys(path for path, _ in found.rest))}
+        self._named = {path: at for at, path in enumerate(dict.fromkeys(path for path, _ in files))}
 
     def __iter__(self) -> Iterator[Offer]:
-        rest = sorted(set().union(*(offered for _, offered in self._found.rest)))
-        apart = ((key, None) for key in rest)
-        at_once = ((x.keys[0], x) for x in self._found.records)
-        for key, merged in heapq.merge(apart, at_once, key=lambda x: x[0]):
-            if merged is None:
-                yield from self._of_key(key)
-                continue
-            self.keys += len(merged.keys)
-            yield Offer(0, key, "", "", None, merged.text.removeprefix(f"{key}=").removesuffix("\n"))
-            for name, rivals in merged.rivals:
-                self._compare(name, [self._ranked(path, offer) for path, offer in rivals])
+        for key in sorted(set().union(*(offered for _, offered in self._found))):
+            yield from self._of_key(key)
 
     def _ranked(self, path: str, offer: Offer) -> _Ranked:
         time_us = math.inf if offer.time_us is None else offer.time_us
@@ -157,7 +139,7 @@ class _Winners:
     def _of_key(self, key: str) -> Iterator[Offer]:
         best: dict[str, _Ranked] = {}
         rivals: dict[str, dict[str, _Ranked]] = {}  # of each slot, or of the key, the fastest of each file
-        for path, offered in self._found.rest:
+        for path, offered in self._found:
             for place, offer in enumerate(offered.get(key, ())):
                 ranked = self._ranked(path, offer)
                 taken = best.get(own := self._merging.slot(offer))

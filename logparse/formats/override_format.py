@@ -7,11 +7,11 @@ call can match, is *dead*: whatever the workload, it has no effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any
 
 from logparse.formats.format import Emission, FileFormat, Head, Source, Writer
 from logparse.formats.reading import Note, Offer, Reading, Row, Verdict, remarks_on
@@ -54,7 +54,7 @@ class OverrideFile:
         return self.reading.target
 
     @property
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Collection[Row]:
         return self.reading.rows
 
     @property
@@ -80,25 +80,6 @@ class Report:
     why: str = ""
 
 
-class MergedRecords(NamedTuple):
-    """What was taken for some ``keys``, which are sorted: ``text`` is a line for each.  ``rivals`` are, of keys for
-    which the fastest items of files are of several solutions, these with their files' paths.
-    """
-
-    keys: Sequence[str]
-    text: str
-    rivals: Sequence[tuple[str, Sequence[tuple[str, Offer]]]]
-
-
-class Together(NamedTuple):
-    """Files of which most keys were merged at once: these records, sorted by key, and the ``rest``, what each path's
-    file offers for the other keys, of which none lies between the keys of one ``MergedRecords``.
-    """
-
-    records: Iterator[MergedRecords]
-    rest: Sequence[tuple[str, Mapping[str, Sequence[Offer]]]]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Merging:
     """How the files of one format become one; ``merge`` is written over it.
@@ -110,8 +91,7 @@ class Merging:
 
     ``slot`` is what rows compete for, ``several`` that the rows of one key stand beside each other (solvers of one
     record).  ``in_order``: where no time decides, the first file's row is taken.  ``note`` is a warning with every
-    merge of this format, ``per_device`` that the library reads one file per device.  ``together`` merges long files
-    (with their paths) faster than row by row, and to the same.
+    merge of this format, ``per_device`` that the library reads one file per device.
     """
 
     header: Callable[[str, bytes], Sequence[tuple[str, str]]]
@@ -121,7 +101,6 @@ class Merging:
     in_order: bool = False
     note: str = ""
     per_device: bool = False
-    together: Callable[[Sequence[tuple[str, Reading[Any]]]], Together] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

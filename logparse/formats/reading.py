@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -161,7 +161,7 @@ def offers(rows: Iterable[Row]) -> Iterator[Offer]:
             yield Offer(row.line, row.key, named.id, named.raw or named.text, row.time_us, row.text)
 
 
-class LongFile(Sequence[Row]):
+class LongFile(Collection[Row]):
     """The rows of a file that may have millions: each is made when it is asked for."""
 
     @property
@@ -198,7 +198,7 @@ class Reading(Generic[S_co]):
     machine that wrote it.  ``parsed`` is the file in the reader's own terms, for the remarks of ``lint``.
     """
 
-    rows: Sequence[Row]
+    rows: Collection[Row]
     refusals: tuple[Note, ...]
     certain: bool
     facts: Facts

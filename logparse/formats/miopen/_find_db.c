@@ -1,15 +1,12 @@
-/* Reads find-db records of the ordinary form: the native twin of find_db_columns, held to the same results.
+/* Finds the records of a find-db, and reads those of the usual form.
  *
- * `scan` goes once over a block of whole lines and gives columns: what stands in items and keys as numbers, and texts
- * (solvers, tails of keys) as places in lists of distinct ones.  `texts` writes what the store calls the problems.
- * A block with a line of any other form is not read at all (None).  What needs judgement stays Python's: what a tail
- * means, and times that are not plain positive numbers.
+ * `index` goes once over whole lines and gives columns: where records stand, and of those of a usual form what stands in
+ * keys and items as numbers, and texts (solvers, tails of keys) as places in lists of distinct ones.  The other lines are
+ * only found: Python reads them one by one.  `texts` writes what the store calls the problems.  What a tail means stays
+ * Python's to judge.
  *
- * `index` goes once over a whole file and gives where its records stand, and numbers of those of an ordinary form; the
- * other lines are only found.
- *
- * A block ends with a line end, or the zero behind a bytes object's data, at which every loop over characters stops:
- * none runs beyond it.  All functions run without the interpreter's lock.
+ * A zero stands behind a bytes object's data, at which every loop over characters stops: none runs beyond it.  The
+ * functions run without the interpreter's lock.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -21,11 +18,10 @@
 #include <malloc.h>
 #endif
 
-#define VERSION 5 /* of what Python's side expects: count up with every change of arguments or results */
+#define VERSION 6 /* of what Python's side expects: count up with every change of arguments or results */
 #define SIZES 12  /* n c d h w k filter_d filter_h filter_w out_d out_h out_w */
 #define PIECES 3  /* of a tail: what stands around and between the sizes in a problem's text */
 #define NONE UINT32_MAX
-#define LIMIT ((Py_ssize_t)1 << 30) /* offsets are 32-bit numbers */
 
 enum { N, C, D, H, W, K, FILTER_D, FILTER_H, FILTER_W, OUT_D, OUT_H, OUT_W };
 
@@ -42,8 +38,8 @@ typedef struct {
     const char *text;
     size_t length;
     uint64_t hash;
-    int32_t last; /* a solver's last line, a tail's direction */
-    int32_t next; /* the algorithm that followed a solver, a tail's count of dimensions */
+    int32_t last; /* a solver's last line, a key's first line */
+    int32_t usual; /* a solver's last algorithm, a tail's count of dimensions */
 } Word;
 
 typedef struct {
@@ -118,26 +114,7 @@ static void clear(Words *words)
     *words = (Words){0};
 }
 
-/* ------------------------------------------------------------------------------------------------------ scanning */
-
-typedef struct {
-    int64_t item, start, length;
-} Aside; /* a time that Python judges */
-
-typedef struct {
-    size_t lines, items;
-    int32_t *line, *ordinal, *solver, *algorithm; /* of each item */
-    double *time_us;
-    int64_t *workspace;
-    int32_t *key_ends, *tail; /* of each line */
-    int64_t *sizes;           /* SIZES columns */
-    char *keys;
-    Aside *asides;
-    size_t aside_count, aside_room;
-    Words names, tails;
-    size_t algorithms;     /* the first names */
-    const char *direction; /* of each algorithm */
-} Scan;
+/* ------------------------------------------------------------------------------------------------------- reading */
 
 enum { DONE, ODD, NO_MEMORY };
 
@@ -152,68 +129,8 @@ static inline const char *read_size(const char *at, int64_t *out)
     return at == start || at - start > 9 || (*start == '0' && at - start > 1) ? NULL : at;
 }
 
-/* The key "c-h-w-3x3-k-h-w-n-tail=", or with one more size for each of the tensors and the filter. */
-static int read_key(Scan *scan, const char **place, const char *end, size_t line)
-{
-    static const char forms[2][SIZES + 1] = {"---x-----", "----xx------"};
-    const char *at = *place;
-    int64_t size[SIZES];
-    int wide = 2;
-    size_t count = 9;
-    for (size_t i = 0; i < count; i++) {
-        at = read_size(at, &size[i]);
-        if (!at)
-            return ODD;
-        if (i == 3 && *at == '-') {
-            wide = 3;
-            count = 12;
-        }
-        if (*at++ != forms[wide - 2][i])
-            return ODD;
-    }
-    const char *stop = memchr(at, '=', (size_t)(end - at));
-    if (!stop)
-        return ODD;
-    Word *tail = word_of(&scan->tails, at, (size_t)(stop - at), (uint64_t)wide);
-    if (!tail)
-        return NO_MEMORY;
-    if (tail->last < 0) {
-        const char *dash = stop;
-        for (const char *c = at; c < stop; c++) {
-            if (!is_plain(*c))
-                return ODD;
-            dash = *c == '-' ? c : dash;
-        }
-        if (stop - dash < 2 || !strchr("FBW", dash[1]))
-            return ODD;
-        tail->last = dash[1];
-        tail->next = wide;
-    }
-    /* The first tensor is the input in forward keys, else the output; the filter stands between them. */
-    int first = tail->last == 'F';
-    const int64_t *one = size, *filter = size + 1 + wide, *two = filter + wide;
-    const int64_t *in = first ? one : two, *out = first ? two : one;
-    int64_t *to = scan->sizes + line;
-    const size_t step = scan->lines;
-    to[N * step] = two[1 + wide];
-    to[C * step] = in[0];
-    to[K * step] = out[0];
-    to[D * step] = to[FILTER_D * step] = to[OUT_D * step] = 1;
-    for (int i = 0; i < wide; i++) {
-        to[(size_t)(W + 1 - wide + i) * step] = in[1 + i];
-        to[(size_t)(FILTER_W + 1 - wide + i) * step] = filter[i];
-        to[(size_t)(OUT_W + 1 - wide + i) * step] = out[1 + i];
-    }
-    scan->tail[line] = (int32_t)(tail - scan->tails.words);
-    size_t length = (size_t)(stop - *place);
-    memcpy(scan->keys + scan->key_ends[line], *place, length);
-    scan->key_ends[line + 1] = scan->key_ends[line] + (int32_t)length;
-    *place = stop + 1;
-    return DONE;
-}
-
-static const double TENS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                              1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+static const double TENS[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                              1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
 
 #define MS_TO_US 3 /* as a power of ten */
 
@@ -234,25 +151,13 @@ static double read_time(const char **place)
         power -= at - point > 18 ? 18 : (int)(at - point);
     }
     int exact = whole && at - start <= 18 && value <= (uint64_t)1 << 53;
-    if (exact && (*at | 32) == 'e') {
-        const char *sign = ++at;
-        int exponent = 0;
-        at += *at == '-' || *at == '+';
-        const char *digits = at;
-        for (; is_digit(*at) && at - digits < 4; at++)
-            exponent = 10 * exponent + (*at - '0');
-        exact = at > digits;
-        power += *sign == '-' ? -exponent : exponent;
-    }
     *place = at;
-    if (FLT_EVAL_METHOD != 0 || !exact || power < -22 || power > 22)
+    if (FLT_EVAL_METHOD != 0 || !exact)
         return 0;
     return power < 0 ? (double)value / TENS[-power] : (double)value * TENS[power];
 }
 
-static inline int ends_value(char c) { return c == ',' || c == ';' || c == '\n'; }
-
-/* The end of a name: as of a value, or a blank. */
+/* The end of a name: a delimiter, a blank, or a character that none has. */
 static inline const char *name_end(const char *at)
 {
     while (is_plain(*at) && *at != ' ')
@@ -260,134 +165,14 @@ static inline const char *name_end(const char *at)
     return at;
 }
 
-/* The end of a value: a delimiter, or a character that none has. */
-static inline const char *value_end(const char *at)
-{
-    while (is_plain(*at))
-        at++;
-    return at;
-}
-
-static int set_aside(Scan *scan, size_t item, int64_t start, int64_t length)
-{
-    if (scan->aside_count == scan->aside_room) {
-        size_t more = scan->aside_room ? 2 * scan->aside_room : 64;
-        Aside *asides = realloc(scan->asides, more * sizeof *asides);
-        if (!asides)
-            return NO_MEMORY;
-        scan->asides = asides;
-        scan->aside_room = more;
-    }
-    scan->asides[scan->aside_count++] = (Aside){item, start, length};
-    return DONE;
-}
-
-/* The number of the algorithm named at `at`, NONE when it is none; that of `guess` is tried first. */
-static uint32_t algorithm_at(const Scan *scan, const char *at, const char *end, int32_t guess)
-{
-    for (size_t i = 0; i <= scan->algorithms; i++) {
-        size_t number = i ? i - 1 : (size_t)guess;
-        if (number >= scan->algorithms)
-            continue;
-        const Word *word = &scan->names.words[number];
-        if (word->length < (size_t)(end - at) && !memcmp(at, word->text, word->length) && ends_value(at[word->length]))
-            return (uint32_t)number;
-    }
-    return NONE;
-}
-
-/* "solver:ms,workspace,algorithm" or "algorithm:solver,ms,workspace," with up to two values more. */
-static int read_item(Scan *scan, const char **place, const char *data, const char *end, size_t line, size_t item)
-{
-    const char *at = *place, *stop = memchr(at, ':', (size_t)(end - at));
-    if (!stop || stop == at)
-        return ODD;
-    Word *id = word_of(&scan->names, at, (size_t)(stop - at), 0);
-    if (!id)
-        return NO_MEMORY;
-    if (id->last < 0 && name_end(at) != stop)
-        return ODD;
-    uint32_t number = (uint32_t)(id - scan->names.words), algorithm = number;
-    int old = number < scan->algorithms, values = 3; /* that are read below */
-    at = stop + 1;
-    if (old) {
-        stop = name_end(at);
-        if (stop == at || *stop != ',')
-            return ODD;
-        Word *solver = word_of(&scan->names, at, (size_t)(stop - at), 0);
-        if (!solver)
-            return NO_MEMORY;
-        number = (uint32_t)(solver - scan->names.words);
-        at = stop + 1;
-    }
-    if (scan->names.words[number].last == (int32_t)line)
-        return ODD;
-    scan->names.words[number].last = (int32_t)line;
-    const char *start = at;
-    double time = read_time(&at);
-    if (!(time > 0) || *at != ',') {
-        at = value_end(at);
-        if (*at != ',' || set_aside(scan, item, start - data, at - start) != DONE)
-            return *at != ',' ? ODD : NO_MEMORY;
-        time = 0;
-    }
-    int64_t workspace = 0;
-    for (start = ++at; is_digit(*at) && at - start < 18; at++)
-        workspace = 10 * workspace + (*at - '0');
-    if (at == start || *at != ',') /* then the algorithm, or what the older form has there */
-        return ODD;
-    if (!old) {
-        algorithm = algorithm_at(scan, ++at, end, scan->names.words[number].next);
-        if (algorithm == NONE)
-            return ODD;
-        scan->names.words[number].next = (int32_t)algorithm;
-        at += scan->names.words[algorithm].length;
-    }
-    for (; *at == ','; values++)
-        at = value_end(at + 1);
-    if (values > 5 || !ends_value(*at) || scan->direction[algorithm] != scan->tails.words[scan->tail[line]].last)
-        return ODD;
-    scan->line[item] = (int32_t)line;
-    scan->solver[item] = (int32_t)number;
-    scan->algorithm[item] = (int32_t)algorithm;
-    scan->time_us[item] = time;
-    scan->workspace[item] = workspace;
-    *place = at;
-    return DONE;
-}
-
-static int scan_lines(Scan *scan, const char *data, const char *end)
-{
-    const char *at = data;
-    size_t item = 0;
-    scan->key_ends[0] = 0;
-    for (size_t line = 0; line < scan->lines; line++) {
-        int state = read_key(scan, &at, end, line);
-        size_t first = item;
-        for (; state == DONE; item++, at++) {
-            state = item < scan->items ? read_item(scan, &at, data, end, line, item) : ODD;
-            if (state != DONE)
-                break;
-            scan->ordinal[item] = (int32_t)(item - first);
-            if (*at == '\n') {
-                item++;
-                at++;
-                break;
-            }
-        }
-        if (state != DONE)
-            return state;
-    }
-    return item == scan->items && at == end ? DONE : ODD;
-}
-
-/* ------------------------------------------------------------------------------------------ where records stand */
-
 typedef struct {
     const char *data, *end;
+    int whole; /* a file: records of one key are found */
     size_t lines, items;
     int64_t *start;                         /* of each line, and where a next one would begin */
     int32_t *equals, *first, *tail, *begin; /* of each line; `begin`: its first item, and one more */
+    int64_t *hash;                          /* of each line's key */
+    int64_t *sizes;                         /* SIZES columns */
     int32_t *solver, *algorithm;            /* of each item */
     int64_t *at, *workspace;
     double *time_us;
@@ -396,33 +181,51 @@ typedef struct {
 
 #define MOST_FLOPS 4611686018427387904.0 /* half of what 64 bits hold: flops are twice a product of sizes */
 
-/* Sizes and tail of a key of the ordinary form. */
+/* The key "c-h-w-3x3-k-h-w-n-tail", or with one more size for each of the tensors and the filter. */
 static int index_key(Index *index, const char *at, const char *stop, size_t line)
 {
     static const char forms[2][SIZES + 1] = {"---x-----", "----xx------"};
-    int64_t size;
+    int64_t size[SIZES];
     int wide = 2;
     double product = 1;
     for (size_t i = 0; i < (wide == 2 ? 9U : 12U); i++) {
-        at = read_size(at, &size);
+        at = read_size(at, &size[i]);
         if (!at)
             return ODD;
         if (i == 3 && *at == '-')
             wide = 3;
         if (*at++ != forms[wide - 2][i])
             return ODD;
-        product *= (double)size;
+        product *= size[i] ? (double)size[i] : 1;
     }
-    for (const char *c = at; c < stop; c++)
-        if (!is_plain(*c))
-            return ODD;
     if (product >= MOST_FLOPS || at >= stop)
         return ODD;
+    const char *dash = stop;
+    for (const char *c = at; c < stop; c++) {
+        if (!is_plain(*c))
+            return ODD;
+        dash = *c == '-' ? c : dash;
+    }
     Word *tail = word_of(&index->tails, at, (size_t)(stop - at), (uint64_t)wide);
     if (!tail)
         return NO_MEMORY;
-    tail->next = wide;
+    tail->usual = wide;
     index->tail[line] = (int32_t)(tail - index->tails.words);
+    /* The first tensor is the input in forward keys, else the output; the filter stands between them. */
+    int first = stop - dash > 1 && dash[1] == 'F';
+    const int64_t *one = size, *filter = size + 1 + wide, *two = filter + wide;
+    const int64_t *in = first ? one : two, *out = first ? two : one;
+    int64_t *to = index->sizes + line;
+    const size_t step = index->lines;
+    to[N * step] = two[1 + wide];
+    to[C * step] = in[0];
+    to[K * step] = out[0];
+    to[D * step] = to[FILTER_D * step] = to[OUT_D * step] = 1;
+    for (int i = 0; i < wide; i++) {
+        to[(size_t)(W + 1 - wide + i) * step] = in[1 + i];
+        to[(size_t)(FILTER_W + 1 - wide + i) * step] = filter[i];
+        to[(size_t)(OUT_W + 1 - wide + i) * step] = out[1 + i];
+    }
     return DONE;
 }
 
@@ -431,7 +234,7 @@ static inline int is_word(char c)
     return is_digit(c) || (unsigned char)((c | 32) - 'a') < 26 || c == '_';
 }
 
-/* "solver:ms,workspace,algorithm", the time above 0 and read exactly. */
+/* "solver:ms,workspace,algorithm", the time 0 (so written) or above it and read exactly. */
 static int index_item(Index *index, const char **place, size_t line, size_t item)
 {
     const char *at = *place, *stop = name_end(at), *start;
@@ -457,7 +260,7 @@ static int index_item(Index *index, const char **place, size_t line, size_t item
         return ODD;
     start = stop + 1;
     index->time_us[item] = read_time(&start);
-    if (!(index->time_us[item] > 0))
+    if (!(index->time_us[item] > 0) && (stop[1] != '0' || stop[2] != ','))
         return ODD;
     int64_t workspace = 0;
     for (start = ++at; is_digit(*at) && at - start < 12; at++)
@@ -465,20 +268,27 @@ static int index_item(Index *index, const char **place, size_t line, size_t item
     if (at == start || at - start > 11 || *at != ',')
         return ODD;
     index->workspace[item] = workspace;
-    for (start = ++at; is_word(*at);)
-        at++;
-    if (at == start)
-        return ODD;
-    Word *algorithm = word_of(&index->algorithms, start, (size_t)(at - start), 0);
-    if (!algorithm)
-        return NO_MEMORY;
-    index->algorithm[item] = (int32_t)(algorithm - index->algorithms.words);
+    const Word *algorithm = index->algorithms.words + (solver->usual < 0 ? 0 : solver->usual);
+    start = ++at;
+    if (solver->usual >= 0 && !strncmp(start, algorithm->text, algorithm->length) && !is_word(start[algorithm->length]))
+        at += algorithm->length;
+    else {
+        while (is_word(*at))
+            at++;
+        if (at == start)
+            return ODD;
+        algorithm = word_of(&index->algorithms, start, (size_t)(at - start), 0);
+        if (!algorithm)
+            return NO_MEMORY;
+        solver->usual = (int32_t)(algorithm - index->algorithms.words);
+    }
+    index->algorithm[item] = solver->usual;
     index->at[item] = *place - index->data;
     *place = at;
     return DONE;
 }
 
-/* A line: whether it has a key, and its items where all of it is of the ordinary form. */
+/* A line: whether it has a key, and its items where all of it is of the usual form. */
 static int index_line(Index *index, const char *start, const char *stop, size_t line)
 {
     size_t item = (size_t)index->begin[line];
@@ -487,16 +297,22 @@ static int index_line(Index *index, const char *start, const char *stop, size_t 
     index->first[line] = (int32_t)line;
     index->tail[line] = -1;
     index->equals[line] = equals ? (int32_t)(equals - start) : -1;
+    index->hash[line] = 0;
     if (!equals || equals == start)
         return DONE;
-    Word *key = word_of(&index->keys, start, (size_t)(equals - start), 0);
-    if (!key)
-        return NO_MEMORY;
-    if (key->last >= 0) {
-        index->first[line] = key->last;
-        return DONE;
+    if (!index->whole)
+        index->hash[line] = (int64_t)hash_of(start, (size_t)(equals - start), seed);
+    else {
+        Word *key = word_of(&index->keys, start, (size_t)(equals - start), 0);
+        if (!key)
+            return NO_MEMORY;
+        index->hash[line] = (int64_t)key->hash;
+        if (key->last >= 0) {
+            index->first[line] = key->last;
+            return DONE;
+        }
+        key->last = (int32_t)line;
     }
-    key->last = (int32_t)line;
     int state = index_key(index, start, equals, line);
     for (at = equals + 1; state == DONE; at++, item++) {
         state = index_item(index, &at, line, item);
@@ -570,7 +386,7 @@ static PyObject *tails_of(const Words *words)
     PyObject *list = PyList_New((Py_ssize_t)words->used);
     for (size_t i = 0; list && i < words->used; i++) {
         const Word *word = &words->words[i];
-        PyObject *pair = Py_BuildValue("is#", (int)word->next, word->text, (Py_ssize_t)word->length);
+        PyObject *pair = Py_BuildValue("is#", (int)word->usual, word->text, (Py_ssize_t)word->length);
         if (!pair)
             Py_CLEAR(list);
         else
@@ -579,111 +395,14 @@ static PyObject *tails_of(const Words *words)
     return list;
 }
 
-static int add_algorithms(Scan *scan, PyObject *names)
-{
-    scan->algorithms = (size_t)PyTuple_GET_SIZE(names);
-    for (size_t i = 0; i < scan->algorithms; i++) {
-        PyObject *name = PyTuple_GET_ITEM(names, (Py_ssize_t)i);
-        if (!PyBytes_Check(name)) {
-            PyErr_SetString(PyExc_TypeError, "an algorithm is bytes");
-            return -1;
-        }
-        Word *word = word_of(&scan->names, PyBytes_AS_STRING(name), (size_t)PyBytes_GET_SIZE(name), 0);
-        if (!word) {
-            PyErr_NoMemory();
-            return -1;
-        }
-        word->last = INT32_MAX;
-    }
-    if (scan->names.used != scan->algorithms) {
-        PyErr_SetString(PyExc_ValueError, "an algorithm is named twice");
-        return -1;
-    }
-    return 0;
-}
+enum { START, EQUALS, FIRST, TAIL, BEGIN, HASH, KEY_SIZES, SOLVER, ALGORITHM, AT, TIMES, WORKSPACES, COLUMNS };
 
-enum { LINE, ORDINAL, SOLVER, ALGORITHM, TIME, WORKSPACE, KEY_ENDS, KEYS, TAIL, COLUMN_SIZES, COLUMNS };
-
-static PyObject *scan_result(Scan *scan, PyObject **columns)
-{
-    if (_PyBytes_Resize(&columns[KEYS], scan->key_ends[scan->lines]) < 0)
-        return NULL;
-    PyObject *names = names_of(&scan->names), *tails = tails_of(&scan->tails);
-    if (!names || !tails) {
-        Py_XDECREF(names);
-        Py_XDECREF(tails);
-        return NULL;
-    }
-    return Py_BuildValue("OOOOOOOOOOy#NN", columns[LINE], columns[ORDINAL], columns[SOLVER], columns[ALGORITHM],
-                         columns[TIME], columns[WORKSPACE], columns[KEY_ENDS], columns[KEYS], columns[TAIL],
-                         columns[COLUMN_SIZES], scan->asides ? (char *)scan->asides : "",
-                         (Py_ssize_t)(scan->aside_count * sizeof(Aside)), names, tails);
-}
-
-static PyObject *scan_block(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    Py_buffer block;
-    PyObject *algorithms, *result = NULL, *columns[COLUMNS] = {NULL};
-    const char *directions;
-    Py_ssize_t direction_count;
-    Scan scan = {0};
-    if (!PyArg_ParseTuple(args, "y*O!y#", &block, &PyTuple_Type, &algorithms, &directions, &direction_count))
-        return NULL;
-    const char *data = block.buf, *end = data + block.len;
-    int state = block.len && block.len < LIMIT && end[-1] == '\n' ? DONE : ODD;
-    if (direction_count != PyTuple_GET_SIZE(algorithms)) {
-        PyErr_SetString(PyExc_ValueError, "one direction per algorithm");
-        state = NO_MEMORY;
-    }
-    if (state == DONE) {
-        scan.direction = directions;
-        Py_BEGIN_ALLOW_THREADS
-        scan.lines = count(data, (size_t)block.len, '\n');
-        scan.items = scan.lines + count(data, (size_t)block.len, ';');
-        Py_END_ALLOW_THREADS
-        columns[LINE] = column(scan.items, sizeof *scan.line, &scan.line);
-        columns[ORDINAL] = column(scan.items, sizeof *scan.ordinal, &scan.ordinal);
-        columns[SOLVER] = column(scan.items, sizeof *scan.solver, &scan.solver);
-        columns[ALGORITHM] = column(scan.items, sizeof *scan.algorithm, &scan.algorithm);
-        columns[TIME] = column(scan.items, sizeof *scan.time_us, &scan.time_us);
-        columns[WORKSPACE] = column(scan.items, sizeof *scan.workspace, &scan.workspace);
-        columns[KEY_ENDS] = column(scan.lines + 1, sizeof *scan.key_ends, &scan.key_ends);
-        columns[KEYS] = column((size_t)block.len, 1, &scan.keys);
-        columns[TAIL] = column(scan.lines, sizeof *scan.tail, &scan.tail);
-        columns[COLUMN_SIZES] = column(SIZES * scan.lines, sizeof *scan.sizes, &scan.sizes);
-        for (size_t i = 0; i < COLUMNS; i++)
-            state = columns[i] ? state : NO_MEMORY;
-        if (state == DONE && add_algorithms(&scan, algorithms) < 0)
-            state = NO_MEMORY;
-    }
-    if (state == DONE) {
-        Py_BEGIN_ALLOW_THREADS
-        state = scan_lines(&scan, data, end);
-        Py_END_ALLOW_THREADS
-        if (state == NO_MEMORY)
-            PyErr_NoMemory();
-        else if (state == DONE)
-            result = scan_result(&scan, columns);
-    }
-    if (state == ODD)
-        result = Py_NewRef(Py_None);
-    for (size_t i = 0; i < COLUMNS; i++)
-        Py_XDECREF(columns[i]);
-    free(scan.asides);
-    clear(&scan.names);
-    clear(&scan.tails);
-    PyBuffer_Release(&block);
-    return result;
-}
-
-enum { START, EQUALS, FIRST, OF_TAIL, BEGIN, SOLVER_OF, ALGORITHM_OF, AT, TIMES, WORKSPACES, INDEX_COLUMNS };
-
-/* The columns, those of items as long as there are items of the ordinary form. */
+/* The columns, those of items as long as there are items of the usual form. */
 static PyObject *index_result(Index *index, PyObject **columns)
 {
     static const size_t size[] = {sizeof(int32_t), sizeof(int32_t), sizeof(int64_t), sizeof(double), sizeof(int64_t)};
-    for (size_t i = SOLVER_OF; i < INDEX_COLUMNS; i++)
-        if (_PyBytes_Resize(&columns[i], (Py_ssize_t)((size_t)index->begin[index->lines] * size[i - SOLVER_OF])) < 0)
+    for (size_t i = SOLVER; i < COLUMNS; i++)
+        if (_PyBytes_Resize(&columns[i], (Py_ssize_t)((size_t)index->begin[index->lines] * size[i - SOLVER])) < 0)
             return NULL;
     PyObject *solvers = names_of(&index->solvers), *algorithms = names_of(&index->algorithms);
     PyObject *tails = tails_of(&index->tails);
@@ -693,17 +412,17 @@ static PyObject *index_result(Index *index, PyObject **columns)
         Py_XDECREF(tails);
         return NULL;
     }
-    return Py_BuildValue("OOOOOOOOOONNN", columns[START], columns[EQUALS], columns[FIRST], columns[OF_TAIL],
-                         columns[BEGIN], columns[SOLVER_OF], columns[ALGORITHM_OF], columns[AT], columns[TIMES],
-                         columns[WORKSPACES], solvers, algorithms, tails);
+    return Py_BuildValue("OOOOOOOOOOOONNN", columns[START], columns[EQUALS], columns[FIRST], columns[TAIL],
+                         columns[BEGIN], columns[HASH], columns[KEY_SIZES], columns[SOLVER], columns[ALGORITHM],
+                         columns[AT], columns[TIMES], columns[WORKSPACES], solvers, algorithms, tails);
 }
 
 static PyObject *index_file(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *file, *result = NULL, *columns[INDEX_COLUMNS] = {NULL};
+    PyObject *file, *result = NULL, *columns[COLUMNS] = {NULL};
     Index index = {0};
     int state = DONE;
-    if (!PyArg_ParseTuple(args, "S", &file)) /* bytes: a zero stands behind the last */
+    if (!PyArg_ParseTuple(args, "Sp", &file, &index.whole)) /* bytes: a zero stands behind the last */
         return NULL;
     if (PyBytes_GET_SIZE(file) >= INT32_MAX) {
         PyErr_SetString(PyExc_OverflowError, "a file of more than 2 GiB");
@@ -712,20 +431,23 @@ static PyObject *index_file(PyObject *Py_UNUSED(module), PyObject *args)
     index.data = PyBytes_AS_STRING(file);
     index.end = index.data + PyBytes_GET_SIZE(file);
     Py_BEGIN_ALLOW_THREADS
-    index.lines = count(index.data, (size_t)(index.end - index.data), '\n') + 1;
+    index.lines = count(index.data, (size_t)(index.end - index.data), '\n');
+    index.lines += index.end > index.data && index.end[-1] != '\n';
     index.items = index.lines + count(index.data, (size_t)(index.end - index.data), ';');
     Py_END_ALLOW_THREADS
     columns[START] = column(index.lines + 1, sizeof *index.start, &index.start);
     columns[EQUALS] = column(index.lines, sizeof *index.equals, &index.equals);
     columns[FIRST] = column(index.lines, sizeof *index.first, &index.first);
-    columns[OF_TAIL] = column(index.lines, sizeof *index.tail, &index.tail);
+    columns[TAIL] = column(index.lines, sizeof *index.tail, &index.tail);
     columns[BEGIN] = column(index.lines + 1, sizeof *index.begin, &index.begin);
-    columns[SOLVER_OF] = column(index.items, sizeof *index.solver, &index.solver);
-    columns[ALGORITHM_OF] = column(index.items, sizeof *index.algorithm, &index.algorithm);
+    columns[HASH] = column(index.lines, sizeof *index.hash, &index.hash);
+    columns[KEY_SIZES] = column(SIZES * index.lines, sizeof *index.sizes, &index.sizes);
+    columns[SOLVER] = column(index.items, sizeof *index.solver, &index.solver);
+    columns[ALGORITHM] = column(index.items, sizeof *index.algorithm, &index.algorithm);
     columns[AT] = column(index.items, sizeof *index.at, &index.at);
     columns[TIMES] = column(index.items, sizeof *index.time_us, &index.time_us);
     columns[WORKSPACES] = column(index.items, sizeof *index.workspace, &index.workspace);
-    for (size_t i = 0; i < INDEX_COLUMNS; i++)
+    for (size_t i = 0; i < COLUMNS; i++)
         state = columns[i] ? state : NO_MEMORY;
     if (state == DONE) {
         Py_BEGIN_ALLOW_THREADS
@@ -736,7 +458,7 @@ static PyObject *index_file(PyObject *Py_UNUSED(module), PyObject *args)
         else
             result = index_result(&index, columns);
     }
-    for (size_t i = 0; i < INDEX_COLUMNS; i++)
+    for (size_t i = 0; i < COLUMNS; i++)
         Py_XDECREF(columns[i]);
     clear(&index.keys);
     clear(&index.tails);
@@ -905,9 +627,7 @@ static PyObject *texts(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-    {"scan", scan_block, METH_VARARGS,
-     "scan(block, algorithms, directions) -> columns of a block of whole lines, or None: see the stub."},
-    {"index", index_file, METH_VARARGS, "index(file) -> where records stand, and those of an ordinary form: see the stub."},
+    {"index", index_file, METH_VARARGS, "index(file, whole) -> where records stand, and those of the usual form: see the stub."},
     {"texts", texts, METH_VARARGS,
      "texts(sizes, tails, pieces) -> (ends, texts) of each line's problem."},
     {NULL, NULL, 0, NULL},

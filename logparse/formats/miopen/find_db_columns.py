@@ -1,71 +1,132 @@
 """Find-db records as Arrow columns, a few MB of text at a time: what ``find_db_record.read_record`` returns, faster.
 
-A stretch is handled in one go, by the native reader or by its twin in numpy, or not at all: where any line of it is not
-of the ordinary form (damage, carriage returns, repeated ids, too few values …) it is halved until the odd line stands
-in a small stretch, which ``read_record`` reads.  ``tests/formats/miopen/test_find_db.py`` holds all readers to the same
-answers.
+Records of the usual form become columns at once (``find_db_index``), the others are read one by one.
+``tests/formats/miopen/test_find_db.py`` holds both ways to the same answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from types import ModuleType
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from logparse.formats.format import Outcome
-from logparse.formats.miopen.find_db_native import native_columns, native_reader
-from logparse.formats.miopen.find_db_record import DUPLICATE_KEY, read_record
-from logparse.formats.miopen.key_tails import SIZES, Hashes, Ints, OddError, key_hashes, tail_hash
-from logparse.model import ConvProblem, Measurement, Record
+from logparse.formats.miopen.find_db_index import SIZES, Index, index_of, native_reader
+from logparse.formats.miopen.find_db_record import DUPLICATE_KEY, ORIGIN, no_time, read_record
+from logparse.formats.miopen.key_tails import Ints, Tails, dictionary, number_column, text_column
+from logparse.formats.miopen.solvers import ALGORITHMS
+from logparse.model import CONV_FIELDS, Measurement, Record
+
+Bools = npt.NDArray[np.bool_]
+Hashes = npt.NDArray[np.uint64]
 
 BLOCK = 8 << 20
-"""Bytes of text per stretch: enough to spread the cost per column, and half a dozen of them fit into memory."""
-SMALL = 16 << 10
-"""A stretch of this size is read line by line when it is not of the ordinary form."""
+"""Bytes of text at a time: enough to spread the cost per column, and half a dozen of them fit into memory."""
 THREADS = 2
 
 
 @dataclass(frozen=True)
-class _Columns:
-    """An ordinary stretch."""
-
-    keys: Hashes
-    line_of_item: npt.NDArray[Any]
-    conv_of_line: Ints | None  # None: row by row
-    measurements: pa.Table
-    convs: pa.Table
-
-
-@dataclass(frozen=True)
-class _Stretch:
-    """``columns``, or None: the ``text`` is to be read line by line."""
+class _Block:
+    """Whole lines: of each its tail's place among ``tails`` where it is ``usual``; ``tables`` have the usual ones."""
 
     offset: int
     text: bytes
-    columns: _Columns | None = None
+    index: Index
+    usual: Bools
+    places: Ints
+    tails: Tails
+    tables: Mapping[str, pa.Table] = field(default_factory=dict)
+
+    def tabled(self) -> _Block:
+        """With measurements and problems of the usual lines."""
+        lines = np.flatnonzero(self.usual)
+        if not len(lines):
+            return replace(self, tables={})
+        problem, convs = self._problems(lines)
+        if len(lines) == len(self.usual):  # nothing to leave out
+            line, items = self.index.line, np.arange(len(self.index.line))
+        else:
+            items = np.flatnonzero(self.usual[self.index.line])
+            line = (np.cumsum(self.usual, dtype=np.int32) - 1)[self.index.line[items]]
+        measurements = self._measurements(lines, line, items, problem)
+        tables = {"measurements": _table(measurements), "convs": _table({"problem": problem, **convs})}
+        return replace(self, tables=tables)
+
+    def _problems(self, lines: Ints) -> tuple[pa.Array, dict[str, pa.Array]]:
+        """The texts of the problems, and their columns."""
+        places, numbers = self.places[lines], self.index.sizes
+        if len(lines) < len(self.usual):
+            numbers = numbers.take(lines, axis=1)
+        native = native_reader()
+        assert native is not None, "without it no line is usual"
+        ends, texts = native.texts(numbers, places.astype(np.int32), self.tails.pieces)
+        sizes = dict(zip(SIZES, numbers, strict=True))
+        columns = {
+            name: number_column(sizes[name]) if name in sizes else self.tails.column(name, places)
+            for name in CONV_FIELDS
+        }
+        flops = np.full(len(lines), 2)
+        for name in _FACTORS:
+            flops *= sizes[name]
+        flops //= self.tails.groups[places]
+        problem = pa.StringArray.from_buffers(len(lines), pa.py_buffer(ends), pa.py_buffer(texts))
+        return problem, columns | {"flops": number_column(flops)}
+
+    def _measurements(
+        self, lines: Ints, line: npt.NDArray[np.int32], items: Ints, problem: pa.Array
+    ) -> dict[str, pa.Array]:
+        """Columns of the ``items``, each of a ``line`` of the usual ones."""
+        index, zeros = self.index, np.zeros(len(items), np.int32)
+        solver, timed = index.solver[items], index.time_us[items] > 0
+        return {
+            "origin": dictionary(zeros, text_column([ORIGIN])),
+            "kind": dictionary(zeros, text_column(["conv"])),
+            "problem": dictionary(line, problem),
+            "library": dictionary(zeros, text_column(["miopen"])),
+            "solution": dictionary(solver, text_column(f"miopen:{name}" for name in index.solvers)),
+            "raw": dictionary(solver, text_column(index.solvers)),
+            "algorithm": dictionary(index.algorithm[items], text_column(index.algorithms)),
+            "status": dictionary(~timed, text_column(["ok", "no_time"])),
+            "time_us": number_column(index.time_us[items], timed),
+            "workspace_bytes": number_column(index.workspace_bytes[items]),
+            "error": dictionary(zeros, text_column([no_time("0")]), ~timed),
+            "key_text": dictionary(line, keys_of(self.text, index, lines)),
+            "ordinal": number_column((items - index.begins[index.line[items]]).astype(np.int32)),
+        }
 
 
-def read_columns(stream: BinaryIO, native: bool | None = None) -> Iterator[Outcome]:
-    """Outcomes of a find-db's lines, in order, ordinary stretches as tables ``measurements`` and ``convs``.
+_FACTORS = ("n", "k", "c", "out_d", "out_h", "out_w", "filter_d", "filter_h", "filter_w")
 
-    ``native``: whether by the native reader; by default wherever it was built.
-    """
-    keys, reader = _Keys(), native_reader(native)
+
+def _table(columns: Mapping[str, pa.Array]) -> pa.Table:
+    return pa.Table.from_arrays(list(columns.values()), names=list(columns))
+
+
+def keys_of(text: bytes, index: Index, lines: Ints) -> pa.StringArray:
+    """The keys of some usual lines, in order."""
+    cuts = np.empty(2 * len(lines), np.int32)  # every other text between two cuts is a key
+    cuts[::2] = index.starts[lines]
+    cuts[1::2] = cuts[::2] + index.equals[lines]
+    texts = pa.StringArray.from_buffers(max(len(cuts) - 1, 0), pa.py_buffer(cuts), pa.py_buffer(text))
+    return texts.take(number_column(np.arange(0, len(cuts), 2)))
+
+
+def read_columns(stream: BinaryIO) -> Iterator[Outcome]:
+    """Outcomes of a find-db's lines, by block first the usual ones as tables ``measurements`` and ``convs``."""
+    keys = _Keys()
     with ThreadPoolExecutor(THREADS) as pool:
-        work = ((pool.submit(_stretches, text, offset, reader)) for offset, text in _blocks(stream))
-        ahead: list[Future[list[_Stretch]]] = list(islice(work, THREADS))
+        work = (pool.submit(_read, text, offset) for offset, text in _blocks(stream))
+        ahead: list[Future[_Block]] = list(islice(work, THREADS))
         while ahead:
-            stretches = ahead.pop(0).result()
+            block = ahead.pop(0).result()
             ahead.extend(islice(work, 1))
-            for stretch in stretches:
-                yield from _outcomes(stretch, keys)
+            yield from _outcomes(block, keys)
 
 
 def _blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
@@ -83,109 +144,54 @@ def _blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield offset, rest
 
 
-def _stretches(text: bytes, offset: int, native: ModuleType | None) -> list[_Stretch]:
-    try:
-        return [_Stretch(offset, b"", _columns(text, native))]
-    except (OddError, pa.ArrowInvalid):
-        cut = text.find(b"\n", len(text) // 2) + 1
-        if len(text) <= SMALL or not 0 < cut < len(text):
-            return [_Stretch(offset, text)]
-        return [*_stretches(text[:cut], offset, native), *_stretches(text[cut:], offset + cut, native)]
-
-
-def _columns(text: bytes, native: ModuleType | None) -> _Columns:
-    if native is not None:
-        keys, line_of_item, measurements, convs = native_columns(native, text)
-        return _Columns(keys, line_of_item, None, measurements, convs)
-    from logparse.formats.miopen.find_db_numpy import numpy_columns  # brings pandas, which the native reader spares
-
-    return _Columns(*numpy_columns(text))
+def _read(text: bytes, offset: int) -> _Block:
+    index = index_of(text, whole=False)
+    tails = Tails(index.tails)
+    places = np.append(tails.places, -1)[index.tail]
+    # An item's algorithm is of its key's direction; a solver of an algorithm's name is an item of the older form.
+    direction = np.array(["FBW".find(ALGORITHMS.get(name, "?")) for name in (*index.algorithms, "?")])
+    named = np.array([name not in ALGORITHMS for name in (*index.solvers, "?")])
+    fits = (direction[index.algorithm] == tails.direction[places[index.line]]) & named[index.solver]
+    usual = places >= 0
+    usual[index.line[~fits]] = False
+    return _Block(offset, text, index, usual, places, tails).tabled()
 
 
 # ------------------------------------------------------------------------------------------- first record wins
 
 
-_FILTER_BITS = 24
-
-
 class _Keys:
-    """The keys met so far, as hashes (see ``key_hashes``): eight bytes each, in a few sorted arrays.
-
-    Most keys are new, and a filter of some bits of each hash spares these the search.
-    """
+    """The keys met so far, as hashes of 64 bits, in a few sorted arrays."""
 
     def __init__(self) -> None:
         self._runs: list[Hashes] = []  # each at least twice as long as the next
-        self._filter = np.zeros(1 << _FILTER_BITS, dtype=bool)
 
-    def repeated(self, keys: Hashes) -> Ints:
-        """Positions of keys that were met before; all of them are met now."""
-        again = np.zeros(len(keys), dtype=bool)
-        ordered = np.sort(keys)
-        if (ordered[1:] == ordered[:-1]).any():
-            order = np.argsort(keys, kind="stable")
-            again[order[1:]] = ordered[1:] == ordered[:-1]
-        places = keys >> np.uint64(64 - _FILTER_BITS)
-        known = np.flatnonzero(self._filter[places])
-        for run in self._runs if len(known) else ():
-            at = np.searchsorted(run, keys[known])
-            again[known] |= run[np.minimum(at, len(run) - 1)] == keys[known]
-        self._filter[places] = True
-        while self._runs and len(self._runs[-1]) < 2 * len(ordered):
-            ordered = np.concatenate([self._runs.pop(), ordered])
-            ordered.sort(kind="stable")  # merges what is sorted already
-        self._runs.append(ordered)
-        return np.flatnonzero(again)
+    def met(self, keys: Hashes) -> Bools:
+        """Of each key whether it was met before, also by this call; all of them are met now."""
+        again, order = np.zeros(len(keys), dtype=bool), np.argsort(keys, kind="stable")
+        new = keys[order]  # to search for one after the other is several times faster
+        again[order[1:]] = new[1:] == new[:-1]
+        for run in self._runs:
+            again[order] |= run[np.minimum(np.searchsorted(run, new), len(run) - 1)] == new
+        while self._runs and len(self._runs[-1]) < 2 * len(new):
+            new = np.sort(np.concatenate([self._runs.pop(), new]), kind="stable")  # merges what is sorted already
+        self._runs += [new] if len(new) else []
+        return again
 
 
-def _hashes_of(records: Sequence[Measurement]) -> Hashes:
-    """Hashes of the keys of measurements of convolutions."""
-    problems = [record.problem for record in records]
-    sizes = [np.array([getattr(problem, name) for problem in problems], np.int64) for name in SIZES]
-    tails = [_tail(record) for record in records]
-    return key_hashes(sizes, np.array([tail_hash(tail) for tail in tails], np.uint64))
-
-
-def _tail(record: Measurement) -> tuple[int, str]:
-    spatial = record.problem.spatial if isinstance(record.problem, ConvProblem) else 2
-    return spatial, str(record.key_text).split("-", 2 * spatial + 4)[-1]
-
-
-def _outcomes(stretch: _Stretch, keys: _Keys) -> Iterator[Outcome]:
-    if stretch.columns is None:
-        yield from _plain(stretch, keys)
-        return
-    columns = stretch.columns
-    measurements, convs, count = columns.measurements, columns.convs, len(columns.keys)
-    repeated = keys.repeated(columns.keys)
-    if len(repeated):
-        import pyarrow.compute as pc
-
-        again = np.zeros(count, dtype=bool)
-        again[repeated] = True
-        mask = pa.array(again[columns.line_of_item])
-        for name, value in (("status", "skipped"), ("error", DUPLICATE_KEY)):
-            column = pc.if_else(mask, value, measurements[name].cast(pa.string()))
-            measurements = measurements.set_column(measurements.schema.get_field_index(name), name, column)
-        first = np.ones(count, dtype=bool)
-        first[repeated if columns.conv_of_line is None else columns.conv_of_line[repeated]] = False
-        convs = convs.filter(pa.array(first))
-    yield Outcome("measurement", lines=count, tables={"measurements": measurements, "convs": convs})
-
-
-def _plain(stretch: _Stretch, keys: _Keys) -> Iterator[Outcome]:
-    offset = stretch.offset
-    outcomes = []
-    for raw in stretch.text.removesuffix(b"\n").split(b"\n"):
-        outcomes.append(replace(read_record(raw.decode("utf-8", "backslashreplace")), at=offset))
-        offset += len(raw) + 1
-    firsts = [next((x for x in outcome.records if isinstance(x, Measurement)), None) for outcome in outcomes]
-    measured = [position for position, first in enumerate(firsts) if first is not None]
-    if measured:
-        hashes = _hashes_of([first for first in firsts if first is not None])
-        for position in np.array(measured)[keys.repeated(hashes)].tolist():
-            outcomes[position] = replace(outcomes[position], records=_skipped(outcomes[position].records))
-    yield from outcomes
+def _outcomes(block: _Block, keys: _Keys) -> Iterator[Outcome]:
+    index = block.index
+    again, keyed = np.zeros(len(index.equals), dtype=bool), index.equals > 0
+    again[keyed] = keys.met(index.hash[keyed])
+    if (block.usual & again).any():  # it is read one by one
+        block = replace(block, usual=block.usual & ~again).tabled()
+    if block.tables:
+        yield Outcome("measurement", lines=int(np.count_nonzero(block.usual)), tables=block.tables)
+    for number in np.flatnonzero(~block.usual).tolist():
+        start, end = index.starts[number : number + 2].tolist()
+        outcome = read_record(block.text[start:end].removesuffix(b"\n").decode("utf-8", "backslashreplace"))
+        records = _skipped(outcome.records) if again[number] else outcome.records
+        yield replace(outcome, records=records, at=block.offset + start)
 
 
 def _skipped(records: Sequence[Record]) -> list[Record]:

@@ -8,36 +8,30 @@ judged for all.  The other records are judged item by item.  A law holds both wa
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import TypeAlias, TypeVar, overload
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from logparse.formats.miopen.find_db_index import Index, index_of
-from logparse.formats.miopen.key_tails import number_column, text_column
+from logparse.formats.miopen.key_tails import Tail, problem_of_tail
 from logparse.formats.miopen.problem_key import key_of, problem_from_key
 from logparse.formats.miopen.records import Item
-from logparse.formats.reading import Less, LongFile, Offer, Row, offers
+from logparse.formats.reading import Less, LongFile, Row
 from logparse.formats.workspaces import Workspaces
 from logparse.model import ConvProblem
 
 K = TypeVar("K")
 V = TypeVar("V")
-Ints: TypeAlias = npt.NDArray[np.int64]
 Judged: TypeAlias = Sequence[tuple[Item, Row]]
 Judge: TypeAlias = Callable[[int, str, str, int], Judged]
 """Line, key, text behind ``=``, and line of the key's first record → the record's items and what becomes of them."""
 Usual: TypeAlias = Callable[[str, str, ConvProblem], bool]
 """Whether nothing is wrong with a solver under an algorithm in a record of such a problem."""
 
-_SMALLEST = {2: "1-1-1-1x1-1-1-1-1-", 3: "1-1-1-1-1x1x1-1-1-1-1-1-"}
-"""What stands before a key's tail, by its count of dimensions."""
 _DIRECTIONS = "FBW"
 
 
@@ -47,12 +41,13 @@ class FindDbFile(LongFile):
     def __init__(self, data: bytes, judge: Judge, usual: Usual) -> None:
         self.data, self._judge = data, judge
         self.columns = index = index_of(data)
-        problems = [_usual_tail(*tail) for tail in index.tails]
+        problems = [_usual_tail(tail) for tail in index.tails]
         known = np.array([x is not None for x in (*problems, None)])  # the last is that of records not ordinary
         letters = np.array([_DIRECTIONS.find(x.direction) if x else 0 for x in (*problems, None)])
         self._usual = known[index.tail]
         self._kinds = _Kinds(index, letters[index.tail[index.line]])
         example: dict[str, ConvProblem] = {x.direction: x for x in problems if x is not None}
+        self._usual[index.line[index.time_us == 0]] = False
         self._usual[index.line[~self._kinds.fine(usual, example)[self._kinds.place]]] = False
         has_key = index.equals > 0
         self._numbers = np.flatnonzero(has_key) + 1
@@ -72,17 +67,9 @@ class FindDbFile(LongFile):
         return self._judge(number, key, payload, int(self.columns.first[number - 1]) + 1)
 
     @cached_property
-    def _starts(self) -> npt.NDArray[np.int64]:
-        """How many items stand before those of each record."""
-        counts = np.diff(self.columns.begins).astype(np.int64)
-        counts[np.fromiter(self._odd, np.int64, len(self._odd)) - 1] = [len(x) for x in self._odd.values()]
-        before: npt.NDArray[np.int64] = np.cumsum(counts[self._numbers - 1]) - counts[self._numbers - 1]
-        return before
-
-    @cached_property
     def _first(self) -> dict[str, int]:
         """Key → line of its first record."""
-        usual = zip(self.usual_keys().to_pylist(), (self.usual_lines + 1).tolist(), strict=True)
+        usual = ((self._key(n), n) for n in (np.flatnonzero(self._usual) + 1).tolist())
         odd = ((self._key(n), n) for n in self._odd if self.columns.first[n - 1] == n - 1)
         return dict(chain(usual, odd))
 
@@ -95,24 +82,15 @@ class FindDbFile(LongFile):
         return out
 
     def __len__(self) -> int:
-        return int(self._starts[-1]) + len(self._judged(int(self._numbers[-1]))) if len(self._numbers) else 0
+        usual = np.diff(self.columns.begins)[self._usual]
+        return int(usual.sum()) + sum(map(len, self._odd.values()))
+
+    def __contains__(self, row: object) -> bool:
+        return any(row == own for own in self)
 
     def __iter__(self) -> Iterator[Row]:
         for number in self._numbers.tolist():
             yield from self.of_line(number)
-
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Row]: ...
-    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        place = index + len(self) if index < 0 else index
-        if not 0 <= place < len(self):
-            raise IndexError(index)
-        at = bisect_right(self._starts, place) - 1
-        return self.of_line(int(self._numbers[at]))[place - int(self._starts[at])]
 
     def of_line(self, number: int) -> list[Row]:
         """The rows of the record in a line."""
@@ -151,30 +129,6 @@ class FindDbFile(LongFile):
         return ((row, lines) for _, row, lines in self.judged)
 
     @property
-    def odd_keys(self) -> set[str]:
-        """Keys of which a record is not of the usual form, or which several records have."""
-        return {self._key(number) for number in self._odd}
-
-    def offers_of(self, keys: Sequence[str]) -> dict[str, list[Offer]]:
-        """What the file offers for some keys: ``offers`` of their rows."""
-        lines: dict[str, list[int]] = {key: [] for key in keys}
-        plain = [key for key in keys if key.isascii()]  # as usual keys are
-        at = pc.index_in(text_column(plain).cast(pa.large_string()), self.usual_keys())
-        for key, place in zip(plain, at.to_pylist(), strict=True):
-            lines[key] += [] if place is None else [int(self.usual_lines[place]) + 1]
-        for number in self._odd:
-            if (key := self._key(number)) in lines:
-                lines[key].append(number)
-        return {key: list(offers(chain.from_iterable(map(self.of_line, its)))) for key, its in lines.items() if its}
-
-    def offer(self, item: int, key: str) -> Offer:
-        """What an item of the columns offers to its key."""
-        columns = self.columns
-        solver, time_us = columns.solvers[columns.solver[item]], float(columns.time_us[item])
-        (text,) = self.items(np.array([item])).to_pylist()
-        return Offer(int(columns.line[item]) + 1, key, solver, solver, time_us, text)
-
-    @property
     def by_key(self) -> Mapping[str, Sequence[Row]]:
         return _OfKeys(self._first, self._kept)
 
@@ -197,50 +151,18 @@ class FindDbFile(LongFile):
     def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
         return _OfKeys(self._shapes, lambda x: [r for line in self._shapes[x] for r in self.of_line(line) if r.live])
 
-    @cached_property
-    def usual_lines(self) -> Ints:
-        """The lines, counted from 0, of records of the usual form."""
-        return np.flatnonzero(self._usual)
-
-    def usual_keys(self) -> pa.LargeStringArray:
-        """Their keys, made anew: a third of the file."""
-        return self.keys(self.usual_lines)
-
-    def keys(self, lines: Ints) -> pa.LargeStringArray:
-        """The keys of some usual lines, in order."""
-        starts = self.columns.starts[lines]
-        return self._cut(starts, starts + self.columns.equals[lines])
-
-    def heads(self) -> npt.NDArray[np.uint64]:
-        """The first eight bytes of each key of a usual line, as numbers that are in the order of the keys."""
-        starts = self.columns.starts[self.usual_lines]
-        firsts = np.frombuffer(self.data, np.uint8)[starts[:, None] + np.arange(8)]
-        heads: npt.NDArray[np.uint64] = firsts.view(">u8").astype(np.uint64).ravel()
-        return heads
-
-    def items(self, places: Ints) -> pa.LargeStringArray:
-        """The texts of some items of the columns, in order."""
-        return self._cut(self.columns.at[places], self.columns.ends(places))
-
-    def _cut(self, starts: Ints, ends: Ints) -> pa.LargeStringArray:
-        """Texts of the file, in order."""
-        cuts = np.empty(2 * len(starts), np.int64)  # every other text is one of them
-        cuts[::2], cuts[1::2] = starts, ends
-        texts = pa.LargeStringArray.from_buffers(max(len(cuts) - 1, 0), pa.py_buffer(cuts), pa.py_buffer(self.data))
-        return texts.take(number_column(np.arange(0, len(cuts), 2)))
-
     def with_less(self, needed: Workspaces) -> Iterator[Less]:
         index, names = self.columns, {f"miopen:{name}": place for place, name in enumerate(self.columns.solvers)}
-        found = pc.index_in(needed.keys.cast(pa.large_string()), self.usual_keys()).fill_null(-1).to_numpy()[needed.key]
-        solver = np.array([*(names.get(x, -1) for x in needed.solutions), -1])[needed.solution]
-        known = (found >= 0) & (solver >= 0)
-        asked = self.usual_lines[found[known]] * len(names) + solver[known]
+        first = np.array([self._first.get(key, 0) - 1 for key in needed.keys.to_pylist()], np.int64)[needed.key]
+        solver = np.array([names.get(name, -1) for name in needed.solutions], np.int64)[needed.solution]
+        known = (first >= 0) & (solver >= 0)
+        asked = first[known] * len(names) + solver[known]
         items = index.line.astype(np.int64) * len(names) + index.solver
         order = np.argsort(items, kind="stable")  # they are nearly in order
-        at = order[np.minimum(np.searchsorted(items, asked, sorter=order), len(order) - 1)]
-        same, most = items[at] == asked, np.zeros(len(items), np.int64)
-        np.maximum.at(most, at[same], needed.bytes[known][same])
-        for item in np.flatnonzero(index.workspace_bytes < most).tolist():
+        at = order[np.minimum(np.searchsorted(items, asked, sorter=order), len(order) - 1)] if len(order) else asked[:0]
+        same, most = items[at] == asked[: len(at)], np.zeros(len(items), np.int64)
+        np.maximum.at(most, at[same], needed.bytes[known][: len(at)][same])
+        for item in np.flatnonzero(self._usual[index.line] & (index.workspace_bytes < most)).tolist():
             stated, needs = int(index.workspace_bytes[item]), int(most[item])
             yield Less(int(index.line[item]) + 1, index.solvers[index.solver[item]], stated, needs)
 
@@ -293,11 +215,7 @@ class _Kinds:
                 yield self._index.solvers[self._index.solver[group[0]]], lines
 
 
-def _usual_tail(wide: int, tail: str) -> ConvProblem | None:
+def _usual_tail(tail: Tail) -> ConvProblem | None:
     """A problem of a key's tail, if MIOpen makes such a key and spells it so."""
-    key = _SMALLEST[wide] + tail
-    try:
-        problem = problem_from_key(key)
-    except ValueError:
-        return None
-    return problem if key_of(problem) == key else None
+    problem = problem_of_tail(tail)
+    return problem if problem is not None and str(key_of(problem)).endswith(f"-{tail[1]}") else None

@@ -22,7 +22,6 @@ from logparse.formats.format import Emission
 from logparse.formats.miopen import find_db
 from logparse.formats.miopen import records as miopen_records
 from logparse.formats.miopen.find_db_file import FindDbFile, Judged
-from logparse.formats.miopen.find_db_merge import together
 from logparse.formats.miopen.find_db_record import BLANKS, read_item
 from logparse.formats.miopen.problem_key import is_key, key_of, problem_from_key
 from logparse.formats.miopen.records import Item, items_of, line_notes, odd_name, other_machine, wanted
@@ -371,6 +370,5 @@ OVERRIDE_FORMAT = OverrideFormat(
         write=_merged,
         slot=miopen_records.slot,
         several=True,
-        together=together,
     ),
 )

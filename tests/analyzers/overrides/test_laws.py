@@ -250,9 +250,9 @@ def test_a_users_own_rows_are_kept_once(format: OverrideFormat, tmp_path: Path) 
         path.write_bytes(file.data)
         assert with_own([file], [str(path)], target)[0] == [file], "it has them all"
         judged = format.inspect(file.name, file.data, target)
-        last = judged.rows[-1].key
-        shorter = [row for row in judged.rows if row.key != last]
-        head = file.data.split(judged.rows[0].text.encode())[0]
+        rows = list(judged.rows)
+        shorter = [row for row in rows if row.key != rows[-1].key]
+        head = file.data.split(rows[0].text.encode())[0]
         fewer = Emission(
             file.name,
             (head if "db" not in format.name else b"") + "".join(f"{x}\n" for x in format.lines(shorter)).encode(),

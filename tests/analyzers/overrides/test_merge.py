@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.overrides.lint import inspect
-from analyzers.overrides.merge import _apart, _Winners, merge
+from analyzers.overrides.merge import _Winners, merge
 from analyzers.overrides.merge import lines as merge_lines
 from logparse.errors import InputError
-from logparse.formats.miopen import find_db_merge as miopen_find_db_merge
 from logparse.formats.miopen import find_db_rules as miopen_find_db
 from logparse.formats.rocblas import logs as rocblas
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
@@ -226,41 +224,17 @@ def test_find_dbs(tmp_path: Path) -> None:
     assert len(merged.notes) == 1
 
 
-SOLVERS = ("GemmWrwUniversal", "GemmWrw", "GemmWrw1x1_stride1", "ConvDirectNaiveConvWrw")
-ITEMS = tuple(
-    f"{x}:{ms},{size},miopenConvolutionBwdWeightsAlgo{'Direct' if 'Direct' in x else 'GEMM'}"
-    for x in SOLVERS
-    for ms, size in ((1.5, 0), (1.5, 64), (1.50, 0), (2, 0), (0.5, 0))
-)
-
-
-@given(st.data())
-def test_usual_records_are_merged_as_key_by_key(data: st.DataObject) -> None:
-    """Find-dbs of few keys and times, so that many are equal, some of them odd: no time, no items, a key twice.  They
-    are merged in ranges of one record and of more.
-    """
-    keys = [KEY, KEY.replace("_g32", ""), KEY.replace("28-28", "7-7"), "é" + KEY, KEY + "\udc80"]
-    payload = st.lists(st.sampled_from((*ITEMS, "GemmWrw:0,0,x", "")), min_size=1, max_size=3).map(";".join)
-    record = st.tuples(st.sampled_from((*keys[:3], *keys)), payload).map("=".join)
-    texts = data.draw(st.lists(st.lists(record, max_size=6), min_size=1, max_size=4))
-    paths = [data.draw(st.sampled_from(("a", "b", "c"))) for _ in texts]
-    with patch.object(miopen_find_db_merge, "_AT_ONCE", data.draw(st.sampled_from((1, 2, 100)))):
-        hold_both_ways_to_the_same([(path, "\n".join(text)) for path, text in zip(paths, texts, strict=True)])
-
-
-def hold_both_ways_to_the_same(files: list[tuple[str, str]]) -> None:
-    found = [(path, miopen_find_db.read(NAME, text.encode("utf-8", "surrogateescape"), {})) for path, text in files]
-    merging = miopen_find_db.OVERRIDE_FORMAT.merging
-    assert merging.together
-    quick, plain = _Winners(merging, merging.together(found)), _Winners(merging, _apart(found))
-    assert merging.write(quick, NAME, {}, 1) == merging.write(plain, NAME, {}, 1)
-    assert (quick.keys, quick.conflicts) == (plain.keys, plain.conflicts)
-
-
 def test_of_equal_rows_the_path_that_was_named_first_is_shown() -> None:
-    """Both ways: here the path that was given twice has the key the second time only."""
-    one, other = (f"{KEY}={solver}:1.5,0,miopenConvolutionBwdWeightsAlgoGEMM" for solver in SOLVERS[:2])
-    hold_both_ways_to_the_same([("a", one), ("b", ""), ("c", other), ("b", other)])
+    """Here the path that was given twice has the key the second time only."""
+    one, other = (f"{KEY}={x}:1.5,0,miopenConvolutionBwdWeightsAlgoGEMM\n" for x in ("GemmWrwUniversal", "GemmWrw"))
+    texts = [("a", one), ("b", ""), ("c", other), ("b", other)]
+    found = _Winners(
+        miopen_find_db.OVERRIDE_FORMAT.merging,
+        [(path, miopen_find_db.read(NAME, text.encode(), {})) for path, text in texts],
+    )
+    assert [offer.solution for offer in found] == ["GemmWrw", "GemmWrwUniversal"]
+    [conflict] = found.conflicts
+    assert (conflict.taken.file, [x.file for x in conflict.others]) == ("b", ["a"])
 
 
 def test_perf_dbs(tmp_path: Path) -> None:
