@@ -19,7 +19,7 @@ from analyzers.explore.load.analysis import store_points
 from analyzers.explore.point_table import points
 from analyzers.explore.selection import Selection
 from analyzers.explore.tries import of_frame
-from analyzers.explore.views import Look, chart
+from analyzers.explore.views import ChartStyle, chart
 
 __all__ = ["backward_weights", "compare", "completeness", "overview", "points", "regret", "roofline"]
 __all__ += ["solutions", "store_points"]
@@ -29,28 +29,28 @@ def overview(
     problems: pd.DataFrame, measurements: pd.DataFrame | None = None, *, theme: str | Theme = "light"
 ) -> go.Figure:
     """Time (else calls, else problems) by operation, direction, type, library, layout and fastest solution."""
-    return _of_view("overview", problems, measurements, Look(theme_of(theme), "Where the time goes"))
+    return _of_view("overview", problems, measurements, ChartStyle(theme_of(theme), "Where the time goes"))
 
 
 def roofline(
     problems: pd.DataFrame, measurements: pd.DataFrame | None = None, *, theme: str | Theme = "light"
 ) -> go.Figure:
     """Arithmetic intensity (flop/byte) against achieved TFLOP/s under the device's ceilings."""
-    return _of_view("roofline", problems, measurements, Look(theme_of(theme), "Roofline"))
+    return _of_view("roofline", problems, measurements, ChartStyle(theme_of(theme), "Roofline"))
 
 
 def regret(
     problems: pd.DataFrame, measurements: pd.DataFrame | None = None, *, theme: str | Theme = "light"
 ) -> go.Figure:
     """Distribution of regret, and the cumulative time saved by the first N rows."""
-    return _of_view("regret", problems, measurements, Look(theme_of(theme), "Regret"))
+    return _of_view("regret", problems, measurements, ChartStyle(theme_of(theme), "Regret"))
 
 
 def backward_weights(
     problems: pd.DataFrame, measurements: pd.DataFrame | None = None, *, theme: str | Theme = "light"
 ) -> go.Figure:
     """W against the slower of F and B of the same layer."""
-    return _of_view("weights", problems, measurements, Look(theme_of(theme), "Backward weights"))
+    return _of_view("weights", problems, measurements, ChartStyle(theme_of(theme), "Backward weights"))
 
 
 def solutions(
@@ -73,7 +73,7 @@ def compare(
     ratio = other / here["time_us"]
     moved = np.select([ratio > 1 + NOISE, ratio < 1 - NOISE], ["slower", "faster"], "same")
     both = here.assign(here_us=here["time_us"], other_us=other, moved=moved)
-    return _of_view("compare", both, None, Look(theme_of(theme), "Compare", names))
+    return _of_view("compare", both, None, ChartStyle(theme_of(theme), "Compare", names))
 
 
 def completeness(sources: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
@@ -81,11 +81,11 @@ def completeness(sources: pd.DataFrame, *, theme: str | Theme = "light") -> go.F
     return _checked(_overview.completeness(sources, theme_of(theme), title="What the files held"))
 
 
-def _of_view(view: str, problems: pd.DataFrame, measurements: pd.DataFrame | None, look: Look) -> go.Figure:
+def _of_view(view: str, problems: pd.DataFrame, measurements: pd.DataFrame | None, style: ChartStyle) -> go.Figure:
     """The chart of a view, of ``problems`` that already are points, or of those that the two views make."""
     table = problems if measurements is None else points(problems, measurements)
     with queries.over(table) as con:
-        return _checked(chart(con, Selection(view=view), look) or Figure())
+        return _checked(chart(con, Selection(view=view), style) or Figure())
 
 
 def _checked(figure: Figure) -> go.Figure:

@@ -36,7 +36,7 @@ from analyzers.explore.page.paste import advice
 from analyzers.explore.plain_text import sentence
 from analyzers.explore.selection import Selection
 from analyzers.explore.tries import Try
-from analyzers.explore.views import Look, chart
+from analyzers.explore.views import ChartStyle, chart
 from analyzers.times.joins import facts_by_source
 from logparse.output.own_files import remember
 from logparse.text import duration, printable
@@ -185,11 +185,11 @@ def _report(
 
 
 def _charts(con: duckdb.DuckDBPyConnection, run: str, other: Beside | None) -> dict[str, Figure]:
-    look = Look(LIGHT, names=other.names if other else ("", ""))
+    style = ChartStyle(LIGHT, names=other.names if other else ("", ""))
     sources = con.execute("select * from sources where run = ?", [run]).df()
     made = dict[str, Figure]()
     for title, (view, _) in CHARTS.items():
-        figure = completeness(sources, LIGHT) if view == "files" else chart(con, Selection(view=view), look)
+        figure = completeness(sources, LIGHT) if view == "files" else chart(con, Selection(view=view), style)
         if figure is not None and (other or view != "compare"):
             made[title] = figure
     return made

@@ -33,7 +33,7 @@ the column's.
 
 
 @dataclass(frozen=True)
-class Look:
+class ChartStyle:
     """How a chart is drawn: ``names`` are those of two runs; ``headed`` where nothing beside it states what it comes
     to.
     """
@@ -44,41 +44,41 @@ class Look:
     headed: bool = True
 
 
-def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, look: Look) -> Figure | None:
+def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure | None:
     """The chart of the selection's view, over the tables that ``con`` holds; None for a view that has none."""
-    return _CHARTS[chosen.view](con, chosen, look) if chosen.view in _CHARTS else None
+    return _CHARTS[chosen.view](con, chosen, style) if chosen.view in _CHARTS else None
 
 
-def _overview(con: duckdb.DuckDBPyConnection, chosen: Selection, look: Look) -> Figure:
-    return overview(queries.groups(con, chosen), look.theme, chosen=chosen.values, title=look.title)
+def _overview(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
+    return overview(queries.groups(con, chosen), style.theme, chosen=chosen.values, title=style.title)
 
 
-def _files(con: duckdb.DuckDBPyConnection, chosen: Selection, look: Look) -> Figure:
-    return completeness(con.execute("select * from sources").df(), look.theme, title=look.title)
+def _files(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
+    return completeness(con.execute("select * from sources").df(), style.theme, title=style.title)
 
 
-def _roofline(con: duckdb.DuckDBPyConnection, chosen: Selection, look: Look) -> Figure:
+def _roofline(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
     drawn = queries.sample(con, chosen, ROOFLINE, ("intensity", "tflops"))
-    return roofline(drawn.rows, look.theme, title=look.title, remark=drawn.note)
+    return roofline(drawn.rows, style.theme, title=style.title, remark=drawn.note)
 
 
-def _regret(con: duckdb.DuckDBPyConnection, chosen: Selection, look: Look) -> Figure:
-    return regret(queries.regrets(con, chosen), queries.savings(con, chosen), look.theme, title=look.title)
+def _regret(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
+    return regret(queries.regrets(con, chosen), queries.savings(con, chosen), style.theme, title=style.title)
 
 
-def _weights(con: duckdb.DuckDBPyConnection, chosen: Selection, look: Look) -> Figure:
+def _weights(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
     drawn = queries.sample(con, chosen, WEIGHTS, ("sibling_us", "best_us"))
-    return backward_weights(drawn.rows, look.theme, title=look.title, remark=drawn.note)
+    return backward_weights(drawn.rows, style.theme, title=style.title, remark=drawn.note)
 
 
-def _compare(con: duckdb.DuckDBPyConnection, chosen: Selection, look: Look) -> Figure:
+def _compare(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
     drawn, totals = queries.sample(con, chosen, COMPARE, ("here_us", "other_us")), queries.changes(con, chosen)
     return compare(
-        drawn.rows, totals, look.theme, names=look.names, title=look.title, remark=drawn.note, headed=look.headed
+        drawn.rows, totals, style.theme, names=style.names, title=style.title, remark=drawn.note, headed=style.headed
     )
 
 
-_CHARTS: Mapping[str, Callable[[duckdb.DuckDBPyConnection, Selection, Look], Figure]] = {
+_CHARTS: Mapping[str, Callable[[duckdb.DuckDBPyConnection, Selection, ChartStyle], Figure]] = {
     "overview": _overview,
     "roofline": _roofline,
     "regret": _regret,

@@ -22,7 +22,7 @@ from analyzers.explore.page.data import PageData, Pages
 from analyzers.explore.page.paste import advice
 from analyzers.explore.page.table import rows
 from analyzers.explore.selection import Selection, from_url
-from analyzers.explore.views import BOXES, Look, chart, clicked
+from analyzers.explore.views import BOXES, ChartStyle, chart, clicked
 from logparse.errors import LogparseError
 
 FILES_URL = "/overrides.zip"
@@ -95,8 +95,8 @@ def drawn(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     try:
         with page.cursor(first_view=first_view(chosen)) as con:
             nothing = chosen.view == "compare" and not page.other  # the text above states what to do
-            look = Look(theme_of(str(asked.get("theme"))), names=page.names, headed=False)
-            figure = None if nothing else chart(con, chosen, look)
+            style = ChartStyle(theme_of(str(asked.get("theme"))), names=page.names, headed=False)
+            figure = None if nothing else chart(con, chosen, style)
     except LogparseError:
         figure = None
     if figure is None:
