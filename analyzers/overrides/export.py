@@ -143,18 +143,10 @@ def moe(tables: Tables) -> Made:
     return Made((made,) if len(counts) else (), len(counts), {})
 
 
-def _bench(problem: Problem, calls: int | None) -> str:
-    return COMMANDS["hipblaslt"](problem)
-
-
 def _yaml(problem: Problem, calls: int | None) -> str:
     if not isinstance(problem, GemmProblem):
         raise EmissionError(f"hipblaslt-bench runs no {problem.kind}")
     return profile.record(problem, calls or 1)
-
-
-def _driver(problem: Problem, calls: int | None) -> str:
-    return COMMANDS["miopen"](problem)
 
 
 KINDS: Mapping[str, str] = {"bench": "gemm", "yaml": "gemm", "untuned": "gemm", "driver": "conv"}
@@ -165,9 +157,9 @@ NAMES = (*KINDS, *OTHERS)
 """Values of ``export --as``."""
 
 _LINES: Mapping[str, tuple[str, Callable[[Problem, int | None], str], str]] = {
-    "bench": ("bench.sh", _bench, "sh {path}"),
+    "bench": ("bench.sh", lambda problem, calls: COMMANDS["hipblaslt"](problem), "sh {path}"),
     "yaml": ("problems.yaml", _yaml, "hipblaslt-bench --yaml {path}"),
-    "driver": ("driver.sh", _driver, "sh {path}"),
+    "driver": ("driver.sh", lambda problem, calls: COMMANDS["miopen"](problem), "sh {path}"),
 }
 
 
