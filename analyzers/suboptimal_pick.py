@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.times.call_workspaces import Given, given
 from analyzers.times.cells import count_of, number_of, text_of
 from analyzers.times.comparison import (
     BY_DEFAULT,
@@ -25,7 +24,7 @@ from analyzers.times.comparison import (
     may_be_so,
     override_or_refusal,
 )
-from analyzers.times.joins import DEFAULT_TEXT, calls_of, facts_of, timed
+from analyzers.times.joins import DEFAULT_TEXT, Given, calls_of, facts_of, given_workspaces, timed
 from analyzers.times.miopen_tuning import completed
 from analyzers.times.origins import CONFIRM
 from analyzers.times.picks import compare
@@ -62,7 +61,7 @@ def regret(rows: pd.DataFrame) -> dict[str, float]:
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """The distribution over the run, each pick that loses, and user find-db records that hide a better system one."""
     rows = compare(tables, settings)
-    facts, workspaces = facts_of(tables), given(tables)
+    facts, workspaces = facts_of(tables), given_workspaces(tables)
     findings = [_distribution(rows)] if len(rows) else []
     better = rows[(rows["best"] != rows["pick"]) & (rows["basis"] != INCOMPARABLE)]
     for row in better.to_dict("records"):

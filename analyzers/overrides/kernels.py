@@ -16,7 +16,7 @@ import pandas as pd
 from analyzers.analyzer import Tables
 from analyzers.overrides.lint import by_name
 from analyzers.overrides.look_up import LookUp
-from analyzers.times.call_workspaces import Given, given
+from analyzers.times.joins import Given, given_workspaces
 from logparse.formats.override_format import OverrideFile, OverrideFormat
 from logparse.formats.reading import Row
 from logparse.model import problem_from_text
@@ -59,7 +59,7 @@ class Kernels:
                     needs[key, solution] = max(need, needs.get((key, solution), 0))
         last = runs[-1]
         ran = last.calls[last.calls["solution"].isin(named)]
-        return cls(format, seen, needs, given(last), set(zip(ran["problem"], ran["solution"], strict=True)))
+        return cls(format, seen, needs, given_workspaces(last), set(zip(ran["problem"], ran["solution"], strict=True)))
 
     def judged(self, call: str, answer: LookUp) -> LookUp:
         """The answer of a look-up: no hit where the row's solution cannot run the call, nor where the call gives it too

@@ -18,7 +18,7 @@ import numpy as np
 from analyzers.actions import ActionResult
 from analyzers.actions.totals import row
 from analyzers.analyzer import Settings
-from analyzers.recommend import render, render_actions
+from analyzers.recommend import render
 from analyzers.recommend.override_files import TargetFiles
 from analyzers.recommend.ranking import Recommendation
 from logparse.formats.format import Emission
@@ -155,7 +155,7 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> st
             "## Actions",
             "",
             "```text",
-            *render_actions.lines(recommendation.actions, recommendation.gpu_time),
+            *render.action_lines(recommendation.actions, recommendation.gpu_time),
             "```",
         ]
     out += ["", *_table(recommendation), *_details(recommendation)]

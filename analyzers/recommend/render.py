@@ -1,4 +1,7 @@
-"""A ``Recommendation`` as plain lines and table rows.  Nothing is computed here that is not about showing."""
+"""A ``Recommendation`` as plain lines and table rows, for the terminal, ``report.md`` and ``tune``.
+
+Nothing is computed here that is not about showing; whoever shows one asks here for its verdict, actions and rows.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,10 @@ from dataclasses import replace
 import pandas as pd
 
 from analyzers import exposed_communication, host_bound
+from analyzers.actions import ActionResult
+from analyzers.actions.totals import row
 from analyzers.job.gpu_time import GpuTime
 from analyzers.overrides.write import wrote_lines
-from analyzers.recommend import render_actions
 from analyzers.recommend.ceiling import Ceiling
 from analyzers.recommend.confidence import CONFIDENCE, basis
 from analyzers.recommend.ranking import Recommendation
@@ -28,7 +32,7 @@ def lines(recommendation: Recommendation) -> list[str]:
     out = [
         f"run {recommendation.run}",
         *first,
-        *render_actions.lines(recommendation.actions, recommendation.gpu_time),
+        *action_lines(recommendation.actions, recommendation.gpu_time),
     ]
     out += gpu_time_lines(recommendation.gpu_time)
     out += ceiling_lines(recommendation.ceiling)
@@ -226,15 +230,84 @@ def _count(number: float) -> str:
     return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
 
+# ------------------------------------------------------------ actions
+
+_LOSERS = 3
+
+
+def action_lines(results: Sequence[ActionResult], time: GpuTime | None) -> list[str]:
+    """These actions, the best first; empty without any.  ``time``: the job's GPU time, None without a trace."""
+    if not results:
+        return []
+    step = "step" if results[0].steps else "run"
+    of = "of the whole job" if time is not None else "of the problems with two measured times"
+    out = [f"actions, by GPU time {of} per {step}:"]
+    for result in results:
+        out += _action(result)
+    return out
+
+
+def action_rows(results: Sequence[ActionResult]) -> pd.DataFrame:
+    """One row per action, the best first (columns: ``logparse.output.answer.TABLES``)."""
+    return pd.DataFrame([row(x) for x in results])
+
+
+def _action(result: ActionResult) -> list[str]:
+    per = result.steps or 1.0
+    now, then, low, high = (x / per for x in (result.now_us, result.then_us, *result.interval_us))
+    change = f"{then / now - 1:+.1%}" if now else "unknown"
+    head = f"  {result.action.name}: {duration(now)} → {duration(then)} [{duration(low)}, {duration(high)}], {change}"
+    out = [head + _pays(result), f"      {result.application.line}"]
+    out.append(f"      {result.action.about}; {_certainty(result)}")
+    if result.action.host_us:
+        out.append(f"      {_host(result, per)}")
+    if result.losers:
+        shown = ", ".join(_loser(x.label, x.now_us / per, x.then_us / per) for x in result.losers[:_LOSERS])
+        more = f" and {len(result.losers) - _LOSERS:,} more" if len(result.losers) > _LOSERS else ""
+        out.append(f"      loses on {shown}{more}")
+    if result.action.needs:
+        out.append(f"      needs {result.action.needs}")
+    if result.application.by_hand:
+        out.append(f"      or {result.application.by_hand}")
+    return out
+
+
+def _host(result: ActionResult, per: float) -> str:
+    least, most = result.action.least_host_us, result.action.host_us
+    saved, left = (duration(x / per) for x in (result.now_us - result.then_us, result.saving_us))
+    return (
+        f"its calls cost the host {duration(least / per)} (their code in the core's caches) to {duration(most / per)} "
+        f"more; the latter is charged, as if the GPU hid none of it: {left} of {saved} are left"
+    )
+
+
+def _pays(result: ActionResult) -> str:
+    if result.loses:
+        return ": do not"
+    unsure = "not confirmed" if result.action.kind == "files" else "no difference that is sure"
+    return "" if result.pays else f": {unsure}"
+
+
+def _certainty(result: ActionResult) -> str:
+    share = result.changed_us / result.now_us if result.now_us else 0.0
+    text = f"it changes {share:.0%} of the GPU time"
+    missing = result.changed_us - result.measured_us
+    if missing > 0.005 * result.now_us:
+        return f"{text}, of which {result.measured_share:.0%} is measured and the rest counts as unchanged"
+    return f"{text}, all of it measured"
+
+
+def _loser(label: str, now_us: float, then_us: float) -> str:
+    return f"{label} ({duration(now_us)} → {duration(then_us)})"
+
+
 def answer(
     found: Recommendation, written: Sequence[Emission], notes: Sequence[str], n: int | None, *, actions: bool = False
 ) -> Answer:
     """The recommendation, ``n`` findings of it (or its ``actions`` alone), and the files that were written."""
     if actions:
-        shown = render_actions.lines(found.actions, found.gpu_time) or [
-            "no action is measured (`logparse replay` measures)"
-        ]
-        return Answer([*shown, *wrote_lines(written)], render_actions.rows(found.actions), "recommend --actions")
+        shown = action_lines(found.actions, found.gpu_time) or ["no action is measured (`logparse replay` measures)"]
+        return Answer([*shown, *wrote_lines(written)], action_rows(found.actions), "recommend --actions")
     ranked = [brief(rows(replace(found, findings=found.findings[: n or ROWS])))] if found.findings else []
     text = [*lines(found), *ranked, *wrote_lines(written), *(f"note: {note}" for note in notes)]
     return Answer(text, lambda: rows(found).head(n or len(found.findings)), "recommend")

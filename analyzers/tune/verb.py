@@ -16,7 +16,7 @@ from analyzers.analyzer import Settings
 from analyzers.job.gpu_time import traced_us
 from analyzers.measure.replay import Options, replay
 from analyzers.measure.scheduler import Limits
-from analyzers.recommend import render, render_actions
+from analyzers.recommend import render
 from analyzers.recommend.apply_module import without_a_change
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import advise, write
@@ -178,7 +178,7 @@ def _by_hand(found: Recommendation, out: Path, say: Say) -> None:
     left = [x for x in found.actions if x.action.kind == "program" and x.pays]
     if left:
         say("left to do by hand:")
-    for line in render_actions.lines(left, found.gpu_time):
+    for line in render.action_lines(left, found.gpu_time):
         say(f"  {line}")
     if left:
         say(f"  {out}/apply.py makes them: import apply; apply.settings(); model = apply.model(model)")

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from analyzers.analyzer import Settings  # noqa: E402
 from analyzers.measure.replay import Options, replay, stages  # noqa: E402
 from analyzers.measure.results import Method  # noqa: E402
-from analyzers.recommend import render_actions  # noqa: E402
+from analyzers.recommend import render  # noqa: E402
 from analyzers.recommend.verb import advise, write  # noqa: E402
 from analyzers.times.runs import tables_of  # noqa: E402
 from analyzers.verify import actions as proof_of  # noqa: E402
@@ -85,7 +85,7 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     groups = {x.group for x in results["channels_last"].parts}
     assert {"convolution", "aten::native_batch_norm", "aten::copy_"} <= groups, "both gradients, norms, and the input"
     assert results["channels_last"].measured_share > 0.9
-    printed = "\n".join(render_actions.lines(found.actions, found.gpu_time))
+    printed = "\n".join(render.action_lines(found.actions, found.gpu_time))
     assert "let the output layer compute 576 outputs and return its own 515" in printed
     assert printed.count(" → ") >= 2
 

@@ -27,7 +27,7 @@ from analyzers.measure.backend import Conditions, OwnKernel  # noqa: E402
 from analyzers.measure.replay import Options, replay, stages  # noqa: E402
 from analyzers.measure.results import Method, measured  # noqa: E402
 from analyzers.measure.sampler import Sampler  # noqa: E402
-from analyzers.recommend import apply_module, render_actions  # noqa: E402
+from analyzers.recommend import apply_module, render  # noqa: E402
 from analyzers.recommend.verb import advise, write  # noqa: E402
 from analyzers.times.action_times import HOST_FACT, HostCost, host_costs, samples_of  # noqa: E402
 from analyzers.times.origins import ACTION  # noqa: E402
@@ -453,7 +453,7 @@ def test_what_calls_cost_the_host_is_taken_off_the_saving(trace: Path, store: St
     assert result.action.host_us == pytest.approx(2 * 0.5 + (products - 2) * 0.25), "two steps"
     assert result.action.least_host_us == pytest.approx(2 * 0.125 + (products - 2) * 0.0625)
     assert result.saving_us == pytest.approx(result.now_us - result.then_us - result.action.host_us)
-    (line,) = [x for x in render_actions.lines([result], None) if "cost the host" in x]
+    (line,) = [x for x in render.action_lines([result], None) if "cost the host" in x]
     assert f"cost the host {duration(result.action.least_host_us / 2)} (" in line
     assert f"to {duration(result.action.host_us / 2)} more; the latter is charged" in line
     dear = replace(result, action=replace(result.action, host_us=result.now_us))
