@@ -41,6 +41,7 @@ def finished(store: Store) -> tuple[pd.DataFrame, PageData]:
         return con.execute("select * from points order by id").df(), data
 
 
+@pytest.mark.usefixtures("read_here")
 def test_a_second_look_reads_nothing_and_shows_the_same(store: Store) -> None:
     first, data = finished(store)
     said = (data.verdict, data.run)
