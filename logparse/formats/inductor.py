@@ -20,17 +20,15 @@ document indent all lines of a table alike.  Source: pytorch/pytorch torch/_indu
 
 A table is one measurement per row.  The number in ``triton_mm_11`` counts the kernels of the process, so a solution is
 named by its configuration (``triton:mm,BLOCK_K=64,…``), and is ``triton:?`` or ``ck:?`` where the table has none.
-``aten:mm`` is PyTorch's own operator.  A choice that did not compile is a measurement of the table that follows it.
-The statistics repeat the winner's time with all digits.  Operators that are no single product or convolution
-(``flex_attention``, ``mm_plus_mm`` …) are messages.  A symbolic stride, or none, leaves the layout unknown.
+``aten:mm`` is PyTorch's own operator.  A choice that did not compile is a message, as are operators that are no single
+product or convolution (``flex_attention``, ``mm_plus_mm`` …).  A symbolic stride, or none, leaves the layout unknown.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from logparse.formats.format import BlockFormat, Line, Origin, Outcome
@@ -65,9 +63,6 @@ _ROW = regex(
 _END = regex(r"(?:Single|Sub)Process AUTOTUNE (?:benchmarking )?takes ")
 _STATS = "Autotune Choices Stats:"
 _LOGGED = regex(r"(?:[VDIWEC]\d{4} [\d:.]+ +\d+ )?\S*torch/_inductor/select_algorithm\.py:\d+\] (?:\[[\d/_]+\] )?")
-_FAILED = regex(
-    r"(?:Exception )?(?P<why>.*?) for benchmark choice (?P<caller>\w+)\((?:(?P<path>[^,()]*), )?(?P<config>.*)\)\s*\Z"
-)
 _LIBRARIES = (
     ("triton_", "triton"),
     ("rocm_", "ck"),
@@ -83,7 +78,6 @@ _LIBRARIES = (
 """Beginnings of Inductor's own kernel names; any other name is an operator that it calls."""
 _BY_NAME = ("aten", "inductor")
 """Libraries whose kernels are named by what they do and not counted."""
-_CALLERS = {"TritonTemplateCaller": "triton", "ROCmTemplateCaller": "ck", "CUTLASSTemplateCaller": "cutlass"}
 _OPERATORS = {
     "mm": "aten::mm",
     "int_mm": "aten::_int_mm",
@@ -99,16 +93,12 @@ _CPP_TYPES = {x.python: x.cpp for x in TORCH_TYPES}
 _BLAS_TYPES = {x.python: x.blas for x in TORCH_TYPES if x.blas != "f4_r"}  # whose sizes count pairs
 _PATIENCE = 50
 """Lines of others that may fall between two lines of a table."""
-_MOST_FAILED = 1000
-"""Choices without a table that are kept; more are messages."""
 _MOST_ROWS = 10_000
-_LEAST_MS = 1e-4
-"""Half of the last digit of a row and more: what the statistics' time may differ by."""
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """A row of a table, or a choice that failed: its solution and what is known of its time."""
+    """A row of a table: its solution and what is known of its time."""
 
     name: str
     solution: Solution
@@ -126,8 +116,6 @@ class _Table:
     title: str
     op: str
     sizes: list[list[int]]
-    failed: list[_Choice]
-    exact_ms: Mapping[str, float]
     strides: list[list[int] | None] | None = None
     types: list[str] | None = None
     rows: list[_Choice] = field(default_factory=list)
@@ -139,8 +127,6 @@ class _Reader:
 
     def __init__(self) -> None:
         self._table: _Table | None = None
-        self._failed: list[_Choice] = []
-        self._exact_ms: Mapping[str, float] = {}
         self._stats_follow = False
         self._indent = ""
 
@@ -157,8 +143,8 @@ class _Reader:
         offset = line.offset + len(line.text.rstrip("\r")) - len(text)
         if self._stats_follow:
             self._stats_follow = False
-            if text.startswith("{"):
-                return self._stats(text, offset)
+            if text.startswith("{"):  # the fastest rows once more
+                return Outcome("measurement")
         if text.startswith(_STATS):
             self._stats_follow = True
             return Outcome("measurement", self._flush())
@@ -168,15 +154,13 @@ class _Reader:
             return Outcome("measurement", self._flush()) if self._table else _message(text)
         logged = _LOGGED.match(text)
         if logged:
-            return self._logged(text[logged.end() :])
+            return _message(text[logged.end() :])
         return self._in_table(text) if self._table else None
 
     def close(self) -> Iterable[Record]:
         if self._table is not None:
             yield Message(category="partial", text=f"{self._table.title} has no last line")
         yield from self._flush()
-        yield from _without_table(self._failed)
-        self._failed = []
 
     # ------------------------------------------------------------------------------------ one method per kind of line
 
@@ -190,42 +174,15 @@ class _Reader:
         except ValueError:
             reason = Reject(f"autotune: sizes {match['sizes'][:80]!r} are no sizes", 0, len(text.encode()))
             return Outcome("reject", [*held, reason], at=offset)
-        self._table = _Table(text.strip(), match["op"], sizes, self._failed, self._exact_ms)
-        self._failed, self._exact_ms = [], {}
+        self._table = _Table(text.strip(), match["op"], sizes)
         return Outcome("measurement", held)
-
-    def _stats(self, text: str, offset: int) -> Outcome:
-        try:
-            stats = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            reason = Reject(f"autotune: statistics are not JSON: {error}", 0, len(text.encode()))
-            return Outcome("reject", [reason], at=offset)
-        pairs = (("best_kernel", "best_time"), ("best_triton_kernel", "best_triton_time"))
-        self._exact_ms = {
-            str(stats[name]): float(stats[ms])
-            for name, ms in pairs
-            if isinstance(stats, dict) and name in stats and isinstance(stats.get(ms), (int, float))
-        }
-        return Outcome("measurement")
-
-    def _logged(self, text: str) -> Outcome:
-        """A record of Python's logging, whose lines all bear its prefix."""
-        match = _FAILED.match(text)
-        if match is None or len(self._failed) >= _MOST_FAILED:
-            return _message(text)
-        config = _canonical(match["config"])
-        library = _CALLERS.get(match["caller"], "inductor")
-        status: Status = "out_of_memory" if "out of resource" in match["why"].lower() else "failed"
-        solution = Solution(library, config or "?", raw=match["config"])
-        self._failed.append(_Choice("", solution, config, error=match["why"][:200], status=status))
-        return Outcome("measurement")
 
     def _in_table(self, text: str) -> Outcome | None:
         table = self._table
         assert table is not None
         row = _ROW.match(text)
         if row is not None and len(table.rows) < _MOST_ROWS:
-            table.rows.append(_choice(row, table.exact_ms))
+            table.rows.append(_choice(row))
             return Outcome("measurement")
         if not table.rows and (match := _STRIDES.match(text)):
             table.strides = [_strides(part) for part in re.findall(r"\[([^\]]*)\]", match["list"])]
@@ -242,24 +199,17 @@ class _Reader:
         if table is None:
             return []
         problem = _problem(table)
-        rows = _with_failed(table)
         if problem is None:
-            texts = [f"{table.title}: {row.solution.text} {row.status} {row.ms} ms" for row in rows]
+            texts = [f"{table.title}: {row.solution.text} {row.status} {row.ms} ms" for row in table.rows]
             return [Message(category=CATEGORY, text=text) for text in texts]
-        return [_measured(problem, row, table) for row in rows]
+        return [_measured(problem, row, table) for row in table.rows]
 
 
 def _message(text: str) -> Outcome:
     return Outcome("message", [Message(category=CATEGORY, text=text.strip())])
 
 
-def _without_table(failed: Iterable[_Choice]) -> list[Record]:
-    return [
-        Message(category=CATEGORY, text=f"a choice without its table: {x.solution.text}: {x.error}") for x in failed
-    ]
-
-
-def _choice(row: re.Match[str], exact_ms: Mapping[str, float]) -> _Choice:
+def _choice(row: re.Match[str]) -> _Choice:
     name, config = row["name"], _canonical(row["config"])
     if name.startswith("ExternKernelCaller("):
         name = name[len("ExternKernelCaller(") :].rstrip(")").removeprefix("extern_kernels.")
@@ -268,9 +218,6 @@ def _choice(row: re.Match[str], exact_ms: Mapping[str, float]) -> _Choice:
     library = next((library for start, library in _LIBRARIES if name.startswith(start)), "aten" if name else "triton")
     solution = Solution(library, name if library in _BY_NAME else _identity(name, config), raw=row["name"])
     ms = float(row["ms"])
-    exact = exact_ms.get(row["name"])
-    if exact is not None and abs(exact - ms) < _LEAST_MS:
-        ms = exact
     if not math.isfinite(ms):
         return _Choice(name, solution, config, status="failed", error="did not run (time inf)")
     if ms <= 0:
@@ -290,22 +237,6 @@ def _template(name: str) -> str:
 def _identity(name: str, config: str) -> str:
     """What names a kernel in another process too: its template and its configuration, or ``?``."""
     return ",".join(filter(None, (_template(name), config))) if config else "?"
-
-
-def _with_failed(table: _Table) -> list[_Choice]:
-    """The rows, and the choices that failed ahead of the table unless a row stands for them, too."""
-    rows = list(table.rows)
-    shown = {row.config: i for i, row in enumerate(rows) if row.config}
-    template = next((word for word in (_template(row.name) for row in rows) if word), "")
-    for failed in table.failed:
-        place = shown.get(failed.config)
-        if place is None:
-            identity = _identity(f"triton_{template}", failed.config) if template else failed.solution.id
-            same = failed.solution.library == "triton"
-            rows.append(replace(failed, solution=replace(failed.solution, id=identity)) if same else failed)
-        elif rows[place].status != "ok":
-            rows[place] = replace(rows[place], error=failed.error, status=failed.status)
-    return rows
 
 
 def _measured(problem: Problem, row: _Choice, table: _Table) -> Measurement:

@@ -18,10 +18,9 @@ sums of these, 0 all: one ``Call`` per direction.
 
 A command has no output sizes: they are computed as MIOpen does
 (``max(1, (in + 2·pad − (dilation·(filter − 1) + 1)) // stride + 1)``, transposed the inverse of it); under ``-z same``
-the driver makes explicit pads first.  ``-Z 1 -L 4`` (or 8) are vectors of channels: MIOpen's key counts the vectors, in
-layout NCHWc.  A typed command's absent flags have the driver's defaults; a logged one always prints all
-sizes, so one that lacks some was cut and is rejected.  ``conv`` is read as FP32; a log also prints it for FP64, FP8 and
-mixed types, which the line cannot express.
+the driver makes explicit pads first.  A typed command's absent flags have the driver's defaults; a logged one always
+prints all sizes, so one that lacks some was cut and is rejected.  ``conv`` is read as FP32; a log also prints it for
+FP64, FP8 and mixed types, which the line cannot express.  Typed vectors of channels (``-Z``, ``-L``) are rejected.
 """
 
 from __future__ import annotations
@@ -162,7 +161,7 @@ def read_command(text: str) -> Command | None:
     if logged and missing:
         raise CommandError(f"a logged command prints all sizes, this one lacks {missing[0]}: it was cut")
     directions = _directions(flags, match["old"])
-    problem = _problem(op, {**_DEFAULTS, **flags}, three, logged)
+    problem = (_logged_problem if logged else _typed_problem)(op, {**_DEFAULTS, **flags}, three)
     return Command(op, tuple(replace(problem, direction=x) for x in directions), function)
 
 
@@ -200,8 +199,35 @@ def _directions(flags: Mapping[str, int | str], old: str | None) -> tuple[Direct
     return tuple(direction for bit, direction in DIRECTION_OF_BIT.items() if told == 0 or told & bit)
 
 
-def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> ConvProblem:
-    axes = "dhw" if three else "hw"
+def _logged_problem(op: str, flags: Mapping[str, Any], three: bool) -> ConvProblem:
+    """The problem of a logged command.
+
+    A transposed one prints the second size of the weights: the output channels of one of its groups.  One of vectors
+    prints the vectors of the input, but the channels of the output.
+    """
+    axes, plain = ("dhw", "NCDHW") if three else ("hw", "NCHW")
+    transposed, groups = flags["mode"] == "trans", flags["group_count"] or 1
+    sizes = _sizes(flags, axes)
+    n, c, k = flags["batchsize"], flags["in_channels"], flags["out_channels"] * (groups if transposed else 1)
+    printed = (flags["in_layout"] or plain, flags["fil_layout"] or plain, flags["out_layout"] or plain)
+    if printed[2].endswith("c"):
+        return _of(op, flags, sizes, (c, None), printed)
+    weights = [*((c, k // groups) if transposed else (k, c // groups)), *(sizes[f"filter_{x}"] for x in axes)]
+    tensors = ([n, c, *(sizes[x] for x in axes)], weights, [n, k, *(sizes[f"out_{x}"] for x in axes)])
+    return _of(op, flags, sizes, (c, k), _one_layout(printed, tensors, plain))
+
+
+def _typed_problem(op: str, flags: Mapping[str, Any], three: bool) -> ConvProblem:
+    """The problem of a command that a person wrote, as the driver makes it from it."""
+    if flags["tensor_vect"] not in ("", "0") or flags["vector_length"] not in ("", "1"):
+        raise CommandError("vectors of channels (-Z, -L) are not read")
+    axes, plain = ("dhw", "NCDHW") if three else ("hw", "NCHW")
+    one, two, three_ = (str(flags[f"{x}_layout"] or plain).upper() for x in ("in", "fil", "out"))
+    return _of(op, flags, _sizes(flags, axes), (flags["in_channels"], flags["out_channels"]), (one, two, three_))
+
+
+def _sizes(flags: Mapping[str, Any], axes: str) -> dict[str, Any]:
+    """Sizes, pads, strides and dilations, the output's among them."""
     transposed = flags["mode"] == "trans"
     sizes = {x: flags[f"in_{x}"] for x in axes}
     for word, flag in (("filter", "fil"), ("pad", "pad"), ("stride", "conv_stride"), ("dilation", "dilation")):
@@ -213,27 +239,29 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
         sizes |= {f"pad_{x}": _same_pad(sizes, x) if pad_mode == "same" else 0 for x in axes}
     for x in axes:
         sizes[f"out_{x}"] = _output(sizes, x, flags[f"trans_output_pad_{x}"] if transposed else None)
+    return sizes
+
+
+def _of(
+    op: str,
+    flags: Mapping[str, Any],
+    sizes: Mapping[str, Any],
+    channels: tuple[int, int | None],
+    layouts: tuple[str, str, str],
+) -> ConvProblem:
     type_ = TYPE_OF_OP[op]
-    plain = "NCDHW" if three else "NCHW"
-    groups = flags["group_count"] or 1
-    c, k, layouts = _channels(flags, plain, groups if transposed and logged else 1, logged)
-    if logged and k is not None:
-        inner = [sizes[f"filter_{x}"] for x in axes]
-        weights = [c, k // groups, *inner] if transposed else [k, c // groups, *inner]
-        tensors = ([flags["batchsize"], c, *(sizes[x] for x in axes)], weights)
-        layouts = _one_layout(layouts, (*tensors, [flags["batchsize"], k, *(sizes[f"out_{x}"] for x in axes)]), plain)
     casts: dict[str, Any] = {
         f"{role}_cast": "none" if flags[f"{flag}_cast_type"] == "-1" else None
         for role, flag in (("in", "in"), ("weights", "wei"), ("out", "out"))
     }
     return ConvProblem(
         direction="F",
-        spatial=3 if three else 2,
+        spatial=3 if "d" in sizes else 2,
         n=flags["batchsize"],
-        c=c,
-        k=k,
+        c=channels[0],
+        k=channels[1],
         **sizes,
-        groups=groups,
+        groups=flags["group_count"] or 1,
         in_type=type_,
         weights_type=type_,
         out_type=None if type_ == "INT8" else type_,  # int8, int32 or float: not part of the command
@@ -242,7 +270,7 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
         out_layout=layouts[2],
         **casts,
         bias=0,  # the driver's -b is an operation of its own, no part of the convolution's key
-        mode="transposed" if transposed else "convolution",
+        mode="transposed" if flags["mode"] == "trans" else "convolution",
     )
 
 
@@ -252,29 +280,6 @@ def _same_pad(sizes: Mapping[str, int], x: str) -> int | None:
     if stride < 1:
         return None
     return max(sizes[f"filter_{x}"] - (sizes[x] % stride or stride), 0) // 2
-
-
-def _channels(
-    flags: Mapping[str, Any], plain: str, of_weights: int, logged: bool
-) -> tuple[int, int | None, tuple[str, str, str]]:
-    """Input and output channels as MIOpen's key counts them, and the three layouts.
-
-    A logged transposed command prints the second size of the weights: the output channels of one of its groups, whose
-    number ``of_weights`` is.  A logged command of vectors prints the vectors of the input, but the channels of the
-    output.
-    """
-    c, k = int(flags["in_channels"]), int(flags["out_channels"]) * of_weights
-    one, two, three = (flags[f"{x}_layout"] or plain for x in ("in", "fil", "out"))
-    if logged:
-        return c, None if three.endswith("c") else k, (one, two, three)
-    layouts = (one.upper(), two.upper(), three.upper())
-    vectors = (flags["tensor_vect"] or "0", flags["vector_length"] or "1")
-    if vectors == ("0", "1"):
-        return c, k, layouts
-    length = int(vectors[1]) if vectors in (("1", "4"), ("1", "8")) else 0
-    if not length or c % length or k % length or layouts != ("NCHW",) * 3:
-        raise CommandError(f"the driver refuses -Z {vectors[0]} -L {vectors[1]} for these channels and layouts")
-    return c // length, k // length, ("NCHWc",) * 3
 
 
 def _one_layout(

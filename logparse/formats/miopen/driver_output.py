@@ -15,10 +15,10 @@
 
 Printed by ``MIOpenDriver conv … -t 1`` (times), ``-S 0`` (the list of immediate mode), ``-V 1`` (verification):
 ROCm/MIOpen ``driver/conv_driver.hpp``.  The lines of one direction are one measurement of the problem in the command
-before them, which is itself read by ``driver``; without a command the ``stats`` line holds part of the problem.
+before them, which is itself read by ``driver``.
 
-* The time is the mean over all iterations but the first (``-i``, default 10); FLOPs of the ``stats`` line are not used
-  (3D forward ones are too high).  A result that failed verification is ``wrong``.
+* The time is the mean over all iterations but the first (``-i``, default 10); ``stats`` lines repeat it.  A result that
+  failed verification is ``wrong``.
 * The list of immediate mode is no measurement: its times come from the find-db *or* are estimates when that has no
   record (10, 20, 30 … from TunaNet, 10/WTI else), and the list does not state which.  Solutions of it are ``no_time``,
   origin ``driver-list``; the printed time stands in ``error``.
@@ -27,7 +27,6 @@ before them, which is itself read by ``driver``; without a command the ``stats``
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -37,7 +36,7 @@ from logparse.formats.miopen.driver import Command, CommandError, read_command
 from logparse.formats.miopen.solvers import ID_OF_CODE, algorithm_name
 from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
-from logparse.model import ConvProblem, Direction, Fact, Measurement, Message, Record, Reject, Solution
+from logparse.model import ConvProblem, Direction, Fact, Measurement, Message, Record, Solution
 
 ORIGIN = "driver"
 LIST_ORIGIN = "driver-list"
@@ -49,9 +48,6 @@ _DIRECTION: dict[str, Direction] = {
     "Forward Convolution": "F",
     "Backward Convolution Data": "B",
     "Backward Convolution Weights": "W",
-    "fwd": "F",
-    "bwdd": "B",
-    "bwdw": "W",
 }
 _WHICH = r"(?P<which>Forward|Backward Data|Backward Weights)"
 _FLOAT = r"[-+.\deE]+|nan|inf|-nan"
@@ -62,12 +58,11 @@ _ITEM = regex(
     rf"^- id: (?P<id>\d+),? +algo: (?P<code>\d+), +time: +(?P<ms>{_FLOAT})(?: ms)?, +ws: +(?P<ws>\d+), "
     r"+name: (?P<solver>\S+)"
 )
-_STATS = regex(r"^stats: (?P<which>fwd|bwdd|bwdw)-conv(?P<filter>\d+(?:x\d+)+)u(?P<stride>\d+), *(?P<values>.*)$")
 _VERIFY = regex(
     r"^(?P<which>Forward Convolution|Backward Convolution Data|Backward Convolution Weights) "
     r"(?P<verdict>Verifies|FAILED|Failed)\b(?P<rest>.*)$"
 )
-_NOTE = regex(r"^(?:PRNG seed: |stats: name, |Warm-up: Wall-clock |Wall-clock Time )")
+_NOTE = regex(r"^(?:PRNG seed: |stats: |Warm-up: Wall-clock |Wall-clock Time )")
 _MACHINE = regex(r"^Timestamp: .*; ")
 _FACTS = (
     ("rocm_version", regex(r"; ROCm: ([^;]+)")),
@@ -88,7 +83,6 @@ class _Run:
     error: str | None = None
     wrong: bool = False
     listed: list[tuple[Solution, str, int]] = field(default_factory=list)
-    stats: ConvProblem | None = None
 
     def records(self) -> list[Record]:
         problem = self._problem()
@@ -131,7 +125,7 @@ class _Run:
                 command = read_command(self.command)
             except CommandError:
                 command = None
-        return (command.problem(self.direction) if command else None) or self.stats
+        return command.problem(self.direction) if command else None
 
 
 class Reader:
@@ -189,12 +183,6 @@ class Reader:
             solution = _solution(match["solver"], match["code"], self._run.direction)
             if solution is not None:
                 self._run.listed.append((solution, match["ms"], int(match["ws"])))
-        elif match := _STATS.match(text):
-            run = self._running(match["which"], fresh=False)
-            try:
-                run.stats = _partial_problem(match)
-            except ValueError:
-                return self._outcome("reject", Reject("stats line: too few values or no numbers"))
         elif match := _VERIFY.match(text):
             run = self._running(match["which"], fresh=False)
             if match["verdict"] != "Verifies":
@@ -225,23 +213,6 @@ def _microseconds(milliseconds: str) -> float | None:
     except ValueError:
         return None
     return time_us if 0 < time_us < float("inf") else None
-
-
-def _partial_problem(match: re.Match[str]) -> ConvProblem:
-    """What a stats line holds: batch, channels, filter, output; columns of 2D backward data stand in another order."""
-    values = [int(x) for x in match["values"].split(",")[:7]]
-    direction = _DIRECTION[match["which"]]
-    filters = [int(x) for x in match["filter"].split("x")]
-    if len(values) < 7:
-        raise ValueError("too few values")
-    if len(filters) != 2:
-        raise ValueError("the columns of 3D rows are not described")
-    n, c, a, b, d, e, f = values
-    (out_h, out_w), k = ((e, f), d) if direction == "B" else ((a, b), f)
-    return ConvProblem(
-        direction=direction, n=n, c=c, k=k, filter_h=filters[0], filter_w=filters[1], stride_h=int(match["stride"]),
-        out_h=out_h, out_w=out_w, in_cast=None, weights_cast=None, out_cast=None,
-    )  # fmt: skip
 
 
 _MARKERS = (
