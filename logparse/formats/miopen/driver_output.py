@@ -62,7 +62,8 @@ _VERIFY = regex(
     r"^(?P<which>Forward Convolution|Backward Convolution Data|Backward Convolution Weights) "
     r"(?P<verdict>Verifies|FAILED|Failed)\b(?P<rest>.*)$"
 )
-_NOTE = regex(r"^(?:PRNG seed: |stats: |Warm-up: Wall-clock |Wall-clock Time )")
+_STATS = ("stats: fwd-conv", "stats: bwdd-conv", "stats: bwdw-conv")
+_NOTE = regex(r"^(?:PRNG seed: |stats: name, |Warm-up: Wall-clock |Wall-clock Time )")
 _MACHINE = regex(r"^Timestamp: .*; ")
 _FACTS = (
     ("rocm_version", regex(r"; ROCm: ([^;]+)")),
@@ -187,7 +188,7 @@ class Reader:
             run = self._running(match["which"], fresh=False)
             if match["verdict"] != "Verifies":
                 run.wrong, run.error = True, f"verification failed{match['rest'].rstrip()}"
-        else:
+        elif not text.startswith(_STATS):
             return None
         return self._outcome("measurement")
 
