@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 import pandas as pd
 
@@ -30,9 +31,14 @@ class UnitKind:
     us: tuple[float, ...]
 
     @property
+    def late_us(self) -> tuple[float, ...]:
+        """The later half of the times: what the first ones warmed up is no part of it."""
+        return self.us[len(self.us) // 2 :]
+
+    @property
     def mean_us(self) -> float | None:
-        """The mean of the later half of the times: what the first ones warmed up is no part of it."""
-        late = self.us[len(self.us) // 2 :]
+        """The mean of the later half of the times."""
+        late = self.late_us
         return math.fsum(late) / len(late) if late else None
 
 
@@ -66,7 +72,13 @@ class Units:
 @once
 def units(tables: Tables) -> Units | None:
     """The units of the run, over all of its processes; None where nothing counted them."""
-    facts = tables.facts[tables.facts["run"] == tables.run]
+    return units_of_facts(tables.facts[tables.facts["run"] == tables.run])
+
+
+def units_of_facts(facts: pd.DataFrame) -> Units | None:
+    """The units of the processes that have these facts, whose times stand by turns, so that the later half of them is
+    the later half of each process's; None where none counted units.
+    """
     found = units_by_source(facts)
     if not found:
         return None
@@ -76,10 +88,14 @@ def units(tables: Tables) -> Units | None:
     for one in (kind for each in ours for kind in each.kinds):
         kinds.setdefault(one.name, []).append(one)
     joined = (
-        UnitKind(name, sum(x.count for x in each), sum(x.traced for x in each), tuple(us for x in each for us in x.us))
+        UnitKind(name, sum(x.count for x in each), sum(x.traced for x in each), _by_turns([x.us for x in each]))
         for name, each in kinds.items()
     )
     return Units(busiest.sort, busiest.tracing, tuple(sorted(joined, key=lambda x: (-x.count, x.name))))
+
+
+def _by_turns(times: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    return tuple(us for row in zip_longest(*times) for us in row if us is not None)
 
 
 def units_by_source(facts: pd.DataFrame) -> Mapping[str, Units]:
@@ -114,8 +130,31 @@ def weighed(tables: Tables) -> Tables:
     by_kind = _weights(tables, facts)
     if (by_kind == 1.0).all():
         return replace(tables, kernels=changed)
-    changed = changed.assign(calls=kernels["calls"] * by_kind)
-    calls, workload = _counted(tables, kernels, by_kind)
+    return _with_calls(replace(tables, kernels=changed), kernels, by_kind)
+
+
+def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
+    """Weighed tables (``weighed``) as if the run had done so many units of each kind, and none of any other kind.
+
+    Their sums are still of as many average units as the traces hold.
+    """
+    facts = tables.facts[tables.facts["run"] == tables.run]
+    traced = traced_kinds(facts)
+    ours = tables.kernels["run"].eq(tables.run) & tables.kernels["unit"].isin(traced)
+    total = math.fsum(counts[name] for name in traced if name in counts)
+    if not total:
+        return tables
+    each = {name: counts.get(name, 0.0) / total * sum(traced.values()) / traced[name] for name in traced}
+    wanted = tables.kernels["unit"].map(each).where(ours).fillna(1.0).astype("float64")
+    factor = wanted / _weights(tables, facts)
+    kernels = tables.kernels
+    return _with_calls(replace(tables, kernels=kernels.assign(total_us=kernels["total_us"] * factor)), kernels, factor)
+
+
+def _with_calls(tables: Tables, kernels: pd.DataFrame, factor: pd.Series) -> Tables:
+    """The tables with the calls of these kernels, and those of their problems, times a factor of each row."""
+    calls, workload = _counted(tables, kernels, factor)
+    changed = tables.kernels.assign(calls=kernels["calls"] * factor)
     return replace(tables, kernels=changed, calls=calls, workload=workload)
 
 

@@ -1,28 +1,36 @@
-"""Did an action do to the whole job what was promised?  GPU time of both runs' traces, by kind of operator.
+"""Did an action do to the whole job what was promised?  Equal units of work of two runs are compared.
 
-What was promised is what ``recommend`` sums up for the run before; what was gained is the difference of all kernels'
-time.  Both are per step where the traces mark steps.
+Compared are the kinds of units (``analyzers/times/units.py``) that both runs traced, weighed in both by how often the
+run before did each, so that another mix of them is no gain.  Two things are judged: the kernels that compute, against
+what ``recommend`` sums up for the run before, and the unit's wall time without a profiler (``unit_time.py``).
+Collectives are no part of either promise: what they take depends on when the other ranks come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import shorten
+from typing import Literal, TypeAlias
 
 from analyzers.actions import ACTIONS, ActionResult
 from analyzers.actions.action import step_interval
 from analyzers.actions.totals import CONVOLUTION, GEMM, results
 from analyzers.analyzer import Settings, Tables
-from analyzers.job.gpu_time import kernels_of_run, steps, traced_us
+from analyzers.job.gpu_time import BUSY, collectives_of_run, kernels_of_run, steps, traced_us
+from analyzers.times.units import Units, reweighed, traced_kinds, units, units_by_source
+from analyzers.verify.unit_time import UnitTime, timed, unit_time
 from logparse.errors import InputError
-from logparse.output import CHECK_FAILED, ROWS, Answer
+from logparse.output import CHECK_FAILED, Answer
 from logparse.text import duration, signed
 
-_SHOWN = 8
+Verdict: TypeAlias = Literal["verified", "took effect, not faster", "had no effect", "another workload", "time unknown"]
 SHARE = 0.5
-"""An action has kept its promise where it gained at least this share of it."""
-BUSY = 0.85
-"""A device that computes for less than this share of a step waits for the host: less GPU time does not show there."""
+"""Of the time of the run before: two runs whose common kinds of units are less of it did not do the same work."""
+_ALIKE = 0.1
+"""Ranks of one job whose numbers of units differ by more than this share do not do the same units."""
+_SHOWN, _WIDTH = 3, 100
+_UNITS = {"optimizer": "step", "module": "call", "named": "call", "graph": "replay"}
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,13 @@ class Group:
 
 @dataclass(frozen=True)
 class ActionProof:
-    """Times are GPU time in µs per ``unit`` (step or run); ``step_us`` are the wall times of a step, where marked."""
+    """Times of an average ``unit`` (step, request, … or the whole run) in µs: the kernels of its process that compute.
+
+    They are 0 where a run has no trace.  ``wall``: the unit's wall time without a profiler, None where it is not known;
+    ``share``: how much of the unit time of the run before is in kinds of units that both runs have.  ``collectives_us``
+    is the time of their kernels before and after, ``devices`` on how many a process computes.  ``doubts`` are reasons
+    why the two runs cannot be compared, ``notes`` what else their reader must know.
+    """
 
     before: str
     after: str
@@ -48,12 +62,40 @@ class ActionProof:
     low_us: float
     high_us: float
     after_us: float
-    step_us: tuple[float, float] | None
     groups: tuple[Group, ...]
+    wall: UnitTime | None = None
+    share: float = 1.0
+    collectives_us: tuple[float, float] = (0.0, 0.0)
+    devices: int = 1
+    doubts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def gained_us(self) -> float:
         return self.before_us - self.after_us
+
+    @property
+    def noise_us(self) -> float:
+        """By how much the GPU time of a job that nothing changed differs between two runs at most (95 %)."""
+        return self.before_us - step_interval(*[self.before_us] * 4)[0]
+
+    @property
+    def as_promised(self) -> bool:
+        """Whether the gain reaches the promise's interval."""
+        return self.gained_us > 0 and self.after_us <= self.high_us
+
+    @property
+    def faster(self) -> bool:
+        """Whether the unit's wall time fell by more than its interval."""
+        return self.wall is not None and self.wall.faster
+
+    @property
+    def unexplained(self) -> tuple[Group, ...]:
+        """Where the gain is far outside of the promised interval, by twice its reach: the operators that hold it."""
+        if self.low_us - self.after_us <= self.promised_us - self.low_us:
+            return ()
+        held = sorted(self.groups, key=lambda x: x.after_us - x.promised_us)
+        return tuple(x for x in held[:_SHOWN] if x.promised_us - x.after_us > 0.005 * self.before_us)
 
     @property
     def losers(self) -> tuple[Group, ...]:
@@ -63,105 +105,230 @@ class ActionProof:
 
     @property
     def busy(self) -> tuple[float, float] | None:
-        """Share of a step in which the device computed, before and after; None where steps are not marked."""
-        if self.step_us is None:
+        """Share of a unit's wall time in which a device computes, before and after."""
+        if self.wall is None or not self.before_us or not self.after_us:
             return None
-        return self.before_us / self.step_us[0], self.after_us / self.step_us[1]
+        pairs = ((self.before_us, self.wall.before_us), (self.after_us, self.wall.after_us))
+        a, b = (min(us / self.devices / wall, 1.0) if wall else 1.0 for us, wall in pairs)
+        return a, b
 
     @property
-    def host_bound(self) -> bool:
-        return self.busy is not None and min(self.busy) < BUSY
-
-    @property
-    def failures(self) -> tuple[str, ...]:
-        """Why the promise is not kept; empty where it is."""
-        promise = self.before_us - self.promised_us
-        if promise <= 0:
-            return ("nothing was promised: the action was expected to cost time",)
-        if self.gained_us <= 0:
-            return ("the GPU time of the whole job did not fall",)
-        if self.gained_us < SHARE * promise:
-            return (f"{self.gained_us / promise:.0%} of what was promised was gained",)
-        return ()
+    def verdict(self) -> Verdict:
+        if self.share < SHARE:
+            return "another workload"
+        if self.doubts:
+            return "time unknown"
+        if not self.faster and abs(self.gained_us) <= self.noise_us:
+            return "had no effect"
+        if not self.faster and (self.wall is not None or self.gained_us < 0):
+            return "took effect, not faster"
+        if self.unexplained:
+            return "another workload"  # equal in name alone: the actions do not explain it
+        if self.wall is None:
+            return "time unknown"
+        return "verified" if self.as_promised else "had no effect"
 
     @property
     def ok(self) -> bool:
-        return not self.failures
+        return self.verdict == "verified"
+
+    @property
+    def refuted(self) -> bool:
+        """Whether it is shown that what was applied makes nothing faster."""
+        return self.verdict in ("took effect, not faster", "had no effect") and not self.faster
 
 
-def verify_actions(before: Tables, after: Tables, names: Sequence[str]) -> ActionProof:
-    """Judge the named actions, which the run ``after`` has applied together.
+Times: TypeAlias = tuple[Sequence[Units], Sequence[Units]]
+"""The units of runs of the job before and after, timed by turns."""
 
-    Raises InputError for a name that the run before promises nothing for, and where a run has no trace.
+
+def verify_actions(
+    before: Tables,
+    after: Tables,
+    names: Sequence[str],
+    files: ActionResult | None = None,
+    times: Times | None = None,
+) -> ActionProof:
+    """Judge the named actions, and the override ``files``, which the run ``after`` has applied together.
+
+    The tables are those of ``tables_of``.  ``times`` are runs by turns, which give the wall time in place of the two.
+    Raises InputError for a name that the run before promises nothing for.
     """
     settings = Settings()
-    promised = {x.action.name: x for x in results(before, ACTIONS, settings)}
-    unknown = [name for name in names if name not in promised]
+    known = [x.action.name for x in results(before, ACTIONS, settings)]
+    unknown = [name for name in names if name not in known]
     if unknown:
-        there = f"there is {', '.join(promised)}" if promised else "no replay has timed one (`logparse replay`)"
+        there = f"there is {', '.join(known)}" if known else "no replay has timed one (`logparse replay`)"
         there += "; override files are judged by `logparse verify BEFORE AFTER FILE…`"
         raise InputError(f"no action {', '.join(unknown)} of run {before.run}: {there}")
-    chosen = [promised[name] for name in names]
-    counts = [steps(x, settings)[0] for x in (before, after)]
-    per = tuple(float(x) if x and all(counts) else 1.0 for x in counts)
-    totals = [traced_us(x) for x in (before, after)]
-    if totals[0] is None or totals[1] is None:
-        raise InputError("an action is judged by all GPU time: both runs need a trace of torch.profiler")
-    now = totals[0] / per[0]
-    change, low, high = (
-        sum((value(x) - x.now_us) / per[0] for x in chosen)
-        for value in (_then, lambda x: x.low_us, lambda x: x.high_us)
-    )
-    interval = step_interval(now, now + change, now + low, now + high)
+    both = _Both(before, after, settings)
+    chosen = [x for x in results(both.before, ACTIONS, settings) if x.action.name in names]
+    now, then = both.us
+    change = _change(chosen, files, now)
+    low, high = step_interval(now, *(now + x for x in change))
+    wall = unit_time(*(times or both.timed), both.counts) if all(times or both.timed) else None
+    doubts = [*both.doubts()]
     return ActionProof(
         before=before.run,
         after=after.run,
-        actions=tuple(names),
-        unit="step" if all(counts) else "run",
-        before_us=now,
-        promised_us=now + change,
-        low_us=interval[0],
-        high_us=interval[1],
-        after_us=totals[1] / per[1],
-        step_us=_walls((before, after), settings, per) if all(counts) else None,
-        groups=_groups(before, after, chosen, per),
+        actions=(*names, *([files.action.name] if files else [])),
+        unit=both.unit,
+        before_us=now / both.per[0],
+        promised_us=(now + change[0]) / both.per[0],
+        low_us=low / both.per[0],
+        high_us=high / both.per[0],
+        after_us=then / both.per[1],
+        groups=both.groups(chosen),
+        wall=None if doubts else wall,
+        share=both.share,
+        collectives_us=both.collectives_us,
+        devices=both.devices,
+        doubts=tuple(doubts),
+        notes=tuple(both.notes(wall)),
     )
+
+
+def _change(chosen: Sequence[ActionResult], files: ActionResult | None, now_us: float) -> tuple[float, float, float]:
+    """What is promised to change of a job of ``now_us``, and the interval by the samples, µs.
+
+    Where files and an action change the same problem, their gains do not add up: those of the files may all be lost.
+    """
+    change, low, high = (
+        sum(value(x) - x.now_us for x in chosen) for value in (_then, lambda x: x.low_us, lambda x: x.high_us)
+    )
+    if files is None or not files.now_us:
+        return change, low, high
+    apart = {x.of for x in files.parts}.isdisjoint(x.of for y in chosen for x in y.parts)
+    share = now_us / files.now_us  # they are weighed against the whole run, with units of all kinds
+    more = [share * (x - files.now_us) for x in (files.then_us, files.low_us, files.high_us)]
+    return change + more[0] * apart, low + more[1], high + more[2] * apart
 
 
 def _then(result: ActionResult) -> float:
     return result.then_us
 
 
-def _walls(runs: tuple[Tables, Tables], settings: Settings, per: tuple[float, ...]) -> tuple[float, float] | None:
-    walls = [steps(x, settings)[1] for x in runs]
-    if walls[0] is None or walls[1] is None:
-        return None
-    return walls[0] / per[0], walls[1] / per[1]
+class _Both:
+    """The two runs with equal units: their tables, how many units (``per``) the sums in these are of, and the kinds."""
+
+    def __init__(self, before: Tables, after: Tables, settings: Settings) -> None:
+        self.runs = (before, after)
+        self.units = tuple(units(x) for x in self.runs)
+        traced = [traced_kinds(x.facts[x.facts["run"] == x.run]) for x in self.runs]
+        own = {x.name: float(x.count) for x in self.units[0].kinds} if self.units[0] else {}
+        marked = [steps(x, settings)[0] for x in self.runs]
+        self.counts: Mapping[str, float] = own
+        self.share = 1.0
+        self.before, self.after = before, after
+        if all(traced):
+            own = own or {name: float(count) for name, count in traced[0].items()}
+            self.counts = {name: own[name] for name in own if all(name in x for x in traced)}
+            self.share = self._share(own)
+            self.before, self.after = (reweighed(x, self.counts) for x in self.runs)
+            self.per = tuple(float(sum(x.values())) for x in traced)
+        else:
+            self.per = tuple(float(x) if x and all(marked) else 1.0 for x in marked)
+        sort = self.units[0].sort if self.units[0] else "optimizer"
+        self.unit = _UNITS.get(sort, sort) if all(traced) or all(marked) else "run"
+
+    def _share(self, own: Mapping[str, float]) -> float:
+        """Of the time of all units of the run before; kinds that no untraced unit timed count as the others' mean."""
+        each = {x.name: x.mean_us for x in self.units[0].kinds if x.mean_us is not None} if self.units[0] else {}
+        usual = sum(each.values()) / len(each) if each else 1.0
+        parts = {name: count * each.get(name, usual) for name, count in own.items()}
+        total = sum(parts.values())
+        return sum(us for name, us in parts.items() if name in self.counts) / total if total else 0.0
+
+    @property
+    def timed(self) -> Times:
+        a, b = ([x] if x is not None else [] for x in self.units)
+        return a, b
+
+    @property
+    def us(self) -> tuple[float, float]:
+        """GPU time of the kernels that compute; 0 where a run has no trace."""
+        return traced_us(self.before) or 0.0, traced_us(self.after) or 0.0
+
+    @property
+    def collectives_us(self) -> tuple[float, float]:
+        a, b = (float(collectives_of_run(x)["total_us"].sum()) for x in (self.before, self.after))
+        return a / self.per[0], b / self.per[1]
+
+    @property
+    def devices(self) -> int:
+        rows = kernels_of_run(self.before)
+        return max(int(rows.groupby("source_id")["device"].nunique().max()), 1) if len(rows) else 1
+
+    def groups(self, chosen: Sequence[ActionResult]) -> tuple[Group, ...]:
+        now, then = ({name: us / per for name, us in by_group(x).items()} for x, per in self._sides)
+        change: dict[str, float] = {}
+        for part in (x for result in chosen for x in result.parts):
+            change[part.group] = change.get(part.group, 0.0) + (part.then_us - part.now_us) / self.per[0]
+        made = (
+            Group(x, now.get(x, 0.0), now.get(x, 0.0) + change.get(x, 0.0), then.get(x, 0.0))
+            for x in sorted({*now, *then})
+        )
+        return tuple(sorted(made, key=lambda x: (-abs(x.after_us - x.before_us), x.name)))
+
+    @property
+    def _sides(self) -> Iterator[tuple[Tables, float]]:
+        return iter(((self.before, self.per[0]), (self.after, self.per[1])))
+
+    def doubts(self) -> Iterator[str]:
+        """Why the runs cannot be compared."""
+        for run, found, us in zip(self.runs, self.units, self.us, strict=True):
+            if not us and self.share >= SHARE:
+                ended = ": its job ended before its units of work had settled" if found and not found.tracing else ""
+                yield f"{run.run} has no trace with kernels{ended}"
+            yield from _doubts_of_ranks(run)
+
+    def notes(self, wall: UnitTime | None) -> Iterator[str]:
+        for run, found in zip(self.runs, self.units, strict=True):
+            if found is None or not timed(found):
+                yield f"no unit of {run.run} was timed without a profiler often enough"
+            elif found.tracing.startswith("not settled"):
+                yield f"the times of {run.run}'s units had {found.tracing}"
+        if wall is None and all(x is not None and timed(x) for x in self.units) and self.share >= SHARE:
+            yield "no kind of unit was timed without a profiler in both runs"
 
 
-def _groups(before: Tables, after: Tables, chosen: Sequence[ActionResult], per: tuple[float, ...]) -> tuple[Group, ...]:
-    now, then = (by_group(x) for x in (before, after))
-    change: dict[str, float] = {}
-    for part in (x for result in chosen for x in result.parts):
-        change[part.group] = change.get(part.group, 0.0) + part.then_us - part.now_us
-    names = sorted({*now, *then})
-    made = (
-        Group(x, now.get(x, 0.0) / per[0], (now.get(x, 0.0) + change.get(x, 0.0)) / per[0], then.get(x, 0.0) / per[1])
-        for x in names
-    )
-    return tuple(sorted(made, key=lambda x: (-abs(x.after_us - x.before_us), x.name)))
+def _doubts_of_ranks(tables: Tables) -> Iterator[str]:
+    """Ranks that left no units or no trace while others did, and ranks that do different units."""
+    facts = tables.facts[tables.facts["run"] == tables.run]
+    found = units_by_source(facts)
+
+    def value(name: str) -> Mapping[str, str]:
+        rows = facts[facts["name"] == name]
+        return dict(zip(rows["source_id"], rows["value"], strict=True))
+
+    rank_of, traced = value("rank"), value("unit_kinds")
+    count = max(map(int, value("ranks").values()), default=1)
+    for what, sources in (("units", set(found)), ("trace", set(traced))):
+        there = {rank_of[x] for x in sources if x in rank_of}
+        lost = [x for x in map(str, range(count)) if x not in there]
+        if there and lost:
+            which = f"rank {lost[0]}" if len(lost) == 1 else f"{len(lost)} ranks ({', '.join(lost[:_SHOWN])} …)"
+            yield f"{which} of {count} of {tables.run} left no {what}: did it die?"
+            return
+    ranks = [x for source, x in found.items() if source in rank_of]
+    numbers = [x.count for x in ranks]
+    if len({x.sort for x in ranks}) > 1 or (numbers and min(numbers) < (1 - _ALIKE) * max(numbers)):
+        made = ", ".join(f"{x.count} of {_UNITS.get(x.sort, x.sort)}" for x in ranks[:_SHOWN])
+        yield f"the ranks of {tables.run} do different units ({made} …)"
 
 
 def by_group(tables: Tables) -> dict[str, float]:
     """GPU time of a run by kind of operator, µs: convolutions, GEMMs, and every other operator by its name."""
     rows = kernels_of_run(tables)
+    if not len(rows):
+        return {}
     kind = rows["problem"].astype("object").fillna("").str.partition(" ")[0].map({"conv": CONVOLUTION, "gemm": GEMM})
     totals = rows.groupby(kind.fillna(rows["op"]))["total_us"].sum()
     return {str(name): float(us) for name, us in totals.items()}
 
 
 def answer(found: ActionProof) -> Answer:
-    """Whether actions did what they promised: a row per kind of operator, those that changed most first."""
+    """Whether actions did what they promised; as a table a row per kind of operator, what changed most first."""
     table = [
         {
             "operators": x.name,
@@ -170,25 +337,53 @@ def answer(found: ActionProof) -> Answer:
         }
         for x in found.groups
     ]
-    return Answer([table[:ROWS], *lines(found)], table, "verify --action", code=0 if found.ok else CHECK_FAILED)
+    return Answer(lines(found), table, "verify --action", code=0 if found.ok else CHECK_FAILED)
 
 
 def lines(found: ActionProof) -> list[str]:
-    """What was promised and what was gained, what lost, and the verdict last."""
-    promised, low, high = (found.before_us - x for x in (found.promised_us, found.high_us, found.low_us))
-    head = f"{found.before} → {found.after}: {' and '.join(found.actions)}"
-    out = [
-        f"{head}: {duration(found.before_us)} → {duration(found.after_us)} of GPU time per {found.unit}",
-        f"gained {signed(found.gained_us)} ({found.gained_us / found.before_us:+.1%}), promised {signed(promised)} "
-        f"[{signed(low)}, {signed(high)}]",
-    ]
-    if found.step_us is not None and found.busy is not None:
-        a, b = found.step_us
-        out.append(
-            f"the step: {duration(a)} → {duration(b)}; the GPU computes {found.busy[0]:.0%} → {found.busy[1]:.0%}"
-        )
-    if found.host_bound:
-        out.append("host-bound: the GPU waits for the host, so less GPU time may not show in the step")
-    out += [f"  loses: {x.name} ({duration(x.before_us)} → {duration(x.after_us)})" for x in found.losers[:_SHOWN]]
-    out += [f"  failed: {failure}" for failure in found.failures]
-    return [*out, "verified" if found.ok else "not verified"]
+    """What was promised and what was gained, what lost, and the verdict last: at most 12 lines."""
+    out = [f"{found.before} → {found.after}: {' and '.join(found.actions)}"]
+    if found.before_us and found.after_us:
+        promised, low, high = (found.before_us - x for x in (found.promised_us, found.high_us, found.low_us))
+        change = f"gained {signed(found.gained_us)} ({found.gained_us / found.before_us:+.1%})"
+        out += [
+            f"computation per {found.unit}: {duration(found.before_us)} → {duration(found.after_us)}, {change}, "
+            f"promised {signed(promised)} [{signed(low)}, {signed(high)}]"
+        ]
+    out += _wall(found)
+    if sum(found.collectives_us):
+        a, b = found.collectives_us
+        out.append(f"collectives moved by {signed(b - a)} ({duration(a)} → {duration(b)}), which it does not explain")
+    if found.share < 1:
+        out.append(f"kinds of units in common: {found.share:.0%} of the unit time of {found.before}")
+    if found.share >= SHARE and not found.doubts:
+        moved = [x for x in found.groups[:_SHOWN] if abs(x.after_us - x.before_us) > 0.005 * found.before_us]
+        if moved and not found.unexplained:
+            out.append("moved most: " + _named(moved))
+        if found.unexplained:
+            out.append("unexplained, far more than was promised: " + _named(found.unexplained))
+        if found.losers:
+            out.append("loses: " + _named(found.losers[:_SHOWN]))
+        if found.faster and found.verdict == "had no effect":
+            out.append(f"the {found.unit} is faster by more than its kernels that were to gain explain")
+    out += [*dict.fromkeys((*found.doubts, *found.notes))][:_SHOWN]
+    return [*(shorten(x, _WIDTH, placeholder=" …") for x in out), found.verdict]
+
+
+def _wall(found: ActionProof) -> Iterator[str]:
+    wall, busy = found.wall, found.busy
+    if wall is None:
+        yield f"wall time of a {found.unit} without a profiler: unknown"
+        return
+    of = f"{wall.runs} runs of each by turns" if wall.runs else "blocks of units"
+    yield (
+        f"wall time per {found.unit}: {duration(wall.before_us)} → {duration(wall.after_us)}, "
+        f"gained {signed(wall.gained_us)} [{signed(wall.low_us)}, {signed(wall.high_us)}] ({of})"
+    )
+    if busy is not None:
+        waits = "; less GPU time may not show, as the GPU waits" if min(busy) < BUSY else ""
+        yield f"the GPU computes {busy[0]:.0%} → {busy[1]:.0%} of it{waits}"
+
+
+def _named(groups: Sequence[Group]) -> str:
+    return ", ".join(f"{x.name} {duration(x.before_us)} → {duration(x.after_us)}" for x in groups)

@@ -10,7 +10,7 @@ import pytest
 
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import gpu_time, steps
-from analyzers.times.units import units, weighed
+from analyzers.times.units import reweighed, units, weighed
 from tests.analyzers.build import tables
 
 
@@ -79,3 +79,24 @@ def test_streams_that_overlap_share_their_time() -> None:
     time = gpu_time(both)
     assert time is not None
     assert time.busy_share == pytest.approx(0.9)
+
+
+def test_the_later_half_of_several_processes_is_that_of_each() -> None:
+    """Two processes, each of which warmed up in its first half."""
+    rows = [
+        fact(source, name, value)
+        for source, us in (("u0", (900.0, 800.0, 10.0, 10.0)), ("u1", (500.0, 400.0, 20.0, 20.0)))
+        for name, value in (("unit", "optimizer"), ("unit:16", kind(4, 0, *us)))
+    ]
+    found = units(tables(facts=rows))
+    assert found is not None
+    assert found.mean_us == 15
+
+
+def test_weighed_tables_can_be_weighed_by_other_counts() -> None:
+    held = weighed(server())
+    assert reweighed(held, {"16": 1, "1": 1}).kernels["total_us"].sum() == pytest.approx(4 * 55)
+    alone = reweighed(held, {"1": 7}).kernels
+    assert alone["total_us"].tolist() == pytest.approx([0, 40])
+    assert alone["calls"].tolist() == pytest.approx([0, 4])
+    assert reweighed(held, {"64": 1}) is held

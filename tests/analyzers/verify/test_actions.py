@@ -1,0 +1,315 @@
+"""Actions judged on planted jobs whose answers are computed by hand: equal units, computation apart, wall time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+
+import pytest
+
+from analyzers.actions import ACTIONS
+from analyzers.actions.totals import results
+from analyzers.analyzer import Settings, Tables
+from analyzers.statistics.distributions import student_t_quantile
+from analyzers.times.origins import ACTION
+from analyzers.times.units import Units, units, weighed
+from analyzers.verify.actions import ActionProof, answer, lines, verify_actions
+from analyzers.verify.unit_time import UnitTime, unit_time
+from logparse.errors import InputError
+from logparse.model import DEFAULT, ConvProblem
+from logparse.output import CHECK_FAILED
+from tests.analyzers.build import measurement, tables
+
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+FASTER = 0.8
+"""What a convolution takes with every plan tried, over what it takes now."""
+
+
+def conv(batch: int) -> ConvProblem:
+    return ConvProblem(
+        direction="F", n=batch, c=8, h=4, w=4, k=8, filter_h=1, filter_w=1, pad_h=0, pad_w=0, stride_h=1, stride_w=1,
+        dilation_h=1, dilation_w=1, out_h=4, out_w=4, groups=1,
+        **dict.fromkeys(("in_type", "weights_type", "out_type"), "FP16"),
+        **dict.fromkeys(("in_layout", "weights_layout", "out_layout"), "NCHW"),
+    )  # fmt: skip
+
+
+class Kind:
+    """Units of one kind in µs: convolutions, other kernels that compute and collectives of one, and wall times."""
+
+    def __init__(
+        self, batch: int, count: int, traced: int, conv_us: float, other_us: float = 0.0, talk_us: float = 0.0,
+        wall: Sequence[float] = (),
+    ) -> None:  # fmt: skip
+        self.name, self.batch, self.count, self.traced = f"float16[{batch}, 3]", batch, count, traced
+        self.times = {"aten::conv": conv_us, "aten::add": other_us, "c10d::allreduce": talk_us}
+        self.wall = list(wall)
+
+    def kernels(self) -> list[dict[str, object]]:
+        names = {"aten::conv": "conv_kernel", "aten::add": "add", "c10d::allreduce": NCCL}
+        return [
+            {
+                "op": op,
+                "kernel": names[op],
+                "problem": conv(self.batch).text if op == "aten::conv" else None,
+                "calls": self.traced,
+                "total_us": us * self.traced,
+                "unit": self.name,
+            }
+            for op, us in self.times.items()
+            if us and self.traced
+        ]
+
+
+def steady(us: float, spread: float = 0.002) -> list[float]:
+    """Forty times around a mean."""
+    return [us * (1 + spread * (-1) ** i * (1 + i % 3)) for i in range(40)]
+
+
+def job(
+    run: str, *kinds: Kind, ratio: float = FASTER, more: Mapping[str, Mapping[str, object]] | None = None
+) -> Tables:
+    """A run with these units, whose convolutions a replay timed; ``more`` facts by source."""
+    held = {x.name: json.dumps({"count": x.count, "traced": x.traced, "us": x.wall}) for x in kinds}
+    facts: dict[str, dict[str, object]] = {
+        "units": {"unit": "optimizer", "unit_tracing": "settled"} | {f"unit:{name}": x for name, x in held.items()},
+        "trace": {"arch": "sm_90"},
+    }
+    if any(x.traced for x in kinds):
+        traced = {x.name: x.traced for x in kinds if x.traced}
+        facts["trace"] |= {"unit_kinds": json.dumps(traced), "profiler_steps": sum(traced.values())}
+    for source, values in (more or {}).items():
+        facts[source] = facts.get(source, {}) | dict(values)
+    place = {"source_id": "trace", "run": run, "device": 0}
+    texts = [(conv(x.batch).text, x.traced) for x in kinds]
+    samples = {DEFAULT.text: 100.0, "torch:benchmark": 100.0 * ratio}
+    made = tables(
+        run,
+        kernels=[place | row for x in kinds for row in x.kernels()],
+        calls=[
+            {"source_id": "trace", "run": run, "category": "profiler", "kind": "conv", "problem": text, "count": count,
+             "pid": 1, "by_tool": False}
+            for text, count in texts if count
+        ],
+        workload=[
+            {"run": run, "pid": 1, "kind": "conv", "problem": text, "calls": count, "calls_from": "profiler"}
+            for text, count in texts if count
+        ],
+        measurements=[
+            measurement(text, solution, us, source_id="replay", run="before", origin=ACTION, samples_us=[us] * 3)
+            for text, _ in texts
+            for solution, us in samples.items()
+        ],
+        facts=[
+            {"source_id": source, "run": run, "name": name, "value": str(value)}
+            for source, values in facts.items()
+            for name, value in values.items()
+        ],
+    )  # fmt: skip
+    return weighed(made)
+
+
+def judged(before: Tables, after: Tables, **more: object) -> ActionProof:
+    found = verify_actions(before, after, ["cudnn_benchmark"], **more)  # type: ignore[arg-type]
+    printed = lines(found)
+    assert printed[-1] == found.verdict
+    assert len(printed) <= 12
+    assert max(map(len, printed)) <= 100
+    assert answer(found).code == (0 if found.verdict == "verified" else CHECK_FAILED)
+    return found
+
+
+def simple(run: str, conv_us: float, wall: Sequence[float], **more: float) -> Tables:
+    return job(run, Kind(8, 100, 6, conv_us, more.get("other_us", 1000.0), more.get("talk_us", 0.0), wall))
+
+
+def test_a_gain_that_is_in_both_the_kernels_and_the_wall_time_is_verified() -> None:
+    """Of 2 ms of kernels one are convolutions, of which a fifth is promised and gained."""
+    found = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(2300)))
+    assert found.verdict == "verified"
+    assert (found.unit, found.before_us, found.promised_us, found.after_us) == ("step", 2000, 1800, 1800)
+    assert found.wall is not None
+    assert found.wall.gained_us == pytest.approx(200, rel=0.01)
+    assert found.wall.low_us > 0
+    assert [(x.name, x.promised_us) for x in found.groups] == [("convolution", 800), ("aten::add", 1000)]
+
+
+def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
+    """DDP: of 52.1 → 43.1 ms of kernels 7.7 are NCCL's, and the step is no faster."""
+    before = job("before", Kind(8, 100, 6, 15000, 15000, 22100, steady(39700)), ratio=0.95)
+    after = job("after", Kind(8, 100, 6, 13700, 15000, 14400, steady(41500)), ratio=0.95)
+    found = judged(before, after)
+    assert found.verdict == "took effect, not faster"
+    assert found.refuted
+    assert found.before_us + found.collectives_us[0] == pytest.approx(52100)
+    assert found.after_us + found.collectives_us[1] == pytest.approx(43100)
+    assert (found.before_us, found.promised_us, found.after_us) == pytest.approx((30000, 29250, 28700))
+    assert "collectives moved by -7.7 ms (22.1 ms → 14.4 ms), which it does not explain" in lines(found)
+    assert found.busy == pytest.approx((30 / 39.7, 28.7 / 41.5), rel=1e-3)
+    assert not found.faster
+
+
+def server(run: str, counts: Sequence[int], traced: Sequence[int], ratio: float) -> Tables:
+    """Batches of 1, 4 and 16, half of whose kernels' time are convolutions."""
+    each = zip((1, 4, 16), counts, traced, (200, 400, 1200), (1000, 1500, 3000), strict=True)
+    kinds = (
+        Kind(batch, n, held, us * ratio, us, 0, steady(wall * (0.5 + ratio / 2))) for batch, n, held, us, wall in each
+    )
+    return job(run, *kinds)
+
+
+def test_another_mix_of_batches_is_no_gain() -> None:
+    """Of the run before 60 %, 30 % and 10 % are batches 1, 4 and 16: 0.6 · 400 + 0.3 · 800 + 0.1 · 2400 = 720 µs.
+
+    A fifth of the convolutions, half of that, is gained: 72 µs; the traces alone show 1680 → 864.
+    """
+    before, after = server("before", (60, 30, 10), (1, 1, 3), 1.0), server("after", (10, 30, 60), (3, 1, 1), 0.8)
+    found = judged(before, after)
+    assert (found.before_us, found.promised_us, found.after_us) == pytest.approx((720, 648, 648))
+    assert found.wall is not None
+    assert found.wall.before_us == pytest.approx(0.6 * 1000 + 0.3 * 1500 + 0.1 * 3000, rel=0.01)
+    assert found.wall.gained_us == pytest.approx(135, rel=0.02)
+    assert found.verdict == "verified"
+    assert found.share == 1
+
+
+def test_kinds_that_one_run_lacks_are_left_out_and_stated() -> None:
+    """Batch 16 is 300 of 1350 µs of the units' time; without it the promise is that of the others."""
+    before, after = server("before", (60, 30, 10), (1, 1, 3), 1.0), server("after", (10, 30, 60), (3, 1, 0), 0.8)
+    found = judged(before, after)
+    assert found.share == pytest.approx(1050 / 1350, rel=0.01)
+    assert (found.before_us, found.after_us) == pytest.approx(((60 * 400 + 30 * 800) / 90, (60 * 360 + 30 * 720) / 90))
+    assert found.promised_us == pytest.approx(found.after_us)
+    assert "kinds of units in common: 78 % of the unit time of before".replace(" %", "%") in lines(found)
+
+
+def test_runs_that_do_other_units_are_another_workload() -> None:
+    before = job("before", Kind(8, 100, 6, 1000, 1000, 0, steady(2500)))
+    assert judged(before, job("after", Kind(16, 100, 6, 800, 1000, 0, steady(2300)))).verdict == "another workload"
+    mostly = job("before", Kind(8, 10, 6, 1000, 1000, 0, steady(2500)), Kind(4, 90, 6, 900, 900, 0, steady(2000)))
+    found = judged(mostly, simple("after", 800, steady(2300)))
+    assert (found.verdict, round(found.share, 2)) == ("another workload", 0.12)
+
+
+def test_kernels_that_stay_as_they_are_show_no_effect() -> None:
+    before = simple("before", 1000, steady(2500))
+    assert judged(before, simple("after", 1001, steady(2500))).verdict == "had no effect"
+    assert judged(before, simple("after", 1001, [])).verdict == "had no effect", "their time alone shows it"
+    slower = judged(before, simple("after", 1300, []))
+    assert (slower.verdict, slower.losers[0].name) == ("took effect, not faster", "convolution")
+
+
+def test_a_gain_far_outside_of_the_promise_is_no_pass() -> None:
+    found = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(1700), other_us=400.0))
+    assert found.verdict == "another workload"
+    assert not found.refuted
+    assert [x.name for x in found.unexplained] == ["aten::add"]
+    assert "unexplained, far more than was promised: aten::add 1 ms → 400 µs" in lines(found)
+    same = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(2500), other_us=400.0))
+    assert same.verdict == "took effect, not faster"
+
+
+def test_a_gain_that_stays_below_the_promise_is_no_pass() -> None:
+    """Promised are 200 µs; 40 are more than two runs of one job differ by, and below the interval."""
+    found = judged(simple("before", 1000, steady(2500)), simple("after", 960, steady(2300)))
+    assert found.verdict == "had no effect"
+    assert not found.refuted, "the step is faster, so what was applied stays"
+
+
+@pytest.mark.parametrize("untimed", ["before", "after"])
+def test_without_units_that_no_profiler_slowed_the_time_is_unknown(untimed: str) -> None:
+    walls = {"before": steady(2500), "after": steady(2300), untimed: [2000.0] * 4}
+    found = judged(simple("before", 1000, walls["before"]), simple("after", 800, walls["after"]))
+    assert (found.verdict, found.wall, found.busy) == ("time unknown", None, None)
+    assert f"no unit of {untimed} was timed without a profiler often enough" in lines(found)
+
+
+def test_a_job_that_ends_before_it_settles_has_a_sentence() -> None:
+    early = job("after", Kind(8, 4, 0, 800, 1000, 0, [9000, 3000, 2400, 2300]), more={"units": {"unit_tracing": ""}})
+    found = judged(simple("before", 1000, steady(2500)), early)
+    assert found.verdict == "time unknown"
+    assert "after has no trace with kernels: its job ended before its units of work had settled" in lines(found)
+
+
+def ranks(run: str, ratio: float, other: Mapping[str, object], alive: bool = True) -> Tables:
+    """Two ranks of which the second has these facts of units; its trace is there or not."""
+    more: dict[str, Mapping[str, object]] = {
+        "units": {"rank": 0, "ranks": 2},
+        "trace": {"rank": 0},
+        "units1": {"rank": 1, "ranks": 2, "unit": "optimizer", "unit_tracing": "settled"} | other,
+    }
+    if alive:
+        more["trace1"] = {"rank": 1, "unit_kinds": json.dumps({"float16[8, 3]": 6})}
+    return job(run, Kind(8, 100, 6, 1000 * ratio, 1000, 0, steady(2300 + 200 * ratio)), more=more)
+
+
+def test_ranks_that_cannot_be_compared_have_a_sentence() -> None:
+    alike = {"unit:float16[8, 3]": json.dumps({"count": 100, "traced": 6, "us": steady(2500)})}
+    fewer = {"unit:float16[8, 3]": json.dumps({"count": 50, "traced": 6, "us": steady(2500)})}
+    before = ranks("before", 1.0, alike)
+    assert judged(before, ranks("after", 0.8, alike)).doubts == ()
+    dead = judged(before, ranks("after", 0.8, alike, alive=False))
+    assert (dead.verdict, dead.doubts) == ("time unknown", ("rank 1 of 2 of after left no trace: did it die?",))
+    unlike = judged(before, ranks("after", 0.8, fewer))
+    assert unlike.verdict == "time unknown"
+    assert unlike.doubts == ("the ranks of after do different units (50 of step, 100 of step …)",)
+    killed = job("after", Kind(8, 100, 6, 800, 1000, 0, steady(2300)), more={"units": {"rank": 0, "ranks": 2}})
+    assert judged(before, killed).doubts == ("rank 1 of 2 of after left no units: did it die?",)
+
+
+def test_an_action_that_nothing_was_promised_for_is_an_error() -> None:
+    before = simple("before", 1000, steady(2500))
+    with pytest.raises(InputError, match="no action tf32 of run before: there is cudnn_benchmark"):
+        verify_actions(before, before, ["tf32"])
+
+
+def timed(run: str, *walls: float) -> list[Units]:
+    return [x for us in walls if (x := units(simple(run, 1000, [us] * 40))) is not None]
+
+
+def test_runs_by_turns_have_the_interval_of_their_means() -> None:
+    """Means 100, 101, 102 and 97, 98, 99: both variances of the mean are 1/3, so 4 degrees, and 3 ± t · √(2/3)."""
+    found = unit_time(timed("a", 100, 101, 102), timed("b", 97, 98, 99), {"float16[8, 3]": 100})
+    off = student_t_quantile(0.975, 4) * (2 / 3) ** 0.5
+    assert found == UnitTime(101, 98, pytest.approx(3 - off), pytest.approx(3 + off), 3)
+    assert found.faster
+    unsure = unit_time(timed("a", 100, 101, 110), timed("b", 97, 98, 99), {"float16[8, 3]": 100})
+    assert unsure is not None
+    assert not unsure.faster
+
+
+def test_one_long_run_has_the_interval_of_its_blocks() -> None:
+    """Times that drift: blocks of neighbours spread more than single units would suggest."""
+    late = [100.0 + 10 * (i // 50 % 2) for i in range(500)]
+    before = job("before", Kind(8, 1000, 6, 1000, 0, 0, [*[500.0] * 500, *late]))
+    found = unit_time(*([x] if (x := units(before)) else [] for _ in range(2)), {"float16[8, 3]": 1})
+    assert found is not None
+    assert found.before_us == fmean(late) == 105
+    variance = 10 * 25 / 9 / 10  # ten blocks, each 5 off the mean
+    assert found.high_us == pytest.approx(student_t_quantile(0.975, 18) * (2 * variance) ** 0.5)
+
+
+def test_times_by_turns_take_the_place_of_those_of_the_traced_runs() -> None:
+    before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300))
+    found = judged(before, after, times=(timed("a", 2500, 2501, 2502), timed("b", 2500, 2501, 2502)))
+    assert found.verdict == "took effect, not faster"
+    assert found.wall is not None
+    assert found.wall.runs == 3
+
+
+def test_override_files_are_judged_with_the_actions() -> None:
+    """Files that save 10 % of the job where no action changes the same problem; else their gain may be all lost."""
+    before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300), other_us=800.0)
+
+    [setting] = [x for x in results(before, ACTIONS, Settings()) if x.action.name == "cudnn_benchmark"]
+    now = setting.now_us
+    named = replace(setting.action, name="overrides", kind="files")
+    files = replace(setting, action=named, then_us=0.9 * now, low_us=0.9 * now, high_us=0.9 * now, parts=())
+    found = judged(before, after, files=files)
+    assert found.actions == ("cudnn_benchmark", "overrides")
+    assert (found.promised_us, found.after_us, found.verdict) == (pytest.approx(1600), 1600, "verified")
+    both = judged(before, after, files=replace(files, parts=setting.parts))
+    assert both.promised_us == pytest.approx(1800)
+    assert both.low_us < 1600
