@@ -24,7 +24,7 @@ from logparse.formats.format import FileFormat, Head
 from logparse.formats.moe import config as moe_config
 from logparse.formats.override_format import OverrideFile, OverrideFormat
 from logparse.formats.override_formats import OVERRIDE_FORMATS
-from logparse.formats.reading import STEPS, Less, LongFile, Note, Reading, Row
+from logparse.formats.reading import STAGES, Less, LongFile, Note, Reading, Row
 from logparse.formats.tunableop.validators import PREFIX as VALIDATOR
 from logparse.formats.workspaces import Workspaces
 from logparse.ingest.input_file import HEAD_BYTES, InputFile
@@ -321,7 +321,7 @@ def row_rows(file: OverrideFile) -> Rows:
             "line": row.line,
             "key": row.key,
             "solution": row.solution.text if row.solution else None,
-            **{name: getattr(row.verdicts, name) for name in (*STEPS, "why")},
+            **{name: getattr(row.verdicts, name) for name in (*STAGES, "why")},
         }
         for row in file.rows
     ]

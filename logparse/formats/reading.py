@@ -19,8 +19,8 @@ from logparse.model import Problem, Solution
 from logparse.target import Facts
 
 Severity = Literal["error", "warning", "info"]
-Step = Literal["read", "matched", "honoured"]
-STEPS: tuple[Step, ...] = ("read", "matched", "honoured")
+Stage = Literal["read", "matched", "honoured"]
+STAGES: tuple[Stage, ...] = ("read", "matched", "honoured")
 Verdict: TypeAlias = bool | None
 T = TypeVar("T")
 C = TypeVar("C")
@@ -78,7 +78,7 @@ class Breach:
     in the file keeps the library from using it.
     """
 
-    step: Step | None
+    step: Stage | None
     note: Note
     fault: bool
 
@@ -263,7 +263,7 @@ class Rule(Generic[T, C]):
 
     name: str
     severity: Severity
-    stops: Step | None
+    stops: Stage | None
     check: Callable[[T, C], str | None]
     remedy: str = ""
     fault: bool | None = None
@@ -284,12 +284,12 @@ def judge(
         if message is not None:
             own = rule.stops is not None if rule.fault is None else rule.fault
             breaches.append(Breach(rule.stops, Note(line, rule.severity, rule.name, message, rule.remedy), own))
-    stopped: dict[Step, str] = {} if accepted is not False else {"read": refusal}
+    stopped: dict[Stage, str] = {} if accepted is not False else {"read": refusal}
     for breach in breaches:
         if breach.step is not None:
             stopped.setdefault(breach.step, breach.note.message)
-    read, matched, honoured = (False if step in stopped else accepted or None for step in STEPS)
-    why = next((stopped[step] for step in STEPS if step in stopped), "")
+    read, matched, honoured = (False if step in stopped else accepted or None for step in STAGES)
+    why = next((stopped[step] for step in STAGES if step in stopped), "")
     fault = next((breach.note.message for breach in breaches if breach.fault), "")
     return Verdicts(read, matched, honoured, why, fault), tuple(breaches)
 
