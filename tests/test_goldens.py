@@ -28,7 +28,8 @@ SECTIONS = {
     "messages": "category, function, text, count from messages",
     "measurements": "origin, kind, problem, solution, algorithm, status, time_us, min_us, max_us, std_us,"
     " workspace_bytes, error, key_text, ordinal from measurements",
-    "kernels": "device, op, problem, kernel, calls, total_us, min_us, max_us from kernels",
+    "kernels": "device, op, problem, kernel, calls, total_us, min_us, max_us, unit from kernels",
+    "collectives": "device, ranks, kernel, start_us, us, alone_us from collectives",
     "solutions": "library, build, solution, name, kernel_name from own_solutions",
     "facts": "name, value from facts",
     "rejects": '"offset", length, count, reason from rejects',
