@@ -1,6 +1,6 @@
 """The machine that will read the overrides: its facts, and whether a measurement was made on a comparable one.
 
-A time from another device or library build may rank findings; it never becomes an override.
+A time from another device is left out; one from another library build may rank findings, and never becomes an override.
 """
 
 from __future__ import annotations
