@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from logparse.formats import (
-    inductor,
     job_units,
     library_errors,
     machine_facts,
@@ -63,7 +62,6 @@ FORMATS: tuple[Format, ...] = (
     traces_rocprof.FORMAT,
     traces_rocpd.FORMAT,
     traces_nsys.FORMAT,
-    inductor.FORMAT,
     moe_config.TABLE,
     moe_config.LOG,
     machine_facts.FORMAT,

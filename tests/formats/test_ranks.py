@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.formats import inductor, tensile_launches
+from logparse.formats import tensile_launches
 from logparse.formats.aiter import log as aiter_log
 from logparse.formats.format import BlockFormat, Line, LineFormat
 from logparse.formats.hipblaslt import bench_output
@@ -32,8 +32,7 @@ FORMATS: dict[str, tuple[BlockFormat, Path]] = {
     "bench": (bench_output.FORMAT, SAMPLES / "hipblaslt" / "bench_output.txt"),
     "miopen": (miopen_log.FORMAT, SAMPLES / "miopen" / "find.log"),
     "driver": (driver_output.FORMAT, SAMPLES / "miopen" / "driver_output.txt"),
-    "inductor": (inductor.FORMAT, SAMPLES / "inductor" / "torch_2.11.log"),  # its rows are indented, as of the next
-    "launches": (tensile_launches.FORMAT, SAMPLES / "rocblas" / "launches.txt"),
+    "launches": (tensile_launches.FORMAT, SAMPLES / "rocblas" / "launches.txt"),  # its rows are indented
 }
 
 
