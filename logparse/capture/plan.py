@@ -4,16 +4,15 @@ What is switched on, each writing files of its own into one new folder:
 
 * hipBLASLt: bench lines (every launch) and profile records (exact counts at exit), or the chosen categories;
 * cuBLASLt, which has neither: trace lines (also of the classic calls of cuBLAS), hints and errors;
-* cuDNN: warnings;
 * MIOpen: one ``MIOpenDriver`` command per convolution call.  It writes only to standard error, which is copied;
 * TunableOp: the keys that it has no tuned row for;
 * ``facts.json``: the machine and the library builds, which ``--target`` needs.
 
 A setting that cancels these is refused if the command itself makes it, and corrected, with a warning, if the
 environment does.  Sources: ROCm/hipBLASLt library/src/amd_detail/rocblaslt/src/include/logging.h, the cuBLAS
-documentation (cuBLASLt Logging), the cuDNN documentation (Error Reporting and API Logging), pytorch/pytorch
-aten/src/ATen/cuda/tunable/Tunable.cpp.  Costs were measured on an H200 (``benchmarks/results/nvidia-logs-…``): a Trace
-line at most 0.01 ms and 0.6 KB; cuBLAS's own log (0.16 ms and 5 KB a call) adds no information, and stays off.
+documentation (cuBLASLt Logging), pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp.  Costs
+were measured on an H200 (``benchmarks/results/nvidia-logs-…``): a Trace line at most 0.01 ms and 0.6 KB; cuBLAS's own
+log (0.16 ms and 5 KB a call) adds no information, and stays off.
 """
 
 from __future__ import annotations
@@ -193,8 +192,6 @@ def _cuda(folder: Path, mask: int) -> Iterator[Setting]:
     yield Setting("CUBLASLT_LOG_LEVEL", None, "a level beside a mask")
     yield Setting("CUBLASLT_LOG_MASK", str(bits), " + ".join(_names(bits)) + " (cuBLASLt has no bench and profile)")
     yield Setting("CUBLASLT_LOG_FILE", f"{folder}/cublaslt_%i.log", "%i: a file per process (default: stdout)")
-    yield Setting("CUDNN_LOGLEVEL_DBG", "2", "cuDNN's warnings (3, every call, costs 0.2 ms and 13 KB a convolution)")
-    yield Setting("CUDNN_LOGDEST_DBG", f"{folder}/cudnn_%i.log", "%i: a file per process")
 
 
 def _tunableop(folder: Path, environ: Mapping[str, str]) -> Iterator[Setting]:
@@ -232,7 +229,6 @@ _CANCELS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "HIPBLASLT_LOG_LEVEL": (lambda value: True, "beats HIPBLASLT_LOG_MASK, even when empty: no bench or profile lines"),
     "HIPBLASLT_LOG_FILE": (lambda value: "%i" not in value, "without %i processes truncate each other's file"),
     "CUBLASLT_LOG_FILE": (lambda value: "%i" not in value, "without %i processes overwrite each other's file"),
-    "CUDNN_LOGDEST_DBG": (lambda value: "%i" not in value, "without %i processes overwrite each other's file"),
     "PYTORCH_TUNABLEOP_TUNING": (lambda value: value != "0", "a job that tunes records nothing untuned"),
 }
 """Variables that a command may set (``env NAME=…``, ``mpirun -x NAME=…``): which values cancel ours, and why."""

@@ -24,7 +24,6 @@ from logparse.formats.miopen import find_db as miopen_find_db
 from logparse.formats.miopen import log as miopen_log
 from logparse.formats.miopen import perf_db as miopen_perf_db
 from logparse.formats.moe import config as moe_config
-from logparse.formats.nvidia import cudnn as nvidia_cudnn
 from logparse.formats.rocblas import logs as rocblas
 from logparse.formats.traces import nsys as traces_nsys
 from logparse.formats.traces import rocpd as traces_rocpd
@@ -41,7 +40,6 @@ FORMATS: tuple[Format, ...] = (
     hipblaslt_bench_output.FORMAT,
     hipblaslt_preamble.FORMAT,
     hipblaslt_tuning_file.FORMAT,
-    nvidia_cudnn.FORMAT,
     miopen_driver.FORMAT,
     miopen_driver_output.FORMAT,
     miopen_log.FORMAT,

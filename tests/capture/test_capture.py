@@ -50,8 +50,6 @@ def test_the_environment_of_a_job(tmp_path: Path) -> None:
         "MIOPEN_ENABLE_LOGGING_CMD": "1",
         "CUBLASLT_LOG_MASK": "7",
         "CUBLASLT_LOG_FILE": f"{tmp_path}/cublaslt_%i.log",
-        "CUDNN_LOGLEVEL_DBG": "2",
-        "CUDNN_LOGDEST_DBG": f"{tmp_path}/cudnn_%i.log",
         "PYTORCH_TUNABLEOP_ENABLED": "1",
         "PYTORCH_TUNABLEOP_TUNING": "0",
         "PYTORCH_TUNABLEOP_RECORD_UNTUNED": "1",
