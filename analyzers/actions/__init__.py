@@ -1,6 +1,7 @@
 """Actions: what a person does once, and what that does to all problems of a job (see ``action.py``)."""
 
 from analyzers.actions import (
+    attention,
     blas_library,
     channels_last,
     cudnn_benchmark,
@@ -14,6 +15,7 @@ ACTIONS: tuple[Action, ...] = (
     cudnn_benchmark.ACTION,
     tf32.ACTION,
     *blas_library.ALL,
+    *attention.ALL,
     channels_last.ACTION,
     channels_last.WITH_BENCHMARK,
     padded_output.ACTION,

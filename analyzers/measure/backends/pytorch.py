@@ -1,8 +1,9 @@
 """PyTorch on ROCm, CUDA or the CPU: what it does by default, and what a user can change without a new kernel.
 
 Names of solutions: ``Default`` is the untouched call; ``torch:WORD,WORD…`` changes settings (``blas=cublaslt``,
-``benchmark``, ``mkldnn=off``) or the formulation (``layout=NHWC`` with the transposes charged, and ``stored`` where the
-tensors are kept in that layout, so nothing is charged; ``gemm``, ``im2col``, ``pad=8``, ``fused``).
+``benchmark``, ``mkldnn=off``, ``sdpa=flash``) or the formulation (``layout=NHWC`` with the transposes charged, and
+``stored`` where the tensors are kept in that layout, so nothing is charged; ``gemm``, ``im2col``, ``pad=8``, and
+``fused``).
 ``kernel:package.module:callable`` is a user's own.
 """
 
@@ -11,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analyzers.measure.backend import BackendType, Conditions, UnsupportedError
+from analyzers.measure.backends.torch_attention import attention_ways
 from analyzers.measure.backends.torch_convs import conv_ways
 from analyzers.measure.backends.torch_gemms import gemm_ways
 from analyzers.measure.backends.torch_own_kernel import OwnKernelRunnable
 from analyzers.measure.backends.torch_ways import Way, named
+from analyzers.measure.device.attention_operands import attention_of
 from analyzers.measure.device.device_backend import DeviceBackend
 from analyzers.measure.device.operands import GemmOperands
 from analyzers.measure.device.operator_operands import OperatorOperands, overload_of
@@ -48,6 +51,9 @@ class Torch(DeviceBackend):
         if isinstance(problem, ConvProblem):
             return conv_ways(self._device, problem, self._place)
         if isinstance(problem, OperatorProblem):
+            attention = attention_of(self._device, problem)
+            if attention is not None:
+                return attention_ways(self._device, attention)
             overload_of(self._device, problem)  # raises UnsupportedError where PyTorch has none for these inputs
             return [Way(named(), _operator, self._device.torch.no_grad)]
         raise UnsupportedError("a family is no problem")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from analyzers.measure.backend import Conditions, Place, UnsupportedError
+from analyzers.measure.device.attention_operands import operands_of
 from analyzers.measure.device.operands import ConvOperands, GemmOperands, GroupedOperands
 from analyzers.measure.device.operator_operands import OperatorOperands
 from analyzers.measure.device.torch_device import Tensor, TorchDevice, torch_device
@@ -31,7 +32,7 @@ class OperandCache:
             elif isinstance(problem, ConvProblem):
                 self._held[key] = ConvOperands(self._device, problem, conditions)
             elif isinstance(problem, OperatorProblem):
-                self._held[key] = OperatorOperands(self._device, problem, conditions)
+                self._held[key] = operands_of(self._device, problem, conditions)
             else:
                 raise UnsupportedError("a family is no problem")
         return self._held[key]

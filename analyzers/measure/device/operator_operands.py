@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from analyzers.measure.backend import Conditions, UnsupportedError
@@ -25,11 +26,15 @@ class OperatorOperands:
     def __init__(self, device: TorchDevice, problem: OperatorProblem, conditions: Conditions) -> None:
         self._device, self.problem = device, problem
         self.sets, self.evict = conditions.sets, conditions.evict
-        self.overload = overload_of(device, problem)
         self._filled: list[Tensor] = []
         with device.memory_errors(problem.bytes * conditions.sets):
             self.arguments = [self._arguments() for _ in range(conditions.sets)]
             self.fill(conditions.seed)
+
+    @cached_property
+    def overload(self) -> Any:
+        """See ``overload_of``."""
+        return overload_of(self._device, self.problem)
 
     def _arguments(self) -> Inputs:
         values: list[Any] = []

@@ -1,0 +1,87 @@
+"""Another backend of PyTorch's ``scaled_dot_product_attention`` for all attention that a fused kernel computes.
+
+Attention on the math backend is no operator of its own in a trace but products and a softmax, which these actions do
+not change.  Where a backend refuses an operand (a mask, a size) the calls stay on the one that computes them now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from analyzers.actions.action import Action, Application, Change
+from analyzers.actions.job import Job, Work
+from logparse.formats.patterns import regex
+from logparse.model import OperatorProblem, Problem
+
+BACKENDS: Mapping[str, str] = {
+    "flash": "FLASH_ATTENTION",
+    "efficient": "EFFICIENT_ATTENTION",
+    "cudnn": "CUDNN_ATTENTION",
+    "math": "MATH",
+}
+"""PyTorch's names (``torch.nn.attention.SDPBackend``).  On ROCm AOTriton or CK computes flash and efficient."""
+_OPERATOR = regex(
+    r"aten::_(?:scaled_dot_product_)?(flash|efficient|cudnn)_attention(?:_for_cpu)?(?:_forward)?(?:_backward)?"
+)
+_ELSEWHERE = {"CPU": frozenset({"efficient", "cudnn"}), "HIP": frozenset({"cudnn"})}
+"""What a device does not have."""
+
+HELPER = '''
+def _prefer_attention(*names):
+    """Attention runs on the first of these backends that takes its operands; a program's own choice goes before."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    chosen = sdpa_kernel([getattr(SDPBackend, name) for name in names], set_priority=True)
+    chosen.__enter__()
+    _ATTENTION.append(chosen)  # ends where nothing holds it
+
+
+_ATTENTION = []
+'''.strip()
+
+
+def backend_of(name: str) -> str | None:
+    """The backend of an operator of attention (``flash``), by its name in a trace; None for any other operator."""
+    found = _OPERATOR.fullmatch(name)
+    return str(found[1]) if found else None
+
+
+def _backend(problem: Problem) -> str | None:
+    return backend_of(problem.name) if isinstance(problem, OperatorProblem) else None
+
+
+def _change(work: Work, backend: str) -> Change | None:
+    now = _backend(work.problem)
+    return None if now is None or now == backend else Change(work.problem, f"torch:sdpa={backend}")
+
+
+def _application(job: Job, backend: str) -> Application | None:
+    now = [x for work in job.work if (x := _backend(work.problem)) is not None]
+    if not set(now) - {backend} or backend in _ELSEWHERE.get(job.backend or "", ()):
+        return None
+    if job.backend == "CPU":  # which has no order of its own
+        line = "torch.backends.cuda.enable_flash_sdp(False)"
+        return Application(line=line, settings=(line,))
+    order = [BACKENDS[x] for x in dict.fromkeys((backend, *now, "flash", "efficient", "cudnn", "math"))]
+    order = [x for x in order if x != "CUDNN_ATTENTION" or job.backend != "HIP"]
+    names = ", ".join(f"SDPBackend.{x}" for x in order)
+    return Application(
+        line=f"with torch.nn.attention.sdpa_kernel([{names}], set_priority=True):",
+        settings=(f"_prefer_attention({', '.join(map(repr, order))})",),
+        helpers=(HELPER,),
+    )
+
+
+def _action(backend: str) -> Action:
+    return Action(
+        name=f"attention_{backend}",
+        kind="setting",
+        about=f"let the {backend} backend of scaled_dot_product_attention compute attention",
+        change=lambda work, job: _change(work, backend),
+        application=lambda job: _application(job, backend),
+        excludes="attention",
+        needs="PyTorch 2.6 or later (CPU: any)",
+    )
+
+
+ALL = tuple(map(_action, BACKENDS))
