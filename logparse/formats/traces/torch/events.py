@@ -21,7 +21,7 @@ from logparse.formats.traces.torch.inputs import Backend
 from logparse.formats.traces.torch.launches import operators_by_time
 from logparse.formats.traces.torch.operands import COLLECTIVE, WITHOUT_KERNELS, operator
 from logparse.formats.traces.torch.operators import OPERATORS, operation
-from logparse.formats.traces.torch.records import Columns, records_of
+from logparse.formats.traces.torch.records import Columns, KernelIdentity, identities_of, records_of
 from logparse.model import Fact, Record, Reject
 
 _NAME = rb'"([^"\\]*(?:\\.[^"\\]*)*)"'
@@ -113,6 +113,20 @@ def read_events(source: Source) -> Iterator[Outcome]:
     yield Outcome("fact", replays, lines=0)
     yield from records_of(columns, by_time)
     yield Outcome("foreign", lines=reader.foreign)
+
+
+def kernel_identities(source: Source) -> list[KernelIdentity]:
+    """What each kernel of the trace computes, in the order of the file, as the records of ``read_events`` state it."""
+    columns = Columns()
+    reader = _Reader(columns)
+    with source.open() as stream:
+        events = TraceEvents(stream)
+        for batch in events.batches():
+            reader.backend = _backend(events.header)
+            for _ in reader.take(batch):
+                pass
+    by_time = None if columns.ids_suffice else operators_by_time(source, columns, reader.kind_of)[0]
+    return identities_of(columns, by_time)
 
 
 class _Reader:

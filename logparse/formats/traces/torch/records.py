@@ -7,6 +7,7 @@ import json
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -153,6 +154,19 @@ def records_of(columns: Columns, by_time: Ints | None) -> Iterator[Outcome]:
     yield from _Records(columns, by_time).outcomes()
 
 
+class KernelIdentity(NamedTuple):
+    """A kernel's operator and problem (as its text), as far as they are known, and its name."""
+
+    op: str
+    problem: str | None
+    kernel: str
+
+
+def identities_of(columns: Columns, by_time: Ints | None) -> list[KernelIdentity]:
+    """The identity of each kernel of ``columns``, in their order."""
+    return _Records(columns, by_time).identities()
+
+
 def without_overlap(us: Floats, start: Floats, op: Ints, device: Ints) -> Floats:
     """The kernels' times (µs), those of each operator in proportion such that their sum is the time in which any runs.
 
@@ -225,6 +239,19 @@ class _Records:
         talks = collectives(self._timeline, columns.names, columns.kernel_group)
         yield Outcome("measurement", [*talks], lines=0)
         yield Outcome("foreign", lines=self._events - self._call_events - self._unread_events)
+
+    def identities(self) -> list[KernelIdentity]:
+        self._walk()
+        names, kinds = self._columns.names, self._columns.kinds
+        known: dict[tuple[int, int, int], KernelIdentity] = {}
+        out = []
+        for op, problem, name in zip(self._op.tolist(), self._problem_of.tolist(), self._name.tolist(), strict=True):
+            key = (kinds[self._op_kind[op]][0] if op >= 0 else -1, problem, name)
+            if key not in known:
+                text = self._problems[problem].text if problem >= 0 else None
+                known[key] = KernelIdentity(names[key[0]] if op >= 0 else "", text, names[name])
+            out.append(known[key])
+        return out
 
     def _assigned(self) -> Iterator[Fact]:
         """Shares of the time of backward convolutions: assigned to B or W at all, and by the order alone."""

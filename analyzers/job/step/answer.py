@@ -1,0 +1,294 @@
+"""What other kernel times do to the step: now → then, what limits it, and where it would end.
+
+The profiler slows the host.  ``host_factor`` scales what the host does such that the unchanged step takes what it took
+without the profiler; a step that does not wait for the host tells nothing of it, and keeps the traced host.  What then
+still lacks to the untraced time is a factor on every answer.  An action's launches are those of the trace: work that
+it takes away costs no time on the device and its launch on the host.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analyzers.analyzer import Tables, once
+from analyzers.job.step.build import build
+from analyzers.job.step.graph import KINDS, Floats, Graph, shares, times
+from analyzers.job.step.traces import RankTrace, read_trace
+from analyzers.times.units import units
+from logparse.errors import InputError
+from logparse.ingest.input_file import InputFile
+
+SIMULATION_ERROR: float | None = None
+"""Relative error of a simulated step after an action against the measured one, to be learned from the records of
+``benchmarks/steps.py``.  None: not yet calibrated, so that intervals hold those of the kernels alone.
+"""
+ROUGH = 1.5
+"""A host that the profiler slowed by more than this is simulated roughly."""
+_SAME = 1e-3
+_HOST_LEAST, _HOST_MOST = 0.1, 4.0
+_DEPENDS = 0.5
+"""Elasticity of the step to the host's speed from which an untraced step that took longer is the host's."""
+_WINDOWS, _MOST_WORK = 2, 1_000_000
+FORMAT = "torch-profiler"
+
+
+class Factor(NamedTuple):
+    """A kernel's new time over its time in the trace, with the interval of that."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """The step (µs) with every kernel at its best known time, an infinitely fast host, and free communication; the
+    last one is the host alone: kernels, copies and collectives take no time.
+    """
+
+    best_us: float
+    fast_host_us: float
+    free_communication_us: float
+    host_alone_us: float
+
+
+@dataclass(frozen=True)
+class StepAnswer:
+    """Times of a step in µs.  ``now_us`` is the untraced one where it is known; ``low_us`` and ``high_us`` enclose
+    ``then_us``.  ``limit`` is what most of the new step waits for (one of ``graph.KINDS``), ``shares`` its parts.
+    ``simulated_us`` is the unchanged step as traced and simulated with the host's factor.  ``rough``: the profiler
+    changed the host so much, or the untraced time is unknown, that the answer is rough; ``calibrated``: the interval
+    holds the simulation's own error.
+    """
+
+    now_us: float
+    then_us: float
+    low_us: float
+    high_us: float
+    limit: str
+    host_factor: float
+    rough: bool
+    calibrated: bool
+    traced_us: float
+    simulated_us: float
+    shares: Mapping[str, float]
+    ceilings: Ceilings
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StepUnknown:
+    """Why there is no answer in step time."""
+
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """The graphs of a job's traced windows, and how often each kind of unit ran (empty: as in the traces)."""
+
+    graphs: Sequence[Graph]
+    counts: Mapping[str, float]
+    untraced_us: float | None = None
+    notes: tuple[str, ...] = ()
+
+    def us(self, each: Callable[[Graph], Floats], host_factor: float) -> float:
+        """The mean time of a unit; ``each`` gives the times of a graph's kernels and transfers."""
+        found: dict[str, list[float]] = defaultdict(list)
+        first: dict[str, list[float]] = defaultdict(list)
+        for graph in self.graphs:
+            at = times(graph, each(graph), host_factor)
+            begun: set[int] = set()
+            for unit in graph.bounds:
+                (found if unit.rank in begun else first)[unit.kind].append(at[unit.last] - at[unit.first])
+                begun.add(unit.rank)
+        for kind, us in first.items():  # the first unit of a window is not yet in step; it counts where it is the only
+            found.setdefault(kind, us)
+        known = {kind: self.counts.get(kind, 0.0) for kind in found}
+        known = known if any(known.values()) else {kind: float(len(us)) for kind, us in found.items()}
+        total = math.fsum(known.values())
+        return math.fsum(known[kind] / total * math.fsum(us) / len(us) for kind, us in found.items()) if total else 0.0
+
+
+def unchanged(graph: Graph) -> Floats:
+    """The traced times."""
+    return graph.us
+
+
+def simulate(graph: Graph, scale: Mapping[str, float] | None = None, host_factor: float = 1.0) -> float:
+    """The mean unit of one window (µs); ``scale`` are factors by a kernel's problem, operator or name."""
+    changed = {name: Factor(x, x, x) for name, x in (scale or {}).items()}
+    return Step([graph], {}).us(lambda x: x.scaled(_factors(x, changed)[0]), host_factor)
+
+
+def host_factor_of(step: Step) -> float:
+    """The factor on the host's work with which the unchanged step takes its untraced time; 1 where none is known.
+
+    Where no factor reaches it, the one nearest to 1 that comes closest.
+    """
+    target = step.untraced_us
+    traced = step.us(unchanged, 1.0)
+    if target is None or not traced or abs(traced / target - 1.0) < _SAME:
+        return 1.0
+    if traced < target:
+        if step.us(unchanged, 1.02) / traced - 1.0 < 0.02 * _DEPENDS:
+            return 1.0
+        return _root(lambda x: step.us(unchanged, x) - target, 1.0, _HOST_MOST)
+    least = step.us(unchanged, _HOST_LEAST) * (1.0 + _SAME)
+    return _root(lambda x: step.us(unchanged, x) - max(target, least), _HOST_LEAST, 1.0)
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where a rising function is 0, by the Illinois form of regula falsi; the nearer end where it is 0 nowhere."""
+    at_low, at_high = function(low), function(high)
+    if at_low >= 0 or at_high <= 0:
+        return low if at_low >= 0 else high
+    scale = max(abs(at_low), abs(at_high))
+    for _ in range(40):
+        middle = (low * at_high - high * at_low) / (at_high - at_low)
+        value = function(middle)
+        if abs(value) < 1e-5 * scale or high - low < 1e-4:
+            return middle
+        if value < 0:
+            low, at_low, at_high = middle, value, at_high / 2
+        else:
+            high, at_high, at_low = middle, value, at_low / 2
+    return (low + high) / 2
+
+
+def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None) -> StepAnswer:
+    """The step with these factors, by a kernel's problem, operator or name; ``best``: those of the best known times."""
+    traced = step.us(unchanged, 1.0)
+    host = host_factor_of(step)
+    simulated = step.us(unchanged, host)
+    now = step.untraced_us or simulated
+    scale = now / simulated if simulated else 1.0
+
+    def with_factors(given: Mapping[str, Factor], which: int) -> float:
+        return scale * step.us(lambda x: x.scaled(_factors(x, given)[which]), host)
+
+    then, low, high = (with_factors(factors, i) for i in range(3))
+    error = SIMULATION_ERROR or 0.0
+    parts = _shares(step, factors, host)
+    known = step.untraced_us is not None
+    notes = [*step.notes, *dict.fromkeys(note for graph in step.graphs for note in graph.notes)]
+    notes += [] if known else ["the step's time without the profiler is unknown: the host counts as traced"]
+    notes += [] if SIMULATION_ERROR is not None else ["the simulation's own error is not yet calibrated"]
+    return StepAnswer(
+        now_us=now,
+        then_us=then,
+        low_us=min(low, then) * (1.0 - error),
+        high_us=max(high, then) * (1.0 + error),
+        limit=max(KINDS, key=lambda x: parts[x]),
+        host_factor=host,
+        rough=not known or not 1.0 / ROUGH <= host <= ROUGH,
+        calibrated=SIMULATION_ERROR is not None,
+        traced_us=traced,
+        simulated_us=simulated,
+        shares=parts,
+        ceilings=Ceilings(
+            best_us=with_factors(best if best is not None else factors, 0),
+            fast_host_us=scale * step.us(unchanged, 0.0),
+            free_communication_us=scale * step.us(lambda x: x.free_communication, host),
+            host_alone_us=scale * step.us(lambda x: np.zeros_like(x.us), host),
+        ),
+        notes=tuple(notes),
+    )
+
+
+def _factors(graph: Graph, given: Mapping[str, Factor]) -> Floats:
+    """Rows of values, lows and highs of the factors of a graph's kernels: by problem, else operator, else name."""
+    one = Factor(1.0, 1.0, 1.0)
+    found = [
+        next((given[x] for x in (each.problem, each.op, each.kernel) if x and x in given), one)
+        for each in graph.identities
+    ]
+    return np.array(found, dtype=np.float64).reshape(-1, 3).T
+
+
+def _shares(step: Step, factors: Mapping[str, Factor], host: float) -> dict[str, float]:
+    """What the new step waits for, as parts of 1."""
+    out = dict.fromkeys(KINDS, 0.0)
+    for graph in step.graphs:
+        us = graph.scaled(_factors(graph, factors)[0])
+        for kind, part in shares(graph, times(graph, us, host), us, host).items():
+            out[kind] += part
+    total = math.fsum(out.values())
+    return {kind: part / total if total else 0.0 for kind, part in out.items()}
+
+
+# ------------------------------------------------------------------------------------------------------ from the store
+
+
+def step_of(
+    tables: Tables, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None
+) -> StepAnswer | StepUnknown:
+    """The step of the run with these factors of its kernels, from the files of its traces."""
+    step = traced_step(tables)
+    return step if isinstance(step, StepUnknown) else answer(step, factors, best)
+
+
+@once
+def traced_step(tables: Tables) -> Step | StepUnknown:
+    """The run's traces as graphs, some windows with all of their ranks; why not, where none can be read."""
+    rows = tables.sources[(tables.sources["run"] == tables.run) & tables.sources["format"].str.contains(FORMAT)]
+    if not len(rows):
+        return StepUnknown("the run has no trace of torch.profiler")
+    windows: dict[str, list[RankTrace]] = defaultdict(list)
+    skipped: list[str] = []
+    for path in _chosen(tables, rows):
+        try:
+            trace = read_trace(InputFile(path))
+        except (OSError, EOFError, InputError) as error:
+            skipped.append(f"{path}: {error}")
+            continue
+        if trace.calls and trace.works:
+            windows[trace.window if _is_new(trace, windows[trace.window]) else path].append(trace)
+        else:
+            skipped.append(f"{path}: no calls of the runtime, or nothing that they launched")
+        if sum(len(x.works) for each in windows.values() for x in each) > _MOST_WORK:
+            skipped.append("further traces: those read have a million kernels")
+            break
+    graphs = [build(each) for each in windows.values() if each]
+    graphs = [x for x in graphs if x.bounds]
+    if not graphs:
+        return StepUnknown("; ".join(skipped) or "no trace has host events")
+    found = units(tables)
+    counts = {x.name: float(x.count) for x in found.kinds} if found else {}
+    untraced = found.mean_us if found else None
+    return Step(graphs, counts, untraced or _stated(tables), tuple(f"not simulated: {x}" for x in skipped))
+
+
+def _is_new(trace: RankTrace, others: Sequence[RankTrace]) -> bool:
+    return all(trace.rank != other.rank for other in others)
+
+
+def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[str]:
+    """Paths of the first windows, and of those that hold further kinds of units."""
+    facts = tables.facts[tables.facts["run"] == tables.run]
+    of = {
+        name: facts[facts["name"] == name].drop_duplicates("source_id").set_index("source_id")["value"].to_dict()
+        for name in ("first_unit", "unit_kinds")
+    }
+    seen: dict[str, set[str]] = {}
+    ids = rows["source_id"].map(lambda x: (float(of["first_unit"].get(x, 0)), str(x)))
+    for (window, source), path in sorted(zip(ids, rows["path"], strict=True)):
+        kinds = str(of["unit_kinds"].get(source, ""))
+        known = {kind for each in seen.values() for kind in each}
+        if str(window) in seen or len(seen) < _WINDOWS or kinds not in known:
+            seen.setdefault(str(window), set()).add(kinds)
+            yield str(path)
+
+
+def _stated(tables: Tables) -> float | None:
+    """The untraced time of a step that the traces themselves state."""
+    facts = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "untraced_step_us")]
+    values = pd.to_numeric(facts["value"], errors="coerce").dropna()
+    return float(values.mean()) if len(values) else None

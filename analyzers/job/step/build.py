@@ -1,0 +1,441 @@
+"""The graph of a window of the job: what each call, kernel and collective follows.
+
+Each rule with its source.  Unchanged, the graph gives the traced times: of the dependencies of a kernel the one that
+comes last has the lag that was observed, the others what is usual on this machine (``_Usual``).
+
+==================  =============================================================================================
+stream order        Work of a stream runs in the order of its launches (CUDA C++ Programming Guide, "Streams";
+                    HIP likewise).  The lag is the observed gap.
+correlation         Work begins after the call that launched it (Kineto links both by ``correlation``); the lag from
+                    the call's beginning is observed where the stream was idle.
+event wait          ``cudaStreamWaitEvent``: later work of the stream follows all work before the event's record
+                    (CUDA Runtime API, "Event Management").  ``cuda_sync`` events state stream and record.  Without
+                    them (all of ROCm's traces) the waiting stream is that of the thread's next launch, and it waits
+                    for the work that ended last of what other streams had been given: the observed order.
+blocking calls      ``DeviceSynchronize`` waits for all work; ``StreamSynchronize`` for its stream (unstated: that of
+                    the thread's last launch); ``EventSynchronize`` for its event (unstated: what ended last);
+                    a copy between device and pageable memory for itself, where it ended before the call did (CUDA
+                    Runtime API, "API synchronization behavior").  This is where ``item()`` waits.
+allocator           ``Free`` waits for all work (same source, "implicit synchronization"); ``Malloc`` and pinned
+                    memory's calls where the trace shows that they returned after it.
+autograd's thread   ``traces.handoffs``
+graph launch        Its kernels follow the launch; within it, those of one stream each other, the first of a further
+                    stream what had ended last: no trace has the graph's edges.  Later work follows all of it.
+collectives         They begin on each rank as a kernel, meet when the last rank comes, then transfer: from there to
+                    the end.  Calls of ranks are matched as in ``analyzers/job/ranks.py``; since they end
+                    together, their ends also align the ranks' clocks (median).
+data loading        A batch for which the thread waited came when its workers had it, which the step does not hasten.
+full queue          A launch waits while 1,024 launches of its stream are outstanding, where the trace shows this.
+==================  =============================================================================================
+
+Not modelled: kernels that slow each other down when they overlap, and what the GIL makes of several host threads.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from analyzers.job.step.graph import COMMUNICATION, HOST, KERNELS, LOADING, NEVER, Bounds, Graph, Nodes, finished
+from analyzers.job.step.traces import Call, RankTrace, Thread, Unit, Wait, Work
+from logparse.formats.traces.torch.records import KernelIdentity
+
+_QUEUE, _QUEUE_SLACK = 1024, 64
+_LAUNCH_US, _GAP_US, _RETURN_US = 6.0, 1.0, 5.0
+"""Usual lags from launch to kernel, kernel to kernel and kernel to the waiting host, where a trace shows none."""
+_ROUND_US = 1.0
+"""Older traces state whole µs."""
+_LATE_US = 50.0
+"""A kernel that begins so much later than any dependency explains counts as unexplained."""
+_Place = tuple[int, int]
+
+
+@dataclass
+class _Stream:
+    """What a stream was given so far: when it was launched (-inf: before the trace), when it ended, its nodes; ``tail``
+    is what the next one follows.
+    """
+
+    launched: list[float] = field(default_factory=list)
+    ended: list[float] = field(default_factory=list)
+    nodes: list[int] = field(default_factory=list)
+    tail: int = 0
+
+
+@dataclass(frozen=True)
+class _Meeting:
+    """A rank's part in a collective: the nodes at which it arrives and at which it is done."""
+
+    arrives: int
+    done: int
+
+
+def build(traces: Sequence[RankTrace]) -> Graph:
+    """The graph of the traces of one window, one per rank."""
+    keys = _matched(traces)
+    offsets = _offsets(traces, keys)
+    begin = min((x for trace, offset in zip(traces, offsets, strict=True) for x in _times(trace, offset)), default=0.0)
+    nodes, identities = Nodes(), list[KernelIdentity]()
+    meetings: dict[object, list[_Meeting]] = defaultdict(list)
+    bounds: list[Bounds] = []
+    late = unmatched = 0.0
+    guessed = 0
+    for trace, offset, of in zip(traces, offsets, keys, strict=True):
+        rank = _Rank(nodes, trace, begin - offset, len(identities), of)
+        rank.run()
+        bounds += rank.bounds()
+        identities += trace.identities
+        late, unmatched, guessed = late + rank.late_us, unmatched + rank.unmatched_us, guessed + rank.guessed
+        for key, meeting in rank.meetings:
+            meetings[key].append(meeting)
+    for each in meetings.values():
+        meets = nodes.join([x.arrives for x in each], COMMUNICATION)
+        for one in each:
+            transfer = nodes.at[one.done] - nodes.at[meets]
+            nodes.a[one.done] = meets
+            nodes.us[one.done], nodes.lag_a[one.done] = max(transfer, 0.0), min(transfer, 0.0)
+    notes = [f"{guessed} waits for events by observed order: the traces do not state them"] if guessed else []
+    notes += [f"{unmatched:.0f} us of collectives as traced: no trace of all their ranks"] if unmatched else []
+    notes += [f"{late:.0f} us in which kernels began later than anything in the traces explains"] if late else []
+    return finished(nodes, bounds, identities, unexplained_us=late, unmatched_us=unmatched, notes=notes)
+
+
+def _times(trace: RankTrace, offset: float) -> list[float]:
+    firsts = [min((x.start for x in items), default=None) for items in (trace.calls, trace.works, trace.units)]
+    return [x + offset for x in firsts if x is not None]
+
+
+def _matched(traces: Sequence[RankTrace]) -> list[dict[int, object]]:
+    """Of each trace the collectives (by the place of their work) that all ranks of their group made, with a key."""
+    calls: list[dict[str, list[int]]] = []
+    for trace in traces:
+        mine: dict[str, list[int]] = defaultdict(list)
+        for i in sorted(range(len(trace.works)), key=lambda i: trace.works[i].start):
+            ranks = trace.works[i].ranks
+            if ranks is not None:
+                mine[ranks].append(i)
+        calls.append(mine)
+    out: list[dict[int, object]] = [{} for _ in traces]
+    for ranks in {x for mine in calls for x in mine}:
+        lengths = {len(mine[ranks]) for mine in calls if ranks in mine}
+        if sum(ranks in mine for mine in calls) > 1 and len(lengths) == 1:
+            for mine, found in zip(calls, out, strict=True):
+                found.update({i: (ranks, order) for order, i in enumerate(mine.get(ranks, []))})
+    return out
+
+
+def _offsets(traces: Sequence[RankTrace], keys: Sequence[dict[int, object]]) -> list[float]:
+    """What is added to each rank's clock so that collectives end together."""
+    ends = [{key: trace.works[i].end for i, key in of.items()} for trace, of in zip(traces, keys, strict=True)]
+    out = [0.0] * len(traces)
+    for i in range(1, len(traces)):
+        for j in range(i):  # a rank shares a group with one before it, or has a clock of its own
+            both = ends[i].keys() & ends[j].keys()
+            if both:
+                out[i] = out[j] + float(np.median([ends[j][x] - ends[i][x] for x in both]))
+                break
+    return out
+
+
+class _Rank:
+    """Adds the nodes of one rank's trace, in the order of time."""
+
+    def __init__(self, nodes: Nodes, trace: RankTrace, begin: float, first_kernel: int, keys: dict[int, object]):
+        self._nodes, self._trace, self._begin, self._first_kernel = nodes, trace, begin, first_kernel
+        self._keys = keys
+        self._streams: dict[_Place, _Stream] = defaultdict(_Stream)
+        self._last: dict[Thread, int] = {}
+        self._last_stream: dict[Thread, _Place] = {}
+        self._launch: dict[int, tuple[int, float]] = {}
+        self._call_of = {x.correlation: x for x in trace.calls if x.kind in ("launch", "copy", "graph")}
+        self._stream_of = {x.correlation: x.stream for x in reversed(trace.works)}
+        self._records = {x.correlation: x.start for x in trace.calls if x.kind == "record"}
+        self._pending: dict[object, list[tuple[float, Wait | None]]] = defaultdict(list)
+        self._waits: dict[int, list[tuple[float, Wait | None]]] = {}
+        self._done: dict[int, int] = {}
+        self._graphs: dict[int, dict[_Place, list[int]]] = {}
+        self._left = _counted(trace.works, {x.correlation for x in trace.calls if x.kind == "graph"})
+        self._after_graph: dict[Thread, list[int]] = defaultdict(list)
+        self._ready = 0
+        self._marks: list[tuple[float, int]] = []
+        self._usual = _Usual.of(trace, self._call_of)
+        self.meetings: list[tuple[object, _Meeting]] = []
+        self.late_us = self.unmatched_us = 0.0
+        self.guessed = 0
+
+    def run(self) -> None:
+        trace = self._trace
+        todo: list[tuple[float, int, int, object]] = []
+        for call in trace.calls:
+            blocking = call.kind in ("device", "stream", "event", "allocator") or self._blocks(call)
+            todo.append((call.end if blocking else call.start, 1, len(todo), call))
+        for i, work in enumerate(trace.works):
+            launch = self._call_of.get(work.correlation)  # a kernel is added after its launch, whatever the clocks say
+            todo.append((max(work.start, launch.start if launch else work.start), 2, i, work))
+        todo += [(at, 0, len(todo) + i, (one, other)) for i, (at, one, other) in enumerate(trace.handoffs)]
+        todo += [(end, 0, len(todo) + i, (start, thread)) for i, (start, end, thread) in enumerate(trace.loads)]
+        for unit in self._units():
+            todo += [(unit.start, 0, len(todo), unit), (unit.end, 3, len(todo) + 1, unit)]
+        for at, _, i, what in sorted(todo, key=lambda x: x[:3]):
+            if isinstance(what, Work):
+                self._work(i, what)
+            elif isinstance(what, Call):
+                self._call(what)
+            elif isinstance(what, Unit):
+                self._marks.append((at, self._point(trace.main, at)))
+            elif isinstance(what, tuple) and isinstance(what[0], float):
+                self._loaded(what[0], at, what[1])
+            elif isinstance(what, tuple):
+                self._handed(at, *what)
+
+    def _units(self) -> list[Unit]:
+        if self._trace.units:
+            return self._trace.units
+        ends = [x.end for x in self._trace.calls]
+        return [Unit(min(x.start for x in self._trace.calls), max(ends), "")] if ends else []
+
+    def bounds(self) -> list[Bounds]:
+        """Each unit from the moment when host and device are done with what was before it, to the same of its own."""
+        points = sorted(self._marks)
+        units = self._units()
+        nodes: list[int] = []
+        for at in [units[0].start, *(x.end for x in units)] if units else []:
+            host = [node for mark, node in points if mark == at][-1]
+            given = [
+                each.nodes[k - 1] for each in self._streams.values() if (k := bisect.bisect_right(each.launched, at))
+            ]
+            nodes.append(self._nodes.join([host, *given], HOST))
+        return [Bounds(self._trace.rank, u.kind, a, b) for u, a, b in zip(units, nodes, nodes[1:], strict=False)]
+
+    # ------------------------------------------------------------------------------------------------------- the host
+
+    def _point(self, thread: Thread, at: float, host: float | None = None, b: int = 0, lag_b: float = NEVER) -> int:
+        """The thread's next node.  ``host``: what it worked since its last one, if not all of the time."""
+        before = self._last.get(thread, 0)
+        passed = at - self._begin - self._nodes.at[before]
+        node = self._nodes.add(
+            at - self._begin, HOST, before, host=passed if host is None else max(host, 0.0), b=b, lag_b=lag_b
+        )
+        self._last[thread] = node
+        return node
+
+    def _handed(self, at: float, one: Thread, other: Thread) -> None:
+        before, own = self._last.get(one, 0), self._last.get(other, 0)
+        host = max(at - self._begin - self._nodes.at[before], 0.0)
+        node = self._nodes.add(at - self._begin, HOST, before, host=host, b=own, lag_b=0.0 if own else NEVER)
+        self._last[other] = node
+
+    def _loaded(self, start: float, end: float, thread: Thread) -> None:
+        at = end - self._begin
+        self._ready = self._nodes.add(at, LOADING, self._ready, lag=at - self._nodes.at[self._ready])
+        before = self._nodes.at[self._last.get(thread, 0)]
+        self._point(thread, end, start - self._begin - before, self._ready, 0.0)
+
+    def _blocks(self, call: Call) -> bool:
+        """Whether a copy's call returned only after the copy, or a launch waited for room in the queue."""
+        usual = self._usual
+        if call.kind == "copy":
+            return usual.host_copies.get(call.correlation, np.inf) <= call.end
+        return usual.full and call.kind == "launch" and call.end - call.start > _LATE_US
+
+    def _call(self, call: Call) -> None:
+        nodes, begin = self._nodes, self._begin
+        condition = self._condition(call)
+        if condition is None:
+            if call.kind in ("allocator", "record"):
+                return
+            node = self._point(call.thread, call.end if call.kind in ("device", "stream", "event") else call.start)
+        else:
+            ended, start, end = nodes.at[condition], call.start - begin, call.end - begin
+            before = nodes.at[self._last.get(call.thread, 0)]
+            at = end if ended > start or call.kind != "launch" else start
+            if ended > start:  # it waited
+                node = self._point(call.thread, at + begin, start - before, condition, at - ended)
+            else:
+                node = self._point(call.thread, at + begin, None, condition, min(self._usual.back, at - ended))
+        if call.kind == "wait":
+            known = self._trace.waits.get(call.correlation)
+            self._pending[known.stream if known else call.thread].append((call.start, known))
+        elif call.correlation in self._stream_of:
+            stream = self._stream_of[call.correlation]
+            waits = [*self._pending.pop(stream, ()), *self._pending.pop(call.thread, ())]
+            if waits:
+                self._waits[call.correlation] = waits
+            self._launch[call.correlation] = (node, call.start)
+            self._last_stream[call.thread] = stream
+
+    def _condition(self, call: Call) -> int | None:
+        """The node for which a call waits, if it does."""
+        known = self._trace.waits.get(call.correlation)
+        by = call.end - self._begin + _ROUND_US
+        if call.kind in ("device", "allocator"):
+            tails = [x.tail for x in self._streams.values() if x.tail and self._nodes.at[x.tail] <= by]
+            found = self._nodes.join(tails, KERNELS) if tails else None
+            waited = found is not None and self._nodes.at[found] > call.start - self._begin
+            return found if waited or call.kind == "device" else None
+        if call.kind == "stream":
+            stream = known.stream if known else self._last_stream.get(call.thread)
+            tail = self._streams[stream].tail if stream in self._streams else 0
+            return tail if tail and self._nodes.at[tail] <= by else None
+        if call.kind == "event":
+            return self._waited(call.start, known, call.end, None)
+        if call.kind == "copy" and self._blocks(call):
+            return self._done.get(call.correlation)
+        if call.kind == "launch" and self._usual.full:
+            given = self._streams[self._stream_of[call.correlation]].nodes
+            place = self._usual.places[call.correlation] - _QUEUE
+            return given[place] if 0 <= place < len(given) else None
+        return None
+
+    def _waited(self, called: float, wait: Wait | None, by: float, besides: _Place | None) -> int | None:
+        """The work for which a wait for an event waits: as stated, else that which ended last, by ``by``."""
+        if wait is not None and wait.record in self._records:
+            if wait.on not in self._streams:
+                return None
+            each = self._streams[wait.on]
+            k = bisect.bisect_right(each.launched, self._records[wait.record])
+            return each.nodes[k - 1] if k else None
+        self.guessed += 1
+        found: tuple[float, int] | None = None
+        for place, each in self._streams.items():
+            if place == besides:
+                continue
+            k = min(bisect.bisect_right(each.launched, called), bisect.bisect_right(each.ended, by + _ROUND_US))
+            if k and (found is None or each.ended[k - 1] > found[0]):
+                found = (each.ended[k - 1], each.nodes[k - 1])
+        return found[1] if found else None
+
+    # ----------------------------------------------------------------------------------------------------- the device
+
+    def _work(self, i: int, work: Work) -> None:
+        nodes, stream = self._nodes, self._streams[work.stream]
+        start = work.start - self._begin
+        launch = self._launch.get(work.correlation)
+        of_graph = work.correlation in self._left
+        follows = [self._waited(t, w, work.start, work.stream) for t, w in self._waits.pop(work.correlation, ())]
+        if of_graph:
+            follows += self._within_graph(work)
+        elif work.correlation in self._call_of:
+            follows += self._after_graph.pop(self._call_of[work.correlation].thread, ())
+        before = [x for x in (stream.tail, *follows) if x]
+        tail = nodes.join(before, KERNELS) if before else 0
+        lag, lag_b = self._lags(start, tail, launch, within=of_graph and bool(before))
+        kind = KERNELS if work.ranks is None else COMMUNICATION
+        kernel = self._first_kernel + work.kernel if work.kernel >= 0 and kind == KERNELS else -1
+        b = launch[0] if launch else 0
+        if i in self._keys:
+            arrives = nodes.add(start, KERNELS, tail, lag=lag, b=b, lag_b=lag_b)
+            node = nodes.add(start + work.us, COMMUNICATION, arrives, us=work.us)
+            self.meetings.append((self._keys[i], _Meeting(arrives, node)))
+        else:
+            node = nodes.add(start + work.us, kind, tail, lag=lag, b=b, lag_b=lag_b, us=work.us, kernel=kernel)
+            self.unmatched_us += work.us if kind == COMMUNICATION else 0.0
+        self._given(stream, launch[1] if launch else -np.inf, work, node)
+        if of_graph:
+            self._in_graph(work, node)
+
+    def _given(self, stream: _Stream, launched: float, work: Work, node: int) -> None:
+        stream.launched.append(max(launched, stream.launched[-1]) if stream.launched else launched)
+        stream.ended.append(max(work.end, stream.ended[-1]) if stream.ended else work.end)
+        stream.nodes.append(node)
+        stream.tail = node
+        self._done[work.correlation] = node
+
+    def _lags(self, start: float, tail: int, launch: tuple[int, float] | None, within: bool) -> tuple[float, float]:
+        """The lags after the work before and after the launch: the later one's is the observed one."""
+        gap = start - self._nodes.at[tail]
+        if launch is None:
+            return gap, NEVER
+        lag = start - self._nodes.at[launch[0]]
+        if not tail:
+            self.late_us += lag if lag > self._usual.launch + _LATE_US else 0.0
+            return NEVER, lag
+        spare = min(gap - self._usual.gap, lag - self._usual.launch)
+        self.late_us += spare if spare > _LATE_US else 0.0
+        if within or gap - self._usual.gap <= lag - self._usual.launch:
+            return gap, min(self._usual.launch, lag)
+        return min(self._usual.gap, gap), lag
+
+    def _within_graph(self, work: Work) -> list[int]:
+        """Of a graph's kernel that is the first on its stream: the one of another stream that ended last before it."""
+        seen = self._graphs.setdefault(work.correlation, {})
+        if work.stream in seen:
+            return []
+        start = work.start - self._begin + _ROUND_US
+        ended = [(self._nodes.at[x], x) for each in seen.values() for x in each if self._nodes.at[x] <= start]
+        return [max(ended)[1]] if ended else []
+
+    def _in_graph(self, work: Work, node: int) -> None:
+        seen = self._graphs[work.correlation]
+        seen.setdefault(work.stream, []).append(node)
+        self._left[work.correlation] -= 1
+        if not self._left[work.correlation] and len(seen) > 1:
+            done = self._nodes.join([each[-1] for each in seen.values()], KERNELS)
+            for place in seen:
+                self._streams[place].tail = done
+            call = self._call_of.get(work.correlation)
+            if call is not None:
+                self._after_graph[call.thread] = [done]
+
+
+def _counted(works: Sequence[Work], graphs: set[int]) -> dict[int, int]:
+    """How much work each launch of a graph has."""
+    out: dict[int, int] = {}
+    for work in works:
+        if work.correlation in graphs:
+            out[work.correlation] = out.get(work.correlation, 0) + 1
+    return out
+
+
+@dataclass(frozen=True)
+class _Usual:
+    """Lags that are usual in a trace (µs): launch to work (the lower quartile: work of an idle stream may also wait for
+    another stream), work to work, work to the host that waits for it; whether its queue was ever full, each launch's
+    place in its stream, and when copies to or from the host ended.
+    """
+
+    launch: float
+    gap: float
+    back: float
+    full: bool
+    places: dict[int, int]
+    host_copies: dict[int, float]
+
+    @staticmethod
+    def of(trace: RankTrace, calls: dict[int, Call]) -> _Usual:
+        launches: list[float] = []
+        gaps: list[float] = []
+        places: dict[int, int] = {}
+        deepest = 0
+        streams: dict[_Place, list[Work]] = defaultdict(list)
+        for work in sorted(trace.works, key=lambda x: x.start):
+            streams[work.stream].append(work)
+        for works in streams.values():
+            starts = [x.start for x in works]
+            for i, work in enumerate(works):
+                places[work.correlation] = i
+                call = calls.get(work.correlation)
+                if call is None or call.kind == "graph":
+                    continue
+                free = works[i - 1].end if i else -np.inf
+                if call.start >= free:
+                    launches.append(work.start - call.start)
+                elif call.end + _LAUNCH_US < free:
+                    gaps.append(work.start - free)
+                deepest = max(deepest, i - bisect.bisect_right(starts, call.start))
+        copies = {x.correlation: x.end for x in trace.works if x.host_copy}
+        waits = [
+            call.end - copies[x] for x, call in calls.items() if x in copies and call.start < copies[x] <= call.end
+        ]
+        return _Usual(
+            launch=float(np.quantile(launches, 0.25, method="lower")) if launches else _LAUNCH_US,
+            gap=max(float(np.median(gaps)), 0.0) if gaps else _GAP_US,
+            back=float(np.median(waits)) if waits else _RETURN_US,
+            full=_QUEUE - _QUEUE_SLACK <= deepest <= _QUEUE + _QUEUE_SLACK,
+            places=places,
+            host_copies=copies,
+        )

@@ -1,0 +1,433 @@
+"""The step simulated: planted traces whose times with other kernels are computed by hand."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pytest
+
+from analyzers.job.step.answer import (
+    Factor,
+    Step,
+    StepAnswer,
+    StepUnknown,
+    answer,
+    host_factor_of,
+    simulate,
+    step_of,
+    unchanged,
+)
+from analyzers.job.step.build import build
+from analyzers.job.step.graph import HOST, Graph, times
+from analyzers.job.step.traces import RankTrace, read_trace
+from logparse.formats.format import Line, Source
+from logparse.ingest.input_file import InputFile
+from tests.analyzers.build import tables
+from tests.conftest import CORPUS, needs_corpus
+
+Event = dict[str, Any]
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+@dataclass
+class Text:
+    """A trace that is no file."""
+
+    data: bytes
+    name: str = "trace.json"
+
+    def open(self) -> BinaryIO:
+        return io.BytesIO(self.data)
+
+    def lines(self) -> Iterator[Line]:
+        raise NotImplementedError
+
+    def local_path(self) -> str:
+        raise NotImplementedError
+
+    def beside(self) -> Iterator[Source]:
+        return iter(())
+
+
+def call(name: str, start: float, end: float, correlation: int = 0, tid: int = 1) -> Event:
+    args = {"correlation": correlation} if correlation else {}
+    place = {"ph": "X", "cat": "cuda_runtime", "name": name, "pid": 1, "tid": tid}
+    return place | {"ts": start, "dur": end - start, "args": args}
+
+
+def launch(start: float, correlation: int, tid: int = 1) -> Event:
+    return call("cudaLaunchKernel", start, start + 2, correlation, tid)
+
+
+def kernel(name: str, start: float, end: float, correlation: int, stream: int = 7, **args: object) -> Event:
+    category = "gpu_memcpy" if name.startswith("Memcpy") else "kernel"
+    place = {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": stream, "ts": start, "dur": end - start}
+    return place | {"args": {"device": 0, "stream": stream, "correlation": correlation, **args}}
+
+
+def mark(number: int, start: float, end: float, tid: int = 1) -> Event:
+    name = f"ProfilerStep#{number}"
+    return {"ph": "X", "cat": "user_annotation", "name": name, "pid": 1, "tid": tid, "ts": start, "dur": end - start}
+
+
+def op(name: str, start: float, end: float, tid: int = 1) -> Event:
+    place = {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": tid}
+    return place | {"ts": start, "dur": end - start, "args": {}}
+
+
+def text(*events: Event, rank: int = 0, clock: float = 0.0, **header: object) -> bytes:
+    moved = [event | {"ts": event["ts"] + clock} for event in events]
+    top = {"schemaVersion": 1, "deviceProperties": [], "distributedInfo": {"rank": rank}, **header}
+    return json.dumps(top | {"traceEvents": moved}).encode()
+
+
+def trace(*events: Event, rank: int = 0, clock: float = 0.0) -> RankTrace:
+    return read_trace(Text(text(*events, rank=rank, clock=clock)))
+
+
+def graph(*events: Event) -> Graph:
+    return build([trace(*events)])
+
+
+TWO_STREAMS = (
+    mark(1, 0, 165),
+    launch(1, 11),
+    kernel("first", 5, 105, 11),
+    call("cudaEventRecord", 10, 11, 12),
+    call("cudaStreamWaitEvent", 12, 13, 13),
+    launch(20, 14),
+    kernel("second", 106, 156, 14, stream=20),
+    call("cudaDeviceSynchronize", 30, 160, 15),
+)
+STATED = {
+    "ph": "X",
+    "cat": "cuda_sync",
+    "name": "Stream Wait Event",
+    "pid": 0,
+    "tid": 20,
+    "ts": 12,
+    "dur": 0,
+    "args": {
+        "cuda_sync_kind": "Stream Wait Event",
+        "stream": 20,
+        "correlation": 13,
+        "device": 0,
+        "wait_on_stream": 7,
+        "wait_on_cuda_event_record_corr_id": 12,
+    },
+}
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_two_streams_with_an_event(stated: bool) -> None:
+    """first ends at 55, so second runs from 56 to 106; the host returns 4 µs later and goes on for 5 µs."""
+    found = graph(*TWO_STREAMS, *[STATED] * stated)
+    assert simulate(found) == pytest.approx(165)
+    assert simulate(found, {"first": 0.5}) == pytest.approx(115)
+    assert bool(found.notes) is not stated, "waits by observed order are reported"
+
+
+def test_streams_without_an_event_run_side_by_side() -> None:
+    """second runs from 26 to 76 whatever first does; the host returns 5 µs after the last of both."""
+    events = [x for x in TWO_STREAMS if "Event" not in x["name"] and x["name"] not in ("second", "ProfilerStep#1")]
+    found = graph(
+        *[x for x in events if "Sync" not in x["name"]],
+        mark(1, 0, 115),
+        kernel("second", 26, 76, 14, stream=20),
+        call("cudaDeviceSynchronize", 30, 110, 15),
+    )
+    assert simulate(found) == pytest.approx(115)
+    assert simulate(found, {"first": 0.5}) == pytest.approx(76 + 5 + 5)
+    assert simulate(found, {"second": 2.0}) == pytest.approx(126 + 5 + 5)
+
+
+@pytest.mark.parametrize("vendor", ["cuda", "hip"])
+def test_a_stated_event_does_not_wait_for_later_work(vendor: str) -> None:
+    """The event was recorded before ``late``: without ids, what ended last before ``second`` is taken instead."""
+    events = [
+        mark(1, 0, 100),
+        launch(1, 11),
+        kernel("first", 5, 15, 11),
+        call("EventRecord", 10, 11, 12),
+        launch(12, 16),
+        kernel("late", 16, 50, 16),
+        call("StreamWaitEvent", 14, 15, 13),
+        launch(60, 14),
+        kernel("second", 66, 96, 14, stream=20),
+        call("DeviceSynchronize", 70, 98, 15),
+    ]
+    names = ("EventRecord", "StreamWaitEvent", "DeviceSynchronize")
+    named = [x | {"name": vendor + x["name"]} if x["name"] in names else x for x in events]
+    assert simulate(graph(*named, STATED), {"late": 3.0}) == pytest.approx(16 + 102 + 2 + 2), "the device is awaited"
+    assert simulate(graph(*named), {"late": 3.0}) == pytest.approx(118 + 1 + 30 + 2 + 2), "one gap later"
+
+
+def ranks(clock: float = 0.0) -> Graph:
+    """Rank 1 computes for 80 µs, rank 0 for 20; the transfer takes 30."""
+
+    def of(rank: int, compute: float) -> RankTrace:
+        meets = 5 + compute + 1
+        return trace(
+            mark(1, 0, 125),
+            launch(1, 11),
+            kernel("gemm" if rank else "other", 5, 5 + compute, 11),
+            launch(4, 12),
+            kernel(NCCL, meets, 116, 12, **{"Process Group Ranks": "[0, 1]"}),
+            call("cudaDeviceSynchronize", 8, 120, 13),
+            rank=rank,
+            clock=clock * rank,
+        )
+
+    return build([of(0, 20), of(1, 80)])
+
+
+@pytest.mark.parametrize("clock", [0.0, 1e6])
+def test_a_rendezvous_with_a_late_rank(clock: float) -> None:
+    """With half of gemm rank 1 comes at 46: transfer until 76, host until 80 + 5; with all of it both come at 26."""
+    found = ranks(clock)
+    assert simulate(found) == pytest.approx(125)
+    assert simulate(found, {"gemm": 0.5}) == pytest.approx(85)
+    assert simulate(found, {"gemm": 0.0}) == pytest.approx(26 + 30 + 9)
+    assert simulate(found, {"other": 0.0}) == pytest.approx(125), "it waits for rank 1"
+    step = answer(Step([found], {}), {})
+    assert step.ceilings.free_communication_us == pytest.approx(86 + 9)
+    assert found.unmatched_us == 0
+
+
+def test_a_collective_of_one_rank_counts_as_traced() -> None:
+    found = build([trace(mark(1, 0, 60), launch(1, 11), kernel(NCCL, 5, 55, 11), call("cudaDeviceSynchronize", 4, 57))])
+    assert found.unmatched_us == 50
+    assert any("no trace of all their ranks" in note for note in found.notes)
+
+
+def host_bound(steps: int = 2, untraced: float | None = None) -> Step:
+    """Each step launches ten kernels of 10 µs, one every 50 µs."""
+    events = [mark(1 + s, 500 * s, 500 * s + 500) for s in range(steps)]
+    for i in range(10 * steps):
+        events += [launch(50 * i + 1, 100 + i), kernel("k", 50 * i + 7, 50 * i + 17, 100 + i)]
+    return Step([graph(*events)], {}, untraced)
+
+
+def test_a_host_bound_loop() -> None:
+    """Faster kernels change nothing; kernels of 100 µs make a step of ten of them and their gaps of 1 µs."""
+    step = host_bound()
+    (found,) = step.graphs
+    assert simulate(found) == pytest.approx(500)
+    assert simulate(found, {"k": 0.1}) == pytest.approx(500)
+    assert simulate(found, host_factor=0.5) == pytest.approx(250)
+    assert simulate(found, {"k": 10.0}) == pytest.approx(1010)
+    assert answer(step, {}).limit == "host"
+    assert answer(step, {"k": Factor(10, 10, 10)}).limit == "kernels"
+    assert answer(step, {}).ceilings.fast_host_us == pytest.approx(110)
+    assert answer(step, {}).ceilings.host_alone_us == pytest.approx(500)
+
+
+def test_the_host_is_scaled_to_the_untraced_step() -> None:
+    """300 of 500 µs: the host at 0.6.  A kernel factor of 5 gives 10 x (50 + 1), where the profiler's host hid it."""
+    step = host_bound(untraced=300.0)
+    assert host_factor_of(step) == pytest.approx(0.6, rel=1e-3)
+    found = answer(step, {"k": Factor(5.0, 2.0, 6.0)})
+    assert found.now_us == 300
+    assert found.then_us == pytest.approx(510, rel=2e-3)
+    assert (found.low_us, found.high_us) == (pytest.approx(300, rel=2e-3), pytest.approx(610, rel=2e-3))
+    assert found.rough, "the profiler made the host 1.67 times as slow"
+    assert not found.calibrated
+    assert not answer(host_bound(untraced=400.0), {}).rough
+
+
+def test_a_step_that_does_not_wait_for_the_host_keeps_the_traced_host() -> None:
+    """One kernel of 400 µs per 100 µs of host: a step that took 5 % longer untraced tells nothing of the host."""
+    events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
+    for i in range(3):
+        events += [launch(100 * i + 1, 10 + i), kernel("k", 7 + 401 * i, 407 + 401 * i, 10 + i)]
+    step = Step([graph(*events)], {}, 421.05)
+    assert step.us(unchanged, 1.0) == pytest.approx(401)
+    assert host_factor_of(step) == 1.0
+    found = answer(step, {"k": Factor(0.5, 0.5, 0.5)})
+    assert found.then_us == pytest.approx(201 * 421.05 / 401)
+    assert found.limit == "kernels"
+
+
+def test_a_graph_launch() -> None:
+    """Its second branch ends at 51 whatever the first does, and what follows begins a gap of 1 µs after both."""
+    found = graph(
+        mark(1, 0, 80),
+        call("cudaGraphLaunch", 10, 18, 11),
+        kernel("root", 20, 30, 11),
+        kernel("long", 31, 61, 11),
+        kernel("branch", 31, 51, 11, stream=8),
+        launch(25, 12),
+        kernel("after", 62, 72, 12),
+        call("cudaDeviceSynchronize", 30, 75, 13),
+    )
+    assert simulate(found) == pytest.approx(80)
+    assert simulate(found, {"long": 0.1}) == pytest.approx(51 + 1 + 10 + 3 + 5)
+    assert simulate(found, {"root": 0.5, "long": 0.0}) == pytest.approx(25 + 1 + 20 + 1 + 10 + 8)
+
+
+def test_a_loader_wait() -> None:
+    """A batch comes every 1,000 µs, so no kernel's time matters until it takes as long; nor does the host's."""
+    events = []
+    for i in range(4):
+        at = 1000.0 * i
+        name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        events += [
+            mark(1 + i, at, at + 1000),
+            op(name, at + 300, at + 900) | {"cat": "user_annotation"},
+            launch(at + 910, 10 + i),
+            kernel("k", at + 916, at + 1016, 10 + i),
+        ]
+    step = Step([graph(*events)], {})
+    for factor in (0.0, 1.0, 3.0):
+        assert simulate(step.graphs[0], {"k": factor}) == pytest.approx(1000)
+    assert simulate(step.graphs[0], host_factor=0.5) == pytest.approx(1000)
+    assert simulate(step.graphs[0], {"k": 15.0}) == pytest.approx(1500, rel=0.01)
+    assert answer(step, {}).limit == "data loading"
+
+
+def test_a_copy_to_the_host_waits() -> None:
+    """k ends at 55, the copy at 58, its call at 62; 20 µs later k is launched again, 6 µs later it runs for 25."""
+    found = graph(
+        mark(1, 0, 200),
+        launch(1, 11),
+        kernel("k", 5, 105, 11),
+        call("cudaMemcpyAsync", 10, 112, 12),
+        kernel("Memcpy DtoH (Device -> Pageable)", 106, 108, 12),
+        launch(132, 13),
+        kernel("k", 138, 188, 13),
+        call("cudaDeviceSynchronize", 140, 190, 14),
+    )
+    assert simulate(found) == pytest.approx(200)
+    assert simulate(found, {"k": 0.5}) == pytest.approx(62 + 20 + 6 + 25 + 2 + 10)
+    assert simulate(found, {"k": 0.5}, host_factor=0.0) == pytest.approx(4 + 50 + 1 + 2 + 4 + 6 + 25 + 2)
+
+
+def test_a_stream_synchronisation_waits_for_the_stream_of_the_last_launch() -> None:
+    found = graph(
+        mark(1, 0, 220),
+        launch(1, 11),
+        kernel("other", 5, 205, 11),
+        launch(10, 12),
+        kernel("k", 16, 116, 12, stream=8),
+        call("cudaStreamSynchronize", 20, 120, 13),
+        launch(130, 14),
+        kernel("k", 136, 186, 14, stream=8),
+    )
+    assert simulate(found) == pytest.approx(220)
+    factors = {"k": 0.5, "other": 0.0}
+    assert simulate(found, factors) == pytest.approx(66 + 4 + 100), "k 66, call 70, mark 100 after the call"
+
+
+def test_autograd_runs_on_its_thread_while_the_caller_waits() -> None:
+    """The backward pass follows the call, and the optimizer the pass: halving the host halves all of it."""
+    found = graph(
+        mark(1, 0, 400),
+        op("aten::loss", 10, 90),
+        launch(50, 11),
+        kernel("k", 56, 66, 11),
+        op("autograd::engine::evaluate_function: A", 100, 180, tid=2),
+        launch(120, 12, tid=2),
+        op("autograd::engine::evaluate_function: B", 190, 290, tid=2),
+        launch(200, 13, tid=2),
+        kernel("k", 126, 136, 12),
+        kernel("k", 206, 216, 13),
+        op("aten::step", 300, 390),
+        launch(310, 14),
+        kernel("k", 316, 326, 14),
+    )
+    assert simulate(found) == pytest.approx(400)
+    assert simulate(found, host_factor=0.5) == pytest.approx(200)
+    assert simulate(found, {"k": 20.0}) == pytest.approx(56 + 4 * 200 + 3)
+
+
+def test_a_full_queue_holds_the_host() -> None:
+    """1,030 kernels of 1 ms, launched one per µs: the last launch waits for the sixth kernel, which ends at 6,006."""
+    events, at = [], 0.0
+    for i in range(1030):
+        end = max(at + 1, 6 + 1000 * (i - 1023)) if i >= 1024 else at + 1
+        events.append(call("cudaLaunchKernel", at, end, 10 + i))
+        events.append(kernel("k", 6 + 1000 * i, 1006 + 1000 * i, 10 + i))
+        at = end
+    assert at == 6006
+    found = graph(mark(1, 0, at), *events)
+    launches = found.kind == HOST
+    launches[found.bounds[0].last] = False  # the device's end as well
+    for factor, end in ((1.0, 6006), (0.5, 3006), (2.0, 12006)):
+        done = np.array(times(found, found.scaled(np.full(1030, factor))))
+        assert done[launches].max() == pytest.approx(end)
+
+
+def test_kernels_of_an_operator_are_known_by_their_problem() -> None:
+    inputs = {"Input Dims": [[64, 32], [32, 16]], "Input type": ["float", "float"], "Input Strides": [[32, 1], [16, 1]]}
+    events = [
+        mark(1, 0, 120),
+        op("aten::mm", 1, 9) | {"args": {"External id": 5, **inputs}},
+        launch(2, 11),
+        kernel("sgemm", 8, 108, 11, **{"External id": 5}),
+        call("cudaDeviceSynchronize", 10, 110, 12),
+    ]
+    found = read_trace(Text(text(*events, cuda_runtime_version=12040)))
+    (identity,) = found.identities
+    assert (identity.op, identity.kernel) == ("aten::mm", "sgemm")
+    assert identity.problem
+    assert simulate(build([found]), {identity.problem: 0.5, "aten::mm": 9.0}) == pytest.approx(70)
+    assert simulate(build([found]), {"aten::mm": 0.5}) == pytest.approx(70)
+
+
+def test_an_empty_trace_has_no_units() -> None:
+    assert build([trace()]).bounds == []
+
+
+def from_store(*paths: Path, facts: tuple[dict[str, object], ...] = ()) -> StepAnswer | StepUnknown:
+    sources = [{"source_id": path.name, "run": "r", "path": str(path), "format": "torch-profiler"} for path in paths]
+    return step_of(tables(run="r", sources=sources, facts=list(facts)), {"gemm": Factor(0.5, 0.4, 0.6)})
+
+
+def test_the_step_from_the_files_of_a_run(tmp_path: Path) -> None:
+    """Two ranks in one window and a file that is gone: what could be read is simulated, and what not is named."""
+    paths = []
+    for rank, compute in enumerate((20, 80)):
+        events = (
+            mark(1, 0, 125),
+            launch(1, 11),
+            kernel("gemm", 5, 5 + compute, 11),
+            launch(4, 12),
+            kernel(NCCL, 6 + compute, 116, 12),
+            call("cudaDeviceSynchronize", 8, 120, 13),
+        )
+        paths.append(tmp_path / f"trace_{rank}.json")
+        paths[-1].write_bytes(text(*events, rank=rank, logparse_first_unit=40))
+    stated = {"source_id": paths[0].name, "run": "r", "name": "untraced_step_us", "value": "125.0"}
+    found = from_store(*paths, tmp_path / "gone.json", facts=(stated,))
+    assert isinstance(found, StepAnswer)
+    assert (found.now_us, found.then_us, found.host_factor) == (125, pytest.approx(85), 1)
+    assert (found.low_us, found.high_us) == (pytest.approx(77), pytest.approx(93))
+    assert any("gone.json" in note for note in found.notes)
+    assert any("not yet calibrated" in note for note in found.notes)
+
+
+def test_a_run_without_traces_has_no_step(tmp_path: Path) -> None:
+    assert isinstance(from_store(), StepUnknown)
+    gone = from_store(tmp_path / "gone.json")
+    assert isinstance(gone, StepUnknown)
+    assert "gone.json" in gone.reason
+
+
+@needs_corpus
+@pytest.mark.parametrize("name", ["h200/gpt2.trace", "h200/resnet50.trace", "nvidia/convnext_tiny.trace", "tracelens/mi300_vit"])
+def test_real_traces_give_their_own_time(name: str) -> None:
+    """Unchanged, every kernel of a real trace ends when it ended; with kernels of no time nothing ends later."""
+    held = read_trace(InputFile(str(CORPUS / f"{name}.json.gz")))
+    step = build([held])
+    at = np.array(times(step))
+    begin = min([x.start for x in held.calls] + [x.start for x in held.works] + [x.start for x in held.units])
+    ends = sorted(x.end - begin for x in held.works if x.kernel >= 0)
+    assert step.cut == 0
+    assert sorted(at[step.kernel >= 0]) == pytest.approx(ends, abs=0.01)
+    assert (np.array(times(step, np.zeros_like(step.us))) <= at + 0.01).all()
