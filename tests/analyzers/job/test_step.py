@@ -420,7 +420,9 @@ def test_a_run_without_traces_has_no_step(tmp_path: Path) -> None:
 
 
 @needs_corpus
-@pytest.mark.parametrize("name", ["h200/gpt2.trace", "h200/resnet50.trace", "nvidia/convnext_tiny.trace", "tracelens/mi300_vit"])
+@pytest.mark.parametrize(
+    "name", ["h200/gpt2.trace", "h200/resnet50.trace", "nvidia/convnext_tiny.trace", "tracelens/mi300_vit"]
+)
 def test_real_traces_give_their_own_time(name: str) -> None:
     """Unchanged, every kernel of a real trace ends when it ended; with kernels of no time nothing ends later."""
     held = read_trace(InputFile(str(CORPUS / f"{name}.json.gz")))
