@@ -75,16 +75,44 @@ def _passes(work: Work, job: Job) -> tuple[Work, ...]:
     return (replace(work, problem=typed(job, problem)) if isinstance(problem, OperatorProblem) else work,)
 
 
-def results(tables: Tables, actions: Sequence[Action], settings: Settings) -> list[ActionResult]:
-    """The actions of which a replay timed something, the best first."""
+def results(
+    tables: Tables, actions: Sequence[Action], settings: Settings, kept: Sequence[ActionResult] = ()
+) -> list[ActionResult]:
+    """The actions of which a replay timed something, the best first.
+
+    ``kept`` are applied in the run already: what runs now is what they lead to, and no action is offered that cannot be
+    applied beside them or whose calls were timed without them.
+    """
     samples = samples_of(tables, settings)
     if not samples:
         return []
-    job = job_of(tables, settings)
+    job = _under(job_of(tables, settings), kept)
     own = own_kernel.action(job, lambda work, change: _timed(work, change, job, samples), host_costs(tables, samples))
     offered = (*actions, own) if own else actions
-    found = [x for action in offered if (x := result(action, job, samples)) is not None]
+    found = [x for y in offered if all(_beside(y, z, job) for z in kept) and (x := result(y, job, samples)) is not None]
     return sorted(found, key=rank)
+
+
+def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
+    """The job with the solutions that these actions lead to as what runs now."""
+    work = list(job.work)
+    for action in (x.action for x in kept):
+        for i, one in enumerate(work):
+            change = action.change(one, job)
+            if change is not None and change.problem is not None and change.problem.text == one.problem.text:
+                work[i] = replace(one, solution=change.solution)
+    return replace(job, work=tuple(work))
+
+
+def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
+    """Whether an action can be applied where another one is, and was timed like that."""
+    other = kept.action
+    if action.name == other.name or (action.excludes is not None and action.excludes == other.excludes):
+        return False
+    if other.name in action.contains:
+        return True
+    changed = {x.of or x.problem.text for x in action.works(job) if action.change(x, job) is not None}
+    return action.name not in other.contains and changed.isdisjoint(x.of for x in kept.parts)
 
 
 def _timed(work: Work, change: Change, job: Job, samples: Samples) -> tuple[float, Ratio] | None:
@@ -145,10 +173,10 @@ def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
 
 
 def _now_us(work: Work, job: Job, samples: Samples) -> float:
-    """GPU time of all calls now: the trace's, else calls × what the default takes; 0 where neither is known."""
+    """GPU time of all calls now: the trace's, else calls × what runs now takes alone; 0 where neither is known."""
     if work.us is not None:
         return work.us
-    held = [samples.get((one.problem.text, DEFAULT.text)) for one in _passes(work, job)]
+    held = [samples.get((one.problem.text, one.solution)) for one in _passes(work, job)]
     return (work.calls or 1.0) * sum(median(x[1]) for x in held if x is not None)
 
 

@@ -52,12 +52,23 @@ def has_lines(result: ActionResult) -> bool:
     return bool(application.settings or application.model or application.environment)
 
 
-def module(results: Sequence[ActionResult]) -> Emission | None:
-    """The module; None where no action can be applied by lines of Python."""
+def module(
+    results: Sequence[ActionResult], kept: Sequence[ActionResult] | None = None, left: Sequence[ActionResult] = ()
+) -> Emission | None:
+    """The module; None where no action can be applied by lines of Python.
+
+    ``kept`` are actions that were applied and stay (None: none was tried yet), ``left`` those weighed beside them, of
+    which the best changes of the program join what is applied unless others are named.
+    """
     usable = [x for x in results if has_lines(x)]
     if not usable:
         return None
     alone, default = without_a_change(usable), chosen([x for x in results if x.action.kind != "files"])
+    if kept is not None:
+        alone = tuple(x for x in kept if x.action.kind == "setting")
+        more = chosen([x for x in left if x.action.kind == "program"])
+        held = {name for x in more for name in x.action.contains}
+        default = (*(x for x in alone if x.action.name not in held), *more)
     text = _MODULE.format(
         alone="".join(f"{x.action.name!r}, " for x in alone),
         chosen="".join(f"{x.action.name!r}, " for x in default),
@@ -78,7 +89,9 @@ def _calls(result: ActionResult) -> str:
 
 
 def _entry(result: ActionResult) -> str:
-    about = f"{result.action.about}: {result.now_us / 1e3:.3f} -> {result.then_us / 1e3:.3f} ms of GPU time per run"
+    per = 1e3 * (result.steps or 1.0)
+    times = f"{result.now_us / per:.3f} -> {result.then_us / per:.3f} ms of GPU time"
+    about = f"{result.action.about}: {times} per {'step' if result.steps else 'run'}"
     return f"    {result.action.name!r}: ({about!r}, {dict(result.application.environment)!r}),\n"
 
 
@@ -92,7 +105,7 @@ _MODULE = '''"""Actions that logparse recommends, applied by lines in the progra
 
     import apply
     apply.settings()            # before the model is built
-    model = apply.model(model)
+    model = apply.model(model)  # before DistributedDataParallel or FSDP wraps it and before the optimizer is made
 
 Both take names of actions instead, e.g. apply.settings("tf32").
 """
@@ -106,6 +119,7 @@ CHOSEN = ({chosen})
 ALONE = ({alone})  # of settings only, where the model is not changed
 ACTIONS = {{
 {actions}}}
+_WRAPPED = {{"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"}}
 
 
 def settings(*names):
@@ -116,8 +130,17 @@ def settings(*names):
 {settings}
 
 def model(model, *names):
-    """The model, changed in place as far as that is possible; use what is returned."""
+    """The model, changed in place as far as that is possible; use what is returned.
+
+    Raises ValueError for one that is wrapped: its parameters are flattened, sharded or watched by then.
+    """
     names = _known(names)
+    for module in model.modules():
+        if not _WRAPPED.isdisjoint(x.__name__ for x in type(module).__mro__):
+            raise ValueError(
+                "apply.model(model) goes before DistributedDataParallel or FSDP wraps the model and before the "
+                "optimizer is made; this model is wrapped already"
+            )
 {model}    return model
 
 

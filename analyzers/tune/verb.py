@@ -7,22 +7,27 @@ from __future__ import annotations
 
 import datetime
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from analyzers.actions import ACTIONS, ActionResult
+from analyzers.actions.totals import results
 from analyzers.analyzer import Settings
-from analyzers.job.gpu_time import traced_us
+from analyzers.job.gpu_time import GpuTime, traced_us
 from analyzers.measure.replay import Options, replay
 from analyzers.measure.scheduler import Limits
-from analyzers.recommend import render
-from analyzers.recommend.apply_module import without_a_change
+from analyzers.recommend import apply_script, render
+from analyzers.recommend.apply_module import NAME, module, without_a_change
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import advise, write
 from analyzers.times.runs import tables_of
-from analyzers.verify import actions as proof
-from analyzers.verify.actions import verify_actions
+from analyzers.times.units import units
+from analyzers.tune.by_turns import AT_MOST_S, by_turns
+from analyzers.verify.actions import ActionProof, verify_actions
+from analyzers.verify.actions import lines as lines_of
 from logparse.capture import with_overrides
 from logparse.capture.job import CANNOT_RUN, NOT_FOUND
 from logparse.capture.plan import TRACES, Plan, Trace, plan
@@ -53,15 +58,23 @@ def tune(
         job.captured()
         job.replayed()
         found, actions, files = job.recommended()
-        job.run_again(actions, files)
-        job.verified(actions, files)
-        _by_hand(found, tuning.out, say)
+        again = job.run_again(actions, files)
+        job.settled(found, job.verified(found, actions, files, again), files)
     except KeyboardInterrupt:
         say(f"interrupted: {job.goes_on}")
         return 130
     except _EndedError as ended:
         return ended.code
     return 0
+
+
+@dataclass(frozen=True)
+class _Again:
+    """How the job runs with what was applied, and how long a run of it took, its logs read."""
+
+    command: Sequence[str]
+    environ: Mapping[str, str]
+    seconds: float
 
 
 class _EndedError(Exception):
@@ -132,28 +145,59 @@ class _Job:
         files = [x.path for x in written if x.applied and x.path is not None]
         if not actions and not files:
             self.say("no file or setting is worth applying")
-            _by_hand(found, self.tuning.out, self.say)
+            _by_hand(found.actions, found.gpu_time, self.tuning.out, self.say)
             raise _EndedError
         return found, actions, files
 
-    def run_again(self, actions: Sequence[str], files: Sequence[Path]) -> None:
+    def run_again(self, actions: Sequence[str], files: Sequence[Path]) -> _Again:
         self.say(f"4/5 the job again, with {' and '.join([*actions, *(path.name for path in files)])}")
         words, environ = with_overrides.applied(self.command, self.tuning.out, self.environ)
         # While it records untuned keys, TunableOp reads no tuned rows (PyTorch 2.10 and later).
         again = plan(words, trace=self.tuning.trace, tunableop=False, environ=environ)
+        begun = time.monotonic()
         code, _ = capture(words, again, lambda: self.store, self.say, run=self.after, environ=environ)
         if code:
             self.say(f"the job with the changes ended with exit code {code}; its logs are run {self.after}")
             raise _EndedError(code)
+        return _Again(words, environ, time.monotonic() - begun)
 
-    def verified(self, actions: Sequence[str], files: Sequence[Path]) -> None:
+    def verified(
+        self, found: Recommendation, actions: Sequence[str], files: Sequence[Path], again: _Again
+    ) -> ActionProof:
         self.say("5/5 verify")
-        after = tables_of(self.store, self.after)
-        if actions and traced_us(after) is not None:
-            self._indented(proof.lines(verify_actions(tables_of(self.store, self.run), after, actions)))
+        before, after = (tables_of(self.store, run) for run in (self.run, self.after))
+        times = None
+        if units(before) is not None and again.seconds <= AT_MOST_S:
+            unit = self.tuning.trace.unit if self.tuning.trace else ""
+            times = by_turns((self.command, self.environ), (again.command, again.environ), unit, self.say)
+        of_files = next((x for x in found.actions if x.action.kind == "files"), None) if files else None
+        proof = verify_actions(before, after, actions, of_files, times)
+        self._indented(lines_of(proof))
         if files:
             words = command_line(self.store.url, "verify", self.run, self.after, *map(str, files))
             self.say(f"  override files: `{words}`")
+        return proof
+
+    def settled(self, found: Recommendation, proof: ActionProof, files: Sequence[Path]) -> None:
+        """Keep what was applied or take it back, and weigh what is left against the job as it is now."""
+        out = self.tuning.out
+        applied = [x for x in found.actions if x.action.name in proof.actions]
+        if proof.refuted:
+            _taken_back(files)
+            self.say(f"not kept: {proof.named}; nothing in {out} applies it any more")
+            kept, left = [], [x for x in found.actions if x not in applied]
+        else:
+            if not proof.ok:
+                self.say(f"kept, though not proven: {proof.named}")
+            kept, left = applied, results(tables_of(self.store, self.after), ACTIONS, Settings(), applied)
+        weighed = {x.action.name: x for x in left}
+        entries = [weighed.get(x.action.name, x) for x in found.actions if x in kept or x not in applied]
+        made, path = module(entries, kept, left), out / NAME
+        if made is not None:
+            path.write_bytes(made.data)
+        else:
+            path.unlink(missing_ok=True)
+        _by_hand(left, found.gpu_time, out, self.say)
 
     def _indented(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -173,12 +217,19 @@ def _without_kernels(read: Sequence[Ingested]) -> str:
     return f"no GPU kernel was traced, so no action can be weighed against the whole job: {why}"
 
 
-def _by_hand(found: Recommendation, out: Path, say: Say) -> None:
-    """The changes of the program that pay."""
-    left = [x for x in found.actions if x.action.kind == "program" and x.pays]
+def _taken_back(files: Sequence[Path]) -> None:
+    """Give override files and the scripts beside them another name, so that no job reads them."""
+    for path in {*files, *(x.with_name(apply_script.NAME) for x in files)}:
+        if path.is_file():
+            path.replace(path.with_name(f"{path.name}.old"))
+
+
+def _by_hand(actions: Sequence[ActionResult], gpu: GpuTime | None, out: Path, say: Say) -> None:
+    """The changes of the program that pay, of these."""
+    left = [x for x in actions if x.action.kind == "program" and x.pays]
     if left:
         say("left to do by hand:")
-    for line in render.action_lines(left, found.gpu_time):
+    for line in render.action_lines(left, gpu):
         say(f"  {line}")
     if left:
         say(f"  {out}/apply.py makes them: import apply; apply.settings(); model = apply.model(model)")

@@ -71,6 +71,11 @@ class ActionProof:
     notes: tuple[str, ...] = ()
 
     @property
+    def named(self) -> str:
+        """What was applied: without an action, files of which no saving is known."""
+        return " and ".join(self.actions) or "override files"
+
+    @property
     def gained_us(self) -> float:
         return self.before_us - self.after_us
 
@@ -342,7 +347,7 @@ def answer(found: ActionProof) -> Answer:
 
 def lines(found: ActionProof) -> list[str]:
     """What was promised and what was gained, what lost, and the verdict last: at most 12 lines."""
-    out = [f"{found.before} → {found.after}: {' and '.join(found.actions)}"]
+    out = [f"{found.before} → {found.after}: {found.named}"]
     if found.before_us and found.after_us:
         promised, low, high = (found.before_us - x for x in (found.promised_us, found.high_us, found.low_us))
         change = f"gained {signed(found.gained_us)} ({found.gained_us / found.before_us:+.1%})"

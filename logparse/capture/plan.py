@@ -141,6 +141,11 @@ def plan(
     return Plan(folder, tuple(settings), tuple(warnings), copy_stderr="rocm" in gpus)
 
 
+def timing(folder: Path, unit: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a job whose units of work are counted and timed into ``folder``; nothing else is logged."""
+    return Plan(folder, tuple(_trace(folder, Trace(0, unit=unit), environ)), (), copy_stderr=False).environ(environ)
+
+
 def read_masks(text: str) -> int:
     """``32,64``, ``bench,profile`` or ``0x60`` as one mask.  Raises UsageError."""
     mask = 0

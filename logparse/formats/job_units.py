@@ -34,18 +34,23 @@ def read(source: Source) -> Iterator[Outcome]:
     with source.open() as stream:
         data = b"".join(iter(lambda: stream.read(1 << 20), b""))
     try:
+        yield Outcome("fact", facts(data))
+    except ValueError as error:
+        yield Outcome("reject", [Reject(f"units of work: {error}", 0, len(data))])
+
+
+def facts(data: bytes) -> list[Fact]:
+    """The facts of one file.  Raises ValueError for what is no such file."""
+    try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
-        yield Outcome("reject", [Reject(f"units of work: not JSON: {error}", 0, len(data))])
-        return
-    kinds = found.get("kinds")
+        raise ValueError(f"not JSON: {error}") from error
+    kinds = found.get("kinds") if isinstance(found, dict) else None
     if not isinstance(kinds, dict) or not all(map(_is_kind, kinds.values())):
-        yield Outcome("reject", [Reject("units of work: no kinds with count, traced and us", 0, len(data))])
-        return
-    facts = [Fact(UNIT, str(found["logparse_units"])), Fact(TRACING, str(found.get("tracing", "")))]
-    facts += [Fact(name, str(found[name])) for name in ("rank", "ranks") if isinstance(found.get(name), int)]
-    facts += [Fact(f"{KIND}{name}", json.dumps(kind)) for name, kind in kinds.items()]
-    yield Outcome("fact", facts)
+        raise ValueError("no kinds with count, traced and us")
+    made = [Fact(UNIT, str(found.get("logparse_units"))), Fact(TRACING, str(found.get("tracing", "")))]
+    made += [Fact(name, str(found[name])) for name in ("rank", "ranks") if isinstance(found.get(name), int)]
+    return made + [Fact(f"{KIND}{name}", json.dumps(kind)) for name, kind in kinds.items()]
 
 
 def _is_kind(kind: Any) -> bool:

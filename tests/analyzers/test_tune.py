@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -11,12 +13,16 @@ from typing import Any, NoReturn
 
 import pytest
 
-from analyzers.analyzer import Settings
+from analyzers.analyzer import Settings, Tables
+from analyzers.recommend.ranking import recommend
 from analyzers.recommend.verb import advise
+from analyzers.times.units import Units, units
 from analyzers.tune import verb
+from analyzers.tune.by_turns import by_turns, units_in
 from analyzers.tune.verb import Tuning, tune
 from logparse.ingest import ingest
 from logparse.store import Store
+from tests.analyzers.verify.test_actions import Kind, job, steady
 from tests.conftest import SAMPLES
 
 TRACE = SAMPLES / "traces/job.trace.json"
@@ -101,8 +107,8 @@ def test_a_machine_without_a_gpu_states_what_cannot_be_done(
     stages.setattr(verb, "capture", job)
     stages.setattr(verb, "replay", interrupted)
     said: list[str] = []
-    assert tune(["job"], store, Tuning(out=tmp_path / "overrides", steps=7), said.append, {}) == 0
-    why = "1 process was traced and ran none (on a CPU?)" if wrote else "which takes 14 steps of an optimizer"
+    assert tune(["job"], store, Tuning(out=tmp_path / "overrides"), said.append, {}) == 0
+    why = "1 process was traced and ran none (on a CPU?)" if wrote else "it ended before its units of work had settled"
     assert "no GPU kernel was traced, so no action can be weighed" in said[-2]
     assert why in said[-2]
     assert said[-1] == "no call was counted either: nothing is left to replay, and nothing is changed"
@@ -116,3 +122,111 @@ def test_a_job_that_fails_names_the_verbs_that_go_on_from_its_logs(
     assert tune(["job"], store, Tuning(out=tmp_path / "overrides"), said.append, {}) == 3
     assert said[-1].startswith("the job ended with exit code 3: it is not run again; the store holds")
     assert f"`logparse replay --store {store.url} --run {store.latest_run()}` goes on" in said[-1]
+
+
+def planted(
+    patch: pytest.MonkeyPatch, before: Tables, after: Tables, times: tuple[list[Units], list[Units]] | None = None
+) -> None:
+    """The stages of a job of which these tables are known before and after, timed by turns."""
+    patch.setattr(verb, "capture", lambda *x, **y: (0, []))
+    patch.setattr(verb, "replay", lambda store, options: SimpleNamespace(interrupted=False))
+    patch.setattr(verb, "tables_of", lambda store, run: after if run.endswith("-after") else before)
+    patch.setattr(verb, "advise", lambda store, settings, run: recommend(before, settings))
+    patch.setattr(verb, "by_turns", lambda *x: times)
+
+
+def applied(out: Path) -> dict[str, Any]:
+    """The names that a written apply.py holds, torch left out."""
+    lines = [x for x in (out / "apply.py").read_text().splitlines() if x.startswith(("CHOSEN = ", "ALONE = "))]
+    found: dict[str, Any] = {}
+    exec("\n".join(lines), found)
+    return {name: found[name] for name in ("CHOSEN", "ALONE")}
+
+
+def images(run: str, us: float, wall: float, **solutions: float) -> Tables:
+    """A job of convolutions whose solutions take this of their time now."""
+    named = {"torch:benchmark": 0.6, "torch:layout=NHWC,stored": 0.7} | {
+        "torch:layout=NHWC,stored,benchmark": solutions["both"]
+    }
+    return job(run, Kind(8, 100, 6, us, 0, 0, steady(wall)), ratios=named)
+
+
+def test_what_is_left_is_weighed_against_the_job_with_what_was_kept(
+    monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    """Both changes together take 69 % of the time before, and 115 % of the time that one of them left."""
+    planted(monkeypatch, images("before", 1000, 1200, both=0.69), images("after", 600, 800, both=0.69))
+    said: list[str] = []
+    assert tune(["job"], store, Tuning(out=tmp_path), said.append, {}) == 0
+    assert "  verified" in said
+    assert not [x for x in said if "left to do" in x or "kept" in x]
+    assert applied(tmp_path) == {"CHOSEN": ("cudnn_benchmark",), "ALONE": ("cudnn_benchmark",)}
+
+
+def test_a_change_that_contains_what_was_kept_and_pays_beside_it_is_left(
+    monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    planted(monkeypatch, images("before", 1000, 1200, both=0.3), images("after", 600, 800, both=0.3))
+    said: list[str] = []
+    tune(["job"], store, Tuning(out=tmp_path), said.append, {})
+    [line] = [x for x in said if "channels_last_benchmark: " in x and said.index(x) > said.index("left to do by hand:")]
+    assert "600 µs → 300 µs" in line
+    assert not [x for x in said[said.index("left to do by hand:") :] if x.startswith("    channels_last: ")]
+    assert applied(tmp_path) == {"CHOSEN": ("channels_last_benchmark",), "ALONE": ("cudnn_benchmark",)}
+
+
+def test_what_makes_no_step_faster_is_taken_back(monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path) -> None:
+    """The traced runs' steps got faster, those timed by turns did not."""
+    times = ([x for us in (1200, 1201, 1202) if (x := units(images("a", 1000, us, both=1.2))) is not None],) * 2
+    planted(monkeypatch, images("before", 1000, 1200, both=1.2), images("after", 600, 800, both=1.2), times)
+    said: list[str] = []
+    assert tune(["job"], store, Tuning(out=tmp_path), said.append, {}) == 0
+    assert "  took effect, not faster" in said
+    assert f"not kept: cudnn_benchmark; nothing in {tmp_path} applies it any more" in said
+    assert "cudnn_benchmark'" not in (tmp_path / "apply.py").read_text().replace("channels_last_benchmark'", "")
+    assert applied(tmp_path)["ALONE"] == ()
+
+
+def test_files_that_are_taken_back_are_read_by_no_job(tmp_path: Path) -> None:
+    folder = tmp_path / "gfx942"
+    folder.mkdir()
+    for name in ("apply.sh", "tunableop_results0.csv"):
+        (folder / name).write_text("x")
+    verb._taken_back([folder / "tunableop_results0.csv"])
+    assert sorted(x.name for x in folder.iterdir()) == ["apply.sh.old", "tunableop_results0.csv.old"]
+
+
+def script(log: Path, word: str, us: float, code: int = 0) -> list[str]:
+    """A job that writes what ``trace_units.py`` does."""
+    kind = {"count": 8, "traced": 0, "us": [us] * 8}
+    held = json.dumps({"logparse_units": "optimizer", "tracing": "", "windows": 0, "kinds": {"a": kind}})
+    text = f"echo {word} >> {log}; echo '{held}' > $LOGPARSE_TRACE_DIR/units_1.json; exit {code}"
+    return ["sh", "-c", text]
+
+
+def test_runs_go_by_turns_and_their_units_are_read(tmp_path: Path) -> None:
+    log, environ = tmp_path / "log", {"PATH": os.environ["PATH"]}
+    said: list[str] = []
+    sides = [(script(log, word, us), environ) for word, us in (("as-it-was", 20.0), ("as-it-is", 10.0))]
+    times = by_turns(*sides, "", said.append)
+    assert log.read_text().split() == ["as-it-was", "as-it-is"] * 3
+    assert times is not None
+    assert [[x.mean_us for x in side] for side in times] == [[20.0] * 3, [10.0] * 3]
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "why"), [(["sh", "-c", "exit 3"], "ended with exit code 3"), (["true"], "timed no unit of work")]
+)
+def test_a_run_that_fails_leaves_the_times_of_the_traced_ones(command: list[str], why: str, tmp_path: Path) -> None:
+    environ = {"PATH": os.environ["PATH"]}
+    said: list[str] = []
+    good = script(tmp_path / "log", "x", 10.0)
+    assert by_turns((good, environ), (command, environ), "", said.append) is None
+    assert why in said[-1]
+    assert by_turns((script(tmp_path / "log", "x", 1.0, 2), environ), (good, environ), "", said.append) is None
+
+
+def test_a_file_of_units_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "units_1.json").write_text('{"logparse_units": "opt')
+    assert units_in(tmp_path) is None

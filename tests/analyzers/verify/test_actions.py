@@ -69,9 +69,13 @@ def steady(us: float, spread: float = 0.002) -> list[float]:
 
 
 def job(
-    run: str, *kinds: Kind, ratio: float = FASTER, more: Mapping[str, Mapping[str, object]] | None = None
+    run: str,
+    *kinds: Kind,
+    ratio: float = FASTER,
+    more: Mapping[str, Mapping[str, object]] | None = None,
+    ratios: Mapping[str, float] | None = None,
 ) -> Tables:
-    """A run with these units, whose convolutions a replay timed; ``more`` facts by source."""
+    """A run with these units, whose convolutions a replay timed; ``more`` facts by source, ``ratios`` by solution."""
     held = {x.name: json.dumps({"count": x.count, "traced": x.traced, "us": x.wall}) for x in kinds}
     facts: dict[str, dict[str, object]] = {
         "units": {"unit": "optimizer", "unit_tracing": "settled"} | {f"unit:{name}": x for name, x in held.items()},
@@ -84,7 +88,7 @@ def job(
         facts[source] = facts.get(source, {}) | dict(values)
     place = {"source_id": "trace", "run": run, "device": 0}
     texts = [(conv(x.batch).text, x.traced) for x in kinds]
-    samples = {DEFAULT.text: 100.0, "torch:benchmark": 100.0 * ratio}
+    samples = {DEFAULT.text: 100.0} | {x: 100.0 * y for x, y in (ratios or {"torch:benchmark": ratio}).items()}
     made = tables(
         run,
         kernels=[place | row for x in kinds for row in x.kernels()],

@@ -1,0 +1,64 @@
+"""The job as it was and as it is, run by turns without a profiler and without logs: times of its units alone.
+
+By turns, since a device that gets warmer, or a host that others use, changes both alike.  Nothing of these runs is
+stored: their units are read where the job wrote them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from analyzers.times.units import Units, units_of_facts
+from analyzers.verify.actions import Times
+from logparse.capture import job
+from logparse.capture.plan import timing
+from logparse.formats import job_units
+
+RUNS = 3
+"""Of each: the fewest whose means have a spread worth the name."""
+AT_MOST_S = 120.0
+"""A job that takes longer is not run again: its units are many, and their own spread serves."""
+_INTERRUPTED = 130
+
+
+def by_turns(
+    before: tuple[Sequence[str], Mapping[str, str]],
+    after: tuple[Sequence[str], Mapping[str, str]],
+    unit: str,
+    say: Callable[[str], None],
+) -> Times | None:
+    """The units of ``RUNS`` runs of each command in its environment; None where one of them fails or times nothing.
+
+    ``unit`` is the callable whose calls are units, as ``--unit`` names it.  Raises KeyboardInterrupt.
+    """
+    say(f"the job by turns as it was and as it is, {RUNS} times each, timed without logs and a profiler")
+    found: tuple[list[Units], list[Units]] = [], []
+    for turn in range(2 * RUNS):
+        command, environ = (before, after)[turn % 2]
+        with tempfile.TemporaryDirectory(prefix="logparse-") as folder:
+            ended = job.run(command, timing(Path(folder), unit, environ))
+            if ended.code == _INTERRUPTED:
+                raise KeyboardInterrupt
+            units = units_in(Path(folder))
+        if ended.code or units is None:
+            why = f"ended with exit code {ended.code}" if ended.code else "timed no unit of work"
+            say(f"a run of the job {why}: the times of the traced runs must serve")
+            return None
+        found[turn % 2].append(units)
+    return found
+
+
+def units_in(folder: Path) -> Units | None:
+    """The units that the processes of a job counted; None where none did.  A file that was cut off is left out."""
+    rows = []
+    for path in sorted(folder.glob("units_*.json")):
+        try:
+            facts = job_units.facts(path.read_bytes())
+        except ValueError:
+            continue
+        rows += [{"source_id": path.name, "name": x.name, "value": x.value} for x in facts]
+    return units_of_facts(pd.DataFrame(rows, columns=["source_id", "name", "value"]))
