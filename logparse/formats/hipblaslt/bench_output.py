@@ -114,7 +114,7 @@ class _Reader:
             return self._info(info[1], info[2])
         if text.strip() == "Winner:":
             self.winner, self.current = True, None
-            return Outcome("measurement")
+            return Outcome("fact")
         if self.names:
             return self._row(text)
         return self._message(text)
@@ -124,12 +124,12 @@ class _Reader:
         self.names = tuple(match[2].split(","))
         self.ordinal = match[1] or ""
         self.current, self.patience = None, _PATIENCE
-        return Outcome("measurement", records)
+        return Outcome("fact", records)
 
     def _row(self, text: str) -> Outcome | None:
         if _INDEX_ONLY.match(text):  # documentation prints the header before its index
             self.ordinal = text.strip("[]: \t")
-            return Outcome("measurement")
+            return Outcome("fact")
         if not _ROW.match(text):
             self.patience -= 1
             if self.patience <= 0:
@@ -149,11 +149,11 @@ class _Reader:
         low = {name.lower(): value for name, value in cells.items()}
         index = next((low[name] for name in _INDEX_COLUMNS if low.get(name, "").isdigit()), "")
         known = {"Solution index": index, "kernel name": low.get("kernel_name", "")}
-        self._keep(_Row(gemm, self.ordinal, low, {name: value for name, value in known.items() if value}))
-        return Outcome("measurement")
+        new = _Row(gemm, self.ordinal, low, {name: value for name, value in known.items() if value})
+        return Outcome("measurement" if self._keep(new) else "fact")
 
-    def _keep(self, new: _Row) -> None:
-        """Hold a row; a Winner's row goes into the one that it repeats."""
+    def _keep(self, new: _Row) -> bool:
+        """Hold a row, and return True; a Winner's row goes into the one that it repeats, which is counted already."""
         self.current = new
         if self.winner:
             self.winner = False
@@ -161,15 +161,16 @@ class _Reader:
                 if old.identity == new.identity and (None in (old.index, new.index) or old.index == new.index):
                     old.info = {**new.info, **old.info}
                     self.current = old
-                    return
+                    return False
         self.rows.append(new)
+        return True
 
     def _info(self, what: str, value: str) -> Outcome:
         if self.current is None:
             return _message_of(f"--{what}: {value}")
         if value:
             self.current.info.setdefault(what, value)
-        return Outcome("measurement")
+        return Outcome("fact")
 
     def _message(self, text: str) -> Outcome | None:
         if text.startswith(_VERSIONS):
