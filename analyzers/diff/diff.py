@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -13,6 +14,9 @@ import pyarrow as pa
 from analyzers.analyzer import Tables
 from analyzers.diff.timings import BASES, RunTimes, times_of
 from analyzers.statistics.intervals import TIE
+from logparse.formats import FORMATS
+from logparse.formats.hipblaslt.tuning_rules import work_of
+from logparse.formats.override_formats import OVERRIDE_FORMATS
 from logparse.links import linked
 from logparse.model import Problem, problem_from_text
 from logparse.store.columns import column
@@ -178,24 +182,79 @@ _RENAMED = """
     select coalesce(meant, problem) as problem, * exclude (problem, meant) from b left join renamed using (problem)"""
 
 
+class _Single(NamedTuple):
+    """A problem of one run only, and the kind of evidence that it has."""
+
+    text: str
+    problem: Problem
+    basis: str | None
+
+
 def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """Problem that only B has → the only problem that may be meant, of those that only A has."""
+    """Problem that only B has → the only problem that may be meant, of those that only A has.
+
+    Two texts mean one problem where they are linked, else where a file of one library has both under one key of that
+    library: what its key leaves open (hipBLASLt: scale types) does not separate calls.
+    """
     of_one = "from compared where state = ?"
     counts = [con.execute(f"select count(*) {of_one}", [state]).fetchall()[0][0] for state in ("vanished", "new")]
     if not all(counts) or max(counts) > _LINKED:
         return {}
     mine, theirs = (
-        [(text, problem_from_text(text)) for (text,) in con.execute(f"select problem {of_one}", [state]).fetchall()]
+        [
+            _Single(text, problem_from_text(text), basis)
+            for text, basis in con.execute(f"select problem, basis {of_one}", [state]).fetchall()
+        ]
         for state in ("vanished", "new")
     )
-    by_shape: dict[str | None, list[tuple[str, Problem]]] = {}
-    for text, problem in mine:
-        by_shape.setdefault(problem.shape, []).append((text, problem))
+    out = _only_pairs(_grouped(mine, _shape), _grouped(theirs, _shape), lambda a, b: linked(a, b) is not None)
+    mine, theirs = ([x for x in mine if x.text not in out.values()], [x for x in theirs if x.text not in out])
+    for same in (lambda a, b: True, lambda a, b: work_of(a) == work_of(b)):
+        out = _only_pairs(_grouped(mine, _library_key), _grouped(theirs, _library_key), same) | out
+    return out
+
+
+def _shape(single: _Single) -> str | None:
+    return single.problem.shape
+
+
+def _library_key(single: _Single) -> tuple[str, str] | None:
+    """The key under which the library looks up the row of its file that the time is of."""
+    key = _KEYS[single.basis](single.problem, {}) if single.basis in _KEYS else None
+    return None if key is None or single.basis is None else (single.basis, key)
+
+
+_KEYS = {
+    origin.name: override.key
+    for override in OVERRIDE_FORMATS
+    for format in FORMATS
+    if format.name == override.name
+    for origin in format.origins
+}
+"""Origin of times → the key of the library whose override files they stand in."""
+
+
+def _grouped(singles: Iterable[_Single], key: Callable[[_Single], Hashable]) -> dict[Hashable, list[_Single]]:
+    out: dict[Hashable, list[_Single]] = {}
+    for single in singles:
+        name = key(single)
+        if name is not None:
+            out.setdefault(name, []).append(single)
+    return out
+
+
+def _only_pairs(
+    mine: Mapping[Hashable, Sequence[_Single]],
+    theirs: Mapping[Hashable, Sequence[_Single]],
+    same: Callable[[Problem, Problem], bool],
+) -> dict[str, str]:
+    """Text of B → text of A, of those in one group that are the same, where each has no other partner."""
     pairs = [
-        (text, other)
-        for text, problem in theirs
-        for other, known in (by_shape.get(problem.shape, ()) if problem.shape else ())
-        if linked(problem, known)
+        (two.text, one.text)
+        for name, group in theirs.items()
+        for two in group
+        for one in mine.get(name, ())
+        if same(two.problem, one.problem)
     ]
     ours, others = (Counter(side) for side in zip(*pairs, strict=True)) if pairs else ({}, {})
     return {text: other for text, other in pairs if ours[text] == others[other] == 1}

@@ -1,8 +1,9 @@
 """One override file from several: of several GPUs, jobs or people, for one device and one build of the library.
 
 Files of other validators, revisions, devices or builds are refused: their times and indices mean something else.  Of
-one key (and, in MIOpen, one solver) the fastest finite time wins; where a format has no times the first file's row is
-taken.  Where files disagree it is listed.
+one key (and, in MIOpen, one solver) the fastest finite time wins; where a format has no times, or the times are of
+different work that the library's key does not separate, the first file's row is taken.  Where files disagree it is
+listed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from logparse.formats.override_format import Merging, OverrideFormat
 from logparse.formats.reading import Offer, Reading, offers
 from logparse.text import counted
 
+_SHOWN = 8
+"""Maximum of rows that an error names."""
 _Ranked: TypeAlias = tuple[float, str, str, Offer]
 """Time and text by which rows are ranked, the file's path, and what the row offers."""
 
@@ -34,11 +37,14 @@ class Choice:
     solution: str
     """As the file spells it."""
     time_us: float | None
+    work: str = ""
+    """What the time is of, beyond the key (``Merging.work``)."""
 
     @property
     def text(self) -> str:
         time = "without a time" if self.time_us is None else f"{self.time_us / 1000:.6g} ms"
-        return f"{self.solution} {time} ({self.file}:{self.line})"
+        work = f" for {self.work}" if self.work else ""
+        return f"{self.solution} {time}{work} ({self.file}:{self.line})"
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,11 @@ class Conflict:
     key: str
     taken: Choice
     others: tuple[Choice, ...]
+
+    @property
+    def equal_work(self) -> bool:
+        """Whether all times are of the same work, so that the fastest could be taken."""
+        return {x.work for x in self.others} <= {self.taken.work}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +71,8 @@ class Merged(Made):
 def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
     """Merge files of one format.
 
-    Raises InputError where one cannot be read, and where they are of several formats, devices or builds.
+    Raises InputError where one cannot be read, where they are of several formats, devices or builds, and where no row
+    can be used: a file without rows would take the place of the library's own.
     """
     contents = deque((path, *content_of(path)) for path in paths)
     notes = [f"{path}: empty, nothing taken" for path, _, data in contents if not _holds_text(data)]
@@ -73,7 +85,7 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
         raise InputError(f"--gpus: only TunableOp reads one file per device, these are {format.name}")
     notes += [merging.note] if merging.note else []
     agreed: dict[str, tuple[str, str]] = {}
-    files = []
+    files, dropped = [], list[str]()
     while contents:  # each is let go once it is read
         path, name, data = contents.popleft()
         clean = _clean(data)
@@ -83,12 +95,15 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
             raise InputError(f"{path}: {error}") from error
         _agree(agreed, path, header)
         reading = format.reader(name, clean, {})
-        notes += [f"{path}, line {line}: left out: {why}" for line, why in _left_out(reading)]
+        dropped += [f"{path}, line {line}: left out: {why}" for line, why in _left_out(reading)]
         files.append((path, reading))
     winners = _Winners(merging, files)
     common = {name: value for name, (value, _) in agreed.items()}
     written = tuple(merging.write(iter(winners), first, common, gpus))
-    return Merged(written, winners.keys, {}, notes=tuple(notes), conflicts=tuple(winners.conflicts))
+    if not winners.keys:
+        more = f"; and {len(dropped) - _SHOWN:,} more" if len(dropped) > _SHOWN else ""
+        raise InputError("; ".join(["nothing to merge: no row can be used", *dropped[:_SHOWN]]) + more)
+    return Merged(written, winners.keys, {}, notes=(*notes, *dropped), conflicts=tuple(winners.conflicts))
 
 
 def lines(found: Merged) -> list[str]:
@@ -96,6 +111,9 @@ def lines(found: Merged) -> list[str]:
     untimed = sum(conflict.taken.time_us is None for conflict in found.conflicts)
     out = [f"{counted(found.count, 'key')}; {len(found.conflicts):,} with different solutions, the fastest taken"]
     out[0] += f" ({untimed:,} without times: the first file's)" if untimed else ""
+    mixed = sum(not conflict.equal_work for conflict in found.conflicts)
+    what = "the library cannot tell the calls apart: the first file's row serves both, so time it on both"
+    out += [f"  {counted(mixed, 'key')} with times of different work; {what}"] if mixed else []
     for conflict in found.conflicts:
         out.append(f"  {conflict.key}: {conflict.taken.text}, not {'; '.join(x.text for x in conflict.others)}")
     return [*out, *(f"  {note}" for note in found.notes)]
@@ -123,7 +141,7 @@ class _Winners:
 
     def __init__(self, merging: Merging, files: Sequence[tuple[str, Reading[Any]]]) -> None:
         self._merging = merging
-        self._found = [(path, _by_key(offers(reading.rows))) for path, reading in files]
+        self._found = [(path, _by_key(offers(reading.rows, merging.work))) for path, reading in files]
         self.keys, self.conflicts = 0, list[Conflict]()
         self._named = {path: at for at, path in enumerate(dict.fromkeys(path for path, _ in files))}
 
@@ -138,12 +156,14 @@ class _Winners:
 
     def _of_key(self, key: str) -> Iterator[Offer]:
         best: dict[str, _Ranked] = {}
+        work: dict[str, str] = {}  # of each slot that of its first row: times of other work do not compete with it
         rivals: dict[str, dict[str, _Ranked]] = {}  # of each slot, or of the key, the fastest of each file
         for path, offered in self._found:
             for place, offer in enumerate(offered.get(key, ())):
                 ranked = self._ranked(path, offer)
                 taken = best.get(own := self._merging.slot(offer))
-                if taken is None or ranked[:2] < taken[:2]:
+                equal_work = work.setdefault(own, offer.work) == offer.work
+                if equal_work and (taken is None or ranked[:2] < taken[:2]):
                     best[own] = ranked
                 among = (key, path) if self._merging.several else (own, f"{path}:{place}")
                 fastest = rivals.setdefault(among[0], {})
@@ -156,7 +176,7 @@ class _Winners:
             self._compare(name, sorted(rivals[name].values(), key=lambda x: self._named[x[2]]))
 
     def _compare(self, key: str, rivals: Sequence[_Ranked]) -> None:
-        best = min(rivals, key=lambda x: x[:2])
+        best = min((x for x in rivals if x[3].work == rivals[0][3].work), key=lambda x: x[:2])
         others = tuple(_choice(x) for x in rivals if x[3].solution != best[3].solution)
         if others:
             self.conflicts.append(Conflict(key, _choice(best), others))
@@ -164,7 +184,7 @@ class _Winners:
 
 def _choice(ranked: _Ranked) -> Choice:
     _, _, path, offer = ranked
-    return Choice(path, offer.line, offer.solution, offer.time_us)
+    return Choice(path, offer.line, offer.solution, offer.time_us, offer.work)
 
 
 def _one_format(formats: Mapping[str, OverrideFormat]) -> OverrideFormat:

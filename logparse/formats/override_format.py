@@ -90,13 +90,15 @@ class Merging:
     many GPUs.
 
     ``slot`` is what rows compete for, ``several`` that the rows of one key stand beside each other (solvers of one
-    record).  ``in_order``: where no time decides, the first file's row is taken.  ``note`` is a warning with every
-    merge of this format, ``per_device`` that the library reads one file per device.
+    record).  ``work`` is what a row's time is of, as far as the library's key does not state it: times of different
+    work are not compared.  ``in_order``: where no time decides, the first file's row is taken.  ``note`` is a warning
+    with every merge of this format, ``per_device`` that the library reads one file per device.
     """
 
     header: Callable[[str, bytes], Sequence[tuple[str, str]]]
     write: Callable[[Iterable[Offer], str, Mapping[str, str], int], Sequence[Emission]]
     slot: Callable[[Offer], str] = field(default=lambda row: row.key)
+    work: Callable[[Row], str] = field(default=lambda row: "")
     several: bool = False
     in_order: bool = False
     note: str = ""

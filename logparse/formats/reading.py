@@ -143,7 +143,10 @@ class Less(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """What a row offers to calls of its key: ``solution`` is as the file spells it, ``id`` the library's."""
+    """What a row offers to calls of its key: ``solution`` is as the file spells it, ``id`` the library's.
+
+    ``work`` is what its time is of, where the key leaves that open (``Merging.work``).
+    """
 
     line: int
     key: str
@@ -151,14 +154,15 @@ class Offer(NamedTuple):
     solution: str
     time_us: float | None
     text: str
+    work: str = ""
 
 
-def offers(rows: Iterable[Row]) -> Iterator[Offer]:
+def offers(rows: Iterable[Row], work: Callable[[Row], str]) -> Iterator[Offer]:
     """Those of the rows that a merged file can hold."""
     for row in rows:
         named = row.solution
         if named is not None and not row.verdicts.fault:
-            yield Offer(row.line, row.key, named.id, named.raw or named.text, row.time_us, row.text)
+            yield Offer(row.line, row.key, named.id, named.raw or named.text, row.time_us, row.text, work(row))
 
 
 class LongFile(Collection[Row]):

@@ -253,11 +253,12 @@ class GemmProblem:
 
     @property
     def label(self) -> str:
-        """A short name for tables: ``TN 4096×512×1024 bf16_r GELU_BIAS``."""
+        """A short name for tables: ``TN 4096×512×1024 bf16_r GELU_BIAS``, ``… β≠0`` where C is added."""
         size = "+".join(f"{x.m}×{x.n}×{x.k}" for x in self.members) or f"{self.m}×{self.n}×{self.k}"
         batch = f" b{self.batch_count}" if self.batch_count not in (None, 1) else ""
         epilogue = f" {self.epilogue}" if self.epilogue not in (None, "DEFAULT") else ""
-        return f"{self.trans_a or '?'}{self.trans_b or '?'} {size}{batch} {self.a_type or '?'}{epilogue}"
+        added = " β≠0" if self.beta == "nonzero" else ""
+        return f"{self.trans_a or '?'}{self.trans_b or '?'} {size}{batch} {self.a_type or '?'}{epilogue}{added}"
 
 
 GEMM_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -295,8 +295,35 @@ def _other_cus(row: LibraryRow, context: Context) -> str | None:
     return f"tuned with {mine} CUs, the target has {theirs}: the best solution may be another"
 
 
+def work_of(problem: Problem | None) -> str:
+    """What a call computes beside the product, of which the library's key contains nothing: C, bias and activation."""
+    if not isinstance(problem, GemmProblem):
+        return ""
+    words = [f"beta {problem.beta}" if problem.beta else "", problem.epilogue or ""]
+    return " ".join(word for word in words if word not in ("", "DEFAULT"))
+
+
 def _conflict(row: LibraryRow, context: Context) -> str | None:
-    others = [x for x in context.same_key.get(row.key, ()) if x.index != row.index]
+    work = work_of(row.problem)
+    return _two_solutions(row, context, [x for x in _rivals(row, context) if work_of(x.problem) == work])
+
+
+def _shared(row: LibraryRow, context: Context) -> str | None:
+    work = work_of(row.problem)
+    others = [x for x in _rivals(row, context) if work_of(x.problem) != work]
+    message = _two_solutions(row, context, others)
+    if message is None:
+        return None
+    theirs = " and ".join(sorted({work_of(x.problem) or "plain" for x in others}))
+    return f"{message}; their times are of different work ({work or 'plain'}, {theirs})"
+
+
+def _rivals(row: LibraryRow, context: Context) -> list[LibraryRow]:
+    """The rows of its key with another solution."""
+    return [x for x in context.same_key.get(row.key, ()) if x.index != row.index]
+
+
+def _two_solutions(row: LibraryRow, context: Context, others: Sequence[LibraryRow]) -> str | None:
     if not others:
         return None
     named = by_name(context.number)
@@ -319,6 +346,7 @@ _RULES: tuple[Rule[LibraryRow, Context], ...] = (
     Rule("grouped", "warning", None, _grouped, "remove it"),
     Rule("cu-count", "warning", None, _other_cus, _RETUNE),
     Rule("conflict", "error", None, _conflict, "keep the faster one"),
+    Rule("shared", "warning", None, _shared, "time both on both calls, keep the one that costs less in all"),
 )
 
 
@@ -435,7 +463,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     ),
     writer=tuning_file.WRITER,
     keep_refusal=_keep_refusal,
-    merging=Merging(header=_header, write=_merged, in_order=True),
+    merging=Merging(header=_header, write=_merged, in_order=True, work=lambda row: work_of(row.problem)),
     conversion=Conversion(
         word="hipblaslt",
         recognise=tuning_file.FORMAT.recognise,
