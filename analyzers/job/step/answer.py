@@ -1,17 +1,19 @@
 """What other kernel times do to the step: now → then, what limits it, and where it would end.
 
 The profiler slows the host.  ``host_factor`` scales what the host does such that the unchanged step takes what it took
-without the profiler; a step that does not wait for the host tells nothing of it, and keeps the traced host.  What then
-still lacks to the untraced time is a factor on every answer.  An action's launches are those of the trace: work that
+without the profiler; a step that does not wait for the host tells nothing of it, and keeps the traced host: then the
+interval begins with a host that is ``ROUGH`` times as fast.  What still lacks to the untraced time is a factor on every
+answer.  An action's launches are those of the trace: work that
 it takes away costs no time on the device and its launch on the host.
 """
 
 from __future__ import annotations
 
 import math
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -171,10 +173,12 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     now = step.untraced_us or simulated
     scale = now / simulated if simulated else 1.0
 
-    def with_factors(given: Mapping[str, Factor], which: int) -> float:
-        return scale * step.us(lambda x: x.scaled(_factors(x, given)[which]), host)
+    fastest = host if step.us(unchanged, host / ROUGH) < simulated * (1.0 - _SAME) else host / ROUGH
 
-    then, low, high = (with_factors(factors, i) for i in range(3))
+    def with_factors(given: Mapping[str, Factor], which: int, host_factor: float = host) -> float:
+        return scale * step.us(lambda x: x.scaled(_factors(x, given)[which]), host_factor)
+
+    then, low, high = with_factors(factors, 0), with_factors(factors, 1, fastest), with_factors(factors, 2)
     error = SIMULATION_ERROR or 0.0
     parts = _shares(step, factors, host)
     known = step.untraced_us is not None
@@ -246,7 +250,7 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
     for path in _chosen(tables, rows):
         try:
             trace = read_trace(InputFile(path))
-        except (OSError, EOFError, InputError) as error:
+        except (OSError, EOFError, zlib.error, InputError) as error:
             skipped.append(f"{path}: {error}")
             continue
         if trace.calls and trace.works:
@@ -261,6 +265,9 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
     if not graphs:
         return StepUnknown("; ".join(skipped) or "no trace has host events")
     found = units(tables)
+    traced = {unit.kind for graph in graphs for unit in graph.bounds}
+    if found and any(x.name in traced for x in found.kinds):
+        found = replace(found, kinds=tuple(x for x in found.kinds if x.name in traced))
     counts = {x.name: float(x.count) for x in found.kinds} if found else {}
     untraced = found.mean_us if found else None
     return Step(graphs, counts, untraced or _stated(tables), tuple(f"not simulated: {x}" for x in skipped))

@@ -24,7 +24,8 @@ graph launch        Its kernels follow the launch; within it, those of one strea
 collectives         They begin on each rank as a kernel, meet when the last rank comes, then transfer: from there to
                     the end.  Calls of ranks are matched as in ``analyzers/job/ranks.py``; since they end
                     together, their ends also align the ranks' clocks (median).
-data loading        A batch for which the thread waited came when its workers had it, which the step does not hasten.
+data loading        A batch for which the thread waited came when its workers had it, which the step does not hasten;
+                    a loader without workers is work of the host.
 full queue          A launch waits while 1,024 launches of its stream are outstanding, where the trace shows this.
 ==================  =============================================================================================
 
@@ -110,13 +111,17 @@ def _times(trace: RankTrace, offset: float) -> list[float]:
 
 
 def _matched(traces: Sequence[RankTrace]) -> list[dict[int, object]]:
-    """Of each trace the collectives (by the place of their work) that all ranks of their group made, with a key."""
+    """Of each trace the collectives (by the place of their work) that all ranks of their group made, with a key.
+
+    What was launched before the trace began, a rank's backlog, is left out.
+    """
     calls: list[dict[str, list[int]]] = []
     for trace in traces:
         mine: dict[str, list[int]] = defaultdict(list)
+        known = {call.correlation for call in trace.calls}
         for i in sorted(range(len(trace.works)), key=lambda i: trace.works[i].start):
             ranks = trace.works[i].ranks
-            if ranks is not None:
+            if ranks is not None and trace.works[i].correlation in known:
                 mine[ranks].append(i)
         calls.append(mine)
     out: list[dict[int, object]] = [{} for _ in traces]
@@ -177,7 +182,7 @@ class _Rank:
             launch = self._call_of.get(work.correlation)  # a kernel is added after its launch, whatever the clocks say
             todo.append((max(work.start, launch.start if launch else work.start), 2, i, work))
         todo += [(at, 0, len(todo) + i, (one, other)) for i, (at, one, other) in enumerate(trace.handoffs)]
-        todo += [(end, 0, len(todo) + i, (start, thread)) for i, (start, end, thread) in enumerate(trace.loads)]
+        todo += [(load[1], 0, len(todo) + i, load) for i, load in enumerate(trace.loads)]
         for unit in self._units():
             todo += [(unit.start, 0, len(todo), unit), (unit.end, 3, len(todo) + 1, unit)]
         for at, _, i, what in sorted(todo, key=lambda x: x[:3]):
@@ -187,8 +192,8 @@ class _Rank:
                 self._call(what)
             elif isinstance(what, Unit):
                 self._marks.append((at, self._point(trace.main, at)))
-            elif isinstance(what, tuple) and isinstance(what[0], float):
-                self._loaded(what[0], at, what[1])
+            elif isinstance(what, tuple) and len(what) == 4:
+                self._loaded(*what)
             elif isinstance(what, tuple):
                 self._handed(at, *what)
 
@@ -229,11 +234,15 @@ class _Rank:
         node = self._nodes.add(at - self._begin, HOST, before, host=host, b=own, lag_b=0.0 if own else NEVER)
         self._last[other] = node
 
-    def _loaded(self, start: float, end: float, thread: Thread) -> None:
+    def _loaded(self, start: float, end: float, thread: Thread, by_workers: bool) -> None:
         at = end - self._begin
-        self._ready = self._nodes.add(at, LOADING, self._ready, lag=at - self._nodes.at[self._ready])
         before = self._nodes.at[self._last.get(thread, 0)]
-        self._point(thread, end, start - self._begin - before, self._ready, 0.0)
+        if by_workers:
+            self._ready = self._nodes.add(at, LOADING, self._ready, lag=at - self._nodes.at[self._ready])
+            self._point(thread, end, start - self._begin - before, self._ready, 0.0)
+        else:
+            self._point(thread, max(start, before + self._begin))
+            self._nodes.kind[self._point(thread, end)] = LOADING
 
     def _blocks(self, call: Call) -> bool:
         """Whether a copy's call returned only after the copy, or a launch waited for room in the queue."""

@@ -23,15 +23,17 @@ Events of Kineto that are read (pytorch/kineto, ``libkineto/src``: ``output_json
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from logparse.formats.format import Source
 from logparse.formats.patterns import regex
 from logparse.formats.traces.torch.busy import COMMUNICATION
+from logparse.formats.traces.torch.event_cutter import Batch, TraceEvents, parse
 from logparse.formats.traces.torch.events import FIRST_UNIT, UNIT_KINDS, kernel_identities
-from logparse.formats.traces.torch.graphs import RUNTIME, events_of
+from logparse.formats.traces.torch.graphs import RUNTIME
 from logparse.formats.traces.torch.records import KernelIdentity
 
 CallKind = Literal["launch", "graph", "device", "allocator", "stream", "event", "copy", "wait", "record"]
@@ -56,12 +58,22 @@ _KINDS: Mapping[str, CallKind] = {
 }
 _STEP = regex(r"ProfilerStep#(\d+)")
 _BACKWARD = "autograd::engine::evaluate_function"
-_LOADER = regex(r"enumerate\(DataLoader\)#_MultiProcessing\w*\.__next__")
+_LOADER = regex(r"enumerate\(DataLoader\)#_(Multi|Single)Process\w*\.__next__")
 _WAITED_US = 500.0
-"""A loader's ``__next__`` that takes less finds its batch ready: this is what taking it out of the queue costs."""
+"""A ``__next__`` of a loader with workers that takes less finds its batch ready: taking it out of the queue costs so
+much.
+"""
 _ON_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _HOST_COPY = regex(r"Memcpy (?:DtoH|HtoD).*Pageable|Memcpy (?:DtoH|HtoD) \((?:Device -> Host|Host -> Device)\)")
 """ROCm's traces do not state whether memory of the host is pageable."""
+_HEAD = regex(
+    rb'\s*"ph":\s*"X",\s*"cat":\s*"(\w+)",\s*"name":\s*"((?:[^"\\]|\\.)*)",\s*"pid":\s*"?([^",\s]+)"?,\s*'
+    rb'"tid":\s*"?([^",\s]+)"?,\s*"ts":\s*(-?\d+(?:\.\d+)?),\s*"dur":\s*(-?\d+(?:\.\d+)?)'
+)
+_ARROW = regex(rb'\s*"ph":\s*"[a-zM]"')
+_CORRELATION = regex(rb'"correlation":\s*(\d+)')
+_HOST_EVENTS = frozenset({"cpu_op", "user_annotation", *RUNTIME})
+_PARSED = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "cuda_sync"})
 
 Thread = tuple[str, str]
 
@@ -118,7 +130,7 @@ class Unit:
 @dataclass
 class RankTrace:
     """One process in one window.  ``handoffs``: at this time the second thread goes on where the first one is.
-    ``loads``: when a loader's batch arrived for which the thread waited.
+    ``loads``: from when to when a thread got a batch of a loader; whether it waited for workers, or loads itself.
     """
 
     rank: int = 0
@@ -129,7 +141,7 @@ class RankTrace:
     waits: dict[int, Wait] = field(default_factory=dict)
     units: list[Unit] = field(default_factory=list)
     handoffs: list[tuple[float, Thread, Thread]] = field(default_factory=list)
-    loads: list[tuple[float, float, Thread]] = field(default_factory=list)
+    loads: list[tuple[float, float, Thread, bool]] = field(default_factory=list)
     identities: Sequence[KernelIdentity] = ()
 
 
@@ -137,7 +149,7 @@ def read_trace(source: Source) -> RankTrace:
     """The trace of a process.  Events that are damaged or lack what theirs need are left out, as ingest counts them."""
     trace, reader, header = RankTrace(), _Reader(), dict[str, Any]()
     trace.calls, trace.works, trace.waits = reader.calls, reader.works, reader.waits
-    for event in events_of(source, header):
+    for event in _events(source, header):
         reader.take(event)
     distributed = header.get("distributedInfo")
     rank = distributed.get("rank") if isinstance(distributed, dict) else None
@@ -159,6 +171,36 @@ def read_trace(source: Source) -> RankTrace:
     return trace
 
 
+def _events(source: Source, header: dict[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The events that matter; those of the host, which are most, only by their heads.  Fills the header at the end."""
+    with source.open() as stream:
+        events = TraceEvents(stream)
+        for batch in events.batches():
+            i = 0
+            while i < len(batch.bodies):
+                event, taken = _event(batch, i)
+                if event is not None:
+                    yield event
+                i += taken
+    header.update({**events.tail, **events.header})
+
+
+def _event(batch: Batch, i: int) -> tuple[Mapping[str, Any] | None, int]:
+    """The event that begins with body ``i``, None where it does not matter, and how many bodies it takes."""
+    body = batch.bodies[i]
+    head = _HEAD.match(body)
+    category = head[1].decode() if head else ""
+    if category in _PARSED or not (head or _ARROW.match(body)) or body.count(b"{") != body.count(b"}"):
+        return parse(batch, i)[:2]
+    if head is None or category not in _HOST_EVENTS:
+        return None, 1
+    name, pid, tid = (head[k].decode("utf-8", "replace") for k in (2, 3, 4))
+    event: dict[str, Any] = {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid}
+    found = _CORRELATION.search(body, head.end()) if category in RUNTIME else None
+    args = {"correlation": int(found[1])} if found else {}
+    return event | {"ts": float(head[5]), "dur": float(head[6]), "args": args}, 1
+
+
 class _Reader:
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -167,7 +209,7 @@ class _Reader:
         self.steps: dict[str, tuple[float, float]] = {}
         self.marked: Thread | None = None
         self.backward: list[tuple[float, float, Thread]] = []
-        self.loads: list[tuple[float, float, Thread]] = []
+        self.loads: list[tuple[float, float, Thread, bool]] = []
         self.activity: dict[Thread, list[float]] = {}
         self.names: list[str] = []
 
@@ -181,6 +223,8 @@ class _Reader:
     def take(self, event: Mapping[str, Any]) -> None:
         category, start, us, args = event.get("cat"), event.get("ts"), event.get("dur"), event.get("args")
         if event.get("ph") != "X" or not isinstance(start, (int, float)) or not isinstance(us, (int, float)):
+            return
+        if not math.isfinite(start) or not 0 <= us < math.inf:
             return
         args = args if isinstance(args, dict) else {}
         if category in _ON_DEVICE:
@@ -226,9 +270,9 @@ class _Reader:
         if step:
             self.steps[step[1]] = (start, start + us)
             self.marked = thread
-        elif _LOADER.match(name):
-            if us >= _WAITED_US:
-                self.loads.append((start, start + us, thread))
+        elif loader := _LOADER.match(name):
+            if loader[1] == "Single" or us >= _WAITED_US:
+                self.loads.append((start, start + us, thread, loader[1] == "Multi"))
         elif is_operator:
             self.activity.setdefault(thread, []).append(start)
             if name.startswith(_BACKWARD):

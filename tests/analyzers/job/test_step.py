@@ -252,6 +252,9 @@ def test_a_step_that_does_not_wait_for_the_host_keeps_the_traced_host() -> None:
     found = answer(step, {"k": Factor(0.5, 0.5, 0.5)})
     assert found.then_us == pytest.approx(201 * 421.05 / 401)
     assert found.limit == "kernels"
+    tenth = answer(step, {"k": Factor(0.1, 0.1, 0.1)})
+    assert tenth.then_us == pytest.approx(100 * 421.05 / 401), "the host, as traced"
+    assert tenth.low_us == pytest.approx(100 / 1.5 * 421.05 / 401), "the host may be faster without the profiler"
 
 
 def test_a_graph_launch() -> None:
@@ -289,6 +292,17 @@ def test_a_loader_wait() -> None:
     assert simulate(step.graphs[0], host_factor=0.5) == pytest.approx(1000)
     assert simulate(step.graphs[0], {"k": 15.0}) == pytest.approx(1500, rel=0.01)
     assert answer(step, {}).limit == "data loading"
+
+
+def test_a_loader_without_workers_is_the_host() -> None:
+    """It loads for 800 of 1,000 µs, which an infinitely fast host would not."""
+    name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    events = [mark(1, 0, 1000), op(name, 100, 900), launch(910, 11), kernel("k", 916, 926, 11)]
+    step = Step([graph(*events)], {})
+    found = answer(step, {})
+    assert found.limit == "data loading"
+    assert found.shares["data loading"] == pytest.approx(0.8)
+    assert step.us(unchanged, 0.5) == pytest.approx(500)
 
 
 def test_a_copy_to_the_host_waits() -> None:

@@ -59,14 +59,11 @@ class Capture:
         return count < len(self.names) <= count * _MOST_LACKING and self.names[:count] == names
 
 
-def events_of(source: Source, header: dict[str, Any] | None = None) -> Iterator[Mapping[str, Any]]:
-    """Every event of a trace, parsed; damaged ones are left out.  At the end ``header`` gets what surrounds them."""
+def events_of(source: Source) -> Iterator[Mapping[str, Any]]:
+    """Every event of a trace, parsed; damaged ones are left out."""
     with source.open() as stream:
-        events = TraceEvents(stream)
-        for batch in events.batches():
+        for batch in TraceEvents(stream).batches():
             yield from _events(batch)
-    if header is not None:
-        header.update({**events.tail, **events.header})
 
 
 def _events(batch: Batch) -> Iterator[Mapping[str, Any]]:
