@@ -29,7 +29,7 @@ from logparse import api
 from logparse.errors import LogparseError, StoreError, UsageError
 from logparse.ingest import ingest, lines, worker
 from logparse.output import TABLES, Answer, Bar, TableFormat, show
-from logparse.output.answer import arrow
+from logparse.output.answer import arrow, typed
 from logparse.output.terminal import drawn
 from logparse.store import Store, open_store
 from logparse.store.compaction import compact
@@ -581,6 +581,12 @@ def test_the_status_of_an_empty_store_states_that(tmp_path: Path) -> None:
         f"/s is empty: ingest some logs first (`logparse ingest --store {at[1]} PATH…`)\n"
     )
     assert run("status", *at, "--format", "json").stdout == "[]\n"
+
+
+def test_a_count_with_a_fraction_is_read_as_a_whole_number() -> None:
+    """Weighed kinds of units give calls fractions, which the views of a run's counts do not have."""
+    rows = pd.DataFrame({"count": pd.array([1.98, None, 3.0], "Float64")})
+    assert typed(rows, "count int")["count"].to_pylist() == [2, None, 3]
 
 
 def test_empty_columns_are_left_out_before_others() -> None:

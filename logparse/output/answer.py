@@ -181,10 +181,15 @@ def typed(table: Block, columns: str) -> pa.Table:
     made = [
         pa.nulls(len(wanted), field.type)
         if field.name in unknown
-        else pa.Array.from_pandas(wanted[field.name], type=field.type, safe=False)
+        else pa.Array.from_pandas(_whole(wanted[field.name], field.type), type=field.type, safe=False)
         for field in schema
     ]
     return pa.Table.from_arrays(made, schema=schema)
+
+
+def _whole(column: Any, kind: pa.DataType) -> Any:
+    """Counts as whole numbers: those of a run whose kinds of units are weighed have fractions."""
+    return column.round() if getattr(column.dtype, "kind", "") == "f" and str(kind) == "int64" else column
 
 
 def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:
