@@ -1,0 +1,102 @@
+"""Jobs of two ranks: ``torchrun --nproc-per-node 2 distributed.py ddp|fsdp|tensor_parallel``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import torch
+import torch.distributed as dist
+from job_models import Block
+from models import resnext50
+from run import DEVICE, applied, begin, run, sized
+from torch import nn
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attention
+from torch.nn.parallel import DistributedDataParallel
+
+
+def ddp() -> None:
+    """ResNeXt-50 in float32, each rank with a batch of its own."""
+    begin()
+    batch, size = sized((32, 224), (2, 32))
+    model = DistributedDataParallel(applied(resnext50().to(DEVICE)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    images = torch.randn(batch, 3, size, size, device=DEVICE)
+    labels = torch.randint(1000, (batch,), device=DEVICE)
+
+    def step(_: int) -> None:
+        optimizer.zero_grad(set_to_none=True)
+        cross_entropy(model(images), labels).backward()
+        optimizer.step()
+
+    run(step)
+
+
+def fsdp() -> None:
+    """A Llama whose tokenizer got one token more (32,001), in bfloat16, its blocks sharded."""
+    begin()
+    width, heads, kv_heads, inner, words, depth = sized((2048, 32, 4, 5632, 32001, 5), (64, 4, 2, 96, 257, 2))
+    batch, tokens = sized((4, 1024), (2, 16))
+    blocks = [Block(width, heads, kv_heads, inner, causal=True, gated=True) for _ in range(depth)]
+    layers = (nn.Embedding(words, width), *blocks, nn.RMSNorm(width), nn.Linear(width, words, bias=False))
+    model = applied(nn.Sequential(*layers).to(DEVICE))
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for block in blocks:
+        fully_shard(block, mp_policy=policy)
+    fully_shard(model, mp_policy=policy)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    text = torch.randint(words, (batch, tokens + 1), device=DEVICE)
+
+    def step(_: int) -> None:
+        optimizer.zero_grad(set_to_none=True)
+        logits = model(text[:, :-1]).flatten(0, 1)
+        cross_entropy(logits.float(), text[:, 1:].flatten()).backward()
+        optimizer.step()
+
+    run(step)
+
+
+class Part(nn.Module):
+    """The heads and hidden channels of a block that one rank has; what the ranks compute is added up twice."""
+
+    def __init__(self, width: int, heads: int, ranks: int) -> None:
+        super().__init__()
+        self._heads = heads // ranks
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width // ranks), nn.Linear(width // ranks, width, bias=False)
+        self.up, self.down = nn.Linear(width, 4 * width // ranks), nn.Linear(4 * width // ranks, width, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Attention, then the feed-forward part."""
+        batch, tokens, _ = x.shape
+        parts = self.qkv(self.first(x)).chunk(3, dim=-1)
+        q, k, v = (y.view(batch, tokens, self._heads, -1).transpose(1, 2) for y in parts)
+        y = self.out(scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+        dist.all_reduce(y)
+        x = x + y
+        y = self.down(gelu(self.up(self.second(x))))
+        dist.all_reduce(y)
+        return x + y
+
+
+def tensor_parallel() -> None:
+    """Blocks split over the ranks, forward alone in bfloat16: one request after another."""
+    _, ranks = begin()
+    width, heads, depth, batch, tokens = sized((4096, 32, 6, 8, 1024), (64, 4, 2, 2, 16))
+    made = nn.Sequential(*(Part(width, heads, ranks) for _ in range(depth)))
+    model = applied(made.to(DEVICE, torch.bfloat16).eval())
+    x = torch.randn(batch, tokens, width, device=DEVICE, dtype=torch.bfloat16)
+
+    @torch.no_grad()
+    def request(_: int) -> None:
+        model(x)
+
+    run(request)
+
+
+if __name__ == "__main__":
+    {"ddp": ddp, "fsdp": fsdp, "tensor_parallel": tensor_parallel}[sys.argv[1]]()
+    dist.destroy_process_group()

@@ -1,0 +1,636 @@
+"""Does what ``tune`` says of jobs as users run them come true?  Promise against outcome, on a machine with two GPUs.
+
+    python benchmarks/jobs.py --smoke                      # without a GPU: tiny sizes; do harness and programs run?
+    python benchmarks/jobs.py --only ddp,fsdp,tensor_parallel,generate,vision_server --budget 560 --results OUT
+    python benchmarks/jobs.py --rest OUT/jobs-….json --budget 560 --results OUT2     # the others
+    python benchmarks/jobs.py --merge OUT/jobs-….json OUT2/jobs-….json --results benchmarks/results
+
+``--wheels DIR`` puts the wheels of a folder on the path (duckdb, where it is not installed).  transformers must be
+there for ``generate``.  Each job (``job_programs/``) has a process of its own; those of one GPU run side by side, a GPU
+each.  It is
+
+1. tuned: ``tune`` runs it with a profiler, replays, recommends, runs it with the settings that pay and compares;
+2. where that applied nothing: run with its best action, named in the program (``apply.model`` too), and compared by
+   ``verify``; an action that is promised to cost time is tried as well, for then the promise can be wrong;
+3. judged by a *truth* that owes nothing to our profiler: the program itself times the later half of its units, with
+   nothing of ours in it, by turns without and with the action.
+
+The truth is *faster* where all runs with the action were faster than all without (one of twenty such triples by chance)
+and the means differ by 1 %; *slower* likewise.  "verified" is right where the truth is faster, and wrong where it is
+not, or else undecided where the means say so and single runs do not.  "took effect, not faster" and "had no effect" are
+right where the truth is not faster.  Other verdicts claim nothing.  Owed: nine of ten right, none "verified" wrongly.
+
+The record is written again whenever a job has come further: a benchmark that is cut off keeps what it has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import datetime
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from gpu_replay import unpack_wheels
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = ROOT / "benchmarks" / "job_programs"
+FLOOR = 0.01
+"""A change of the truth that is smaller is none: jobs differ by as much between two machines of one kind."""
+_RUN_S, _JOB_S, _LEAST_S = 90.0, 270.0, 75.0
+"""Seconds: of one run for the truth and of one job at most; a job is not begun with less left."""
+_LONG = {"JOB_SECONDS": "8", "JOB_UNITS": "72"}
+_SHORT = {"JOB_SECONDS": "3", "JOB_UNITS": "32"}
+_SMOKE = {"JOB_SMOKE": "1", "JOB_SECONDS": "2", "JOB_UNITS": "64", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+FASTER = frozenset({"verified"})
+NOT_FASTER = frozenset({"took effect, not faster", "had no effect"})
+VERDICTS = (*FASTER, *NOT_FASTER, "another workload", "time unknown")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A program, how many GPUs it takes, and why it cannot run on a CPU."""
+
+    program: str
+    about: str
+    gpus: int = 1
+    only_gpu: str = ""
+
+    def command(self, name: str) -> list[str]:
+        """As a user starts it."""
+        ranks = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(self.gpus)]
+        return [sys.executable, *(ranks if self.gpus > 1 else []), str(PROGRAMS / self.program), name]
+
+
+JOBS: Mapping[str, Job] = {
+    "ddp": Job("distributed.py", "ResNeXt-50, DDP, two GPUs", 2),
+    "fsdp": Job("distributed.py", "Llama-like, FSDP2, two GPUs", 2),
+    "tensor_parallel": Job("distributed.py", "blocks split over two GPUs", 2),
+    "generate": Job("serving.py", "transformers `generate`, two lengths of prompt"),
+    "vision_server": Job("serving.py", "RegNetY, batches of 1, 4, 16 at random"),
+    "graph_decode": Job("serving.py", "decode in a captured graph", only_gpu="a CPU captures no graphs"),
+    "fp8": Job("serving.py", "`torch._scaled_mm` in plain functions", only_gpu="a CPU's product has other layouts"),
+    "moe": Job("training.py", "mixture of experts, training"),
+    "data_loader": Job("training.py", "ResNet-50 behind a slow loader"),
+    "small_kernels": Job("training.py", "host-bound training"),
+    "wav2vec2": Job("training.py", "1-D convolutions and a transformer"),
+    "forking_server": Job("serving.py", "ViT in a worker that the server starts"),
+}
+
+
+# ------------------------------------------------------------------------------------- one job, in its own process
+
+
+def one_job(name: str, options: argparse.Namespace, folder: Path) -> None:
+    """Run the job's stages in this process; ``row.json`` holds how far it has come."""
+    row: dict[str, Any] = {"job": name, "about": JOBS[name].about, "seconds": {}}
+    begun = time.monotonic()
+    try:
+        os.chdir(folder)
+        for stage in _Stages(JOBS[name].command(name), options, folder, row).done():
+            row["seconds"][stage] = round(time.monotonic() - begun, 1)
+            _written(row, folder / "row.json")
+    except BaseException as error:
+        row["failed"] = f"{type(error).__name__}: {error}"
+        row["traceback"] = traceback.format_exc()[-2000:]
+    _written(row, folder / "row.json")
+
+
+class _Stages:
+    """What is done with one job; ``row`` is filled in."""
+
+    def __init__(self, command: Sequence[str], options: argparse.Namespace, folder: Path, row: dict[str, Any]) -> None:
+        from logparse.store import open_store
+
+        self._command, self._options, self._folder, self._row = command, options, folder, row
+        self._environ: dict[str, str] = {**os.environ, **(_SMOKE if options.smoke else _LONG)}
+        self._store = open_store(str(folder / "store"), create=True)
+        self._said: list[str] = []
+        self._named: dict[str, str] = {}
+        row["said"] = self._said
+
+    def done(self) -> Iterator[str]:
+        """The names of the stages, each when it has ended.  Raises RuntimeError where the job fails."""
+        row = self._row
+        if self._options.smoke:
+            self._as_if_tuned()
+        else:
+            self._tuned()
+        yield "tuned"
+        before, after, names = self._applied()
+        row["units"] = {"before": self._units(before)}
+        yield "ran again"
+        if names:
+            row |= self._judged(before, after, names)
+        if row["actions"]:
+            row["units"]["after"] = self._units(after)
+        yield "judged"
+        for _ in self._truths():
+            yield "truth"
+
+    def _tuned(self) -> None:
+        from analyzers.tune.verb import Tuning, tune
+
+        def say(text: str) -> None:
+            self._said.append(text)
+            print(text, flush=True)
+
+        tuning = Tuning(budget_s=self._options.replay, out=self._folder / "overrides")
+        code = tune(self._command, self._store, tuning, say, self._environ)
+        if code:
+            raise RuntimeError(f"tune ended with {code}")
+
+    def _as_if_tuned(self) -> None:
+        """The first stages of ``tune``, where operators of a CPU stand for kernels."""
+        from analyzers.measure.replay import Options, replay
+        from analyzers.measure.results import Method
+        from analyzers.measure.scheduler import Limits
+
+        self._captured("tune-smoke", self._environ)
+        limits, method = Limits(budget_s=self._options.replay), Method(cache="hot", turns=2)
+        replay(
+            self._store,
+            Options(run="tune-smoke", devices=("cpu",), limits=limits, method=method, stages=frozenset({"actions"})),
+        )
+
+    def _captured(self, run: str, environ: Mapping[str, str]) -> None:
+        """The job with its logs and traces, into the store as this run.  Raises RuntimeError if it fails."""
+        from logparse.capture.plan import Trace, plan
+        from logparse.capture.run import capture
+        from logparse.ingest import ingest
+
+        logs = self._folder / f"logs-{run}"
+        planned = plan(self._command, logs, trace=Trace(), tunableop=False, environ=environ)
+        if self._options.smoke:
+            logs.mkdir()
+            _run(self._command, planned.environ(environ), _RUN_S)
+            for trace in logs.glob("trace_*.json.gz"):
+                _as_device(trace)
+            ingest([str(logs)], self._store, run=run)
+            return
+        code, _ = capture(self._command, planned, lambda: self._store, print, run=run, environ=environ)
+        if code:
+            raise RuntimeError(f"the job ended with {code}")
+
+    def _applied(self) -> tuple[str, str, list[str]]:
+        """The runs before and after, and the actions of the latter: those of ``tune``, else the best one by name."""
+        from analyzers.analyzer import Settings
+        from analyzers.recommend.apply_module import without_a_change
+        from analyzers.recommend.verb import advise, write
+        from logparse.formats.override_formats import WRITERS
+
+        row, runs = self._row, set(self._store.sources()["run"])
+        before = min(runs, key=len)
+        found = advise(self._store, Settings(), before)
+        files = write(found, Settings(), WRITERS, self._folder / "applied")[0]
+        row["offered"] = [_offer(x) for x in found.actions]
+        if (after := f"{before}-after") in runs:
+            names = [x.action.name for x in without_a_change(found.actions)]
+            row["actions"] = [*names, *(x.name for x in files if x.applied and x.path is not None)]
+            row["applied_by"], row["tune_verdict"] = "tune", _verdict(self._said)
+            return before, after, names
+        if (best := _best(found.actions)) is None:
+            row["applied_by"], row["actions"] = "nothing", []
+            return before, before, []
+        row["applied_by"], row["actions"] = "name", [best.action.name]
+        path = self._folder / "applied" / "apply.py"
+        self._named = {"JOB_APPLY": str(path), "JOB_APPLY_NAMES": best.action.name}
+        after = f"{before}-named"
+        self._captured(after, {**self._environ, **self._named})
+        return before, after, [best.action.name]
+
+    def _judged(self, before: str, after: str, names: Sequence[str]) -> dict[str, Any]:
+        """What ``verify`` says of the two runs."""
+        from analyzers.times.runs import tables_of
+        from analyzers.verify.actions import lines, verify_actions
+
+        proof = verify_actions(tables_of(self._store, before), tables_of(self._store, after), names)
+        return {"proof": dataclasses.asdict(proof), "verdict": proof.verdict, "verify_said": lines(proof)}
+
+    def _units(self, run: str) -> dict[str, Any] | None:
+        from analyzers.times.runs import tables_of
+        from analyzers.times.units import units
+
+        found = units(tables_of(self._store, run))
+        if found is None:
+            return None
+        kinds = {x.name: {"count": x.count, "traced": x.traced, "mean_us": x.mean_us} for x in found.kinds}
+        return {"unit": found.sort, "tracing": found.tracing, "mean_us": found.mean_us, "kinds": kinds}
+
+    def _truths(self) -> Iterator[None]:
+        """Runs without and with the action by turns; a job without one runs once, for its time alone."""
+        from logparse.capture import with_overrides
+
+        short = self._environ if self._options.smoke else {**self._environ, **_SHORT}
+        sides: dict[str, tuple[Sequence[str], Mapping[str, str]]] = {"before": (self._command, short)}
+        if self._named:
+            sides["after"] = (self._command, {**short, **self._named})
+        elif self._row["actions"]:
+            sides["after"] = with_overrides.applied(self._command, self._folder / "applied", short)
+        held = self._row["truth"] = {side: [] for side in sides}
+        for turn in range(self._options.truth_runs if len(sides) > 1 else 1):
+            for side in sorted(sides, reverse=turn % 2 == 0):  # before, after, after, before …
+                held[side].append(_truth(*sides[side], self._folder))
+                yield
+
+
+def _as_device(path: Path) -> None:
+    import gzip
+
+    from action_runs import as_device
+
+    trace = as_device(json.loads(gzip.decompress(path.read_bytes())))
+    path.write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
+
+
+def _best(actions: Sequence[Any]) -> Any:
+    """What ``apply.py`` can do: the best that pays, else the one that is least unlikely to; None: nothing is timed."""
+    from analyzers.recommend.apply_module import has_lines
+
+    usable = [x for x in actions if has_lines(x) and x.measured_us > 0]
+    return max(usable, key=lambda x: (x.pays, x.saving_us), default=None)
+
+
+def _offer(x: Any) -> dict[str, Any]:
+    per = x.steps or 1.0
+    times = {name: round(getattr(x, name) / per, 3) for name in ("now_us", "then_us", "changed_us", "measured_us")}
+    return {"action": x.action.name, "kind": x.action.kind, "pays": x.pays, **times}
+
+
+def _verdict(said: Sequence[str]) -> str | None:
+    """The last line that is a verdict."""
+    return next((x.strip() for x in reversed(said) if x.strip() in VERDICTS), None)
+
+
+def _truth(command: Sequence[str], environ: Mapping[str, str], folder: Path) -> dict[str, Any]:
+    """One run of the program with nothing of ours: what it says of its units.  Raises RuntimeError."""
+    path = folder / "truth.json"
+    path.unlink(missing_ok=True)
+    _run(command, {**environ, "JOB_TRUTH_FILE": str(path)}, _RUN_S)
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def _run(command: Sequence[str], environ: Mapping[str, str], seconds: float) -> None:
+    """Run a program to its end.  Raises RuntimeError with its last lines."""
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, env=dict(environ), stdout=output, stderr=subprocess.STDOUT)
+        try:
+            code: int | None = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = None
+            _ended(process)
+        output.seek(0)
+        last = "\n".join(output.read().decode(errors="replace").splitlines()[-8:])
+    if code != 0:
+        raise RuntimeError(f"{'no end within ' + str(seconds) + ' s' if code is None else f'exit {code}'}: {last}")
+
+
+# ------------------------------------------------------------------------------------------------- all jobs
+
+
+def _ended(process: subprocess.Popen[bytes]) -> None:
+    """End a process and those that it started; a launcher ends its ranks itself where it has time to."""
+    held = list(_below(process.pid))
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.terminate()
+        process.wait(8)
+    for pid in held:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
+
+
+def _below(pid: int) -> Iterator[int]:
+    """The processes that a process has started, and those that these have."""
+    parents: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(int(path.parent.name))
+    waiting = [pid]
+    while waiting:
+        children = parents.get(waiting.pop(), [])
+        waiting += children
+        yield from children
+
+
+class _Devices:
+    """The GPUs of the machine: a job waits until it gets as many as it needs, behind those that came before it."""
+
+    def __init__(self, count: int) -> None:
+        self._free, self._changed = set(range(count)), threading.Condition()
+        self._waiting: list[object] = []
+
+    @contextlib.contextmanager
+    def taken(self, count: int) -> Iterator[str]:
+        ticket = object()
+        with self._changed:
+            self._waiting.append(ticket)
+            self._changed.wait_for(lambda: self._waiting[0] is ticket and len(self._free) >= count)
+            self._waiting.pop(0)
+            mine = sorted(self._free)[:count]
+            self._free -= set(mine)
+            self._changed.notify_all()
+        try:
+            yield ",".join(map(str, mine))
+        finally:
+            with self._changed:
+                self._free |= set(mine)
+                self._changed.notify_all()
+
+
+def all_jobs(
+    names: Sequence[str], options: argparse.Namespace, folder: Path, record: dict[str, Any], out: Path
+) -> None:
+    """The jobs side by side, as far as there are GPUs; the record is written as they go on."""
+    deadline = time.monotonic() + options.budget
+    devices, lock = _Devices(2 if options.smoke else record["environment"]["gpus"]), threading.Lock()
+    rows: dict[str, dict[str, Any]] = record["jobs"]
+
+    def keep(name: str, row: Mapping[str, Any]) -> None:
+        with lock:
+            rows[name] = {**_concluded(row), "device": record["environment"]["device"]}
+            record["summary"] = summary(rows)
+            _written(record, out)
+
+    def lane(name: str) -> None:
+        place = folder / name
+        place.mkdir()
+        with devices.taken(2 if options.smoke else JOBS[name].gpus) as visible:
+            left = min(deadline - time.monotonic(), _JOB_S)
+            if left < _LEAST_S:
+                keep(name, {"job": name, "failed": f"not begun: {max(left, 0):.0f} s of the budget were left"})
+                return
+            print(f"{name} on {visible}: begun", flush=True)
+            _watched(name, options, place, visible, left, keep)
+        print(f"{name}: {_line(rows[name])}", flush=True)
+
+    threads = []
+    for name in names:
+        if options.smoke and JOBS[name].only_gpu:
+            keep(name, {"job": name, "skipped": JOBS[name].only_gpu})
+            continue
+        threads.append(threading.Thread(target=lane, args=(name,), daemon=True))
+        threads[-1].start()
+        time.sleep(0.2)  # in their order: those of two GPUs first
+    for thread in threads:
+        thread.join()
+
+
+def _watched(
+    name: str,
+    options: argparse.Namespace,
+    folder: Path,
+    visible: str,
+    seconds: float,
+    keep: Callable[[str, Mapping[str, Any]], None],
+) -> None:
+    """The job's process until it ends or its time is over."""
+    words = ["--job", name, "--folder", str(folder.resolve()), "--replay", str(options.replay)]
+    words += ["--truth-runs", str(options.truth_runs), *(["--smoke"] if options.smoke else [])]
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
+    environ = {**os.environ, "CUDA_VISIBLE_DEVICES": visible, "PYTHONPATH": path}
+    begun, seen = time.monotonic(), ""
+    row, log = folder / "row.json", folder / "log.txt"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).resolve()), *words],
+            env=environ,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        while process.poll() is None and time.monotonic() - begun < seconds:
+            time.sleep(0.5)
+            text = row.read_text(encoding="utf-8") if row.exists() else ""
+            if text != seen:
+                seen = text
+                keep(name, json.loads(text))
+        late = process.poll() is None
+        if late:
+            _ended(process)
+    found: dict[str, Any] = json.loads(row.read_text(encoding="utf-8")) if row.exists() else {"job": name}
+    if late:
+        found["failed"] = f"no end within {seconds:.0f} s"
+    elif process.returncode:
+        found.setdefault("failed", f"exit {process.returncode}")
+    if "failed" in found:
+        found["last_lines"] = log.read_text(encoding="utf-8", errors="replace").splitlines()[-25:]
+    keep(name, found)
+
+
+# ------------------------------------------------------------------------------------------------- what came out
+
+
+def truth(row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Unit times in µs by the program itself: means, change, and whether that is more than their spread."""
+    held = row.get("truth", {})
+    before, after = ([x["unit_us"] for x in held.get(side, [])] for side in ("before", "after"))
+    if not before or not after:
+        return None
+    a, b = (math.fsum(x) / len(x) for x in (before, after))
+    change = b / a - 1
+    apart = max(after) < min(before) or min(after) > max(before)
+    said = "same" if abs(change) < FLOOR else ("faster" if change < 0 else "slower") if apart else "within its spread"
+    spread = max((max(x) - min(x)) / 2 / (math.fsum(x) / len(x)) for x in (before, after))
+    return {"before_us": a, "after_us": b, "change": change, "spread": spread, "runs": len(after), "said": said}
+
+
+def direction(verdict: str | None, found: Mapping[str, Any] | None) -> str:
+    """Whether the verdict's claim about the unit's wall time is right."""
+    if verdict is None or found is None or verdict not in (*FASTER, *NOT_FASTER):
+        return "no claim"
+    said, less = found["said"], found["change"] < 0
+    if verdict in FASTER:
+        return "right" if said == "faster" else "undecided" if said == "within its spread" and less else "wrong"
+    return "wrong" if said == "faster" else "right"
+
+
+def _concluded(row: Mapping[str, Any]) -> dict[str, Any]:
+    verdict = row.get("tune_verdict") or row.get("verdict")
+    found = truth(row)
+    return {**row, "judged_verdict": verdict, "truth_said": found, "direction": direction(verdict, found)}
+
+
+def summary(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What is owed, over all jobs of a record."""
+    ran = {name: row for name, row in rows.items() if "skipped" not in row}
+    by = {word: [n for n, x in ran.items() if x["direction"] == word] for word in ("right", "wrong", "undecided")}
+    return {
+        "jobs": len(ran),
+        **by,
+        "no_claim": [n for n, x in ran.items() if x["direction"] == "no claim" and "failed" not in x],
+        "verified_wrongly": [n for n in by["wrong"] if ran[n]["judged_verdict"] in FASTER],
+        "failed": {n: x["failed"] for n, x in ran.items() if "failed" in x},
+        "skipped": [n for n in rows if n not in ran],
+    }
+
+
+def table(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A row per job, as in ``docs/results.md``; times in ms per unit."""
+    head = (
+        "job",
+        "action",
+        "computes: before → promised, measured",
+        "unit by us",
+        "verdict",
+        "truth (± half range)",
+        "direction",
+    )
+    out = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    return [*out, *(f"| {name} | {_line(row)} |" for name, row in rows.items())]
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    if "skipped" in row:
+        return f"skipped: {row['skipped']}"
+    proof, found, units = row.get("proof"), row.get("truth_said"), row.get("units", {})
+    action = f"{' + '.join(row.get('actions', ())) or 'none'} ({row.get('applied_by', '?')})"
+    computes = wall = "–"
+    if proof:
+        low, high, then = (_ms(proof[x]) for x in ("low_us", "high_us", "after_us"))
+        computes = f"{_ms(proof['before_us'])} → {_ms(proof['promised_us'])} [{low}, {high}], {then}"
+    if (timed := (proof or {}).get("wall")) is not None:
+        gained = f"gained {_ms(timed['before_us'] - timed['after_us'])}"
+        reach = f"[{_ms(timed['low_us'])}, {_ms(timed['high_us'])}]"
+        wall = f"{_ms(timed['before_us'])} → {_ms(timed['after_us'])}, {gained} {reach}"
+    elif any(units.values()):
+        wall = " → ".join(_ms(x["mean_us"] if x else None) for x in units.values())
+    seen = "–"
+    if found:
+        times = f"{_ms(found['before_us'])} → {_ms(found['after_us'])}"
+        seen = f"{times}, {found['change']:+.1%} ± {found['spread']:.1%}: {found['said']}"
+    last = f"failed: {str(row['failed']).splitlines()[-1][-160:]}" if "failed" in row else row.get("direction", "")
+    return " | ".join((action, computes, wall, str(row.get("judged_verdict") or "–"), seen, last))
+
+
+def _ms(us: float | None) -> str:
+    return "?" if us is None else f"{us / 1e3:.3g}"
+
+
+def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One record of all jobs; of one that several hold, the last that did not fail."""
+    rows: dict[str, Any] = {}
+    for name, row in (x for record in records for x in record["jobs"].items()):
+        if name not in rows or "failed" not in row or "failed" in rows[name]:
+            rows[name] = row
+    ordered = {name: rows[name] for name in JOBS if name in rows}
+    seconds = math.fsum(record.get("seconds", 0.0) for record in records)
+    return {**records[-1], "seconds": seconds, "jobs": ordered, "summary": summary(ordered)}
+
+
+def _environment(smoke: bool) -> dict[str, Any]:
+    """Device, driver and libraries; found without a context on any GPU, which jobs would see."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    out: dict[str, Any] = {"python": sys.version.split()[0]}
+    for name in ("torch", "transformers", "nvidia-cudnn-cu13", "nvidia-cublas", "nvidia-nccl-cu13"):
+        with contextlib.suppress(PackageNotFoundError):
+            out[name] = version(name)
+    if smoke:
+        return {**out, "device": "CPU", "gpus": 0}
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    lines = subprocess.run(query, check=True, capture_output=True, text=True, timeout=60).stdout.strip().splitlines()
+    name, driver = (x.strip() for x in lines[0].split(","))
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return {**out, "device": name, "driver": driver, "gpus": len(shown.split(",")) if shown else len(lines)}
+
+
+def _written(record: Mapping[str, Any], path: Path) -> None:
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(record, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+    part.replace(path)
+
+
+def _chosen(options: argparse.Namespace) -> list[str]:
+    """The jobs to run, in the order of ``JOBS``: those of two GPUs first."""
+    names = options.only.split(",") if options.only else list(JOBS)
+    if unknown := [x for x in names if x not in JOBS]:
+        raise SystemExit(f"--only {','.join(unknown)}: there is {', '.join(JOBS)}")
+    done: dict[str, Any] = json.loads(options.rest.read_text(encoding="utf-8"))["jobs"] if options.rest else {}
+    return [x for x in JOBS if x in names and ("failed" in done[x] if x in done else True)]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the jobs, write the record, print the table; 1 where less than what is owed came out."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="names of jobs, joined by commas (default: all)")
+    parser.add_argument("--rest", type=Path, help="a record: the jobs that it has are left out, unless they failed")
+    parser.add_argument("--budget", type=float, default=3600.0, help="seconds of all")
+    parser.add_argument("--replay", type=float, default=20.0, help="seconds of each job's replay")
+    parser.add_argument("--truth-runs", type=int, default=3, help="runs of the truth before and after, by turns")
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results", help="the record's folder")
+    parser.add_argument("--merge", type=Path, nargs="+", default=(), help="records to join, instead of running jobs")
+    parser.add_argument("--keep", type=Path, help="a new folder for stores, logs and traces, which is not removed")
+    parser.add_argument("--wheels", help="folder of wheels to put on the path")
+    parser.add_argument("--smoke", action="store_true", help="tiny sizes on the CPU; no requirement is tested")
+    parser.add_argument("--job", choices=tuple(JOBS), help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.job:
+        one_job(options.job, options, options.folder)
+        return 0
+    options.results.mkdir(parents=True, exist_ok=True)
+    if options.merge:
+        record = merged([json.loads(path.read_text(encoding="utf-8")) for path in options.merge])
+        out = _path(record, options)
+    else:
+        record, out = _ran(options)
+    _written(record, out)
+    print("\n".join(table(record["jobs"])))
+    print(json.dumps(record["summary"], indent=1))
+    print(f"{record['seconds']:.0f} s; {out}")
+    short = len(record["summary"]["right"]) < 0.9 * record["summary"]["jobs"]
+    return 1 if short or record["summary"]["verified_wrongly"] else 0
+
+
+def _path(record: Mapping[str, Any], options: argparse.Namespace) -> Path:
+    device = str(record["environment"]["device"]).replace(" ", "-")
+    return Path(options.results) / f"jobs{'-smoke' if record['smoke'] else ''}-{device}-{record['date'][:10]}.json"
+
+
+def _ran(options: argparse.Namespace) -> tuple[dict[str, Any], Path]:
+    names, begun = _chosen(options), time.monotonic()
+    record: dict[str, Any] = {
+        "record": "jobs",
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "smoke": options.smoke,
+        "environment": _environment(options.smoke),
+        "truth_runs": options.truth_runs,
+        "replay_s": options.replay,
+        "seconds": 0.0,
+        "jobs": {},
+    }
+    out = _path(record, options)
+    folder = Path(tempfile.mkdtemp(prefix="logparse-jobs-")) if options.keep is None else options.keep.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory() as wheels:
+            unpack_wheels(options.wheels, wheels)
+            all_jobs(names, options, folder, record, out)
+    finally:
+        if options.keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    record["jobs"] = {name: record["jobs"][name] for name in names}
+    record["seconds"] = round(time.monotonic() - begun, 1)
+    return record, out
+
+
+if __name__ == "__main__":
+    sys.exit(main())
