@@ -20,6 +20,9 @@ from analyzers.analyzer import Tables, once
 from logparse.formats.job_units import KIND, TRACING, UNIT
 from logparse.formats.traces.torch.busy import COMMUNICATION
 
+KINDS = "unit_kinds"
+"""Fact of a trace: how many units of each kind it holds (JSON)."""
+
 
 @dataclass(frozen=True)
 class UnitKind:
@@ -177,7 +180,7 @@ def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
 def traced_kinds(facts: pd.DataFrame) -> dict[str, int]:
     """How many units of each kind all traces of the run hold."""
     out: dict[str, int] = {}
-    for value in facts.loc[facts["name"] == "unit_kinds", "value"]:
+    for value in facts.loc[facts["name"] == KINDS, "value"]:
         for name, count in json.loads(value).items():
             out[name] = out.get(name, 0) + count
     return out

@@ -18,9 +18,10 @@ from analyzers.actions.action import step_interval
 from analyzers.actions.totals import CONVOLUTION, GEMM, results
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import BUSY, collectives_of_run, kernels_of_run, steps, traced_us
-from analyzers.times.units import Units, reweighed, traced_kinds, units, units_by_source
+from analyzers.times.units import KINDS, Units, reweighed, traced_kinds, units, units_by_source
 from analyzers.verify.unit_time import UnitTime, timed, unit_time
 from logparse.errors import InputError
+from logparse.formats.job_units import UNIT
 from logparse.output import CHECK_FAILED, Answer
 from logparse.text import duration, signed
 
@@ -285,37 +286,50 @@ class _Both:
             if not us and self.share >= SHARE:
                 ended = ": its job ended before its units of work had settled" if found and not found.tracing else ""
                 yield f"{run.run} has no trace with kernels{ended}"
-            yield from _doubts_of_ranks(run)
+        ranks = [_ranks(x) for x in self.runs]
+        for what in ("units", "trace"):
+            there = [x[what] for x in ranks]
+            for run, mine in zip(self.runs, there, strict=True):
+                lost = sorted(set().union(*there) - mine, key=lambda x: (len(x), x))
+                if lost and all(there):
+                    which = f"rank {lost[0]}" if len(lost) == 1 else f"{len(lost)} ranks ({lost[0]} …)"
+                    yield f"{which} of {run.run} left no {what}: did it die?"
+        for run in self.runs:
+            yield from _unlike_ranks(run)
 
     def notes(self, wall: UnitTime | None) -> Iterator[str]:
+        """What else a reader must know."""
         for run, found in zip(self.runs, self.units, strict=True):
-            if found is None or not timed(found):
+            if wall is None and (found is None or not timed(found)):
                 yield f"no unit of {run.run} was timed without a profiler often enough"
-            elif found.tracing.startswith("not settled"):
+            elif found is not None and found.tracing.startswith("not settled"):
                 yield f"the times of {run.run}'s units had {found.tracing}"
+            count, there = max(map(int, _values(run, "ranks").values()), default=1), _ranks(run)["trace"]
+            if there and len(there) < count:
+                yield f"{len(there)} of {count} ranks of {run.run} are traced, which are compared"
         if wall is None and all(x is not None and timed(x) for x in self.units) and self.share >= SHARE:
             yield "no kind of unit was timed without a profiler in both runs"
 
 
-def _doubts_of_ranks(tables: Tables) -> Iterator[str]:
-    """Ranks that left no units or no trace while others did, and ranks that do different units."""
-    facts = tables.facts[tables.facts["run"] == tables.run]
-    found = units_by_source(facts)
+def _values(tables: Tables, name: str) -> Mapping[str, str]:
+    """A fact of the run's sources."""
+    rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == name)]
+    return {str(source): str(value) for source, value in zip(rows["source_id"], rows["value"], strict=True)}
 
-    def value(name: str) -> Mapping[str, str]:
-        rows = facts[facts["name"] == name]
-        return dict(zip(rows["source_id"], rows["value"], strict=True))
 
-    rank_of, traced = value("rank"), value("unit_kinds")
-    count = max(map(int, value("ranks").values()), default=1)
-    for what, sources in (("units", set(found)), ("trace", set(traced))):
-        there = {rank_of[x] for x in sources if x in rank_of}
-        lost = [x for x in map(str, range(count)) if x not in there]
-        if there and lost:
-            which = f"rank {lost[0]}" if len(lost) == 1 else f"{len(lost)} ranks ({', '.join(lost[:_SHOWN])} …)"
-            yield f"{which} of {count} of {tables.run} left no {what}: did it die?"
-            return
-    ranks = [x for source, x in found.items() if source in rank_of]
+def _ranks(tables: Tables) -> Mapping[str, set[str]]:
+    """The ranks that left units, and those that left a trace."""
+    of = _values(tables, "rank")
+    return {
+        what: {of[x] for x in _values(tables, name) if x in of} for what, name in (("units", UNIT), ("trace", KINDS))
+    }
+
+
+def _unlike_ranks(tables: Tables) -> Iterator[str]:
+    """That ranks of one run do different units, of which no average means anything."""
+    of = _values(tables, "rank")
+    found = units_by_source(tables.facts[tables.facts["run"] == tables.run])
+    ranks = [x for source, x in found.items() if source in of]
     numbers = [x.count for x in ranks]
     if len({x.sort for x in ranks}) > 1 or (numbers and min(numbers) < (1 - _ALIKE) * max(numbers)):
         made = ", ".join(f"{x.count} of {_UNITS.get(x.sort, x.sort)}" for x in ranks[:_SHOWN])

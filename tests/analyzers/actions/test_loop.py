@@ -11,6 +11,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from analyzers.actions import ACTIONS  # noqa: E402
+from analyzers.actions.totals import results  # noqa: E402
 from analyzers.analyzer import Settings  # noqa: E402
 from analyzers.measure.replay import Options, replay, stages  # noqa: E402
 from analyzers.measure.results import Method  # noqa: E402
@@ -73,18 +75,18 @@ def loop(tmp_path_factory: pytest.TempPathFactory, torch_processes: None) -> tup
 def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     store, out, as_device = loop
     found = advise(store, Settings(), "before")
-    results = {x.action.name: x for x in found.actions}
-    assert set(results) == {"channels_last", "padded_output", "fused_epilogue"}, "what a CPU can do"
-    (pair,) = results["fused_epilogue"].parts
+    promised = {x.action.name: x for x in found.actions}
+    assert set(promised) == {"channels_last", "padded_output", "fused_epilogue"}, "what a CPU can do"
+    (pair,) = promised["fused_epilogue"].parts
     assert pair.label == f"TN {INNER}×4×8 f32_r RELU_BIAS"
-    assert pair.now_us == pytest.approx(results["fused_epilogue"].changed_us), "the product's time and the ReLU's"
-    for result in results.values():
+    assert pair.now_us == pytest.approx(promised["fused_epilogue"].changed_us), "the product's time and the ReLU's"
+    for result in promised.values():
         assert result.steps == 2
         assert result.then_us - result.now_us == pytest.approx(sum(x.then_us - x.now_us for x in result.parts))
         assert result.low_us <= result.then_us <= result.high_us
-    groups = {x.group for x in results["channels_last"].parts}
+    groups = {x.group for x in promised["channels_last"].parts}
     assert {"convolution", "aten::native_batch_norm", "aten::copy_"} <= groups, "both gradients, norms, and the input"
-    assert results["channels_last"].measured_share > 0.9
+    assert promised["channels_last"].measured_share > 0.9
     printed = "\n".join(render.action_lines(found.actions, found.gpu_time))
     assert "let the output layer compute 576 outputs and return its own 515" in printed
     assert printed.count(" → ") >= 2
@@ -113,13 +115,25 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     ingest([str(tmp_path / "after.json")], store, run="after")
     proof = verify_actions(tables_of(store, "before"), tables_of(store, "after"), ["channels_last", "padded_output"])
     assert proof.unit == "step"
-    assert proof.before_us == pytest.approx(results["padded_output"].now_us / 2)
+    assert proof.before_us == pytest.approx(promised["padded_output"].now_us / 2)
     assert {"convolution", "GEMM", "aten::native_batch_norm"} <= {x.name for x in proof.groups}
     assert sum(x.before_us for x in proof.groups) == pytest.approx(proof.before_us)
     assert sum(x.after_us for x in proof.groups) == pytest.approx(proof.after_us)
     lines = proof_of.lines(proof)
     assert lines[-1] == proof.verdict != "verified", "no unit was timed without a profiler"
     assert "wall time of a step without a profiler: unknown" in lines
+
+
+def test_another_run_is_weighed_by_what_was_timed_for_the_first(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
+    """The job after a tuning is another run of the store, and no replay of its own weighs what is left to do."""
+    store, out, _ = loop
+    (tmp_path / "again.json").write_bytes((out.parent / "before.json").read_bytes())
+    ingest([str(tmp_path / "again.json")], store, run="again")
+    first, again = (results(tables_of(store, x), ACTIONS, Settings()) for x in ("before", "again"))
+    assert [(x.action.name, x.then_us) for x in again] == [(x.action.name, x.then_us) for x in first] != []
+    kept = [x for x in first if x.action.name == "channels_last"]
+    left = results(tables_of(store, "again"), ACTIONS, Settings(), kept)
+    assert {x.action.name for x in left} == {"padded_output", "fused_epilogue"}, "what changes other calls"
 
 
 def test_what_was_timed_is_not_timed_again(loop: tuple[Store, Path, Any], monkeypatch: pytest.MonkeyPatch) -> None:

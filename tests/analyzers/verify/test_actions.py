@@ -255,12 +255,14 @@ def test_ranks_that_cannot_be_compared_have_a_sentence() -> None:
     before = ranks("before", 1.0, alike)
     assert judged(before, ranks("after", 0.8, alike)).doubts == ()
     dead = judged(before, ranks("after", 0.8, alike, alive=False))
-    assert (dead.verdict, dead.doubts) == ("time unknown", ("rank 1 of 2 of after left no trace: did it die?",))
+    assert (dead.verdict, dead.doubts) == ("time unknown", ("rank 1 of after left no trace: did it die?",))
     unlike = judged(before, ranks("after", 0.8, fewer))
     assert unlike.verdict == "time unknown"
     assert unlike.doubts == ("the ranks of after do different units (50 of step, 100 of step …)",)
+    both = judged(ranks("before", 1.0, alike, alive=False), ranks("after", 0.8, alike, alive=False))
+    assert (both.doubts, both.notes[0]) == ((), "1 of 2 ranks of before are traced, which are compared")
     killed = job("after", Kind(8, 100, 6, 800, 1000, 0, steady(2300)), more={"units": {"rank": 0, "ranks": 2}})
-    assert judged(before, killed).doubts == ("rank 1 of 2 of after left no units: did it die?",)
+    assert judged(before, killed).doubts == ("rank 1 of after left no units: did it die?",)
 
 
 def test_an_action_that_nothing_was_promised_for_is_an_error() -> None:
