@@ -101,7 +101,7 @@ class ActionProof:
         if self.low_us - self.after_us <= self.promised_us - self.low_us:
             return ()
         held = sorted(self.groups, key=lambda x: x.after_us - x.promised_us)
-        return tuple(x for x in held[:_SHOWN] if x.promised_us - x.after_us > 0.005 * self.before_us)
+        return tuple(x for x in held[:_SHOWN] if x.promised_us - x.after_us > 0.005 * self.before_us) or tuple(held[:1])
 
     @property
     def losers(self) -> tuple[Group, ...]:
@@ -184,7 +184,7 @@ def verify_actions(
         low_us=low / both.per[0],
         high_us=high / both.per[0],
         after_us=then / both.per[1],
-        groups=both.groups(chosen),
+        groups=both.groups(chosen, files),
         wall=None if doubts else wall,
         share=both.share,
         collectives_us=both.collectives_us,
@@ -228,7 +228,8 @@ class _Both:
         self.before, self.after = before, after
         if all(traced):
             own = own or {name: float(count) for name, count in traced[0].items()}
-            self.counts = {name: own[name] for name in own if all(name in x for x in traced)}
+            alike = len({x.sort for x in self.units if x}) < 2  # a step and a call may have one kind's name
+            self.counts = {name: own[name] for name in own if alike and all(name in x for x in traced)}
             self.share = self._share(own)
             self.before, self.after = (reweighed(x, self.counts) for x in self.runs)
             self.per = tuple(float(sum(x.values())) for x in traced)
@@ -265,11 +266,14 @@ class _Both:
         rows = kernels_of_run(self.before)
         return max(int(rows.groupby("source_id")["device"].nunique().max()), 1) if len(rows) else 1
 
-    def groups(self, chosen: Sequence[ActionResult]) -> tuple[Group, ...]:
+    def groups(self, chosen: Sequence[ActionResult], files: ActionResult | None) -> tuple[Group, ...]:
         now, then = ({name: us / per for name, us in by_group(x).items()} for x, per in self._sides)
         change: dict[str, float] = {}
-        for part in (x for result in chosen for x in result.parts):
-            change[part.group] = change.get(part.group, 0.0) + (part.then_us - part.now_us) / self.per[0]
+        for result in (*chosen, *([files] if files else [])):
+            share = self.us[0] / (files.now_us or 1.0) if files and result is files else 1.0
+            for part in result.parts:
+                us = share * (part.then_us - part.now_us) / self.per[0]
+                change[part.group] = change.get(part.group, 0.0) + us
         made = (
             Group(x, now.get(x, 0.0), now.get(x, 0.0) + change.get(x, 0.0), then.get(x, 0.0))
             for x in sorted({*now, *then})
@@ -362,7 +366,7 @@ def answer(found: ActionProof) -> Answer:
 def lines(found: ActionProof) -> list[str]:
     """What was promised and what was gained, what lost, and the verdict last: at most 12 lines."""
     out = [f"{found.before} → {found.after}: {found.named}"]
-    if found.before_us and found.after_us:
+    if found.before_us and found.after_us and found.share:
         promised, low, high = (found.before_us - x for x in (found.promised_us, found.high_us, found.low_us))
         change = f"gained {signed(found.gained_us)} ({found.gained_us / found.before_us:+.1%})"
         out += [

@@ -197,6 +197,14 @@ def test_runs_that_do_other_units_are_another_workload() -> None:
     assert (found.verdict, round(found.share, 2)) == ("another workload", 0.12)
 
 
+def test_a_step_and_a_call_are_not_compared() -> None:
+    """Both are told apart by the sizes of the same tensors, so their kinds have one name."""
+    call = job("after", Kind(8, 100, 6, 800, 1000, 0, steady(2300)), more={"units": {"unit": "module"}})
+    found = judged(simple("before", 1000, steady(2500)), call)
+    assert (found.verdict, found.share) == ("another workload", 0)
+    assert not [x for x in lines(found) if x.startswith("computation")], "nothing equal is there to compare"
+
+
 def test_kernels_that_stay_as_they_are_show_no_effect() -> None:
     before = simple("before", 1000, steady(2500))
     assert judged(before, simple("after", 1001, steady(2500))).verdict == "had no effect"
