@@ -15,8 +15,7 @@ from tests.conformance.rocm import HERE, Rocm
 
 CALLS = [["N", "N", 64 + 16 * number, 32, 96, 1, [14] * 4, 2, 0] for number in range(4)]
 TIMES = 100
-MACHINE = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-", "PYTHONPATH": str(HERE.parents[1])}
-"""The second for the backend of groups, with which the driver asks the C++ object."""
+MACHINE = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-"}
 
 
 def job(rocm: Rocm, folder: Path, threads: int, end: str, **settings: str) -> bytes:

@@ -13,10 +13,9 @@ import pytest
 from tests.conformance.loop import Loop
 from tests.conformance.rocm import Rocm
 
-BF16, F16, F32 = 14, 2, 0
+BF16, F32 = 14, 0
 CALL = ["T", "N", 96, 64, 128, 1, [BF16, BF16, F32, F32], 2, 0]
 CALLS = 40
-GROUP = [["T", "N", m, n, 64, 1, [F16, F16, F16, F16], 2, 0] for m, n in ((32, 16), (48, 8), (32, 16))]
 
 
 @pytest.fixture
@@ -24,9 +23,9 @@ def loop(rocm: Rocm, tmp_path: Path) -> Loop:
     return Loop(rocm, tmp_path)
 
 
-def solutions(loop: Loop, job: str = "hipblaslt_job", about: object = CALL) -> dict[int, str]:
+def solutions(loop: Loop) -> dict[int, str]:
     """The library's, its own choice first, each with the words of its first kernel, and of no other's."""
-    lines = loop.run(*loop.job(job, about, 1, 20)).splitlines()
+    lines = loop.run(*loop.job("hipblaslt_job", CALL, 1, 20)).splitlines()
     return {index: launches[0] for index, launches in map(json.loads, lines)}
 
 
@@ -55,18 +54,4 @@ def test_nothing_better_is_nothing_worth_doing(loop: Loop) -> None:
     loop.plant_product(solutions(loop), better=False)
     before(loop)
     assert "nothing worth doing" in loop.logparse("recommend")
-    assert not list(loop.folder.glob("overrides/*/hipblaslt_tuning.txt"))
-
-
-def test_the_best_solution_of_a_group_is_named(loop: Loop) -> None:
-    """hipBLASLt reads no file for a grouped GEMM, so the program is what has to take it."""
-    words = solutions(loop, "hipblaslt_group_job", GROUP)
-    best, *faulty = loop.plant_product(words, better=True)
-    loop.capture("before", loop.job("hipblaslt_group_job", GROUP, CALLS))
-    loop.replay("hipblaslt")
-    loop.faults_found("hipblaslt", *faulty)
-    loop.logparse("recommend")
-    (finding,) = loop.rows("select problem, advice from findings where saving_us > 0")
-    assert finding["problem"].startswith("grouped ")
-    assert f"getAlgosFromIndex(handle, {{{best}}}" in finding["advice"]
     assert not list(loop.folder.glob("overrides/*/hipblaslt_tuning.txt"))

@@ -17,7 +17,7 @@ from analyzers.measure.correctness import error_bound
 from logparse.formats.hipblaslt import bench, log, profile
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.links import linked
-from logparse.model import Call, GemmProblem, Member, Problem
+from logparse.model import Call, GemmProblem, Problem
 from tests.conformance.loop import Loop
 from tests.conformance.rocm import Rocm
 
@@ -36,18 +36,6 @@ EPILOGUES: Mapping[str, Mapping[str, Any]] = {
     "BGRADA": {**SUMS, "bias_source": "a"},
     "BGRADB": {**SUMS, "bias_source": "b"},
 }
-GROUP: Mapping[str, Any] = {
-    **dict.fromkeys("mnk"),
-    "members": (Member(m=97, n=61, k=131), Member(m=16, n=24, k=40, lda=44, ldd=32), Member(m=97, n=61, k=131)),
-}
-GROUPED: Sequence[Mapping[str, Any]] = (
-    {},
-    {"trans": "TN", "beta": "nonzero"},
-    {"batch_count": 2},
-    {"activation": "gelu", "bias": True, "bias_type": "f16_r"},
-    {"trans": "NT", "activation": "relu", "bias": True, "bias_type": "f32_r"},
-    {"scale_alpha_vector": True},
-)
 INTO_BF16: Mapping[str, Any] = {"c_type": "bf16_r", "d_type": "bf16_r"}
 SCALED: Sequence[Mapping[str, Any]] = (
     {"scale_a": "scalar", "scale_b": "scalar", **INTO_BF16},
@@ -125,12 +113,6 @@ def test_a_vector_of_alphas_is_right(rocm: Rocm, tmp_path: Path) -> None:
     all_right(Loop(rocm, tmp_path, dict(GFX90A)), "hipblaslt", problems, 40)
 
 
-def test_groups_are_right(rocm: Rocm, tmp_path: Path) -> None:
-    """Of three products, two of one size on other operands."""
-    problems = [product(**GROUP, **fields) for fields in GROUPED]
-    all_right(Loop(rocm, tmp_path, dict(GFX90A)), "hipblaslt", problems, 8)
-
-
 def test_scaled_products_are_right(rocm: Rocm, tmp_path: Path) -> None:
     """Of the sum of 4,096 products some solutions split K, and scale what they add up."""
     problems = [product("f8_r", "TN", **fields) for fields in SCALED]
@@ -164,14 +146,12 @@ def test_a_bias_is_added_and_summed(rocm: Rocm, tmp_path: Path) -> None:
     [
         ([EPILOGUES["GELU_AUX"], EPILOGUES["DGELU"]], "Cijk_A", "an element differs"),
         ([EPILOGUES["DGELU_BGRAD"]], "Reduction", "an element of bias differs"),
-        ([GROUP], "Cijk_A", "GEMM 1 of 3: an element differs"),
-        ([GROUP], "Cijk_A gemm=2", "GEMM 2 of 3: an element differs"),
     ],
 )
 def test_a_wrong_kernel_is_found(
     rocm: Rocm, tmp_path: Path, several: Sequence[Mapping[str, Any]], kernel: str, fault: str
 ) -> None:
-    """Also one that spoils nothing but what is written besides D, or but one GEMM of a group."""
+    """Also one that spoils nothing but what is written besides D."""
     problems = [product(**fields) for fields in several]
     loop = Loop(rocm, tmp_path, GFX90A | {"VGPU_WRONG": kernel})
     for ((_, text),) in judged(loop, "hipblaslt", problems, 1):

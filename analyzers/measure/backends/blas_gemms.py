@@ -47,15 +47,15 @@ def supported_gemm(
     scales: Collection[str | None],
     epilogues: Collection[str] = EPILOGUES,
     *,
-    grouped: bool = False,
     alpha_vector: bool = False,
 ) -> GemmProblem:
-    """The problem, where a library of these type words runs it; ``grouped`` and ``alpha_vector``: whether it takes
-    groups of GEMMs and a vector of alphas.  Raises UnsupportedError.
+    """The problem, where a library of these type words runs it; ``alpha_vector``: whether it takes one.
+
+    Raises UnsupportedError, also for a grouped GEMM.
     """
     if not isinstance(problem, GemmProblem):
         raise UnsupportedError(f"a {problem.kind}")
-    if problem.members and not grouped:
+    if problem.members:
         raise UnsupportedError("a grouped GEMM")
     if epilogue(problem) not in epilogues:
         raise UnsupportedError(f"epilogue {problem.epilogue}")
@@ -66,6 +66,6 @@ def supported_gemm(
         raise UnsupportedError("swizzled operands")
     if (problem.compute_type or "f32_r") not in compute_types:
         raise UnsupportedError(f"compute type {problem.compute_type}")
-    if any(matrix.dtype not in types for one in problem.gemms for matrix in matrices(one).values()):
+    if any(matrix.dtype not in types for matrix in matrices(problem).values()):
         raise UnsupportedError("a type that the library does not have")
     return problem

@@ -2,8 +2,7 @@
 
 Asked for very many solutions, the heuristic returns nearly all kernels that fit the problem: ``exhaustive`` does that.
 A solution's id is the index that logs and tuning files use, the first int32 of ``hipblasLtMatmulAlgo_t`` (read in the
-library's source).  The bindings return tuples, status first, and take pointers as plain integers.  They lack the
-grouped GEMM (``hipblaslt_grouped``).
+library's source).  The bindings return tuples, status first, and take pointers as plain integers.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from typing import Any
 
 from analyzers.measure.backend import BackendType, Conditions, Place, UnsupportedError
 from analyzers.measure.backends.blas_gemms import EPILOGUES, TYPES, epilogue, scalar, scale_type, supported_gemm
-from analyzers.measure.backends.hipblaslt_grouped import RESULT_BYTES, GroupedGemm
 from analyzers.measure.device.device_backend import DeviceBackend
-from analyzers.measure.device.operands import GemmOperands, GroupedOperands, Matrix, matrices, vectors
+from analyzers.measure.device.operands import GemmOperands, Matrix, matrices, vectors
 from analyzers.measure.device.torch_device import Call, TorchRunnable
 from logparse.model import GemmProblem, Problem, Solution
 
@@ -41,7 +39,8 @@ _OUTER_VECTOR = 3
 """HIPBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F: a factor per row of op(A) or column of op(B)."""
 _ALPHA_VECTOR = 4
 """HIPBLASLT_POINTER_MODE_ALPHA_DEVICE_VECTOR_BETA_HOST: alpha is a vector in the device's memory."""
-_WORKSPACE_AT, _STATE_AT = 24, 32
+_RESULT_BYTES, _WORKSPACE_AT, _STATE_AT = 56, 24, 32
+"""Size of a hipblasLtMatmulHeuristicResult_t, and where behind the algorithm its workspace and state are."""
 _MOST = 20_000
 _WORKSPACE_BYTES = 76 << 20
 """PyTorch's workspace for hipBLASLt on gfx94x; also what its logs show."""
@@ -79,13 +78,10 @@ class HipblasLt(DeviceBackend):
         if entry is None:
             raise UnsupportedError("the heuristic does not offer it")
         operands = self._cache.operands(gemm, conditions)
-        if isinstance(operands, GroupedOperands):
-            call, need = self._grouped_call(gemm, operands, entry)
-        else:
-            assert isinstance(operands, GemmOperands)
-            need = int.from_bytes(entry[_WORKSPACE_AT : _WORKSPACE_AT + 8], "little")
-            with self._device.memory_errors(float(need)):
-                call = self._call(gemm, operands, entry, need)
+        assert isinstance(operands, GemmOperands)
+        need = int.from_bytes(entry[_WORKSPACE_AT : _WORKSPACE_AT + 8], "little")
+        with self._device.memory_errors(float(need)):
+            call = self._call(gemm, operands, entry, need)
         return TorchRunnable(self._device, operands, call, workspace_bytes=need)
 
     def release(self) -> None:
@@ -107,28 +103,25 @@ class HipblasLt(DeviceBackend):
         key = (gemm.text, offered)
         if key not in self._results:
             wanted = _MOST if self._place.exhaustive else limit
-            rows = (
-                self._grouped(gemm).heuristic(wanted, offered) if gemm.members else self._single(gemm, wanted, offered)
-            )
             held = self._results[key] = {}
-            for row in rows:
+            for row in self._heuristic(gemm, wanted, offered):
                 if int.from_bytes(row[_STATE_AT : _STATE_AT + 4], "little") == 0:
                     held.setdefault(str(int.from_bytes(row[:4], "little", signed=True)), row)
         return self._results[key]
 
-    def _single(self, gemm: GemmProblem, wanted: int, offered: int) -> list[bytes]:
-        """The heuristic's results, of one GEMM."""
+    def _heuristic(self, gemm: GemmProblem, wanted: int, offered: int) -> list[bytes]:
+        """The heuristic's results, the library's own choice first."""
         operation, layouts = self._described(gemm)
         (preference,) = self._ask("hipblasLtMatmulPreferenceCreate")
         size = ctypes.c_uint64(offered)
         name = self._lt.hipblasLtMatmulPreferenceAttributes_t.HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
         self._ask("hipblasLtMatmulPreferenceSetAttribute", preference, name, ctypes.addressof(size), 8)
-        results = (ctypes.c_uint8 * (RESULT_BYTES * wanted))()
+        results = (ctypes.c_uint8 * (_RESULT_BYTES * wanted))()
         order = [layouts[x] for x in "abcd"]
         ask = (self._handle, operation, *order, preference, wanted, ctypes.addressof(results))
         (count,) = self._ask("hipblasLtMatmulAlgoGetHeuristic", *ask)
         self._ask("hipblasLtMatmulPreferenceDestroy", preference)
-        return [bytes(results[at * RESULT_BYTES : (at + 1) * RESULT_BYTES]) for at in range(int(count))]
+        return [bytes(results[at * _RESULT_BYTES : (at + 1) * _RESULT_BYTES]) for at in range(int(count))]
 
     def _described(self, gemm: GemmProblem) -> tuple[Any, dict[str, Any]]:
         """The operation and the layouts.  Which kernels fit depends on which pointers are set, wherever they point."""
@@ -173,11 +166,12 @@ class HipblasLt(DeviceBackend):
     def _call(self, gemm: GemmProblem, operands: GemmOperands, entry: bytes, need: int) -> Call:
         operation, layouts = self._described(gemm)
         memory, stream = operands.memory, self._device.stream
-        workspace, algo = self._reserve(need), ctypes.create_string_buffer(entry, RESULT_BYTES)
+        workspace, algo = self._reserve(need), ctypes.create_string_buffer(entry, _RESULT_BYTES)
         a, b, c, d = (layouts[x] for x in "abcd")
 
         def call(i: int) -> Any:
-            self._point(operation, gemm, operands, i)
+            for name in _pointed(gemm):
+                self._attribute(operation, _POINTERS[name], ctypes.c_void_p(memory[name][i].data_ptr()))
             alpha, beta = _scalars(gemm, operands, i)
             at = {name: held[i].data_ptr() for name, held in memory.items() if held}
             inputs = (alpha, at["a"], a, at["b"], b, beta, at.get("c", at["d"]), c, at["d"], d)
@@ -186,45 +180,6 @@ class HipblasLt(DeviceBackend):
             return operands.d[i]
 
         return call
-
-    def _point(self, operation: Any, gemm: GemmProblem, operands: GemmOperands, i: int) -> None:
-        """Set the pointers of a descriptor to those of a set."""
-        for name in _pointed(gemm):
-            self._attribute(operation, _POINTERS[name], ctypes.c_void_p(operands.memory[name][i].data_ptr()))
-
-    def _grouped(self, gemm: GemmProblem, operands: GroupedOperands | None = None, i: int = 0) -> GroupedGemm:
-        """The group over a set's memory; without operands, over memory that no heuristic reads."""
-        rows: list[Sequence[int]] = []
-        for number, one in enumerate(gemm.gemms):
-            operation, layouts = self._described(one)
-            if operands is None:
-                alpha, beta = scalar(one, one=True), scalar(one, one=one.beta == "nonzero")
-                at = dict.fromkeys("abcd", int(self._reserve(1).data_ptr()))
-            else:
-                held = operands.gemms[number]
-                self._point(operation, one, held, i)
-                alpha, beta = _scalars(one, held, i)
-                at = {name: memory[i].data_ptr() for name, memory in held.memory.items() if memory}
-            a, b, c, d = (int(layouts[x]) for x in "abcd")
-            results = (beta, at.get("c", at["d"]), c, at["d"], d)
-            rows.append((int(operation), alpha, at["a"], a, at["b"], b, *results))
-        return GroupedGemm(int(self._handle), rows)
-
-    def _grouped_call(self, gemm: GemmProblem, operands: GroupedOperands, entry: bytes) -> tuple[Call, int]:
-        """A call, and its workspace: a set's arguments lie in a workspace of its own."""
-        groups = [self._grouped(gemm, operands, i) for i in range(operands.sets)]
-        need, torch, stream = groups[0].workspace_bytes(entry), self._device.torch, self._device.stream
-        with self._device.memory_errors(float(need * len(groups))):
-            spaces = [torch.empty(max(1, need), dtype=torch.uint8, device=self._device.device) for _ in groups]
-        for group, space in zip(groups, spaces, strict=True):
-            group.initialize(entry, space.data_ptr(), need, stream)
-
-        def call(i: int) -> Any:
-            groups[i].run(stream)
-            _ = spaces  # the arguments lie there
-            return operands.gemms[0].d[i]
-
-        return call, need
 
 
 def _pointed(gemm: GemmProblem) -> dict[str, tuple[int, str]]:
@@ -242,7 +197,7 @@ def _scalars(gemm: GemmProblem, operands: GemmOperands, i: int) -> tuple[int, in
 def _gemm(problem: Problem) -> GemmProblem:
     """The problem, where this backend runs it.  Raises UnsupportedError."""
     scales = (None, "none", "scalar", "row")
-    return supported_gemm(problem, _TYPES, _COMPUTE, scales, _EPILOGUES, grouped=True, alpha_vector=True)
+    return supported_gemm(problem, _TYPES, _COMPUTE, scales, _EPILOGUES, alpha_vector=True)
 
 
 BACKEND = BackendType(

@@ -7,12 +7,12 @@ from typing import Any, TypeAlias
 
 from analyzers.measure.backend import Conditions, Place, UnsupportedError
 from analyzers.measure.device.attention_operands import operands_of
-from analyzers.measure.device.operands import ConvOperands, GemmOperands, GroupedOperands
+from analyzers.measure.device.operands import ConvOperands, GemmOperands
 from analyzers.measure.device.operator_operands import OperatorOperands
 from analyzers.measure.device.torch_device import Tensor, TorchDevice, torch_device
 from logparse.model import ConvProblem, GemmProblem, OperatorProblem, Problem
 
-AnyOperands: TypeAlias = "GemmOperands | GroupedOperands | ConvOperands | OperatorOperands"
+AnyOperands: TypeAlias = "GemmOperands | ConvOperands | OperatorOperands"
 
 
 class OperandCache:
@@ -27,8 +27,7 @@ class OperandCache:
         key = (problem.text, conditions)
         if key not in self._held:
             if isinstance(problem, GemmProblem):
-                kind = GroupedOperands if problem.members else GemmOperands
-                self._held[key] = kind(self._device, problem, conditions)
+                self._held[key] = GemmOperands(self._device, problem, conditions)
             elif isinstance(problem, ConvProblem):
                 self._held[key] = ConvOperands(self._device, problem, conditions)
             elif isinstance(problem, OperatorProblem):

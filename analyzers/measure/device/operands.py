@@ -385,44 +385,6 @@ def vectors(problem: GemmProblem, batch: int) -> dict[str, tuple[int, str]]:
     return found
 
 
-class GroupedOperands:
-    """Operand sets of a grouped GEMM: those of its GEMMs, each with random data of its own."""
-
-    def __init__(self, device: TorchDevice, problem: GemmProblem, conditions: Conditions) -> None:
-        self.sets, self.evict = conditions.sets, conditions.evict
-        self.gemms = [GemmOperands(device, gemm, conditions) for gemm in problem.gemms]
-        self.fill(conditions.seed)
-
-    def fill(self, seed: int) -> None:
-        """See ``OperandSets``."""
-        for number, gemm in enumerate(self.gemms):
-            gemm.fill(seed * len(self.gemms) + number)
-
-    def poison(self) -> None:
-        """NaN in all that the first set's call writes."""
-        for gemm in self.gemms:
-            gemm.poison()
-
-    def error(self, output: Tensor) -> float:
-        """The largest of the GEMMs' errors; ``output`` is one of their results."""
-        errors = [gemm.error(gemm.d[0]) for gemm in self.gemms]
-        return math.nan if any(map(math.isnan, errors)) else max(errors)
-
-    def fault(self, run: Callable[[], Tensor]) -> str:
-        """See ``Operands``: of the first GEMM with one; ``run`` runs them all."""
-        for number, gemm in enumerate(self.gemms, start=1):
-            found = gemm.fault(partial(_after, run, gemm))
-            if found:
-                return f"GEMM {number} of {len(self.gemms)}: {found}"
-        return ""
-
-
-def _after(run: Callable[[], Tensor], gemm: GemmOperands) -> Tensor:
-    """One GEMM's result after a run of its group."""
-    run()
-    return gemm.d[0]
-
-
 class ConvOperands(OperandSets):
     """Operand sets of a convolution: ``x``, ``w`` and ``dy`` are lists over the sets, in the problem's layouts.
 

@@ -9,7 +9,6 @@
 
 typedef struct { int type; uint64_t rows, cols; int64_t ld, stride; int32_t batch; } Layout;
 typedef struct { int32_t trans_a, trans_b, epilogue, pointer_mode, mode_a, mode_b; float *bias, *scale_a, *scale_b, *aux; int64_t aux_ld; } Desc;
-typedef struct { void *begin, *end, *room; } Vector;
 typedef struct { int32_t index; uint8_t rest[12]; size_t max_workspace; size_t workspace; int32_t state; float waves; int32_t reserved[4]; } Result;
 
 enum { SLOW = 4711, FAST = 17, WRONG = 23 };
@@ -110,63 +109,6 @@ int hipblasLtMatmul(void *handle, Desc *desc, const float *alpha, const float *a
         double sum = 0;
         for (int64_t p = 0; p < k - (algo->index == WRONG && i == 3); ++p) sum += element(a, la->ld, desc->trans_a != 111, i, p);
         desc->bias[i] = (float)sum;
-    }
-    return 0;
-}
-
-/* The C++ object of a grouped GEMM, by its mangled names: it begins with the table of its virtual functions. */
-typedef struct { Desc desc; Layout layouts[4]; void *memory[6]; } Member;
-typedef struct { void **table; size_t count, workspace_size; Member *members; const Result *algo; } Group;
-#define EXT(name) _ZN13hipblaslt_ext##name
-
-int fake_groups; /* objects that live */
-static void destroy(Group *group) { free(group->members), --fake_groups; }
-void EXT(11GroupedGemmC1EPvRSt6vectorIP27hipblasLtMatmulDescOpaque_tSaIS4_EERS2_IS1_SaIS1_EESA_RS2_IP29hipblasLtMatrixLayoutOpaque_tSaISC_EESA_SF_SA_SA_SF_SA_SF_)(
-    Group *group, void *handle, Vector *desc, Vector *alpha, Vector *a, Vector *la, Vector *b, Vector *lb, Vector *beta, Vector *c, Vector *lc,
-    Vector *d, Vector *ld) {
-    static void *table[] = {(void *)destroy};
-    Vector *memory[] = {alpha, a, b, beta, c, d}, *layouts[] = {la, lb, lc, ld};
-    ++fake_groups;
-    group->table = table;
-    group->count = (void **)desc->end - (void **)desc->begin;
-    group->members = malloc(group->count * sizeof *group->members);
-    for (size_t g = 0; g < group->count; ++g) {
-        Member *member = &group->members[g];
-        member->desc = *((Desc **)desc->begin)[g];
-        for (int x = 0; x < 6; ++x) member->memory[x] = ((void **)memory[x]->begin)[g];
-        for (int x = 0; x < 4; ++x) member->layouts[x] = *((Layout **)layouts[x]->begin)[g];
-    }
-}
-void EXT(14GemmPreferenceC1Ev)(size_t *pref) { *pref = 0; }
-void EXT(14GemmPreference20setMaxWorkspaceBytesEm)(size_t *pref, size_t bytes) { *pref = bytes; }
-void EXT(14GemmPreferenceD1Ev)(size_t *pref) { *pref = 0; }
-void _ZdlPv(void *memory) { free(memory); }
-int EXT(12GemmInstance16algoGetHeuristicEiRKNS_14GemmPreferenceERSt6vectorI33_hipblasLtMatmulHeuristicResult_tSaIS5_EE)(
-    Group *group, int requested, size_t *pref, Vector *found) {
-    int count;
-    found->begin = malloc(3 * sizeof(Result));
-    hipblasLtMatmulAlgoGetHeuristic(NULL, NULL, NULL, NULL, NULL, &group->members->layouts[3], pref, requested, found->begin, &count);
-    found->end = (Result *)found->begin + count;
-    return 0;
-}
-int EXT(12GemmInstance15isAlgoSupportedER22_hipblasLtMatmulAlgo_tRm)(Group *group, const Result *algo, size_t *bytes) {
-    *bytes = 16 + algo->workspace;
-    return 0;
-}
-void EXT(12GemmInstance20setMaxWorkspaceBytesEm)(Group *group, size_t bytes) { group->workspace_size = bytes; }
-int EXT(12GemmInstance10initializeERK22_hipblasLtMatmulAlgo_tPvbP12ihipStream_t)(Group *group, const Result *algo, Result *workspace,
-                                                                                int user, void *stream) {
-    if (user || group->workspace_size < 16) return 3;
-    memcpy(workspace, algo, 16); /* as the real one's arguments: who writes over them changes what runs */
-    group->algo = workspace;
-    return 0;
-}
-int EXT(12GemmInstance3runEP12ihipStream_tP11ihipEvent_tS4_)(Group *group, void *stream, void *before, void *after) {
-    for (size_t g = 0; g < group->count; ++g) {
-        void **x = group->members[g].memory;
-        Layout *l = group->members[g].layouts;
-        hipblasLtMatmul(NULL, &group->members[g].desc, x[0], x[1], &l[0], x[2], &l[1], x[3], x[4], &l[2], x[5], &l[3], group->algo, NULL,
-                        group->workspace_size, stream);
     }
     return 0;
 }

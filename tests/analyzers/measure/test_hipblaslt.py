@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from analyzers.measure.correctness import acceptable, error_bound
 from analyzers.measure.results import Method
 from analyzers.measure.trial import WorkerContext
 from analyzers.times.confirmations import judge
-from logparse.model import GemmProblem, Member, Solution
+from logparse.model import GemmProblem, Solution
 from tests.analyzers.measure.compiled import loaded, planted_times
 from tests.analyzers.measure.problems import gemm
 
@@ -85,25 +83,6 @@ def test_what_is_written_besides_the_result_is_checked(backend: Backend, problem
     assert (right.fault(), acceptable(right.error(), error_bound(problem))) == ("", True)
     assert wrong.fault().startswith(fault)
     assert not acceptable(wrong.error(), error_bound(problem))
-
-
-def test_a_group_is_measured_whole(backend: Backend, library: Path) -> None:
-    """Its GEMMs have operands of their own, also where two are of one size, and each set has its own object."""
-    members = (Member(m=33, n=20, k=50), Member(m=16, n=8, k=24, ldd=20), Member(m=33, n=20, k=50))
-    free = dict.fromkeys(("m", "n", "k", "lda", "ldb", "ldc", "ldd"))
-    problem = replace(gemm(bias=True, bias_type="f32_r"), members=members, **free)
-    living = ctypes.c_int.in_dll(ctypes.CDLL(str(library)), "fake_groups")
-    context = WorkerContext({"hipblaslt": backend}, Place(), Method(), lambda what: None)
-    result = context.measure(problem)
-    assert [(row.solution, row.status) for row in result.rows] == [(SLOW, "ok"), (FAST, "ok"), (WRONG, "wrong")]
-    assert result.best == FAST
-    runnables = [backend.prepare(problem, x, Conditions(sets=2)) for x in (FAST, WRONG)]
-    assert [x.workspace_bytes for x in runnables] == [16 + 64, 16 + 128]
-    assert [x.fault().partition(":")[0] for x in runnables] == ["", "GEMM 1 of 3"]
-    assert runnables[0].sample_us(2) == 3 * 800, "each of three GEMMs advances the clock"
-    del runnables
-    backend.release()
-    assert living.value == 0
 
 
 def test_a_solution_that_needs_more_workspace_is_not_offered(backend: Backend) -> None:

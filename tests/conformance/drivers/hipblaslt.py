@@ -3,8 +3,6 @@
 import ctypes
 import struct
 
-from analyzers.measure.backends.hipblaslt_grouped import GroupedGemm, _functions
-
 OPERATIONS = {"N": 111, "T": 112}
 TRANS_A, TRANS_B, WORKSPACE, BATCH_COUNT, BATCH_STRIDE = 0, 1, 1, 0, 1
 RESULT_BYTES, WORKSPACE_BYTES = 56, 32 << 20
@@ -13,18 +11,35 @@ GET_ALL = f"_ZN13hipblaslt_ext11getAllAlgosEPv{TYPES}RSt6vectorI33_hipblasLtMatm
 """hipblaslt_ext::getAllAlgos: loads the kernels of these types without reading the override file."""
 POINTERS = "PvP27hipblasLtMatmulDescOpaque_tPKvS5_P29hipblasLtMatrixLayoutOpaque_tS5_S7_S5_S5_S7_S1_S7_"
 CONSTRUCT = f"_ZN13hipblaslt_ext4GemmC1E{POINTERS}"
+RESULTS = "RSt6vectorI33_hipblasLtMatmulHeuristicResult_tSaIS5_EE"
+GET_HEURISTIC = f"_ZN13hipblaslt_ext12GemmInstance16algoGetHeuristicEiRKNS_14GemmPreferenceE{RESULTS}"
+PREFERENCE = "_ZN13hipblaslt_ext14GemmPreferenceC1Ev"
+SET_WORKSPACE = "_ZN13hipblaslt_ext14GemmPreference20setMaxWorkspaceBytesEm"
+OBJECT_BYTES = 1024
+"""More than either object has: in hipBLASLt 1.2, less than 100."""
 
 
-class Gemm(GroupedGemm):
+class Gemm:
     """``hipblaslt_ext::Gemm``, the C++ object that rocBLAS makes of a product; it only asks for solutions here."""
 
     def __init__(self, library, described):
-        self._c, self._object = _functions(), ctypes.create_string_buffer(1024)
+        self.lt = library.lt
+        self.object = ctypes.create_string_buffer(OBJECT_BYTES)
         operation, of_a, of_b, of_c, of_d, _ = described
         one, any_ = ctypes.addressof(ONE), ctypes.addressof(MEMORY)
         words = (one, any_, of_a, any_, of_b, one, any_, of_c, any_, of_d)
-        arguments = (self._object, library.handle, operation, *map(ctypes.c_void_p, map(value_of, words)))
+        arguments = (self.object, library.handle, operation, *map(ctypes.c_void_p, map(value_of, words)))
         library.lt[CONSTRUCT](*arguments)
+
+    def heuristic(self, most):
+        """The heuristic's results; the object and what it returns are left to the process's end."""
+        preference, found = ctypes.create_string_buffer(OBJECT_BYTES), (ctypes.c_void_p * 3)()
+        self.lt[PREFERENCE](preference)
+        self.lt[SET_WORKSPACE](preference, ctypes.c_size_t(WORKSPACE_BYTES))
+        if status := self.lt[GET_HEURISTIC](self.object, most, preference, found):
+            raise RuntimeError(f"{GET_HEURISTIC} returned {status}")
+        begin, end, _ = (x or 0 for x in found)
+        return [ctypes.string_at(at, RESULT_BYTES) for at in range(begin, end, RESULT_BYTES)]
 
 
 ONE, MEMORY = ctypes.create_string_buffer(struct.pack("<fI", 1, 0x3FF00000)), ctypes.create_string_buffer(16)
@@ -82,10 +97,7 @@ class Library:
     def found(self, described, most, through="functions"):
         """Indices of the heuristic's solutions, asked through the C functions or the C++ ``object``."""
         try:
-            if through == "object":
-                results = Gemm(self, described).heuristic(most, WORKSPACE_BYTES)
-            else:
-                results = self.heuristic(described, most)
+            results = Gemm(self, described).heuristic(most) if through == "object" else self.heuristic(described, most)
             return [int.from_bytes(bytes(x[:4]), "little", signed=True) for x in results]
         except RuntimeError:
             return []

@@ -12,9 +12,6 @@
 //      p scaleD], [_SAV: p scaleAlphaVec], [_Bias: p bias, type, stride; _Bias_D: p sums alone],
 //      [_Aux, _Grad: p E, strides E1 E2], [_HA: f32, f32, activation]
 //      With more than one slice D is the workspace, [slice][batch][N][M] of f32, and nothing else is applied.
-//   the same of a grouped GEMM
-//      gemm count with bit 30 set, internal arguments, 8 more bytes, p arguments: a u32 per GEMM (the groups before
-//      its own), then of each GEMM the above from M on, without gaps
 //   Cijk_<compute><out>…_PostGSU…
 //      p D, p workspace, p C, [p bias], [_ScaleAB: p scaleA, p scaleB], [_ScaleCD: p scaleC, p scaleD],
 //      [p scaleAlphaVec], f32 alpha, f32 beta, [f32, f32, activation], strides D1 D2 W1 W2 C1 C2, [bias stride], M, N,
@@ -238,20 +235,11 @@ inline Gemm read_user_args(const std::string& name, uint32_t slices, Buffer& in)
     return gemm;
 }
 
-inline std::vector<Gemm> read_products(const std::string& name, Buffer in) {
-    enum : uint32_t { IN_BUFFER, BEHIND_POINTER };  // else: arguments that the caller wrote in device memory
-    const uint32_t first = in.u32(), count = first & 0x3fffffff, where = first >> 30;
-    const uint32_t slices = std::max(1u, in.u32() & 0x3fff);
+// Of one GEMM whose arguments are in the buffer; those of a group are elsewhere in the device's memory.
+inline Gemm read_product(const std::string& name, Buffer in) {
+    const uint32_t count = in.u32(), slices = std::max(1u, in.u32() & 0x3fff);
     in.next<uint64_t>();
-    if (where == IN_BUFFER && count == 1) return {read_user_args(name, slices, in)};
-    if (where != BEHIND_POINTER || !in.complete()) return {};
-    Buffer arguments(in.pointer(), size_t(1) << 30);
-    if (!in.complete()) return {};
-    for (uint32_t i = 0; i < count; i++) arguments.u32();
-    std::vector<Gemm> gemms;
-    for (uint32_t i = 0; i < count; i++) gemms.push_back(read_user_args(name, slices, arguments));
-    for (Gemm& gemm : gemms) gemm.computed &= slices == 1;
-    return gemms;
+    return count == 1 ? read_user_args(name, slices, in) : Gemm{};
 }
 
 inline Gemm read_sum(const std::string& name, Buffer in) {
@@ -294,18 +282,12 @@ inline void add_up_rows(const std::string& name, Buffer in, bool wrong) {
     }
 }
 
-// What a launch computes: one GEMM, those of a group, or none of a kind that is known here.
-inline std::vector<Gemm> read_gemms(const std::string& name, const char* buffer, size_t bytes) {
+// The GEMM that a launch computes; one without sizes where it computes none of a kind that is known here.
+inline Gemm read_gemm(const std::string& name, const char* buffer, size_t bytes) {
     if (!buffer || name.compare(0, 5, "Cijk_") != 0 || name.size() < 20) return {};
-    if (has(name, "_PostGSU")) return {read_sum(name, {buffer, bytes})};
-    if (has(name, "_UserArgs")) return read_products(name, {buffer, bytes});
-    return {read_rocblas_product(name, {buffer, bytes})};
-}
-
-// Sizes as in a log: those of a group are its first GEMM's, with their number.
-inline std::string sizes_of(const std::vector<Gemm>& gemms) {
-    if (gemms.empty() || !gemms[0].m) return "";
-    return gemms[0].sizes() + (gemms.size() > 1 ? "gemms=" + std::to_string(gemms.size()) + " " : "");
+    if (has(name, "_PostGSU")) return read_sum(name, {buffer, bytes});
+    if (has(name, "_UserArgs")) return read_product(name, {buffer, bytes});
+    return read_rocblas_product(name, {buffer, bytes});
 }
 
 // GELU by tanh, and its derivative.

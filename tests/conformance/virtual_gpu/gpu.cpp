@@ -100,19 +100,16 @@ bool spins(const Launch& launch, void** each) {
 std::pair<double, double> run(const Function& function, const Arguments& given, size_t groups) {
     static const vgpu::Kernels hanging("VGPU_HANG"), crashing("VGPU_CRASH"), wrong("VGPU_WRONG");
     static const double most = vgpu::number("VGPU_COMPUTE", 1 << 27);
-    const std::vector<vgpu::Gemm> gemms = vgpu::read_gemms(function.name, given.buffer, given.bytes);
+    const vgpu::Gemm gemm = vgpu::read_gemm(function.name, given.buffer, given.bytes);
     const vgpu::Conv conv = vgpu::read_conv(function.name, given.buffer, given.bytes);
-    const Launch launch{function.name, conv.direction ? conv.sizes() : vgpu::sizes_of(gemms)};
+    const Launch launch{function.name, conv.direction ? conv.sizes() : gemm.m ? gemm.sizes() : ""};
     if (spins(launch, given.each)) return {};
     if (crashing.contain(launch)) {
         std::fprintf(stderr, "Memory access fault by GPU node-1 (virtual) in %s\n", launch.name.c_str());
         std::abort();
     }
     while (hanging.contain(launch)) pause();
-    for (size_t at = 0; at < gemms.size(); at++) {
-        const Launch one{launch.name, launch.sizes + "gemm=" + std::to_string(at + 1) + " "};
-        if (gemms[at].computed && gemms[at].multiplications() <= most) vgpu::compute(gemms[at], wrong.contain(one));
-    }
+    if (gemm.computed && gemm.multiplications() <= most) vgpu::compute(gemm, wrong.contain(launch));
     if (conv.direction && conv.multiplications() <= most) vgpu::compute(conv, wrong.contain(launch));
     if (given.buffer) vgpu::add_up_rows(function.name, {given.buffer, given.bytes}, wrong.contain(launch));
     if (function.module && given.buffer)

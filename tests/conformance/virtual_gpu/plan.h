@@ -8,8 +8,7 @@
 //   VGPU_WRONG, VGPU_HANG, VGPU_CRASH   words of kernels, several separated by ';', that compute wrong values, never
 //                     end, or abort the process
 //
-// A word fits if it is part of the kernel's name, or, where it contains '=', one of its sizes ("gsu=4", "m=96"; for a
-// wrong GEMM of a group also its number, "gemm=2").
+// A word fits if it is part of the kernel's name, or, where it contains '=', one of its sizes ("gsu=4", "m=96").
 #pragma once
 #include <algorithm>
 #include <cmath>
