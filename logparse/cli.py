@@ -264,19 +264,10 @@ def sql(
     return Answer(table=run_query(opened(store).url, pasted(query), run=run, timeout_s=timeout, max_rows=max_rows))
 
 
-@verb("logparse status`; while a cluster works: `logparse status --watch", opt.Table)
-def status(
-    store: opt.Store = None,
-    watch: Annotated[bool, option("Follow running ingests and replays to their end.", "--watch")] = False,
-    interval: Annotated[float, option("Seconds between two looks of --watch.", min=0.1)] = 2.0,
-) -> Answer:
-    """Show what the store holds, and what is missing; or how far a running ingest or replay is."""
+@verb("logparse status", opt.Table)
+def status(store: opt.Store = None) -> Answer:
+    """Show what the store holds, and what is missing."""
     held = opened(store)
-    if watch:
-        from logparse.watch import watch as follow
-
-        follow(held, typer.echo, interval)
-        return Answer()
     from analyzers.completeness import missing
     from logparse import lookup
 

@@ -25,7 +25,6 @@ from logparse.ingest.input_file import InputFile, find_inputs
 from logparse.location import join_url, put_if_absent, replace_file, resolve, split_url
 from logparse.sql import query
 from logparse.store import Store, open_store
-from logparse.watch import Count, Watch
 from tests.formats.reading import check_conservation
 from tests.ingest.test_ingest import bench, counts
 
@@ -366,14 +365,3 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path: Path) -> 
     with pytest.raises(TypeError):
         replace_file(pafs.LocalFileSystem(), f"{tmp_path}/row", "text")  # type: ignore[arg-type]
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("row", b"old")]
-
-
-def test_what_runs_is_seen_from_a_store_in_a_bucket(remote: Store, tmp_path: Path, s3: Any) -> None:
-    (tmp_path / "run_1.log").write_text(bench(64, 32, 64))
-    looking = Watch(open_store(remote.url))
-    seen: list[Count] = []
-    ingest([str(tmp_path / "run_1.log")], remote, run="one", progress=lambda *_: seen.extend(looking.look()[0]))
-    assert [(count.entry.run, count.entry.files) for count in seen[:1]] == [("one", 1)]
-    counts_now, ended = looking.look()
-    assert (counts_now, ended[0].files, ended[0].lines) == ([], 1, 3)
-    assert not [key for key in keys(s3) if "/running/" in key and key.endswith(".json")]

@@ -38,7 +38,6 @@ from logparse.ingest import record
 from logparse.location import absolute
 from logparse.model import Fact, Measurement, Problem, Record, problem_from_text, solution_from_text
 from logparse.store import Store
-from logparse.store.announcements import announced
 from logparse.text import counted, is_object
 
 FORMAT = "replay"
@@ -187,11 +186,7 @@ def replay(store: Store, options: Options, progress: Progress | None = None) -> 
         recorder.take(outcome, device)
 
     try:
-        with (
-            announced(store, FORMAT, run, problems=len(items)) as announcement,
-            opened_devices(options.engine, place, options.devices) as (devices, remarks),
-        ):
-            recorder.pass_over = announcement.leave_out
+        with opened_devices(options.engine, place, options.devices) as (devices, remarks):
             report.remarks.extend(remarks)
             scheduler = Scheduler(options.backends, devices, options.method, options.limits, take, known, propose)
             recorder.confirming_s = scheduler.confirming_s
@@ -319,8 +314,6 @@ class _Recorder:
     def __init__(self, store: Store, report: Report, options: Options, progress: Progress | None) -> None:
         self._store, self._report, self._options, self._progress = store, report, options, progress
         self._pairs: dict[str, Pairs] = {}
-        self.pass_over: Callable[[], None] = lambda: None
-        """Called when a problem leaves nothing to record because all of it is known."""
         self.confirming_s: Callable[[], float] = lambda: 0.0
         """Returns how long the confirmations of the winners so far will take."""
         self._started = time.monotonic()
@@ -350,8 +343,6 @@ class _Recorder:
             records: list[Record] = [*outcome.rows, *(Fact(name, value) for name, value in sorted(facts.items()))]
             name = f"{FORMAT}/{device}/{outcome.problem.label}"
             record(self._store, records, run=self._report.run, name=name, format=FORMAT)
-        elif not isinstance(outcome, Confirmed):
-            self.pass_over()
         if self._progress:
             self._progress(self._step(outcome, confirmation))
 

@@ -26,7 +26,6 @@ from logparse.ingest.stream import Tally
 from logparse.ingest.worker import Reader, chosen, source_id
 from logparse.model import Record
 from logparse.store import Store, open_store
-from logparse.store.announcements import announced, remove_abandoned
 from logparse.store.collector import Collector
 from logparse.store.schema import Commit
 from logparse.text import counted
@@ -65,26 +64,23 @@ def ingest(
     processes = {path: stated or in_names[name] for path, name in names.items()}
     label = run or datetime.datetime.now().isoformat(timespec="milliseconds")
     store.sweep()
-    remove_abandoned(store, time.time())
     known = store.known()
     read = Reader(store, label, format)
     results: dict[str, Ingested] = {}
     ahead = [count for path, size in inputs.files.items() if (count := _ahead(size, known(path))) is not None]
-    amount = None if "-" in inputs.files else sum(ahead)
     if total:
-        total(amount)
+        total(None if "-" in inputs.files else sum(ahead))
     sizes = {path: size for path, size in inputs.files.items() if path != "-"}
     schedule = Schedule(sizes, executor.together, executor.cpus, known, processes)
-    with announced(store, "ingest", label, files=len(ahead), bytes=amount):
-        while schedule.waits:
-            for task, result in executor.map_unordered(read, schedule.tasks(), resources, progress):
-                if isinstance(result, Several):
-                    store.learn(result.rows)
-                for one in schedule.ended(task, result):
-                    results[one.path] = replace(one, run=sys.intern(one.run), format=sys.intern(one.format))
-        if "-" in inputs.files:  # is of this process
-            with reporting(progress):
-                results["-"] = read.read(Task("-", process=processes["-"]))
+    while schedule.waits:
+        for task, result in executor.map_unordered(read, schedule.tasks(), resources, progress):
+            if isinstance(result, Several):
+                store.learn(result.rows)
+            for one in schedule.ended(task, result):
+                results[one.path] = replace(one, run=sys.intern(one.run), format=sys.intern(one.format))
+    if "-" in inputs.files:  # is of this process
+        with reporting(progress):
+            results["-"] = read.read(Task("-", process=processes["-"]))
     if store.unmerged_small(SMALL_BYTES) >= MANY:
         from logparse.store.compaction import compact  # not at the start: it imports pyarrow.compute
 

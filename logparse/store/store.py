@@ -119,11 +119,9 @@ class Store:
         """A fresh attempt to read one source; it is invisible before its ``commit``."""
         return Attempt(self.filesystem, self.root, os.urandom(8).hex(), self.put)
 
-    def commits(self, since: float = 0.0) -> list[Commit]:
-        """The live commits since a time (seconds since 1970), replaced ones left out, in order of commitment."""
-        table = self._commit_table()
-        recent = column([at >= since for at in table["committed_at"].to_pylist()], pa.bool_())
-        return live(map(commit_from_row, (table.filter(recent) if since else table).to_pylist()))
+    def commits(self) -> list[Commit]:
+        """The live commits, replaced ones left out, in order of commitment."""
+        return live(map(commit_from_row, self._commit_table().to_pylist()))
 
     def commits_of(self, path: str, known: Sequence[Commit] = ()) -> list[Commit]:
         """The live commits of one path now, ``known`` ones of an earlier moment included."""

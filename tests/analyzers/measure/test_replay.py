@@ -26,8 +26,6 @@ from logparse.errors import InputError
 from logparse.ingest import record
 from logparse.model import Measurement, Problem, Solution
 from logparse.store import Store
-from logparse.store.announcements import running
-from logparse.watch import Watch, line
 from tests.analyzers.measure.fakes import NAME
 from tests.analyzers.measure.problems import SMALL_W, named, store_of
 from tests.conftest import sized
@@ -295,20 +293,6 @@ def test_a_budget_has_a_unit() -> None:
 def test_names_of_backends_are_unique_and_found() -> None:
     assert len({member.name for member in BACKENDS}) == len(BACKENDS)
     assert all(backend_named(member.name) is member for member in BACKENDS)
-
-
-def test_a_replay_is_watched_from_its_store_alone(tmp_path: Path) -> None:
-    fast, alone = named("pick", "fast", m=16), named("pick", m=24)
-    store = store_of(tmp_path, [fast, alone])
-    looking, seen = Watch(store), list[str]()
-    report = replay(store, FAKE, lambda step: seen.append(line(looking.look()[0][0], time.time())))
-    assert report.finished
-    assert [text.partition(" problems")[0] for text in seen] == ["replay r: 1 of 2", *["replay r: 2 of 2"] * 2]
-    assert all("problems/min" in text for text in seen[1:])
-    assert (looking.look()[0], running(store)) == ([], {})
-    again = list[str]()
-    replay(store, FAKE, lambda step: again.append(line(looking.look()[0][0], time.time())))
-    assert again[0].startswith("replay r: 0 of 1 problems"), "what is known is no work, and not promised"
 
 
 def test_the_plan_puts_expected_saving_per_second_first(tmp_path: Path) -> None:
