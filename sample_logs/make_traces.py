@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -231,45 +230,6 @@ ROCPROF_CALL_STATS = """\
 """
 
 
-NSYS = """
-create table StringIds (id integer primary key, value text not null);
-create table TARGET_INFO_GPU (id integer, name text, smCount integer, computeMajor integer, computeMinor integer);
-create table CUPTI_ACTIVITY_KIND_KERNEL (start integer not null, end integer not null, deviceId integer,
-    correlationId integer, globalPid integer, demangledName integer, shortName integer);
-create table CUPTI_ACTIVITY_KIND_RUNTIME (start integer, end integer, globalTid integer, correlationId integer,
-    nameId integer);
-create table NVTX_EVENTS (start integer, end integer, eventType integer, text text, textId integer, globalTid integer);
-insert into StringIds values (1, 'nvjet_sm90_tst_192x192'), (2, 'nvjet'), (3, 'void relu<float>(float*)'), (4, 'relu'),
-    (5, 'cudaLaunchKernel'), (6, 'forward');
-insert into TARGET_INFO_GPU values (0, 'NVIDIA H200', 132, 9, 0);
-"""
-
-
-def nsys(path: Path) -> None:
-    """An export of two processes that use the same correlation ids."""
-    path.unlink(missing_ok=True)
-    one, two = (1 << 56 | PID << 24), (1 << 56 | (PID + 1) << 24)
-    with sqlite3.connect(path) as db:
-        db.executescript(NSYS)
-        kernels = [
-            (5000, 19240, 0, 1, one, 1, 2),
-            (20000, 34240, 0, 2, one, 1, 2),
-            (40000, 44000, 0, 3, one, 3, 4),
-            (5000, 6000, 1, 1, two, 3, 4),
-            (7000, 6000, 1, 2, two, 3, 4),
-        ]
-        db.executemany("insert into CUPTI_ACTIVITY_KIND_KERNEL values (?, ?, ?, ?, ?, ?, ?)", kernels)
-        calls = [(1100, 1110, one + 7, 1), (1300, 1310, one + 7, 2), (1900, 1910, one + 7, 3), (1100, 1110, two + 9, 1)]
-        db.executemany("insert into CUPTI_ACTIVITY_KIND_RUNTIME values (?, ?, ?, ?, 5)", calls)
-        ranges = [
-            (1000, 1800, 59, "step", None, one + 7),
-            (1200, 1400, 59, None, 6, one + 7),
-            (0, None, 34, "mark", None, one + 7),
-        ]
-        db.executemany("insert into NVTX_EVENTS values (?, ?, ?, ?, ?, ?)", ranges)
-    db.close()
-
-
 def main() -> None:
     OUT.mkdir(exist_ok=True)
     events = job()
@@ -287,7 +247,6 @@ def main() -> None:
     (OUT / "rocpd_agent_info.csv").write_text(ROCPROF_AGENTS, encoding="utf-8")
     (OUT / "rocpd_hip_api_trace.csv").write_text(ROCPROF_CALLS, encoding="utf-8")
     (OUT / "rocpd_hip_api_stats.csv").write_text(ROCPROF_CALL_STATS, encoding="utf-8")
-    nsys(OUT / "job.sqlite")
 
 
 if __name__ == "__main__":

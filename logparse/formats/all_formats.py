@@ -25,7 +25,6 @@ from logparse.formats.miopen import log as miopen_log
 from logparse.formats.miopen import perf_db as miopen_perf_db
 from logparse.formats.moe import config as moe_config
 from logparse.formats.rocblas import logs as rocblas
-from logparse.formats.traces import nsys as traces_nsys
 from logparse.formats.traces import rocpd as traces_rocpd
 from logparse.formats.traces import rocprof as traces_rocprof
 from logparse.formats.traces.torch import profiler as traces_torch_profiler
@@ -59,7 +58,6 @@ FORMATS: tuple[Format, ...] = (
     traces_torch_profiler.FORMAT,
     traces_rocprof.FORMAT,
     traces_rocpd.FORMAT,
-    traces_nsys.FORMAT,
     moe_config.TABLE,
     moe_config.LOG,
     machine_facts.FORMAT,
