@@ -190,7 +190,6 @@ def replay(
     hot: Annotated[bool, option("Leave operands in the last-level cache.", "--hot")] = False,
     only: Annotated[str | None, choice("actions: no search. races: nothing else.", of=("actions", "races"))] = None,
     dry_run: Annotated[bool, option("Print the plan and stop.", "--dry-run")] = False,
-    script: Annotated[Path | None, opt.path("Write the plan as a script for another machine.")] = None,
 ) -> Answer:
     """Measure the problems on this machine's GPUs, the most valuable first."""
     from analyzers.measure import replay as measuring
@@ -213,8 +212,8 @@ def replay(
         limits=measuring.limits(budget, silence),
         stages=measuring.stages(only),
     )
-    if dry_run or script:
-        return measure.plan(opened(store), options, script)
+    if dry_run:
+        return measure.plan(opened(store), options)
     return measure.measure(opened(store), options, lambda line: typer.echo(printable(line)))
 
 
@@ -367,15 +366,13 @@ def verify(
     return replace(overrides.answer(findings.verify_at(before, after, files or [], store, share)), errors=remarks)
 
 
-@verb("logparse diff rocm64 rocm70 --fail-on 3% --junit diff.xml --overrides tuning.txt", opt.Table)
+@verb("logparse diff rocm64 rocm70 --fail-on 3% --overrides tuning.txt", opt.Table)
 def diff(
     a: opt.RunName,
     b: opt.RunName,
     fail_on: opt.FailOn = "3%",
     floor: Annotated[float, option("Changes of a call by at most this many µs count as the same.", min=0.0)] = 0.0,
     overrides: Annotated[opt.Words, option("Old override files, for an upgrade plan.")] = None,
-    markdown: Annotated[Path | None, opt.path("Write a section for a pull request.")] = None,
-    junit: Annotated[Path | None, opt.path("Write JUnit XML: what got slower, or that nothing was compared.")] = None,
     store: opt.Store = None,
     n: opt.Count = None,
 ) -> Answer:
@@ -384,7 +381,6 @@ def diff(
     from analyzers.times.runs import remarks_on_words
 
     found, plan = render.compare(a, b, store, parse_share(fail_on, "--fail-on"), overrides or [], floor)
-    render.write_diff(found, markdown, junit)
     return replace(render.diff_answer(found, plan, n), errors=remarks_on_words([a, b], store))
 
 

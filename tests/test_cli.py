@@ -114,9 +114,10 @@ def test_ctrl_c_in_a_query_is_no_error(error: Exception, capsys: pytest.CaptureF
 def test_a_path_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     store = str(tmp_path / "s")
     run("ingest", str(SAMPLES / "hipblaslt" / "trace_4242.log"), "--run", "r", "--store", store)
-    for words in (("--markdown", str(tmp_path)), ("--junit", str(tmp_path / "none" / "x.xml"))):
-        out = run("diff", "r", "r", "--store", store, *words)
-        assert (out.returncode, out.stderr.startswith(f"error: {words[1]}: "), out.stderr.count("\n")) == (1, True, 1)
+    for name in (str(tmp_path / "none" / "x.csv"), str(tmp_path / "x.csv" / "y.csv")):
+        (tmp_path / "x.csv").touch()
+        out = run("top", "--run", "r", "--store", store, "-o", name)
+        assert (out.returncode, out.stderr.startswith(f"error: {name}: "), out.stderr.count("\n")) == (1, True, 1)
 
 
 def test_exit_codes(tmp_path: Path, store: str) -> None:

@@ -1,17 +1,14 @@
-"""What changed between two runs as lines, a table, markdown for a pull request and JUnit XML for CI."""
+"""What changed between two runs as lines and a table."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from xml.etree import ElementTree
 
 import pyarrow as pa
 
-from analyzers.diff.diff import CHANGED, CHANGES, FAIL_ON, STATES, Diff, diff
+from analyzers.diff.diff import CHANGED, FAIL_ON, STATES, Diff, diff
 from analyzers.diff.timings import times_of_run
 from analyzers.times.runs import read_at, tables_to_analyse
 from logparse.model import problem_from_text
@@ -22,7 +19,6 @@ from logparse.text import counted, duration
 if TYPE_CHECKING:
     from analyzers.diff.upgrade import PlannedRow
 
-_NO_XML = {i: f"\\x{i:02x}" for i in range(32) if i not in (9, 10, 13)}
 _UNCOMPARED = "no time was compared: no problem has one of the same kind in both runs"
 
 
@@ -76,64 +72,6 @@ def _brief(table: pa.Table) -> pa.Table:
 
 def _percent(change: float | None) -> str:
     return "" if change is None else f"{change:+.1%}"
-
-
-def diff_markdown(found: Diff, n: int = 50) -> str:
-    """A section for a pull request: verdict and one table of the first ``n`` changes."""
-    verdict = f"none of {found.compared:,} compared problems got slower" if found.compared else "no time was compared"
-    slower = found.count("slower")
-    verdict = f"**{slower:,} problem{'s' * (slower != 1)} got slower**" if slower else verdict
-    lines = [f"### {_cell(found.a)} → {_cell(found.b)}: {verdict}", "", *diff_lines(found), ""]
-    rows = diff_table(found, n).to_pylist()
-    if rows:
-        lines += ["| | problem | A µs | B µs | change | picks |", "|---|---|--:|--:|--:|---|"]
-    for row in rows:
-        times = ["" if row[name] is None else f"{row[name]:.4g}" for name in ("a_us", "b_us")]
-        picks = [row[name] for name in ("pick_a", "pick_b") if row[name] is not None]
-        named = " → ".join(f"`{_cell(pick)}`" for pick in picks) if len(set(picks)) > 1 else ""
-        cells = [row["state"], _cell(row["problem"]), *times, _percent(row["change"]), named]
-        lines.append(f"| {' | '.join(cells)} |")
-    left = found.count(*CHANGES) - len(rows)
-    return "\n".join([*lines, *([f"\n… and {left:,} more"] if left > 0 else [])]) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("`", "'").replace("\n", " ")
-
-
-def diff_junit(found: Diff) -> str:
-    """JUnit XML: a failure per problem that got slower, or one where no time was compared.
-
-    The elements and attributes are those that CI servers read, not all that Ant's strict schema asks for (no timestamp,
-    host name or output); ``time`` is of one call of run B, in seconds (0 where it is not known).
-    """
-    cases = [(f"{found.a} → {found.b}", 0.0, "uncompared", _UNCOMPARED)] if not found.compared else []
-    for row in found.table("state = 'slower'").to_pylist():
-        times = f"{row['a_us']:.4g} µs → {row['b_us']:.4g} µs ({_percent(row['ratio'] - 1)})"
-        message = f"{times}, {row['pick_a']} → {row['pick_b']}"
-        cases.append((row["problem"], (row["b_us"] or 0.0) / 1e6, "slower", message))
-    count, seconds = str(len(cases)), math.fsum(time for _, time, _, _ in cases)
-    totals = {"tests": count, "failures": count, "errors": "0", "skipped": "0", "time": f"{seconds:.9f}"}
-    suite = ElementTree.Element("testsuite", {"name": "logparse diff", **totals})
-    for name, time, kind, message in cases:
-        about = {"classname": "logparse.diff", "name": _text(name), "time": f"{time:.9f}"}
-        case = ElementTree.SubElement(suite, "testcase", about)
-        ElementTree.SubElement(case, "failure", type=kind, message=_text(message))
-    ElementTree.indent(suite)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
-
-
-def _text(value: str) -> str:
-    """Characters that XML cannot hold made visible."""
-    return value.translate(_NO_XML)
-
-
-def write_diff(found: Diff, markdown: Path | None, junit: Path | None) -> None:
-    """Write the section for a pull request and the JUnit XML, where asked for."""
-    if markdown:
-        markdown.write_text(diff_markdown(found), encoding="utf-8")
-    if junit:
-        junit.write_text(diff_junit(found), encoding="utf-8")
 
 
 def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None) -> Answer:

@@ -1,9 +1,8 @@
-"""What the verb ``replay`` does and prints: a plan, or what was made of it, or the measuring itself."""
+"""What the verb ``replay`` does and prints: a plan, or the measuring itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pandas as pd
 
@@ -11,32 +10,24 @@ from analyzers.measure.device_workers import local_devices
 from analyzers.measure.plan import Item
 from analyzers.measure.replay import Options, Report, Step, planned, replay, timed_of
 from analyzers.measure.results import Result
-from analyzers.measure.tune_script import script as script_of
 from logparse.output import Answer
 from logparse.store import Store
 from logparse.text import counted
 
 
-def plan(store: Store, options: Options, script: Path | None = None) -> Answer:
-    """The plan, or a script that measures it elsewhere."""
-    items = planned(store, options)
-    if script is None:
-        return _dry_run(items, store, options)
-    script.write_text(script_of(items), encoding="utf-8")
-    wrote = f"wrote {script}: {counted(len(items), 'problem')}; run it there, then `logparse ingest` what it wrote"
-    return _answer(items, [wrote])
-
-
-def _dry_run(items: Sequence[Item], store: Store, options: Options) -> Answer:
+def plan(store: Store, options: Options) -> Answer:
     """What each stage would measure.  Raises InputError for a GPU that the measuring itself would not find."""
+    items = planned(store, options)
     if options.devices and options.engine == "local":
         local_devices(options.devices)
     timed = timed_of(store, options) if "actions" in options.stages else []
     count = sum(len(x.solutions) for x in timed)
     actions = [f"timed for actions, without a search: {counted(len(timed), 'problem')}, {counted(count, 'solution')}"]
     if "races" not in options.stages:
-        return _answer([], actions)
-    return _answer(items, also=actions if timed else ())
+        return Answer(actions, plan_rows([]), "replay")
+    frame = plan_rows(items)
+    line = f"{counted(len(items), 'problem')}, about {frame['cost_s'].sum():,.0f} s of device time"
+    return Answer([frame.drop(columns="text"), line, *(actions if timed else ())], frame, "replay")
 
 
 def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answer:
@@ -77,13 +68,6 @@ def plan_rows(items: Sequence[Item]) -> pd.DataFrame:
         for x in items
     ]
     return pd.DataFrame(rows, columns=columns)
-
-
-def _answer(items: Sequence[Item], instead: Sequence[str] = (), also: Sequence[str] = ()) -> Answer:
-    """The plan of a replay and the lines ``also``, or the lines of what was made of it."""
-    frame = plan_rows(items)
-    line = f"{counted(len(items), 'problem')}, about {frame['cost_s'].sum():,.0f} s of device time"
-    return Answer(instead or [frame.drop(columns="text"), line, *also], frame, "replay")
 
 
 def report_lines(report: Report) -> list[str]:

@@ -289,8 +289,8 @@ _OF_MEMBER = frozenset(f.name for f in fields(Member))
 # ------------------------------------------------------------------------------------------- writing
 
 
-def command(gemm: GemmProblem, solution: Solution | None = None, extra: Sequence[str] = ()) -> str:
-    """The hipblaslt-bench command that runs this problem (flags of ROCm 6.4 and later), ``extra`` words at its end.
+def command(gemm: GemmProblem, solution: Solution | None = None) -> str:
+    """The hipblaslt-bench command that runs this problem (flags of ROCm 6.4 and later).
 
     Unknown leading dimensions and strides are written tight; an unknown epilogue or scale is left out, which means
     none. Raises EmissionError where a transpose, size, batch count or type is unknown: the tool would silently take a
@@ -309,7 +309,7 @@ def command(gemm: GemmProblem, solution: Solution | None = None, extra: Sequence
         if value is not False and name not in unset:
             words.append(f"--{name}" if value is True else f"--{name} {value}")
     words += [f"--algo_method index --solution_index {solution.id}"] if solution else []
-    return " ".join([*words, f"--activation_type {activation}", *extra])
+    return " ".join([*words, f"--activation_type {activation}"])
 
 
 # A record begins at the word itself or, where a shell's line stands before it, at the start of that.
