@@ -210,11 +210,11 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
 def _factors(graph: Graph, given: Mapping[str, Factor]) -> Floats:
     """Rows of values, lows and highs of the factors of a graph's kernels: by problem, else operator, else name."""
     one = Factor(1.0, 1.0, 1.0)
-    found = [
-        next((given[x] for x in (each.problem, each.op, each.kernel) if x and x in given), one)
-        for each in graph.identities
-    ]
-    return np.array(found, dtype=np.float64).reshape(-1, 3).T
+    known = {
+        each: next((given[x] for x in (each.problem, each.op, each.kernel) if x and x in given), one)
+        for each in set(graph.identities)
+    }
+    return np.array([known[each] for each in graph.identities], dtype=np.float64).reshape(-1, 3).T
 
 
 def _shares(step: Step, factors: Mapping[str, Factor], host: float) -> dict[str, float]:
@@ -242,7 +242,9 @@ def step_of(
 @once
 def traced_step(tables: Tables) -> Step | StepUnknown:
     """The run's traces as graphs, some windows with all of their ranks; why not, where none can be read."""
-    rows = tables.sources[(tables.sources["run"] == tables.run) & tables.sources["format"].str.contains(FORMAT)]
+    rows = tables.sources[
+        (tables.sources["run"] == tables.run) & tables.sources["format"].str.contains(FORMAT, regex=False, na=False)
+    ]
     if not len(rows):
         return StepUnknown("the run has no trace of torch.profiler")
     windows: dict[str, list[RankTrace]] = defaultdict(list)

@@ -37,7 +37,7 @@ from __future__ import annotations
 import bisect
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -176,8 +176,10 @@ class _Rank:
         trace = self._trace
         todo: list[tuple[float, int, int, object]] = []
         for call in trace.calls:
-            blocking = call.kind in ("device", "stream", "event", "allocator") or self._blocks(call)
-            todo.append((call.end if blocking else call.start, 1, len(todo), call))
+            waits = call.kind in ("device", "stream", "event", "allocator") or self._is_held(call)
+            todo.append((call.end if waits else call.start, 1, len(todo), call))
+            if call.kind == "copy" and self._usual.host_copies.get(call.correlation, np.inf) <= call.end:
+                todo.append((call.end, 1, len(todo), replace(call, kind="copied")))
         for i, work in enumerate(trace.works):
             launch = self._call_of.get(work.correlation)  # a kernel is added after its launch, whatever the clocks say
             todo.append((max(work.start, launch.start if launch else work.start), 2, i, work))
@@ -244,32 +246,30 @@ class _Rank:
             self._point(thread, max(start, before + self._begin))
             self._nodes.kind[self._point(thread, end)] = LOADING
 
-    def _blocks(self, call: Call) -> bool:
-        """Whether a copy's call returned only after the copy, or a launch waited for room in the queue."""
-        usual = self._usual
-        if call.kind == "copy":
-            return usual.host_copies.get(call.correlation, np.inf) <= call.end
-        return usual.full and call.kind == "launch" and call.end - call.start > _LATE_US
+    def _is_held(self, call: Call) -> bool:
+        """Whether a launch waited for room in the queue."""
+        return self._usual.full and call.kind == "launch" and call.end - call.start > _LATE_US
 
     def _call(self, call: Call) -> None:
         nodes, begin = self._nodes, self._begin
         condition = self._condition(call)
         if condition is None:
-            if call.kind in ("allocator", "record"):
+            if call.kind in ("allocator", "record", "copied"):
                 return
             node = self._point(call.thread, call.end if call.kind in ("device", "stream", "event") else call.start)
         else:
             ended, start, end = nodes.at[condition], call.start - begin, call.end - begin
-            before = nodes.at[self._last.get(call.thread, 0)]
-            at = end if ended > start or call.kind != "launch" else start
-            if ended > start:  # it waited
-                node = self._point(call.thread, at + begin, start - before, condition, at - ended)
+            if ended > start:
+                worked = start - nodes.at[self._last.get(call.thread, 0)]
+                node = self._point(call.thread, call.end, worked, condition, end - ended)
+            elif call.kind == "launch":
+                node = self._point(call.thread, call.start, None, condition, 0.0)
             else:
-                node = self._point(call.thread, at + begin, None, condition, min(self._usual.back, at - ended))
+                node = self._point(call.thread, call.end, None, condition, min(self._usual.back, end - ended))
         if call.kind == "wait":
             known = self._trace.waits.get(call.correlation)
             self._pending[known.stream if known else call.thread].append((call.start, known))
-        elif call.correlation in self._stream_of:
+        elif call.kind in ("launch", "copy", "graph") and call.correlation in self._stream_of:
             stream = self._stream_of[call.correlation]
             waits = [*self._pending.pop(stream, ()), *self._pending.pop(call.thread, ())]
             if waits:
@@ -292,7 +292,7 @@ class _Rank:
             return tail if tail and self._nodes.at[tail] <= by else None
         if call.kind == "event":
             return self._waited(call.start, known, call.end, None)
-        if call.kind == "copy" and self._blocks(call):
+        if call.kind == "copied":
             return self._done.get(call.correlation)
         if call.kind == "launch" and self._usual.full:
             given = self._streams[self._stream_of[call.correlation]].nodes

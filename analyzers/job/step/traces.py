@@ -36,7 +36,8 @@ from logparse.formats.traces.torch.events import FIRST_UNIT, UNIT_KINDS, kernel_
 from logparse.formats.traces.torch.graphs import RUNTIME
 from logparse.formats.traces.torch.records import KernelIdentity
 
-CallKind = Literal["launch", "graph", "device", "allocator", "stream", "event", "copy", "wait", "record"]
+CallKind = Literal["launch", "graph", "device", "allocator", "stream", "event", "copy", "copied", "wait", "record"]
+"""``copied``: the return of a copy's call that waited for the copy."""
 
 _SHORT = regex(r"(?:cuda|hip|cu)([A-Z]\w*?)(?:_v\d+|_ptsz|_ptds)*$")
 _KINDS: Mapping[str, CallKind] = {
