@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import contextlib
 import importlib.abc
 import importlib.util
 import json
@@ -60,7 +61,7 @@ _WINDOWS, _FEW_WINDOWS, _GAPS = 8, 3, (5, 11, 23, 47, 97, 193, 389, 0)
 _RARE = 0.05
 _KINDS, _TIMES, _PENDING = 64, 2000, 256
 """Kinds told apart, times kept of each, units whose device events are not read yet."""
-_WRITE_S, _QUIET_S = 5.0, 2.0
+_WRITE_S, _QUIET_S = 5.0, 4.0
 _TIME = "by time"
 _ORDER = ("named", "optimizer", "request", "module", "graph")
 _REQUESTS = (
@@ -182,6 +183,8 @@ class _Job:
         self.optimizer = 0
         self.open: list[str] = []
         self.touched = False
+        self.traced_sort = ""
+        self.by_name: set[int] = set()
         self.graphs: dict[int, int] = {}
         self.shapes = ""
         self.calls = 0
@@ -210,11 +213,19 @@ class _Job:
         self.touched = True
         if self.depth == 0:
             self.calls += 1
-            if self.calls == 1:
+            if self.calls == 1 and not self.open:
                 self.shapes = _sizes(inputs)
+                if not self.shapes and id(module) not in self.by_name:
+                    self.by_name.add(id(module))
+                    module.register_forward_pre_hook(self.named_inputs, with_kwargs=True)
             if not self.open:
                 self.started = _Clock.now()
         self.depth += 1
+
+    def named_inputs(self, module: Any, inputs: Any, named: Any) -> None:
+        """A hook of an outermost module that is called with named arguments: the global ones do not get them."""
+        if self.depth == 1 and self.calls == 1 and not self.open:
+            self.shapes = _sizes(tuple(named.values()))
 
     def left(self, module: Any, *rest: Any) -> None:
         if threading.get_ident() != self.thread or self.depth == 0:
@@ -230,7 +241,7 @@ class _Job:
             if self.open or threading.get_ident() != self.thread:
                 return function(*args, **kwargs)
             self.open.append(sort)
-            self.calls, self.shapes, start = 0, "", _Clock.now()
+            self.calls, self.shapes, start = 0, _sizes((*args, *kwargs.values())), _Clock.now()
             try:
                 return function(*args, **kwargs)
             finally:
@@ -257,6 +268,8 @@ class _Job:
 
     def ended(self, sort: str, start: Any, end: Any) -> None:
         self.touched = True
+        if self.ready == _TIME and not _BY_TIME:
+            self.drop()  # the job had only not begun
         series = self.series.setdefault(sort, _Series())
         name = self.shapes + (f" x{self.calls}" if self.calls > 1 else "") or "?"
         self.calls, self.shapes = 0, ""
@@ -266,6 +279,8 @@ class _Job:
         if self.sort != sort or self.ready == _TIME:
             return
         try:
+            if self.traced_sort not in ("", sort):
+                self.drop()
             self._go_on(series, name)
         except Exception as error:  # the job is worth more than its trace
             _report(f"tracing failed: {type(error).__name__}: {error}")
@@ -275,7 +290,20 @@ class _Job:
 
     @property
     def sort(self) -> str | None:
-        return next((sort for sort in _ORDER if sort in self.series), None)
+        """The first sort of which the job made several units (a few calls may warm up a graph), else the first."""
+        there = [sort for sort in _ORDER if sort in self.series]
+        return next((x for x in there if self.series[x].count >= _LEAST_UNITS), there[0] if there else None)
+
+    def drop(self) -> None:
+        """Forget windows of what turned out not to be the job's unit."""
+        if self.profiler is not None:
+            self.profiler.on_trace_ready = None
+            self.profiler.stop()
+        for window in range(1, self.windows + 1):
+            with contextlib.suppress(OSError):
+                os.remove(_trace_path(window))
+        self.ready = self.traced_sort = ""
+        self.profiler, self.windows, self.begin_at = None, 0, 0
 
     def _go_on(self, series: _Series, name: str) -> None:
         if self.profiler is not None:
@@ -318,6 +346,7 @@ class _Job:
         self.window_kinds, self.window_s = {}, time.monotonic()
         self.first_unit = sum(series.count for series in self.series.values())
         self.windows += 1
+        self.traced_sort = "" if self.ready == _TIME else self.sort or ""
         self.profiler = torch.profiler.profile(
             activities=kinds, record_shapes=True, schedule=schedule, on_trace_ready=self.exported
         )
@@ -335,7 +364,7 @@ class _Job:
         self.profiler.add_metadata_json("logparse_first_unit", str(self.first_unit))
 
     def exported(self, profiler: Any) -> None:
-        profiler.export_chrome_trace(os.path.join(_FOLDER, f"trace_{os.getpid()}_{self.windows}.json.gz"))
+        profiler.export_chrome_trace(_trace_path(self.windows))
         series = self.series.get(self.sort or "")
         if series is not None:
             self.begin_at = series.count + 1 + _GAPS[self.windows - 1]
@@ -361,6 +390,8 @@ class _Job:
             time.sleep(_WINDOW_S)
             _in_main_thread(self._finish_by_time)
             windows, begun = windows + 1, time.monotonic()
+            if self.touched and not _BY_TIME:
+                return
 
     def _start_by_time(self) -> None:
         if self.profiler is None and (_BY_TIME or not self.touched):
@@ -408,6 +439,10 @@ class _Job:
     def forked(self) -> None:
         """A forked worker counts anew."""
         self.__init__()  # type: ignore[misc]
+
+
+def _trace_path(window: int) -> str:
+    return os.path.join(_FOLDER, f"trace_{os.getpid()}_{window}.json.gz")
 
 
 def _capturing() -> bool:
