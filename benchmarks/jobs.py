@@ -1,13 +1,14 @@
 """Does what ``tune`` says of jobs as users run them come true?  Promise against outcome, on a machine with two GPUs.
 
+    python -m pip download --no-deps --only-binary=:all: --python-version 3.12 --platform manylinux_2_28_x86_64 \\
+        --dest wheels duckdb                               # where the machine with the GPUs has none
     python benchmarks/jobs.py --smoke                      # without a GPU: tiny sizes; do harness and programs run?
-    python benchmarks/jobs.py --only ddp,fsdp,tensor_parallel,generate,vision_server --budget 560 --results OUT
-    python benchmarks/jobs.py --rest OUT/jobs-….json --budget 560 --results OUT2     # the others
+    python benchmarks/jobs.py --wheels wheels --budget 570 --results OUT
+    python benchmarks/jobs.py --wheels wheels --budget 570 --results OUT2 --rest OUT/jobs-….json    # what is left
     python benchmarks/jobs.py --merge OUT/jobs-….json OUT2/jobs-….json --results benchmarks/results
 
-``--wheels DIR`` puts the wheels of a folder on the path (duckdb, where it is not installed).  transformers must be
-there for ``generate``.  Each job (``job_programs/``) has a process of its own; those of one GPU run side by side, a GPU
-each.  It is
+``--only ddp,fsdp`` names jobs.  ``generate`` needs transformers.  Each job (``job_programs/``) has a process of its
+own; those of one GPU run side by side, a GPU each.  A job takes two to four minutes.  It is
 
 1. tuned: ``tune`` runs it with a profiler, replays, recommends, runs it with the settings that pay and compares;
 2. where that applied nothing: run with its best action, named in the program (``apply.model`` too), and compared by
@@ -32,6 +33,7 @@ import datetime
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -53,24 +55,27 @@ ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "benchmarks" / "job_programs"
 FLOOR = 0.01
 """A change of the truth that is smaller is none: jobs differ by as much between two machines of one kind."""
-_RUN_S, _JOB_S, _LEAST_S = 90.0, 270.0, 75.0
+_RUN_S, _JOB_S, _LEAST_S = 90.0, 300.0, 120.0
 """Seconds: of one run for the truth and of one job at most; a job is not begun with less left."""
-_LONG = {"JOB_SECONDS": "8", "JOB_UNITS": "72"}
-_SHORT = {"JOB_SECONDS": "3", "JOB_UNITS": "32"}
+_SHORT = {"JOB_SECONDS": "3", "JOB_UNITS": "40"}
+"""Of the runs for the truth; others run their units for ``Job.seconds``, at least 64 of them."""
 _SMOKE = {"JOB_SMOKE": "1", "JOB_SECONDS": "2", "JOB_UNITS": "64", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 FASTER = frozenset({"verified"})
 NOT_FASTER = frozenset({"took effect, not faster", "had no effect"})
+_WALL = re.compile(r"wall time per \w+: (.*)")
+"""What is said of the unit's wall time."""
 VERDICTS = (*FASTER, *NOT_FASTER, "another workload", "time unknown")
 
 
 @dataclass(frozen=True)
 class Job:
-    """A program, how many GPUs it takes, and why it cannot run on a CPU."""
+    """A program, how many GPUs it takes, why it cannot run on a CPU, and for how long it runs its units."""
 
     program: str
     about: str
     gpus: int = 1
     only_gpu: str = ""
+    seconds: str = "4"
 
     def command(self, name: str) -> list[str]:
         """As a user starts it."""
@@ -85,7 +90,9 @@ JOBS: Mapping[str, Job] = {
     "generate": Job("serving.py", "transformers `generate`, two lengths of prompt"),
     "vision_server": Job("serving.py", "RegNetY, batches of 1, 4, 16 at random"),
     "graph_decode": Job("serving.py", "decode in a captured graph", only_gpu="a CPU captures no graphs"),
-    "fp8": Job("serving.py", "`torch._scaled_mm` in plain functions", only_gpu="a CPU's product has other layouts"),
+    "fp8": Job(
+        "serving.py", "`torch._scaled_mm` in plain functions", only_gpu="a CPU's product has other layouts", seconds="7"
+    ),
     "moe": Job("training.py", "mixture of experts, training"),
     "data_loader": Job("training.py", "ResNet-50 behind a slow loader"),
     "small_kernels": Job("training.py", "host-bound training"),
@@ -103,7 +110,7 @@ def one_job(name: str, options: argparse.Namespace, folder: Path) -> None:
     begun = time.monotonic()
     try:
         os.chdir(folder)
-        for stage in _Stages(JOBS[name].command(name), options, folder, row).done():
+        for stage in _Stages(options, folder, row).done():
             row["seconds"][stage] = round(time.monotonic() - begun, 1)
             _written(row, folder / "row.json")
     except BaseException as error:
@@ -115,11 +122,12 @@ def one_job(name: str, options: argparse.Namespace, folder: Path) -> None:
 class _Stages:
     """What is done with one job; ``row`` is filled in."""
 
-    def __init__(self, command: Sequence[str], options: argparse.Namespace, folder: Path, row: dict[str, Any]) -> None:
+    def __init__(self, options: argparse.Namespace, folder: Path, row: dict[str, Any]) -> None:
         from logparse.store import open_store
 
-        self._command, self._options, self._folder, self._row = command, options, folder, row
-        self._environ: dict[str, str] = {**os.environ, **(_SMOKE if options.smoke else _LONG)}
+        job = JOBS[row["job"]]
+        self._command, self._options, self._folder, self._row = job.command(row["job"]), options, folder, row
+        self._environ: dict[str, str] = {**os.environ, "JOB_SECONDS": job.seconds, **(_SMOKE if options.smoke else {})}
         self._store = open_store(str(folder / "store"), create=True)
         self._said: list[str] = []
         self._named: dict[str, str] = {}
@@ -133,12 +141,11 @@ class _Stages:
         else:
             self._tuned()
         yield "tuned"
-        before, after, names = self._applied()
+        before, after, names, files = self._applied()
         row["units"] = {"before": self._units(before)}
         yield "ran again"
-        if names:
-            row |= self._judged(before, after, names)
-        if row["actions"]:
+        if names or files is not None:
+            row |= self._judged(before, after, names, files)
             row["units"]["after"] = self._units(after)
         yield "judged"
         for _ in self._truths():
@@ -188,8 +195,10 @@ class _Stages:
         if code:
             raise RuntimeError(f"the job ended with {code}")
 
-    def _applied(self) -> tuple[str, str, list[str]]:
-        """The runs before and after, and the actions of the latter: those of ``tune``, else the best one by name."""
+    def _applied(self) -> tuple[str, str, list[str], Any]:
+        """The runs before and after, and the actions of the latter and what its override files do: those of ``tune``,
+        else the best action by name.
+        """
         from analyzers.analyzer import Settings
         from analyzers.recommend.apply_module import without_a_change
         from analyzers.recommend.verb import advise, write
@@ -198,29 +207,29 @@ class _Stages:
         row, runs = self._row, set(self._store.sources()["run"])
         before = min(runs, key=len)
         found = advise(self._store, Settings(), before)
-        files = write(found, Settings(), WRITERS, self._folder / "applied")[0]
+        written = write(found, Settings(), WRITERS, self._folder / "applied")[0]
         row["offered"] = [_offer(x) for x in found.actions]
         if (after := f"{before}-after") in runs:
             names = [x.action.name for x in without_a_change(found.actions)]
-            row["actions"] = [*names, *(x.name for x in files if x.applied and x.path is not None)]
-            row["applied_by"], row["tune_verdict"] = "tune", _verdict(self._said)
-            return before, after, names
+            paths = [x.path.name for x in written if x.applied and x.path is not None]
+            row["applied_by"], row["actions"], row["tune_verdict"] = "tune", [*names, *paths], _verdict(self._said)
+            files = next((x for x in found.actions if x.action.kind == "files"), None) if paths else None
+            return before, after, names, files
         if (best := _best(found.actions)) is None:
             row["applied_by"], row["actions"] = "nothing", []
-            return before, before, []
+            return before, before, [], None
         row["applied_by"], row["actions"] = "name", [best.action.name]
         path = self._folder / "applied" / "apply.py"
         self._named = {"JOB_APPLY": str(path), "JOB_APPLY_NAMES": best.action.name}
-        after = f"{before}-named"
         self._captured(after, {**self._environ, **self._named})
-        return before, after, [best.action.name]
+        return before, after, [best.action.name], None
 
-    def _judged(self, before: str, after: str, names: Sequence[str]) -> dict[str, Any]:
+    def _judged(self, before: str, after: str, names: Sequence[str], files: Any) -> dict[str, Any]:
         """What ``verify`` says of the two runs."""
         from analyzers.times.runs import tables_of
         from analyzers.verify.actions import lines, verify_actions
 
-        proof = verify_actions(tables_of(self._store, before), tables_of(self._store, after), names)
+        proof = verify_actions(tables_of(self._store, before), tables_of(self._store, after), names, files)
         return {"proof": dataclasses.asdict(proof), "verdict": proof.verdict, "verify_said": lines(proof)}
 
     def _units(self, run: str) -> dict[str, Any] | None:
@@ -488,7 +497,7 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
         "job",
         "action",
         "computes: before → promised, measured",
-        "unit by us",
+        "unit, as we say",
         "verdict",
         "truth (± half range)",
         "direction",
@@ -506,10 +515,9 @@ def _line(row: Mapping[str, Any]) -> str:
     if proof:
         low, high, then = (_ms(proof[x]) for x in ("low_us", "high_us", "after_us"))
         computes = f"{_ms(proof['before_us'])} → {_ms(proof['promised_us'])} [{low}, {high}], {then}"
-    if (timed := (proof or {}).get("wall")) is not None:
-        gained = f"gained {_ms(timed['before_us'] - timed['after_us'])}"
-        reach = f"[{_ms(timed['low_us'])}, {_ms(timed['high_us'])}]"
-        wall = f"{_ms(timed['before_us'])} → {_ms(timed['after_us'])}, {gained} {reach}"
+    said = [*row.get("said", ()), *([] if row.get("tune_verdict") else row.get("verify_said", ()))]
+    if stated := next((x for x in map(_WALL.search, reversed(said)) if x), None):
+        wall = stated[1]
     elif any(units.values()):
         wall = " → ".join(_ms(x["mean_us"] if x else None) for x in units.values())
     seen = "–"

@@ -117,6 +117,7 @@ def graph_decode() -> None:
         tokens.copy_(model(tokens, at))
         at.add_(1).remainder_(512)
 
+    finish()
     with torch.no_grad():
         with torch.cuda.stream(stream):
             for _ in range(3):
