@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from job_models import Block
 from models import resnext50
-from run import DEVICE, applied, begin, run, sized
+from run import DEVICE, applied, begin, network, run, sized
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attention
@@ -22,7 +22,7 @@ def ddp() -> None:
     """ResNeXt-50 in float32, each rank with a batch of its own."""
     begin()
     batch, size = sized((32, 224), (2, 32))
-    model = DistributedDataParallel(applied(resnext50().to(DEVICE)))
+    model = DistributedDataParallel(applied(network(resnext50()).to(DEVICE)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     images = torch.randn(batch, 3, size, size, device=DEVICE)
     labels = torch.randint(1000, (batch,), device=DEVICE)

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
 SMOKE = os.environ.get("JOB_SMOKE") == "1"
 DEVICE = torch.device("cpu" if SMOKE else f"cuda:{os.environ.get('LOCAL_RANK', '0')}")
@@ -36,13 +37,19 @@ def sized(full: Any, small: Any) -> Any:
     return small if SMOKE else full
 
 
+def network(model: nn.Sequential) -> nn.Sequential:
+    """An image network of ``models.py``, or its first stage alone in a test on a CPU."""
+    head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 1000))
+    return nn.Sequential(*list(model)[:5], *head) if SMOKE else model
+
+
 def finish() -> None:
     """Wait for the device."""
     if DEVICE.type == "cuda":
         torch.cuda.synchronize()
 
 
-def applied(model: torch.nn.Module) -> torch.nn.Module:
+def applied(model: nn.Module) -> nn.Module:
     """The model with the actions that the environment names: before it is wrapped, and before its optimizer is made."""
     path, names = os.environ.get("JOB_APPLY"), os.environ.get("JOB_APPLY_NAMES", "").split(",")
     if not path:
@@ -53,7 +60,7 @@ def applied(model: torch.nn.Module) -> torch.nn.Module:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.settings(*names)
-    changed: torch.nn.Module = module.model(model, *names)
+    changed: nn.Module = module.model(model, *names)
     return changed
 
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch
 from job_models import Block
 from models import resnet50
-from run import DEVICE, applied, run, sized
+from run import DEVICE, applied, network, run, sized
 from torch import nn
 from torch.nn.functional import cross_entropy, gelu
 from torch.utils.data import DataLoader, Dataset
@@ -80,7 +80,7 @@ class Slow(Dataset[tuple[torch.Tensor, int]]):
 def data_loader() -> None:
     """ResNet-50 in float32 behind a loader of four workers, which needs longer than the step."""
     batch, size = sized((48, 224), (2, 32))
-    model = applied(resnet50().to(DEVICE))
+    model = applied(network(resnet50()).to(DEVICE))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     loader = DataLoader(Slow(size), batch_size=batch, num_workers=sized(4, 1), pin_memory=DEVICE.type == "cuda")
     batches: Iterator[list[torch.Tensor]] = iter(loader)
