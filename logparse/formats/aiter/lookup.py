@@ -2,14 +2,19 @@
 
 Each is read with ``pandas.read_csv`` and made a dictionary (``set_index(keys).to_dict("index")``).  The columns show
 which reader a table is for, but not which of those that look for ``gfx, cu_num, M, N, K`` alone: its name does.
-Source: ROCm/aiter ``aiter/tuned_gemm.py``, ``aiter/ops/gemm_op_a8w8.py``, ``gemm_op_a4w4.py``,
-``batched_gemm_op_a8w8.py``, ``batched_gemm_op_bf16.py``, ``aiter/fused_moe.py``, ``aiter/jit/core.py``.
+The table of grouped fused MoE (gfx1250) is another one with columns of the same names: it is read as texts, an empty
+cell equals every call, a row of another CU count serves where there is none of the device's, and of several rows the
+fastest is taken.
+Source: ROCm/aiter at e4048607 ``aiter/tuned_gemm.py``, ``aiter/ops/gemm_op_a8w8.py``, ``gemm_op_a4w4.py``,
+``batched_gemm_op_a8w8.py``, ``batched_gemm_op_bf16.py``, ``aiter/fused_moe.py``, ``aiter/jit/core.py``,
+``aiter/ops/flydsl/grouped_moe_gfx1250.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 from logparse.formats.aiter import tables as aiter
 
@@ -21,8 +26,11 @@ class Lookup:
     ``keys`` it looks a call up by, of which ``flags`` are True or False, ``words`` texts and the others whole numbers;
     ``types`` are words that name a torch type.  ``late`` are keys that came later and what a reader does without them;
     ``needed`` are the other columns that it wants, ``names`` those that must hold a kernel's name in every row.
-    ``repeats``: equal rows may stand there twice.  ``compiled``: the kernels of Composable Kernel are chosen when aiter
-    builds its module from the table, not when a call looks it up.
+    ``backends_of`` are backends that only the table of that stem has.  ``least`` is the smallest number of a key, where
+    that is not 1 (a flag's is 0).  ``texts``: cells are compared as texts, and an empty one equals every call.
+    ``repeats`` is what becomes of two rows of one key: ``equal`` ones may stand there twice and others make the reader
+    raise, the ``first`` is kept, or the ``fastest`` is.  ``compiled``: the kernels of Composable Kernel are chosen when
+    aiter builds its module from the table, not when a call looks it up.
     """
 
     keys: tuple[str, ...]
@@ -34,12 +42,21 @@ class Lookup:
     names: tuple[str, ...] = ()
     index: str = ""
     backends: frozenset[str] = frozenset()
-    repeats: bool = True
+    backends_of: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    least: Mapping[str, int] = field(default_factory=dict)
+    texts: bool = False
+    repeats: Literal["equal", "first", "fastest"] = "equal"
     compiled: bool = False
 
     @property
     def sizes(self) -> list[str]:
         return [x for x in self.keys if x not in self.flags | self.words]
+
+    def has(self, backend: object, name: str) -> bool:
+        """Whether the reader of the table of this name knows the backend; of a name without a stem all may be meant."""
+        table = stem(name)
+        own = self.backends_of.items()
+        return backend in self.backends or any(backend in more for of, more in own if table in (of, None))
 
     def present(self, columns: Collection[str]) -> list[str]:
         """The keys that a reader of this table's generation goes by."""
@@ -78,6 +95,7 @@ _BLOCKSCALE = Lookup(
     index="kernelId",
     needed=_BY_ID,
     backends=_COMPILED,
+    backends_of={"a8w8_blockscale_bpreshuffle_tuned_gemm": frozenset({"opus"})},
 )
 _BATCHED = Lookup(
     keys=(*_DEVICE, "B", "M", "N", "K"),
@@ -96,8 +114,19 @@ FUSED_MOE = Lookup(
     late=_NO_GFX,
     needed=("block_m", "ksplit", "kernelName1", "kernelName2"),
     names=("kernelName1",),
-    repeats=False,
+    repeats="first",
 )
+"""Before 446260d1 (May 2026) two rows of one key made its reader raise, too."""
+_GROUPED_KEYS = (*_DEVICE, *_MOE_SIZES, "act_type", *_MOE_TYPES, "q_type")
+GROUPED_MOE = Lookup(
+    keys=_GROUPED_KEYS,
+    words=frozenset({"gfx", "act_type", *_MOE_TYPES, "q_type"}),
+    late=dict.fromkeys(_GROUPED_KEYS, "its rows then serve calls of any"),
+    least={"topk": -1},
+    texts=True,
+    repeats="fastest",
+)
+"""A ``topk`` of -1 is of expert parallelism, whose calls look for that number whatever theirs is."""
 
 _NEWER_MOE = frozenset({"_tag", "preshuffle", "hidden_pad", "intermediate_pad"})
 """Columns of later fused-MoE tables, whose readers look for more."""
@@ -127,6 +156,8 @@ def table_of(columns: Sequence[str]) -> Lookup | None:
     has = set(columns)
     if {"M", "N", "K", "libtype", "solidx"} <= has:
         return BF16
+    if {"token", "model_dim", "inter_dim", "tile_m"} <= has:
+        return GROUPED_MOE
     if {"token", "model_dim", "inter_dim", "kernelName1"} <= has:
         return None if has & _NEWER_MOE else FUSED_MOE
     if not {"M", "N", "K", "kernelId"} <= has:

@@ -2,8 +2,9 @@
 
 aiter reads them with ``pandas.read_csv`` and looks calls up in a dictionary: a cell's *type* decides whether it is
 found, and pandas gives one type to a whole column.  One cell that is no number makes every size a text that no call
-equals; two different rows of one key make the reader raise.  Device and CU count are part of the key, the library's
-build is not.  Of the bf16 table the key of a call is known (``aiter.key``); of the others a server's log states it.
+equals; two different rows of one key make most readers raise (``Lookup.repeats``).  Device and CU count are part of the
+key, the library's build is not.  Of the bf16 table the key of a call is known (``aiter.key``); of the others a server's
+log states it.
 Source: ``aiter_lookup``; ROCm/aiter ``csrc/py_itfs_cu/gemm_common.cu`` (``getPaddedM``).
 """
 
@@ -82,7 +83,7 @@ class Entry:
     @property
     def solution(self) -> Solution | None:
         if not self.looked_up.index:
-            names = [self.texts.get(x, "") for x in self.looked_up.needed if x.startswith("kernelName")]
+            names = [self.texts.get(x, "") for x in ("kernelName", "kernelName1", "kernelName2")]
             return Solution("aiter", "+".join(filter(None, names))) if any(names) else None
         try:
             return aiter.solution_of_row(self.texts)
@@ -106,7 +107,8 @@ class _Context:
     columns: Sequence[str]
     serves: bool
     """Whether some row is of the target's device: one table serves several, as aiter's own do."""
-    first: Mapping[str, Entry]
+    used: Mapping[str, Entry]
+    """Of each key the entry that aiter takes."""
 
 
 # ------------------------------------------------------------------------------------------------ rules about rows
@@ -119,7 +121,8 @@ def _short(entry: Entry, context: _Context) -> str | None:
 
 
 def _untyped(entry: Entry, context: _Context) -> str | None:
-    table, cells = context.table, entry.cells
+    table = context.table
+    cells = {x: cell for x, cell in entry.cells.items() if cell is not None or not table.texts}
     wrong = [x for x in (*table.sizes, *sorted(table.flags)) if not isinstance(cells.get(x, 0), (int, float))]
     wrong += [x for x in table.keys if x in table.words and not isinstance(cells.get(x, ""), str)]
     if not wrong:
@@ -134,7 +137,7 @@ def _no_call(entry: Entry, context: _Context) -> str | None:
     wrong, table = [], context.table
     for name in (x for x in table.keys if x not in table.words):
         value = entry.cells.get(name)
-        least, most = (0, 1.0) if name in table.flags else (1, math.inf)
+        least, most = (0, 1.0) if name in table.flags else (table.least.get(name, 1), math.inf)
         if isinstance(value, (int, float)) and not (value % 1 == 0 and least <= value <= most):
             wrong.append(name)
     wrong += [x for x in sorted(table.types) if x in entry.cells and entry.cells[x] not in _DTYPES]
@@ -145,7 +148,7 @@ _DTYPES = frozenset(aiter.DTYPES)
 
 
 def _elsewhere(entry: Entry, target: Facts) -> str | None:
-    theirs = {"gfx": arch(target) or "", "cu_num": target.get("cu_count", "")}
+    theirs = {"gfx": arch(target) or "", "cu_num": "" if entry.looked_up.texts else target.get("cu_count", "")}
     wrong = [x for x, want in theirs.items() if want and x in entry.cells and _plain(entry.cells[x]) != want]
     if not wrong:
         return None
@@ -154,9 +157,18 @@ def _elsewhere(entry: Entry, target: Facts) -> str | None:
 
 
 def _repeated(entry: Entry, context: _Context) -> str | None:
-    first = context.first.get(entry.key)
-    same = first is not None and first is not entry and first.cells == entry.cells
-    return f"the same row as line {first.line}" if same and first is not None else None
+    used = context.used.get(entry.key)
+    if used is None or used is entry or used.cells != entry.cells:
+        return None
+    return f"the same row as line {used.line}"
+
+
+def _passed_over(entry: Entry, context: _Context) -> str | None:
+    used = context.used.get(entry.key)
+    if context.table.repeats == "equal" or not entry.key or used is None or used.cells == entry.cells:
+        return None
+    older = "" if context.table.repeats == "fastest" else "; before May 2026 it then read no table at all"
+    return f"line {used.line} has the same key: aiter takes the {context.table.repeats} one{older}"
 
 
 def _backend(entry: Entry, context: _Context) -> str | None:
@@ -172,7 +184,7 @@ def _odd_backend(entry: Entry, context: _Context) -> str | None:
 
 
 def _known_backend(entry: Entry, context: _Context) -> bool:
-    return "libtype" not in context.columns or entry.cells.get("libtype") in context.table.backends
+    return "libtype" not in context.columns or context.table.has(entry.cells.get("libtype"), entry.file)
 
 
 def _bad_index(entry: Entry, context: _Context) -> str | None:
@@ -198,9 +210,16 @@ def _heuristic(entry: Entry, context: _Context) -> str | None:
     return "solidx -1: hipBLASLt's own heuristic chooses, the row overrides nothing"
 
 
+def _routed(entry: Entry, context: _Context) -> str | None:
+    time = entry.cells.get("us", entry.cells.get("soltimes"))
+    if time != 0 or entry.cells.get("libtype") != "triton":
+        return None
+    return "no time: the row sends the call to Triton, which has a table of its own"
+
+
 def _failed(entry: Entry, context: _Context) -> str | None:
     time = entry.cells.get("us", entry.cells.get("soltimes"))
-    if not isinstance(time, (int, float)) or 0 < time < math.inf:
+    if not isinstance(time, (int, float)) or 0 < time < math.inf or _routed(entry, context):
         return None
     return f"a time of {time} µs: the tuner could not run it, aiter uses it all the same"
 
@@ -212,11 +231,13 @@ _RULES: tuple[Rule[Entry, _Context], ...] = (
     Rule("device", "error", "matched", lambda e, c: None if c.serves else _elsewhere(e, c.target), _RETUNE),
     Rule("device", "info", "matched", lambda e, c: _elsewhere(e, c.target) if c.serves else None),
     Rule("duplicate", "info", None, _repeated, "remove it"),
+    Rule("duplicate", "warning", "read", _passed_over, "keep the faster one (`logparse merge`)", fault=False),
     Rule("backend", "error", "honoured", _backend, _RETUNE),
     Rule("backend", "warning", None, _odd_backend, _RETUNE),
     Rule("index", "error", "honoured", _bad_index, _RETUNE),
     Rule("kernel-name", "error", "honoured", _no_kernel, _RETUNE),
     Rule("heuristic", "info", None, _heuristic, "remove it"),
+    Rule("route", "info", None, _routed),
     Rule("time", "warning", None, _failed, "remove it", fault=True),
 )
 
@@ -295,9 +316,8 @@ def _file_notes(table: Lookup, columns: Sequence[str], found: Sequence[Entry]) -
     first: dict[str, Entry] = {}
     for entry in found:
         other = first.setdefault(entry.key, entry) if entry.key else entry
-        if other.cells != entry.cells or (other is not entry and not table.repeats):
-            how = "other values" if other.cells != entry.cells else "the same values"
-            message = f"line {other.line} has the same key with {how}: pandas then gives aiter no table at all"
+        if other.cells != entry.cells and table.repeats == "equal":
+            message = f"line {other.line} has the same key with other values: pandas then gives aiter no table at all"
             yield Note(entry.line, "error", "duplicate", message, "keep the faster one (`logparse merge`)")
     if table.compiled and any(entry.cells.get("libtype", "ck") in ("ck", "cktile") for entry in found):
         message = "aiter chooses the kernels of ck when it builds its module from the table, not at the call"
@@ -316,10 +336,16 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[Entry, _Context
     notes = [*damage, *(_file_notes(table, columns, found) if columns else ())]
     refusals, others = ([x for x in notes if (x.severity == "error") is wrong] for wrong in (True, False))
     serves = any(_elsewhere(entry, target) is None for entry in found)
-    context = _Context(target, table, columns, serves, {entry.key: entry for entry in reversed(found)})
+    context = _Context(target, table, columns, serves, _used(table, found))
     return Table(found, context, _RULES, others).reading(
         "aiter cannot read the table", refusals=refusals, certain=False, facts=_own_facts(found), target=target
     )
+
+
+def _used(table: Lookup, found: Sequence[Entry]) -> dict[str, Entry]:
+    """Of each key the entry that the table's reader takes."""
+    ranked = sorted(found, key=lambda entry: entry.time_us or 0.0) if table.repeats == "fastest" else found
+    return {entry.key: entry for entry in reversed(ranked)}
 
 
 def _csv(cells: Sequence[str]) -> str:

@@ -166,7 +166,9 @@ def _row(values: Mapping[str, str], text: str, file_name: str) -> list[Record]:
 
 def _fused_moe(values: Mapping[str, str]) -> Message:
     """Raises ValueError."""
-    if not all(values.get(name, "").isdecimal() for name in _MOE[:5]) or not all(x in values for x in _MOE):
+    # A table of grouped fused MoE has a topk of -1 in rows of expert parallelism.
+    sizes = (values.get(name, "").removeprefix("-" if name == "topk" else "") for name in _MOE[:5])
+    if not all(map(str.isdecimal, sizes)) or not all(x in values for x in _MOE):
         raise ValueError("aiter: a row of fused MoE without its sizes or types")
     shown = " ".join(f"{name}={values[name]}" for name in _MOE_SHOWN if values.get(name))
     return Message(category=CATEGORY, function=FUSED_MOE_TABLE, text=shown[:_BYTES_OF_MESSAGE])

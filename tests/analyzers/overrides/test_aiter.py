@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from analyzers.overrides.coverage import coverage
 from analyzers.overrides.lint import format_of, inspect
+from analyzers.overrides.merge import merge
 from logparse.errors import InputError
 from logparse.formats.aiter import tables as aiter
 from logparse.formats.aiter.lookup import table_of
@@ -21,6 +22,7 @@ from logparse.formats.override_format import OverrideFile
 from logparse.model import GemmProblem, Override
 from tests.analyzers.build import tables, work
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
+from tests.formats.reading import Memory, outcomes, units
 from tests.formats.test_aiter import TARGET, written
 
 HEAD = ",".join(aiter.COLUMNS) + "\n"
@@ -93,6 +95,13 @@ TABLES = {
     "doweight_stage1,block_m,ksplit,us1,kernelName1,us2,kernelName2,us\ngfx942,304,64,7168,256,256,8,ActivationType.Silu,"
     "torch.bfloat16,torch.int8,torch.int8,QuantType.per_Token,1,0,32,0,10.0,one,12.0,two,22.0\n",
 }
+GROUPED = (
+    "gfx,cu_num,token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,max_m,tile_m,"
+    "tile_n,split_k1,kernelName1,kernelName2,us\n"
+    "gfx1250,256,64,512,256,8,{topk},ActivationType.Silu,torch.bfloat16,torch.float4_e2m1fn_x2,torch.float4_e2m1fn_x2,"
+    "QuantType.per_1x32,1,384,16,512,1,one,two,{us}\n"
+)
+"""The table of grouped fused MoE on gfx1250, which has most columns of the fused-MoE table."""
 
 
 @pytest.mark.parametrize("kind", TABLES)
@@ -128,14 +137,59 @@ def test_what_is_particular_to_a_table() -> None:
     assert said(twice(TABLES["a8w8"])) == [(3, "info", "duplicate")]
     assert said(twice(TABLES["a8w8"], ",34,", ",35,")) == [(3, "error", "duplicate")]
     assert said(twice(TABLES["a8w8"], "torch.int8", "torch.float8_e4m3fn")) == [], "the type is part of the key"
-    assert (3, "error", "duplicate") in said(twice(TABLES["moe"])), "its reader does not drop equal rows"
+    assert said(twice(TABLES["moe"])) == [(3, "info", "duplicate")]
     assert said(TABLES["a8w8"].replace("20.5", "inf")) == [(2, "warning", "time")]
-    assert said(TABLES["blockscale"].replace("asm", "opus")) == [(2, "warning", "backend")]
     assert said(TABLES["batched"].replace(",k\n", ",\n")) == [(2, "error", "kernel-name")]
     assert said(TABLES["moe"].replace(",one,", ",,")) == [(2, "error", "kernel-name")]
     assert said(TABLES["a8w8"].replace("gfx,", "").replace("gfx942,", "")) == [(1, "warning", "columns")]
     with pytest.raises(InputError):
         format_of("x.csv", TABLES["moe"].replace(",block_m", ",_tag,block_m").encode())
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("dsv4_a8w8_blockscale_bpreshuffle_tuned_gemm.csv", []),
+        ("x.csv", []),
+        ("a8w8_blockscale_tuned_gemm.csv", [(2, "warning", "backend")]),
+    ],
+)
+def test_opus_is_a_backend_of_preshuffled_block_scales(name: str, wanted: list[tuple[int, str, str]]) -> None:
+    notes = inspect(name, TABLES["blockscale"].replace("asm", "opus").encode(), TARGET).notes
+    assert [(note.line, note.severity, note.rule) for note in notes] == wanted
+
+
+def test_of_two_rows_of_a_key_fused_moe_keeps_the_first(tmp_path: Path) -> None:
+    head, row = TABLES["moe"].splitlines(keepends=True)
+    text = head + row + row.replace("one", "other").replace("22.0", "20.0") + row.replace(",64,", ",32,")
+    file = inspect("tuned_fmoe.csv", text.encode(), TARGET)
+    assert (file.accepted, [row.live for row in file.rows]) == (None, [True, False, True])
+    assert [(note.line, note.severity, note.rule) for note in file.notes] == [(3, "warning", "duplicate")]
+    (tmp_path / "tuned_fmoe.csv").write_text(text)
+    merged = merge([str(tmp_path / "tuned_fmoe.csv")])
+    assert merged.count == 2
+    assert b",other,12.0,two,20.0" in merged.files[0].data, "the faster one, whatever its place"
+
+
+def test_the_table_of_grouped_fused_moe_is_another() -> None:
+    """It is read as texts: a row may be of any topk, and of several rows the fastest is taken."""
+    text = GROUPED.format(topk=-1, us=20.5) + GROUPED.format(topk=-1, us=10.5).splitlines(keepends=True)[1]
+    text += GROUPED.format(topk=6, us=1.5).splitlines(keepends=True)[1].replace(",ActivationType.Silu,", ",,")
+    file = inspect("tuned_grouped_fmoe.csv", text.encode(), {"arch": "gfx1250", "cu_count": "128"})
+    assert [(note.line, note.severity, note.rule) for note in file.notes] == [(2, "warning", "duplicate")]
+    assert [row.live for row in file.rows] == [False, True, True], "a row of another CU count serves, too"
+    elsewhere = inspect("tuned_grouped_fmoe.csv", text.encode(), TARGET)
+    assert not any(row.live for row in elsewhere.rows)
+    found = outcomes(aiter.FORMAT, Memory(text.encode(), "tuned_grouped_fmoe.csv"))
+    assert units(found) == {"fact": 1, "message": 3}
+
+
+def test_a_row_without_a_time_may_route_to_triton() -> None:
+    routed = ROW.replace("hipblaslt,192883,0,10.91,Cijk", "triton,0,0,0.0,auto")
+    file = judged(HEAD + routed)
+    assert [(note.line, note.severity, note.rule) for note in file.notes] == [(2, "info", "route")]
+    assert file.rows[0].live
+    assert not file.rows[0].verdicts.fault, "a merged table keeps it"
 
 
 def test_calls_of_the_other_tables_are_unknown_not_missed() -> None:
