@@ -147,6 +147,11 @@ FORMAT = FileFormat(
 _KEY_FIELDS = ("trans_a", "trans_b", "batch_count", "m", "n", "k", "a_type", "b_type", "c_type", "compute_type")
 _PLACED_COMPUTES = frozenset({"f16_r", "f32_r", "f64_r", "i32_r"})
 """ROCm 6.4 reads the compute type as a data type and drops rows with any other text."""
+BETWEEN = 1300
+"""The first version that may read ``xf32_r`` by its place, as ``f32_r``: the reader at ROCm/hipBLASLt@00ed225c, newer
+than ROCm 6.4's (0.12) and older than the one by name (0.15, 7.0).  No release of ROCm is of these versions; 6.4.0 to
+6.4.2 drop such rows (issue ROCm/hipBLASLt#2010).
+"""
 _COMPUTES = frozenset({"f32_r", "f64_r", "i32_r", "xf32_r"})
 _FAST_COMPUTES = frozenset({"f32_f16_r", "f32_bf16_r"})
 _OBJECT_COMPUTES = {"f16_r": "f32_f16_r", "bf16_r": "f32_bf16_r"}
@@ -179,6 +184,8 @@ def folds_fast(number: int | None) -> bool | None:
 def compute_as_read(text: str, number: int | None, named: bool) -> str | None:
     """The compute type for which the library takes the text of a row; None where it drops the row."""
     if not named:
+        if text == "xf32_r" and number is not None and number >= BETWEEN:
+            return "f32_r"
         return text if text in _PLACED_COMPUTES else None
     return text if text in _COMPUTES or (text in _FAST_COMPUTES and not folds_fast(number)) else "f32_r"
 

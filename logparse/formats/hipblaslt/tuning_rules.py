@@ -17,6 +17,7 @@ ROCm/rocm-libraries ``projects/hipblaslt``, the same file.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -169,9 +170,12 @@ def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
     bad = [name for name, value in sizes.items() if value is None]
     if bad:
         raise _DroppedError("number", f"{', '.join(bad)} is no number")
-    newer = _NAMED_TYPES if tuning_file.folds_fast(number) is False else _NEWER_TYPES
+    if named:
+        known = _NAMED_TYPES if tuning_file.folds_fast(number) is False else _NEWER_TYPES
+    else:  # only builds between 6.4 and 7.0 wrote fnuz types in this layout, so a file with them is of one
+        known = _NAMED_TYPES if number is None or number >= tuning_file.BETWEEN else _PLACED_TYPES
     types = [cells[name] for name in _TYPES]
-    wrong = [f"{name} {cells[name]!r}" for name in _TYPES if cells[name] not in (newer if named else _PLACED_TYPES)]
+    wrong = [f"{name} {cells[name]!r}" for name in _TYPES if cells[name] not in known]
     if wrong:
         raise _DroppedError("type", f"the library knows no {', '.join(wrong)}")
     compute = tuning_file.compute_as_read(cells["compute_type"], number, named)
@@ -267,7 +271,7 @@ def _other_layout(row: LibraryRow, context: Context) -> str | None:
     if context.number is not None or not row.key:
         return None
     if row.header is None:
-        return "values without a header line: read by ROCm 6.4, ignored by 7.0 and later"
+        return "values without a header line: read before ROCm 7.0, ignored by 7.0 and later"
     if len(row.values) == len(TUNING_COLUMNS):
         return None
     return f"{len(row.values)} values: read by ROCm 7.0 and later, ignored by 6.4, which wants {len(TUNING_COLUMNS)}"
@@ -293,6 +297,27 @@ def _other_cus(row: LibraryRow, context: Context) -> str | None:
     if not mine or not theirs or mine in ("0", theirs):
         return None
     return f"tuned with {mine} CUs, the target has {theirs}: the best solution may be another"
+
+
+def _copied(row: LibraryRow, context: Context) -> str | None:
+    """A row states its Gflop/s, which hipblaslt-bench computes of its sizes and time (with an epilogue's, some per
+    element of D): rows of which they are another's were copied to sizes that nobody timed.
+    """
+    gemm, time_us = row.problem, row.time_us
+    try:
+        stated = float(row.cells.get("hipblaslt-Gflops", "nan")) * 1e3 * (time_us or math.nan)
+    except ValueError:
+        return None
+    if gemm is None or not gemm.flops or not stated > 0:
+        return None
+    most = gemm.flops + _EPILOGUE * (gemm.m or 0) * (gemm.n or 0) * (gemm.batch_count or 1)
+    if gemm.flops * (1 - _ROUNDED) <= stated <= most * (1 + _ROUNDED):
+        return None
+    return "its Gflop/s are not those of its sizes and its time: the row is a copy of one of other sizes"
+
+
+_EPILOGUE, _ROUNDED = 10, 0.02
+"""Most operations per element of D that a bench adds for an epilogue, and what rounding may change."""
 
 
 def work_of(problem: Problem | None) -> str:
@@ -345,6 +370,7 @@ _RULES: tuple[Rule[LibraryRow, Context], ...] = (
     Rule("read-as", "warning", None, _read_as, _RETUNE),
     Rule("grouped", "warning", None, _grouped, "remove it"),
     Rule("cu-count", "warning", None, _other_cus, _RETUNE),
+    Rule("copied", "warning", None, _copied, _RETUNE),
     Rule("conflict", "error", None, _conflict, "keep the faster one"),
     Rule("shared", "warning", None, _shared, "time both on both calls, keep the one that costs less in all"),
 )

@@ -193,3 +193,30 @@ def test_a_file_of_rocm_6_4() -> None:
     data = (CORPUS / "hipblaslt/tuning_file_6.4_values_only.log").read_bytes()
     file = inspect("t.txt", data, OLD | {"hipblaslt_revision": "d5f81531"})
     assert (file.ok, [row.verdicts.honoured for row in file.rows]) == (True, [True])
+
+
+def test_xf32_by_place_is_of_no_release() -> None:
+    """ROCm 6.4 (0.12) drops it; the last reader by place, of versions between 6.4 and 7.0, takes it for f32."""
+    text = (FIRST + f"    {','.join(VALUES.split(','))}\n").replace("f16_r,f32_r,0", "f16_r,xf32_r,0").encode()
+    keys = [inspect("t.txt", text, OLD | {"hipblaslt_version": x}).rows[0].key[-6:] for x in ("1202", "1400")]
+    assert keys == ["", ",f32_r"]
+    fnuz = (FIRST + f"    {VALUES}\n").replace("f16_r,f16_r,f16", "f8_fnuz_r,f8_fnuz_r,f16").encode()
+    versions: list[dict[str, str]] = [{"hipblaslt_version": "1202"}, {"hipblaslt_version": "1400"}, {}]
+    assert [inspect("t.txt", fnuz, target).rows[0].live for target in versions] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("gflops", "us", "wanted"),
+    [
+        ("214748", "2.5", []),
+        ("215000", "2.5", []),
+        ("214748", "5.0", ["copied"]),
+        ("107374", "2.5", ["copied"]),
+        ("214748", "0", []),
+        ("0", "2.5", []),
+        ("x", "2.5", []),
+    ],
+)
+def test_a_row_whose_rate_is_of_other_sizes_is_copied(gflops: str, us: str, wanted: list[str]) -> None:
+    text = GIT + entry(values=VALUES.replace(",214748,", f",{gflops},").replace(",2.5,", f",{us},"))
+    assert [note.rule for note in inspect("t.txt", text.encode(), TARGET).notes] == wanted
