@@ -153,15 +153,17 @@ def _root(function: Callable[[float], float], low: float, high: float) -> float:
     if at_low >= 0 or at_high <= 0:
         return low if at_low >= 0 else high
     scale = max(abs(at_low), abs(at_high))
+    rose = None
     for _ in range(40):
         middle = (low * at_high - high * at_low) / (at_high - at_low)
         value = function(middle)
         if abs(value) < 1e-5 * scale or high - low < 1e-4:
             return middle
-        if value < 0:
-            low, at_low, at_high = middle, value, at_high / 2
+        if value < 0:  # an end that stays twice counts half
+            low, at_low, at_high = middle, value, at_high / (2 if rose is True else 1)
         else:
-            high, at_high, at_low = middle, value, at_low / 2
+            high, at_high, at_low = middle, value, at_low / (2 if rose is False else 1)
+        rose = value < 0
     return (low + high) / 2
 
 
@@ -172,8 +174,7 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     simulated = step.us(unchanged, host)
     now = step.untraced_us or simulated
     scale = now / simulated if simulated else 1.0
-
-    fastest = host if step.us(unchanged, host / ROUGH) < simulated * (1.0 - _SAME) else host / ROUGH
+    fastest = host if step.us(unchanged, host / ROUGH) < simulated * (1.0 - 2 * _SAME) else host / ROUGH
 
     def with_factors(given: Mapping[str, Factor], which: int, host_factor: float = host) -> float:
         return scale * step.us(lambda x: x.scaled(_factors(x, given)[which]), host_factor)

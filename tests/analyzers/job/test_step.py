@@ -245,6 +245,23 @@ def test_the_host_is_scaled_to_the_untraced_step() -> None:
     assert not answer(host_bound(untraced=400.0), {}).rough
 
 
+@pytest.mark.parametrize("slowed", [1.2, 1.8, 2.5])
+def test_the_profiler_is_taken_off_a_machine(slowed: float) -> None:
+    """Of programs that wait for their host, its factor is found from the untraced step alone."""
+    found = 0
+    for seed in range(20):
+        steps = program(seed)
+        untraced, _ = run(steps, {}, 1.0)
+        traced, events = run(steps, {}, slowed)
+        step = Step([graph(*events)], {}, untraced)
+        factor = host_factor_of(step)
+        assert step.us(unchanged, factor) == pytest.approx(untraced, rel=2e-3)
+        if abs(traced / untraced - slowed) < 0.02:
+            found += 1
+            assert factor == pytest.approx(1 / slowed, rel=0.02)
+    assert found >= 5
+
+
 def test_a_step_that_does_not_wait_for_the_host_keeps_the_traced_host() -> None:
     """One kernel of 400 µs per 100 µs of host: a step that took 5 % longer untraced tells nothing of the host."""
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
