@@ -21,6 +21,10 @@ latest after ``_MOST_UNITS`` units or ``_MOST_S`` seconds.  Several short window
 until every kind of at least ``_RARE`` of the units was seen.  The ranks of a job begin together: rank 0 announces the
 unit in the store of ``torch.distributed``.
 
+Where windows are traced, so is the capture of each graph (``capture_traces/trace_PID_gN.json.gz``), as far as no other
+profiler is on and within ``_CAPTURES`` and ``_CAPTURES_S``: a replay launches kernels without operators, and the reader
+joins them to those of the capture.  A replay in a window is annotated with the graph that it is.
+
 Each window is a trace (``trace_PID_WINDOW.json.gz``); ``units_PID.json`` holds kinds, counts and untraced times.  It is
 written again every few seconds, since workers are often killed.  What fails here is reported and never stops the job.
 """
@@ -32,6 +36,7 @@ import collections
 import contextlib
 import importlib.abc
 import importlib.util
+import itertools
 import json
 import os
 import sys
@@ -50,6 +55,8 @@ _WINDOW_S = float(os.environ.get("LOGPARSE_TRACE_SECONDS", "0")) or 2.0
 _BY_TIME = "LOGPARSE_TRACE_SECONDS" in os.environ
 _NAMED = os.environ.get("LOGPARSE_TRACE_UNIT", "")
 
+_GRAPH = "logparse_graph"
+"""The annotation of a replay, followed by its graph, which the header of the capture's trace names too."""
 _REST = 3
 """Values from which a standard error is estimated at least."""
 _LEAST_UNITS, _ENOUGH_UNITS, _LEAST_S = 6, 50, 0.5
@@ -62,6 +69,8 @@ _RARE = 0.05
 _KINDS, _TIMES, _PENDING = 64, 2000, 256
 """Kinds told apart, times kept of each, units whose device events are not read yet."""
 _WRITE_S, _QUIET_S = 5.0, 4.0
+_CAPTURES, _CAPTURES_S = 16, 8.0
+"""Captures of graphs that are traced at most, and seconds after which no other one is."""
 _TIME = "by time"
 _ORDER = ("named", "optimizer", "request", "module", "graph")
 _REQUESTS = (
@@ -185,7 +194,10 @@ class _Job:
         self.touched = False
         self.traced_sort = ""
         self.by_name: set[int] = set()
-        self.graphs: dict[int, int] = {}
+        self.graphs: dict[int, str] = {}
+        self.numbers = itertools.count(1)
+        self.capture: Any = None
+        self.captures, self.captures_s, self.capture_s = 0, 0.0, 0.0
         self.shapes = ""
         self.calls = 0
         self.started: Any = None
@@ -253,16 +265,85 @@ class _Job:
         return call
 
     def replayed(self, function: Any) -> Any:
-        def replay(graph: Any) -> Any:
-            if self.open or self.depth or threading.get_ident() != self.thread:
+        def annotated(graph: Any, number: str) -> Any:
+            if self.profiler is None:
                 return function(graph)
+            with torch.profiler.record_function(f"{_GRAPH} {os.getpid()}.{number}"):
+                return function(graph)
+
+        def replay(graph: Any) -> Any:
+            number = self.graphs.get(id(graph)) or self.numbered(graph)
+            if self.open or self.depth or threading.get_ident() != self.thread:
+                return annotated(graph, number)
             start = _Clock.now()
-            out = function(graph)
-            self.shapes = f"graph {self.graphs.setdefault(id(graph), len(self.graphs) + 1)}"
+            out = annotated(graph, number)
+            self.shapes = f"graph {number}"
             self.ended("graph", start, _Clock.now())
             return out
 
         return replay
+
+    # ------------------------------------------------------------------------------------------- captures of graphs
+
+    def numbered(self, graph: Any) -> str:
+        self.graphs[id(graph)] = number = str(next(self.numbers))
+        return number
+
+    def capture_begins(self, function: Any) -> Any:
+        def capture_begin(graph: Any, *args: Any, **kwargs: Any) -> Any:
+            self.numbered(graph)  # another graph may have had its place in memory
+            self.start_capture()
+            try:
+                return function(graph, *args, **kwargs)
+            except BaseException:
+                self.end_capture(None)
+                raise
+
+        return capture_begin
+
+    def capture_ends(self, function: Any) -> Any:
+        def capture_end(graph: Any) -> Any:
+            try:
+                out = function(graph)
+            except BaseException:
+                self.end_capture(None)
+                raise
+            self.end_capture(graph)
+            return out
+
+        return capture_end
+
+    def start_capture(self) -> None:
+        busy = self.profiler is not None or self.capture is not None or torch._C._autograd._profiler_enabled()
+        if busy or not _TRACED or self.captures >= _CAPTURES or self.captures_s >= _CAPTURES_S:
+            return
+        self.capture_s = time.monotonic()
+        try:
+            profiler = torch.profiler.profile(activities=_activities(), record_shapes=True)
+            profiler.start()
+            self.capture = profiler
+        except Exception as error:
+            _report(f"tracing a graph's capture failed: {type(error).__name__}: {error}")
+            self.captures = _CAPTURES
+
+    def end_capture(self, graph: Any) -> None:
+        """Writes the trace of a capture; of one that failed (None) there is none."""
+        profiler, self.capture = self.capture, None
+        if profiler is None:
+            return
+        try:
+            number = self.graphs.get(id(graph), "")
+            profiler.add_metadata_json(_GRAPH, json.dumps(f"{os.getpid()}.{number}"))
+            profiler.stop()
+            if graph is not None:
+                folder = os.path.join(_FOLDER, "capture_traces")
+                os.makedirs(folder, exist_ok=True)
+                profiler.export_chrome_trace(os.path.join(folder, f"trace_{os.getpid()}_g{number}.json.gz"))
+        except Exception as error:
+            _report(f"tracing a graph's capture failed: {type(error).__name__}: {error}")
+        self.captures += 1
+        self.captures_s += time.monotonic() - self.capture_s
+        self.disturbed = True
 
     # ---------------------------------------------------------------------------------------------- counting, tracing
 
@@ -306,6 +387,8 @@ class _Job:
         self.profiler, self.windows, self.begin_at = None, 0, 0
 
     def _go_on(self, series: _Series, name: str) -> None:
+        if self.capture is not None:
+            return
         if self.profiler is not None:
             number = self.profiler.step_num
             if number >= 1:  # the first is the profiler's own warm-up
@@ -340,15 +423,13 @@ class _Job:
         return False
 
     def start(self, active: int = 0) -> Any:
-        kinds = [torch.profiler.ProfilerActivity.CPU]
-        kinds += [torch.profiler.ProfilerActivity.CUDA] if torch.cuda.is_available() else []
         schedule = torch.profiler.schedule(wait=0, warmup=1, active=active or _TRACED, repeat=1)
         self.window_kinds, self.window_s = {}, time.monotonic()
         self.first_unit = sum(series.count for series in self.series.values())
         self.windows += 1
         self.traced_sort = "" if self.ready == _TIME else self.sort or ""
         self.profiler = torch.profiler.profile(
-            activities=kinds, record_shapes=True, schedule=schedule, on_trace_ready=self.exported
+            activities=_activities(), record_shapes=True, schedule=schedule, on_trace_ready=self.exported
         )
         self.profiler.start()
         return self.profiler
@@ -394,7 +475,7 @@ class _Job:
                 return
 
     def _start_by_time(self) -> None:
-        if self.profiler is None and (_BY_TIME or not self.touched):
+        if self.profiler is None and self.capture is None and not _capturing() and (_BY_TIME or not self.touched):
             self.ready = _TIME
             self.start(active=1 << 30).step()  # past the warm-up, which no unit ends
 
@@ -424,6 +505,7 @@ class _Job:
         os.replace(path + ".part", path)
 
     def at_end(self) -> None:
+        self.end_capture(None)
         if self.profiler is not None:  # one that runs when the interpreter ends crashes the job
             self.profiler.on_trace_ready = None
             self.profiler.stop()
@@ -443,6 +525,11 @@ class _Job:
 
 def _trace_path(window: int) -> str:
     return os.path.join(_FOLDER, f"trace_{os.getpid()}_{window}.json.gz")
+
+
+def _activities() -> list[Any]:
+    kinds = torch.profiler.ProfilerActivity
+    return [kinds.CPU, kinds.CUDA] if torch.cuda.is_available() else [kinds.CPU]
 
 
 def _capturing() -> bool:
@@ -557,6 +644,8 @@ register_module_forward_pre_hook(_job.entered)
 register_module_forward_hook(_job.left, always_call=True)
 if hasattr(torch.cuda, "CUDAGraph"):
     torch.cuda.CUDAGraph.replay = _job.replayed(torch.cuda.CUDAGraph.replay)  # type: ignore[method-assign]
+    torch.cuda.CUDAGraph.capture_begin = _job.capture_begins(torch.cuda.CUDAGraph.capture_begin)  # type: ignore[method-assign]
+    torch.cuda.CUDAGraph.capture_end = _job.capture_ends(torch.cuda.CUDAGraph.capture_end)  # type: ignore[method-assign]
 _watch_imports()
 os.register_at_fork(after_in_child=_job.forked)
 atexit.register(_job.at_end)

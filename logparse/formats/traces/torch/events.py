@@ -17,6 +17,7 @@ from logparse.formats.format import Outcome, Source
 from logparse.formats.patterns import regex
 from logparse.formats.traces.torch.epilogues import STEPS, step
 from logparse.formats.traces.torch.event_cutter import Batch, TraceEvents, is_kernel, is_operator, loads, parse
+from logparse.formats.traces.torch.graphs import GRAPH
 from logparse.formats.traces.torch.inputs import Backend
 from logparse.formats.traces.torch.launches import operators_by_time
 from logparse.formats.traces.torch.operands import COLLECTIVE, WITHOUT_KERNELS, operator
@@ -108,6 +109,8 @@ def read_events(source: Source) -> Iterator[Outcome]:
     for damage in events.damage:
         yield Outcome("reject", [Reject(damage.reason, 0, damage.length)], at=damage.offset)
     header = {**events.tail, **events.header}
+    if GRAPH in header:  # the trace of a capture, no window: what ran before it began is not of the job's units
+        reader.foreign += columns.forget_kernels()
     yield Outcome("fact", [*_facts(header, columns), *reader.step_facts(), *reader.take_units(header)], lines=0)
     by_time, replays = (None, []) if columns.ids_suffice else operators_by_time(source, columns, reader.kind_of)
     yield Outcome("fact", replays, lines=0)

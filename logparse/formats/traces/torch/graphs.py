@@ -1,4 +1,4 @@
-"""Kernels of HIP graph replays, joined to the operators that were recorded when the graph was captured.
+"""Kernels of graph replays, joined to the operators that were recorded when the graph was captured.
 
 A replay launches the kernels of a whole graph with one call (``hipGraphLaunch``), so they have no operator.  The trace
 of the capture has both: between ``hipStreamBeginCapture`` and ``hipStreamEndCapture`` of a thread each launch bears the
@@ -11,9 +11,19 @@ operator's ``External id`` and its kernel's name, and no kernel runs::
 A replay is joined to a capture whose kernels have the same names in the same order: one of the same file, or of a
 trace of the same rank that lies in the same folder or in its subfolder ``capture_traces`` (``Source.beside``).  Of a
 large graph the last kernel may lack in every replay (an MI300X ran 1,566 of 1,567): at most one in a hundred may.
+
+CUDA's runtime events name no kernels, and gradients are launched by a thread of their own: all launches of the process
+during the capture that ran no kernel count, and a replay of as many kernels is joined in their order where no kernel
+contradicts its operator (``_agree``)::
+
+    {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": {"External id": 11, "correlation": 25, …}}
+
+``in_job/trace_units.py`` marks which graph is which: a replay in a window runs within an annotation ``logparse_graph
+PID.N``, and the header of the capture's trace has ``"logparse_graph": "PID.N"``.  A marked replay is joined to that
+capture alone, so that graphs of other batch sizes with as many kernels are told apart.
+
 Where captures of equal kernels differ in their problems (batch sizes that use the same kernels), or there is none, the
-replay stays without operators; the fact ``graph_unexplained_us`` is its time.  CUDA's runtime events name no kernels,
-so its replays are not joined.
+replay stays without operators; the fact ``graph_unexplained_us`` is its time.
 """
 
 from __future__ import annotations
@@ -30,13 +40,21 @@ from logparse.formats.traces.torch.event_cutter import Batch, TraceEvents, is_op
 from logparse.formats.traces.torch.records import Columns, Ints
 from logparse.model import Fact
 
+GRAPH = "logparse_graph"
+"""In the header of a capture's trace the mark of its graph."""
 KindOf = Callable[[Mapping[str, Any]], int]
 """The index in ``Columns.kinds`` of an operator's event."""
 LAUNCH = regex(r"(?:hip|cuda)GraphLaunch")
+MARK = regex(r"logparse_graph (\S+)")
+"""The name of the annotation around a replay."""
 RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "runtime"})
 
 _MARK = b"StreamBeginCapture"
-_BEGIN, _END = regex(r"hipStreamBeginCapture"), regex(r"hipStreamEndCapture")
+_BEGIN, _END = regex(r"(?:hip|cuda|cu)StreamBeginCapture"), regex(r"(?:hip|cuda|cu)StreamEndCapture")
+_LAUNCHES = regex(r"(?:cuda|cu)Launch(?:Cooperative)?Kernel")
+_PRODUCT = regex(r"gemm|gemv|nvjet|xmma|wgrad|dgrad|fprop", re.IGNORECASE)
+_NO_PRODUCT = regex(r"(?!.*(?:conv|gem[mv]|dot|depthwise)).*\bat::native::", re.IGNORECASE)
+"""Kernels by their names: those of products and convolutions, and PyTorch's own that are none."""
 _RANK = regex(rb'"distributedInfo"\s*:\s*\{[^{}\[\]]*?"rank"\s*:\s*(\d+)')
 _MOST_BESIDE = 256
 _MOST_LACKING = 1.01
@@ -45,8 +63,8 @@ _Thread = tuple[str, str]
 
 @dataclass(frozen=True)
 class Capture:
-    """A captured graph: its kernels (indices of names), the kind of each one's operator, and which operator it is,
-    counted from 0: the graphs of equal layers are equal.
+    """A captured graph: its kernels (indices of names; none where launches do not name them), the kind of each one's
+    operator, and which operator it is, counted from 0: the graphs of equal layers are equal.
     """
 
     names: tuple[int, ...]
@@ -62,8 +80,12 @@ class Capture:
 def events_of(source: Source) -> Iterator[Mapping[str, Any]]:
     """Every event of a trace, parsed; damaged ones are left out."""
     with source.open() as stream:
-        for batch in TraceEvents(stream).batches():
-            yield from _events(batch)
+        yield from _parsed(TraceEvents(stream))
+
+
+def _parsed(trace: TraceEvents) -> Iterator[Mapping[str, Any]]:
+    for batch in trace.batches():
+        yield from _events(batch)
 
 
 def _events(batch: Batch) -> Iterator[Mapping[str, Any]]:
@@ -79,10 +101,17 @@ def thread_of(event: Mapping[str, Any]) -> _Thread:
     return str(event.get("pid")), str(event.get("tid"))
 
 
-def join(source: Source, columns: Columns, graph_of: Sequence[int], found: Ints, kind_of: KindOf) -> list[Fact]:
+def join(
+    source: Source,
+    columns: Columns,
+    graph_of: Sequence[int],
+    marks: Mapping[int, str],
+    found: Ints,
+    kind_of: KindOf,
+) -> list[Fact]:
     """Give the kernels of replays operators of their own in ``columns`` and ``found`` (per kernel its operator).
 
-    ``graph_of`` is the launch of each kernel that a graph launched, else -1.
+    ``graph_of`` is the launch of each kernel that a graph launched, else -1; ``marks`` name the graphs of launches.
     """
     replays: dict[int, list[int]] = defaultdict(list)
     for kernel, launch in enumerate(graph_of):
@@ -93,9 +122,9 @@ def join(source: Source, columns: Columns, graph_of: Sequence[int], found: Ints,
     columns.replayed_from = len(columns.op_kind)
     captures = _Captures(source, columns, kind_of)
     explained = 0.0
-    for kernels in replays.values():
+    for launch, kernels in replays.items():
         kernels.sort(key=columns.kernel_start.__getitem__)
-        capture = captures.of(tuple(columns.kernel_name[i] for i in kernels))
+        capture = captures.of(tuple(columns.kernel_name[i] for i in kernels), marks.get(launch))
         if capture is not None:
             _replay(columns, kernels, capture, found)
             explained += sum(columns.kernel_us[i] for i in kernels)
@@ -126,16 +155,57 @@ class _Captures:
         self._columns, self._kind_of = columns, kind_of
         self._sources = _with_captures(source)
         self._found: dict[tuple[int, ...], set[Capture]] = defaultdict(set)
+        self._marked: dict[str, Capture] = {}
+        self._agreed: dict[tuple[Capture, tuple[int, ...]], bool] = {}
 
-    def of(self, names: tuple[int, ...]) -> Capture | None:
-        """The captured graph of these kernels; None where there is none, or several that differ."""
+    def of(self, names: tuple[int, ...], mark: str | None) -> Capture | None:
+        """The captured graph of these kernels, or of this mark; None where there is none, or several that differ."""
+        while mark is not None and mark not in self._marked and self._read():
+            pass
+        if mark in self._marked:
+            return _only({x for x in (self._marked[mark],) if self._fits(x, names)})
         while names not in self._found:
-            source = next(self._sources, None)
-            if source is None:
-                return _only({x for found in self._found.values() for x in found if x.begins_with(names)})
-            for capture in captures_of(events_of(source), self._columns, self._kind_of):
-                self._found[capture.names].add(capture)
+            if not self._read():
+                return _only({x for found in self._found.values() for x in found if self._fits(x, names)})
         return _only(self._found[names])
+
+    def _read(self) -> bool:
+        """Add the captures of the next trace; False where there is none."""
+        source = next(self._sources, None)
+        if source is None:
+            return False
+        with source.open() as stream:
+            trace = TraceEvents(stream)
+            found = list(captures_of(_parsed(trace), self._columns, self._kind_of))
+        for capture in found:
+            self._found[capture.names].add(capture)
+        mark = {**trace.tail, **trace.header}.get(GRAPH)
+        if isinstance(mark, str) and len(found) == 1:
+            self._marked[mark] = found[0]
+        return True
+
+    def _fits(self, capture: Capture, names: tuple[int, ...]) -> bool:
+        if capture.names:
+            return capture.names == names or capture.begins_with(names)
+        if len(capture.kinds) != len(names):
+            return False
+        if (capture, names) not in self._agreed:
+            self._agreed[capture, names] = _agree(capture, names, self._columns)
+        return self._agreed[capture, names]
+
+
+def _agree(capture: Capture, names: tuple[int, ...], columns: Columns) -> bool:
+    """Whether no kernel contradicts its operator: not all kernels of a product are plain ones of PyTorch, and no
+    elementwise operator runs a kernel of a product.
+    """
+    missing: dict[int, bool] = {}
+    for name, kind, operator in zip(names, capture.kinds, capture.operators, strict=True):
+        text, (_, operation, unread) = columns.names[name], columns.kinds[kind]
+        if kind in columns.steps and _PRODUCT.search(text):
+            return False
+        if operation is not None or unread:
+            missing[operator] = missing.get(operator, True) and _NO_PRODUCT.match(text) is not None
+    return not any(missing.values())
 
 
 def _only(captures: Collection[Capture]) -> Capture | None:
@@ -169,7 +239,8 @@ def _has_captures(source: Source) -> bool:
 def captures_of(events: Iterable[Mapping[str, Any]], columns: Columns, kind_of: KindOf) -> Iterator[Capture]:
     """The captured graphs of a trace.  Names and kinds are indices of ``columns``."""
     kinds: dict[int, int] = {}
-    launches: dict[_Thread, list[tuple[float, int, str]]] = defaultdict(list)
+    ran: set[object] = set()
+    launches: dict[_Thread, list[tuple[float, int, str | None, object]]] = defaultdict(list)
     begins: dict[_Thread, list[float]] = defaultdict(list)
     ends: dict[_Thread, list[float]] = defaultdict(list)
     for event in events:
@@ -181,21 +252,27 @@ def captures_of(events: Iterable[Mapping[str, Any]], columns: Columns, kind_of: 
             if type(id) is int:
                 kinds[id] = kind_of(event)
         elif event.get("cat") in RUNTIME:
-            if isinstance(args.get("kernel"), str):
-                launches[thread_of(event)].append((at, id if type(id) is int else -1, args["kernel"]))
+            place = thread_of(event) if name.startswith("hip") else (str(event.get("pid")), "")
+            if isinstance(args.get("kernel"), str) or _LAUNCHES.match(name):
+                launch = args.get("kernel"), args.get("correlation")
+                launches[place].append((at, id if type(id) is int else -1, *launch))
             elif _BEGIN.match(name):
-                begins[thread_of(event)].append(at)
+                begins[place].append(at)
             elif _END.match(name):
-                ends[thread_of(event)].append(at)
-    for thread, starts in begins.items():
+                ends[place].append(at)
+        elif event.get("cat") == "kernel":
+            ran.add(args.get("correlation"))
+    for place, starts in begins.items():
         for start in starts:
-            end = min((x for x in ends[thread] if x > start), default=None)
-            within = sorted(x for x in launches[thread] if end is not None and start < x[0] < end)
+            end = min((x for x in ends[place] if x > start), default=None)
+            within = [x for x in launches[place] if end is not None and start < x[0] < end and x[3] not in ran]
+            within.sort(key=lambda x: x[0])
             if within:
-                ids = [id for _, id, _ in within]
+                ids = [id for _, id, _, _ in within]
+                texts = [name for _, _, name, _ in within if name is not None]
                 nameless = columns.kind(columns.text(""))
                 yield Capture(
-                    tuple(columns.text(name) for _, _, name in within),
+                    tuple(map(columns.text, texts)) if len(texts) == len(within) else (),
                     tuple(kinds.get(id, nameless) for id in ids),
                     tuple(map({id: number for number, id in enumerate(dict.fromkeys(ids))}.__getitem__, ids)),
                 )

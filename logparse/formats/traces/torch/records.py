@@ -98,6 +98,16 @@ class Columns:
         """
         return not self.graphs and not self.without_id and bool(np.isin(self.kernel_id, self.op_id).all())
 
+    def forget_kernels(self) -> int:
+        """Leave out all kernels and copies so far; how many there were."""
+        count = len(self.kernel_id) + sum(self.copies.values())
+        for column in (self.kernel_id, self.kernel_name, self.kernel_device, self.kernel_start, self.kernel_us):
+            del column[:]
+        self.copies.clear()
+        self.kernel_group.clear()
+        self.without_id, self.copies_us = 0, 0.0
+        return count
+
     def _name(self, raw: bytes) -> int:
         text = raw.decode("utf-8", "backslashreplace")
         with contextlib.suppress(ValueError):  # a bad escape: the name as it stands

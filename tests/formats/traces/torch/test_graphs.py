@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -201,3 +202,129 @@ def test_the_last_kernel_of_a_large_graph_may_lack() -> None:
     capture = Capture(names, names, names)
     assert [count for count in range(190, 202) if capture.begins_with(tuple(range(count)))] == [199]
     assert not capture.begins_with((*names[:198], 0))
+
+
+def as_cuda(name: str) -> dict[str, Any]:
+    """The sample as CUDA's runtime states it: no launch names its kernel."""
+    text = (FOLDER / name).read_text().replace('"hipExtModuleLaunchKernel"', '"cuLaunchKernel"')
+    content: dict[str, Any] = json.loads(text.replace('"hip', '"cuda').replace("Cijk_", "nvjet_"))
+    for event in content["traceEvents"]:
+        event["args"].pop("kernel", None)
+    return content
+
+
+def written(folder: Path, name: str, content: dict[str, Any]) -> Path:
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text(json.dumps(content))
+    return folder / name
+
+
+def moved(content: dict[str, Any], by: int) -> dict[str, Any]:
+    """The same at another time, with other numbers and another batch."""
+    changed: dict[str, Any] = json.loads(json.dumps(content).replace("[32, 512]", f"[{32 + by}, 512]"))
+    for event in changed["traceEvents"]:
+        event["ts"] += 10_000 * by
+        for key in {"External id", "correlation"} & event["args"].keys():
+            event["args"][key] += 1000 * by
+    return changed
+
+
+def test_cuda_replays_are_joined_by_the_order_of_their_launches(tmp_path: Path, store: Store) -> None:
+    known, path = read(FOLDER / "decode.trace.json"), written(tmp_path, "decode.json", as_cuda("decode.trace.json"))
+    assert facts(read(path))["graph_unexplained_us"] == "133.000", "no capture"
+    capture = written(tmp_path, "capture_traces/trace_1_g1.json", as_cuda("capture.trace.json"))
+    found = read(path)
+    assert calls(found) == calls(known) == {"TN 1024×32×512 bf16_r": 4}
+    assert facts(found)["graph_unexplained_us"] == "34.000", "the third replay has one kernel less"
+    assert not calls(read(capture)), "nothing ran there"
+    ingest([str(tmp_path)], store, run="server")
+    assert store.query("select cast(sum(calls) as int) as calls from workload")["calls"].tolist() == [4]
+
+
+def test_launches_of_the_capture_alone_count(tmp_path: Path) -> None:
+    """Gradients are launched by another thread; what ran, or was launched before, was not captured."""
+    path = written(tmp_path, "decode.json", as_cuda("decode.trace.json"))
+    content = as_cuda("capture.trace.json")
+    events = content["traceEvents"]
+    captured = [x for x in events if "aunchKernel" in x["name"]]
+    captured[-1]["tid"] = 77
+    early = {**captured[0], "ts": 50.0, "args": {**captured[0]["args"], "correlation": 5000}}
+    eager = {**captured[0], "tid": 78, "args": {**captured[0]["args"], "correlation": 5001}}
+    ran = {"ph": "X", "cat": "kernel", "name": "other", "pid": 0, "tid": 3, "ts": 140.0, "dur": 1.0}
+    events += [early, eager, {**ran, "args": {"correlation": 5001, "device": 0}}]
+    written(tmp_path, "capture.json", content)
+    assert calls(read(path)) == {"TN 1024×32×512 bf16_r": 4}
+    events.pop()
+    written(tmp_path, "capture.json", content)
+    assert not calls(read(path)), "five launches, four kernels"
+
+
+@pytest.mark.parametrize("kernel", ["void at::native::vectorized_elementwise_kernel<4>", "nvjet_MT64"])
+def test_a_kernel_that_contradicts_its_operator_ends_the_join(tmp_path: Path, kernel: str) -> None:
+    replay, capture = as_cuda("decode.trace.json"), as_cuda("capture.trace.json")
+    text = json.dumps(replay)
+    if kernel.startswith("void"):  # no product computes a product
+        replay = json.loads(re.sub(r"nvjet_\w+", kernel, text))
+    else:  # an elementwise operator computes one
+        replay = json.loads(text.replace("_ZN5aiter18rmsnorm_quantE", kernel))
+        for event in capture["traceEvents"]:
+            event["name"] = event["name"].replace("aiter::rmsnorm", "aten::mul")
+    written(tmp_path, "capture.json", capture)
+    assert facts(read(written(tmp_path, "decode.json", replay)))["graph_unexplained_us"] == "133.000"
+
+
+def test_marks_tell_graphs_with_as_many_kernels_apart(tmp_path: Path) -> None:
+    replay, capture = as_cuda("decode.trace.json"), as_cuda("capture.trace.json")
+    other = moved(capture, 8)
+    for number, content in enumerate((capture, other), start=1):
+        content["logparse_graph"] = f"4242.{number}"
+        written(tmp_path, f"capture_traces/trace_4242_g{number}.json", content)
+    assert not calls(read(written(tmp_path, "plain.json", replay))), "two that differ"
+    launches = [x for x in replay["traceEvents"] if x["name"] == "cudaGraphLaunch"]
+    for launch, number in zip(launches, (2, 1, 2), strict=True):
+        mark = {**launch, "cat": "user_annotation", "name": f"logparse_graph 4242.{number}"}
+        replay["traceEvents"].append(
+            {**mark, "ts": launch["ts"] - 1, "dur": 4.0, "args": {"External id": 900 + number}}
+        )
+    path = written(tmp_path, "decode.json", replay)
+    assert calls(read(path)) == {"TN 1024×40×512 bf16_r": 2, "TN 1024×32×512 bf16_r": 2}
+    replay["traceEvents"][-2]["name"] = "logparse_graph 4242.3"
+    assert calls(read(written(tmp_path, "decode.json", replay))) == {"TN 1024×40×512 bf16_r": 2}, "not traced"
+
+
+def test_what_ran_in_the_trace_of_a_capture_is_of_no_unit(tmp_path: Path) -> None:
+    """PyTorch fills the seeds of a graph's random numbers between the profiler's beginning and the capture's."""
+    content = as_cuda("capture.trace.json")
+    (mm,) = [x for x in content["traceEvents"] if x["args"].get("External id") == 102 and x["cat"] == "cpu_op"]
+    ran = {"ph": "X", "pid": 0, "tid": 3, "ts": 90.0, "dur": 5.0, "args": {"External id": 99, "correlation": 7}}
+    content["traceEvents"] += [
+        {**mm, "ts": 80.0, "args": {**mm["args"], "External id": 99}},
+        {**ran, "cat": "kernel", "name": "nvjet"},
+        {**ran, "cat": "gpu_memset", "name": "Memset (Device)", "args": {}},
+    ]
+    path = written(tmp_path, "capture.json", content)
+    assert sum(calls(read(path)).values()) == 1
+    content["logparse_graph"] = "4242.1"
+    written(tmp_path, "capture.json", content)
+    assert not [x for x in read(path) if isinstance(x, (Call, Kernel, Measurement))]
+    assert units(outcomes(FORMAT, path)) == {"foreign": len(content["traceEvents"])}
+
+
+def test_kernels_of_replays_are_of_the_unit_that_launched_them(tmp_path: Path) -> None:
+    """Their kernels begin long after the unit's end on the host; the profiler copies steps to the device."""
+    replay = as_cuda("decode.trace.json")
+    replay["logparse_unit_kinds"] = {"1": "graph 1", "2": "graph 2"}
+    step = {"ph": "X", "name": "ProfilerStep#1", "pid": 4242, "tid": 4242, "ts": 900.0, "dur": 50.0, "args": {}}
+    for number, begun in ((1, 1040.0), (2, 3040.0)):
+        name = {"name": f"ProfilerStep#{number}"}
+        replay["traceEvents"] += [
+            {**step, **name, "cat": "user_annotation", "ts": 900.0 + 60 * number},
+            {**step, **name, "cat": "gpu_user_annotation", "ts": begun, "pid": 0, "tid": 3},
+        ]
+    written(tmp_path, "capture.json", as_cuda("capture.trace.json"))
+    found = read(written(tmp_path, "decode.json", replay))
+    units = Counter[str]()
+    for record in found:
+        if isinstance(record, Kernel) and record.op:
+            units[str(record.unit)] += record.calls
+    assert units == {"graph 1": 4, "graph 2": 4}

@@ -1,0 +1,93 @@
+"""The capture of each graph is traced, and its replays are annotated: with a class that stands for a GPU's graph."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logparse.capture import with_overrides
+from tests.capture.test_with_overrides import output_of
+
+pytest.importorskip("torch")
+
+JOB = """
+import gc, runpy, sys, torch
+class Graph:
+    def capture_begin(self, pool=None): pass
+    def capture_end(self):
+        if self.fails: raise RuntimeError("the capture failed")
+    def replay(self): return torch.mm(x, x)
+    def __init__(self, fails=False): self.fails = fails
+torch.cuda.CUDAGraph = Graph
+runpy.run_path({units!r}, run_name="__logparse__")
+x = torch.ones(4, 4)
+def captured(**more):
+    graph = Graph(**more)
+    graph.capture_begin(pool=1)
+    torch.bmm(x[None], x[None])
+    graph.capture_end()
+    return graph
+try:
+    captured(fails=True)
+except RuntimeError as error:
+    print(error)
+gc.collect()
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+    captured()
+graphs = [captured() for _ in range(20)]
+for number in range(120):
+    graphs[number % 4 == 0].replay()
+"""
+
+
+def events(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    content = json.loads(gzip.decompress(path.read_bytes()))
+    return content, content["traceEvents"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("graphs")
+    environ = {**os.environ, "LOGPARSE_TRACE_DIR": str(out), "LOGPARSE_TRACE_UNITS": "2"}
+    said, errors = output_of([sys.executable, "-c", JOB.format(units=str(with_overrides.UNITS_FILE))], environ)
+    assert said.strip() == "the capture failed"
+    assert "failed" not in errors
+    return out
+
+
+def test_captures_are_traced_up_to_a_bound(folder: Path) -> None:
+    """Not the one that failed, nor the one under a profiler of the job's own."""
+    traces = {int(x.name.partition("_g")[2].partition(".")[0]): x for x in (folder / "capture_traces").iterdir()}
+    assert sorted(traces) == list(range(3, 18)), "fifteen, since the one that failed counts"
+    pid = traces[3].name.split("_")[1]
+    for number, path in traces.items():
+        header, found = events(path)
+        assert header["logparse_graph"] == f"{pid}.{number}"
+        assert "aten::bmm" in {x["name"] for x in found}, "the operators of the capture"
+        assert any("Input Dims" in x.get("args", {}) for x in found)
+
+
+def test_replays_in_windows_are_annotated_and_are_units_of_their_kinds(folder: Path) -> None:
+    windows = sorted(folder.glob("trace_*.json.gz"))
+    assert windows
+    pid, marks = windows[0].name.split("_")[1], set()
+    for path in windows:
+        header, found = events(path)
+        kinds = list(header["logparse_unit_kinds"].values())
+        named = [
+            x["name"] for x in sorted(found, key=lambda x: float(x.get("ts", 0))) if x.get("cat") == "user_annotation"
+        ]
+        replays = [x for x in named if x.startswith("logparse_graph")]
+        assert [f"logparse_graph {pid}.{x.removeprefix('graph ')}" for x in kinds] == replays
+        marks |= set(kinds)
+    assert marks == {"graph 3", "graph 4"}
+    (units,) = folder.glob("units_*.json")
+    content = json.loads(units.read_text())
+    assert content["logparse_units"] == "graph"
+    assert {name: kind["count"] for name, kind in content["kinds"].items()} == {"graph 3": 90, "graph 4": 30}
