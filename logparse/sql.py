@@ -31,20 +31,17 @@ def query(
     run: str | None = None,
     timeout_s: float = 60.0,
     max_rows: int = 1_000_000,
-    max_bytes: int | None = None,
-    memory: str = _MEMORY,
 ) -> pa.Table:
     """The result of one SELECT over the views of a store.
 
     Raises QueryError when the SQL is wrong, is no query, takes longer than ``timeout_s`` or gives more than
-    ``max_rows`` rows or ``max_bytes`` bytes (of Arrow); StoreError when there is no store, or no run of this name.
-    ``memory``: DuckDB's limit.
+    ``max_rows`` rows; StoreError when there is no store, or no run of this name.
     """
     store = open_store(store_url)  # raises for a missing store, or run, before a process is started
     if run is not None:
         store.latest_run(run)
     receiver, sender = pipe(duplex=False)
-    child = started(_child, sender, store_url, sql, run, max_rows, max_bytes, memory, imports=["duckdb"])
+    child = started(_child, sender, store_url, sql, run, max_rows, imports=["duckdb"])
     sender.close()
     try:
         if not receiver.poll(timeout_s):
@@ -76,8 +73,6 @@ def _child(
     sql: str,
     run: str | None,
     max_rows: int,
-    max_bytes: int | None = None,
-    memory: str = _MEMORY,
 ) -> None:
     import duckdb
 
@@ -90,18 +85,15 @@ def _child(
                 duckdb.StatementType.EXPLAIN,
             ):
                 raise QueryError("one SELECT at a time: the store is read-only for `sql`")
-            con.execute(f"set memory_limit = '{memory}'")
+            con.execute(f"set memory_limit = '{_MEMORY}'")
             for setting in _LOCK:
                 con.execute(setting)
             reader: pa.RecordBatchReader = con.sql(statements[0].query).to_arrow_reader(100_000)
-            batches, rows, size = [], 0, 0
+            batches, rows = [], 0
             for batch in reader:
                 rows += batch.num_rows
                 if rows > max_rows:
                     raise QueryError(f"more than {max_rows:,} rows; add a LIMIT (logparse sql: or --max-rows)")
-                size += batch.nbytes
-                if max_bytes is not None and size > max_bytes:
-                    raise QueryError(f"more than {max_bytes / 1e6:,.0f} MB; add a LIMIT, or select fewer columns")
                 batches.append(batch)
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, reader.schema) as writer:

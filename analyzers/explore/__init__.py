@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         backward_weights,
         compare,
         completeness,
-        overview,
         points,
         regret,
         roofline,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
         store_points,
     )
 
-__all__ = ["backward_weights", "compare", "completeness", "overview", "points", "regret", "roofline"]
+__all__ = ["backward_weights", "compare", "completeness", "points", "regret", "roofline"]
 __all__ += ["solutions", "store_points"]
 
 

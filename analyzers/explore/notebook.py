@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from analyzers.explore import queries
-from analyzers.explore.charts import overview as _overview
+from analyzers.explore.charts import files as _files
 from analyzers.explore.charts import solutions as _solutions
 from analyzers.explore.charts.compare import NOISE
 from analyzers.explore.charts.figure import Figure
@@ -21,15 +21,8 @@ from analyzers.explore.selection import Selection
 from analyzers.explore.tries import of_frame
 from analyzers.explore.views import ChartStyle, chart
 
-__all__ = ["backward_weights", "compare", "completeness", "overview", "points", "regret", "roofline"]
+__all__ = ["backward_weights", "compare", "completeness", "points", "regret", "roofline"]
 __all__ += ["solutions", "store_points"]
-
-
-def overview(
-    problems: pd.DataFrame, measurements: pd.DataFrame | None = None, *, theme: str | Theme = "light"
-) -> go.Figure:
-    """Time (else calls, else problems) by operation, direction, type, library, layout and fastest solution."""
-    return _of_view("overview", problems, measurements, ChartStyle(theme_of(theme), "Where the time goes"))
 
 
 def roofline(
@@ -78,7 +71,7 @@ def compare(
 
 def completeness(sources: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
     """What every line of every file became; ``sources`` is the SQL view of that name."""
-    return _checked(_overview.completeness(sources, theme_of(theme), title="What the files held"))
+    return _checked(_files.completeness(sources, theme_of(theme), title="What the files held"))
 
 
 def _of_view(view: str, problems: pd.DataFrame, measurements: pd.DataFrame | None, style: ChartStyle) -> go.Figure:

@@ -25,7 +25,7 @@ from plotly.offline import get_plotlyjs
 
 from analyzers.explore import point_table, queries, tries
 from analyzers.explore.charts.figure import Figure
-from analyzers.explore.charts.overview import PANELS, completeness
+from analyzers.explore.charts.files import completeness
 from analyzers.explore.charts.palette import DARK, LIGHT
 from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.load.actions import verdict_of
@@ -50,10 +50,6 @@ LIMIT_BYTES = 10_000_000
 TOP = 500
 SHOWN = 2  # remarks at once
 CHARTS: Mapping[str, tuple[str, str]] = {
-    "Where the time goes": (
-        "overview",
-        "Shares of the time of all problems by what they are; a click filters the table.",
-    ),
     "Roofline": (
         "roofline",
         "The rate of each problem against what the device allows; larger marks take more time.",
@@ -162,9 +158,7 @@ def _report(
     moved = list(queries.movers(con, everything)["id"]) if other else []
     frame, total = queries.table(con, everything, start=0, end=top, always=moved)
     con.register("ids_", pd.DataFrame({"id": list(frame["id"])}, dtype="object"))
-    more = "total_us as weight, own"
-    facets = con.execute(f"select id, {', '.join(PANELS)}, {more} from points semi join ids_ using (id)").df()
-    chosen = frame.merge(facets.drop(columns=[x for x in PANELS if x in frame.columns]), on="id", how="left")
+    chosen = frame.merge(con.execute("select id, own from points semi join ids_ using (id)").df(), on="id", how="left")
     sums = queries.totals(con, everything)
     scope = f"Run {printable(run)}" + (f" beside {printable(other.called)}" if other else "")
     left_out = () if other else queries.COMPARED
@@ -173,7 +167,6 @@ def _report(
         "titles": titles,
         "texts": sorted(queries.TEXTS),
         "paper": (*PAPER, *(queries.COMPARED if other else ())),
-        "facets": list(PANELS),
         "columns": {str(name): _plain(chosen[name]) for name in chosen.columns if name not in left_out},
         "charts": {name: figure.plain() for name, figure in charts.items()},
         "captions": {name: f"{CHARTS[name][1]} {scope}." for name in charts},

@@ -70,10 +70,9 @@ VIEWS: Mapping[str, str] = {
     "weights": "Backward weights",
     "compare": "Compare",
     "files": "Files",
-    "sql": "SQL",
 }
 _LONGEST = 400  # characters of a value that is taken from a URL
-_LONGEST_QUERY = 8_000
+_LONGEST_TABLE = 8_000
 
 
 @dataclass(frozen=True)
@@ -91,8 +90,6 @@ class Selection:
     """The ``id`` of the problem that is looked at; it filters nothing."""
     table: str = ""
     """Sorting and column filters of the table, as ``assets/explore.js`` writes them; nothing else looks into it."""
-    sql: str = ""
-    """The query that the box holds, in its own view only; a link shows it and runs nothing."""
 
     def toggled(self, facet: str, value: str) -> Selection:
         """With ``value`` chosen in ``facet``, or no longer chosen if it was."""
@@ -121,8 +118,7 @@ class Selection:
         pairs += [(name, value) for name, value in (("run", self.run), ("compare", self.compare)) if value]
         pairs += [(facet, value) for facet in FACETS for value in self.values.get(facet, ())]
         pairs += [(name, _interval_text(*self.between[name])) for name in NUMBERS if name in self.between]
-        query = self.sql if self.view == "sql" else ""
-        texts = (("search", self.search), ("problem", self.problem), ("table", self.table), ("sql", query))
+        texts = (("search", self.search), ("problem", self.problem), ("table", self.table))
         pairs += [(name, value) for name, value in texts if value]
         return "?" + urlencode(pairs)
 
@@ -147,13 +143,13 @@ def from_url(query: str | None) -> Selection:
     """The selection of a query string.  Never raises; unknown names and unreadable values are dropped."""
     values: dict[str, tuple[str, ...]] = {}
     between: dict[str, tuple[float, float]] = {}
-    single = {"view": "overview", "run": "", "compare": "", "search": "", "problem": "", "table": "", "sql": ""}
+    single = {"view": "overview", "run": "", "compare": "", "search": "", "problem": "", "table": ""}
     try:
         pairs = parse_qsl((query or "").lstrip("?"), max_num_fields=200)
     except ValueError:
         pairs = []
     for name, text in pairs:
-        value = text[: _LONGEST_QUERY if name in ("sql", "table") else _LONGEST]
+        value = text[: _LONGEST_TABLE if name == "table" else _LONGEST]
         interval = _interval(value) if name in NUMBERS else None
         if name in FACETS and value not in values.get(name, ()):
             values[name] = (*values.get(name, ()), value)
@@ -167,7 +163,7 @@ def from_url(query: str | None) -> Selection:
         values=values,
         between=between,
         search=single["search"].strip(),
-        **{name: single[name] for name in ("run", "compare", "problem", "table", "sql")},
+        **{name: single[name] for name in ("run", "compare", "problem", "table")},
     )
 
 

@@ -10,14 +10,14 @@ from analyzers.explore import queries
 from analyzers.explore.charts.compare import COLUMNS as COMPARE
 from analyzers.explore.charts.compare import compare
 from analyzers.explore.charts.figure import Figure
-from analyzers.explore.charts.overview import completeness, overview
+from analyzers.explore.charts.files import completeness
 from analyzers.explore.charts.palette import Theme
 from analyzers.explore.charts.regret import regret
 from analyzers.explore.charts.roofline import COLUMNS as ROOFLINE
 from analyzers.explore.charts.roofline import roofline
 from analyzers.explore.charts.weights import COLUMNS as WEIGHTS
 from analyzers.explore.charts.weights import backward_weights
-from analyzers.explore.selection import FACETS, Selection
+from analyzers.explore.selection import Selection
 
 if TYPE_CHECKING:
     import duckdb
@@ -49,10 +49,6 @@ def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) 
     return _CHARTS[chosen.view](con, chosen, style) if chosen.view in _CHARTS else None
 
 
-def _overview(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
-    return overview(queries.groups(con, chosen), style.theme, chosen=chosen.values, title=style.title)
-
-
 def _files(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
     return completeness(con.execute("select * from sources").df(), style.theme, title=style.title)
 
@@ -79,7 +75,6 @@ def _compare(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyl
 
 
 _CHARTS: Mapping[str, Callable[[duckdb.DuckDBPyConnection, Selection, ChartStyle], Figure]] = {
-    "overview": _overview,
     "roofline": _roofline,
     "regret": _regret,
     "weights": _weights,
@@ -96,8 +91,6 @@ def clicked(chosen: Selection, data: Mapping[str, Any], *, boxed: bool) -> Selec
     mark = marks[0].get("customdata")
     if not isinstance(mark, list) or not mark:
         return chosen
-    if chosen.view == "overview" and mark[0] in FACETS:
-        return chosen.toggled(str(mark[0]), str(mark[1]))
     if chosen.view == "regret" and mark[0] == "regret":
         return chosen.limited({"regret": (float(mark[1]), float(mark[2]) * (1 - 1e-12))})
     return replace(chosen, problem=mark[0]) if isinstance(mark[0], str) else chosen

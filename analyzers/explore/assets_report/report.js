@@ -5,7 +5,7 @@
   const data = JSON.parse(document.getElementById('data').textContent);
   const columns = data.columns, count = columns.id.length, names = Object.keys(data.titles), texts = new Set(data.texts);
   const place = new Map(columns.id.map((id, i) => [id, i]));
-  const state = { chart: Object.keys(data.charts)[0], facets: {}, ids: null, search: '', filters: {}, sort: null, problem: '', rows: 200 };
+  const state = { chart: Object.keys(data.charts)[0], ids: null, search: '', filters: {}, sort: null, problem: '', rows: 200 };
   const $ = (id) => document.getElementById(id);
   const make = (tag, text, attributes = {}) => {
     const node = document.createElement(tag);
@@ -36,7 +36,6 @@
   };
 
   const passes = (i) => {
-    for (const [facet, chosen] of Object.entries(state.facets)) if (!chosen.has(columns[facet][i])) return false;
     if (state.ids && !state.ids.has(columns.id[i])) return false;
     if (state.search) {
       const text = `${columns.label[i]} ${columns.best[i]} ${columns.pick[i]} ${columns.finding[i]}`.toLowerCase();
@@ -45,7 +44,7 @@
     for (const [name, rule] of Object.entries(state.filters)) if (!rule(columns[name][i])) return false;
     return true;
   };
-  const filtered = () => Object.keys(state.facets).length > 0 || state.ids !== null || state.search !== '' || Object.keys(state.filters).length > 0;
+  const filtered = () => state.ids !== null || state.search !== '' || Object.keys(state.filters).length > 0;
   const visible = () => {
     const found = [];
     for (let i = 0; i < count; i += 1) if (passes(i)) found.push(i);
@@ -90,31 +89,12 @@
     for (const trace of figure.data) {
       const first = trace.customdata && trace.customdata[0];
       if (!Array.isArray(first)) continue;
-      if (data.facets.includes(first[0])) rebar(trace);
-      else if ((trace.type.startsWith('scatter') || trace.type === 'bar') && isProblem(first[0])) {
+      if ((trace.type.startsWith('scatter') || trace.type === 'bar') && isProblem(first[0])) {
         trace.selectedpoints = trace.customdata.flatMap((x, i) => shown.has(x[0]) ? [i] : []);
         trace.unselected = { marker: { opacity: 0.06 } };
       }
     }
   };
-  const rebar = (trace) => {
-    const facet = trace.customdata[0][0], sums = new Map();
-    let total = 0;
-    const open = state.facets[facet];
-    delete state.facets[facet];
-    for (let i = 0; i < count; i += 1) {
-      if (!passes(i)) continue;
-      const weight = columns.weight[i] || 0;
-      total += weight;
-      sums.set(columns[facet][i], (sums.get(columns[facet][i]) || 0) + weight);
-    }
-    if (open) state.facets[facet] = open;
-    for (const mark of trace.customdata) mark[4] = total ? (sums.get(mark[1]) || 0) / total : 0;
-    if (trace.type !== 'bar') return;
-    trace.x = trace.customdata.map((mark) => mark[4]);
-    if (open) trace.marker.color = trace.customdata.map((x, i) => open.has(x[1]) ? [].concat(trace.marker.color)[i] || [].concat(trace.marker.color)[0] : '#99a3ad');
-  };
-
   const media = (name) => (data.paper.includes(name) ? '' : 'screen');
   const guess = (name, i) => name === 'saving_us' && columns.saving_from[i] === 'estimated';
   const drawTable = () => {
@@ -141,25 +121,18 @@
   const drawChips = () => {
     const box = clear($('chips'));
     const chip = (text, remove) => { const b = make('button', text === 'Clear all' ? text : `${text} ×`); b.onclick = () => { remove(); draw(); }; box.append(b); };
-    for (const [facet, chosen] of Object.entries(state.facets)) for (const value of chosen) chip(`${facet}: ${value}`, () => toggle(facet, value));
     if (state.ids) chip(`${state.ids.size} marked in a chart`, () => { state.ids = null; });
     if (state.search) chip(`“${state.search}”`, () => { state.search = $('search').value = ''; });
     for (const name of Object.keys(state.filters)) chip(`${data.titles[name]}: ${filterOf(name).value}`, () => { delete state.filters[name]; filterOf(name).value = ''; });
     if (box.firstChild) {
       chip('Clear all', () => {
         for (const name of Object.keys(state.filters)) filterOf(name).value = '';
-        Object.assign(state, { facets: {}, ids: null, filters: {}, search: '' });
+        Object.assign(state, { ids: null, filters: {}, search: '' });
         $('search').value = '';
       });
     }
   };
   const filterOf = (name) => document.querySelector(`input[data-column="${name}"]`);
-  const toggle = (facet, value) => {
-    const chosen = state.facets[facet] || new Set();
-    if (chosen.has(value)) chosen.delete(value); else chosen.add(value);
-    if (chosen.size) state.facets[facet] = chosen; else delete state.facets[facet];
-  };
-
   const drawDetail = () => {
     const box = clear($('detail')), mark = data.details[state.problem], i = place.get(state.problem);
     if (!mark) {
@@ -303,7 +276,7 @@
   $('chart').on('plotly_click', (event) => {
     const clicked = event.points[0].customdata;
     if (!Array.isArray(clicked)) return;
-    if (data.facets.includes(clicked[0])) { toggle(clicked[0], clicked[1]); draw(); } else if (isProblem(clicked[0])) open(clicked[0]);
+    if (isProblem(clicked[0])) open(clicked[0]);
     else if (clicked[0] === 'regret') mark((i) => columns.regret[i] !== null && Math.max(0, columns.regret[i] / 100) >= clicked[1] && columns.regret[i] / 100 < clicked[2]);
   });
   $('chart').on('plotly_deselect', () => { if (state.ids) { state.ids = null; draw(); } });

@@ -22,7 +22,6 @@ class Figure:
     def __init__(self, *traces: Trace) -> None:
         self.data: list[Trace] = list(traces)
         self.layout: dict[str, Any] = {}
-        self._cols = 1
         self._plots = 1
 
     def add_bar(self, **settings: Any) -> None:
@@ -34,18 +33,18 @@ class Figure:
     def add_scattergl(self, **settings: Any) -> None:
         self.add_trace({"type": "scattergl"}, **settings)
 
-    def add_trace(self, trace: Trace, *, row: int | None = None, col: int = 1, **settings: Any) -> None:
-        """A trace with these settings; of several plots, in the one of this row and column."""
-        place = {} if row is None else {axis + "axis": axis + self._number(row, col) for axis in "xy"}
+    def add_trace(self, trace: Trace, *, col: int | None = None, **settings: Any) -> None:
+        """A trace with these settings; of several plots, in the one of this column."""
+        place = {} if col is None else {axis + "axis": axis + _number(col) for axis in "xy"}
         self.data.append({**trace, **settings, **place})
 
-    def add_annotation(self, *, row: int | None = None, col: int = 1, **settings: Any) -> None:
-        place = {} if row is None else {axis + "ref": axis + self._number(row, col) for axis in "xy"}
+    def add_annotation(self, *, col: int | None = None, **settings: Any) -> None:
+        place = {} if col is None else {axis + "ref": axis + _number(col) for axis in "xy"}
         self.layout.setdefault("annotations", []).append({**place, **settings})
 
-    def add_vline(self, x: float, *, row: int = 1, col: int = 1, **settings: Any) -> None:
+    def add_vline(self, x: float, *, col: int = 1, **settings: Any) -> None:
         """A line over the whole height of a plot."""
-        number = self._number(row, col)
+        number = _number(col)
         ends = {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "xref": f"x{number}", "yref": f"y{number} domain"}
         self.layout.setdefault("shapes", []).append({**ends, **settings})
 
@@ -59,13 +58,13 @@ class Figure:
             if all(annotation.get(name) == value for name, value in (selector or {}).items()):
                 _merge(annotation, settings)
 
-    def update_xaxes(self, *, row: int | None = None, col: int = 1, **settings: Any) -> None:
+    def update_xaxes(self, *, col: int | None = None, **settings: Any) -> None:
         """The axis of one plot, or of all."""
-        self._update_axes("x", row, col, settings)
+        self._update_axes("x", col, settings)
 
-    def update_yaxes(self, *, row: int | None = None, col: int = 1, **settings: Any) -> None:
+    def update_yaxes(self, *, col: int | None = None, **settings: Any) -> None:
         """The axis of one plot, or of all."""
-        self._update_axes("y", row, col, settings)
+        self._update_axes("y", col, settings)
 
     def plain(self, *, webgl: bool = True) -> dict[str, Any]:
         """The figure as JSON can hold it: arrays as lists, and None for what is not a number.
@@ -77,14 +76,14 @@ class Figure:
             data = [{**x, "type": "scatter"} if x["type"] == "scattergl" else x for x in data]
         return {"data": data, "layout": _plain(self.layout)}
 
-    def _update_axes(self, axis: str, row: int | None, col: int, settings: Mapping[str, Any]) -> None:
-        numbers = ["", *map(str, range(2, self._plots + 1))] if row is None else [self._number(row, col)]
+    def _update_axes(self, axis: str, col: int | None, settings: Mapping[str, Any]) -> None:
+        numbers = map(_number, range(1, self._plots + 1) if col is None else [col])
         for number in numbers:
             _merge(self.layout.setdefault(f"{axis}axis{number}", {}), settings)
 
-    def _number(self, row: int, col: int) -> str:
-        plot = (row - 1) * self._cols + col
-        return str(plot) if plot > 1 else ""
+
+def _number(col: int) -> str:
+    return str(col) if col > 1 else ""
 
 
 def bar(**settings: Any) -> Trace:
@@ -95,39 +94,21 @@ def scatter(**settings: Any) -> Trace:
     return {"type": "scatter", **settings}
 
 
-def subplots(
-    rows: int = 1,
-    cols: int = 1,
-    *,
-    subplot_titles: Sequence[str] = (),
-    horizontal_spacing: float = 0.0,
-    vertical_spacing: float = 0.0,
-    row_heights: Sequence[float] = (),
-) -> Figure:
-    """Plots with axes of their own, counted from 1 at the top left.
-
-    ``row_heights`` are relative; spacings are shares of the whole.
-    """
+def subplots(cols: int, *, subplot_titles: Sequence[str] = (), horizontal_spacing: float = 0.0) -> Figure:
+    """Plots side by side with axes of their own, counted from 1 at the left; the spacing is a share of the whole."""
     figure = Figure()
-    figure._cols, figure._plots = cols, rows * cols
-    heights = row_heights or [1.0] * rows
+    figure._plots = cols
     wide = (1 - horizontal_spacing * (cols - 1)) / cols
-    unit = (1 - vertical_spacing * (rows - 1)) / sum(heights)
-    top = 1.0
-    for row, height in enumerate(heights):
-        bottom = max(0.0, top - height * unit)
-        for col in range(cols):
-            plot = row * cols + col
-            number = str(plot + 1) if plot else ""
-            left = col * (wide + horizontal_spacing)
-            figure.layout[f"xaxis{number}"] = {"anchor": f"y{number}", "domain": [left, left + wide]}
-            figure.layout[f"yaxis{number}"] = {"anchor": f"x{number}", "domain": [bottom, top]}
-            if plot < len(subplot_titles):
-                figure.add_annotation(
-                    text=subplot_titles[plot], x=left + wide / 2, y=top, xref="paper", yref="paper", xanchor="center",
-                    yanchor="bottom", showarrow=False,
-                )  # fmt: skip
-        top = bottom - vertical_spacing
+    for col in range(cols):
+        number = str(col + 1) if col else ""
+        left = col * (wide + horizontal_spacing)
+        figure.layout[f"xaxis{number}"] = {"anchor": f"y{number}", "domain": [left, left + wide]}
+        figure.layout[f"yaxis{number}"] = {"anchor": f"x{number}", "domain": [0.0, 1.0]}
+        if col < len(subplot_titles):
+            figure.add_annotation(
+                text=subplot_titles[col], x=left + wide / 2, y=1.0, xref="paper", yref="paper", xanchor="center",
+                yanchor="bottom", showarrow=False,
+            )  # fmt: skip
     return figure
 
 

@@ -58,12 +58,11 @@ def _classes(figure: Figure, regrets: pd.DataFrame, theme: Theme) -> None:
             for low, high, time in zip(regrets["low"], regrets["high"], regrets["total_us"], strict=True)
         ],
         hovertemplate="regret %{x}<br>%{y:,} problems<br>%{customdata[3]:.1%} of their time<extra></extra>",
-        row=1,
         col=1,
     )
-    figure.update_xaxes(title={"text": "regret: pick / best known − 1"}, type="category", tickangle=-40, row=1, col=1)
+    figure.update_xaxes(title={"text": "regret: pick / best known − 1"}, type="category", tickangle=-40, col=1)
     few = {"dtick": 1} if regrets["problems"].max() <= 8 else {}  # no half problems
-    figure.update_yaxes(title={"text": "problems"}, **few, row=1, col=1)
+    figure.update_yaxes(title={"text": "problems"}, **few, col=1)
 
 
 def _class_name(low: float, high: float) -> str:
@@ -87,13 +86,12 @@ def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int
         text=texts(savings["label"]),
         customdata=columns(zip(savings["id"], savings["saving_us"] / 1e6, strict=True)),
         hovertemplate="row %{x}: <b>%{text}</b><br>saves %{customdata[1]:.3s}s<br>in all %{y:,.4~r} ms<extra></extra>",
-        row=1,
         col=column,
     )
-    figure.add_vline(x=needed, line={"color": theme.alarm, "width": 1, "dash": "dot"}, row=1, col=column)
+    figure.add_vline(x=needed, line={"color": theme.alarm, "width": 1, "dash": "dot"}, col=column)
     once = "" if savings["calls"].notna().any() else " (each problem called once)"
-    figure.update_xaxes(title={"text": "rows changed, most valuable first"}, rangemode="tozero", row=1, col=column)
-    figure.update_yaxes(title={"text": f"time saved (ms){once}"}, rangemode="tozero", row=1, col=column)
+    figure.update_xaxes(title={"text": "rows changed, most valuable first"}, rangemode="tozero", col=column)
+    figure.update_yaxes(title={"text": f"time saved (ms){once}"}, rangemode="tozero", col=column)
     rows = "row gives" if needed == 1 else f"{needed:,} rows give"
     return [f"The first {rows} {SHARE:.0%} of {duration(total)} in {count:,} rows", *_estimates(savings)]
 

@@ -8,8 +8,6 @@ answered, so that a foreign page cannot reach the server through a name of its o
 from __future__ import annotations
 
 import re
-import threading
-from dataclasses import replace
 from secrets import compare_digest
 from typing import Any
 from urllib.parse import urlencode
@@ -23,11 +21,6 @@ from analyzers.explore.page.data import PageData, Pages
 from analyzers.explore.page.parts import FILES_URL, PARTS, as_json
 from analyzers.explore.page.table import export
 from analyzers.explore.selection import from_url
-from logparse.errors import LogparseError
-from logparse.sql import query
-from logparse.text import printable
-
-SQL_SECONDS, SQL_ROWS, SQL_BYTES, SQL_MEMORY = 20.0, 50_000, 20_000_000, "512MB"
 
 
 def application(page: PageData | Pages, host: str = "127.0.0.1", port: int = 8050, token: str = "") -> Dash:
@@ -45,7 +38,6 @@ def application(page: PageData | Pages, host: str = "127.0.0.1", port: int = 805
     _navigation(app)
     _parts(app, pages)
     _export(app, pages)
-    _sql(app, first.url)
     _files(app, pages)
     _guard(app, host, token, port)
     return app
@@ -133,7 +125,6 @@ def _navigation(app: Dash) -> None:
         Input("theme", "data"),
         Input("webgl", "data"),
         State("search", "value"),
-        State("sql-text", "value"),
     )
 
     app.clientside_callback(  # type: ignore[no-untyped-call]
@@ -191,39 +182,3 @@ def _export(app: Dash, pages: Pages) -> None:
     )  # type: ignore[untyped-decorator]
     def table(_: int, search: str | None) -> Any:
         return {"content": export(pages, search), "filename": "logparse-problems.csv", "type": "text/csv"}
-
-
-def _sql(app: Dash, url: str) -> None:
-    one = threading.Lock()
-
-    @app.callback(
-        Output("sql-result", "children"),
-        Output("sql-note", "children"),
-        Output("url", "search", allow_duplicate=True),
-        Input("sql-run", "n_clicks"),
-        State("sql-text", "value"),
-        State("url", "search"),
-        prevent_initial_call=True,
-        running=[(Output("sql-run", "disabled"), True, False)],
-    )  # type: ignore[untyped-decorator]
-    def ask(_: int, text: str | None, search: str | None) -> Any:
-        address = replace(from_url(search), sql=text or "").url()
-        if not one.acquire(blocking=False):
-            return None, "Another query is still running: one at a time.", address
-        try:
-            frame = components.frame_of(
-                query(
-                    url,
-                    text or "",
-                    timeout_s=SQL_SECONDS,
-                    max_rows=SQL_ROWS,
-                    max_bytes=SQL_BYTES,
-                    memory=SQL_MEMORY,
-                )
-            )
-        except LogparseError as error:
-            return None, printable(str(error)), address
-        finally:
-            one.release()
-        note = f"{len(frame):,} row{'s' * (len(frame) != 1)}"
-        return components.result_table(frame), note, address

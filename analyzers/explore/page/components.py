@@ -13,19 +13,16 @@ from typing import Any
 
 import dash_ag_grid
 import pandas as pd
-import pyarrow as pa
 from dash import dcc, html
 
 from analyzers.explore import queries
 from analyzers.explore.charts.compare import NOISE
 from analyzers.explore.charts.compare import verdict as verdict_of
 from analyzers.explore.charts.figure import Figure
-from analyzers.explore.charts.overview import measure
 from analyzers.explore.load.job import Action, ComparedTime, Verdict
 from analyzers.explore.page.paste import Advice, Paste
 from analyzers.explore.plain_text import percent, sentence
 from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text
-from logparse.store.schema import VIEWS as VIEW_TEXTS
 from logparse.text import duration, printable
 
 INTRO = {
@@ -39,10 +36,7 @@ INTRO = {
     "compare": "This run against another one, problem by problem, as logparse diff compares them: times of one kind of "
     "evidence, and beyond noise.",
     "files": "What every line of every file became. Rejected lines look like a known format and cannot be read.",
-    "sql": "One SELECT over the store's views: read-only, stopped after 20 s or 50,000 rows. Ctrl + Enter runs it.",
 }
-EXAMPLE = """select library, origin, status, count(*) as times, median(time_us) as median_us
-from measurements group by all order by times desc"""
 
 
 def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
@@ -82,12 +76,7 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
                         [
                             html.P(id="intro", className="intro"),
                             html.Div(id="answer"),
-                            html.Div(_query_box(), id="sql-box"),
-                            html.Div(
-                                [html.H2("Break down by"), html.Div(id="chart", className="chart")],
-                                id="charts",
-                                tabIndex="-1",
-                            ),
+                            html.Div(html.Div(id="chart", className="chart"), id="charts", tabIndex="-1"),
                             html.Div(id="detail", **_aria(live="polite")),
                             html.Div(
                                 _table(),
@@ -101,7 +90,7 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
                         className="content",
                     ),
                     # After the content, so that the keyboard is at the table before it has passed fifty filters.
-                    html.Aside([html.Div(id="facets"), html.Div(id="columns")], **_aria(label="Filters")),
+                    html.Aside(html.Div(id="facets"), **_aria(label="Filters")),
                 ]
             ),
             html.Footer(tunnel),
@@ -231,56 +220,6 @@ _AS_NUMBER = {
 }
 
 
-def _query_box() -> list[Any]:
-    return [
-        html.Label("SQL", htmlFor="sql-text", className="hidden"),
-        dcc.Textarea(id="sql-text", value=EXAMPLE, spellCheck=False, className="code"),
-        html.Div(
-            [
-                html.Button("Run", id="sql-run", n_clicks=0, className="primary", title="Ctrl + Enter"),
-                html.Span(id="sql-note", className="faint"),
-            ],
-            className="bar",
-        ),
-        html.Div(id="sql-result"),
-    ]
-
-
-def frame_of(result: pa.Table) -> pd.DataFrame:
-    """The rows of a query.  DuckDB's sum of whole numbers is a decimal of 38 digits: a number here like any other."""
-    for i, column in enumerate(result.schema):
-        if pa.types.is_decimal(column.type):
-            result = result.set_column(i, column.name, result.column(i).cast(pa.float64()))
-    frame: pd.DataFrame = result.to_pandas()
-    return frame
-
-
-def result_table(frame: pd.DataFrame) -> html.Div:
-    """The rows of a query, sorted, filtered and exported in the browser; cells of other types are written out."""
-    plain = frame.copy()
-    for name in plain.columns:
-        if not pd.api.types.is_numeric_dtype(plain[name]):
-            plain[name] = [None if value is None or value is pd.NaT else str(value) for value in plain[name]]
-    numbers = [pd.api.types.is_numeric_dtype(x) and not pd.api.types.is_bool_dtype(x) for x in frame.dtypes]
-    plain.columns = pd.Index([f"c{i}" for i in range(len(frame.columns))])
-    # Cell values are looked up by field, so names of columns (which a query may choose freely) never become paths.
-    columns = [
-        {"field": f"c{i}", "headerName": printable(str(name)), **(_AS_NUMBER if number else {"tooltipField": f"c{i}"})}
-        for i, (name, number) in enumerate(zip(frame.columns, numbers, strict=True))
-    ]
-    grid = dash_ag_grid.AgGrid(
-        id="result",
-        columnDefs=columns,
-        defaultColDef={"sortable": True, "filter": True, "resizable": True, "flex": 1, "minWidth": 120},
-        rowData=plain.astype(object).where(plain.notna(), None).to_dict("records"),
-        dashGridOptions={"theme": "themeQuartz", "rowHeight": 32, "enableCellTextSelection": True},
-        className="grid",
-        style={"height": f"{min(400, 64 + 33 * max(2, len(frame)))}px"},
-    )
-    export = html.Button("Export CSV", id="result-export", n_clicks=0, **_data(exports="result"))
-    return html.Div([html.Div(export, className="bar"), grid])
-
-
 RUNS = 50  # that can be chosen from, the latest
 
 
@@ -388,7 +327,7 @@ def facets(groups: pd.DataFrame, chosen: Selection) -> list[dict[str, object]]:
     """
     if not len(groups):
         return [{"title": "No filters", "entries": [], "more": "", "open": False}]
-    column, _ = measure(groups)
+    column = _measure(groups)
     found = dict[str, list[tuple[str, float, int]]]()
     amounts = groups[column].fillna(0.0)
     for facet, value, amount, values in zip(groups["facet"], groups["value"], amounts, groups["values"], strict=True):
@@ -411,22 +350,17 @@ def facets(groups: pd.DataFrame, chosen: Selection) -> list[dict[str, object]]:
     return made
 
 
+def _measure(groups: pd.DataFrame) -> str:
+    """What shares are of: time where it is known, else calls, else problems."""
+    return next((x for x in ("total_us", "calls") if float(groups[x].fillna(0).sum()) > 0), "problems")
+
+
 def height_of(figure: Figure) -> dict[str, str]:
     """The style of a chart's box.  Without a height of its own the box collapses when the window changes its size."""
     return {"height": f"{figure.layout['height'] + _FRAME}px"}
 
 
 _FRAME = 14  # padding and border of a chart's box (px)
-
-
-def columns(views: Mapping[str, Sequence[str]], chosen: Selection) -> list[object]:
-    """What a query can ask: the store's views with their columns, each a link to its first rows."""
-    made: list[object] = [html.P("Views and their columns; filters do not apply here.", className="faint")]
-    for name, fields in views.items():
-        first = replace(chosen, sql=f"select * from {name} limit 100").url()
-        inside = [html.P(VIEW_TEXTS.get(name, ""), className="faint"), html.Code(", ".join(fields))]
-        made.append(html.Details([html.Summary(name), *inside, html.P(dcc.Link("First rows", href=first))]))
-    return made
 
 
 def count(problems: int, *, sorted_: bool) -> str:

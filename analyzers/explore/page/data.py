@@ -33,7 +33,6 @@ from analyzers.explore.selection import Selection
 from analyzers.explore.tries import COLUMNS, Try, of_query, of_source
 from logparse.errors import LogparseError
 from logparse.store import open_store
-from logparse.store.schema import VIEWS
 from logparse.text import sql_text
 
 DOING = {
@@ -67,7 +66,6 @@ class PageData:
         """What the analyzers come to, once they are done."""
         self.error = ""
         self._begun, self._done = time.monotonic(), ""
-        self._columns: Mapping[str, Sequence[str]] = {}
         self.version = 0
         """Grows when there is more to show than at first."""
         self.reading = reading or Reading(url, run, other, target)
@@ -114,18 +112,6 @@ class PageData:
         """
         path = self.reading.folder / FILES
         return path if self.verdict.actions and (path.is_file() or not self.finished) else None
-
-    def columns(self) -> Mapping[str, Sequence[str]]:
-        """The store's views, which a query can ask, with their columns."""
-        if not self._columns:
-            with open_store(self.url).connect() as con:
-                rows = con.execute(
-                    "select table_name, list(column_name order by column_index) from duckdb_columns() "
-                    "where not internal group by table_name"
-                )
-                found = dict(rows.fetchall())
-                self._columns = {name: found[name] for name in VIEWS if name in found}
-        return self._columns
 
     @property
     def finished(self) -> bool:

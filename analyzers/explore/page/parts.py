@@ -14,7 +14,6 @@ from typing import Any
 from dash import html
 
 from analyzers.explore import queries
-from analyzers.explore.charts.overview import FILTERED
 from analyzers.explore.charts.palette import EMPTY, theme_of
 from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.page import components
@@ -26,6 +25,7 @@ from analyzers.explore.views import BOXES, ChartStyle, chart, clicked
 from logparse.errors import LogparseError
 
 FILES_URL = "/overrides.zip"
+FILTERED = "Nothing to draw is left under these filters.<br>Next: take one away, or clear them all."
 
 
 def first_view(chosen: Selection) -> bool:
@@ -39,12 +39,11 @@ def surroundings(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     ``asked``: ``search``, the URL's query string, without what changes no filter.
     """
     chosen = _chosen(asked)
-    page, sql = pages.of(chosen), chosen.view == "sql"
+    page = pages.of(chosen)
     frame: dict[str, object] = {
         "tabs": components.tabs(chosen),
         "chips": components.chips(chosen),
         "filters": [],
-        "columns": [],
         "intro": "",
         "answer": [],
         "runs": [],
@@ -60,10 +59,7 @@ def surroundings(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
         if page.error
         else components.verdict(page.verdict, total, page.run, chosen, finished=page.finished)
     )
-    if sql:
-        frame["columns"] = components.columns(page.columns(), chosen)
-    else:
-        frame["filters"] = components.facets(groups, chosen)
+    frame["filters"] = components.facets(groups, chosen)
     frame["runs"] = components.runs(page.runs, page.run, page.other, chosen)
     frame["intro"] = components.INTRO[chosen.view]
     frame["answer"] = _answer(page, chosen)

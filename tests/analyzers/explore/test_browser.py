@@ -150,12 +150,12 @@ def both(planted: Store, after: Store, browser: Browser) -> Iterator[Served]:
 
 def ready(page: Page) -> None:
     """Everything of the view is drawn, and the analyzers' results are there."""
-    drawn = ("#charts .main-svg:visible", "#charts .no-webgl", "#sql-text:visible", "#answer p:has-text('--compare')")
+    drawn = ("#charts .main-svg:visible", "#charts .no-webgl", ".overview", "#answer p:has-text('--compare')")
     page.wait_for_selector(", ".join(drawn))
     page.wait_for_selector("#verdict strong")
     page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')")
-    page.wait_for_selector("#table .ag-row, #sql-text:visible")  # also rows that are being fetched
-    page.wait_for_selector("#table-note:not(:empty), #sql-text:visible")
+    page.wait_for_selector("#table .ag-row")  # also rows that are being fetched
+    page.wait_for_selector("#table-note:not(:empty)")
     page.wait_for_function(f"!({ASKING})")
 
 
@@ -195,13 +195,6 @@ def still(page: Page, found: Locator) -> FloatRect:
         page.wait_for_timeout(300)
         box, now = now, found.bounding_box()
     return now
-
-
-def click_bar(page: Page, chart: str, text: str) -> None:
-    """Click the name of this bar in the overview."""
-    label = page.locator(f"{chart} .scatterlayer .textpoint", has_text=re.compile(f"^{re.escape(text)}$")).first
-    box = still(page, label)
-    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
 
 
 def click_mark(page: Page, where: str) -> None:
@@ -271,7 +264,7 @@ def close(page: Page) -> None:
 
 
 def test_from_the_first_answer_to_an_override_in_three_clicks(seen: Visit, demo: Served) -> None:
-    """The time bar, the actions and the first rows stand on the first screen; then a bar, a row, a copy."""
+    """The time bar, the actions and the first rows stand on the first screen; then a filter, a row, a copy."""
     page = seen.page
     page.set_viewport_size({"width": 1440, "height": 900})
     show(page, demo.url)
@@ -279,10 +272,10 @@ def test_from_the_first_answer_to_an_override_in_three_clicks(seen: Visit, demo:
     page.wait_for_selector("#answer .time-bar span")
     still(page, page.locator(".time-bar"))
     tops = page.evaluate(
-        """() => Object.fromEntries(['#charts', '#table-box', '.cards', '.time-bar'].map(
+        """() => Object.fromEntries(['#table-box', '.cards', '.time-bar'].map(
             (x) => [x, document.querySelector(x).getBoundingClientRect().y + scrollY]))"""
     )
-    assert sorted(tops, key=lambda x: tops[x]) == [".time-bar", ".cards", "#table-box", "#charts"]
+    assert sorted(tops, key=lambda x: tops[x]) == [".time-bar", ".cards", "#table-box"]
     page.evaluate("scrollTo(0, 0)")
     assert page.locator("#table .ag-row").first.bounding_box()["y"] + 34 < 900
     for landmark in ("header", "nav", "main", "aside", "h1"):
@@ -295,8 +288,8 @@ def test_from_the_first_answer_to_an_override_in_three_clicks(seen: Visit, demo:
         page.click(".cards .get >> nth=0")
     assert Path(waiting.value.path()).read_bytes().startswith(b"PK")
 
-    for _ in range(2):  # the same bar can be clicked again
-        click_bar(page, "#chart", "GEMM")
+    for _ in range(2):  # the same filter can be chosen again
+        page.click("aside .entry:has-text('GEMM') >> nth=0")
         page.wait_for_url("**operation=GEMM*")
         page.wait_for_selector("#table .ag-row [col-id=label]:has-text('bf16_r')")
         page.wait_for_function(
@@ -304,7 +297,7 @@ def test_from_the_first_answer_to_an_override_in_three_clicks(seen: Visit, demo:
         )
         page.click(".chip")
         page.wait_for_selector(".chip", state="detached")
-    click_bar(page, "#chart", "GEMM")
+    page.click("aside .entry:has-text('GEMM') >> nth=0")
     page.wait_for_url("**operation=GEMM*")
     page.wait_for_selector(".chip")
     page.locator("#table .ag-row[row-index='0'] [col-id=label]").click()
@@ -434,7 +427,7 @@ def test_charts_and_table_suit_every_window_and_theme(seen: Visit, demo: Served)
         show(page, demo.url + f"?view={view}")
         assert page.evaluate(whole), view
         drawn = page.locator("#charts .js-plotly-plot:visible").count()
-        assert (drawn == 0) == (view in ("compare", "sql")), f"{view}: a chart of nothing, or none"
+        assert (drawn == 0) == (view in ("overview", "compare")), f"{view}: a chart of nothing, or none"
     show(page, demo.url + "?view=roofline")
     colour = "c => document.querySelector('#chart .js-plotly-plot')?.layout?.paper_bgcolor === c"
     page.wait_for_function(colour, arg=THEMES["dark"].panel)
@@ -452,32 +445,6 @@ def test_charts_and_table_suit_every_window_and_theme(seen: Visit, demo: Served)
     page.focus("#chart")
     page.keyboard.press("Enter")
     page.wait_for_function("!!document.activeElement.closest('#table .ag-row')")
-    seen.clean()
-
-
-def test_sql_reads_and_cannot_write(seen: Visit, demo: Served, tmp_path: Path) -> None:
-    page = seen.page
-    show(page, demo.url + "?view=sql")
-    page.fill("#sql-text", 'select \'<img src=x onerror="window.ran=3">\' as name, 7 as "<b>n"')
-    page.click("#sql-run")
-    page.wait_for_selector("#sql-result .ag-row")
-    assert "<img src=x" in page.inner_text("#sql-result")
-    assert "<b>n" in page.inner_text("#sql-result")
-    page.fill("#sql-text", "select '=1+1' as name, sum(lines) as lines from sources")
-    page.press("#sql-text", "Control+Enter")
-    page.wait_for_selector("#result .ag-row:has-text('=1+1')")
-    assert "sql=select" in page.url, "a link shows the query to somebody else"
-    with page.expect_download() as waiting:
-        page.click("#result-export")
-    assert "'=1+1" in Path(waiting.value.path()).read_text(encoding="utf-8-sig")
-    page.reload()
-    page.wait_for_function("document.querySelector('#sql-text')?.value.includes('=1+1')")
-    assert page.locator("#result").count() == 0, "and runs nothing"
-    target = tmp_path / "stolen.csv"
-    page.fill("#sql-text", f"copy (select 1) to '{target}'")
-    page.click("#sql-run")
-    page.wait_for_function("document.querySelector('#sql-note').textContent.includes('SELECT')")
-    assert not target.exists()
     seen.clean()
 
 
@@ -554,7 +521,8 @@ def test_reports_open_offline_and_filter_by_their_charts(seen: Visit, reports: d
     for order in ("descending", "ascending"):
         assert page.locator(f"th[aria-sort={order}]").inner_text() == "Calls"
         page.click("th:has-text('Calls') button")
-    click_bar(page, "#chart", "GEMM")
+    page.fill("input[data-column=operation]", "GEMM")
+    page.press("input[data-column=operation]", "Tab")
     page.wait_for_selector("#chips button")
     some = page.locator(rows).count()
     assert 0 < some < everything

@@ -25,7 +25,6 @@ from tests.analyzers.example import W
 
 GOLDEN = Path(__file__).parent / "golden"
 OF_POINTS: tuple[Callable[..., go.Figure], ...] = (
-    explore.overview,
     explore.roofline,
     explore.regret,
     explore.backward_weights,
@@ -149,10 +148,6 @@ def test_markup_of_a_log_is_escaped_in_every_figure(example_points: pd.DataFrame
         points[name] = attack
     for chart in OF_POINTS:
         figure = chart(points).to_plotly_json()
-        if chart is explore.overview:  # a bar carries its raw value for the click; its template shows another, escaped
-            for trace in figure["data"]:
-                assert "%{customdata[1]}" not in trace["hovertemplate"]
-                trace["customdata"] = [x[2:] for x in trace["customdata"]]
         for text in strings(figure):
             assert "<a" not in text
             assert "<b>x" not in text

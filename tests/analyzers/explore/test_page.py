@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from graphlib import TopologicalSorter
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 import pytest
 
 pytest.importorskip("dash", reason="the extra `explore` is not installed")
@@ -21,7 +19,7 @@ from flask.testing import FlaskClient
 from analyzers.explore.load.beside import beside, compared, keep
 from analyzers.explore.page import components
 from analyzers.explore.page.address import tunnel
-from analyzers.explore.page.app import SQL_SECONDS, application
+from analyzers.explore.page.app import application
 from analyzers.explore.page.data import PageData, Pages
 from analyzers.explore.page.serve import explore
 from analyzers.explore.page.table import csv, records
@@ -34,7 +32,7 @@ from logparse.errors import LogparseError, StoreError
 from logparse.ingest import record
 from logparse.store import Store, open_store
 from tests.analyzers.example import B, F, W
-from tests.analyzers.explore.conftest import asked, measured, part, reading_here
+from tests.analyzers.explore.conftest import measured, part, reading_here
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +60,8 @@ def test_a_click_in_a_chart_answers_with_a_url(client: FlaskClient) -> None:
         given = {"search": f"?view={view}&search=NT", "data": data, "boxed": boxed}
         return part(client, "click", **given)["search"]
 
-    bar = {"points": [{"customdata": ["operation", "GEMM"]}]}
-    assert after(bar) == "?view=overview&operation=GEMM&search=NT"
+    bar = {"points": [{"customdata": ["regret", 1, 2]}]}
+    assert after(bar, view="regret") == "?view=regret&regret=1..2&search=NT"
     assert after({"points": []}) is None, "what selects nothing changes no URL"
     box = {"points": [], "range": {"x": [1, 2], "y": [3, 4]}}
     assert after(box, boxed=True, view="roofline") == "?view=roofline&intensity=1..2&tflops=3..4&search=NT"
@@ -257,49 +255,6 @@ def test_compare_joins_an_unknown_layout_as_diff_does(tmp_path: Path, open_run: 
     assert (shown["here_us"], shown["there_us"]) == (200.0, 120.0)
 
 
-def test_a_query_is_stopped_at_the_pages_limits(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    def note(query: str) -> str:
-        told = asked(client, "sql-note.children", {"sql-text.value": query, "url.search": ""})
-        return str(told["sql-note"]["children"])
-
-    assert note("select * from range(50000)") == "50,000 rows"
-    assert note("select * from range(50001)").startswith("more than 50,000 rows")
-    assert SQL_SECONDS == 20
-    monkeypatch.setattr("analyzers.explore.page.app.SQL_SECONDS", 1.0)
-    endless = note("select sum(a.range * b.range) from range(10000000) a, range(10000000) b")
-    assert endless.startswith("the query took longer than 1 s and was stopped")
-
-
-def sql_note(client: FlaskClient, query: str) -> str:
-    made = asked(client, "sql-note.children", {"sql-text.value": query, "url.search": ""})
-    return str(made["sql-note"]["children"])
-
-
-def test_a_query_is_bounded_in_bytes_and_memory(client: FlaskClient) -> None:
-    assert sql_note(client, "select repeat('x', 1000) || range from range(40000)").startswith("more than 20 MB")
-    assert "memory" in sql_note(client, "select list(range) from range(200000000)").lower()
-
-
-def test_one_query_runs_at_a_time(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, go = threading.Event(), threading.Event()
-
-    def slow(*_: object, **__: object) -> pa.Table:
-        begun.set()
-        assert go.wait(60)
-        return pa.table({"x": [1]})
-
-    monkeypatch.setattr("analyzers.explore.page.app.query", slow)
-    notes = list[str]()
-    first = threading.Thread(target=lambda: notes.append(sql_note(client, "select 1")))
-    first.start()
-    assert begun.wait(60)
-    assert "one at a time" in sql_note(client, "select 2")
-    go.set()
-    first.join()
-    assert notes == ["1 row"]
-    assert sql_note(client, "select 3") == "1 row", "the next one runs again"
-
-
 def test_the_tunnel_names_the_port() -> None:
     assert "ssh -N -L 8123:127.0.0.1:8123" in tunnel(8123)
 
@@ -339,7 +294,6 @@ def test_records_are_json() -> None:
 @pytest.mark.parametrize(
     ("view", "data", "boxed", "url"),
     [
-        ("overview", {"points": [{"customdata": ["direction", "W", 3, "W"]}]}, False, "?view=overview&direction=W"),
         ("roofline", {"points": [{"customdata": ["abc", "x"]}]}, False, "?view=roofline&problem=abc"),
         ("roofline", {"range": {"x": [100, 1], "y": [2, 3]}}, True, "?view=roofline&intensity=1..100&tflops=2..3"),
         (
@@ -348,14 +302,8 @@ def test_records_are_json() -> None:
             True,
             "?view=weights&best_us=3000..4000&sibling_us=1000..2000",
         ),
-        ("overview", {"points": [{"customdata": 17}]}, False, "?view=overview"),
+        ("regret", {"points": [{"customdata": 17}]}, False, "?view=regret"),
         ("roofline", {}, True, "?view=roofline"),
-        (
-            "overview",
-            {"points": [{"customdata": ["no such facet", "x"]}]},
-            False,
-            "?view=overview&problem=no+such+facet",
-        ),
     ],
 )
 def test_a_click_is_a_url(view: str, data: dict[str, object], boxed: bool, url: str) -> None:

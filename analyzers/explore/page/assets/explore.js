@@ -16,13 +16,6 @@
     button.textContent = done ? 'Copied' : 'Press Ctrl + C';
     setTimeout(() => { button.textContent = 'Copy'; }, 2000);
   };
-  // A text that a spreadsheet would run as a formula gets a quote.
-  const safe = (value) => typeof value === 'string' && /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
-  const write = (id) => dash_ag_grid.getApi(id).exportDataAsCsv({
-    fileName: 'logparse-query.csv',
-    processCellCallback: (cell) => safe(cell.value),
-    processHeaderCallback: (head) => safe(head.column.getColDef().headerName),
-  });
   // The filters. Elements stay and only what differs is set: a click changes some shares and one mark.
   const put = (node, name, value) => { if (node[name] !== value) node[name] = value; };
   const make = (tag, name = '', ...inside) => {
@@ -123,14 +116,12 @@
   };
   const asking = new Map();  // what is being asked for or drawn, by name
   const busy = () => { document.getElementById('content').ariaBusy = asking.size ? 'true' : 'false'; };
-  const ask = async (name, part, given, use, before) => {
+  const ask = async (name, part, given, use) => {
     asking.get(name)?.abort();
     const mine = new AbortController();
     asking.set(name, mine);
     busy();
     try {
-      if (before) await before();
-      if (asking.get(name) !== mine) return;
       const answer = await fetch(`/part/${part}`, {
         method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(given), signal: mine.signal,
       });
@@ -157,7 +148,7 @@
     if (link.href_) { const to = addressed(link); if (link.getAttribute('href') !== to) link.setAttribute('href', to); }
   });
   const surround = (made) => {
-    for (const id of ['verdict', 'tabs', 'chips', 'columns', 'intro', 'answer', 'runs']) fill(document.getElementById(id), made[id]);
+    for (const id of ['verdict', 'tabs', 'chips', 'intro', 'answer', 'runs']) fill(document.getElementById(id), made[id]);
     children(document.getElementById('facets'), made.filters.length, group).forEach((x, i) => showGroup(x, made.filters[i]));
     put(document.getElementById('content'), 'className', made.content);
     views();
@@ -217,9 +208,8 @@
       await plot(node, { data: [{ type: 'scattergl', mode: 'markers', x: [null], y: [null] }], layout: { dragmode: 'select' } });
     }
   };
-  let shown;  // the view whose chart is on the screen
-  const chart = (name, key, base) => {
-    const view = drawn.get(name) || {}, here = () => { shown = name; describe(document.getElementById('chart')); };
+  const chart = (name, key) => {
+    const view = drawn.get(name) || {}, here = () => describe(document.getElementById('chart'));
     drawn.set(name, view);
     if (view.key === key) {
       asking.get('chart')?.abort();
@@ -229,16 +219,13 @@
       busy();
       return;
     }
-    // The overview's bars, which are below the table, stay until all that is on the screen is there.
-    const below = name === 'overview' && shown === name && view.base === base;
-    view.key = view.base = undefined;
-    const given = { search: `?${without(page.search, 'problem', 'table', 'sql')}`, theme: page.theme, webgl: page.webgl };
+    view.key = undefined;
+    const given = { search: `?${without(page.search, 'problem', 'table')}`, theme: page.theme, webgl: page.webgl };
     ask('chart', 'chart', given, async (made) => {
       await draw(view, made);
-      view.base = base;
       here();
       if (page.charts === key) view.key = key;
-    }, below && idle).then(warm);
+    }).then(warm);
   };
   // The card of one problem.
   const card = (given) => ask('card', 'card', given, async (made) => {
@@ -257,7 +244,7 @@
   };
   // The table's rows, by blocks; those of before stay until others are there.
   let table;
-  const choice = () => `?${without(page.search, 'view', 'problem', 'table', 'sql')}`;  // these choose no rows
+  const choice = () => `?${without(page.search, 'view', 'problem', 'table')}`;  // these choose no rows
   const rows = {
     getRows: (params) => {
       const given = { search: choice(), start: params.startRow, end: params.endRow, sort: params.sortModel, filter: params.filterModel };
@@ -274,10 +261,10 @@
     if (!page.theme) return;  // the browser has not reported it yet
     const query = new URLSearchParams(page.search), name = query.get('view') || 'overview', problem = query.get('problem');
     const around = `?${without(page.search, 'problem', 'table')}`, rest = `${page.theme} ${page.version}`;
-    const charts = `${without(page.search, 'problem', 'table', 'sql')} ${rest}`;
+    const charts = `${without(page.search, 'problem', 'table')} ${rest}`;
     const base = `${query.get('run')} ${query.get('compare')} ${rest}`;
-    const opened = problem && name !== 'sql' ? `${problem} ${base}` : '';
-    if (page.charts !== charts) { page.charts = charts; chart(name, charts, base); }
+    const opened = problem ? `${problem} ${base}` : '';
+    if (page.charts !== charts) { page.charts = charts; chart(name, charts); }
     if (page.around !== `${around} ${page.version}`) {
       page.around = `${around} ${page.version}`;
       ask('surroundings', 'surroundings', { search: around }, surround);
@@ -396,7 +383,7 @@
   estimated: (params, text) => (params.data && params.data.saving_from === 'estimated' && text ? `≈ ${text}` : text) });
   window.dash_clientside = Object.assign(window.dash_clientside || {}, { explore: {
     // Shows the URL's state in all parts of the page, the boxes and the table.
-    follow: (search, version, theme, webgl, text, query) => {
+    follow: (search, version, theme, webgl, text) => {
       const url = new URLSearchParams(search || '');
       Object.assign(page, { search: search || '', version, theme, webgl });
       observe();
@@ -406,9 +393,8 @@
         const grid = dash_ag_grid.getApi('table'), row = grid.getRowNode(url.get('problem'));
         if (row) row.setSelected(true, true); else if (grid.getSelectedNodes().length) grid.deselectAll();
       } catch (notThereYet) {}
-      const wanted = url.get('search') || '', sql = url.get('sql');
+      const wanted = url.get('search') || '';
       if (wanted !== (text || '')) dash_clientside.set_props('search', { value: wanted });
-      if (sql !== null && sql !== query) dash_clientside.set_props('sql-text', { value: sql });
       return '';
     },
     search: (text) => { changed('search', (text || '').trim()); return ''; },
@@ -459,9 +445,8 @@
       move(link.search);
       if (link.closest('#tabs')) scrollTo(0, 0);
     }
-    const button = event.target.closest('button[data-copies], button[data-exports]');
-    if (button?.dataset.copies) copy(button);
-    if (button?.dataset.exports) write(button.dataset.exports);
+    const button = event.target.closest('button[data-copies]');
+    if (button) copy(button);
   });
   // "/" searches, Esc closes the card, the arrow keys open the next problem of the table in it.
   const step = (by) => {
@@ -488,7 +473,6 @@
   document.addEventListener('keydown', (event) => {
     shortcut(event);
     if (event.key !== 'Enter') return;
-    if (event.target.id === 'sql-text' && (event.ctrlKey || event.metaKey)) document.getElementById('sql-run').click();
     if (event.target.matches('#charts .chart')) document.querySelector('#table .ag-row [role=gridcell]')?.focus();
     const row = event.target.closest('#table .ag-row');
     if (row) dash_ag_grid.getApi('table').getRowNode(row.getAttribute('row-id'))?.setSelected(true, true);
