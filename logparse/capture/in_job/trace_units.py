@@ -429,7 +429,11 @@ class _Job:
         self.windows += 1
         self.traced_sort = "" if self.ready == _TIME else self.sort or ""
         self.profiler = torch.profiler.profile(
-            activities=_activities(), record_shapes=True, schedule=schedule, on_trace_ready=self.exported
+            activities=_activities(),
+            record_shapes=True,
+            schedule=schedule,
+            on_trace_ready=self.exported,
+            experimental_config=_with_waits(),
         )
         self.profiler.start()
         return self.profiler
@@ -521,6 +525,14 @@ class _Job:
     def forked(self) -> None:
         """A forked worker counts anew."""
         self.__init__()  # type: ignore[misc]
+
+
+def _with_waits() -> Any:
+    """Settings by which CUDA's trace states which event each stream waited for (PyTorch 2.1 and later)."""
+    try:
+        return torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
+    except (AttributeError, TypeError):
+        return None
 
 
 def _trace_path(window: int) -> str:
