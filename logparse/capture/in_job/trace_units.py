@@ -23,7 +23,8 @@ unit in the store of ``torch.distributed``.
 
 Where windows are traced, so is the capture of each graph (``capture_traces/trace_PID_gN.json.gz``), as far as no other
 profiler is on and within ``_CAPTURES`` and ``_CAPTURES_S``: a replay launches kernels without operators, and the reader
-joins them to those of the capture.  A replay in a window is annotated with the graph that it is.
+joins them to those of the capture.  The header of a window's trace tells which graphs it replays, in order: an
+annotation around a replay would take its kernels from the profiler's step.
 
 Each window is a trace (``trace_PID_WINDOW.json.gz``); ``units_PID.json`` holds kinds, counts and untraced times.  It is
 written again every few seconds, since workers are often killed.  What fails here is reported and never stops the job.
@@ -55,8 +56,6 @@ _WINDOW_S = float(os.environ.get("LOGPARSE_TRACE_SECONDS", "0")) or 2.0
 _BY_TIME = "LOGPARSE_TRACE_SECONDS" in os.environ
 _NAMED = os.environ.get("LOGPARSE_TRACE_UNIT", "")
 
-_GRAPH = "logparse_graph"
-"""The annotation of a replay, followed by its graph, which the header of the capture's trace names too."""
 _REST = 3
 """Values from which a standard error is estimated at least."""
 _LEAST_UNITS, _ENOUGH_UNITS, _LEAST_S = 6, 50, 0.5
@@ -69,8 +68,8 @@ _RARE = 0.05
 _KINDS, _TIMES, _PENDING = 64, 2000, 256
 """Kinds told apart, times kept of each, units whose device events are not read yet."""
 _WRITE_S, _QUIET_S = 5.0, 4.0
-_CAPTURES, _CAPTURES_S = 16, 8.0
-"""Captures of graphs that are traced at most, and seconds after which no other one is."""
+_CAPTURES, _CAPTURES_S, _REPLAYS = 16, 8.0, 20_000
+"""Captures of graphs that are traced at most, seconds after which no other one is, and replays that are noted."""
 _TIME = "by time"
 _ORDER = ("named", "optimizer", "request", "module", "graph")
 _REQUESTS = (
@@ -195,6 +194,7 @@ class _Job:
         self.traced_sort = ""
         self.by_name: set[int] = set()
         self.graphs: dict[int, str] = {}
+        self.replays: list[str] = []
         self.numbers = itertools.count(1)
         self.capture: Any = None
         self.captures, self.captures_s, self.capture_s = 0, 0.0, 0.0
@@ -265,18 +265,14 @@ class _Job:
         return call
 
     def replayed(self, function: Any) -> Any:
-        def annotated(graph: Any, number: str) -> Any:
-            if self.profiler is None:
-                return function(graph)
-            with torch.profiler.record_function(f"{_GRAPH} {os.getpid()}.{number}"):
-                return function(graph)
-
         def replay(graph: Any) -> Any:
             number = self.graphs.get(id(graph)) or self.numbered(graph)
+            if self.profiler is not None and self.profiler.step_num >= 1 and len(self.replays) <= _REPLAYS:
+                self.replays.append(f"{os.getpid()}.{number}")
             if self.open or self.depth or threading.get_ident() != self.thread:
-                return annotated(graph, number)
+                return function(graph)
             start = _Clock.now()
-            out = annotated(graph, number)
+            out = function(graph)
             self.shapes = f"graph {number}"
             self.ended("graph", start, _Clock.now())
             return out
@@ -333,7 +329,7 @@ class _Job:
             return
         try:
             number = self.graphs.get(id(graph), "")
-            profiler.add_metadata_json(_GRAPH, json.dumps(f"{os.getpid()}.{number}"))
+            profiler.add_metadata_json("logparse_graph", json.dumps(f"{os.getpid()}.{number}"))
             profiler.stop()
             if graph is not None:
                 folder = os.path.join(_FOLDER, "capture_traces")
@@ -424,7 +420,7 @@ class _Job:
 
     def start(self, active: int = 0) -> Any:
         schedule = torch.profiler.schedule(wait=0, warmup=1, active=active or _TRACED, repeat=1)
-        self.window_kinds, self.window_s = {}, time.monotonic()
+        self.window_kinds, self.replays, self.window_s = {}, [], time.monotonic()
         self.first_unit = sum(series.count for series in self.series.values())
         self.windows += 1
         self.traced_sort = "" if self.ready == _TIME else self.sort or ""
@@ -447,6 +443,7 @@ class _Job:
         """What the window holds, for its trace's header; only while it records."""
         self.profiler.add_metadata_json("logparse_unit_kinds", json.dumps(self.window_kinds))
         self.profiler.add_metadata_json("logparse_first_unit", str(self.first_unit))
+        self.profiler.add_metadata_json("logparse_graphs", json.dumps(self.replays))
 
     def exported(self, profiler: Any) -> None:
         profiler.export_chrome_trace(_trace_path(self.windows))
@@ -485,7 +482,7 @@ class _Job:
 
     def _finish_by_time(self) -> None:
         if self.profiler is not None and self.ready == _TIME:
-            self.profiler.stop()
+            self.finish()
 
     # --------------------------------------------------------------------------------------------------------- results
 

@@ -112,7 +112,7 @@ def read_events(source: Source) -> Iterator[Outcome]:
     if GRAPH in header:  # the trace of a capture, no window: what ran before it began is not of the job's units
         reader.foreign += columns.forget_kernels()
     yield Outcome("fact", [*_facts(header, columns), *reader.step_facts(), *reader.take_units(header)], lines=0)
-    by_time, replays = (None, []) if columns.ids_suffice else operators_by_time(source, columns, reader.kind_of)
+    by_time, replays = (None, []) if columns.ids_suffice else operators_by_time(source, columns, reader.kind_of, header)
     yield Outcome("fact", replays, lines=0)
     yield from records_of(columns, by_time)
     yield Outcome("foreign", lines=reader.foreign)
@@ -128,7 +128,8 @@ def kernel_identities(source: Source) -> list[KernelIdentity]:
             reader.backend = _backend(events.header)
             for _ in reader.take(batch):
                 pass
-    by_time = None if columns.ids_suffice else operators_by_time(source, columns, reader.kind_of)[0]
+    header = {**events.tail, **events.header}
+    by_time = None if columns.ids_suffice else operators_by_time(source, columns, reader.kind_of, header)[0]
     return identities_of(columns, by_time)
 
 

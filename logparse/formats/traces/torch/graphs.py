@@ -18,9 +18,10 @@ contradicts its operator (``_agree``)::
 
     {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": {"External id": 11, "correlation": 25, …}}
 
-``in_job/trace_units.py`` marks which graph is which: a replay in a window runs within an annotation ``logparse_graph
-PID.N``, and the header of the capture's trace has ``"logparse_graph": "PID.N"``.  A marked replay is joined to that
-capture alone, so that graphs of other batch sizes with as many kernels are told apart.
+``in_job/trace_units.py`` notes which graph is which: the header of the capture's trace has ``"logparse_graph":
+"PID.N"``, and that of a window ``"logparse_graphs": ["PID.N", …]``, its replays in order.  Where these are as many as
+its launches of graphs, each is joined to that capture alone, so that graphs of other batch sizes with as many kernels
+are told apart.
 
 Where captures of equal kernels differ in their problems (batch sizes that use the same kernels), or there is none, the
 replay stays without operators; the fact ``graph_unexplained_us`` is its time.
@@ -40,13 +41,11 @@ from logparse.formats.traces.torch.event_cutter import Batch, TraceEvents, is_op
 from logparse.formats.traces.torch.records import Columns, Ints
 from logparse.model import Fact
 
-GRAPH = "logparse_graph"
-"""In the header of a capture's trace the mark of its graph."""
+GRAPH, GRAPHS = "logparse_graph", "logparse_graphs"
+"""In the header of a capture's trace the mark of its graph, and of a window those of its replays."""
 KindOf = Callable[[Mapping[str, Any]], int]
 """The index in ``Columns.kinds`` of an operator's event."""
 LAUNCH = regex(r"(?:hip|cuda)GraphLaunch")
-MARK = regex(r"logparse_graph (\S+)")
-"""The name of the annotation around a replay."""
 RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "runtime"})
 
 _MARK = b"StreamBeginCapture"

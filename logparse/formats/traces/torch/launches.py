@@ -7,8 +7,6 @@ reading of the trace.
 
 from __future__ import annotations
 
-import bisect
-import math
 from array import array
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +16,7 @@ import numpy as np
 from logparse.formats.format import Source
 from logparse.formats.traces.marker_ranges import innermost
 from logparse.formats.traces.torch.event_cutter import is_kernel, is_operator
-from logparse.formats.traces.torch.graphs import LAUNCH, MARK, RUNTIME, KindOf, events_of, join, thread_of
+from logparse.formats.traces.torch.graphs import GRAPHS, LAUNCH, RUNTIME, KindOf, events_of, join, thread_of
 from logparse.formats.traces.torch.records import Columns, Floats, Ints
 from logparse.model import Fact
 
@@ -29,8 +27,6 @@ class _Times:
         self.kernel = array("q")
         self.launches: dict[int, tuple[float, int]] = {}
         self.graphs: set[int] = set()
-        self.marks: dict[int, list[tuple[float, float, str]]] = {}
-        """By thread when the replays of graphs began and ended, and which graphs they were."""
         self._threads: dict[tuple[object, object], int] = {}
 
     def add(self, event: Mapping[str, Any]) -> None:
@@ -49,28 +45,20 @@ class _Times:
             self.launches[correlation] = (event["ts"], self._thread(event))
             if LAUNCH.match(str(event.get("name"))):
                 self.graphs.add(correlation)
-        elif event.get("cat") == "user_annotation" and (mark := MARK.fullmatch(str(event.get("name")))):
-            start, duration = event.get("ts"), event.get("dur")
-            if isinstance(start, (int, float)) and isinstance(duration, (int, float)):
-                self.marks.setdefault(self._thread(event), []).append((start, start + duration, mark[1]))
 
-    def marked(self) -> dict[int, str]:
-        """The launches of graphs that are marked, by their correlation."""
-        out = {}
-        held = {thread: sorted(marks) for thread, marks in self.marks.items()}
-        for correlation in self.graphs:
-            at, thread = self.launches[correlation]
-            marks = held.get(thread, [])
-            last = bisect.bisect(marks, (at, math.inf, "")) - 1
-            if last >= 0 and at <= marks[last][1]:
-                out[correlation] = marks[last][2]
-        return out
+    def marked(self, marks: object) -> dict[int, str]:
+        """The mark of each launch of a graph, by its correlation; none where there are not as many marks."""
+        if not isinstance(marks, list) or len(marks) != len(self.graphs):
+            return {}
+        return dict(zip(sorted(self.graphs, key=lambda x: self.launches[x]), map(str, marks), strict=True))
 
     def _thread(self, event: Mapping[str, Any]) -> int:
         return self._threads.setdefault(thread_of(event), len(self._threads))
 
 
-def operators_by_time(source: Source, columns: Columns, kind_of: KindOf) -> tuple[Ints, list[Fact]]:
+def operators_by_time(
+    source: Source, columns: Columns, kind_of: KindOf, header: Mapping[str, Any]
+) -> tuple[Ints, list[Fact]]:
     """For each kernel of ``columns`` the index of its operator, or -1; and what became of graph replays."""
     times = _Times()
     for event in events_of(source):
@@ -87,4 +75,4 @@ def operators_by_time(source: Source, columns: Columns, kind_of: KindOf) -> tupl
     columns.launched = np.zeros(len(found), dtype=bool)
     columns.launched[asked] = True
     graph_of = [correlation if correlation in times.graphs else -1 for correlation in times.kernel]
-    return found, join(source, columns, graph_of, times.marked(), found, kind_of)
+    return found, join(source, columns, graph_of, times.marked(header.get(GRAPHS)), found, kind_of)
