@@ -6,14 +6,14 @@ The claims are for the find-db of gfx90a with 104 CUs, which ROCm ships (193,590
 ingest gfx90a68.HIP.fdb.txt --store STORE`` first), and for at least 570,000 problems (the store ``many`` that
 benchmarks/answers.py makes has 580,770 problems, and 1.36 million rows of points: one per problem and device).
 
-Prints, for a first look (nothing kept from an earlier one) and a second one, the seconds from the start of the program
-to the first view (chart, filters and rows of the table are there) and from opening the page to it, with the CPU seconds
-of server and readers; and for each kind of interaction (another view, a filter, a search, opening a row) two times,
-each as median and largest, from the click or key as the browser saw it: until nothing on the screen changes any more
-(charts, filters, table and chips that are in the window), and until nothing on the page does (also charts below the
-window); and the server's CPU time for it.  Memory is the largest sum over server and readers at one moment
-(proportional set size: pages that both hold count once).  The last lines are the required figures (``--size``) and
-whether they are met, with the load of the machine: two cores draw, query and serve at once.
+Prints, for each look, the seconds from the start of the program to the first view (chart, filters and rows of the
+table are there) and from opening the page to it, with the CPU seconds of server and readers; and for each kind of
+interaction (another view, a filter, a search, opening a row) two times, each as median and largest, from the click or
+key as the browser saw it: until nothing on the screen changes any more (charts, filters, table and chips that are in
+the window), and until nothing on the page does (also charts below the window); and the server's CPU time for it.
+Memory is the largest sum over server and readers at one moment (proportional set size: pages that both hold count
+once). The last lines are the required figures (``--size``) and whether they are met, with the load of the machine:
+two cores draw, query and serve at once.
 
 Three looks and five rounds take minutes, as each look waits for the analyzers and each interaction until nothing has
 changed for a second.  Each part is printed when it is done.
@@ -24,7 +24,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -184,10 +183,6 @@ def look(browser: Any, store: str) -> dict[str, object]:
         }
         page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')", polling=POLL)
         out["start to the verdict (s)"] = round(time.perf_counter() - begun, 2)
-        for _ in range(120):  # what the next look starts from is kept behind the verdict
-            page.wait_for_timeout(500)
-            if any(not x.name.startswith(".") for x in Path(store, "explore").glob("*")):
-                break
         out["CPU of server and readers in all (s)"] = round(watch.cpu_s, 2)
         page.close()
         return {**out, "largest memory of server and readers (MB)": round(watch.peak_mb)}
@@ -248,7 +243,7 @@ def main() -> None:
     parser.add_argument("store")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--size", choices=OWED, default="one", help="whose figures are required")
-    parser.add_argument("--looks", type=int, default=3, help="first and second looks")
+    parser.add_argument("--looks", type=int, default=3, help="how often it is started")
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     parser.add_argument("--out", help="write the record to this file, too")
     given = parser.parse_args()
@@ -265,9 +260,7 @@ def main() -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=given.chromium, args=FLAGS)
         for i in range(given.looks):
-            shutil.rmtree(Path(given.store) / "explore", ignore_errors=True)
-            take(f"first look {i + 1}", look(browser, given.store))
-            take(f"second look {i + 1}", look(browser, given.store))
+            take(f"look {i + 1}", look(browser, given.store))
         take("once up", clicks(browser, given.store, given.rounds))
         browser.close()
     record = json.dumps({**out, "load after": load(), "owed": owed(out, given.size)}, indent=1)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 import pyarrow as pa
 
 from analyzers.explore import point_table, queries
-from analyzers.explore.load import cache
 from analyzers.explore.load.beside import beside, compared, keep
 from analyzers.explore.load.job import (
     BEGUN,
@@ -30,7 +29,6 @@ from analyzers.explore.load.job import (
     FIRST,
     FRONT,
     JUDGED,
-    KEPT,
     READY,
     TRIES,
     VERDICT,
@@ -121,11 +119,6 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
     store, folder = open_store(job.url), Path(job.folder)
     run = store.latest_run(job.run)
     other = beside(job.other, store) if job.other else None
-    kept = cache.place(store, run, other, job.target)
-    if cache.restore(kept, folder):
-        yield KEPT, ""
-        yield DONE, ""
-        return
     with _connect(store) as con:
         point_table.survey(con, run)
         shown = {"run": run, "runs": store.runs(), "other": other and (other[0].url, other[1])}
@@ -143,7 +136,7 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
         os.nice(10)
     _tries(store, folder)
     yield TRIES, ""
-    yield DONE, str(kept or "")
+    yield DONE, ""
 
 
 def _database(
@@ -182,7 +175,7 @@ def _tries(store: Store, folder: Path) -> None:
 
 
 def _judge(job: Job) -> Iterator[tuple[str, str]]:
-    """Run the analyzers, add their results, and keep everything."""
+    """Run the analyzers and add their results."""
     os.nice(5)
     import duckdb
 
@@ -215,9 +208,7 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     except OSError:  # without room for them the page has everything else
         part.unlink(missing_ok=True)
     for made in (FRONT, FIRST):
-        (folder / made).unlink()  # the next look needs none of them, and who has the first one open keeps it
-    if job.kept:
-        cache.keep(folder, Path(job.kept))
+        (folder / made).unlink()  # who has one open keeps it
     yield DONE, ""
 
 

@@ -8,10 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-KEPT, BEGUN, READY, TRIES, VERDICT, FAILED, DONE = "kept", "begun", "ready", "tries", "verdict", "failed", "done"
-"""Everything is there since an earlier page; or what is there, in this order; or why it never will be; or that there is
-no more (with the folder in which all of it is to be kept).
-"""
+BEGUN, READY, TRIES, VERDICT, FAILED, DONE = "begun", "ready", "tries", "verdict", "failed", "done"
+"""What is there, in this order; or why it never will be; or that there is no more."""
 FILES = "overrides.zip"
 """The recommendation's files, for download."""
 FRONT, FIRST, JUDGED = "front.duckdb", "first.duckdb", "judged.duckdb"
@@ -31,8 +29,6 @@ class Job:
     target: Mapping[str, str]
     folder: str
     judge: bool = False
-    kept: str = ""
-    """Where the folder is kept for the next look, given by the first process; empty: nowhere."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from analyzers.explore.load.job import DONE, FAILED, KEPT, Job
+from analyzers.explore.load.job import DONE, FAILED, Job
 
 _GIVEN_BACK = {"MALLOC_TRIM_THRESHOLD_": "1000000", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
 """Settings of glibc under which freed memory goes back to the system: a fifth less at the reader's peak."""
@@ -29,7 +29,7 @@ _CHILD = "analyzers.explore.load.child"
 
 
 class Reading:
-    """Starts to read at once.  ``restored``: what an earlier page had made was there, and nothing was read."""
+    """Starts to read at once."""
 
     def __init__(
         self,
@@ -42,7 +42,6 @@ class Reading:
         self._folder = tempfile.TemporaryDirectory(prefix=_PREFIX)
         self.folder = Path(self._folder.name)
         self._lock = _locked(self.folder)
-        self.restored = False
         self._closed = self._followed = False
         self._job = Job(url, run, other, dict(target), self._folder.name)
         self._process = _started(self._job)
@@ -50,24 +49,23 @@ class Reading:
     def steps(self) -> Iterator[tuple[str, str]]:
         """What is there, as soon as it is: ``(step, text)``.  Raises EOFError where a process dies."""
         self._followed = True
-        kept = yield from self._steps_of_process()
-        if kept is not None and not self.restored and not self._closed:
-            self._process = _started(replace(self._job, judge=True, kept=kept))
+        done = yield from self._steps_of_process()
+        if done and not self._closed:
+            self._process = _started(replace(self._job, judge=True))
             yield from self._steps_of_process()
 
-    def _steps_of_process(self) -> Generator[tuple[str, str], None, str | None]:
-        """The steps of the present process; returns the text of its last step, None if it failed."""
+    def _steps_of_process(self) -> Generator[tuple[str, str], None, bool]:
+        """The steps of the present process; returns whether it did all of its work."""
         with self._process as process:
             for line in process.stdout or ():
                 step, text = json.loads(line)
                 if step == DONE:
-                    return str(text)
-                self.restored |= step == KEPT
+                    return True
                 yield step, text
                 if step == FAILED:
-                    return None
+                    return False
         if self._closed:
-            return None
+            return False
         raise EOFError
 
     def close(self) -> None:

@@ -22,7 +22,6 @@ from analyzers.explore.load.job import (
     FIRST,
     FRONT,
     JUDGED,
-    KEPT,
     READY,
     TRIES,
     VERDICT,
@@ -124,7 +123,7 @@ class PageData:
         return f"{self._done} … {time.monotonic() - self._begun:.0f} s" if self._done and not self.finished else ""
 
     def wait(self, timeout_s: float) -> bool:
-        """Until all is read and kept, or nothing more will come."""
+        """Until all is read, or nothing more will come."""
         return self._finished.wait(timeout_s)
 
     def warm(self) -> None:
@@ -141,7 +140,6 @@ class PageData:
 
     def _listen(self) -> None:
         steps: dict[str, Callable[[], None]] = {
-            KEPT: self._load_all,
             BEGUN: self._load_front,
             READY: self._load,
             TRIES: self._load_tries,
@@ -165,13 +163,6 @@ class PageData:
             self._first.set()
             self._ready.set()
             self._tries.set()
-
-    def _load_all(self) -> None:
-        """Everything at once, from what an earlier page kept."""
-        self._load_tries()
-        self._load_verdict()
-        self._load_run()
-        self._ready.set()
 
     def _load_front(self) -> None:
         self._attach(FRONT)

@@ -1,0 +1,48 @@
+"""The page shows what ``recommend`` finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analyzers.analyzer import Settings, Tables
+from analyzers.explore.load.analysis import analyse
+from analyzers.explore.point_table import found
+from analyzers.recommend.ranking import recommend
+from analyzers.times.picks import compare
+from logparse.ingest import ingest
+from logparse.store import Store, open_store
+from tests.conftest import SAMPLES
+
+FIND_DB = SAMPLES / "miopen" / "gfx942130.HIP.fdb.txt"
+RESULTS = SAMPLES / "tunableop" / "tunableop_results0.csv"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = open_store(tmp_path / "store", create=True)
+    ingest([str(FIND_DB)], made, run="demo", jobs=1)
+    return made
+
+
+def test_the_page_agrees_with_recommend(sampled: Store) -> None:
+    """It hands the analyzers less than the whole store, and nothing of what they find may change by that."""
+    settings = Settings()
+    tables = Tables(run="demo", **sampled.frames())
+    result, said = recommend(tables, settings), analyse(sampled)
+    pd.testing.assert_frame_equal(said.found, found(result.findings))
+    assert sorted(said.lines) == sorted(x.message for x in result.remarks)
+    keys = ["problem", "pick"]
+    columns = ["problem", "pick", "best", "best_us", "basis"]
+    left, right = (
+        x.sort_values(keys)[columns].reset_index(drop=True) for x in (said.compared, compare(tables, settings))
+    )
+    pd.testing.assert_frame_equal(left, right, check_dtype=False)
+
+
+def test_the_page_of_a_find_db_agrees_with_recommend(store: Store) -> None:
+    result, said = recommend(Tables(run="demo", **store.frames()), Settings()), analyse(store)
+    assert result.findings
+    pd.testing.assert_frame_equal(said.found, found(result.findings))
