@@ -49,8 +49,10 @@ TRACED = """
 """SQL of what a call of each problem takes in the run's traces (µs), on the average, beside ``means``."""
 _ROWS = """
     select {problem} as problem, kind, own and time_us > 0 as own, device, solution,
-           solution = by_default as by_default, case when time_us > 0 then time_us end as us, {subject} as subject
-    from measurements m join files using (source_id) {linked} where status = 'ok'"""
+           solution = by_default as by_default, case when status = 'ok' and time_us > 0 then time_us end as us,
+           {subject} as subject
+    from measurements m join files using (source_id) {linked}"""
+"""What could not be run has no time, but is a problem of the run."""
 _OF_ITSELF = _ROWS.format(
     problem="problem", linked="", subject="own and kind <> 'family' and (kind = 'conv') not in (from called)"
 )

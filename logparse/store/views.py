@@ -57,15 +57,21 @@ _VIEWS = {
         from calls_ t join commits_ s using (attempt) group by all""",
     "workload": """
         with per as (
-            select run, pid, kind, kind = 'conv' as conv, category, problem, cast(sum(count) as bigint) as calls
-            from calls where not by_tool group by all),
+            select run, pid, kind, kind = 'conv' as conv, category, by_tool, problem,
+                   cast(sum(count) as bigint) as calls
+            from calls where not by_tool or source_id in (
+                select source_id from commits_ group by source_id having sum(measurement_lines) = 0)
+            group by all),
+        logged as (select distinct run, conv from per where not by_tool),
         best as (
-            select run, pid, conv, category from per group by run, pid, conv, category
+            select run, pid, conv, category, by_tool from per
+            where not by_tool or (run, conv) not in (select (run, conv) from logged)
+            group by run, pid, conv, category, by_tool
             qualify row_number() over (
                 partition by run, pid, conv order by sum(calls) desc nulls last, category) = 1)
         select per.run, per.pid, per.kind, per.problem, per.calls, per.category as calls_from
-        from per join best on per.run = best.run and per.pid is not distinct from best.pid
-                          and per.conv = best.conv and per.category = best.category""",
+        from per join best on per.run = best.run and per.pid is not distinct from best.pid and per.conv = best.conv
+                          and per.category = best.category and per.by_tool = best.by_tool""",
     "process_messages": """
         select s.source_id, s.run, t.category, coalesce(t.pid, s.pid) as pid, t.function, t.text,
                cast(sum(t.count) as bigint) as count, min(t."offset") as "offset"

@@ -5,6 +5,7 @@
     MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 -n 64 -c 256 -H 56 -W 56 -k 256 -y 3 -x 3 …
     MIOpen(HIP)   0.088: Command [LogCmdFindConvolution] ./bin/MIOpenDriver conv -n 32 … -m conv -g 1 -F 1 -t 1
     ./bin/MIOpenDriver conv --batchsize 256 --in_channels 128 --in_h 28 --in_w 28 … -F 2 --in_layout NHWC
+    convbfp16 -n 16 -c 96 -H 48 -W 32 -k 96 -y 3 -x 1 … -F 1 --in_layout NHWC      (lists of iree-org/iree-turbine)
 
 Flags and defaults: ROCm/MIOpen ``driver/conv_driver.hpp``, ``AddCmdLineArgs``; the logged form:
 ``src/driver_arguments.cpp``.
@@ -14,7 +15,8 @@ sums of these, 0 all: one ``Call`` per direction.
 * ``LogCmdConvolution`` lines are executions, category ``miopen_cmd``; they give the call counts.
 * ``LogCmdFindConvolution`` lines are *queries* (PyTorch: one per shape and process), category ``miopen_find``, so that
   they are never added to executions.
-* A line without ``Command [...]`` is typed (a script, the driver's own echo): ``by_tool``, it weighs nothing.
+* A line without ``Command [...]`` is typed (a script, the driver's own echo): ``by_tool``, it weighs nothing beside
+  calls of a job; where a run has none, a list of commands is what is asked about (view ``workload``).
 
 A command has no output sizes: they are computed as MIOpen does
 (``max(1, (in + 2·pad − (dilation·(filter − 1) + 1)) // stride + 1)``, transposed the inverse of it); under ``-z same``
@@ -106,10 +108,13 @@ _COMMAND = regex(
     r"(?:\+ )?(?:\w+=\S* +)*(?:time +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?P<op>\w+)(?P<flags>.*)$",
     re.ASCII,
 )
+_BARE = regex(r"^\s*(?P<op>conv(?:b?fp16)?)(?P<flags> -n \d.*)$", re.ASCII)
+"""A command without the driver's name, as lists hold them."""
 _START = (
     rb"(?:(?:\S+ )?(?:\d+ )?MIOpen(?:\((?:HIP|OpenCL)\))?(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: "
     rb"(?:Command \[\w*\] ?|miopen\w+: ?))?"
     rb"(?:\+ )?(?:\b\w+=\S* +)*(?:\btime +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?!Info2 \[)\w+"
+    rb"|^\s*conv(?:b?fp16)? -n \d"
 )
 _TOKEN = regex(r"\S+")
 _INTEGER = regex(r"-?\d{1,9}\Z", re.ASCII)
@@ -147,10 +152,11 @@ class CommandError(ValueError):
 
 def read_command(text: str) -> Command | None:
     """The command in this line; None where the line holds none.  Raises CommandError where it is damaged."""
-    match = _COMMAND.match(text)
+    match = _COMMAND.match(text) or _BARE.match(text)
     if match is None:
         return None
-    function = match["function"] if match["function"] is not None else match["old"]
+    old = match.groupdict().get("old")
+    function = match.groupdict().get("function", old) if old is None else old
     op = match["op"]
     if op not in TYPE_OF_OP:
         return Command(op, (), function)
@@ -160,7 +166,7 @@ def read_command(text: str) -> Command | None:
     missing = [name for name in (_SIZES_3D if three else _SIZES_2D) if name not in flags]
     if logged and missing:
         raise CommandError(f"a logged command prints all sizes, this one lacks {missing[0]}: it was cut")
-    directions = _directions(flags, match["old"])
+    directions = _directions(flags, old)
     problem = (_logged_problem if logged else _typed_problem)(op, {**_DEFAULTS, **flags}, three)
     return Command(op, tuple(replace(problem, direction=x) for x in directions), function)
 
@@ -221,9 +227,12 @@ def _typed_problem(op: str, flags: Mapping[str, Any], three: bool) -> ConvProble
     """The problem of a command that a person wrote, as the driver makes it from it."""
     if flags["tensor_vect"] not in ("", "0") or flags["vector_length"] not in ("", "1"):
         raise CommandError("vectors of channels (-Z, -L) are not read")
+    channels, groups = (flags["in_channels"], flags["out_channels"]), flags["group_count"] or 1
+    if any(x % groups for x in channels):
+        raise CommandError(f"{channels[0]} input and {channels[1]} output channels are no multiples of {groups} groups")
     axes, plain = ("dhw", "NCDHW") if three else ("hw", "NCHW")
     one, two, three_ = (str(flags[f"{x}_layout"] or plain).upper() for x in ("in", "fil", "out"))
-    return _of(op, flags, _sizes(flags, axes), (flags["in_channels"], flags["out_channels"]), (one, two, three_))
+    return _of(op, flags, _sizes(flags, axes), channels, (one, two, three_))
 
 
 def _sizes(flags: Mapping[str, Any], axes: str) -> dict[str, Any]:
@@ -423,7 +432,7 @@ _FIELDS_3D = (
 FORMAT = LineFormat(
     name="miopen-driver",
     about="MIOpenDriver command lines, logged (MIOPEN_ENABLE_LOGGING_CMD=1) or typed",
-    markers=(b"MIOpenDriver",),
+    markers=(b"MIOpenDriver", b"conv -n ", b"convfp16 -n ", b"convbfp16 -n "),
     start=_START,
     read=read,
 )

@@ -81,6 +81,21 @@ def test_long_flags_and_the_drivers_defaults() -> None:
     )  # fmt: skip
 
 
+def test_a_command_without_the_drivers_name() -> None:
+    """As lists of iree-org/iree-turbine hold them; words in front make it another program's line."""
+    line = "convfp16 " + ARGS
+    assert read(f"{line}\n") == read(f"MIOpenDriver {line}\n")
+    for other in (f"a {line}", f"#{line}", line.replace("-n 64 ", ""), "conv -n layers"):
+        assert read(f"{other}\n") == ([], {"foreign": 1})
+
+
+@pytest.mark.parametrize(("channels", "groups"), [("-c 64 -k 64", 5), ("-c 64 -k 63", 2), ("-c 9 -k 64", 4)])
+def test_groups_that_do_not_divide_the_channels_are_no_convolution(channels: str, groups: int) -> None:
+    (reject,) = driver.read(f"MIOpenDriver conv -n 8 {channels} -g {groups} -F 1").records
+    assert isinstance(reject, Reject)
+    assert f"no multiples of {groups} groups" in reject.reason
+
+
 def test_three_dimensions() -> None:
     text = (
         "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 -n 4 -c 64 --in_d 8 -H 28 -W 28 "
@@ -140,10 +155,11 @@ def test_shell_words_after_the_command_and_other_operations() -> None:
 def problems(draw: st.DrawFn) -> ConvProblem:
     three = draw(st.booleans())
     words = ["./bin/MIOpenDriver", draw(st.sampled_from(sorted(driver.TYPE_OF_OP)))]
+    groups = draw(st.integers(1, 8))
     for long, _, default in driver._FLAGS:
         if isinstance(default, int) and long not in ("forw", "spatial_dim", "group_count") and "trans" not in long:
-            words += [f"--{long}", str(draw(st.integers(1, 60)))]
-    words += ["--group_count", str(draw(st.integers(1, 8)))]
+            words += [f"--{long}", str(draw(st.integers(1, 60)) * (groups if "channels" in long else 1))]
+    words += ["--group_count", str(groups)]
     words += ["--spatial_dim", "3" if three else "2", "-m", draw(st.sampled_from(["conv", "trans"]))]
     for flag in ("in", "fil", "out"):
         words += [f"--{flag}_layout", draw(st.sampled_from(["NCHW", "NHWC", "NCDHW", "NDHWC"]))]
