@@ -7,7 +7,6 @@ bench       ``hipblaslt-bench …`` lines                         a shell
 yaml        ``- { function: matmul, M: …}``, as profile logs    ``hipblaslt-bench --yaml``
 driver      ``MIOpenDriver conv …`` lines                       a shell
 untuned     TunableOp's untuned CSV, and a script that tunes    ``torch.cuda.tunable``
-csv         a column per field of the problem, and the calls    anything
 moe         fused-MoE tables that servers did not find          a person with the engine's tuner
 ==========  ==================================================  ==================================
 """
@@ -31,10 +30,7 @@ from logparse.formats.hipblaslt import profile
 from logparse.formats.moe import config as moe_config
 from logparse.formats.tunableop import untuned
 from logparse.model import (
-    CONV_FIELDS,
     DEFAULT,
-    GEMM_FIELDS,
-    ConvProblem,
     GemmProblem,
     Override,
     Problem,
@@ -100,12 +96,10 @@ def export(selection: Sequence[tuple[Problem, int | None]], as_: str, target: Fa
     ``target`` is needed for ``untuned`` (PyTorch's version decides how keys are spelled).  Raises InputError for an
     unknown ``as_``.
     """
-    if as_ == "csv":
-        return Made((_table(selection),), len(selection), {})
     if as_ == "untuned":
         return _untuned([problem for problem, _ in selection], target or {})
     if as_ not in _LINES:
-        raise InputError(f"--as {as_}: one of {', '.join((*_LINES, 'untuned', *OTHERS))}")
+        raise InputError(f"--as {as_}: one of {', '.join(NAMES)}")
     name, write, use = _LINES[as_]
     texts: dict[str, None] = {}
     refused = Counter[str]()
@@ -151,9 +145,7 @@ def _yaml(problem: Problem, calls: int | None) -> str:
 
 KINDS: Mapping[str, str] = {"bench": "gemm", "yaml": "gemm", "untuned": "gemm", "driver": "conv"}
 """The kind of problem that a tool runs."""
-OTHERS = ("csv", "moe")
-"""What is exported besides: problems of any kind, and what are no problems."""
-NAMES = (*KINDS, *OTHERS)
+NAMES = (*KINDS, "moe")
 """Values of ``export --as``."""
 
 _LINES: Mapping[str, tuple[str, Callable[[Problem, int | None], str], str]] = {
@@ -177,18 +169,3 @@ def _untuned(problems: Sequence[Problem], target: Facts) -> Made:
             refused[str(error)] += 1
     made = untuned.write(accepted, target) if accepted else []
     return Made(tuple(made), made[0].data.count(b"\n") if made else 0, refused)
-
-
-def _table(selection: Sequence[tuple[Problem, int | None]]) -> Emission:
-    """Fields of GEMMs and convolutions as columns (those that some problem has), ``calls``, and the canonical text."""
-    rows = []
-    for problem, calls in selection:
-        names = CONV_FIELDS if isinstance(problem, ConvProblem) else GEMM_FIELDS
-        fields = {name: getattr(problem.normal, name) for name in names} if not hasattr(problem, "free") else {}
-        rows.append({"kind": problem.kind, "label": problem.label, "calls": calls, **fields, "problem": problem.text})
-    columns = [*dict.fromkeys(name for row in rows for name in row if name != "problem"), "problem"]
-    sink = io.StringIO()
-    writer = csv.DictWriter(sink, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return Emission("problems.csv", sink.getvalue().encode(), "")

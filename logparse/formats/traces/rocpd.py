@@ -23,13 +23,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from logparse.formats.format import FileFormat, Head, Outcome, Source
 from logparse.formats.patterns import regex
 from logparse.formats.traces.kernel_totals import KernelTotals, of_one_process
 from logparse.formats.traces.marker_ranges import Ranges
-from logparse.formats.traces.sqlite_file import outcomes, quoted
 from logparse.model import Fact, Message, Record, Reject
 
 if TYPE_CHECKING:
@@ -51,9 +52,22 @@ def recognise(head: Head) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Every row of every table."""
+    """Every row of every table, without writing to the file or beside it; a reject where SQLite cannot read on."""
+    import sqlite3
+
     yield from of_one_process(source.name)
-    yield from outcomes(source, _outcomes)
+    path = quote(source.local_path())
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as database:
+            database.text_factory = lambda raw: raw.decode("utf-8", "backslashreplace")
+            yield from _outcomes(database)
+    except sqlite3.Error as error:
+        yield Outcome("reject", [Reject(f"sqlite: {error}")])
+
+
+def _quoted(name: str) -> str:
+    """A table's or column's name as SQL has it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _outcomes(database: sqlite3.Connection) -> Iterator[Outcome]:
@@ -77,7 +91,7 @@ def _outcomes(database: sqlite3.Connection) -> Iterator[Outcome]:
 
 
 def _count(database: sqlite3.Connection, table: str) -> int:
-    return int(database.execute(f"select count(*) from {quoted(table)}").fetchone()[0])
+    return int(database.execute(f"select count(*) from {_quoted(table)}").fetchone()[0])
 
 
 class _Part:
@@ -87,7 +101,7 @@ class _Part:
         self._db = database
         self._tables = tables
         self._columns = {
-            base: {row[1] for row in database.execute(f"pragma table_info({quoted(name)})")}
+            base: {row[1] for row in database.execute(f"pragma table_info({_quoted(name)})")}
             for base, name in tables.items()
         }
 
@@ -108,14 +122,14 @@ class _Part:
     # ------------------------------------------------------------------------------------------------ pieces of SQL
 
     def _table(self, base: str) -> str:
-        return quoted(self._tables[base])
+        return _quoted(self._tables[base])
 
     def _has(self, base: str, *columns: str) -> bool:
         return set(columns) <= self._columns.get(base, set())
 
     def _column(self, base: str, alias: str, *names: str) -> str:
         """The first of these columns that there is, else null."""
-        return next((f"{alias}.{quoted(name)}" for name in names if self._has(base, name)), "null")
+        return next((f"{alias}.{_quoted(name)}" for name in names if self._has(base, name)), "null")
 
     def _times(self, base: str, alias: str) -> tuple[str, str, str]:
         """Start, end and the joins that they need (schema 4 keeps time stamps in a table of their own)."""

@@ -76,7 +76,7 @@ def test_golden_record() -> None:
     )
 
 
-def test_driver_untuned_and_csv() -> None:
+def test_driver_and_untuned() -> None:
     chosen: list[tuple[Problem, int | None]] = [(gemm(), 3), (W, None)]
     made = export(chosen, "driver")
     line = made.files[0].data.decode().strip()
@@ -87,17 +87,10 @@ def test_driver_untuned_and_csv() -> None:
     assert isinstance(record, Call)
     assert (made.count, len(made.files), len(made.refused)) == (1, 2, 1)
     assert export(chosen, "untuned").files == ()
-    [table] = export(chosen, "csv").files
-    head, first, second = table.data.decode().splitlines()
-    assert head.startswith("kind,label,calls,")
-    assert head.endswith(",problem")
-    assert first.startswith("gemm,TN 4096×512×1024 bf16_r,3,T,N,4096,")
-    assert second.endswith(W.text + '"')
     with pytest.raises(InputError, match="--as xml"):
         export(chosen, "xml")
 
 
 def test_nothing_to_export(tmp_path: Path) -> None:
     assert export([], "bench").files == ()
-    assert export([], "csv").count == 0
     assert isinstance(W, ConvProblem)
