@@ -152,6 +152,8 @@ def recommend(
     gpus: Annotated[int, option("GPUs of a target process: so many TunableOp files.", min=1)] = 1,
     same_build: Annotated[bool, option("Logs and times are of one library build and arch.", "--same-build")] = False,
     actions: Annotated[bool, option("Only what settings and changes of the program do.", "--actions")] = False,
+    explain: Annotated[str | None, option("All about one thing to do: its number or name.")] = None,
+    verbose: Annotated[bool, option("All that was found, and every file that is written.", "-v", "--verbose")] = False,
 ) -> Answer:
     """Rank what is worth changing, and write the override files."""
     from analyzers.analyzer import Settings
@@ -166,8 +168,10 @@ def recommend(
         steps=steps,
         target=facts_of(target),
     )
-    found = verb.advise(opened(store), settings, run)
-    return verb.answer(found, settings, out, gpus, own or [], n, actions=actions)
+    held = opened(store)
+    found = verb.advise(held, settings, run)
+    shown = verb.Shown(n=n, actions=actions, explain=explain, verbose=verbose, store=held.url)
+    return verb.answer(found, settings, out, gpus, own or [], shown)
 
 
 @verb("logparse replay --kind conv --direction W --budget 10m", opt.Table)

@@ -21,6 +21,7 @@ from analyzers.analyzer import Settings
 from analyzers.recommend import render
 from analyzers.recommend.override_files import TargetFiles
 from analyzers.recommend.ranking import Recommendation
+from analyzers.recommend.verdict import Todo, gain, verdict
 from logparse.formats.format import Emission
 from logparse.model import Finding
 
@@ -69,11 +70,15 @@ def earlier_files(out: Path) -> list[Path]:
 def document(recommendation: Recommendation, settings: Settings, targets: Sequence[TargetFiles]) -> str:
     """``findings.json``: numbers, texts, lists and objects; what is unknown is null."""
     judged = recommendation.judgement
+    seen = verdict(recommendation)
     content: dict[str, object] = {
+        "verdict": seen.headline,
+        "todo": [asdict(x) for x in seen.todo],
+        "gains": [{"evidence": evidence, "us": us} for evidence, us in seen.gains],
+        "split": {"unit": seen.unit, "us": seen.whole_us, "parts": [asdict(x) for x in seen.split]},
         "schema": SCHEMA,
         "version": VERSION,
         "run": recommendation.run,
-        "verdict": render.verdict(recommendation),
         "ceiling": asdict(recommendation.ceiling),
         "gpu_time": None if recommendation.gpu_time is None else asdict(recommendation.gpu_time),
         "tests": {"tested": judged.tested, "kept": judged.kept, "floor": judged.floor, "rate": judged.rate},
@@ -145,7 +150,9 @@ def _text(value: object) -> str | None:
 
 def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> str:
     """``report.md``: the verdict, the ceiling, one table, each finding with its evidence, how to apply and to check."""
-    out = [f"# What to change in run {_escaped(recommendation.run)}", "", f"**{render.verdict(recommendation)}**", ""]
+    seen = verdict(recommendation)
+    out = [f"# What to change in run {_escaped(recommendation.run)}", "", f"**{_escaped(seen.headline)}**", ""]
+    out += _todo(seen.todo)
     out += [f"* {line.strip()}" for line in render.gpu_time_lines(recommendation.gpu_time)]
     out += [f"* {line.strip()}" for line in render.ceiling_lines(recommendation.ceiling)]
     out += [f"* {line}" for line in render.confidence_lines(recommendation)]
@@ -166,6 +173,16 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> st
         out += ["## Advice", "", *(f"* {_escaped(x)}" for x in advice), ""]
     out += _apply(targets)
     return "\n".join(out).rstrip() + "\n"
+
+
+def _todo(todo: Sequence[Todo]) -> list[str]:
+    if not todo:
+        return []
+    out = ["| | to do | now → then | evidence | changes | what |", "|---|---|---|---|---|---|"]
+    for number, x in enumerate(todo, 1):
+        cells = (x.name, f"{gain(x)} a {x.unit}", x.evidence, x.changes, x.what)
+        out.append(f"| {number} | {' | '.join(map(_escaped, cells))} |")
+    return [*out, ""]
 
 
 def _table(recommendation: Recommendation) -> list[str]:

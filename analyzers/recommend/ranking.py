@@ -18,7 +18,7 @@ from analyzers.actions import ACTIONS, ActionResult
 from analyzers.actions.totals import rank as rank_of_actions
 from analyzers.actions.totals import results, wanted
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.job.gpu_time import GpuTime, gpu_time
+from analyzers.job.gpu_time import GpuTime, gpu_time, steps
 from analyzers.recommend.ceiling import Ceiling, ceiling, in_the_job
 from analyzers.recommend.confidence import Judgement, basis, completed, judgement, post_us, pre_us
 from analyzers.recommend.duplicates import deduplicated, one_claim_each, rank, reachable, without_saving
@@ -40,7 +40,8 @@ class Recommendation:
     what override files, settings and changes of the program do to the job, the best first; ``untimed``: none of these
     is timed, a search found what only one reaches, and a replay would time some.  ``cuda``: the run's files are of
     NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's tables lack.  ``object_calls``: problems called through
-    hipBLASLt's C++ object.  ``counted``: lines of the run's files that are calls or measurements.
+    hipBLASLt's C++ object.  ``counted``: lines of the run's files that are calls or measurements.  ``steps``: how many
+    steps the run's calls are of, None where that is unknown.
     """
 
     run: str
@@ -57,6 +58,7 @@ class Recommendation:
     aiter_misses: tuple[str, ...] = ()
     object_calls: tuple[Problem, ...] = ()
     counted: int = 0
+    steps: float | None = None
 
     @property
     def overrides(self) -> tuple[Override, ...]:
@@ -102,6 +104,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         aiter_misses=_aiter_misses(tables),
         object_calls=_object_calls(tables),
         counted=int(tables.sources.loc[own, ["call_lines", "measurement_lines"]].sum().sum()),
+        steps=settings.steps or (steps(tables, settings)[0] if most.gpu_us is not None else None),
     )
 
 

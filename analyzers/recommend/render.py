@@ -1,6 +1,6 @@
 """A ``Recommendation`` as plain lines and table rows, for the terminal, ``report.md`` and ``tune``.
 
-Nothing is computed here that is not about showing; whoever shows one asks here for its verdict, actions and rows.
+Nothing is computed here that is not about showing; ``verdict`` makes the list of what to do, ``screen`` shows that.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analyzers import exposed_communication, host_bound
+from analyzers import host_bound
 from analyzers.actions import ActionResult
 from analyzers.actions.totals import row
 from analyzers.job.gpu_time import GpuTime
@@ -19,14 +19,16 @@ from analyzers.overrides.write import wrote_lines
 from analyzers.recommend.ceiling import Ceiling
 from analyzers.recommend.confidence import CONFIDENCE, basis
 from analyzers.recommend.ranking import Recommendation
+from analyzers.recommend.verdict import Todo, nothing
 from logparse.formats.format import Emission
 from logparse.model import Finding
 from logparse.output import ROWS, Answer
+from logparse.output.terminal import Block
 from logparse.text import counted, duration
 
 
 def lines(recommendation: Recommendation) -> list[str]:
-    """The recommendation as text: ceiling, remarks on the run, verdict; the findings themselves are ``rows``."""
+    """The recommendation as text: ceiling, remarks on the run, counts; the findings themselves are ``rows``."""
     remarks = [f"{remark.analyzer}: {remark.message}" for remark in recommendation.remarks]
     first = [x for x in remarks if x.startswith(f"{host_bound.NAME}:")]
     out = [
@@ -38,7 +40,7 @@ def lines(recommendation: Recommendation) -> list[str]:
     out += ceiling_lines(recommendation.ceiling)
     out += [x for x in remarks if x not in first]
     out += [f"→ {text}" for text in advice(recommendation)]
-    return [*out, *confidence_lines(recommendation), *unmeasured_lines(recommendation), verdict(recommendation)]
+    return [*out, *confidence_lines(recommendation), *unmeasured_lines(recommendation), counts(recommendation)]
 
 
 def unmeasured_lines(recommendation: Recommendation) -> list[str]:
@@ -129,43 +131,25 @@ def confidence_lines(recommendation: Recommendation) -> list[str]:
     return out
 
 
-def verdict(recommendation: Recommendation) -> str:
-    """One line: how many findings and overrides, or that nothing is worth doing, and why."""
+def counts(recommendation: Recommendation) -> str:
+    """One line: how many findings and overrides, and what is left out; or why there are none."""
     found, left_out = len(recommendation.findings), recommendation.left_out
+    if not found:
+        return nothing(recommendation)
     reasons = "; ".join(f"{count:,} {why}" for why, count in left_out.items())
-    if found:
-        known = [x for x in recommendation.findings if x.saving_us is not None]
-        estimated = sum(basis(x) == "inferred" for x in known)
-        worth = f", {len(known):,} of known worth" if known else ", none of known worth"
-        worth += f" ({estimated:,} estimated)" if estimated else ""
-        overrides = len(recommendation.overrides)
-        return f"{counted(found, 'finding')}{worth}, {overrides:,} with an override" + (
-            f"; left out: {reasons}" * bool(reasons)
-        )
-    if left_out:
-        return f"nothing worth doing: {reasons}"
-    ceiling = recommendation.ceiling
-    if ceiling.share is None:
-        if not (recommendation.calls or recommendation.counted or recommendation.gpu_time):
-            return "no verdict: the run holds no call and no measurement of a problem"
-        named = [x.analyzer for x in recommendation.remarks if x.saving_us or _waits(x)]
-        named += ["the actions"] * bool(recommendation.actions)
-        remarked = " and ".join(dict.fromkeys(named))
-        nothing = f"beside {remarked} nothing looks slow" if remarked else "nothing looks slow"
-        return f"no verdict: {nothing}, but no pick is timed against another solution (`logparse replay` measures)"
-    verdict = (
-        f"nothing worth doing: none of {ceiling.problems:,} measured problems has a better known solution, and none "
-        "looks slow"
-    )
-    untimed = 1.0 - (ceiling.calls_share if ceiling.calls_share is not None else 1.0)
-    return f"{verdict}; of {untimed:.1%} of calls no alternative was timed" if untimed >= _UNTIMED else verdict
+    overrides = len(recommendation.overrides)
+    return f"{counted(found, 'finding')}, {overrides:,} with an override" + f"; left out: {reasons}" * bool(reasons)
 
 
-def _waits(remark: Finding) -> bool:
-    return remark.analyzer in (host_bound.NAME, exposed_communication.NAME)
-
-
-_UNTIMED = 0.001
+def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
+    """All that is known of one thing to do: its action, its remark, its findings as a table, their advice."""
+    actions = [line for x in recommendation.actions if x.action.name == todo.name for line in _action(x)]
+    remarks = [x for x in recommendation.remarks if x.analyzer == todo.name]
+    findings = [recommendation.findings[n - 1] for n in todo.findings]
+    table = [brief(rows(replace(recommendation, findings=tuple(findings))))] if findings else []
+    said = [f"{x.analyzer}: {x.message}" for x in remarks]
+    advised = dict.fromkeys(f"→ {x.advice}" for x in (*remarks, *findings) if x.advice)
+    return [*actions, *said, *table, *advised]
 
 
 _TEXT = ("analyzer", "kind", "problem", "label", "message", "interval_from", "confidence", "action")

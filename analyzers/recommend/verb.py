@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analyzers.analyzer import Settings
 from analyzers.overrides.write import write as write_files
-from analyzers.recommend import apply_module, apply_script, documents
+from analyzers.recommend import apply_module, apply_script, documents, screen
 from analyzers.recommend.override_files import TargetFiles, emissions, targets
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.render import answer as ranking_answer
@@ -75,23 +75,36 @@ def write(
     return [*written, *write_files(documents.documents(recommendation, settings, made), out)], notes
 
 
-def answer(
-    found: Recommendation,
-    settings: Settings,
-    out: Path,
-    gpus: int,
-    own: Sequence[str],
-    n: int | None,
-    *,
-    actions: bool,
-) -> Answer:
-    """The ranking with the files that ``write`` wrote; it is worth printing also where they cannot be written."""
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What to print: ``n`` things to do or findings, the ``actions`` alone, all about one thing (``explain``, its
+    number or name), or everything (``verbose``).  ``store`` is the one that the printed commands name.
+    """
+
+    n: int | None = None
+    actions: bool = False
+    explain: str | None = None
+    verbose: bool = False
+    store: str | None = None
+
+
+def answer(found: Recommendation, settings: Settings, out: Path, gpus: int, own: Sequence[str], shown: Shown) -> Answer:
+    """The list of what to do, with the files that ``write`` wrote; it is worth printing also where they cannot be
+    written.  To explain one thing writes nothing.
+    """
+    if shown.explain is not None:
+        return replace(ranking_answer(found, [], [], shown.n), text=screen.explained(found, shown.explain))
+    errors: list[str] = []
+    made: tuple[list[Emission], list[str]] = ([], [])
     try:
         made = write(found, settings, WRITERS, out, gpus, own)
     except OSError as error:
         why = f"error: {error.filename or out}: {error.strerror or error}; the files were not written (--out)"
-        return replace(ranking_answer(found, [], [], n, actions=actions), errors=[why], code=1)
-    return ranking_answer(found, *made, n, actions=actions)
+        errors = [why]
+    whole = replace(ranking_answer(found, *made, shown.n, actions=shown.actions), errors=errors, code=int(bool(errors)))
+    if shown.verbose or shown.actions:
+        return whole
+    return replace(whole, text=screen.screen(found, screen.Written(out, made[0], shown.store), shown.n))
 
 
 def _set_aside(out: Path, written: Collection[Path]) -> list[str]:

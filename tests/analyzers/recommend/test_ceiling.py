@@ -12,6 +12,7 @@ from analyzers.recommend import render
 from analyzers.recommend.ceiling import ceiling
 from analyzers.recommend.confidence import judgement
 from analyzers.recommend.ranking import recommend
+from analyzers.recommend.verdict import verdict
 from analyzers.times.picks import compare
 from logparse.model import Evidence, Finding
 from tests.analyzers.build import call, facts, measurement, tables, work
@@ -136,11 +137,9 @@ def test_measured_findings_are_below_the_ceiling() -> None:
 def test_verdicts() -> None:
     same = [measurement(ONE, "Default", 60.0), measurement(ONE, "hipblaslt:9", 60.0)]
     nothing = recommend(tables(workload=[work(ONE, 1)], measurements=same), Settings())
-    assert render.verdict(nothing) == (
-        "nothing worth doing: none of 1 measured problems has a better known solution, and none looks slow"
-    )
+    assert verdict(nothing).headline == "nothing worth doing: none of 1 measured problem has a better known solution"
     half = recommend(tables(workload=[work(ONE, 1), work(gemm(3).text, 3)], measurements=same), Settings())
-    assert render.verdict(half).endswith("none looks slow; of 75.0% of calls no alternative was timed")
+    assert verdict(half).headline.endswith("a better known solution; 75.0% of calls untimed")
     assert recommend(tables(workload=[work(ONE, 1)]), Settings()).ceiling.untimed_share == 1.0
     unknown = render.ceiling_lines(recommend(tables(workload=[work(ONE, 1)]), Settings()).ceiling)
     assert unknown == [

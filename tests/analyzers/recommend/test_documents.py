@@ -104,7 +104,9 @@ def test_the_report() -> None:
     text = report(
         found, [TargetFiles({"arch": "gfx942"}, [Emission("apply.sh", b"", "source it")], ["a | b"], "gfx942")]
     )
-    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    first, _, second = text.partition("## Findings")
+    assert re.findall(r"^\| (\d) \| (\w+)", first, re.MULTILINE) == [("1", "search"), ("2", "overrides")]
+    rows = [line for line in second.splitlines() if line.startswith("| ")]
     assert len(rows) == len(found.findings) + 1
     assert {line.count(" | ") for line in rows} == {10}
     for word in (

@@ -1,0 +1,159 @@
+"""A verdict in the few lines that a terminal shows: at most ``LINES`` of at most ``COLUMNS`` columns.
+
+The verdict, the split of a step, what to do, best first, and what to type; ``explained`` is all about one thing to do.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from analyzers.recommend import apply_module, apply_script, documents, render
+from analyzers.recommend.files_action import OVERRIDES
+from analyzers.recommend.ranking import Recommendation
+from analyzers.recommend.verdict import SEARCH, Share, Todo, Verdict, gain, verdict
+from logparse.errors import UsageError
+from logparse.formats.format import Emission
+from logparse.output.terminal import Block
+from logparse.store import command_line
+from logparse.text import counted, duration, printable, short_path, shortened
+
+LINES, COLUMNS = 15, 100
+_NAME, _LABEL = 24, 9
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where a recommendation's files went: the folder ``out``, and the store that the next commands read."""
+
+    out: Path
+    files: Sequence[Emission] = ()
+    store: str | None = None
+
+
+def screen(found: Recommendation, written: Written, n: int | None = None) -> list[str]:
+    """The lines; with ``n`` so many things to do, however many lines they take."""
+    seen = verdict(found)
+    head = _cut(f"recommend: {printable(seen.headline)}")
+    if not seen.todo:
+        return [head]
+    split = [split_line(seen)] if seen.split else []
+    typed = list(_typed(found, seen, written))
+    room = n or max(LINES - 2 - len(split) - len(typed), 1)
+    listed = todo_lines(seen.todo[:room])
+    spare = LINES - 2 - len(split) - len(listed) - len(typed)
+    for place, todo in enumerate(seen.todo[:room], 1):
+        if todo.name == OVERRIDES.name:
+            listed[place:place] = _row_lines(found, todo, spare)
+            break
+    return [head, *split, *listed, *typed, _rest(seen, written, room)]
+
+
+def split_line(seen: Verdict) -> str:
+    """Where the time of a step goes, in one line; the kinds for which there is no room are added up."""
+    out = f"  {'a step' if seen.unit == 'step' else 'all traces'}, {duration(seen.whole_us)}: "
+    kinds, idle = [x for x in seen.split if x.name != "idle"], [x for x in seen.split if x.name == "idle"]
+
+    def line(shown: int) -> str:
+        others = [Share("others", sum(x.us for x in kinds[shown:]))] if kinds[shown:] else []
+        return out + " · ".join(f"{x.name} {duration(x.us)}" for x in (*kinds[:shown], *others, *idle))
+
+    return next(x for n in range(len(kinds), -1, -1) if len(x := line(n)) <= COLUMNS or not n)
+
+
+def todo_lines(todo: Sequence[Todo], first: int = 1) -> list[str]:
+    """One numbered line for each: name, now → then, how that is known, what changes."""
+    room = min(_NAME, max(len(printable(x.name)) for x in todo))
+    names = shortened([printable(x.name) for x in todo], room)
+    gains, known = (max(map(len, x)) for x in zip(*((gain(y), y.evidence) for y in todo), strict=True))
+    return [
+        _cut(f"{n:>2} {name:<{room}}  {gain(x):<{gains}}  {x.evidence:<{known}}  {printable(_change(x))}")
+        for n, (x, name) in enumerate(zip(todo, names, strict=True), first)
+    ]
+
+
+def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
+    """The rows of override files that save most, as many as there is room for."""
+    rows = [found.findings[n - 1] for n in todo.findings]
+    labels = [printable(x.problem.label) if x.problem else "" for x in rows[: max(room, 0)]]
+    saved = (x.per_call_us if todo.unit == "call" or x.saving_us is None else x.saving_us for x in rows)
+    return [
+        _cut(
+            f"     {label:<{max(map(len, labels))}}  saves {duration(None if us is None else us / (found.steps or 1))}"
+        )
+        for label, us in zip(labels, saved, strict=False)
+    ]
+
+
+def _change(todo: Todo) -> str:
+    per = " a call of each" if todo.unit == "call" and todo.now_us is not None else ""
+    about = f": {todo.what}" if todo.findings and not todo.changes.endswith("override files") else ""
+    return f"{todo.changes}{about}{f',{per}' if per else ''}"
+
+
+def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[str]:
+    """Commands to paste: confirm, apply, search and check; the target's folder is named once, as ``$D``."""
+    placed = [(file.path.parent, file) for file in written.files if file.path is not None]
+    folders = list(dict.fromkeys(place for place, _ in placed if place != written.out))
+    names = {file.name: file for place, file in placed if place in (written.out, *folders[:1])}
+    here = "$D"
+    if folders:
+        more = f"  # and {counted(len(folders) - 1, 'more target')}: see the report" if folders[1:] else ""
+        named = shlex.quote(short_path(str(folders[0])))
+        here = '"$D"' if "'" in named else here
+        yield from _folded(f"D={named}{more}")
+    if any(x.evidence != "confirmed" for x in seen.todo if x.findings):
+        yield from _folded(f"confirm  {command_line(written.store, 'replay', '--run', found.run)}")
+    if apply_script.NAME in names:
+        yield from _folded(f"apply    . {here}/{apply_script.NAME}")
+    elif written.files and any(x.name == OVERRIDES.name for x in seen.todo):
+        yield "apply    no row could be written: why is in the report"
+    actions = [x.action.name for x in apply_module.chosen([x for x in found.actions if x.action.kind != "files"])]
+    if actions and apply_module.NAME in names:
+        yield _cut(f"apply    {names[apply_module.NAME].use.partition(':  ')[2]}")
+    searches = [f"(cd {here} && {'sh' if x.endswith('.sh') else 'python'} {x})" for x in names if x.startswith("tune_")]
+    if searches and any(x.name == SEARCH for x in seen.todo):
+        yield from _folded(f"search   {'; '.join(searches)}")
+    changed = [f"{here}/{file.name}" for file in names.values() if file.applied and file.name != apply_script.NAME]
+    by_action = [] if changed else [word for name in actions for word in ("--action", name)]
+    if changed or by_action:
+        after = command_line(written.store, "capture", *(["--trace", "2"] if by_action else []), "--run", "after")
+        check = command_line(written.store, "verify", found.run, "after", *by_action)
+        yield from _folded(f"check    {after} -- JOB && {' '.join([check, *changed])}")
+
+
+def _rest(seen: Verdict, written: Written, room: int) -> str:
+    left = [f"{counted(len(seen.todo) - room, 'more thing')} to do"] if len(seen.todo) > room else []
+    left += [f"{seen.unseen:,} too small to show where the host is the limit"] if seen.unseen else []
+    report = [short_path(str(written.out / documents.REPORT_NAME))] if written.files else []
+    return _cut(f"rest     {' · '.join([*report, 'the same with --explain 1, or with -v', *left])}")
+
+
+def _folded(line: str) -> Iterator[str]:
+    """A command in lines that fit and that a shell joins again; one with quotes stays whole, as it joins none there."""
+    while len(line) > COLUMNS and "'" not in line:
+        place = line.rfind(" ", 0, COLUMNS - 1)
+        if line[: max(place, 0)][_LABEL:].strip():
+            yield f"{line[:place]} \\"
+            line = f"{' ' * _LABEL}{line[place + 1 :]}"
+        else:  # one word, such as a long path
+            yield f"{line[: COLUMNS - 1]}\\"
+            line = line[COLUMNS - 1 :]
+    yield line
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= COLUMNS else f"{line[: COLUMNS - 1].rstrip()}…"
+
+
+def explained(found: Recommendation, which: str) -> list[str | Block]:
+    """All about one thing to do, given by its number or name.  Raises UsageError for another one."""
+    todo = verdict(found).todo
+    one = todo[int(which) - 1] if which.isdecimal() and 0 < int(which) <= len(todo) else None
+    one = one or next((x for x in todo if x.name == which), None)
+    if one is None:
+        known = ", ".join(f"{n} {x.name}" for n, x in enumerate(todo, 1)) or "nothing to do"
+        raise UsageError(f"--explain {which}: there is {known}")
+    return [*todo_lines([one], todo.index(one) + 1), *render.about(found, one)]

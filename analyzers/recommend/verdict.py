@@ -1,0 +1,346 @@
+"""The one list of what to do about a run: its verdict, where a step's time goes, and what is worth doing, best first.
+
+Pure.  ``recommend``, ``tune``, ``report.md``, ``findings.json``, ``report`` and the page all show this list, so that
+order, names and units are the same everywhere.  Times are µs of GPU time of one *unit*: a step where traces mark steps
+(or the user counts them), else the whole run, else one call of each problem where nothing counts calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from analyzers import exposed_communication, host_bound
+from analyzers.actions import ActionResult
+from analyzers.job.gpu_time import COMMUNICATION, GpuTime
+from analyzers.recommend.apply_module import chosen
+from analyzers.recommend.confidence import basis, pre_us
+from analyzers.recommend.files_action import OVERRIDES
+from analyzers.recommend.ranking import POTENTIAL, Recommendation, remedy
+from logparse.model import Finding
+from logparse.text import counted, duration
+
+Certainty: TypeAlias = Literal["confirmed", "measured", "estimated", "not measured"]
+Unit: TypeAlias = Literal["step", "run", "call"]
+CERTAINTIES: tuple[Certainty, ...] = ("confirmed", "measured", "estimated", "not measured")
+SEARCH = "search"
+_SHOWS = 0.05
+"""Share of a step below which a saving of GPU time does not show where the GPU waits for the host."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of the step: ``name`` and its time, µs."""
+
+    name: str
+    us: float
+
+
+@dataclass(frozen=True)
+class Todo:
+    """One thing to do.  What it saves is ``now_us`` − ``then_us``, at most where it is not measured; None is unknown.
+
+    ``changes`` is what one does: a file that is read, a setting, lines of the program, a search.  ``findings`` are
+    the numbers, from 1, of the findings behind it in the ranking; an action and a remark have theirs under ``name``.
+    """
+
+    name: str
+    what: str
+    now_us: float | None
+    then_us: float | None
+    unit: Unit
+    evidence: Certainty
+    changes: str
+    findings: tuple[int, ...] = ()
+
+    @property
+    def saving_us(self) -> float:
+        return (self.now_us or 0.0) - (self.then_us or 0.0)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``headline``: one sentence.  ``split``: the step, or all traced time, by kind of work and idle; empty without a
+    trace.  ``gains``: what can be saved at most by how it is known, of things to do that do not overlap.  ``unseen``:
+    how many savings of GPU time are too small to show in a step whose limit is the host, and stand in no list.
+    """
+
+    headline: str
+    split: tuple[Share, ...]
+    whole_us: float | None
+    unit: Unit
+    todo: tuple[Todo, ...]
+    gains: tuple[tuple[Certainty, float], ...] = ()
+    unseen: int = 0
+
+
+def verdict(found: Recommendation) -> Verdict:
+    """The verdict on a recommendation, with the list of what to do, by what a step can gain."""
+    time = found.gpu_time
+    steps = time.steps if time is not None else found.steps
+    unit: Unit = "step" if steps else "run"
+    whole = _whole_us(time)
+    listed = [*_actions(found), *_of_findings(found), *_of_the_job(time, found.remarks)]
+    hidden = [x for x in listed if _is_hidden(x, time)]
+    todo = sorted((x for x in listed if x not in hidden), key=_rank)
+    gains = _gains(found, todo)
+    return Verdict(
+        headline=_headline(found, todo, gains, whole, unit),
+        split=_split(time),
+        whole_us=whole,
+        unit=unit,
+        todo=tuple(todo),
+        gains=gains,
+        unseen=len(hidden),
+    )
+
+
+def _rank(todo: Todo) -> tuple[bool, float, str]:
+    """What is of one call counts least: how often it is made is unknown."""
+    return todo.unit == "call", -todo.saving_us, todo.name
+
+
+def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
+    """Whether a saving of GPU time cannot show in the step: there the GPU waits for the host anyway."""
+    if time is None or not time.waits or not time.steps or time.profiled or todo.name == host_bound.NAME:
+        return False
+    return todo.unit == "step" and todo.saving_us < _SHOWS * (_whole_us(time) or 0.0)
+
+
+# ------------------------------------------------------------ where the time goes
+
+
+def _whole_us(time: GpuTime | None) -> float | None:
+    """The time of a step, or of all traces where they mark none; that of the kernels where no window is known."""
+    if time is None:
+        return None
+    return (time.window_us or time.kernels_us) / (time.steps or 1.0)
+
+
+def _split(time: GpuTime | None) -> tuple[Share, ...]:
+    """Kinds of work, the longest first; all passes of convolutions are one kind, and idle is the last."""
+    if time is None:
+        return ()
+    sums: dict[str, float] = {}
+    for part in time.parts:
+        name = "convolutions" if part.name.startswith("convolution ") else part.name
+        name = "exposed communication" if name == COMMUNICATION and time.alone_us is not None else name
+        sums[name] = sums.get(name, 0.0) + part.us
+    if time.idle_us:
+        sums["idle"] = time.idle_us
+    per = time.steps or 1.0
+    order = sorted(sums, key=lambda x: (x == "idle", -sums[x], x))
+    return tuple(Share(name, sums[name] / per) for name in order if sums[name] > 0)
+
+
+# ------------------------------------------------------------ what to do
+
+
+def _actions(found: Recommendation) -> list[Todo]:
+    """The actions that pay, and the override files; of several that exclude or contain each other the best."""
+    kept: list[ActionResult] = []
+    for result in sorted(found.actions, key=lambda x: -x.saving_us):
+        files = result.action.kind == "files" and result.saving_us > 0
+        if (result.pays or files) and not any(_alternative(result, x) for x in kept):
+            kept.append(result)
+    return [_action(x, found) for x in kept]
+
+
+def _alternative(one: ActionResult, other: ActionResult) -> bool:
+    names = [{x.action.name, *x.action.contains} for x in (one, other)]
+    excluded = one.action.excludes is not None and one.action.excludes == other.action.excludes
+    return excluded or not names[0].isdisjoint(names[1])
+
+
+def _action(result: ActionResult, found: Recommendation) -> Todo:
+    per = result.steps or 1.0
+    timed = {x.of for x in result.parts}
+    rows = tuple(
+        n
+        for n, x in enumerate(found.findings, 1)
+        if x.override is not None and (not x.saving_us or (x.problem is not None and x.problem.text in timed))
+    )
+    files = result.action is OVERRIDES
+    sure = files and all(basis(found.findings[n - 1]) == "confirmed" for n in rows)
+    lines = len(result.application.settings) + len(result.application.model)
+    changes = {
+        "files": f"{counted(len(rows), 'row')} of override files",
+        "setting": f"a setting: {result.application.line}",
+        "program": f"{counted(lines, 'line')} of the program" if lines else "the program",
+    }[result.action.kind]
+    return Todo(
+        name=result.action.name,
+        what=result.action.about,
+        now_us=result.now_us / per,
+        then_us=(result.now_us - result.saving_us) / per,
+        unit="step" if result.steps else "run",
+        evidence="confirmed" if sure else "measured",
+        changes=changes if result.action.exact else f"{changes}; rounds more",
+        findings=rows if files else (),
+    )
+
+
+def _of_findings(found: Recommendation) -> list[Todo]:
+    """The findings that no listed action covers, grouped by what a person does about them."""
+    covered = {x.of for y in found.actions if y.pays or y.action is OVERRIDES for x in y.parts}
+    files = any(x.action is OVERRIDES for x in found.actions)
+    groups: dict[tuple[str, str], list[int]] = {}
+    for number, finding in enumerate(found.findings, 1):
+        text = finding.problem.text if finding.problem else ""
+        if text not in covered and not (files and finding.override is not None):
+            groups.setdefault(_doing(finding), []).append(number)
+    return [_group(*doing, numbers, found) for doing, numbers in groups.items()]
+
+
+def _doing(finding: Finding) -> tuple[str, str]:
+    """What a person does about a finding: the name of it, and what changes."""
+    if finding.override is not None:
+        return OVERRIDES.name, "rows of override files"
+    what = remedy(finding)
+    if what == "tune":
+        return SEARCH, "a search, then a file"
+    if what.startswith("by hand: "):
+        return what.removeprefix("by hand: "), "the program"
+    if what.startswith(POTENTIAL):
+        return "a setting or layout", "logparse replay --only actions"
+    return finding.analyzer, "logparse replay" if what in ("replay", "measure on the target") else "its advice"
+
+
+def _certainty(findings: Sequence[Finding]) -> Certainty:
+    """The weakest evidence of the savings that have a number."""
+    known = {basis(x) for x in findings if x.per_call_us is not None}
+    if not known:
+        return "not measured"
+    return "estimated" if "inferred" in known else "measured" if "measured" in known else "confirmed"
+
+
+def _group(name: str, changes: str, numbers: Sequence[int], found: Recommendation) -> Todo:
+    """Of each problem the largest saving counts once."""
+    findings = [found.findings[n - 1] for n in numbers]
+    unit: Unit = "step" if found.steps else "run"
+    times = [(now / (found.steps or 1.0), us / (found.steps or 1.0)) for now, us in _largest(_in_run(findings))]
+    if not times:
+        unit, times = "call", _largest((x, pre_us(x), x.per_call_us) for x in findings)
+    problems = len({x.problem for x in findings})
+    label = findings[0].problem.label if problems == 1 and findings[0].problem else counted(problems, "problem")
+    now = sum(x for x, _ in times) if times else None
+    return Todo(
+        name=name,
+        what=label,
+        now_us=now,
+        then_us=None if now is None else now - sum(x for _, x in times),
+        unit=unit,
+        evidence=_certainty(findings),
+        changes=changes,
+        findings=tuple(numbers),
+    )
+
+
+def _in_run(findings: Sequence[Finding]) -> Iterable[tuple[Finding, float | None, float | None]]:
+    for x in findings:
+        now = pre_us(x)
+        known = x.saving_us is not None and now is not None and bool(x.per_call_us)
+        yield x, (x.saving_us or 0.0) * (now or 0.0) / (x.per_call_us or 1.0) if known else x.saving_us, x.saving_us
+
+
+def _largest(times: Iterable[tuple[Finding, float | None, float | None]]) -> list[tuple[float, float]]:
+    """Of each problem its time and saving, where both are known, by its largest saving."""
+    largest: dict[object, tuple[float, float]] = {}
+    for finding, now, saving in times:
+        if now is not None and saving is not None and saving > largest.get(finding.problem, (0.0, 0.0))[1]:
+            largest[finding.problem] = (now, saving)
+    return list(largest.values())
+
+
+def _of_the_job(time: GpuTime | None, remarks: Sequence[Finding]) -> list[Todo]:
+    """What the job itself loses: communication that nothing hides, and a GPU that waits for the host."""
+    whole, named = _whole_us(time), {x.analyzer for x in remarks}
+    if time is None or whole is None:
+        return []
+    unit: Unit = "step" if time.steps else "run"
+    per, alone, idle = time.steps or 1.0, time.alone_us, time.idle_us
+    lost = (
+        (exposed_communication.NAME, "only collectives run", alone, "bucket_cap_mb; is a rank slow?"),
+        (host_bound.NAME, "the GPU waits for the host", idle, "the program: CUDA graphs, batch, loader"),
+    )
+    return [
+        Todo(name, what, whole, whole - us / per, unit, "not measured", changes)
+        for name, what, us, changes in lost
+        if us and name in named
+    ]
+
+
+# ------------------------------------------------------------ the verdict
+
+
+def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Certainty, float], ...]:
+    """The ceiling in parts: actions that can be applied together, and what lies beside them."""
+    together = {x.action.name for x in chosen([x for x in found.actions if x.pays])}
+    together |= {OVERRIDES.name} if not together else set()
+    actions = {x.action.name for x in found.actions}
+    counting = [x for x in todo if x.unit != "call" and (x.name not in actions or x.name in together)]
+    units = {x.unit for x in counting}
+    of = "step" if "step" in units else "run"
+    sums = {y: sum(x.saving_us for x in counting if x.evidence == y and x.unit == of) for y in CERTAINTIES}
+    return tuple((x, us) for x, us in sums.items() if us > 0)
+
+
+def gain_text(certainty: Certainty, us: float) -> str:
+    """A part of the ceiling in words."""
+    about = {"estimated": "≈ ", "not measured": "up to "}.get(certainty, "")
+    return f"{about}{duration(us)} ({certainty})"
+
+
+def gain(todo: Todo) -> str:
+    """``45.4 → 41.1 ms``, ``≈ …`` of an estimate, ``up to 18.5 of 45.4 ms`` of what no measurement bounds."""
+    if todo.now_us is None or todo.then_us is None:
+        return "unknown"
+    if todo.evidence == "not measured":
+        return f"up to {_pair(todo.saving_us, 'of', todo.now_us)}"
+    return ("≈ " if todo.evidence == "estimated" else "") + _pair(todo.now_us, "→", todo.then_us)
+
+
+def _pair(first: float, word: str, second: float) -> str:
+    one, other = duration(first), duration(second)
+    if one.rpartition(" ")[2] == other.rpartition(" ")[2]:
+        one = one.rpartition(" ")[0]
+    return f"{one} {word} {other}"
+
+
+def _headline(
+    found: Recommendation,
+    todo: Sequence[Todo],
+    gains: Sequence[tuple[Certainty, float]],
+    whole: float | None,
+    unit: Unit,
+) -> str:
+    if not todo:
+        return nothing(found)
+    listed = {x.unit for x in todo}
+    unit = "step" if "step" in listed else "run" if "run" in listed else unit
+    of = f" of {duration(whole)}" if whole is not None and unit == "step" else ""
+    if not gains:
+        return f"{counted(len(todo), 'thing')} to do, of unknown worth: nothing counts the calls"
+    parts = " · ".join(gain_text(*x) for x in gains)
+    time = found.gpu_time
+    host = "the host is the limit; " if time is not None and time.waits and time.steps and not time.profiled else ""
+    return f"{host}a {unit}{of} can save {parts}"
+
+
+def nothing(found: Recommendation) -> str:
+    """Why there is nothing to do."""
+    ceiling = found.ceiling
+    if found.left_out:
+        reasons = "; ".join(f"{count:,} {why}" for why, count in found.left_out.items())
+        return f"nothing worth doing: {reasons}"
+    if ceiling.share is None:
+        if not (found.calls or found.counted or found.gpu_time):
+            return "no verdict: the run holds no call and no measurement of a problem"
+        return "no verdict: nothing is timed against another solution (`logparse replay` measures)"
+    untimed = 1.0 - (ceiling.calls_share if ceiling.calls_share is not None else 1.0)
+    text = f"nothing worth doing: none of {counted(ceiling.problems, 'measured problem')} has a better known solution"
+    return f"{text}; {untimed:.1%} of calls untimed" if untimed >= _UNTIMED else text
+
+
+_UNTIMED = 0.001

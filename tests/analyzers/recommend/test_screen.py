@@ -1,0 +1,147 @@
+"""What ``recommend`` prints by default, case by case, as reviewed texts.
+
+After a wanted change: ``python -m tests.analyzers.recommend.test_screen``, then review the diff.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from analyzers.analyzer import Settings, Tables
+from analyzers.recommend import screen, verb
+from analyzers.recommend.ranking import Recommendation, recommend
+from analyzers.recommend.verdict import verdict
+from analyzers.times.runs import tables_to_analyse
+from logparse.errors import UsageError
+from logparse.formats.override_formats import WRITERS
+from logparse.ingest import ingest
+from logparse.store import open_store
+from logparse.text import duration
+from tests.analyzers import test_exposed_communication, test_host_bound
+from tests.analyzers.build import measurement, tables, work
+from tests.analyzers.example import everything, gemm
+from tests.analyzers.recommend.test_confidence import FAST, confirmed
+from tests.conftest import SAMPLES
+
+GOLDEN = Path(__file__).parent / "golden" / "screen"
+
+
+def samples(*names: str) -> Callable[[Path], Tables]:
+    """The tables of a store of these samples."""
+
+    def read(folder: Path) -> Tables:
+        store = open_store(folder / "store", create=True)
+        ingest([str(SAMPLES / name) for name in names], store, run="before", jobs=1)
+        return tables_to_analyse(store)
+
+    return read
+
+
+def built(made: Callable[[], Tables]) -> Callable[[Path], Tables]:
+    return lambda folder: made()
+
+
+def best_already() -> Tables:
+    """A default that was timed against another solution and is the faster one."""
+    text = gemm().text
+    times = [measurement(text, "Default", 40.0), measurement(text, "hipblaslt:9", 50.0)]
+    return tables(workload=[work(text, 10)], measurements=times)
+
+
+def host() -> Tables:
+    """Two steps of 500 µs, timed without the profiler, of which the GPU works in 270 each."""
+    return test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
+
+
+HIPBLASLT = ("hipblaslt/hipblaslt_rank0_4242.log", "hipblaslt/hipblaslt_rank1_4243.log")
+CASES: Mapping[str, Callable[[Path], Tables]] = {
+    "gained": samples(*HIPBLASLT, "hipblaslt/bench_output.txt", "miopen/miopen_cmd_4242.log",
+                      "miopen/gfx942130.HIP.fdb.txt", "tunableop/tunableop_results0.csv"),
+    "confirmed": built(lambda: confirmed(*FAST)),
+    "everything": built(everything),
+    "trace": samples("traces/job.trace.json"),
+    "host-bound": built(host),
+    "communication-bound": built(test_exposed_communication.planted),
+    "nothing traced": samples(*HIPBLASLT),
+    "nothing to do": built(best_already),
+    "nothing": built(tables),
+    "find-db only": samples("miopen/gfx942130.HIP.fdb.txt"),
+    "TunableOp only": samples("tunableop/tunableop_verbose.log", "tunableop/tunableop_untuned0.csv"),
+}  # fmt: skip
+
+
+def found_in(case: str, folder: Path) -> Recommendation:
+    return recommend(CASES[case](folder), Settings())
+
+
+def printed(found: Recommendation, folder: Path) -> list[str]:
+    """The default output, with the files written into a folder whose name is as long as ``overrides``."""
+    written, _ = verb.write(found, Settings(), WRITERS, folder / "overrides")
+    return screen.screen(found, screen.Written(folder / "overrides", written))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_default_output(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = printed(found_in(case, tmp_path), tmp_path)
+    assert len(lines) <= screen.LINES
+    assert max(map(len, lines)) <= screen.COLUMNS
+    assert "\n".join(lines) + "\n" == (GOLDEN / f"{case}.txt").read_text(encoding="utf-8")
+
+
+def test_no_golden_is_left_over() -> None:
+    assert {x.stem for x in GOLDEN.iterdir()} == set(CASES)
+
+
+def test_it_fits_where_names_are_long(tmp_path: Path) -> None:
+    found = found_in("everything", tmp_path)
+    lines = printed(found, tmp_path / ("long" * 30))
+    assert (len(lines) <= screen.LINES, max(map(len, lines)) <= screen.COLUMNS) == (True, True)
+    joined = "\n".join(lines).replace("\\\n         ", "").replace("\\\n", "")
+    assert f"D={tmp_path / ('long' * 30)}/overrides/" in joined, "a shell joins the parts of a path again"
+
+
+def test_everything_to_do_is_explained_by_number_and_by_name(tmp_path: Path) -> None:
+    found = found_in("everything", tmp_path)
+    for number, todo in enumerate(verdict(found).todo, 1):
+        by_number = [x for x in screen.explained(found, str(number)) if isinstance(x, str)]
+        by_name = [x for x in screen.explained(found, todo.name) if isinstance(x, str)]
+        assert by_number == by_name
+        assert todo.name in by_number[0]
+    with pytest.raises(UsageError, match="--explain nosuch: there is 1 "):
+        screen.explained(found, "nosuch")
+
+
+@pytest.mark.parametrize("case", ["gained", "everything", "trace"])
+def test_the_list_is_in_the_order_of_what_it_gains_and_the_verdict_adds_it_up(case: str, tmp_path: Path) -> None:
+    seen = verdict(found_in(case, tmp_path))
+    counted = [x.saving_us for x in seen.todo if x.unit != "call"]
+    assert counted == sorted(counted, reverse=True)
+    assert all(us <= sum(x.saving_us for x in seen.todo if x.evidence == known) * 1.001 for known, us in seen.gains)
+    assert all(duration(us) in seen.headline for _, us in seen.gains)
+
+
+def test_what_cannot_show_in_the_step_is_not_chosen() -> None:
+    seen = verdict(recommend(host(), Settings()))
+    assert [x.name for x in seen.todo] == ["host-bound"]
+    assert seen.headline.startswith("the host is the limit; a step of 500 µs")
+
+
+def main() -> None:
+    """Write the reviewed texts anew."""
+    import os
+
+    GOLDEN.mkdir(exist_ok=True)
+    for case in CASES:
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            lines = printed(found_in(case, Path(folder)), Path(folder))
+            (GOLDEN / f"{case}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
