@@ -47,18 +47,29 @@ TRACED = """
           from calls c left join means m using (problem) where run = $run and category = 'profiler' group by 1)
          using (problem)"""
 """SQL of what a call of each problem takes in the run's traces (µs), on the average, beside ``means``."""
+_PART = "array_to_string(string_split(key_text, ',')[:gfx::int + cu::int], ',')"
+"""SQL of the first cells of a key of aiter's, which name the device in a table of several."""
+_FILES = "measurements m join files using (source_id)"
+_PARTS = f"""
+    (from measurements left join mixed using (source_id)) m
+    join files f on f.source_id = m.source_id and f.part = case when gfx is null then '' else {_PART} end"""
+"""The measurements with their files, or where some are of several devices, with the file's part of their device."""
 _ROWS = """
     select {problem} as problem, kind, own and time_us > 0 as own, device, solution,
            solution = by_default as by_default, case when status = 'ok' and time_us > 0 then time_us end as us,
            {subject} as subject
-    from measurements m join files using (source_id) {linked}"""
+    from {rows} {linked}"""
 """What could not be run has no time, but is a problem of the run."""
 _OF_ITSELF = _ROWS.format(
-    problem="problem", linked="", subject="own and kind <> 'family' and (kind = 'conv') not in (from called)"
+    problem="problem",
+    linked="",
+    rows="{rows}",
+    subject="own and kind <> 'family' and (kind = 'conv') not in (from called)",
 )
 _OF_LINKED = _ROWS.format(
     problem="o.problem",
     linked="join linked o on o.other = m.problem",
+    rows="{rows}",
     subject="false",
 )
 _OPEN = f"select exists ({open_sql('gemm_rows')}) or exists ({open_sql('conv_rows')})"
@@ -75,15 +86,28 @@ _STAGES: Mapping[str, str] = {
         from workload left join means m using (problem) where run = $run group by coalesce(m.other, problem)""",
     "called": "select distinct kind = 'conv' as conv from w",
     "traced": TRACED,
+    "mixed": """
+        select source_id, list_contains(names, 'gfx') as gfx, list_contains(names, 'cu_num') as cu from (
+            select source_id, string_split(max(value) filter (name = 'columns'), ',') as names
+            from facts where name in ('arch', 'cu_count', 'columns') group by source_id
+            having bool_or(name <> 'columns' and contains(value, ' ')))""",
+    "places": f"""
+        select source_id, '' as part, any_value(regexp_extract(value, '^[^:]*')) filter (name = 'arch') as arch,
+               any_value(value) filter (name = 'cu_count') as cu
+        from facts where name in ('arch', 'cu_count') and source_id not in (select source_id from mixed)
+        group by source_id
+        union all
+        select distinct source_id, {_PART}, case when gfx then split_part(key_text, ',', 1) end,
+               case when cu then split_part(key_text, ',', 1 + gfx::int) end
+        from measurements join mixed using (source_id)""",
     "files": """
-        with places as (
-            select source_id, any_value(regexp_extract(value, '^[^:]*')) filter (name = 'arch') as arch,
-                   any_value(value) filter (name = 'cu_count') as cu
-            from facts where name in ('arch', 'cu_count') group by source_id),
-        here as (
-            select distinct arch, cu from places
-            where arch is not null and source_id in (select source_id from sources where run = $run))
-        select s.source_id, s.run = $run as own, coalesce(f.value, 'Default') as by_default,
+        with stated as (
+            select arch, cu, case when call_lines > 0 or source_id in (select source_id from kernels) then 0
+                                  when format = 'facts' then 1 else 2 end as tier
+            from places join sources using (source_id) where run = $run and arch is not null),
+        here as (select distinct arch, cu from stated where tier = (select min(tier) from stated))
+        select s.source_id, coalesce(d.part, '') as part, s.run = $run as own,
+               coalesce(f.value, 'Default') as by_default,
                dense_rank() over (order by coalesce(
                    d.arch || coalesce(d.cu, ''), (select min(arch || coalesce(cu, '')) from here))) as device
         from sources s left join facts f on f.source_id = s.source_id and f.name = 'pick'
@@ -160,7 +184,9 @@ def ranked(
         con.execute("create temp table linked as from links_")
         for name, made in _STAGES.items():
             con.execute(f"create temp table {name} as {made}", of if "$run" in made else None)
-        sql = _RANKED.format(key=key, other=other, timed=_TIMED if may_be else _OF_ITSELF)
+        ((several,),) = con.execute("select exists (from mixed)").fetchall()
+        timed = (_TIMED if may_be else _OF_ITSELF).format(rows=_PARTS if several else _FILES)
+        sql = _RANKED.format(key=key, other=other, timed=timed)
         rows: pa.Table = con.sql(sql, params={"kind": kind, "n": n}).to_arrow_table()
     labels = column([problem_from_text(text).label for text in rows["text"].to_pylist()], pa.string())
     return rows.set_column(rows.column_names.index("problem"), "problem", labels)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from analyzers.analyzer import Settings
 from analyzers.overrides.export import of_store
 from analyzers.recommend.ranking import recommend
+from analyzers.times.joins import not_elsewhere
 from analyzers.times.runs import tables_of
 from logparse.ingest import ingest
 from logparse.lookup import show, top
-from logparse.store import Store
+from logparse.store import Store, open_store
 from tests.conftest import SAMPLES
 
 TYPED = """\
@@ -51,3 +53,55 @@ def test_problems_are_counted_alike(case: str, store: Store, tmp_path: Path) -> 
     if shown["calls"].notna().all():
         assert of_store(store, "csv").count == read.problems
         assert len(recommend(tables_of(store), Settings()).calls) == read.problems
+
+
+TABLE = "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName\n"
+ROW = "{device},{m},256,5120,False,torch.bfloat16,torch.bfloat16,False,False,hipblaslt,{index},0,{us},\n"
+LOG = (
+    "hipblaslt-bench --api_method c -m 256 -n 64 -k 5120 --lda 5120 --ldb 5120 --ldc 256 --ldd 256  --stride_a 0 "
+    "--stride_b 0 --stride_c 0 --stride_d 0  --alpha 1.000000 --beta 0.000000 --transA T --transB N --batch_count 1 "
+    "--scaleA 0 --scaleB 0  --a_type bf16_r --b_type bf16_r --c_type bf16_r --d_type bf16_r --scale_type f32_r "
+    "--bias_type f32_r --compute_type f32_r --algo_method index --solution_index 9 --activation_type none\n"
+)
+HERE = ROW.format(device="gfx942,304", m=64, index=7, us=9.0) + ROW.format(device="gfx942,304", m=64, index=9, us=12.0)
+THERE = [
+    ROW.format(device=device, m=m, index=index, us=us + more)
+    for device, more in (("gfx1250,256", 0.0), ("gfx942,80", 0.5))
+    for m, index, us in ((64, 8, 3.0), (64, 9, 30.0), (32, 8, 1.0))
+]
+
+
+def filled(folder: Path, tables: dict[str, list[str]], order: int = 1) -> Store:
+    folder.mkdir()
+    (folder / "facts.json").write_text('{"arch": "gfx942:sramecc+:xnack-", "cu_count": "304"}', encoding="utf-8")
+    (folder / "hipblaslt_1.log").write_text(LOG * 3, encoding="utf-8")
+    for name, rows in tables.items():
+        (folder / name).write_text(TABLE + "".join(rows[::order]), encoding="utf-8")
+    store = open_store(folder / "store", create=True)
+    ingest([str(x) for x in sorted(folder.iterdir()) if x.is_file()], store)
+    return store
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("by", ["calls", "time"])
+@pytest.mark.parametrize("apart", [False, True], ids=["one table", "two tables"])
+def test_rows_of_another_device_change_no_answer_of_top(tmp_path: Path, apart: bool, by: str, order: int) -> None:
+    here = HERE.splitlines(keepends=True)
+    alone = top(filled(tmp_path / "alone", {"a.csv": here}), by=by)
+    more = {"a.csv": here, "b.csv": THERE} if apart else {"a.csv": here + THERE}
+    beside = top(filled(tmp_path / "beside", more, order), by=by)
+    assert list(alone["best"]) == ["hipblaslt:7"]
+    assert list(alone["pick_us"]) == [12.0]
+    pd.testing.assert_frame_equal(alone, beside[beside["calls"].notna()].reset_index(drop=True))
+
+
+def test_of_a_table_of_several_devices_the_targets_rows_are_kept(tmp_path: Path) -> None:
+    tables = tables_of(filled(tmp_path / "mixed", {"a.csv": [*THERE, HERE]}))
+    for target, wanted in (
+        ({}, {9.0, 12.0}),  # the run's own machine, which facts.json states
+        ({"arch": "gfx1250", "cu_count": "256"}, {3.0, 30.0, 1.0}),
+        ({"arch": "gfx942"}, {3.5, 30.5, 1.5, 9.0, 12.0}),
+        ({"arch": "gfx950", "cu_count": "256"}, set()),
+    ):
+        kept = not_elsewhere(tables.measurements, tables, Settings(target=target))
+        assert set(kept["time_us"]) == wanted

@@ -14,6 +14,7 @@ import numpy as np
 from analyzers.analyzer import Settings, Tables, once
 from analyzers.times.cells import is_true
 from analyzers.times.origins import PICK, TRACE
+from logparse.formats import machine_facts
 from logparse.model import DEFAULT
 from logparse.target import same_device
 
@@ -46,17 +47,21 @@ def facts_of(tables: Tables) -> dict[str, dict[str, str]]:
 
 @once
 def run_facts(tables: Tables) -> dict[str, str]:
-    """The facts of the machine that the run's calls are of: those on which its logs and traces agree that state them;
-    what none of these states, from its other files.
+    """The facts of the machine that the run's calls are of: those on which its logs and traces agree that state them,
+    what none of these states from what a capture found out (``facts.json``), and else from its other files.
 
     A table that was made elsewhere, or of rows of several devices, does not change what a log states.
     """
     facts = tables.facts
     own = facts[facts["source_id"].isin(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])]
     own = own.assign(value=own["value"].where(own["name"] != "arch", own["value"].astype(str).str.split(":").str[0]))
-    logs = own[own["source_id"].isin({*tables.calls["source_id"], *tables.kernels["source_id"]})]
-    rest = own[~own["name"].isin(logs["name"])]
-    return agreed_facts(rest) | agreed_facts(logs)
+    captured = tables.sources.loc[tables.sources["format"] == machine_facts.FORMAT.name, "source_id"]
+    out: dict[str, str] = {}
+    for sources in ({*tables.calls["source_id"], *tables.kernels["source_id"]}, set(captured), set(own["source_id"])):
+        stated = own[own["source_id"].isin(sources)]
+        out |= agreed_facts(stated)
+        own = own[~own["name"].isin(stated["name"])]
+    return out
 
 
 def not_elsewhere(rows: pd.DataFrame, tables: Tables, settings: Settings) -> pd.DataFrame:
