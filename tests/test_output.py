@@ -437,6 +437,24 @@ def test_an_ingest_that_gave_nothing_states_the_reason(tmp_path: Path) -> None:
     assert (out.returncode, "TunableOp wrote no result" in out.stderr) == (0, True)
 
 
+@pytest.mark.parametrize(
+    ("category", "wanted"),
+    [
+        ("Trace", "export in `on_trace_ready`"),
+        ("mtia_runtime", "a trace of MTIA"),
+        ("cuda_profiler_range", "counters of CUPTI"),
+        ("Kernel", "a trace of 2021"),
+        ("cpu_op", "a trace of the CPU alone"),
+        ("xpu_driver", "its events are of xpu_driver"),
+    ],
+)
+def test_a_trace_without_kernels_is_named_by_what_it_is_of(category: str, wanted: str, tmp_path: Path) -> None:
+    event = {"ph": "X", "cat": category, "name": "x", "pid": 1, "tid": 1, "ts": 1.0, "dur": 2.0, "args": {}}
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "deviceProperties": [], "traceEvents": [event]}))
+    assert wanted in run("ingest", str(path), "--store", str(tmp_path / "store")).stderr
+
+
 def test_a_run_without_problems_is_named(store: Store, tmp_path: Path) -> None:
     (tmp_path / "tunableop_results0.csv").touch()
     ingest([str(tmp_path / "tunableop_results0.csv")], store, run="none")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from logparse.errors import LogparseError
 from logparse.formats.format import Head, Unit
+from logparse.formats.traces.torch import profiler
 from logparse.ingest.input_file import InputFile
 from logparse.ingest.schedule import Ingested
 from logparse.output import Answer, Rows
@@ -14,10 +15,10 @@ from logparse.store import command_line
 from logparse.text import common_start, short_path
 
 _SHOWN, _FIRST = 8, 80  # maximum remarks of one kind; maximum characters of a first line
-_WHY_EMPTY = {
-    "torch-profiler": "; torch.profiler clears its events when a cycle of its schedule ends: export in `on_trace_ready`"
-}
-"""The usual reason, by format."""
+_WHY_EMPTY: Mapping[str, Callable[[bytes], str]] = {profiler.FORMAT.name: profiler.why_empty}
+"""The reason, by format, of what a file begins with."""
+_SEARCHED = 4 << 20
+"""Bytes of a file in which the reason is looked for."""
 _UNITS: dict[str, Unit] = {
     "measured": "measurement",
     "messages": "message",
@@ -87,7 +88,8 @@ def _why_nothing(result: Ingested) -> str:
     if not result.lines:
         return "empty"
     if result.format not in ("", "foreign"):
-        hint = _WHY_EMPTY.get(result.format, "")
+        why = _WHY_EMPTY.get(result.format)
+        hint = f"; {why(_beginning(result.path))}" if why else ""
         return f"a file of format {result.format} that holds no call, measurement or kernel{hint}"
     head = Head("", b"")
     with contextlib.suppress(LogparseError, OSError, EOFError):
@@ -95,3 +97,10 @@ def _why_nothing(result: Ingested) -> str:
     first = head.data.decode("utf-8", "backslashreplace").strip().partition("\n")[0]
     begins = f"; it begins with {first[:_FIRST]!r}" if first else ""
     return f"nothing in it is of a format that is known (`logparse formats` lists them){begins}"
+
+
+def _beginning(path: str) -> bytes:
+    """What a file begins with, uncompressed; empty where it cannot be read any more."""
+    with contextlib.suppress(LogparseError, OSError, EOFError), InputFile(path).open() as stream:
+        return stream.read(_SEARCHED)
+    return b""

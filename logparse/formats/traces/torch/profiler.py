@@ -49,9 +49,11 @@ any of them runs.  About 12 bytes per operator and 30 per kernel are held until 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from logparse.formats.format import FileFormat, Head, Origin, Outcome, Source
+from logparse.formats.patterns import regex
 
 
 def recognise(head: Head) -> bool:
@@ -63,6 +65,29 @@ def recognise(head: Head) -> bool:
         return False
     header = any(word in start for word in (b'"deviceProperties"', b'"traceName"', b'"baseTimeNanoseconds"'))
     return (header and b'"traceEvents"' in start) or (b'"ph"' in start and b'"cpu_op"' in start)
+
+
+def why_empty(data: bytes) -> str:
+    """Why a trace that begins so holds no call and no kernel: what its events are of."""
+    found = {x.decode("utf-8", "replace") for x in _CATEGORY.findall(data)} - _OWN
+    if not found:
+        return "torch.profiler clears its events when a cycle of its schedule ends: export in `on_trace_ready`"
+    for of, what in _TRACES:
+        if any(re.match(of, category) for category in found):
+            return what
+    return f"its events are of {', '.join(sorted(found)[:_SHOWN])}"
+
+
+_CATEGORY, _SHOWN = regex(rb'"cat":\s*"([^"\\]{1,60})"'), 8
+_OWN = {"Trace", "overhead", "Overhead"}
+"""Categories of the profiler's own events."""
+_TRACES = (
+    ("mtia", "a trace of MTIA, whose kernels are not read"),
+    ("cuda_profiler_range", "counters of CUPTI, which have no kernel's time: trace without `profile_all_kernels`"),
+    ("Kernel$|Operator$", "a trace of 2021 (categories Kernel and Operator), which is not read: record it anew"),
+    ("cpu_op|python_function|user_annotation", "a trace of the CPU alone: add `ProfilerActivity.CUDA` (also on AMD)"),
+)
+"""Categories of events (a pattern) that show what a trace is of, the first that is there."""
 
 
 def read(source: Source) -> Iterator[Outcome]:
