@@ -65,6 +65,8 @@ _MOST_UNITS, _MOST_S = 200, 30.0
 _WINDOWS, _FEW_WINDOWS, _GAPS = 8, 3, (5, 11, 23, 47, 97, 193, 389, 0)
 """Windows at most; those of a job whose kinds are all seen; units between two, primes: a job has periods of its own."""
 _RARE = 0.05
+_ALIKE = 5
+"""Units whose outermost modules were all known, after which no other module is watched."""
 _KINDS, _TIMES, _PENDING = 64, 2000, 256
 """Kinds told apart, times kept of each, units whose device events are not read yet."""
 _WRITE_S, _QUIET_S = 5.0, 4.0
@@ -192,7 +194,9 @@ class _Job:
         self.open: list[str] = []
         self.touched = False
         self.traced_sort = ""
-        self.by_name: set[int] = set()
+        self.outermost: set[int] = set()
+        self.every_module: list[Any] = []
+        self.alike = 0
         self.graphs: dict[int, str] = {}
         self.replays: list[str] = []
         self.numbers = itertools.count(1)
@@ -225,19 +229,32 @@ class _Job:
         self.touched = True
         if self.depth == 0:
             self.calls += 1
+            if id(module) not in self.outermost:
+                self._found(module)
             if self.calls == 1 and not self.open:
                 self.shapes = _sizes(inputs)
-                if not self.shapes and id(module) not in self.by_name:
-                    self.by_name.add(id(module))
-                    module.register_forward_pre_hook(self.named_inputs, with_kwargs=True)
             if not self.open:
                 self.started = _Clock.now()
         self.depth += 1
 
-    def named_inputs(self, module: Any, inputs: Any, named: Any) -> None:
-        """A hook of an outermost module that is called with named arguments: the global ones do not get them."""
-        if self.depth == 1 and self.calls == 1 and not self.open:
+    def _found(self, module: Any) -> None:
+        """Give an outermost module hooks of its own: only these get named arguments, and those of every module would
+        slow each of a job's hundreds of modules by microseconds.
+        """
+        self.outermost.add(id(module))
+        self.alike = 0
+        module.register_forward_pre_hook(self.entered_outermost, with_kwargs=True)
+        module.register_forward_hook(self.left_outermost, always_call=True)
+
+    def entered_outermost(self, module: Any, inputs: Any, named: Any) -> None:
+        if not self.every_module:
+            self.entered(module, inputs)
+        if self.depth == 1 and self.calls == 1 and not self.open and not self.shapes:
             self.shapes = _sizes(tuple(named.values()))
+
+    def left_outermost(self, module: Any, *rest: Any) -> None:
+        if not self.every_module:
+            self.left(module)
 
     def left(self, module: Any, *rest: Any) -> None:
         if threading.get_ident() != self.thread or self.depth == 0:
@@ -345,6 +362,11 @@ class _Job:
 
     def ended(self, sort: str, start: Any, end: Any) -> None:
         self.touched = True
+        self.alike += 1
+        if self.alike == _ALIKE:  # no other module was called from outside for so many units: watch these alone
+            for hook in self.every_module:
+                hook.remove()
+            self.every_module = []
         if self.ready == _TIME and not _BY_TIME:
             self.drop()  # the job had only not begun
         series = self.series.setdefault(sort, _Series())
@@ -649,8 +671,10 @@ def _watch_imports() -> None:
 
 _job = _Job()
 register_optimizer_step_post_hook(_job.optimized)
-register_module_forward_pre_hook(_job.entered)
-register_module_forward_hook(_job.left, always_call=True)
+_job.every_module = [
+    register_module_forward_pre_hook(_job.entered),
+    register_module_forward_hook(_job.left, always_call=True),
+]
 if hasattr(torch.cuda, "CUDAGraph"):
     torch.cuda.CUDAGraph.replay = _job.replayed(torch.cuda.CUDAGraph.replay)  # type: ignore[method-assign]
     torch.cuda.CUDAGraph.capture_begin = _job.capture_begins(torch.cuda.CUDAGraph.capture_begin)  # type: ignore[method-assign]
