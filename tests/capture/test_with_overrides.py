@@ -110,6 +110,6 @@ def test_steps_of_the_first_optimizer_are_counted_by_their_sizes_and_some_are_tr
     assert found is not None
     assert (found.sort, found.tracing) == ("optimizer", "settled")
     assert {x.name: x.count for x in found.kinds} == {"float32[2, 8]": 90, "float32[16, 8]": 30}
-    assert all(x.traced and len(x.us) > x.count / 2 for x in found.kinds)
+    assert all(x.traced and 0 < len(x.us) < x.count for x in found.kinds), "none is timed once the profiler has run"
     assert found.mean_us == pytest.approx(20e3, rel=0.9)
     assert found.untraced_share == 0

@@ -12,8 +12,9 @@ time           none of these: ``_WINDOW_S`` seconds
 =============  ========================================================================================
 
 What happens within a unit is no unit of its own.  Units are told apart by their *kind*: the sizes of the tensors that
-the outermost module got first, and how often it was called.  Every unit is counted and timed, on the device's clock
-where there is one (events around it, without waiting for the device).
+the outermost module got first, and how often it was called.  Every unit is counted, and timed until the first window
+(on two H100s units took up to twice as long once a profiler had run), on the device's clock where there is one (events
+around it, without waiting for the device).
 
 Tracing begins once the times have settled: where the marginal standard error rule (White, "An effective truncation
 heuristic for bias reduction in simulation output", Simulation 69, 1997) cuts off at most the first half of them, at the
@@ -58,7 +59,7 @@ _NAMED = os.environ.get("LOGPARSE_TRACE_UNIT", "")
 
 _REST = 3
 """Values from which a standard error is estimated at least."""
-_LEAST_UNITS, _ENOUGH_UNITS, _LEAST_S = 6, 50, 0.5
+_LEAST_UNITS, _ENOUGH_UNITS, _LEAST_S = 6, 50, 2.0
 """Before tracing at least: so many units, and the larger number or seconds since the first one."""
 _MOST_UNITS, _MOST_S = 200, 30.0
 """... and at most, where their times do not settle: so many units after these seconds."""
@@ -367,23 +368,24 @@ class _Job:
             for hook in self.every_module:
                 hook.remove()
             self.every_module = []
-        if self.ready == _TIME and not _BY_TIME:
-            self.drop()  # the job had only not begun
         series = self.series.setdefault(sort, _Series())
         name = self.shapes + (f" x{self.calls}" if self.calls > 1 else "") or "?"
         self.calls, self.shapes = 0, ""
         profiled = self.profiler is not None
-        series.add(name, start, end, timed=not profiled and not self.disturbed)
-        self.disturbed = False
-        if self.sort != sort or self.ready == _TIME:
-            return
         try:
+            if self.ready == _TIME and not _BY_TIME:
+                self.drop()  # the job had only not begun
+            series.add(name, start, end, timed=not (profiled or self.windows or self.disturbed))
+            self.disturbed = False
+            if self.sort != sort or self.ready == _TIME:
+                return
             if self.traced_sort not in ("", sort):
                 self.drop()
             self._go_on(series, name)
         except Exception as error:  # the job is worth more than its trace
             _report(f"tracing failed: {type(error).__name__}: {error}")
             self.windows, self.profiler = _WINDOWS, None
+            return
         if time.monotonic() - self.written_s > _WRITE_S and self.profiler is None:
             self.write()
 
@@ -393,11 +395,17 @@ class _Job:
         there = [sort for sort in _ORDER if sort in self.series]
         return next((x for x in there if self.series[x].count >= _LEAST_UNITS), there[0] if there else None)
 
+    def stop_quietly(self) -> None:
+        """End a window that is not wanted; one that has not really begun refuses to end."""
+        profiler, self.profiler = self.profiler, None
+        if profiler is not None:
+            profiler.on_trace_ready = None
+            with contextlib.suppress(Exception):
+                profiler.stop()
+
     def drop(self) -> None:
         """Forget windows of what turned out not to be the job's unit."""
-        if self.profiler is not None:
-            self.profiler.on_trace_ready = None
-            self.profiler.stop()
+        self.stop_quietly()
         for window in range(1, self.windows + 1):
             with contextlib.suppress(OSError):
                 os.remove(_trace_path(window))
@@ -472,7 +480,7 @@ class _Job:
         series = self.series.get(self.sort or "")
         if series is not None:
             self.begin_at = series.count + 1 + _GAPS[self.windows - 1]
-        self.profiler, self.disturbed, self.last_end = None, True, None
+        self.profiler, self.last_end = None, None
         self.write()
 
     # -------------------------------------------------------------------------------------------------- without units
@@ -530,8 +538,7 @@ class _Job:
     def at_end(self) -> None:
         self.end_capture(None)
         if self.profiler is not None:  # one that runs when the interpreter ends crashes the job
-            self.profiler.on_trace_ready = None
-            self.profiler.stop()
+            self.stop_quietly()
             self.windows -= 1
         series = self.series.get(self.sort or "")
         if series is None and not self.windows:
