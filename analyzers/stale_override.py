@@ -83,7 +83,8 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     logs, out = stated_by_logs(tables), []
     if not logs:
         return []
-    counts = tables.measurements["source_id"].value_counts()
+    rows = tables.measurements[["source_id", "problem", "solution"]].drop_duplicates()  # a copied row is no other one
+    counts = rows["source_id"].value_counts()
     for source, path, format_ in override_sources(tables).itertuples(index=False):
         facts = tables.facts[tables.facts["source_id"] == source]
         mine = {str(k): sorted(map(str, values)) for k, values in facts.groupby("name")["value"]}

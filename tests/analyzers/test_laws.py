@@ -179,6 +179,15 @@ def test_rows_of_another_device_change_no_answer(pair: tuple[Tables, Tables]) ->
     assert recommend(beside, Settings()).findings == recommend(alone, Settings()).findings
 
 
+def test_rows_that_stand_twice_change_no_answer() -> None:
+    """A copied row, or a file whose rows were written twice, is no further measurement."""
+    given = together()
+    twice = replace(given, measurements=pd.concat([given.measurements, given.measurements], ignore_index=True))
+    for analyzer in ANALYZERS:
+        assert list(analyzer.find(twice, Settings())) == list(analyzer.find(given, Settings())), analyzer.name
+    assert recommend(twice, Settings()).findings == recommend(given, Settings()).findings
+
+
 def test_names_are_distinct() -> None:
     assert len({x.name for x in ANALYZERS}) == len(ANALYZERS)
 

@@ -105,6 +105,14 @@ def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
     index = next((row.cells[name] for name in _INDEX if name in row.cells), "")
     try:
         gemm = problem(row.cells)
+        if int(index) < 1:
+            raise ValueError(f"solution index {index}: the library takes numbers from 1 on")
+        stated = {} if gemm is None else {**_key_values(gemm, {}), "c_type": gemm.c_type}
+        if row.header is not None:  # the reader by name takes an unknown one for f32_r
+            stated.pop("compute_type", None)
+        unknown = [name for name, x in stated.items() if x is None]
+        if unknown:
+            raise ValueError(f"the library drops a row of unknown {', '.join(unknown)}")
         solution = Solution("hipblaslt", str(int(index)), raw=index)
     except ValueError as error:
         return _reject(line, f"tuning entry: {error}")

@@ -19,12 +19,14 @@ from analyzers.overrides.look_up import look_up
 from analyzers.overrides.merge import merge
 from analyzers.overrides.own_rows import with_own
 from analyzers.overrides.write import make
-from logparse.formats.format import Emission, Head, Writer
+from logparse.formats import FORMATS
+from logparse.formats.format import Emission, FileFormat, Head, Writer
 from logparse.formats.override_format import OverrideFile, OverrideFormat
 from logparse.formats.override_formats import OVERRIDE_FORMATS, WRITERS
-from logparse.model import Override
+from logparse.model import Measurement, Override
 from logparse.target import Facts
 from tests.conftest import SAMPLES
+from tests.formats.reading import Memory
 from tests.test_emitted import CASES, MIOPEN, OLD, TARGET
 
 KERNEL_TABLE = SAMPLES / "tables/a8w8_bpreshuffle_tuned_gemm.csv"
@@ -266,3 +268,25 @@ def test_a_merge_and_a_conversion_have_a_destination() -> None:
     words = [x.conversion.word for x in OVERRIDE_FORMATS if x.conversion]
     assert len(set(words)) == len(words)
     assert all(x.writer for x in OVERRIDE_FORMATS if x.conversion), "what can be converted to has a writer"
+
+
+READ = {x.name: x for x in FORMATS if isinstance(x, FileFormat) and x.name in {y.name for y in OVERRIDE_FORMATS}}
+"""The formats whose rows ``ingest`` takes as measurements."""
+
+
+@given(st.data())
+def test_a_row_that_no_library_reads_contributes_no_claim(data: st.DataObject) -> None:
+    """A cell of a row is damaged: where its library drops every row of the file for what stands in them, none is a
+    measured time."""
+    format = data.draw(st.sampled_from([x for x in OVERRIDE_FORMATS if x.name in READ and not x.convolutions]))
+    file, target = data.draw(st.sampled_from(samples()[format.name]))
+    *lines, last = file.data.decode().splitlines()
+    cells = last.split(",")
+    cells[data.draw(st.integers(0, len(cells) - 1))] = data.draw(st.sampled_from(["0", "-1", "x", "", "1e9"]))
+    rows = format.reader(file.name, file.data, target).rows
+    kept = [line for number, line in enumerate(lines, 1) if number not in {row.line for row in rows}]
+    text = "\n".join([*kept, ",".join(cells)]).encode() + b"\n"
+    reading = format.reader(file.name, text, {})
+    if all(row.verdicts.fault and not row.kept for row in reading.rows):
+        records = [x for outcome in READ[format.name].read(Memory(text, file.name)) for x in outcome.records]
+        assert not [x for x in records if isinstance(x, Measurement) and x.status == "ok"], text
