@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -356,36 +356,10 @@ MODELS: dict[str, Model] = {
 }
 
 
-def _of_layers(device: torch.device, layers: Sequence[nn.Module], *sizes: int) -> Made:
-    """Linear layers alone, in half precision (float16 on a CPU, where its products are slow)."""
-    kind = torch.bfloat16 if device.type == "cuda" else torch.float16
-    model = nn.Sequential(*layers).to(device, kind)
-    return model, (torch.randn(*sizes, device=device).to(kind),), lambda y: y.float().square().mean()
-
-
-def vocabulary(device: torch.device, small: bool) -> Made:
-    rows, width, outputs = (64, 64, 131) if small else (4096, 2048, 32003)
-    return _of_layers(device, [nn.Linear(width, outputs, bias=False)], rows, width)
-
-
-def relu(device: torch.device, small: bool) -> Made:
-    rows, width, inner = (64, 64, 131) if small else (8192, 2048, 8195)
-    layers = [nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, 64, bias=False)]
-    return _of_layers(device, layers, rows, width)
-
-
-def narrow(device: torch.device, small: bool) -> Made:
-    return _of_layers(device, [nn.Linear(7, 3, bias=False)], 1 << (10 if small else 22), 7)
-
-
-OWN_KERNEL: dict[str, Model] = {x.__name__: Model(x) for x in (vocabulary, relu, narrow)}
-"""Models of ``own_kernel.py``, whose products are of sizes that suit no library's kernel."""
-
-
 def model_of(name: str) -> Model:
     """The model of a name: one of ``MODELS``, or of an installed library.  Raises KeyError."""
-    if name in {**MODELS, **OWN_KERNEL}:
-        return {**MODELS, **OWN_KERNEL}[name]
+    if name in MODELS:
+        return MODELS[name]
     path, *options = name.split(":")
     library, _, rest = path.partition(".")
     autocast, trains = None if "float32" in options else torch.bfloat16, "inference" not in options

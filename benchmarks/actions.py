@@ -73,9 +73,8 @@ def measured(name: str, options: argparse.Namespace, folder: Path) -> Iterator[d
     ingest([str(folder / "as_is.json")], store, run="as_is")
     traced = time.monotonic()
     method = Method(cache="hot", turns=2) if options.small else Method()
-    kernels = tuple(options.kernels)
     stages = frozenset({"actions"})
-    replay(store, Options(devices=options.devices, run="as_is", stages=stages, method=method, kernels=kernels))  # type: ignore[arg-type]
+    replay(store, Options(devices=options.devices, run="as_is", stages=stages, method=method))  # type: ignore[arg-type]
     replayed = time.monotonic()
     settings = Settings()
     found = advise(store, settings, "as_is")
@@ -84,7 +83,6 @@ def measured(name: str, options: argparse.Namespace, folder: Path) -> Iterator[d
         _say(f"  {line}")
     now = _per_step(store, "as_is")
     module, usable = folder / "overrides" / NAME, [x for x in found.actions if apply_module.has_lines(x)]
-    usable = [x for x in usable if not options.only or x.action.name in options.only]
     rows: list[dict[str, Any]] = []
 
     def record() -> dict[str, Any]:
@@ -248,7 +246,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--merge", type=Path, nargs="+", default=(), help="records to join, instead of measuring")
     options = parser.parse_args()
-    options.only, options.kernels = (), ()  # all actions, and no kernel of one's own (``own_kernel.py``)
     results = Path(__file__).parent / "results"
     if options.merge:
         record = merged([json.loads(path.read_text(encoding="utf-8")) for path in options.merge])

@@ -250,7 +250,7 @@ def test_promises_of_actions_are_those_of_their_records(name: str) -> None:
         assert f"under {pairs} actions: {within} within 5 %, the largest error {off}" in text("README.md")
 
 
-def test_the_clock_loop_and_own_kernels_are_those_of_their_records() -> None:
+def test_the_clock_loop_is_that_of_its_record() -> None:
     clock, page = record("steady-clock"), text("docs/measurement.md")
     load, rests = clock["load"], clock["idle"]["rounds"]
     assert f"{load['discarded']} blocks were discarded beside {load['blocks']:,} kept ones" in page
@@ -259,15 +259,6 @@ def test_the_clock_loop_and_own_kernels_are_those_of_their_records() -> None:
     assert f"each of {len(rests)} rests" in page
     held, free = (percent(clock["copies"][f"median_off_{x}"], 2) for x in ("held", "free"))
     assert f"copies were {held} apart in the median, {free} without the loop" in page
-    made = record("own-kernel")
-    for name in ("vocabulary", "relu"):
-        action = next(x for x in made["models"][name]["actions"] if x["action"] == "own_kernel")
-        now, then = made["models"][name]["now_us"] / 1e3, action["predicted_us"] / 1e3
-        host = made["models"][name]["host"]
-        least, most = (f"{us:.0f}" for us in host["promised_us"])
-        gained = f"{now:.2f} → {then:.2f} ms promised, {action['measured_us'] / 1e3:.2f} measured"
-        assert gained in text("docs/results.md")
-        assert f"{least} to {most} µs promised, {host['measured_us']['median']:.0f} measured" in text("docs/results.md")
 
 
 def test_the_table_of_other_peoples_programs_is_that_of_its_record() -> None:

@@ -370,7 +370,6 @@ new_typer = pytest.mark.skipif(
         (("recommend", "--target", "nosuch=1"), "names are arch"),
         (("recommend", "--target", "cu_count=abc"), "cu_count is a number of compute units"),
         pytest.param(("recommend", "--min-saving", "nan"), "greater than or equal to 0", marks=new_typer),
-        (("replay", "--dry-run", "--solution", "foo"), "--solution foo: package.module:callable"),
         (("recommend", "--out", "s3://bucket/overrides"), "s3:/bucket/overrides: only inputs and stores may be URLs"),
         (("report", "--out", "gs://bucket/r.html"), "gs:/bucket/r.html: only inputs and stores may be URLs"),
         (("top", "-o", "s3://bucket/top.csv"), "s3://bucket/top.csv: only inputs and stores may be URLs"),

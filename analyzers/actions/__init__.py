@@ -21,9 +21,6 @@ ACTIONS: tuple[Action, ...] = (
     padded_output.ACTION,
     *fused_epilogue.ALL,
 )
-"""All members, in no particular order.  A new one is a file of this folder and a line here.
-
-``own_kernel`` is made anew for each job, of the kernels that its replays timed (``totals.results``).
-"""
+"""All members, in no particular order.  A new one is a file of this folder and a line here."""
 
 __all__ = ["ACTIONS", "Action", "ActionResult", "Application", "Change"]

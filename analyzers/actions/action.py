@@ -54,8 +54,7 @@ class Action:
     it cannot be).  ``added`` are calls that only the action makes, such as a conversion of the job's inputs; ``works``
     what it may change, where that is not each problem for itself.  One that ``contains`` others is a combination of
     them; of those that name the same thing in ``excludes`` only one can be applied; one that is not ``exact`` changes
-    results by more than the order of sums.  ``host_us`` is what its calls cost the host more (µs per run) at most, all
-    of which is taken off the saving; ``least_host_us``: at least.  ``needs`` is for people.
+    results by more than the order of sums.  ``needs`` is for people.
     """
 
     name: str
@@ -68,8 +67,6 @@ class Action:
     contains: tuple[str, ...] = ()
     excludes: str | None = None
     exact: bool = True
-    host_us: float = 0.0
-    least_host_us: float = 0.0
     needs: str = ""
 
 
@@ -126,8 +123,8 @@ class ActionResult:
 
     @property
     def saving_us(self) -> float:
-        """GPU time, less what the action costs the host, as if none of that were hidden behind the GPU."""
-        return self.now_us - self.then_us - self.action.host_us
+        """GPU time that the action saves."""
+        return self.now_us - self.then_us
 
     @property
     def losers(self) -> tuple[Part, ...]:
@@ -141,16 +138,16 @@ class ActionResult:
 
     @property
     def pays(self) -> bool:
-        """Whether all samples say that it saves, also with what it costs the host, and of the job more than
-        ``_LEAST``.  The savings of files are confirmed in several processes and may be smaller.
+        """Whether all samples say that it saves, and of the job more than ``_LEAST``.  The savings of files are
+        confirmed in several processes and may be smaller.
         """
         worth = self.action.kind == "files" or self.saving_us > _LEAST * self.now_us
-        return worth and self.high_us + self.action.host_us < self.now_us
+        return worth and self.high_us < self.now_us
 
     @property
     def loses(self) -> bool:
-        """Whether all samples say that it costs time, with what the action costs the host."""
-        return self.low_us + self.action.host_us > self.now_us
+        """Whether all samples say that it costs time."""
+        return self.low_us > self.now_us
 
     @property
     def measured_share(self) -> float:

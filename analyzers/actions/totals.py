@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from analyzers.actions import own_kernel
-from analyzers.actions.action import Action, ActionResult, Change, Part
+from analyzers.actions.action import Action, ActionResult, Part
 from analyzers.actions.job import Job, Work, job_of, typed
-from analyzers.actions.ratio import Ratio, ratio
+from analyzers.actions.ratio import ratio
 from analyzers.analyzer import Settings, Tables
 from analyzers.statistics.intervals import median
-from analyzers.times.action_times import Samples, host_costs, samples_of
+from analyzers.times.action_times import Samples, samples_of
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, OperatorProblem, Problem
 
 CONVOLUTION, GEMM = "convolution", "GEMM"
@@ -87,9 +86,7 @@ def results(
     if not samples:
         return []
     job = _under(job_of(tables, settings), kept)
-    own = own_kernel.action(job, lambda work, change: _timed(work, change, job, samples), host_costs(tables, samples))
-    offered = (*actions, own) if own else actions
-    found = [x for y in offered if all(_beside(y, z, job) for z in kept) and (x := result(y, job, samples)) is not None]
+    found = [x for y in actions if all(_beside(y, z, job) for z in kept) and (x := result(y, job, samples)) is not None]
     return sorted(found, key=rank)
 
 
@@ -113,11 +110,6 @@ def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
         return True
     changed = {x.of or x.problem.text for x in action.works(job) if action.change(x, job) is not None}
     return action.name not in other.contains and changed.isdisjoint(x.of for x in kept.parts)
-
-
-def _timed(work: Work, change: Change, job: Job, samples: Samples) -> tuple[float, Ratio] | None:
-    found = ratio((work,), (change,), samples)
-    return None if found is None else (_now_us(work, job, samples), found)
 
 
 def rank(result: ActionResult) -> tuple[float, str]:
@@ -215,8 +207,6 @@ def row(x: ActionResult) -> dict[str, object]:
         "measured_share": x.measured_share,
         "losers": len(x.losers),
         "lost_us": sum(y.then_us - y.now_us for y in x.losers),
-        "host_us": x.action.host_us,
-        "least_host_us": x.action.least_host_us,
         "exact": x.action.exact,
         "line": x.application.line,
     }

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
-from analyzers.times.action_times import HostCost
 from logparse.model import Problem, Solution
 
 CacheState = Literal["cold", "hot"]
@@ -69,14 +68,6 @@ class Runnable(Protocol):
         """
 
 
-@runtime_checkable
-class OwnKernel(Runnable, Protocol):
-    """A user's own kernel that is ready to run."""
-
-    def host_cost(self) -> HostCost | None:
-        """What it costs the host once it stands in the library's place; None where it cannot."""
-
-
 class Backend(Protocol):
     """An opened backend.  Any method may raise; ``UnsupportedError`` and ``OutOfMemoryError`` are expected answers."""
 
@@ -108,15 +99,14 @@ class Place:
     """Where and how to open a backend.
 
     ``device`` is torch's word (``cuda:0``, also on ROCm; ``cpu``); ``store`` the measurements' store; ``exhaustive``
-    asks for enumeration beyond the heuristic list; ``kernels`` names a user's own solutions (``pkg.module:callable``);
-    ``tf32`` lets single precision run in the matrix units' short format where the problem does not state it (None: as
-    PyTorch's defaults, which are on for convolutions and off for matrix products).
+    asks for enumeration beyond the heuristic list; ``tf32`` lets single precision run in the matrix units' short format
+    where the problem does not state it (None: as PyTorch's defaults, which are on for convolutions and off for matrix
+    products).
     """
 
     device: str = "cpu"
     store: str | None = None
     exhaustive: bool = False
-    kernels: tuple[str, ...] = ()
     tf32: bool | None = None
 
     @property

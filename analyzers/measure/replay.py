@@ -12,12 +12,12 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import pandas as pd
 
-from analyzers.actions import ACTIONS, own_kernel
+from analyzers.actions import ACTIONS
 from analyzers.actions.totals import wanted
 from analyzers.analyzer import Settings
 from analyzers.measure.backend import Place
@@ -28,7 +28,6 @@ from analyzers.measure.proposer import Proposal
 from analyzers.measure.results import Confirmed, Method, Result, environment_key
 from analyzers.measure.scheduler import History, Limits, Outcome, Scheduler, Timed
 from analyzers.measure.worker import backend_named
-from analyzers.times.action_times import HOST_FACT
 from analyzers.times.confirmations import Confirmation, Pairs, confirmation_text, judge, judge_all
 from analyzers.times.origins import ACTION, CONFIRM, PICK, RACE
 from analyzers.times.runs import tables_of, tables_to_analyse
@@ -38,7 +37,7 @@ from logparse.ingest import record
 from logparse.location import absolute
 from logparse.model import Fact, Measurement, Problem, Record, problem_from_text, solution_from_text
 from logparse.store import Store
-from logparse.text import counted, is_object
+from logparse.text import counted
 
 FORMAT = "replay"
 _DEVICE = re.compile(r"cpu(:[0-9]+)?|cuda:(0|[1-9][0-9]*)")
@@ -52,8 +51,7 @@ class Options:
     """What to replay and how.
 
     ``engine``: ``local``, or Ray (``logparse.executors``); ``devices`` empty: all GPUs that torch, or Ray, sees, else
-    the CPU; ``run`` None: the latest.  Raises UsageError for a name of no engine or no device, and for a kernel that is
-    named otherwise than ``module:callable``.
+    the CPU; ``run`` None: the latest.  Raises UsageError for a name of no engine or no device.
     """
 
     backends: tuple[str, ...] = ("torch",)
@@ -64,7 +62,6 @@ class Options:
     direction: str | None = None
     top: int | None = None
     resume: bool = True
-    kernels: tuple[str, ...] = ()
     exhaustive: bool = False
     neighbours: bool = False
     tf32: bool | None = None
@@ -78,9 +75,6 @@ class Options:
         for name in self.devices:
             if not _DEVICE.fullmatch(name):
                 raise UsageError(f"--device {name}: cpu, or the numbers of GPUs (0,1)")
-        for name in self.kernels:
-            if not is_object(name):
-                raise UsageError(f"--solution {name}: package.module:callable")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,16 +133,12 @@ def planned(store: Store, options: Options) -> list[Item]:
 
 
 def timed_of(store: Store, options: Options) -> list[Timed]:
-    """What the actions of the run need timed; nothing without the backend ``torch``, whose settings they are.
-
-    Where only some problems are asked for, it is the user's own kernels that are timed, which are for products.
+    """What the actions of the run need timed; nothing without the backend ``torch``, whose settings they are, and where
+    only some problems are asked for.
     """
-    if "torch" not in options.backends:
+    if "torch" not in options.backends or options.kind or options.direction or options.top:
         return []
-    own = own_kernel.candidates(options.kernels) if options.kind in (None, "gemm") and not options.direction else ()
-    some = options.kind or options.direction or options.top
-    actions = own if some else (*ACTIONS, *own)
-    found = wanted(tables_to_analyse(store, options.run), actions, Settings()) if actions else []
+    found = wanted(tables_to_analyse(store, options.run), ACTIONS, Settings())
     return [Timed(problem, tuple(map(solution_from_text, texts))) for problem, texts in found]
 
 
@@ -168,7 +158,6 @@ def replay(store: Store, options: Options, progress: Progress | None = None) -> 
     place = Place(
         store=absolute(store.url),
         exhaustive=options.exhaustive,
-        kernels=options.kernels,
         tf32=False if options.tf32 is None and traced_without_tf32(store, options.run) else options.tf32,
     )
     narrow = options.neighbours
@@ -334,8 +323,6 @@ class _Recorder:
             self._report.results.append(replace(outcome, facts={}))
             extra |= {"drift": f"{outcome.drift:.4f}"} if outcome.drift is not None else {}
             extra |= {"drifted": "1"} if outcome.drifted else {}
-            costs = {text: asdict(cost) for text, cost in outcome.host_costs.items()}
-            extra |= {HOST_FACT: json.dumps(costs)} if costs else {}
         if outcome.pick is not None:
             extra[PICK] = outcome.pick.text
         if outcome.rows:

@@ -11,7 +11,6 @@ from analyzers.measure.backend import CacheState
 from analyzers.measure.drift import VOLATILE
 from analyzers.measure.racing import Rules
 from analyzers.statistics.intervals import median, spread
-from analyzers.times.action_times import HostCost
 from analyzers.times.confirmations import Pairs
 from analyzers.times.origins import CONFIRM, RACE
 from logparse.model import Measurement, Problem, Solution, Status
@@ -62,8 +61,6 @@ class Result:
     seconds: float = 0.0
     samples: int = 0
     offered: int = 0
-    host_costs: Mapping[str, HostCost] = field(default_factory=dict)
-    """Of the user's own kernels that were timed for an action, by solution text."""
     facts: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -16,14 +16,12 @@ from analyzers.measure.backend import (
     Conditions,
     HostBoundError,
     OutOfMemoryError,
-    OwnKernel,
     Runnable,
     UnsupportedError,
 )
 from analyzers.measure.correctness import acceptable
 from analyzers.measure.racing import WithdrawnError
 from analyzers.measure.results import Method, measured, not_measured
-from analyzers.times.action_times import HostCost
 from logparse.model import Measurement, Problem, Solution, Status
 
 Announce: TypeAlias = Callable[[Solution | str], None]
@@ -83,26 +81,16 @@ class Sampler:
     def unchecked(self, solution: Solution) -> float:
         """One sample of a solution that an action names; the first one decides how many executions make one.
 
-        A user's own kernel is checked before.  Raises as ``take``.
+        Raises as ``take``.
         """
 
         def sample() -> float:
             runnable = self._ready(solution)
             if solution.text not in self._single_us:
-                if isinstance(runnable, OwnKernel):
-                    self._check(solution, runnable)
                 self._single_us[solution.text] = runnable.sample_us(1)
             return runnable.sample_us(executions(self._single_us[solution.text]))
 
         return self._guarded(solution, sample)
-
-    def host_cost(self, solution: Solution) -> HostCost | None:
-        """What a user's own kernel that was sampled costs the host; None of any other solution, and where it fails."""
-        runnable = self._prepared.get(solution.text)
-        try:
-            return runnable.host_cost() if isinstance(runnable, OwnKernel) else None
-        except Exception:  # without this cost it is no action, and its samples stay
-            return None
 
     def _guarded(self, solution: Solution, sample: Callable[[], float]) -> float:
         self._announce(solution)

@@ -346,8 +346,7 @@ class Trial:
                 row = sampler.measured(solution, taken[solution.text])
                 self._rows[solution.text] = replace(row, origin=ACTION)
         count, rows = sum(map(len, taken.values())), tuple(self._rows.values())
-        costs = {x.text: cost for x in wanted if taken[x.text] and (cost := sampler.host_cost(x)) is not None}
-        return Result(problem=self._problem, rows=rows, ended="timed", samples=count, host_costs=costs)
+        return Result(problem=self._problem, rows=rows, ended="timed", samples=count)
 
     # ------------------------------------------------------------------ a confirmation
 

@@ -243,8 +243,6 @@ def _action(result: ActionResult) -> list[str]:
     head = f"  {result.action.name}: {duration(now)} → {duration(then)} [{duration(low)}, {duration(high)}], {change}"
     out = [head + _pays(result), f"      {result.application.line}"]
     out.append(f"      {result.action.about}; {_certainty(result)}")
-    if result.action.host_us:
-        out.append(f"      {_host(result, per)}")
     if result.losers:
         shown = ", ".join(_loser(x.label, x.now_us / per, x.then_us / per) for x in result.losers[:_LOSERS])
         more = f" and {len(result.losers) - _LOSERS:,} more" if len(result.losers) > _LOSERS else ""
@@ -254,15 +252,6 @@ def _action(result: ActionResult) -> list[str]:
     if result.application.by_hand:
         out.append(f"      or {result.application.by_hand}")
     return out
-
-
-def _host(result: ActionResult, per: float) -> str:
-    least, most = result.action.least_host_us, result.action.host_us
-    saved, left = (duration(x / per) for x in (result.now_us - result.then_us, result.saving_us))
-    return (
-        f"its calls cost the host {duration(least / per)} (their code in the core's caches) to {duration(most / per)} "
-        f"more; the latter is charged, as if the GPU hid none of it: {left} of {saved} are left"
-    )
 
 
 def _pays(result: ActionResult) -> str:

@@ -2,7 +2,7 @@
 
 ``suboptimal-pick`` and the page both ask ``override_or_refusal``, so that no two places propose by different gates.
 What no file can make a library take is changed in the program: the torch backend's formulations
-(``measure/backends/torch_convs.py``, ``torch_gemms.py``), a user's own kernels, and cuDNN's plans.
+(``measure/backends/torch_convs.py``, ``torch_gemms.py``), and cuDNN's plans.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ _ADVICE: Mapping[str, str] = {
     r"torch:fused": FUSION,
     r"torch:blas=.*": "Choose the library: torch.backends.cuda.preferred_blas_library(…), which holds for all calls.",
     r"torch:gemm|torch:im2col": "Write the convolution as a matrix product.",
-    r"kernel:.*": "Call your own kernel in place of the library's, or let the action own_kernel put it in.",
+    r"kernel:.*": "Call your own kernel in place of the library's.",  # of stores that earlier versions wrote
     r"cudnn:.*": "No setting makes PyTorch take one plan of cuDNN's; benchmark mode lets it time several.",
 }
 

@@ -58,7 +58,7 @@ TABLES: Mapping[str, str] = {
     "solution text, advice text",
     "recommend --actions": "action text, kind text, now_us float, then_us float, then_low_us float, "
     "then_high_us float, saving_us float, steps float, changed_share float, measured_share float, losers int, "
-    "lost_us float, host_us float, least_host_us float, exact bool, line text",
+    "lost_us float, exact bool, line text",
     "replay": "problem text, calls int, time_us float, basis text, saving_us float, solutions int, "
     "cost_s float, text text",
     "lint": "file text, line int, severity text, rule text, message text, remedy text",

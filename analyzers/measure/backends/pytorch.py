@@ -4,7 +4,6 @@ Names of solutions: ``Default`` is the untouched call; ``torch:WORD,WORD…`` ch
 ``benchmark``, ``mkldnn=off``, ``sdpa=flash``) or the formulation (``layout=NHWC`` with the transposes charged, and
 ``stored`` where the tensors are kept in that layout, so nothing is charged; ``gemm``, ``im2col``, ``pad=8``, and
 ``fused``).
-``kernel:package.module:callable`` is a user's own.
 """
 
 from __future__ import annotations
@@ -15,11 +14,9 @@ from analyzers.measure.backend import BackendType, Conditions, UnsupportedError
 from analyzers.measure.backends.torch_attention import attention_ways
 from analyzers.measure.backends.torch_convs import conv_ways
 from analyzers.measure.backends.torch_gemms import gemm_ways
-from analyzers.measure.backends.torch_own_kernel import OwnKernelRunnable
 from analyzers.measure.backends.torch_ways import Way, named
 from analyzers.measure.device.attention_operands import attention_of
 from analyzers.measure.device.device_backend import DeviceBackend
-from analyzers.measure.device.operands import GemmOperands
 from analyzers.measure.device.operator_operands import OperatorOperands, overload_of
 from analyzers.measure.device.torch_device import Call, TorchRunnable
 from logparse.model import ConvProblem, GemmProblem, OperatorProblem, Problem, Solution
@@ -40,10 +37,7 @@ class Torch(DeviceBackend):
         operands = self._cache.operands(problem, conditions)
         with self._device.memory_errors(problem.bytes if not hasattr(problem, "free") else None):
             call = way.make(operands)
-        more = {"around": way.around, "thread": way.thread}
-        if way.own is not None and isinstance(operands, GemmOperands):
-            return OwnKernelRunnable(self._device, operands, call, way.own, **more)
-        return TorchRunnable(self._device, operands, call, **more)  # type: ignore[arg-type]
+        return TorchRunnable(self._device, operands, call, around=way.around, thread=way.thread)
 
     def _ways(self, problem: Problem) -> list[Way]:
         if isinstance(problem, GemmProblem):

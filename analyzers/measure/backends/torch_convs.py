@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from analyzers.measure.backend import Place, UnsupportedError
-from analyzers.measure.backends.torch_ways import Way, named, user_kernels, without_mkldnn
+from analyzers.measure.backend import Place
+from analyzers.measure.backends.torch_ways import Way, named, without_mkldnn
 from analyzers.measure.device.operands import ConvOperands, conv_shapes, convolve, dtype_of, geometry, memory_format
 from analyzers.measure.device.torch_device import Around, Call, Tensor, TorchDevice
 from logparse.model import ConvProblem
@@ -45,7 +45,6 @@ def conv_ways(device: TorchDevice, problem: ConvProblem, place: Place) -> list[W
         ways.append(Way(named("gemm"), lambda o: _gemm(device, o), plain))
     elif _unfolds(device, problem):
         ways.append(Way(named("im2col"), lambda o: _im2col(device, o), plain))
-    ways += [Way(solution, lambda o, f=function: _kernel(o, f), plain) for solution, function in user_kernels(place)]  # type: ignore[misc]
     return ways
 
 
@@ -141,13 +140,6 @@ def _im2col(device: TorchDevice, o: ConvOperands) -> Call:
         return torch.mm(dy, columns.t()).view(o.w[i].shape)
 
     return {"F": forward, "B": backward, "W": weights}[p.direction]
-
-
-def _kernel(o: ConvOperands, function: object) -> Call:
-    """A user's callable ``f(problem, x, w, dy)`` that returns the output tensor of the problem's direction."""
-    if not callable(function):
-        raise UnsupportedError(f"{function!r} is not callable")
-    return lambda i: function(o.problem, o.x[i], o.w[i], o.dy[i])
 
 
 def _settings(device: TorchDevice, place: Place, *, benchmark: bool = False) -> Around:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from analyzers.measure.backend import Place, UnsupportedError
-from analyzers.measure.backends.torch_ways import Way, named, user_kernels, without_mkldnn
+from analyzers.measure.backends.torch_ways import Way, named, without_mkldnn
 from analyzers.measure.device.operands import GemmOperands, dtype_of, matrices
 from analyzers.measure.device.torch_device import Around, Call, Tensor, TorchDevice
 from logparse.model import GemmProblem
@@ -48,7 +48,6 @@ def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[W
                 ways.append(
                     Way(named(f"pad={pad}", "stored"), lambda o, p=pad: _padded(device, o, p, stored=True), around)  # type: ignore[misc]
                 )
-    ways += [Way(x, lambda o, f=function: _kernel(o, f), around, own=function) for x, function in user_kernels(place)]  # type: ignore[misc]
     return ways
 
 
@@ -160,23 +159,6 @@ def _padded(device: TorchDevice, o: GemmOperands, pad: int, *, stored: bool = Fa
         xs, ys = o.derived(lambda i: grown(o.x[i])), o.derived(lambda i: grown(o.y[i]))
         return lambda i: product(xs[i], ys[i])[..., :n, :m]
     return lambda i: o.d[i].copy_(product(grown(o.x[i]), grown(o.y[i]))[..., :n, :m])
-
-
-def _kernel(o: GemmOperands, function: Callable[..., Any]) -> Call:
-    """A user's callable ``f(x, y, *, bias, c, activation, out)``: x n×k, y k×m, returns (or fills) out n×m."""
-
-    def call(i: int) -> Tensor:
-        result = function(
-            o.x[i],
-            o.y[i],
-            bias=o.bias[i] if o.bias else None,
-            c=o.c[i] if o.c else None,
-            activation=o.problem.activation,
-            out=o.d[i],
-        )
-        return o.d[i] if result is None else result
-
-    return call
 
 
 def _in_full(problem: GemmProblem) -> bool:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from analyzers.measure.backend import Place, UnsupportedError
 from analyzers.measure.device.torch_device import Around, Call, TorchDevice
 from logparse.model import DEFAULT, Solution
 
@@ -28,25 +26,11 @@ class Way:
     around: Around = contextlib.nullcontext
     thread: str | None = None
     raced: bool = True
-    own: Callable[..., Any] | None = None
-    """A user's own kernel."""
 
 
 def named(*words: str) -> Solution:
     """``torch:word,word``; ``Default`` without words."""
     return Solution("torch", ",".join(words)) if words else DEFAULT
-
-
-def user_kernels(place: Place) -> Sequence[tuple[Solution, Callable[..., Any]]]:
-    """The user's own callables.  Raises UnsupportedError where one cannot be imported."""
-    out = []
-    for name in place.kernels:
-        module, _, attribute = name.partition(":")
-        try:
-            out.append((Solution("kernel", name), getattr(importlib.import_module(module), attribute)))
-        except (ImportError, AttributeError) as error:
-            raise UnsupportedError(f"no solution {name}: {error}") from error
-    return out
 
 
 def without_mkldnn(device: TorchDevice) -> Around:

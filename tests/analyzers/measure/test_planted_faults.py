@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -110,6 +111,17 @@ def test_one_wrong_tile_of_1024_is_found(kind: str) -> None:
 def test_64_dropped_products_of_1024_in_fp8_are_found() -> None:
     made = runnable("fp8", 1024, lambda x, y, _: x[:, :-64] @ y[:-64])
     assert refused(made, error_bound(problem("fp8", 1024)))
+
+
+def test_an_output_that_is_not_all_written_is_found() -> None:
+    device = torch_device("cpu")
+    o = GemmOperands(device, problem("fp32", 64), Conditions())
+
+    def call(i: int) -> Any:
+        o.d[i][:-1].copy_((o.x[i] @ o.y[i])[:-1])
+        return o.d[i]
+
+    assert math.isnan(TorchRunnable(device, o, call).error())
 
 
 def plain(x: Any, y: Any, _before: Any) -> Any:
