@@ -31,7 +31,7 @@ from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.load.actions import verdict_of
 from analyzers.explore.load.analysis import Analysis, analyse
 from analyzers.explore.load.beside import beside, compared, keep, names
-from analyzers.explore.load.job import Verdict
+from analyzers.explore.load.job import Action, Verdict
 from analyzers.explore.page.paste import advice
 from analyzers.explore.plain_text import sentence
 from analyzers.explore.selection import Selection
@@ -273,6 +273,7 @@ def _page(
         style=style,
         store=html.escape(printable(_name(url))),
         headline=html.escape(printable(verdict.headline)),
+        todo=_todo(verdict.actions),
         summary=html.escape(f"Run {printable(run)}: {calls}{total:,} problems{known}.{part}"),
         caption=html.escape(f"Problems of {_scope(run, shown, total)}, the most worthwhile first"),
         remarks=_remarks([html.escape(printable(sentence(x))) for x in verdict.lines]),
@@ -289,6 +290,13 @@ def _scope(run: str, shown: int, total: int) -> str:
 
 def _name(url: str) -> str:
     return url.rstrip("/").rsplit("/", 1)[-1]
+
+
+def _todo(actions: Sequence[Action]) -> str:
+    """What to do, numbered as ``recommend`` numbers it."""
+    texts = (f"{x.title}: {x.gain} ({x.evidence}); {x.changes}" for x in actions)
+    items = "".join(f"<li>{html.escape(printable(x))}</li>" for x in texts)
+    return f"<ol>{items}</ol>" if items else ""
 
 
 def _remarks(remarks: Sequence[str]) -> str:
@@ -310,7 +318,7 @@ _TEMPLATE = """<!DOCTYPE html>
 <header><div><h1 class="brand">logparse report</h1><span class="store">{store}</span></div>
 <div class="tools"><input id="search" type="search" placeholder="Search problems, solutions …" aria-label="Search">
 <button id="switch">Dark / light</button></div></header>
-<div class="verdict" role="status"><strong>{headline}</strong><p>{summary}</p>{remarks}</div>
+<div class="verdict" role="status"><strong>{headline}</strong>{todo}<p>{summary}</p>{remarks}</div>
 <nav id="tabs" aria-label="Charts"></nav><div id="chips" class="chips"></div>
 <main><p id="caption" class="faint"></p><div class="chart"><div id="chart" role="img"></div></div><div id="print"></div>
 <div id="detail"></div>

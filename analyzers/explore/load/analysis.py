@@ -13,10 +13,10 @@ from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.explore.point_table import build, found
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.render import gpu_time_lines
+from analyzers.recommend.verdict import verdict
 from analyzers.times.picks import compare
 from analyzers.times.runs import tables_to_analyse
 from logparse.model import Finding
-from logparse.text import duration
 
 if TYPE_CHECKING:
     from logparse.store import Store
@@ -51,7 +51,7 @@ def analyse(
     nothing = not len(tables.workload) and not tables.sources["measurement_lines"].sum()
     return Analysis(
         run=tables.run,
-        headline=NOTHING if nothing else headline(result),
+        headline=NOTHING if nothing else verdict(result).headline,
         lines=(*_gpu_time(result), *(x.message for x in sorted(result.remarks, key=_place))),
         compared=compared[~compared["apart"].astype(bool)],
         found=found(result.findings),
@@ -96,31 +96,3 @@ def _gpu_time(result: Recommendation) -> list[str]:
     """Where the GPU time goes, in one sentence; none without a trace."""
     first, *rest = [" ".join(x.split()) for x in gpu_time_lines(result.gpu_time)] or [""]
     return [f"{first}: {'; '.join(rest)}"] if first else []
-
-
-def headline(result: Recommendation) -> str:
-    """The ceiling in one sentence, and on how much of the run it rests."""
-    ceiling, count = result.ceiling, len(result.findings)
-    worth = "1 problem is" if count == 1 else f"{count:,} problems are"
-    overrides = len(result.overrides)
-    if ceiling.share is None:
-        return (
-            f"{worth} worth a look; no pick is timed against an alternative, so there is no ceiling. "
-            "Next: measure them (logparse replay)"
-            if count
-            else "Nothing is timed against an alternative yet. Next: ingest timings, or measure (logparse replay)"
-        )
-    rests = [
-        f"{share:.0%} of {what}"
-        for share, what in ((ceiling.calls_share, "calls"), (ceiling.time_share, "GPU time"))
-        if share is not None
-    ]
-    known = f" (known for {' and '.join(rests)})" if rests else ""
-    if ceiling.saving_us <= 0:
-        nothing = f"{worth} worth a look, estimated" if count else "Nothing worth doing"
-        return f"{nothing}: every pick that was timed against another solution is the best known one{known}"
-    return (
-        f"At most {ceiling.share:.1%} of the time of the problems with two measured times, "
-        f"{duration(ceiling.saving_us)} of {duration(ceiling.default_us)} per run, can be gained{known}"
-        f"; {overrides:,} override{' is' if overrides == 1 else 's are'} proposed"
-    )

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
 
 BEGUN, READY, TRIES, VERDICT, FAILED, DONE = "begun", "ready", "tries", "verdict", "failed", "done"
 """What is there, in this order; or why it never will be; or that there is no more."""
@@ -33,20 +32,18 @@ class Job:
 
 @dataclass(frozen=True)
 class Action:
-    """``saving_us`` is per run of the workload, the largest saving of each problem counted once; None is unknown.
+    """One thing to do, of ``recommend``'s list (``analyzers/recommend/verdict.py``), as texts.
 
-    ``saving_of``: what the saving is of: the run; or an estimate, where all findings infer it, or none weighs its calls
-    and those of the page's table do; or one call of each problem.
-    ``files``: the recommendation's files (override files and ``apply.sh``, or a search script) are what to use.
+    ``gain``: now → then, or "unknown"; ``evidence``: how that is known; ``changes``: what one does.  ``files``: the
+    recommendation's files (override files and ``apply.sh``, or a search script) are what to use.
     """
 
     title: str
     detail: str
-    problems: int
-    saving_us: float | None
-    confidence: str
+    gain: str
+    evidence: str
+    changes: str
     files: bool
-    saving_of: Literal["run", "estimate", "call"] = "run"
 
 
 @dataclass(frozen=True)

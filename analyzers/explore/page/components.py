@@ -476,14 +476,11 @@ def _time_bar(time: ComparedTime) -> list[object]:
 
 
 def _card(action: Action, download: str) -> html.Li:
-    noun = "problem" if action.problems == 1 else "problems"
-    of = {"run": "", "estimate": ", estimated", "call": " if each is called once"}[action.saving_of]
-    saving = "saving unknown" if action.saving_us is None else f"saves up to {duration(action.saving_us)}{of}"
     link = html.A("Download the files (zip)", href=download, className="get") if action.files and download else None
     return html.Li(
         [
             html.H3(printable(action.title)),
-            html.P([html.B(saving), f" · {action.problems:,} {noun} · {action.confidence}"]),
+            html.P([html.B(printable(action.gain)), f" · {action.evidence} · {printable(action.changes)}"]),
             *([html.P(text, className="faint", title=text)] if (text := printable(action.detail)) else []),
             *([link] if link else []),
         ]

@@ -14,32 +14,17 @@ from analyzers import ANALYZERS
 from analyzers.actions import action
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.explore.load import analysis
-from analyzers.explore.load.actions import actions, archive, cards, compared_time
+from analyzers.explore.load.actions import archive, cards, compared_time
 from analyzers.explore.load.job import ComparedTime
 from analyzers.recommend.ranking import recommend
+from analyzers.recommend.verdict import gain, verdict
 from analyzers.times.runs import tables_of
 from logparse.model import Evidence, Finding
 from logparse.store import Store
 from tests.analyzers.example import B, F, W, everything
 
 
-def test_findings_of_one_remedy_are_one_action_and_a_problem_counts_once() -> None:
-    advice = "Fuse the epilogue: torch.compile. Then replay it."
-    timed = Evidence(certainty="measured", now_us=50.0)  # of these no search is proposed
-    found = [
-        Finding(analyzer="a", message="", problem=F, saving_us=10.0, advice=advice, evidence=timed),
-        Finding(analyzer="b", message="", problem=F, saving_us=30.0, advice=advice, evidence=timed),
-        Finding(analyzer="a", message="", problem=B, saving_us=5.0, advice=advice, evidence=timed),
-        Finding(analyzer="a", message="", problem=W, advice="Pad it.", evidence=timed),
-        Finding(analyzer="a", message="about the run"),
-    ]
-    fuse, pad = actions(found)
-    assert (fuse.title, fuse.problems, fuse.saving_us) == ("Fuse the epilogue", 2, 35.0)
-    assert fuse.detail == "torch.compile. Then replay it."
-    assert (pad.title, pad.problems, pad.saving_us, pad.files) == ("Pad it", 1, None, False)
-
-
-def test_what_pays_for_the_whole_job_comes_first() -> None:
+def test_the_cards_are_the_list_of_recommend() -> None:
     layout = action.Action(
         name="channels-last",
         kind="program",
@@ -55,29 +40,33 @@ def test_what_pays_for_the_whole_job_comes_first() -> None:
     )  # fmt: skip
     unsure = replace(pays, then_us=9.0, high_us=12.0)
     found = replace(recommend(everything(), Settings()), actions=(pays, unsure))
-    first, *others = cards(found)
-    assert (first.title, first.saving_us, first.files) == ("channels-last", 5.0, True)
-    assert first.detail == "store activations as NHWC: model.to(memory_format=torch.channels_last)"
-    assert others == actions(found.findings)
+    made = cards(found)
+    assert [(x.title, x.gain, x.evidence) for x in made] == [
+        (x.name, "unknown" if x.now_us is None else f"{gain(x)} a {x.unit}", x.evidence) for x in verdict(found).todo
+    ]
+    (card,) = (x for x in made if x.title == "channels-last")
+    assert (card.gain, card.evidence, card.files) == ("10 → 5 µs a run", "measured", True)
+    assert card.detail == "store activations as NHWC: model.to(memory_format=torch.channels_last)"
 
 
-def test_what_is_inferred_is_not_added_to_what_was_measured() -> None:
-    timed = Evidence(certainty="measured", now_us=50.0)
-    measured = Finding(analyzer="a", message="", problem=F, saving_us=10.0, advice="Pad it.", evidence=timed)
-    inferred = Finding(analyzer="b", message="", problem=B, saving_us=90.0, advice="Pad it.", evidence=Evidence())
-    by_hand = [replace(x, evidence=replace(x.evidence, best="torch:pad=8")) for x in (measured, inferred)]
-    (both,) = actions(by_hand)
-    assert (both.problems, both.saving_us) == (2, 10.0)
-    (alone,) = actions(by_hand[1:])
-    assert alone.saving_us == 90.0
+def test_findings_of_one_remedy_are_one_card_and_a_problem_counts_once() -> None:
+    timed = Evidence(certainty="measured", now_us=50.0)  # of these no search is proposed
+    texts = {"message": "", "advice": "Fuse the epilogue.", "evidence": timed}
+    found = (
+        Finding(analyzer="a", problem=F, saving_us=10.0, per_call_us=10.0, **texts),
+        Finding(analyzer="a", problem=F, saving_us=30.0, per_call_us=30.0, **texts),
+        Finding(analyzer="a", problem=B, saving_us=5.0, per_call_us=5.0, **texts),
+        Finding(analyzer="c", problem=W, **texts),
+    )
+    fuse, pad = cards(replace(recommend(everything(), Settings()), findings=found, actions=(), remarks=()))
+    assert (fuse.title, fuse.gain, fuse.detail) == ("a", "100 → 65 µs a run", "Fuse the epilogue.")
+    assert (pad.title, pad.gain, pad.files) == ("c", "unknown", False)
 
 
-def test_overrides_come_as_one_action_with_files() -> None:
-    found = recommend(everything(), Settings()).findings
-    (apply,) = (x for x in actions(found) if x.title == "Apply the override files")
+def test_overrides_come_as_one_card_with_files() -> None:
+    (apply,) = (x for x in cards(recommend(everything(), Settings())) if x.title == "overrides")
     assert apply.files
-    assert apply.problems == len({x.problem for x in found if x.override is not None})
-    assert "apply.sh" in apply.detail
+    assert apply.changes == "2 rows of override files"
 
 
 def test_the_files_are_one_zip_without_a_path_of_this_machine(sampled: Store, tmp_path: Path) -> None:

@@ -14,13 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analyzers.analyzer import Settings
 from analyzers.explore import queries
-from analyzers.explore.load.actions import _title, actions, cards
+from analyzers.explore.load.actions import cards
 from analyzers.explore.load.analysis import Analysis, analyse
 from analyzers.explore.page.components import _card, detail
 from analyzers.explore.page.paste import advice
 from analyzers.explore.point_table import build
 from analyzers.explore.selection import Selection
+from analyzers.recommend.ranking import recommend
+from analyzers.recommend.verdict import verdict
 from logparse.ingest import record
 from logparse.model import (
     Call,
@@ -35,6 +38,7 @@ from logparse.model import (
     solution_from_text,
 )
 from logparse.store import Store, open_store
+from tests.analyzers.build import tables
 from tests.analyzers.example import B, F, W
 from tests.conftest import sized
 
@@ -110,9 +114,8 @@ def test_a_problem_states_one_now_one_best_and_one_saving(tmp_path: Path, seed: 
         if pd.notna(row["pick_us"]):
             calls = 1.0 if math.isnan(row["calls"]) else row["calls"]
             assert saving == pytest.approx(calls * (now - then), abs=1e-6), row
-    stated = {(x["problem"], x["analyzer"]): x["saving_us"] for x in rows if x["finding"] and math.isnan(x["pick_us"])}
-    for card in cards(made.recommendation, stated):
-        assert card.saving_us is None or 0 <= card.saving_us < math.inf
+    for todo in verdict(made.recommendation).todo:
+        assert todo.now_us is None or 0 <= todo.saving_us <= todo.now_us * (1 + 1e-9), todo
 
 
 def test_a_hot_trace_beside_a_cold_replay_keeps_the_ratio(store: Store) -> None:
@@ -191,32 +194,23 @@ AMOUNTS = st.none() | st.floats(0.1, 1e6)
 
 
 SAVINGS = st.tuples(st.sampled_from((F, B, W)), AMOUNTS, AMOUNTS)
-WEIGHED = st.dictionaries(
-    st.tuples(st.sampled_from((F.text, B.text, W.text)), st.sampled_from("ab")), st.floats(0.1, 1e6)
-)
 
 
 @settings(max_examples=sized(40, 1000))
-@given(st.lists(SAVINGS, min_size=1, max_size=6), WEIGHED, st.booleans())
+@given(st.lists(SAVINGS, min_size=1, max_size=6), st.booleans())
 def test_an_unknown_saving_stands_beside_no_number(
-    savings: Sequence[tuple[ConvProblem, float | None, float | None]],
-    weighed: dict[tuple[str, str], float],
-    measured: bool,
+    savings: Sequence[tuple[ConvProblem, float | None, float | None]], measured: bool
 ) -> None:
-    evidence = Evidence(certainty="measured" if measured else "inferred", now_us=50.0, best="torch:pad=8")
+    evidence = Evidence(certainty="measured" if measured else "inferred", now_us=1e6, best="torch:pad=8")
     texts_ = {"analyzer": "a", "message": "", "advice": "Pad it."}
-    found = [
+    found = tuple(
         Finding(problem=problem, saving_us=saving, per_call_us=per_call, evidence=evidence, **texts_)
         for problem, saving, per_call in savings
-    ]
-    for made in actions(found, weighed):
-        group = [x for x in found if _title(x) == made.title]
-        run = any(x.saving_us is not None for x in group)
-        table = any((x.problem.text, "a") in weighed for x in group if x.problem)
-        call = any(x.per_call_us is not None for x in group)
-        card = texts(_card(made, ""))
-        assert ("saves up to" in card) == (run or table or call)
-        assert ("saving unknown" in card) != ("saves up to" in card)
-        inferred = (run and not measured) or (table and not run)
-        assert ("estimated" in card) == inferred, "what is inferred is an estimate"
-        assert ("called once" in card) == (call and not table and not run)
+    )
+    recommendation = replace(recommend(tables(), Settings()), findings=found)
+    for todo, made in zip(verdict(recommendation).todo, cards(recommendation), strict=True):
+        card, of = texts(_card(made, "")), [found[n - 1] for n in todo.findings]
+        assert ("unknown" in card) != ("→" in card or "up to" in card)
+        known = any(x.saving_us is not None or x.per_call_us is not None for x in of)
+        assert ("unknown" in card) != known, "the time now is known, so any saving is"
+        assert ("≈" in card) <= (not measured), "what is measured is no estimate"

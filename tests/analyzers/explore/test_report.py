@@ -12,9 +12,9 @@ import duckdb
 from analyzers import ANALYZERS
 from analyzers.analyzer import Settings
 from analyzers.explore import report
-from analyzers.explore.load.analysis import headline
 from analyzers.explore.report import write_report
 from analyzers.recommend.ranking import recommend
+from analyzers.recommend.verdict import verdict
 from logparse.store import Store
 from tests.analyzers.build import measurement, tables, work
 from tests.analyzers.example import B, F, W, gemm
@@ -65,9 +65,6 @@ def test_the_headline_agrees_with_the_list_of_findings() -> None:
     works = [work(x.text, 4) for x in (gemm(), F, B, W)]
     slow = recommend(tables(measurements=[*picks, *layer], workload=works), Settings(), ANALYZERS)
     assert [x.analyzer for x in slow.findings] == ["slow-wrw"]
-    said = headline(slow)
-    assert said.startswith(
-        "1 problem is worth a look, estimated: every pick that was timed against another solution is"
-    )
+    assert verdict(slow).headline == "a run can save ≈ 20.9 ms (estimated)"
     best = recommend(tables(measurements=picks, workload=works[:1]), Settings(), ANALYZERS)
-    assert headline(best).startswith("Nothing worth doing: every pick that was timed")
+    assert verdict(best).headline == "nothing worth doing: none of 1 measured problem has a better known solution"
