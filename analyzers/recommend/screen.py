@@ -51,6 +51,12 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     return [head, *split, *listed, *typed, _rest(seen, written, room)]
 
 
+def summary(seen: Verdict) -> list[str]:
+    """The verdict, the split of a step and all that is to do, without what to type, as ``tune`` prints it."""
+    split = [split_line(seen)] if seen.split and seen.todo else []
+    return [_cut(printable(seen.headline)), *split, *(todo_lines(seen.todo) if seen.todo else [])]
+
+
 def split_line(seen: Verdict) -> str:
     """Where the time of a step goes, in one line; the kinds for which there is no room are added up."""
     out = f"  {'a step' if seen.unit == 'step' else 'all traces'}, {duration(seen.whole_us)}: "

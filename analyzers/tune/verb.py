@@ -19,10 +19,12 @@ from analyzers.analyzer import Settings
 from analyzers.job.gpu_time import GpuTime, traced_us
 from analyzers.measure.replay import Options, replay
 from analyzers.measure.scheduler import Limits
-from analyzers.recommend import apply_script, render
+from analyzers.recommend import apply_script, render, screen
 from analyzers.recommend.apply_module import NAME, module, without_a_change
+from analyzers.recommend.documents import REPORT_NAME
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import advise, write
+from analyzers.recommend.verdict import verdict
 from analyzers.times.runs import tables_of
 from analyzers.times.units import units
 from analyzers.tune.by_turns import AT_MOST_S, by_turns
@@ -140,7 +142,7 @@ class _Job:
         settings = Settings()
         found = advise(self.store, settings, self.run)
         written, _ = write(found, settings, WRITERS, self.tuning.out)
-        self._indented(render.lines(found))
+        self._indented([*screen.summary(verdict(found)), f"all of it: {self.tuning.out / REPORT_NAME}"])
         actions = [x.action.name for x in without_a_change(found.actions)]
         files = [x.path for x in written if x.applied and x.path is not None]
         if not actions and not files:
