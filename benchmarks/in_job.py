@@ -48,7 +48,7 @@ from analyzers.measure.backends.pytorch import Torch
 from analyzers.measure.backends.torch_ways import without_mkldnn
 from analyzers.measure.device.torch_device import torch_device
 from analyzers.measure.results import Method
-from analyzers.measure.trial import WorkerContext
+from analyzers.measure.trial import ConfirmTask, WorkerContext
 from analyzers.times.confirmations import Pairs, in_job, judge_all
 from analyzers.times.origins import TRACE
 from analyzers.times.runs import tables_of
@@ -278,7 +278,8 @@ def one_process(
         try:
             ways = {x.text: x for x in context.backends["torch"].solutions(problem, 100)}
             winner: Solution = ways[solution]
-            out[text, solution] = context.confirm(problem, ways["Default"], winner, None, turn).pairs
+            task = ConfirmTask(problem=problem, pick=ways["Default"], winner=winner, turn=turn)
+            out[text, solution] = context.confirm(task).pairs
         except Exception as error:  # one pair's failure must not lose the record of the others
             failed[f"{text} {solution}"] = f"{type(error).__name__}: {error}"
             context.release()

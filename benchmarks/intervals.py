@@ -38,7 +38,7 @@ from analyzers.measure.backends.pytorch import Torch
 from analyzers.measure.device.operands import GemmOperands
 from analyzers.measure.device.torch_device import TorchRunnable
 from analyzers.measure.results import Method
-from analyzers.measure.trial import REFERENCE, WorkerContext
+from analyzers.measure.trial import REFERENCE, ConfirmTask, WorkerContext
 from analyzers.times.confirmations import Confirmation, Pairs, judge, judge_all
 from logparse.model import DEFAULT, GemmProblem, Problem, Solution
 
@@ -155,7 +155,8 @@ def one_process(device: str, pairs: Sequence[Pair], turn: int, blocks: int, dead
         if time.monotonic() - started > deadline_s:
             break
         try:
-            out[pair.key] = context.confirm(pair.problem, pair.pick, pair.winner, None, turn).pairs
+            task = ConfirmTask(problem=pair.problem, pick=pair.pick, winner=pair.winner, turn=turn)
+            out[pair.key] = context.confirm(task).pairs
         except Exception as error:  # one pair's failure must not lose the record of the others
             failed[str(pair.key)] = f"{type(error).__name__}: {error}"
             context.release()

@@ -36,7 +36,7 @@ from analyzers.measure.backend import Backend, Conditions, Place, Runnable, Unsu
 from analyzers.measure.correctness import acceptable, error_bound
 from analyzers.measure.results import Method
 from analyzers.measure.sampler import executions
-from analyzers.measure.trial import WorkerContext
+from analyzers.measure.trial import RaceTask, WorkerContext
 from analyzers.measure.worker import backend_named
 from analyzers.statistics.intervals import median
 from logparse.model import Problem, Solution, problem_from_text, solution_from_text
@@ -231,7 +231,7 @@ class Bench:
 
     def racing(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
         """Run the replay itself."""
-        result = self.context.measure(problem)
+        result = self.context.measure(RaceTask(problem=problem))
         return result.best or next(iter(ready))
 
     def exhaustive(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:

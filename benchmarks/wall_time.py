@@ -33,7 +33,7 @@ from analyzers.measure.device.device_backend import OperandCache
 from analyzers.measure.device.torch_device import TorchRunnable
 from analyzers.measure.drift import SteadyClock
 from analyzers.measure.results import Method, Result
-from analyzers.measure.trial import REFERENCE, WorkerContext
+from analyzers.measure.trial import REFERENCE, ConfirmTask, RaceTask, WorkerContext
 from analyzers.measure.worker import backend_named
 from logparse.model import Problem, Solution
 
@@ -124,7 +124,7 @@ def replayed(names: Sequence[str], place: Place, problems: Sequence[Problem], bu
     with steps.step("rest of the races"):
         for problem in problems:
             if time.monotonic() < deadline:
-                results.append(context.measure(problem))
+                results.append(context.measure(RaceTask(problem=problem)))
     steps.show(f"races of {len(results)} problems")
     pairs = [(x.problem, x.pick, x.best) for x in results if x.worth_confirming and x.pick and x.best]
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as fresh:
@@ -166,7 +166,7 @@ def confirmed(names: Sequence[str], place: Place, pairs: Sequence[Pair]) -> Step
     context = opened(names, place, steps)
     with steps.step("rest of the confirmations"):
         for problem, pick, winner in pairs:
-            context.confirm(problem, pick, winner)
+            context.confirm(ConfirmTask(problem=problem, pick=pick, winner=winner))
     return steps
 
 

@@ -19,7 +19,8 @@ from typing import Any, Protocol, TypeAlias
 from analyzers.measure.backend import Place
 from analyzers.measure.drift import idle_facts, noise
 from analyzers.measure.results import Method
-from analyzers.measure.worker import Gone, Handle, Lost, Reply, Task, Worker
+from analyzers.measure.trial import Task
+from analyzers.measure.worker import Gone, Handle, Lost, Reply, Worker
 from logparse.errors import InputError
 from logparse.executors import ray_address
 

@@ -19,7 +19,8 @@ from analyzers.measure.confirm import refuted
 from analyzers.measure.device_workers import Device
 from analyzers.measure.proposer import Proposal
 from analyzers.measure.results import Confirmed, Method, Result, environment_key, not_measured
-from analyzers.measure.worker import Answer, ConfirmTask, Failure, Handle, Lost, RaceTask, Ready, Task
+from analyzers.measure.trial import ConfirmTask, RaceTask, Task
+from analyzers.measure.worker import Answer, Failure, Handle, Lost, Ready
 from logparse.errors import LogparseError
 from logparse.model import DEFAULT, Measurement, Problem, Solution, Status
 

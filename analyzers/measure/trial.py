@@ -6,8 +6,8 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import replace
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias, TypeVar
 
 from analyzers.measure.backend import (
     Backend,
@@ -51,6 +51,39 @@ REFERENCE = GemmProblem(
 """A product that every device runs; its time shows changed clocks and other load."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class RaceTask:
+    """Race all solutions of a problem.
+
+    ``known`` are measurements of this environment by solution text: they are not measured again, except the pick and
+    the best of them, which the new ones must be compared with.  ``lost`` are those that ended a worker: they are not
+    run again.  ``workspace_bytes`` is what the job gave this problem, where a log states it.  ``only``: time these
+    solutions, the losers as well as the winner, and search for no other.  ``proposal`` chooses which of the offered
+    solutions race (None: all).
+    """
+
+    problem: Problem
+    only: tuple[Solution, ...] = ()
+    known: Mapping[str, Measurement] = field(default_factory=dict)
+    lost: tuple[Measurement, ...] = ()
+    workspace_bytes: int | None = None
+    proposal: Proposal | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfirmTask:
+    """Measure a winner against the pick in this process, the ``turn``-th of those that confirm the pair."""
+
+    problem: Problem
+    pick: Solution
+    winner: Solution
+    workspace_bytes: int | None = None
+    turn: int = 0
+
+
+Task: TypeAlias = RaceTask | ConfirmTask
+
+
 _READ_EVERY_S = 10.0
 """Of a whole model's problems, each timed in a few ms, not every one is worth readings of its own."""
 
@@ -74,28 +107,12 @@ class WorkerContext:
         self._read_s = 0.0
         self._before = self._reading()
 
-    def measure(
-        self,
-        problem: Problem,
-        known: Mapping[str, Measurement] | None = None,
-        lost: Sequence[Measurement] = (),
-        workspace_bytes: int | None = None,
-        only: Sequence[Solution] = (),
-        *,
-        proposal: Proposal | None = None,
-    ) -> Result:
-        """Race all solutions of ``problem``; once more where the reference moved meanwhile.
-
-        ``known`` are measurements of this environment by solution text: they are not measured again, except
-        the pick and the best of them, which the new ones must be compared with.  ``lost`` are those that
-        ended a worker: they are not run again.  ``workspace_bytes`` is what the job gave this problem, where a log
-        states it.  ``only``: time these solutions, the losers as well as the winner, and search for no other.
-        ``proposal`` chooses which of the offered solutions race (None: all).
-        """
+    def measure(self, task: RaceTask) -> Result:
+        """Do a task; once more where the reference moved meanwhile."""
         started = time.perf_counter()
-        result = self._once(Trial(self, problem, known or {}, lost, workspace_bytes, only, proposal))
+        result = self._once(Trial(self, task))
         if result.drifted:
-            result = self._once(Trial(self, problem, known or {}, lost, workspace_bytes, only, proposal))
+            result = self._once(Trial(self, task))
         return replace(result, seconds=time.perf_counter() - started, facts=self.facts)
 
     def _once(self, trial: Trial) -> Result:
@@ -110,10 +127,8 @@ class WorkerContext:
         moved = before is not None and after is not None and self.drift.moved(before, after)
         return replace(result, drift=after, drifted=moved)
 
-    def confirm(
-        self, problem: Problem, pick: Solution, winner: Solution, workspace_bytes: int | None = None, turn: int = 0
-    ) -> Confirmed:
-        """Interleaved pairs of two solutions in this process; every ``turn`` has other random data.
+    def confirm(self, task: ConfirmTask) -> Confirmed:
+        """Interleaved pairs of two solutions in this process; every turn has other random data.
 
         Raises UnsettledError where the device's clock does not settle.
         """
@@ -121,11 +136,17 @@ class WorkerContext:
         if self._clock is not None:
             self._clock.ready()
         try:
-            pairs = Trial(self, problem, {}, (), workspace_bytes).pairs(pick, winner, turn)
+            pairs = Trial(self, RaceTask(problem=task.problem, workspace_bytes=task.workspace_bytes)).pairs(task)
         finally:
             self.release()
-        seconds = time.perf_counter() - started
-        return Confirmed(problem=problem, pick=pick, winner=winner, pairs=pairs, seconds=seconds, facts=self.facts)
+        return Confirmed(
+            problem=task.problem,
+            pick=task.pick,
+            winner=task.winner,
+            pairs=pairs,
+            seconds=time.perf_counter() - started,
+            facts=self.facts,
+        )
 
     def release(self) -> None:
         """Free the last problem's operands and plans."""
@@ -183,20 +204,12 @@ class WorkerContext:
 class Trial:
     """One problem: its race, or its confirmation."""
 
-    def __init__(
-        self,
-        context: WorkerContext,
-        problem: Problem,
-        known: Mapping[str, Measurement],
-        lost: Sequence[Measurement],
-        workspace_bytes: int | None,
-        only: Sequence[Solution] = (),
-        proposal: Proposal | None = None,
-    ) -> None:
-        self._context, self._problem, self._known, self._only = context, problem, known, tuple(only)
-        self._proposal = proposal
-        self._workspace_bytes = context.method.workspace_bytes if workspace_bytes is None else workspace_bytes
-        self._rows = {row.solution.text: row for row in lost}
+    def __init__(self, context: WorkerContext, task: RaceTask) -> None:
+        self._context, self._problem, self._known, self._only = context, task.problem, task.known, task.only
+        self._proposal = task.proposal
+        given = task.workspace_bytes
+        self._workspace_bytes = context.method.workspace_bytes if given is None else given
+        self._rows = {row.solution.text: row for row in task.lost}
         self._owners: dict[str, Backend] = {}
 
     @property
@@ -350,13 +363,14 @@ class Trial:
 
     # ------------------------------------------------------------------ a confirmation
 
-    def pairs(self, pick: Solution, winner: Solution, turn: int = 0) -> Pairs:
+    def pairs(self, task: ConfirmTask) -> Pairs:
         """Both again, interleaved, checked once and with fresh inputs in each block."""
+        pick, winner = task.pick, task.winner
         self._offers({pick.text, winner.text})
         sampler, method = self._sampler(), self._context.method
         for solution in (pick, winner):
             sampler.enter(solution)
-        first = turn * method.blocks
+        first = task.turn * method.blocks
 
         def sample(solution: Solution, block: int) -> float:
             return sampler.take_in_block(solution, first + block)

@@ -12,44 +12,17 @@ import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
 from analyzers.measure.backend import BackendType, Place
-from analyzers.measure.proposer import Proposal
 from analyzers.measure.results import Confirmed, Method, Result
 from analyzers.measure.sampler import UnhealthyDeviceError
-from analyzers.measure.trial import WorkerContext
+from analyzers.measure.trial import RaceTask, Task, WorkerContext
 from logparse.errors import InputError
 from logparse.executors.processes import end_with_parent, pipe, started
-from logparse.model import Measurement, Problem, Solution
-
-
-@dataclass(frozen=True, kw_only=True)
-class RaceTask:
-    """Measure a problem; ``known``, ``lost``, ``only`` and ``proposal`` as ``WorkerContext.measure`` takes them."""
-
-    problem: Problem
-    only: tuple[Solution, ...] = ()
-    known: Mapping[str, Measurement] = field(default_factory=dict)
-    lost: tuple[Measurement, ...] = ()
-    workspace_bytes: int | None = None
-    proposal: Proposal | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConfirmTask:
-    """Measure a winner against the pick in this process, the ``turn``-th of those that confirm the pair."""
-
-    problem: Problem
-    pick: Solution
-    winner: Solution
-    workspace_bytes: int | None = None
-    turn: int = 0
-
-
-Task: TypeAlias = RaceTask | ConfirmTask
+from logparse.model import Solution
 
 
 @dataclass(frozen=True)
@@ -207,7 +180,7 @@ def _serve(parent: Connection[Any, Any], names: Sequence[str], place: Place, met
         if task is None:
             return
         try:
-            parent.send(Answer(_do(context, task)))
+            parent.send(Answer(context.measure(task) if isinstance(task, RaceTask) else context.confirm(task)))
         except UnhealthyDeviceError as error:
             parent.send(Failure(str(error), fatal=True))
             os._exit(3)  # a faulted device context may hang while it is released
@@ -224,11 +197,3 @@ def _open(parent: Connection[Any, Any], names: Sequence[str], place: Place, meth
         return None
     parent.send(Ready(context.facts))
     return context
-
-
-def _do(context: WorkerContext, task: Task) -> Result | Confirmed:
-    if isinstance(task, RaceTask):
-        return context.measure(
-            task.problem, task.known, task.lost, task.workspace_bytes, task.only, proposal=task.proposal
-        )
-    return context.confirm(task.problem, task.pick, task.winner, task.workspace_bytes, task.turn)

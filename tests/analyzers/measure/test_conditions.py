@@ -11,7 +11,7 @@ import pytest
 from analyzers.measure.backend import Conditions, HostBoundError, Place, UnsupportedError
 from analyzers.measure.replay import traced_without_tf32
 from analyzers.measure.results import Method
-from analyzers.measure.trial import WorkerContext
+from analyzers.measure.trial import RaceTask, WorkerContext
 from logparse.ingest import record
 from logparse.model import Kernel, Solution
 from logparse.store import open_store
@@ -84,7 +84,7 @@ def _host_bound(count: int) -> float:
 
 def test_a_host_bound_solution_is_marked_and_cannot_win() -> None:
     backend = HostBound({PICK: 100.0, COPY: 10.0})
-    result = WorkerContext({"x": backend}, Place(), Method(), lambda what: None).measure(gemm())
+    result = WorkerContext({"x": backend}, Place(), Method(), lambda what: None).measure(RaceTask(problem=gemm()))
     assert result.best == PICK
     assert {row.solution.id: row.status for row in result.rows} == {"pick": "ok", "copy": "skipped"}
     assert "host-bound" in str(result.rows[1].error)

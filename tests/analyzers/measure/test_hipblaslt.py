@@ -13,7 +13,7 @@ from analyzers.measure.backend import Backend, Conditions, Place
 from analyzers.measure.backends.hipblaslt import BACKEND
 from analyzers.measure.correctness import acceptable, error_bound
 from analyzers.measure.results import Method
-from analyzers.measure.trial import WorkerContext
+from analyzers.measure.trial import ConfirmTask, RaceTask, WorkerContext
 from analyzers.times.confirmations import judge
 from logparse.model import GemmProblem, Solution
 from tests.analyzers.measure.compiled import loaded, planted_times
@@ -58,10 +58,10 @@ def test_the_slow_pick_is_found_and_the_wrong_solution_never_wins(
     backend: Backend, calls: Path, problem: GemmProblem
 ) -> None:
     context = WorkerContext({"hipblaslt": backend}, Place(), Method(), lambda what: None)
-    result = context.measure(problem)
+    result = context.measure(RaceTask(problem=problem))
     assert [(row.solution, row.status) for row in result.rows] == [(SLOW, "ok"), (FAST, "ok"), (WRONG, "wrong")]
     assert (result.pick, result.best) == (SLOW, FAST)
-    assert judge(context.confirm(problem, SLOW, FAST).pairs).confirmed
+    assert judge(context.confirm(ConfirmTask(problem=problem, pick=SLOW, winner=FAST)).pairs).confirmed
     called = {tuple(line.split()) for line in calls.read_text().splitlines()}
     assert called == {("4711", "0"), ("17", "64"), ("23", "128")}
     assert context.facts["hipblaslt_version"] == "100200"

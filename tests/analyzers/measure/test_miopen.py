@@ -18,7 +18,7 @@ from analyzers.measure.backends.miopen_candidates import Candidates
 from analyzers.measure.correctness import acceptable, error_bound
 from analyzers.measure.device.operands import conv_of
 from analyzers.measure.results import Method
-from analyzers.measure.trial import WorkerContext
+from analyzers.measure.trial import ConfirmTask, RaceTask, WorkerContext
 from analyzers.times.confirmations import judge
 from logparse.formats.miopen.solvers import SOLVERS, known_algorithm
 from logparse.model import Direction, Solution
@@ -138,7 +138,7 @@ def test_a_bias_is_part_of_the_call(backend: Backend, direction: Direction, call
 
 def test_the_slow_pick_is_found_and_confirmed(backend: Backend) -> None:
     context = WorkerContext({"miopen": backend}, Place(), Method(), lambda what: None)
-    result = context.measure(SMALL)
+    result = context.measure(RaceTask(problem=SMALL))
     assert [(row.solution.id, row.status) for row in result.rows] == [
         (SLOW["W"], "ok"),
         (FAST["W"], "ok"),
@@ -148,7 +148,7 @@ def test_the_slow_pick_is_found_and_confirmed(backend: Backend) -> None:
     ]
     pick, best = Solution("miopen", SLOW["W"]), Solution("miopen", FAST["W"])
     assert (result.pick, result.best) == (pick, best)
-    assert judge(context.confirm(SMALL, pick, best).pairs).confirmed
+    assert judge(context.confirm(ConfirmTask(problem=SMALL, pick=pick, winner=best)).pairs).confirmed
 
 
 def test_every_solver_of_the_registry_has_an_algorithm() -> None:

@@ -15,7 +15,7 @@ from analyzers.measure.plan_search import WORTHWHILE, PlanSearch, parsed
 from analyzers.measure.proposer import FIRST, MOST, NEAR, Proposal
 from analyzers.measure.racing import WithdrawnError, race
 from analyzers.measure.results import Method, not_measured
-from analyzers.measure.trial import WorkerContext
+from analyzers.measure.trial import RaceTask, WorkerContext
 from logparse.model import ConvProblem, Solution, problem_from_text, solution_from_text
 from tests.analyzers.measure.fakes import FAKE
 from tests.analyzers.measure.problems import named
@@ -245,7 +245,7 @@ def test_a_worker_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     context = WorkerContext({"fake": FAKE.open(Place())}, Place(), Method(), lambda what: None)
     given = Proposal(near=near, problem=named(*names, m=16))
     assert Solution("fake", "fast") not in given.chosen([Solution("fake", x) for x in names])
-    result = context.measure(given.problem, proposal=given)
+    result = context.measure(RaceTask(problem=given.problem, proposal=given))
     assert FIRST < len(result.rows) < len(names)
     assert result.best == Solution("fake", "fast")
 
@@ -263,6 +263,7 @@ def test_a_search_goes_on_after_solutions_that_ended_a_worker(monkeypatch: pytes
     lost = [not_measured(problem, x, "failed", "the worker ended") for x in gone]
     assert len({x.solution for x in lost}) == FIRST
     context = WorkerContext({"fake": FAKE.open(Place())}, Place(), Method(), lambda what: None)
-    found = {x.solution: x.status for x in context.measure(problem, lost=lost, proposal=given).rows}
+    task = RaceTask(problem=problem, lost=tuple(lost), proposal=given)
+    found = {x.solution: x.status for x in context.measure(task).rows}
     assert [found[x.solution] for x in lost] == ["failed"] * len(lost)
     assert sum(x == "ok" for x in found.values()) > 1, "others than the pick"

@@ -13,7 +13,8 @@ from analyzers.measure.experience import Experience, Measured
 from analyzers.measure.proposer import FIRST, NEAR, Proposal
 from analyzers.measure.replay import Options, experience_of, history, replay
 from analyzers.measure.results import measured, not_measured
-from analyzers.measure.worker import Handle, RaceTask, Task
+from analyzers.measure.trial import RaceTask, Task
+from analyzers.measure.worker import Handle
 from logparse.model import DEFAULT, Measurement, Problem, Solution, problem_from_text, solution_from_text
 from tests.analyzers.measure.fakes import NAME
 from tests.analyzers.measure.problems import gemm, named, store_of

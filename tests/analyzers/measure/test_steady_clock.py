@@ -11,7 +11,7 @@ from analyzers.measure.backend import Place
 from analyzers.measure.confirm import interleave
 from analyzers.measure.drift import SteadyClock, UnsettledError, idle_facts, noise
 from analyzers.measure.results import Method
-from analyzers.measure.trial import WorkerContext
+from analyzers.measure.trial import ConfirmTask, WorkerContext
 from tests.analyzers.measure.problems import gemm
 from tests.analyzers.measure.test_trial import COPY, PICK, ColdAfterRefresh
 
@@ -139,7 +139,7 @@ def test_nothing_is_confirmed_on_a_device_that_does_not_settle(monkeypatch: pyte
     monkeypatch.setattr(SteadyClock.__init__, "__defaults__", (now,))
     context = WorkerContext({"x": backend}, Place(device="cuda:0"), Method(), lambda what: None)  # type: ignore[dict-item]
     with pytest.raises(UnsettledError):
-        context.confirm(gemm(), PICK, COPY)
+        context.confirm(ConfirmTask(problem=gemm(), pick=PICK, winner=COPY))
 
 
 def test_a_throttled_start_is_remarked() -> None:
