@@ -75,7 +75,12 @@ def document(recommendation: Recommendation, settings: Settings, targets: Sequen
         "verdict": seen.headline,
         "todo": [asdict(x) for x in seen.todo],
         "gains": [{"evidence": evidence, "us": us} for evidence, us in seen.gains],
-        "split": {"unit": seen.unit, "us": seen.whole_us, "parts": [asdict(x) for x in seen.split]},
+        "split": {
+            "unit": seen.unit,
+            "us": seen.whole_us,
+            "parts": [asdict(x) for x in seen.split],
+            "limit": seen.limit,
+        },
         "schema": SCHEMA,
         "version": VERSION,
         "run": recommendation.run,

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from analyzers import ANALYZERS, below_roofline
 from analyzers.actions import ACTIONS, ActionResult
@@ -30,6 +31,10 @@ from logparse.formats.aiter import log as aiter_log
 from logparse.formats.hipblaslt import bench
 from logparse.model import Finding, Override, Problem, problem_from_text, solution_from_text
 
+if TYPE_CHECKING:  # the simulation is loaded only for runs with traces
+    from analyzers.job.step.answer import StepUnknown
+    from analyzers.recommend.step_times import StepTimes
+
 
 @dataclass(frozen=True)
 class Recommendation:
@@ -41,7 +46,8 @@ class Recommendation:
     is timed, a search found what only one reaches, and a replay would time some.  ``cuda``: the run's files are of
     NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's tables lack.  ``object_calls``: problems called through
     hipBLASLt's C++ object.  ``counted``: lines of the run's files that are calls or measurements.  ``steps``: how many
-    steps the run's calls are of, None where that is unknown.
+    steps the run's calls are of, None where that is unknown.  ``step``: what the step takes, now and under each action,
+    simulated from the traces, or why that is unknown; None without a trace.
     """
 
     run: str
@@ -59,6 +65,7 @@ class Recommendation:
     object_calls: tuple[Problem, ...] = ()
     counted: int = 0
     steps: float | None = None
+    step: StepTimes | StepUnknown | None = None
 
     @property
     def overrides(self) -> tuple[Override, ...]:

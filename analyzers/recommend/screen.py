@@ -13,7 +13,7 @@ from pathlib import Path
 from analyzers.recommend import apply_module, apply_script, documents, render
 from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.verdict import SEARCH, Share, Todo, Verdict, gain, verdict
+from analyzers.recommend.verdict import SEARCH, Share, Todo, Verdict, gain, step_text, verdict
 from logparse.errors import UsageError
 from logparse.formats.format import Emission
 from logparse.output.terminal import Block
@@ -40,6 +40,7 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     if not seen.todo:
         return [head]
     split = [split_line(seen)] if seen.split else []
+    split += [_cut(f"  the step is {seen.limit}")] if seen.limit else []
     typed = list(_typed(found, seen, written))
     room = n or max(LINES - 2 - len(split) - len(typed), 1)
     listed = todo_lines(seen.todo[:room])
@@ -75,7 +76,7 @@ def todo_lines(todo: Sequence[Todo], first: int = 1) -> list[str]:
     names = shortened([printable(x.name) for x in todo], room)
     gains, known = (max(map(len, x)) for x in zip(*((gain(y), y.evidence) for y in todo), strict=True))
     return [
-        _cut(f"{n:>2} {name:<{room}}  {gain(x):<{gains}}  {x.evidence:<{known}}  {printable(_change(x))}")
+        _cut(f"{n:>2} {name:<{room}}  {gain(x):<{gains}}  {x.evidence:<{known}}  {step_text(x)}{printable(_change(x))}")
         for n, (x, name) in enumerate(zip(todo, names, strict=True), first)
     ]
 

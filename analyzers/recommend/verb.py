@@ -30,7 +30,12 @@ def advise(store: Store, settings: Settings, run: str | None = None) -> Recommen
 
     Raises StoreError for an unknown run.
     """
-    recommendation = recommend(tables_to_analyse(store, run), settings)
+    tables = tables_to_analyse(store, run)
+    recommendation = recommend(tables, settings)
+    if recommendation.gpu_time is not None:
+        from analyzers.recommend.step_times import step_times  # reads the traces again
+
+        recommendation = replace(recommendation, step=step_times(tables, recommendation.actions))
     found = rows(recommendation)
     found["solution"] = [proposed(finding) for finding in recommendation.findings]
     with suppress(OSError):  # a store to read only: what is found is printed and written all the same

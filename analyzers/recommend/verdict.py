@@ -25,6 +25,8 @@ Certainty: TypeAlias = Literal["confirmed", "measured", "estimated", "not measur
 Unit: TypeAlias = Literal["step", "run", "call"]
 CERTAINTIES: tuple[Certainty, ...] = ("confirmed", "measured", "estimated", "not measured")
 SEARCH = "search"
+_LEAST = 0.01
+"""Share of a step below which a ceiling is none."""
 _SHOWS = 0.05
 """Share of a step below which a saving of GPU time does not show where the GPU waits for the host."""
 
@@ -43,6 +45,7 @@ class Todo:
 
     ``changes`` is what one does: a file that is read, a setting, lines of the program, a search.  ``findings`` are
     the numbers, from 1, of the findings behind it in the ranking; an action and a remark have theirs under ``name``.
+    ``step_us``: the wall time of a step now and then, simulated; None is unknown.
     """
 
     name: str
@@ -53,6 +56,7 @@ class Todo:
     evidence: Certainty
     changes: str
     findings: tuple[int, ...] = ()
+    step_us: tuple[float, float] | None = None
 
     @property
     def saving_us(self) -> float:
@@ -64,6 +68,7 @@ class Verdict:
     """``headline``: one sentence.  ``split``: the step, or all traced time, by kind of work and idle; empty without a
     trace.  ``gains``: what can be saved at most by how it is known, of things to do that do not overlap.  ``unseen``:
     how many savings of GPU time are too small to show in a step whose limit is the host, and stand in no list.
+    ``limit``: what the step waits for, and how far each remedy could get it at most; empty where that is unknown.
     """
 
     headline: str
@@ -73,6 +78,7 @@ class Verdict:
     todo: tuple[Todo, ...]
     gains: tuple[tuple[Certainty, float], ...] = ()
     unseen: int = 0
+    limit: str = ""
 
 
 def verdict(found: Recommendation) -> Verdict:
@@ -93,12 +99,36 @@ def verdict(found: Recommendation) -> Verdict:
         todo=tuple(todo),
         gains=gains,
         unseen=len(hidden),
+        limit=_limit(found),
     )
 
 
-def _rank(todo: Todo) -> tuple[bool, float, str]:
-    """What is of one call counts least: how often it is made is unknown."""
-    return todo.unit == "call", -todo.saving_us, todo.name
+def _rank(todo: Todo) -> tuple[bool, float, float, str]:
+    """By what the step gains, where that is known, then by GPU time.  What is of one call counts least: how often it is
+    made is unknown.
+    """
+    step = todo.saving_us if todo.step_us is None else todo.step_us[0] - todo.step_us[1]
+    return todo.unit == "call", -step, -todo.saving_us, todo.name
+
+
+_LIMITS = {"host": "the host", "kernels": "its kernels"}
+
+
+def _limit(found: Recommendation) -> str:
+    """What limits the step, and three ceilings, of a simulation that is not yet calibrated against measured steps."""
+    now = getattr(found.step, "now", None)
+    if now is None:
+        return ""
+    at_most = (
+        ("best known kernels", now.ceilings.best_us),
+        ("an infinitely fast host", now.ceilings.fast_host_us),
+        ("free communication", now.ceilings.free_communication_us),
+    )
+    parts = "; ".join(f"{name} {duration(us)}" for name, us in at_most if us < now.now_us * (1 - _LEAST))
+    rough = ", roughly" if now.rough else ""
+    return f"limited by {_LIMITS.get(now.limit, now.limit)} ({now.shares[now.limit]:.0%}), simulated{rough}" + (
+        f": {parts}" if parts else ""
+    )
 
 
 def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
@@ -178,7 +208,13 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
         evidence="confirmed" if sure else "measured",
         changes=changes if result.action.exact else f"{changes}; rounds more",
         findings=rows if files else (),
+        step_us=_step_us(result, found),
     )
+
+
+def _step_us(result: ActionResult, found: Recommendation) -> tuple[float, float] | None:
+    under = getattr(found.step, "under", {}).get(result.action.name)
+    return (under.now_us, under.then_us) if under is not None else None
 
 
 def _of_findings(found: Recommendation) -> list[Todo]:
@@ -299,6 +335,11 @@ def gain(todo: Todo) -> str:
     if todo.evidence == "not measured":
         return f"up to {_pair(todo.saving_us, 'of', todo.now_us)}"
     return ("≈ " if todo.evidence == "estimated" else "") + _pair(todo.now_us, "→", todo.then_us)
+
+
+def step_text(todo: Todo) -> str:
+    """``step 54.9 → 51.2 ms: ``; empty where the step's time is unknown."""
+    return f"step {_pair(todo.step_us[0], '→', todo.step_us[1])}: " if todo.step_us else ""
 
 
 def _pair(first: float, word: str, second: float) -> str:

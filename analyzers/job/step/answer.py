@@ -244,7 +244,8 @@ def step_of(
 def traced_step(tables: Tables) -> Step | StepUnknown:
     """The run's traces as graphs, some windows with all of their ranks; why not, where none can be read."""
     rows = tables.sources[
-        (tables.sources["run"] == tables.run) & tables.sources["format"].str.contains(FORMAT, regex=False, na=False)
+        (tables.sources["run"] == tables.run)
+        & tables.sources["format"].astype(str).str.contains(FORMAT, regex=False, na=False)
     ]
     if not len(rows):
         return StepUnknown("the run has no trace of torch.profiler")

@@ -1,0 +1,50 @@
+"""What the step itself takes, what limits it, and what it takes under each action: simulated from the run's traces.
+
+An action saves kernel time; of the step it may save all of that, a part (behind communication) or nothing (the host
+launches too slowly).  ``analyzers/job/step`` replays the traced step with the kernels' times under the action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from analyzers.actions import ActionResult
+from analyzers.analyzer import Tables
+from analyzers.job.step.answer import Factor, StepAnswer, StepUnknown, step_of
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """``now`` is the unchanged step with its ceilings; ``under`` the step under each action, by its name."""
+
+    now: StepAnswer
+    under: Mapping[str, StepAnswer]
+
+
+def step_times(tables: Tables, actions: Sequence[ActionResult]) -> StepTimes | StepUnknown:
+    """The run's step; why it is unknown, where its traces cannot be read again or hold no calls of the host.
+
+    Best known times of kernels, for the first ceiling, are those under the actions that pay, whichever is the fastest.
+    """
+    best: dict[str, Factor] = {}
+    for factors in (_factors(x) for x in actions if x.pays):
+        best |= {of: x for of, x in factors.items() if x.value < best.get(of, Factor(1.0, 1.0, 1.0)).value}
+    now = step_of(tables, {}, best or None)
+    if isinstance(now, StepUnknown):
+        return now
+    under = {x.action.name: step_of(tables, _factors(x)) for x in actions if x.parts}
+    return StepTimes(now, {name: x for name, x in under.items() if isinstance(x, StepAnswer)})
+
+
+def _factors(result: ActionResult) -> dict[str, Factor]:
+    """Time under the action over time now, of each problem; the interval is the whole action's, in proportion."""
+    saved = result.now_us - result.then_us
+    low, high = ((result.now_us - us) / saved if saved else 1.0 for us in result.interval_us)
+    out = {}
+    for part in result.parts:
+        if part.now_us > 0:
+            change = part.then_us / part.now_us - 1
+            ends = sorted(max(1 + change * end, 0.0) for end in (low, high))
+            out[part.of] = Factor(1 + change, *ends)
+    return out
