@@ -99,25 +99,14 @@ class Place:
     """Where and how to open a backend.
 
     ``device`` is torch's word (``cuda:0``, also on ROCm; ``cpu``); ``store`` the measurements' store; ``exhaustive``
-    asks for enumeration beyond the heuristic list; ``tf32`` lets single precision run in the matrix units' short format
-    where the problem does not state it (None: as PyTorch's defaults, which are on for convolutions and off for matrix
-    products).
+    asks for enumeration beyond the heuristic list; ``conv_tf32`` lets single-precision
+    convolutions run in the matrix units' short format, as PyTorch's default does; matrix products do not.
     """
 
     device: str = "cpu"
     store: str | None = None
     exhaustive: bool = False
-    tf32: bool | None = None
-
-    @property
-    def conv_tf32(self) -> bool:
-        """Whether single-precision convolutions may use TF32 (``torch.backends.cudnn.allow_tf32``)."""
-        return self.tf32 is not False
-
-    @property
-    def gemm_tf32(self) -> bool:
-        """Whether single-precision matrix products may use TF32 (``torch.backends.cuda.matmul.allow_tf32``)."""
-        return self.tf32 is True
+    conv_tf32: bool = True
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,6 @@ class Options:
     resume: bool = True
     exhaustive: bool = False
     neighbours: bool = False
-    tf32: bool | None = None
     method: Method = field(default_factory=Method)
     limits: Limits = field(default_factory=Limits)
     stages: frozenset[Stage] = frozenset(get_args(Stage))
@@ -158,7 +157,7 @@ def replay(store: Store, options: Options, progress: Progress | None = None) -> 
     place = Place(
         store=absolute(store.url),
         exhaustive=options.exhaustive,
-        tf32=False if options.tf32 is None and traced_without_tf32(store, options.run) else options.tf32,
+        conv_tf32=not traced_without_tf32(store, options.run),
     )
     narrow = options.neighbours
     before = history(store) if options.resume or narrow else History()

@@ -94,7 +94,7 @@ class WorkerContext:
     def __init__(self, backends: Mapping[str, Backend], place: Place, method: Method, announce: Announce) -> None:
         self.backends, self.place, self.method, self.announce = backends, place, method, announce
         self.facts = {name: value for backend in backends.values() for name, value in backend.environment().items()}
-        self.facts |= {"replay_cache": method.cache, "replay_tf32": str(int(place.gemm_tf32))}
+        self.facts |= {"replay_cache": method.cache, "replay_tf32": "0"}
         self.facts |= {"replay_conv_tf32": str(int(place.conv_tf32))}
         self.facts |= {"replay_workspace_bytes": str(method.workspace_bytes)} if method.workspace_bytes else {}
         self.drift = Drift()
@@ -161,7 +161,7 @@ class WorkerContext:
     def conditions(self, problem: Problem, workspace_bytes: int | None = None) -> Conditions:
         """Operand sets whose bytes exceed the last-level cache; where the most allowed do not, the cache is evicted."""
         held, cache = problem.bytes, self.cache_bytes
-        tf32 = self.place.gemm_tf32 if isinstance(problem, GemmProblem) else self.place.conv_tf32
+        tf32 = self.place.conv_tf32 and not isinstance(problem, GemmProblem)
         known = Conditions(seed=self.method.seed, workspace_bytes=workspace_bytes, tf32=tf32)
         if self.method.cache == "hot" or not held or not cache:
             return known

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from analyzers.measure.backend import Place, UnsupportedError
+from analyzers.measure.backend import UnsupportedError
 from analyzers.measure.backends.torch_ways import Way, named, without_mkldnn
 from analyzers.measure.device.operands import GemmOperands, dtype_of, matrices
 from analyzers.measure.device.torch_device import Around, Call, Tensor, TorchDevice
@@ -23,14 +23,15 @@ _BLAS = {False: ("cublas", "cublaslt"), True: ("cublas", "cublaslt", "ck")}
 _ROCM_BLAS = {"cublas": "rocblas", "cublaslt": "hipblaslt", "ck": "ck"}
 
 
-def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[Way]:
+def gemm_ways(device: TorchDevice, problem: GemmProblem) -> list[Way]:
     """The default first.  Raises UnsupportedError where PyTorch has no plain call for the problem."""
     _refuse(device, problem)
-    around = _precision(device, problem, place)
+    around = _precision(device, problem)
     ways = [Way(named(), lambda o: _default(device, o), around)]
-    if device.is_gpu and _in_full(problem) and not place.gemm_tf32:
-        short = _precision(device, problem, place, tf32=True)
-        ways.append(Way(named("tf32"), lambda o: _default(device, o), short, raced=False))
+    if device.is_gpu and _in_full(problem):
+        ways.append(
+            Way(named("tf32"), lambda o: _default(device, o), _precision(device, problem, tf32=True), raced=False)
+        )
     if problem.batch_count == 1 and problem.beta != "nonzero":
         ways += _epilogue_ways(device, problem, around)
     if problem.bias and problem.batch_count == 1:
@@ -166,9 +167,9 @@ def _in_full(problem: GemmProblem) -> bool:
     return problem.a_type == "f32_r" and problem.compute_type in (None, "f32_r")
 
 
-def _precision(device: TorchDevice, problem: GemmProblem, place: Place, *, tf32: bool = False) -> Around:
-    """Single precision in full unless the problem (or the user) asks for less."""
-    short = problem.compute_type == "xf32_r" or ((tf32 or place.gemm_tf32) and problem.compute_type in (None, "f32_r"))
+def _precision(device: TorchDevice, problem: GemmProblem, *, tf32: bool = False) -> Around:
+    """Single precision in full unless the problem, or ``tf32``, asks for less."""
+    short = problem.compute_type == "xf32_r" or tf32
 
     @contextlib.contextmanager
     def around() -> Iterator[None]:
