@@ -1,4 +1,4 @@
-"""Convolutions in PyTorch: the default against settings and the other layout."""
+"""Convolutions in PyTorch: the default against settings, layouts and formulations as a matrix product."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from analyzers.measure.backend import Place
 from analyzers.measure.backends.torch_ways import Way, named, without_mkldnn
-from analyzers.measure.device.operands import ConvOperands, conv_shapes, convolve, dtype_of, memory_format
+from analyzers.measure.device.operands import ConvOperands, conv_shapes, convolve, dtype_of, geometry, memory_format
 from analyzers.measure.device.torch_device import Around, Call, Tensor, TorchDevice
 from logparse.model import ConvProblem
 
 _OTHER = {"NCHW": "NHWC", "NHWC": "NCHW", "NCDHW": "NDHWC", "NDHWC": "NCDHW"}
+_IM2COL_BYTES = 4 << 30
 _SEARCHED = "benchmark"
 """The thread of everything that runs in benchmark mode."""
 
@@ -40,6 +41,10 @@ def conv_ways(device: TorchDevice, problem: ConvProblem, place: Place) -> list[W
                 _SEARCHED,
             )
         )
+    if _is_gemm(problem):
+        ways.append(Way(named("gemm"), lambda o: _gemm(device, o), plain))
+    elif _unfolds(device, problem):
+        ways.append(Way(named("im2col"), lambda o: _im2col(device, o), plain))
     return ways
 
 
@@ -69,6 +74,72 @@ def _other_layout(device: TorchDevice, o: ConvOperands, *, stored: bool = False)
         return convolve(device, o.problem, x, w, turned(o.dy[i])).contiguous(memory_format=back)
 
     return call
+
+
+def _is_gemm(problem: ConvProblem) -> bool:
+    """A 1×1 window at stride 1 without padding or groups is a matrix product."""
+    stride, pad, _ = geometry(problem)
+    window = (problem.filter_d, problem.filter_h, problem.filter_w)
+    return problem.groups == 1 and set(window) == {1} and set(stride) == {1} and set(pad) == {0}
+
+
+def _gemm(device: TorchDevice, o: ConvOperands) -> Call:
+    """A 1×1 convolution as matrix products over the pixels of each image (W: summed over the images)."""
+    torch, p = device.torch, o.problem
+    k, c = int(p.k or 0), int(p.c or 0)
+
+    def forward(i: int) -> Tensor:
+        y = torch.matmul(o.w[i].reshape(k, c), o.x[i].reshape(p.n, c, -1))
+        return y.view(o.dy[i].shape)
+
+    def backward(i: int) -> Tensor:
+        dx = torch.matmul(o.w[i].reshape(k, c).t(), o.dy[i].reshape(p.n, k, -1))
+        return dx.view(o.x[i].shape)
+
+    def weights(i: int) -> Tensor:
+        # One product over images and pixels; the transposes that this needs in NCHW are charged.
+        dy = o.dy[i].transpose(0, 1).reshape(k, -1)
+        x = o.x[i].transpose(0, 1).reshape(c, -1)
+        return torch.mm(dy, x.t()).view(o.w[i].shape)
+
+    return {"F": forward, "B": backward, "W": weights}[p.direction]
+
+
+def _unfolds(device: TorchDevice, problem: ConvProblem) -> bool:
+    """Whether windows can be laid out as a matrix: 2D, no groups, and a matrix of tolerable size."""
+    sizes = (problem.n, problem.c, problem.filter_h, problem.filter_w, problem.out_h, problem.out_w)
+    elements = 1
+    for size in sizes:
+        elements *= size or 1
+    return (
+        problem.spatial == 2
+        and problem.groups == 1
+        and elements * dtype_of(device, problem.in_type).itemsize < _IM2COL_BYTES
+    )
+
+
+def _im2col(device: TorchDevice, o: ConvOperands) -> Call:
+    """Windows as columns (unfold), then one matrix product per image; W sums over the images."""
+    functional, torch, p = device.torch.nn.functional, device.torch, o.problem
+    stride, pad, dilation = geometry(p)
+    window = (int(p.filter_h or 1), int(p.filter_w or 1))
+    how = {"kernel_size": window, "dilation": dilation, "padding": pad, "stride": stride}
+    k = int(p.k or 0)
+
+    def forward(i: int) -> Tensor:
+        y = torch.matmul(o.w[i].reshape(k, -1), functional.unfold(o.x[i], **how))
+        return y.view(o.dy[i].shape)
+
+    def backward(i: int) -> Tensor:
+        columns = torch.matmul(o.w[i].reshape(k, -1).t(), o.dy[i].reshape(p.n, k, -1))
+        return functional.fold(columns, (p.h, p.w), **how)
+
+    def weights(i: int) -> Tensor:
+        columns = functional.unfold(o.x[i], **how).transpose(0, 1).reshape(o.w[i][0].numel(), -1)
+        dy = o.dy[i].transpose(0, 1).reshape(k, -1)
+        return torch.mm(dy, columns.t()).view(o.w[i].shape)
+
+    return {"F": forward, "B": backward, "W": weights}[p.direction]
 
 
 def _settings(device: TorchDevice, place: Place, *, benchmark: bool = False) -> Around:
