@@ -162,7 +162,9 @@ def test_a_run_is_judged_by_its_own_files(elsewhere: dict[str, str]) -> None:
         for p, t in zip((F, W), ts, strict=True)
     ]
     t = tables(measurements=rows, workload=[work(W.text, 10)], facts=[*MI300X, *facts("earlier", **elsewhere)])
-    sources = pd.DataFrame({"source_id": ["m", "earlier"], "run": [t.run, "another"], "path": ["m.csv", "e.csv"]})
+    sources = pd.DataFrame(
+        {"source_id": ["m", "earlier"], "run": [t.run, "another"], "path": ["m.csv", "e.csv"], "format": "table"}
+    )
     found = slow(replace(t, sources=sources))
     assert [(x.per_call_us, x.saving_us, x.evidence.source_id) for x in found] == [(400.0, 4000.0, "m")]
     [summary] = [

@@ -36,7 +36,7 @@ def test_bench_and_profile_give_the_same_problem() -> None:
 
 def test_strided_batched_with_one_precision() -> None:
     problem = call(LOG[3]).problem
-    assert problem.label == "NT 80×48×64 b6 f32_r"
+    assert problem.label == "NT 80×48×64 b6 f32_r β≠0"
     assert isinstance(problem, GemmProblem)
     assert (problem.stride_a, problem.stride_c, problem.beta, problem.compute_type) == (5120, 3840, "nonzero", "f32_r")
 

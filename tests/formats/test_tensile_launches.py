@@ -24,7 +24,7 @@ def test_each_product_is_a_call_with_its_kernel() -> None:
     assert one.solution.text.startswith("tensile:Cijk_Alik_Bjlk_BBS_BH_MT128x256x32_")
     assert one.problem.label == "TT 96×64×128 bf16_r"
     assert preloaded.problem.label == "NN 96×64×128 f32_r"
-    assert split.problem.label == "TN 96×64×4096 b3 f16_r"
+    assert split.problem.label == "TN 96×64×4096 b3 f16_r β≠0"
 
 
 def test_the_call_has_the_key_of_its_row_in_an_override_file() -> None:
