@@ -4,7 +4,8 @@ How long only collectives ran is measured by the trace (``logparse/formats/trace
 which collective each kernel is of and its message (``formats/traces/torch/operands.py``).  The rate is message ÷ time,
 which nccl-tests calls the algorithm bandwidth (``doc/PERFORMANCE.md`` there).  A kernel of a collective begins when its
 own rank is ready and ends after the last one is: its time contains the wait for the slowest rank, which one rank's
-trace cannot tell from the transfer.  So no saving is stated.
+trace cannot tell from the transfer; with the traces of several ranks (``analyzers/job/ranks.py``) the one that the
+others wait for is named.  No saving is stated.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.job.gpu_time import COMMUNICATION, collectives_of_run, gpu_time, part_of
+from analyzers.job.ranks import Ranks, ranks
 from logparse.formats.traces.torch.operands import COLLECTIVE
 from logparse.model import Evidence, Finding, Operand, OperatorProblem, problem_from_text
 from logparse.text import counted, duration
@@ -29,6 +31,8 @@ ADVICE = (
     "parallelism) or smaller (reduce in bf16)."
 )
 _SHOWN = 3
+_FEW = 0.02
+"""Share of a unit of work below which waiting for another rank is not worth a word."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
             analyzer=NAME,
             message=(
                 f"{duration(time.alone_us / steps)} of {duration(time.window_us / steps)}{each} only collectives run "
-                f"({share:.0%}), of {duration(whole / steps)} that they take: {shown}{more}. Their times contain the "
-                "wait for the slowest rank"
+                f"({share:.0%}), of {duration(whole / steps)} that they take: {shown}{more}. {_waiting(ranks(tables))}"
             ),
             evidence=Evidence(
                 details={
@@ -85,6 +88,21 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
             advice=ADVICE,
         )
     ]
+
+
+def _waiting(found: Ranks | None) -> str:
+    """For whom the ranks wait in their collectives, and why that one is late."""
+    if found is None or not found.matched:
+        return "Their times contain the wait for the slowest rank"
+    late, longest = found.slowest, max(found.ranks, key=lambda x: x.waiting_us)
+    if longest.waiting_us < _FEW * longest.unit_us:
+        return "The ranks hardly wait for each other"
+    more = late.compute_us - longest.compute_us
+    why = (
+        f"computes {duration(more)} longer" if more > late.host_us - longest.host_us else "is launched late by its host"
+    )
+    waits = f"rank {longest.rank} waits {duration(longest.waiting_us)} per unit of work"
+    return f"Of this {waits} for rank {late.rank}, which {why} (idle {duration(late.host_us)})"
 
 
 def _collectives(tables: Tables) -> Iterator[_Collective]:

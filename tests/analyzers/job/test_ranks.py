@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analyzers.analyzer import Settings
+from analyzers.exposed_communication import find as exposed
 from analyzers.host_bound import find as host_bound
 from analyzers.job.gpu_time import COMMUNICATION, gpu_time
 from analyzers.job.ranks import ranks
@@ -75,6 +76,19 @@ def test_a_device_that_only_waits_is_idle_and_the_sum_is_at_most_the_window() ->
     assert time.waits
     [finding] = host_bound(both, Settings())
     assert "waits for the host" in finding.message
+
+
+def test_the_rank_that_the_others_wait_for_is_named_and_why_it_is_late() -> None:
+    [slow] = exposed(job(of_rank(0, 20, [(60, 60)]), of_rank(1, 65, [(10, 10)])), Settings())
+    assert slow.message.endswith(
+        "rank 0 waits 50 µs per unit of work for rank 1, which computes 45 µs longer (idle 25 µs)"
+    )
+    [host] = exposed(job(of_rank(0, 20, [(60, 60)]), of_rank(1, 21, [(10, 10)])), Settings())
+    assert host.message.endswith("for rank 1, which is launched late by its host (idle 69 µs)")
+    [even] = exposed(job(of_rank(0, 20, [(10, 10)]), of_rank(1, 21, [(10, 10)])), Settings())
+    assert even.message.endswith("The ranks hardly wait for each other")
+    [alone] = exposed(job(of_rank(0, 20, [(60, 60)])), Settings())
+    assert alone.message.endswith("Their times contain the wait for the slowest rank")
 
 
 def test_traces_that_cannot_be_compared_leave_waiting_unknown() -> None:
