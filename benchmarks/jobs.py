@@ -54,7 +54,7 @@ from gpu_replay import unpack_wheels
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "benchmarks" / "job_programs"
 FLOOR = 0.01
-"""A change of the truth that is smaller is none: jobs differ by as much between two machines of one kind."""
+"""A smaller change of the truth counts as no change: jobs differ by as much between two machines of one kind."""
 _RUN_S, _JOB_S, _LEAST_S = 90.0, 300.0, 120.0
 """Seconds: of one run for the truth and of one job at most; a job is not begun with less left."""
 _SHORT = {"JOB_SECONDS": "3", "JOB_UNITS": "40"}
@@ -63,7 +63,7 @@ _SMOKE = {"JOB_SMOKE": "1", "JOB_SECONDS": "2", "JOB_UNITS": "64", "OMP_NUM_THRE
 FASTER = frozenset({"verified"})
 NOT_FASTER = frozenset({"took effect, not faster", "had no effect"})
 _WALL = re.compile(r"wall time per \w+: (.*)")
-"""What is said of the unit's wall time."""
+"""Text of the unit's wall time before and after."""
 VERDICTS = (*FASTER, *NOT_FASTER, "another workload", "time unknown")
 
 

@@ -137,7 +137,7 @@ def gpu_time(tables: Tables) -> GpuTime | None:
     compute = sum(x.us for x in parts if x.name != COMMUNICATION)
     if alone is not None:
         found = ranks(tables)
-        waiting = min(found.waiting_us * steps, alone) if found and steps else None
+        waiting = min(found.waiting_us * steps, alone) if found and found.matched and steps else None
         parts = [replace(x, us=alone) if x.name == COMMUNICATION else x for x in parts]
     if busy is not None and _sum(facts, "gpu_compute_us") is not None:
         devices = max(int(rows.groupby("source_id")["device"].nunique().max()), 1)

@@ -32,7 +32,6 @@ from logparse.formats.hipblaslt import bench
 from logparse.model import Finding, Override, Problem, problem_from_text, solution_from_text
 
 if TYPE_CHECKING:  # the simulation is loaded only for runs with traces
-    from analyzers.job.step.answer import StepUnknown
     from analyzers.recommend.step_times import StepTimes
 
 
@@ -47,7 +46,7 @@ class Recommendation:
     NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's tables lack.  ``object_calls``: problems called through
     hipBLASLt's C++ object.  ``counted``: lines of the run's files that are calls or measurements.  ``steps``: how many
     steps the run's calls are of, None where that is unknown.  ``step``: what the step takes, now and under each action,
-    simulated from the traces, or why that is unknown; None without a trace.
+    simulated from the traces; None where that is unknown.
     """
 
     run: str
@@ -65,7 +64,7 @@ class Recommendation:
     object_calls: tuple[Problem, ...] = ()
     counted: int = 0
     steps: float | None = None
-    step: StepTimes | StepUnknown | None = None
+    step: StepTimes | None = None
 
     @property
     def overrides(self) -> tuple[Override, ...]:

@@ -33,9 +33,10 @@ def advise(store: Store, settings: Settings, run: str | None = None) -> Recommen
     tables = tables_to_analyse(store, run)
     recommendation = recommend(tables, settings)
     if recommendation.gpu_time is not None:
-        from analyzers.recommend.step_times import step_times  # reads the traces again
+        from analyzers.recommend.step_times import StepTimes, step_times  # reads the traces again
 
-        recommendation = replace(recommendation, step=step_times(tables, recommendation.actions))
+        step = step_times(tables, recommendation.actions)
+        recommendation = replace(recommendation, step=step if isinstance(step, StepTimes) else None)
     found = rows(recommendation)
     found["solution"] = [proposed(finding) for finding in recommendation.findings]
     with suppress(OSError):  # a store to read only: what is found is printed and written all the same

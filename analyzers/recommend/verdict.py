@@ -26,7 +26,7 @@ Unit: TypeAlias = Literal["step", "run", "call"]
 CERTAINTIES: tuple[Certainty, ...] = ("confirmed", "measured", "estimated", "not measured")
 SEARCH = "search"
 _LEAST = 0.01
-"""Share of a step below which a ceiling is none."""
+"""A ceiling that saves less than this share of the step is not shown."""
 _SHOWS = 0.05
 """Share of a step below which a saving of GPU time does not show where the GPU waits for the host."""
 
@@ -116,9 +116,9 @@ _LIMITS = {"host": "the host", "kernels": "its kernels"}
 
 def _limit(found: Recommendation) -> str:
     """What limits the step, and three ceilings, of a simulation that is not yet calibrated against measured steps."""
-    now = getattr(found.step, "now", None)
-    if now is None:
+    if found.step is None:
         return ""
+    now = found.step.now
     at_most = (
         ("best known kernels", now.ceilings.best_us),
         ("an infinitely fast host", now.ceilings.fast_host_us),
@@ -213,7 +213,7 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
 
 
 def _step_us(result: ActionResult, found: Recommendation) -> tuple[float, float] | None:
-    under = getattr(found.step, "under", {}).get(result.action.name)
+    under = found.step.under.get(result.action.name) if found.step is not None else None
     return (under.now_us, under.then_us) if under is not None else None
 
 

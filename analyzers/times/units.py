@@ -126,11 +126,11 @@ def weighed(tables: Tables) -> Tables:
     if not len(kernels):
         return tables
     facts = tables.facts[tables.facts["run"] == tables.run]
-    factor = _weights(tables, facts).mul(_overlaps(kernels, facts), axis=0)
+    by_kind = _weights(tables, facts)
+    factor = by_kind * _overlaps(kernels, facts)
     if (factor == 1.0).all():
         return tables
     changed = kernels.assign(total_us=kernels["total_us"] * factor)
-    by_kind = _weights(tables, facts)
     if (by_kind == 1.0).all():
         return replace(tables, kernels=changed)
     return _with_calls(replace(tables, kernels=changed), kernels, by_kind)

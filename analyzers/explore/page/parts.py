@@ -82,7 +82,7 @@ def _answer(page: PageData, chosen: Selection) -> list[object]:
 
 
 def drawn(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """The ``figure`` of the selection's view and the ``style`` of its box; neither where there is none.
+    """The ``figure`` of the selection's view and the ``style`` of its box; both empty without a selection.
 
     ``asked``: ``search``, ``theme``, and ``webgl`` (whether the browser has it).
     """

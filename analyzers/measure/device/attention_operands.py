@@ -52,7 +52,7 @@ class Attention:
 
 
 def attention_of(device: TorchDevice, problem: OperatorProblem) -> Attention | None:
-    """The attention that a recorded operator computes; None where it is none, or not all of it is read."""
+    """The attention that a recorded operator computes; None where it computes none, or an input is not readable."""
     backend = backend_of(problem.name)
     packet = getattr(device.torch.ops.aten, problem.name.removeprefix("aten::"), None)
     if backend is None or packet is None:

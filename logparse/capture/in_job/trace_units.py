@@ -62,14 +62,14 @@ _REST = 3
 _LEAST_UNITS, _ENOUGH_UNITS, _LEAST_S = 6, 50, 2.0
 """Before tracing at least: so many units, and the larger number or seconds since the first one."""
 _MOST_UNITS, _MOST_S = 200, 30.0
-"""... and at most, where their times do not settle: so many units after these seconds."""
+"""... and at most, where their times do not settle: so many units, or seconds."""
 _WINDOWS, _FEW_WINDOWS, _GAPS = 8, 3, (5, 11, 23, 47, 97, 193, 389, 0)
 """Windows at most; those of a job whose kinds are all seen; units between two, primes: a job has periods of its own."""
 _RARE = 0.05
 _ALIKE = 5
 """Units whose outermost modules were all known, after which no other module is watched."""
 _KINDS, _TIMES, _PENDING = 64, 2000, 256
-"""Kinds told apart, times kept of each, units whose device events are not read yet."""
+"""At most: kinds that are counted apart, times kept of each, and units whose device events are still to be read."""
 _WRITE_S, _QUIET_S = 5.0, 4.0
 _CAPTURES, _CAPTURES_S, _REPLAYS = 16, 8.0, 20_000
 """Captures of graphs that are traced at most, seconds after which no other one is, and replays that are noted."""

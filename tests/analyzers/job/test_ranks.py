@@ -96,6 +96,9 @@ def test_traces_that_cannot_be_compared_leave_waiting_unknown() -> None:
     unlike = ranks(job(of_rank(0, 20, [(30, 30), (25, 20)]), of_rank(1, 60, [(10, 10)])))
     assert unlike is not None
     assert (unlike.matched, unlike.waiting_us) == (0, 0)
+    time = gpu_time(job(of_rank(0, 20, [(30, 30), (25, 20)]), of_rank(1, 60, [(10, 10)])))
+    assert time is not None
+    assert time.waiting_us is None, "unknown, not nothing"
     alone = gpu_time(job(of_rank(0, 20, [(60, 60)])))
     assert alone is not None
     assert alone.waiting_us is None
