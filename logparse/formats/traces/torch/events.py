@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -103,9 +103,7 @@ def read_events(source: Source) -> Iterator[Outcome]:
     reader = _Reader(columns)
     with source.open() as stream:
         events = TraceEvents(stream)
-        for batch in events.batches():
-            reader.backend = _backend(events.header)
-            yield from reader.take(batch)
+        yield from _taken(events, reader)
     for damage in events.damage:
         yield Outcome("reject", [Reject(damage.reason, 0, damage.length)], at=damage.offset)
     header = {**events.tail, **events.header}
@@ -118,16 +116,20 @@ def read_events(source: Source) -> Iterator[Outcome]:
     yield Outcome("foreign", lines=reader.foreign)
 
 
+def _taken(events: TraceEvents, reader: _Reader) -> Iterator[Outcome]:
+    """Have the reader take every event; damaged ones come back as rejects."""
+    for batch in events.batches():
+        reader.backend = _backend(events.header)
+        yield from reader.take(batch)
+
+
 def kernel_identities(source: Source) -> list[KernelIdentity]:
     """What each kernel of the trace computes, in the order of the file, as the records of ``read_events`` state it."""
     columns = Columns()
     reader = _Reader(columns)
     with source.open() as stream:
         events = TraceEvents(stream)
-        for batch in events.batches():
-            reader.backend = _backend(events.header)
-            for _ in reader.take(batch):
-                pass
+        deque(_taken(events, reader), maxlen=0)
     header = {**events.tail, **events.header}
     by_time = None if columns.ids_suffice else operators_by_time(source, columns, reader.kind_of, header)[0]
     return identities_of(columns, by_time)
