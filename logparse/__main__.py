@@ -4,18 +4,12 @@ import gc
 
 
 def program() -> None:
-    """Run the program, whose process ends here."""
+    """Run the program."""
     # Imports make 100,000 objects that stay: to look for garbage among them again and again takes longer than --help.
     gc.set_threshold(200_000)
     from logparse.cli import main
-    from logparse.output.program import end_process
 
-    code: object = 0
-    try:
-        main()
-    except SystemExit as ended:
-        code = ended.code
-    end_process(code)
+    main()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ tried again, ``TRIES`` times in all.  (An ingest is safe: the commit of a source
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+H = TypeVar("H")
 
 TRIES = 3
 Progress: TypeAlias = Callable[[str, int], None]
@@ -36,7 +38,7 @@ class LostError(TaskError):
 
 
 class Executor(Protocol):
-    """Runs tasks.  Close it, or use it in a ``with`` statement."""
+    """Runs tasks."""
 
     @property
     def cpus(self) -> int:
@@ -60,8 +62,36 @@ class Executor(Protocol):
         running tasks.
         """
 
-    def close(self) -> None:
-        """Release all resources."""
+
+def tried(
+    items: Iterable[T],
+    room: Callable[[], int],
+    start: Callable[[T], H],
+    ended: Callable[[], Iterable[tuple[H, R | TaskError]]],
+    running: dict[H, tuple[T, int]],
+) -> Iterator[tuple[T, R | TaskError]]:
+    """Items with their results as they end, ``room()`` of them at a time; a lost one is started ``TRIES`` times.
+
+    ``start`` begins an item and returns its handle, ``ended`` waits for results.  ``running`` holds, by handle, the
+    items that run and the number of their try.
+    """
+    again: deque[tuple[T, int]] = deque()
+    waiting = ((item, 1) for item in items)
+    while True:
+        most = room()
+        while len(running) < most:
+            task = again.popleft() if again else next(waiting, None)
+            if task is None:
+                break
+            running[start(task[0])] = task
+        if not running:
+            return
+        for handle, result in ended():
+            item, number = running.pop(handle)
+            if isinstance(result, LostError) and number < TRIES:
+                again.append((item, number + 1))
+            else:
+                yield item, result
 
 
 _report_to: Progress | None = None

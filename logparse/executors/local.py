@@ -24,9 +24,6 @@ class LocalExecutor:
     def __init__(self, jobs: int = 0) -> None:
         self.cpus = self.together = jobs or usable_cores()
 
-    def close(self) -> None:
-        """Does nothing: processes end with the call that started them."""
-
     def map_unordered(
         self,
         function: Callable[[T], R],

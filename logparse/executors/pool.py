@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
-from logparse.executors.executor import TRIES, LostError, Progress, TaskError, attempted, reporting
+from logparse.executors.executor import TRIES, LostError, Progress, TaskError, attempted, reporting, tried
 from logparse.executors.processes import end_with_parent, pipe, started
 
 T = TypeVar("T")
@@ -22,49 +21,40 @@ class Pool(Generic[T, R]):
 
     def __init__(self, function: Callable[[T], R], size: int, progress: Progress | None) -> None:
         self._function, self._size, self._progress = function, size, progress
-        self._busy: dict[Connection[Any, Any], tuple[_Worker, T, int]] = {}
+        self._busy: dict[Connection[Any, Any], _Worker] = {}
         self._idle: list[_Worker] = []
 
-    def run(self, items: Iterator[T]) -> Iterator[tuple[T, R | TaskError]]:
-        again: deque[tuple[T, int]] = deque()
-        waiting = ((item, 1) for item in items)
+    def run(self, items: Iterable[T]) -> Iterator[tuple[T, R | TaskError]]:
         try:
-            while True:
-                while len(self._busy) < self._size:
-                    task = again.popleft() if again else next(waiting, None)
-                    if task is None:
-                        break
-                    self._hand_out(*task)
-                if not self._busy:
-                    return
-                for pipe in wait(list(self._busy)):
-                    worker, item, tries = self._busy[pipe]  # type: ignore[index]
-                    try:
-                        kind, value = worker.pipe.recv()
-                    except (EOFError, OSError):
-                        del self._busy[worker.pipe]
-                        death = worker.death()
-                        worker.end()
-                        if tries < TRIES:
-                            again.append((item, tries + 1))
-                        else:
-                            yield item, LostError(f"its worker {death}, {tries} times")
-                        continue
-                    if kind == "done":
-                        del self._busy[worker.pipe]
-                        self._idle.append(worker)
-                        yield item, value
-                    elif self._progress:
-                        self._progress(*value)
+            yield from tried(items, lambda: self._size, self._start, self._ended, {})
         finally:
-            for worker in (*self._idle, *(worker for worker, _, _ in self._busy.values())):
+            for worker in (*self._idle, *self._busy.values()):
                 worker.end()
 
-    def _hand_out(self, item: T, tries: int) -> None:
+    def _start(self, item: T) -> Connection[Any, Any]:
         worker = self._idle.pop() if self._idle else _Worker(self._function)
-        self._busy[worker.pipe] = (worker, item, tries)
+        self._busy[worker.pipe] = worker
         with suppress(OSError):  # it may have died while idle: reading from it will report that
             worker.pipe.send(item)
+        return worker.pipe
+
+    def _ended(self) -> Iterator[tuple[Connection[Any, Any], R | TaskError]]:
+        for ready in wait(list(self._busy)):
+            worker = self._busy[ready]  # type: ignore[index]
+            try:
+                kind, value = worker.pipe.recv()
+            except (EOFError, OSError):
+                del self._busy[worker.pipe]
+                death = worker.death()
+                worker.end()
+                yield worker.pipe, LostError(f"its worker {death}, {TRIES} times")
+                continue
+            if kind == "done":
+                del self._busy[worker.pipe]
+                self._idle.append(worker)
+                yield worker.pipe, value
+            elif self._progress:
+                self._progress(*value)
 
 
 class _Worker:

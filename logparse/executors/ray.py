@@ -13,15 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import chain, islice
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from logparse import __version__
 from logparse.errors import InputError
-from logparse.executors.executor import TRIES, LostError, Progress, Resources, TaskError, attempted, reporting
+from logparse.executors.executor import TRIES, LostError, Progress, Resources, TaskError, attempted, reporting, tried
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -64,15 +61,41 @@ class RayExecutor:
         progress: Progress | None = None,
     ) -> Iterator[tuple[T, R | TaskError]]:
         """See ``Executor``."""
-        rest = iter(items)
-        first = list(islice(rest, 1))
-        if not first:
-            return  # before an actor is started for it, which takes half a second
-        tasks = _Tasks(self._ray, function, resources, progress)
+        ray, there = self._ray, self._ray.put(function)
+        run = ray.remote(_run)
+        running: dict[Any, tuple[T, int]] = {}
+
+        def room() -> int:  # nodes come and go
+            return self._jobs or min(_MOST, max(_QUEUED, 4 * self.together))
+
+        def start(item: T) -> Any:
+            how = run.options(num_cpus=resources(item).cpus, max_retries=0, scheduling_strategy="SPREAD")
+            return how.remote(there, item, __version__)
+
+        def ended() -> Iterator[tuple[Any, R | TaskError]]:
+            most = min(len(running), 64)
+            for reference in ray.wait(list(running), num_returns=most, timeout=_POLL_SECONDS)[0]:
+                yield reference, self._result(reference, progress)
+
         try:
-            yield from tasks.run(chain(first, rest), lambda: self._jobs or min(_MOST, max(_QUEUED, 4 * self.together)))
+            yield from tried(items, room, start, ended, running)
         finally:
-            tasks.end()
+            with contextlib.suppress(ray.exceptions.RayError):
+                for reference in running:
+                    ray.cancel(reference, force=True)
+
+    def _result(self, reference: Any, progress: Progress | None) -> Any:
+        errors = self._ray.exceptions
+        try:
+            result, counts = self._ray.get(reference)
+        except errors.RayTaskError as error:  # raised outside the function: the node lacks logparse, memory …
+            return TaskError(f"{type(error.cause).__name__}: {error.cause}")
+        except errors.RayError as error:
+            return LostError(f"its worker or its node died ({type(error).__name__}), {TRIES} times")
+        for name, count in counts.items():
+            if progress:
+                progress(name, count)
+        return result
 
 
 def connect(address: str | None = None) -> tuple[Any, bool]:
@@ -97,73 +120,6 @@ def connect(address: str | None = None) -> tuple[Any, bool]:
         token = "; does it ask for a token? set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN" if address else ""
         raise InputError(f"no Ray cluster at {address or 'this machine'}: {error}{token}") from error
     return ray, True
-
-
-@dataclass(frozen=True)
-class _Try(Generic[T]):
-    """A task at Ray, for the ``number``-th time."""
-
-    item: T
-    number: int = 1
-
-
-class _Tasks(Generic[T, R]):
-    """The tasks of one call."""
-
-    def __init__(
-        self, ray: Any, function: Callable[[T], R], resources: Callable[[T], Resources], progress: Progress | None
-    ) -> None:
-        self._ray, self._resources, self._progress = ray, resources, progress
-        self._function = ray.put(function)
-        self._run = ray.remote(_run)
-        self._running: dict[Any, _Try[T]] = {}
-
-    def run(self, items: Iterator[T], window: Callable[[], int]) -> Iterator[tuple[T, R | TaskError]]:
-        """Results as they end, with at most ``window`` tasks at Ray."""
-        again: deque[_Try[T]] = deque()
-        waiting = (_Try(item) for item in items)
-        while True:
-            room = window()  # nodes come and go
-            while len(self._running) < room:
-                task = again.popleft() if again else next(waiting, None)
-                if task is None:
-                    break
-                self._start(task)
-            if not self._running:
-                return
-            most = min(len(self._running), 64)
-            ended, _ = self._ray.wait(list(self._running), num_returns=most, timeout=_POLL_SECONDS)
-            for reference in ended:
-                task = self._running.pop(reference)
-                result = self._result(reference, task)
-                if isinstance(result, LostError) and task.number < TRIES:
-                    again.append(_Try(task.item, task.number + 1))
-                else:
-                    yield task.item, result
-
-    def _start(self, task: _Try[T]) -> None:
-        wanted = self._resources(task.item)
-        run = self._run.options(num_cpus=wanted.cpus, max_retries=0, scheduling_strategy="SPREAD")
-        self._running[run.remote(self._function, task.item, __version__)] = task
-
-    def _result(self, reference: Any, task: _Try[T]) -> R | TaskError:
-        errors = self._ray.exceptions
-        try:
-            result, counts = self._ray.get(reference)
-        except errors.RayTaskError as error:  # raised outside the function: the node lacks logparse, memory …
-            return TaskError(f"{type(error.cause).__name__}: {error.cause}")
-        except errors.RayError as error:
-            return LostError(f"its worker or its node died ({type(error).__name__}), the last of {task.number} tries")
-        for name, count in counts.items():
-            if self._progress:
-                self._progress(name, count)
-        return result  # type: ignore[no-any-return]
-
-    def end(self) -> None:
-        """Cancel the tasks that still run."""
-        with contextlib.suppress(self._ray.exceptions.RayError):
-            for reference in self._running:
-                self._ray.cancel(reference, force=True)
 
 
 def _run(function: Callable[[T], R], item: T, version: str) -> tuple[R | TaskError, dict[str, int]]:

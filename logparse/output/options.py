@@ -150,10 +150,6 @@ def _converting(options: list[Any]) -> list[Any]:
     return options
 
 
-_STARTERS = ("capture", "run", "tune")
-"""Verbs that start a process before any library needs to be loaded."""
-
-
 class Command(TyperCommand):
     """A verb: its function returns an ``Answer``, which is printed, and whose exit code is the program's."""
 
@@ -170,10 +166,6 @@ class Command(TyperCommand):
         return _converting(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
-        if ctx.info_name not in _STARTERS:
-            from logparse.executors import import_numpy
-
-            import_numpy()
         chosen = {str(x.name): ctx.params.pop(x.name) for x in self.added}
         answer = super().invoke(ctx)
         how = chosen.pop("format", None)

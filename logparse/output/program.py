@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
-import codecs
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import NoReturn
 
 from logparse.errors import LogparseError, QueryError, UsageError
 from logparse.text import printable
@@ -53,34 +49,6 @@ def _is_interrupt(error: Exception) -> bool:
     return str(error) == "Query interrupted" or "KeyboardInterrupt" in str(error)
 
 
-def end_process(code: object) -> NoReturn:
-    """End this process with an exit code, without taking the interpreter apart: to free the objects of NumPy, Arrow and
-    DuckDB one by one takes up to a quarter of a short question's time.
-
-    What others rely on happens as at any other end: threads are joined, exit functions run (temporary files, child
-    processes, Ray), streams are flushed.  ``multiprocessing`` ends its processes in the same way.
-    """
-    if not isinstance(code, int) or _has_more_to_do():
-        sys.exit(code)  # type: ignore[arg-type]
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except (OSError, ValueError):
-        sys.exit(code)  # the interpreter reports streams that it cannot flush
-    os._exit(code)
-
-
-def _has_more_to_do() -> bool:
-    """Whether somebody waits for the interpreter's own end: a profiler, a debugger, the prompt of ``python -i``, or a
-    GPU's runtime with its tools, which write their results when the C library ends.
-    """
-    monitoring = getattr(sys, "monitoring", None)  # from Python 3.12 on
-    observed = sys.gettrace() or sys.getprofile() or (monitoring and any(map(monitoring.get_tool, range(6))))
-    return bool(observed or sys.flags.inspect or "torch" in sys.modules)
-
-
 @contextmanager
 def quiet_pipe() -> Iterator[None]:
     """Ends the output quietly, with no exit code of its own, where its reader stops before the end (``| head``)."""
@@ -91,26 +59,14 @@ def quiet_pipe() -> Iterator[None]:
         _forget_output()
 
 
-_PLAIN = str.maketrans("─×…µ→·−–", "-x~u>.--")
-
-
-def _in_plain_letters(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Replaces what a stream's encoding lacks: each of our own marks by one of ASCII, which keeps columns aligned."""
-    if isinstance(error, UnicodeEncodeError):
-        text = error.object[error.start : error.end].translate(_PLAIN)
-        return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
-    raise error
-
-
 def _ready_streams() -> None:
     """Replace streams that the caller closed (``>&-``), and let all print names that they cannot encode."""
-    codecs.register_error("plain", _in_plain_letters)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (for the process's life)
         elif hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="plain")
+            stream.reconfigure(errors="replace")
 
 
 def _forget_output() -> None:

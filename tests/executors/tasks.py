@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from logparse.executors import Resources, report
+from logparse.executors.executor import Resources, report
 
 
 def plenty(item: object) -> Resources:

@@ -14,7 +14,8 @@ from types import ModuleType
 import pytest
 
 from logparse.errors import InputError, UsageError
-from logparse.executors import Executor, LostError, Resources, TaskError, open_executor
+from logparse.executors import open_executor
+from logparse.executors.executor import Executor, LostError, Resources, TaskError
 from logparse.executors.local import LocalExecutor, usable_cores
 from logparse.executors.processes import started
 from tests.executors.tasks import die, die_once, double, fail_odd, plenty, stay

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from logparse.errors import StoreError
-from logparse.executors import Executor
+from logparse.executors.executor import Executor
 from logparse.executors.local import LocalExecutor
 from logparse.ingest import ingest
 from logparse.store import Store, open_store

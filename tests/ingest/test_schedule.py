@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.executors import LostError, TaskError
+from logparse.executors.executor import LostError, TaskError
 from logparse.ingest.process_of_file import Process
 from logparse.ingest.schedule import MANY, SMALL_BYTES, Ingested, JointTask, Schedule, Several, Task, resources
 
