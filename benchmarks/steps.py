@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from analyzers.job.step.answer import Step, answer
+from analyzers.job.step.answer import Step, answer, unchanged
 from analyzers.job.step.build import build
 from analyzers.job.step.graph import times
 from analyzers.job.step.traces import Call, RankTrace, Unit, Work, read_trace
@@ -110,11 +110,11 @@ def show(path: str) -> None:
     step = Step([build([read_trace(InputFile(path))])], {})
     found = answer(step, {})
     ends = found.ceilings
-    print(f"{Path(path).name}: {found.traced_us:.0f} us, limited by {found.limit}")
+    print(f"{Path(path).name}: {step.us(unchanged, 1.0):.0f} us, limited by {found.limit}")
     print("   " + ", ".join(f"{name} {part:.0%}" for name, part in found.shares.items()))
     print(
         f"    fast host {ends.fast_host_us:.0f} us, free communication {ends.free_communication_us:.0f} us, "
-        f"host alone {ends.host_alone_us:.0f} us; kernels at half: "
+        f"host alone {step.us(lambda x: np.zeros_like(x.us), 1.0):.0f} us; kernels at half: "
         f"{step.us(lambda x: x.scaled(np.full(len(x.identities), 0.5)), 1.0):.0f} us"
     )
     for note in found.notes:

@@ -158,6 +158,7 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> st
     seen = verdict(recommendation)
     out = [f"# What to change in run {_escaped(recommendation.run)}", "", f"**{_escaped(seen.headline)}**", ""]
     out += _todo(seen.todo)
+    out += [f"* the step is {_escaped(seen.limit)}"] if seen.limit else []
     out += [f"* {line.strip()}" for line in render.gpu_time_lines(recommendation.gpu_time)]
     out += [f"* {line.strip()}" for line in render.ceiling_lines(recommendation.ceiling)]
     out += [f"* {line}" for line in render.confidence_lines(recommendation)]

@@ -46,7 +46,7 @@ class Recommendation:
     NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's tables lack.  ``object_calls``: problems called through
     hipBLASLt's C++ object.  ``counted``: lines of the run's files that are calls or measurements.  ``steps``: how many
     steps the run's calls are of, None where that is unknown.  ``step``: what the step takes, now and under each action,
-    simulated from the traces; None where that is unknown.
+    simulated from the traces, or why that is unknown; None without a trace.
     """
 
     run: str
@@ -64,7 +64,7 @@ class Recommendation:
     object_calls: tuple[Problem, ...] = ()
     counted: int = 0
     steps: float | None = None
-    step: StepTimes | None = None
+    step: StepTimes | str | None = None
 
     @property
     def overrides(self) -> tuple[Override, ...]:

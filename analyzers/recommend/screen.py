@@ -40,7 +40,7 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     if not seen.todo:
         return [head]
     split = [split_line(seen)] if seen.split else []
-    split += [_cut(f"  the step is {seen.limit}")] if seen.limit else []
+    split += [_cut(printable(f"  the step is {seen.limit}"))] if seen.limit else []
     typed = list(_typed(found, seen, written))
     room = n or max(LINES - 2 - len(split) - len(typed), 1)
     listed = todo_lines(seen.todo[:room])

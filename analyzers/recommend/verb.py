@@ -36,7 +36,7 @@ def advise(store: Store, settings: Settings, run: str | None = None) -> Recommen
         from analyzers.recommend.step_times import StepTimes, step_times  # reads the traces again
 
         step = step_times(tables, recommendation.actions)
-        recommendation = replace(recommendation, step=step if isinstance(step, StepTimes) else None)
+        recommendation = replace(recommendation, step=step if isinstance(step, StepTimes) else step.reason)
     found = rows(recommendation)
     found["solution"] = [proposed(finding) for finding in recommendation.findings]
     with suppress(OSError):  # a store to read only: what is found is printed and written all the same

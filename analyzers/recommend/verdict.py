@@ -68,7 +68,8 @@ class Verdict:
     """``headline``: one sentence.  ``split``: the step, or all traced time, by kind of work and idle; empty without a
     trace.  ``gains``: what can be saved at most by how it is known, of things to do that do not overlap.  ``unseen``:
     how many savings of GPU time are too small to show in a step whose limit is the host, and stand in no list.
-    ``limit``: what the step waits for, and how far each remedy could get it at most; empty where that is unknown.
+    ``limit``: what the step waits for, and how far each remedy could get it at most, or why that is unknown; empty
+    without a trace.
     """
 
     headline: str
@@ -118,6 +119,8 @@ def _limit(found: Recommendation) -> str:
     """What limits the step, and three ceilings, of a simulation that is not yet calibrated against measured steps."""
     if found.step is None:
         return ""
+    if isinstance(found.step, str):
+        return f"not simulated: {found.step}"
     now = found.step.now
     at_most = (
         ("best known kernels", now.ceilings.best_us),
@@ -213,7 +216,9 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
 
 
 def _step_us(result: ActionResult, found: Recommendation) -> tuple[float, float] | None:
-    under = found.step.under.get(result.action.name) if found.step is not None else None
+    if found.step is None or isinstance(found.step, str):
+        return None
+    under = found.step.under.get(result.action.name)
     return (under.now_us, under.then_us) if under is not None else None
 
 

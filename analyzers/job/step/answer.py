@@ -3,8 +3,8 @@
 The profiler slows the host.  ``host_factor`` scales what the host does such that the unchanged step takes what it took
 without the profiler; a step that does not wait for the host tells nothing of it, and keeps the traced host: then the
 interval begins with a host that is ``ROUGH`` times as fast.  What still lacks to the untraced time is a factor on every
-answer.  An action's launches are those of the trace: work that
-it takes away costs no time on the device and its launch on the host.
+answer.  An action's launches are those of the trace: work that it takes away costs no time on the device and its launch
+on the host.
 """
 
 from __future__ import annotations
@@ -27,14 +27,10 @@ from analyzers.times.units import units
 from logparse.errors import InputError
 from logparse.ingest.input_file import InputFile
 
-SIMULATION_ERROR: float | None = None
-"""Relative error of a simulated step after an action against the measured one, to be learned from the records of
-``benchmarks/steps.py``.  None: not yet calibrated, so that intervals hold those of the kernels alone.
-"""
 ROUGH = 1.5
 """A host that the profiler slowed by more than this is simulated roughly."""
 _SAME = 1e-3
-_HOST_LEAST, _HOST_MOST = 0.1, 4.0
+_HOST_LEAST, _HOST_MOST, _HOST_EXACT = 0.1, 4.0, 1e-4
 _DEPENDS = 0.5
 """Elasticity of the step to the host's speed from which an untraced step that took longer is the host's."""
 _WINDOWS, _MOST_WORK = 2, 1_000_000
@@ -51,23 +47,19 @@ class Factor(NamedTuple):
 
 @dataclass(frozen=True)
 class Ceilings:
-    """The step (µs) with every kernel at its best known time, an infinitely fast host, and free communication; the
-    last one is the host alone: kernels, copies and collectives take no time.
-    """
+    """The step (µs) with every kernel at its best known time, an infinitely fast host, and free communication."""
 
     best_us: float
     fast_host_us: float
     free_communication_us: float
-    host_alone_us: float
 
 
 @dataclass(frozen=True)
 class StepAnswer:
     """Times of a step in µs.  ``now_us`` is the untraced one where it is known; ``low_us`` and ``high_us`` enclose
-    ``then_us``.  ``limit`` is what most of the new step waits for (one of ``graph.KINDS``), ``shares`` its parts.
-    ``simulated_us`` is the unchanged step as traced and simulated with the host's factor.  ``rough``: the profiler
-    changed the host so much, or the untraced time is unknown, that the answer is rough; ``calibrated``: the interval
-    holds the simulation's own error.
+    ``then_us`` as far as the kernels' intervals do: the simulation's own error is not calibrated.  ``limit`` is what
+    most of the new step waits for (one of ``graph.KINDS``), ``shares`` its parts.  ``rough``: the profiler changed the
+    host so much, or the untraced time is unknown, that the answer is rough.
     """
 
     now_us: float
@@ -77,9 +69,6 @@ class StepAnswer:
     limit: str
     host_factor: float
     rough: bool
-    calibrated: bool
-    traced_us: float
-    simulated_us: float
     shares: Mapping[str, float]
     ceilings: Ceilings
     notes: tuple[str, ...] = ()
@@ -124,12 +113,7 @@ def unchanged(graph: Graph) -> Floats:
     return graph.us
 
 
-def simulate(graph: Graph, scale: Mapping[str, float] | None = None, host_factor: float = 1.0) -> float:
-    """The mean unit of one window (µs); ``scale`` are factors by a kernel's problem, operator or name."""
-    changed = {name: Factor(x, x, x) for name, x in (scale or {}).items()}
-    return Step([graph], {}).us(lambda x: x.scaled(_factors(x, changed)[0]), host_factor)
-
-
+@once
 def host_factor_of(step: Step) -> float:
     """The factor on the host's work with which the unchanged step takes its untraced time; 1 where none is known.
 
@@ -139,76 +123,56 @@ def host_factor_of(step: Step) -> float:
     traced = step.us(unchanged, 1.0)
     if target is None or not traced or abs(traced / target - 1.0) < _SAME:
         return 1.0
-    if traced < target:
-        if step.us(unchanged, 1.02) / traced - 1.0 < 0.02 * _DEPENDS:
-            return 1.0
-        return _root(lambda x: step.us(unchanged, x) - target, 1.0, _HOST_MOST)
-    least = step.us(unchanged, _HOST_LEAST) * (1.0 + _SAME)
-    return _root(lambda x: step.us(unchanged, x) - max(target, least), _HOST_LEAST, 1.0)
+    if traced > target:
+        least = step.us(unchanged, _HOST_LEAST) * (1.0 + _SAME)
+        return _reaching(max(target, least), step, _HOST_LEAST, 1.0)
+    depends = step.us(unchanged, 1.02) / traced - 1.0 >= 0.02 * _DEPENDS
+    return _reaching(target, step, 1.0, _HOST_MOST) if depends else 1.0
 
 
-def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Where a rising function is 0, by the Illinois form of regula falsi; the nearer end where it is 0 nowhere."""
-    at_low, at_high = function(low), function(high)
-    if at_low >= 0 or at_high <= 0:
-        return low if at_low >= 0 else high
-    scale = max(abs(at_low), abs(at_high))
-    rose = None
-    for _ in range(40):
-        middle = (low * at_high - high * at_low) / (at_high - at_low)
-        value = function(middle)
-        if abs(value) < 1e-5 * scale or high - low < 1e-4:
-            return middle
-        if value < 0:  # an end that stays twice counts half
-            low, at_low, at_high = middle, value, at_high / (2 if rose is True else 1)
-        else:
-            high, at_high, at_low = middle, value, at_low / (2 if rose is False else 1)
-        rose = value < 0
+def _reaching(target: float, step: Step, low: float, high: float) -> float:
+    """The factor between these at which the unchanged step takes so long, by bisection; else the nearer end."""
+    while high - low > _HOST_EXACT:
+        middle = (low + high) / 2
+        low, high = (middle, high) if step.us(unchanged, middle) < target else (low, middle)
     return (low + high) / 2
 
 
 def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None) -> StepAnswer:
     """The step with these factors, by a kernel's problem, operator or name; ``best``: those of the best known times."""
-    traced = step.us(unchanged, 1.0)
     host = host_factor_of(step)
     simulated = step.us(unchanged, host)
     now = step.untraced_us or simulated
     scale = now / simulated if simulated else 1.0
     fastest = host if step.us(unchanged, host / ROUGH) < simulated * (1.0 - 2 * _SAME) else host / ROUGH
 
-    def with_factors(given: Mapping[str, Factor], which: int, host_factor: float = host) -> float:
-        return scale * step.us(lambda x: x.scaled(_factors(x, given)[which]), host_factor)
+    def withfactors_of(given: Mapping[str, Factor], which: int, host_factor: float = host) -> float:
+        return scale * step.us(lambda x: x.scaled(factors_of(x, given)[which]), host_factor)
 
-    then, low, high = with_factors(factors, 0), with_factors(factors, 1, fastest), with_factors(factors, 2)
-    error = SIMULATION_ERROR or 0.0
+    then, low, high = withfactors_of(factors, 0), withfactors_of(factors, 1, fastest), withfactors_of(factors, 2)
     parts = _shares(step, factors, host)
     known = step.untraced_us is not None
     notes = [*step.notes, *dict.fromkeys(note for graph in step.graphs for note in graph.notes)]
     notes += [] if known else ["the step's time without the profiler is unknown: the host counts as traced"]
-    notes += [] if SIMULATION_ERROR is not None else ["the simulation's own error is not yet calibrated"]
     return StepAnswer(
         now_us=now,
         then_us=then,
-        low_us=min(low, then) * (1.0 - error),
-        high_us=max(high, then) * (1.0 + error),
+        low_us=min(low, then),
+        high_us=max(high, then),
         limit=max(KINDS, key=lambda x: parts[x]),
         host_factor=host,
         rough=not known or not 1.0 / ROUGH <= host <= ROUGH,
-        calibrated=SIMULATION_ERROR is not None,
-        traced_us=traced,
-        simulated_us=simulated,
         shares=parts,
         ceilings=Ceilings(
-            best_us=with_factors(best if best is not None else factors, 0),
+            best_us=withfactors_of(best if best is not None else factors, 0),
             fast_host_us=scale * step.us(unchanged, 0.0),
             free_communication_us=scale * step.us(lambda x: x.free_communication, host),
-            host_alone_us=scale * step.us(lambda x: np.zeros_like(x.us), host),
         ),
         notes=tuple(notes),
     )
 
 
-def _factors(graph: Graph, given: Mapping[str, Factor]) -> Floats:
+def factors_of(graph: Graph, given: Mapping[str, Factor]) -> Floats:
     """Rows of values, lows and highs of the factors of a graph's kernels: by problem, else operator, else name."""
     one = Factor(1.0, 1.0, 1.0)
     known = {
@@ -222,7 +186,7 @@ def _shares(step: Step, factors: Mapping[str, Factor], host: float) -> dict[str,
     """What the new step waits for, as parts of 1."""
     out = dict.fromkeys(KINDS, 0.0)
     for graph in step.graphs:
-        us = graph.scaled(_factors(graph, factors)[0])
+        us = graph.scaled(factors_of(graph, factors)[0])
         for kind, part in shares(graph, times(graph, us, host), us, host).items():
             out[kind] += part
     total = math.fsum(out.values())
@@ -258,7 +222,7 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
             skipped.append(f"{path}: {error}")
             continue
         if trace.calls and trace.works:
-            windows[trace.window if _is_new(trace, windows[trace.window]) else path].append(trace)
+            windows[path if trace.rank in {x.rank for x in windows[trace.window]} else trace.window].append(trace)
         else:
             skipped.append(f"{path}: no calls of the runtime, or nothing that they launched")
         if sum(len(x.works) for each in windows.values() for x in each) > _MOST_WORK:
@@ -275,10 +239,6 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
     counts = {x.name: float(x.count) for x in found.kinds} if found else {}
     untraced = found.mean_us if found else None
     return Step(graphs, counts, untraced or _stated(tables), tuple(f"not simulated: {x}" for x in skipped))
-
-
-def _is_new(trace: RankTrace, others: Sequence[RankTrace]) -> bool:
-    return all(trace.rank != other.rank for other in others)
 
 
 def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[str]:

@@ -35,14 +35,15 @@ Not modelled: kernels that slow each other down when they overlap, and what the 
 from __future__ import annotations
 
 import bisect
-from collections import defaultdict
-from collections.abc import Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from analyzers.job.step.graph import COMMUNICATION, HOST, KERNELS, LOADING, NEVER, Bounds, Graph, Nodes, finished
-from analyzers.job.step.traces import Call, RankTrace, Thread, Unit, Wait, Work
+from analyzers.job.step.graph import COMMUNICATION, HOST, KERNELS, LOADING, NEVER, Bounds, Graph, Node, Nodes, finished
+from analyzers.job.step.traces import Call, Handoff, Load, RankTrace, Thread, Unit, Wait, Work
 from logparse.formats.traces.torch.records import KernelIdentity
 
 _QUEUE, _QUEUE_SLACK = 1024, 64
@@ -66,22 +67,30 @@ class _Stream:
     nodes: list[int] = field(default_factory=list)
     tail: int = 0
 
+    def add(self, launched: float, ended: float, node: int) -> None:
+        self.launched.append(max(launched, self.launched[-1] if self.launched else launched))
+        self.ended.append(max(ended, self.ended[-1] if self.ended else ended))
+        self.nodes.append(node)
+        self.tail = node
 
-@dataclass(frozen=True)
-class _Meeting:
-    """A rank's part in a collective: the nodes at which it arrives and at which it is done."""
-
-    arrives: int
-    done: int
+    def given(self, by: float) -> int:
+        """The last node that was launched by then; 0 without one."""
+        count = bisect.bisect_right(self.launched, by)
+        return self.nodes[count - 1] if count else 0
 
 
 def build(traces: Sequence[RankTrace]) -> Graph:
     """The graph of the traces of one window, one per rank."""
     keys = _matched(traces)
     offsets = _offsets(traces, keys)
-    begin = min((x for trace, offset in zip(traces, offsets, strict=True) for x in _times(trace, offset)), default=0.0)
+    starts = (
+        min((x.start for x in items), default=math.inf) + offset
+        for trace, offset in zip(traces, offsets, strict=True)
+        for items in (trace.calls, trace.works, trace.units)
+    )
+    begin = min(starts, default=0.0)
     nodes, identities = Nodes(), list[KernelIdentity]()
-    meetings: dict[object, list[_Meeting]] = defaultdict(list)
+    meetings: dict[object, list[tuple[int, int]]] = defaultdict(list)
     bounds: list[Bounds] = []
     late = unmatched = 0.0
     guessed = 0
@@ -91,51 +100,44 @@ def build(traces: Sequence[RankTrace]) -> Graph:
         bounds += rank.bounds()
         identities += trace.identities
         late, unmatched, guessed = late + rank.late_us, unmatched + rank.unmatched_us, guessed + rank.guessed
-        for key, meeting in rank.meetings:
-            meetings[key].append(meeting)
+        for key, arrives, done in rank.meetings:
+            meetings[key].append((arrives, done))
     for each in meetings.values():
-        meets = nodes.join([x.arrives for x in each], COMMUNICATION)
-        for one in each:
-            transfer = nodes.at[one.done] - nodes.at[meets]
-            nodes.a[one.done] = meets
-            nodes.us[one.done], nodes.lag_a[one.done] = max(transfer, 0.0), min(transfer, 0.0)
+        meets = nodes.join([arrives for arrives, _ in each], COMMUNICATION)
+        for _, done in each:
+            transfer = nodes[done].at - nodes[meets].at
+            nodes[done].a, nodes[done].us, nodes[done].lag_a = meets, max(transfer, 0.0), min(transfer, 0.0)
     notes = [f"{guessed} waits for events by observed order: the traces do not state them"] if guessed else []
     notes += [f"{unmatched:.0f} us of collectives as traced: no trace of all their ranks"] if unmatched else []
     notes += [f"{late:.0f} us in which kernels began later than anything in the traces explains"] if late else []
-    return finished(nodes, bounds, identities, unexplained_us=late, unmatched_us=unmatched, notes=notes)
-
-
-def _times(trace: RankTrace, offset: float) -> list[float]:
-    firsts = [min((x.start for x in items), default=None) for items in (trace.calls, trace.works, trace.units)]
-    return [x + offset for x in firsts if x is not None]
+    return finished(nodes, bounds, identities, unmatched, notes)
 
 
 def _matched(traces: Sequence[RankTrace]) -> list[dict[int, object]]:
-    """Of each trace the collectives (by the place of their work) that all ranks of their group made, with a key.
+    """Of each trace the collectives (by their kernel) that all ranks of their group made, with a key.
 
     What was launched before the trace began, a rank's backlog, is left out.
     """
-    calls: list[dict[str, list[int]]] = []
-    for trace in traces:
-        mine: dict[str, list[int]] = defaultdict(list)
+    made: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for number, trace in enumerate(traces):
         known = {call.correlation for call in trace.calls}
-        for i in sorted(range(len(trace.works)), key=lambda i: trace.works[i].start):
-            ranks = trace.works[i].ranks
-            if ranks is not None and trace.works[i].correlation in known:
-                mine[ranks].append(i)
-        calls.append(mine)
+        for work in sorted(trace.works, key=lambda x: x.start):
+            if work.ranks is not None and work.correlation in known:
+                made[work.ranks][number].append(work.kernel)
     out: list[dict[int, object]] = [{} for _ in traces]
-    for ranks in {x for mine in calls for x in mine}:
-        lengths = {len(mine[ranks]) for mine in calls if ranks in mine}
-        if sum(ranks in mine for mine in calls) > 1 and len(lengths) == 1:
-            for mine, found in zip(calls, out, strict=True):
-                found.update({i: (ranks, order) for order, i in enumerate(mine.get(ranks, []))})
+    for ranks, of in made.items():
+        if len(of) > 1 and len(set(map(len, of.values()))) == 1:
+            for number, kernels in of.items():
+                out[number].update({kernel: (ranks, order) for order, kernel in enumerate(kernels)})
     return out
 
 
 def _offsets(traces: Sequence[RankTrace], keys: Sequence[dict[int, object]]) -> list[float]:
     """What is added to each rank's clock so that collectives end together."""
-    ends = [{key: trace.works[i].end for i, key in of.items()} for trace, of in zip(traces, keys, strict=True)]
+    ends = [
+        {of[work.kernel]: work.end for work in trace.works if work.kernel in of}
+        for trace, of in zip(traces, keys, strict=True)
+    ]
     out = [0.0] * len(traces)
     for i in range(1, len(traces)):
         for j in range(i):  # a rank shares a group with one before it, or has a clock of its own
@@ -163,41 +165,41 @@ class _Rank:
         self._waits: dict[int, list[tuple[float, Wait | None]]] = {}
         self._done: dict[int, int] = {}
         self._graphs: dict[int, dict[_Place, list[int]]] = {}
-        self._left = _counted(trace.works, {x.correlation for x in trace.calls if x.kind == "graph"})
+        graphs = {x.correlation for x in self._call_of.values() if x.kind == "graph"}
+        self._left = Counter(x.correlation for x in trace.works if x.correlation in graphs)
         self._after_graph: dict[Thread, list[int]] = defaultdict(list)
         self._ready = 0
-        self._marks: list[tuple[float, int]] = []
+        self._marks: dict[float, int] = {}
         self._usual = _Usual.of(trace, self._call_of)
-        self.meetings: list[tuple[object, _Meeting]] = []
+        self.meetings: list[tuple[object, int, int]] = []
         self.late_us = self.unmatched_us = 0.0
         self.guessed = 0
 
     def run(self) -> None:
         trace = self._trace
-        todo: list[tuple[float, int, int, object]] = []
+        todo: list[tuple[float, int, Call | Work | Handoff | Load | float]] = [
+            *((x.at, 0, x) for x in trace.handoffs),
+            *((x.end, 0, x) for x in trace.loads),
+        ]
+        for unit in self._units():
+            todo += [(unit.start, 0, unit.start), (unit.end, 3, unit.end)]
         for call in trace.calls:
             waits = call.kind in ("device", "stream", "event", "allocator") or self._is_held(call)
-            todo.append((call.end if waits else call.start, 1, len(todo), call))
+            todo.append((call.end if waits else call.start, 1, call))
             if call.kind == "copy" and self._usual.host_copies.get(call.correlation, np.inf) <= call.end:
-                todo.append((call.end, 1, len(todo), replace(call, kind="copied")))
-        for i, work in enumerate(trace.works):
+                todo.append((call.end, 1, replace(call, kind="copied")))
+        for work in trace.works:
             launch = self._call_of.get(work.correlation)  # a kernel is added after its launch, whatever the clocks say
-            todo.append((max(work.start, launch.start if launch else work.start), 2, i, work))
-        todo += [(at, 0, len(todo) + i, (one, other)) for i, (at, one, other) in enumerate(trace.handoffs)]
-        todo += [(load[1], 0, len(todo) + i, load) for i, load in enumerate(trace.loads)]
-        for unit in self._units():
-            todo += [(unit.start, 0, len(todo), unit), (unit.end, 3, len(todo) + 1, unit)]
-        for at, _, i, what in sorted(todo, key=lambda x: x[:3]):
-            if isinstance(what, Work):
-                self._work(i, what)
-            elif isinstance(what, Call):
-                self._call(what)
-            elif isinstance(what, Unit):
-                self._marks.append((at, self._point(trace.main, at)))
-            elif isinstance(what, tuple) and len(what) == 4:
-                self._loaded(*what)
-            elif isinstance(what, tuple):
-                self._handed(at, *what)
+            todo.append((max(work.start, launch.start if launch else work.start), 2, work))
+        take: Mapping[type, Callable[..., None]] = {
+            Call: self._call,
+            Work: self._work,
+            Handoff: self._handed,
+            Load: self._loaded,
+            float: self._mark,
+        }
+        for *_, what in sorted(todo, key=lambda x: x[:2]):
+            take[type(what)](what)
 
     def _units(self) -> list[Unit]:
         if self._trace.units:
@@ -207,15 +209,11 @@ class _Rank:
 
     def bounds(self) -> list[Bounds]:
         """Each unit from the moment when host and device are done with what was before it, to the same of its own."""
-        points = sorted(self._marks)
         units = self._units()
         nodes: list[int] = []
         for at in [units[0].start, *(x.end for x in units)] if units else []:
-            host = [node for mark, node in points if mark == at][-1]
-            given = [
-                each.nodes[k - 1] for each in self._streams.values() if (k := bisect.bisect_right(each.launched, at))
-            ]
-            nodes.append(self._nodes.join([host, *given], HOST))
+            given = [each.given(at) for each in self._streams.values()]
+            nodes.append(self._nodes.join([self._marks[at], *(x for x in given if x)], HOST))
         return [Bounds(self._trace.rank, u.kind, a, b) for u, a, b in zip(units, nodes, nodes[1:], strict=False)]
 
     # ------------------------------------------------------------------------------------------------------- the host
@@ -223,28 +221,29 @@ class _Rank:
     def _point(self, thread: Thread, at: float, host: float | None = None, b: int = 0, lag_b: float = NEVER) -> int:
         """The thread's next node.  ``host``: what it worked since its last one, if not all of the time."""
         before = self._last.get(thread, 0)
-        passed = at - self._begin - self._nodes.at[before]
-        node = self._nodes.add(
-            at - self._begin, HOST, before, host=passed if host is None else max(host, 0.0), b=b, lag_b=lag_b
-        )
-        self._last[thread] = node
+        at -= self._begin
+        worked = at - self._nodes[before].at if host is None else max(host, 0.0)
+        self._last[thread] = node = self._nodes.add(Node(at, HOST, before, b, host=worked, lag_b=lag_b))
         return node
 
-    def _handed(self, at: float, one: Thread, other: Thread) -> None:
-        before, own = self._last.get(one, 0), self._last.get(other, 0)
-        host = max(at - self._begin - self._nodes.at[before], 0.0)
-        node = self._nodes.add(at - self._begin, HOST, before, host=host, b=own, lag_b=0.0 if own else NEVER)
-        self._last[other] = node
+    def _mark(self, at: float) -> None:
+        self._marks[at] = self._point(self._trace.main, at)
 
-    def _loaded(self, start: float, end: float, thread: Thread, by_workers: bool) -> None:
-        at = end - self._begin
-        before = self._nodes.at[self._last.get(thread, 0)]
-        if by_workers:
-            self._ready = self._nodes.add(at, LOADING, self._ready, lag=at - self._nodes.at[self._ready])
-            self._point(thread, end, start - self._begin - before, self._ready, 0.0)
+    def _handed(self, what: Handoff) -> None:
+        before, own = self._last.get(what.one, 0), self._last.get(what.other, 0)
+        at = what.at - self._begin
+        host = max(at - self._nodes[before].at, 0.0)
+        self._last[what.other] = self._nodes.add(Node(at, HOST, before, own, host=host, lag_b=0.0 if own else NEVER))
+
+    def _loaded(self, load: Load) -> None:
+        at, before = load.end - self._begin, self._nodes[self._last.get(load.thread, 0)].at
+        if load.by_workers:
+            lag = at - self._nodes[self._ready].at
+            self._ready = self._nodes.add(Node(at, LOADING, self._ready, lag_a=lag))
+            self._point(load.thread, load.end, load.start - self._begin - before, self._ready, 0.0)
         else:
-            self._point(thread, max(start, before + self._begin))
-            self._nodes.kind[self._point(thread, end)] = LOADING
+            self._point(load.thread, max(load.start, before + self._begin))
+            self._nodes[self._point(load.thread, load.end)].kind = LOADING
 
     def _is_held(self, call: Call) -> bool:
         """Whether a launch waited for room in the queue."""
@@ -258,9 +257,9 @@ class _Rank:
                 return
             node = self._point(call.thread, call.end if call.kind in ("device", "stream", "event") else call.start)
         else:
-            ended, start, end = nodes.at[condition], call.start - begin, call.end - begin
+            ended, start, end = nodes[condition].at, call.start - begin, call.end - begin
             if ended > start:
-                worked = start - nodes.at[self._last.get(call.thread, 0)]
+                worked = start - nodes[self._last.get(call.thread, 0)].at
                 node = self._point(call.thread, call.end, worked, condition, end - ended)
             elif call.kind == "launch":
                 node = self._point(call.thread, call.start, None, condition, 0.0)
@@ -282,16 +281,16 @@ class _Rank:
         known = self._trace.waits.get(call.correlation)
         by = call.end - self._begin + _ROUND_US
         if call.kind in ("device", "allocator"):
-            tails = [x.tail for x in self._streams.values() if x.tail and self._nodes.at[x.tail] <= by]
+            tails = [x.tail for x in self._streams.values() if x.tail and self._nodes[x.tail].at <= by]
             found = self._nodes.join(tails, KERNELS) if tails else None
-            waited = found is not None and self._nodes.at[found] > call.start - self._begin
+            waited = found is not None and self._nodes[found].at > call.start - self._begin
             return found if waited or call.kind == "device" else None
         if call.kind == "stream":
             stream = known.stream if known else self._last_stream.get(call.thread)
             tail = self._streams[stream].tail if stream in self._streams else 0
-            return tail if tail and self._nodes.at[tail] <= by else None
+            return tail if tail and self._nodes[tail].at <= by else None
         if call.kind == "event":
-            return self._waited(call.start, known, call.end, None)
+            return self._waited(call.start, known, call.end, None) or None
         if call.kind == "copied":
             return self._done.get(call.correlation)
         if call.kind == "launch" and self._usual.full:
@@ -300,27 +299,22 @@ class _Rank:
             return given[place] if 0 <= place < len(given) else None
         return None
 
-    def _waited(self, called: float, wait: Wait | None, by: float, besides: _Place | None) -> int | None:
+    def _waited(self, called: float, wait: Wait | None, by: float, besides: _Place | None) -> int:
         """The work for which a wait for an event waits: as stated, else that which ended last, by ``by``."""
         if wait is not None and wait.record in self._records:
-            if wait.on not in self._streams:
-                return None
-            each = self._streams[wait.on]
-            k = bisect.bisect_right(each.launched, self._records[wait.record])
-            return each.nodes[k - 1] if k else None
+            stated = self._streams.get(wait.on) if wait.on else None
+            return stated.given(self._records[wait.record]) if stated else 0
         self.guessed += 1
-        found: tuple[float, int] | None = None
-        for place, each in self._streams.items():
-            if place == besides:
-                continue
+        found = (NEVER, 0)
+        for each in (each for place, each in self._streams.items() if place != besides):
             k = min(bisect.bisect_right(each.launched, called), bisect.bisect_right(each.ended, by + _ROUND_US))
-            if k and (found is None or each.ended[k - 1] > found[0]):
+            if k and each.ended[k - 1] > found[0]:
                 found = (each.ended[k - 1], each.nodes[k - 1])
-        return found[1] if found else None
+        return found[1]
 
     # ----------------------------------------------------------------------------------------------------- the device
 
-    def _work(self, i: int, work: Work) -> None:
+    def _work(self, work: Work) -> None:
         nodes, stream = self._nodes, self._streams[work.stream]
         start = work.start - self._begin
         launch = self._launch.get(work.correlation)
@@ -336,30 +330,24 @@ class _Rank:
         kind = KERNELS if work.ranks is None else COMMUNICATION
         kernel = self._first_kernel + work.kernel if work.kernel >= 0 and kind == KERNELS else -1
         b = launch[0] if launch else 0
-        if i in self._keys:
-            arrives = nodes.add(start, KERNELS, tail, lag=lag, b=b, lag_b=lag_b)
-            node = nodes.add(start + work.us, COMMUNICATION, arrives, us=work.us)
-            self.meetings.append((self._keys[i], _Meeting(arrives, node)))
+        if kind == COMMUNICATION and work.kernel in self._keys:
+            arrives = nodes.add(Node(start, KERNELS, tail, b, lag, lag_b))
+            node = nodes.add(Node(start + work.us, COMMUNICATION, arrives, us=work.us))
+            self.meetings.append((self._keys[work.kernel], arrives, node))
         else:
-            node = nodes.add(start + work.us, kind, tail, lag=lag, b=b, lag_b=lag_b, us=work.us, kernel=kernel)
+            node = nodes.add(Node(start + work.us, kind, tail, b, lag, lag_b, us=work.us, kernel=kernel))
             self.unmatched_us += work.us if kind == COMMUNICATION else 0.0
-        self._given(stream, launch[1] if launch else -np.inf, work, node)
+        stream.add(launch[1] if launch else NEVER, work.end, node)
+        self._done[work.correlation] = node
         if of_graph:
             self._in_graph(work, node)
 
-    def _given(self, stream: _Stream, launched: float, work: Work, node: int) -> None:
-        stream.launched.append(max(launched, stream.launched[-1]) if stream.launched else launched)
-        stream.ended.append(max(work.end, stream.ended[-1]) if stream.ended else work.end)
-        stream.nodes.append(node)
-        stream.tail = node
-        self._done[work.correlation] = node
-
     def _lags(self, start: float, tail: int, launch: tuple[int, float] | None, within: bool) -> tuple[float, float]:
         """The lags after the work before and after the launch: the later one's is the observed one."""
-        gap = start - self._nodes.at[tail]
+        gap = start - self._nodes[tail].at
         if launch is None:
             return gap, NEVER
-        lag = start - self._nodes.at[launch[0]]
+        lag = start - self._nodes[launch[0]].at
         if not tail:
             self.late_us += lag if lag > self._usual.launch + _LATE_US else 0.0
             return NEVER, lag
@@ -375,7 +363,7 @@ class _Rank:
         if work.stream in seen:
             return []
         start = work.start - self._begin + _ROUND_US
-        ended = [(self._nodes.at[x], x) for each in seen.values() for x in each if self._nodes.at[x] <= start]
+        ended = [(self._nodes[x].at, x) for each in seen.values() for x in each if self._nodes[x].at <= start]
         return [max(ended)[1]] if ended else []
 
     def _in_graph(self, work: Work, node: int) -> None:
@@ -386,18 +374,7 @@ class _Rank:
             done = self._nodes.join([each[-1] for each in seen.values()], KERNELS)
             for place in seen:
                 self._streams[place].tail = done
-            call = self._call_of.get(work.correlation)
-            if call is not None:
-                self._after_graph[call.thread] = [done]
-
-
-def _counted(works: Sequence[Work], graphs: set[int]) -> dict[int, int]:
-    """How much work each launch of a graph has."""
-    out: dict[int, int] = {}
-    for work in works:
-        if work.correlation in graphs:
-            out[work.correlation] = out.get(work.correlation, 0) + 1
-    return out
+            self._after_graph[self._call_of[work.correlation].thread] = [done]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ pass gives all times.  Node 0 is the beginning.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
@@ -40,58 +40,46 @@ class Bounds(NamedTuple):
     last: int
 
 
-class Nodes:
-    """A graph while it is built; ``at`` are the traced times, by which nodes are sorted in the end."""
+@dataclass(slots=True)
+class Node:
+    """A node while the graph is built.  ``at`` is its traced time, by which nodes are sorted in the end; it follows the
+    nodes ``a`` and ``b`` (``lag_b`` NEVER: only ``a``).  ``kernel``: an index of the graph's identities (-1: none).
+    """
+
+    at: float
+    kind: int
+    a: int = 0
+    b: int = 0
+    lag_a: float = 0.0
+    lag_b: float = NEVER
+    host: float = 0.0
+    us: float = 0.0
+    kernel: int = -1
+
+
+class Nodes(list[Node]):
+    """The nodes of a graph while it is built; the first one is the beginning."""
 
     def __init__(self) -> None:
-        self.at: list[float] = [0.0]
-        self.a: list[int] = [0]
-        self.b: list[int] = [0]
-        self.lag_a: list[float] = [0.0]
-        self.lag_b: list[float] = [NEVER]
-        self.host: list[float] = [0.0]
-        self.us: list[float] = [0.0]
-        self.kind: list[int] = [HOST]
-        self.kernel: list[int] = [-1]
+        super().__init__([Node(0.0, HOST)])
 
-    def add(
-        self,
-        at: float,
-        kind: int,
-        a: int = 0,
-        *,
-        lag: float = 0.0,
-        host: float = 0.0,
-        b: int = 0,
-        lag_b: float = NEVER,
-        us: float = 0.0,
-        kernel: int = -1,
-    ) -> int:
-        """A node at this traced time; its index."""
-        self.at.append(at)
-        self.a.append(a)
-        self.b.append(b)
-        self.lag_a.append(lag)
-        self.lag_b.append(lag_b)
-        self.host.append(host)
-        self.us.append(us)
-        self.kind.append(kind)
-        self.kernel.append(kernel)
-        return len(self.at) - 1
+    def add(self, node: Node) -> int:
+        """Append a node; its index."""
+        self.append(node)
+        return len(self) - 1
 
     def join(self, nodes: Sequence[int], kind: int) -> int:
         """A node that follows all of these at once."""
         first, *rest = dict.fromkeys(nodes)
         for other in rest:
-            first = self.add(max(self.at[first], self.at[other]), kind, first, b=other, lag_b=0.0)
+            first = self.add(Node(max(self[first].at, self[other].at), kind, first, other, lag_b=0.0))
         return first
 
 
 @dataclass(eq=False)
 class Graph:
-    """See the module.  ``kernel`` is an index of ``identities`` (-1: none).  ``cut`` counts dependencies that were left
-    out because the trace contradicts them, ``unexplained_us`` the time by which kernels began later than any
-    dependency explains, ``unmatched_us`` collectives whose other ranks no trace shows: they count as traced.
+    """See the module; arrays of the nodes' values.  ``cut`` counts dependencies that were left out because the trace
+    contradicts them, ``unmatched_us`` is the time of collectives whose other ranks no trace shows: it counts as traced.
     """
 
     a: Ints
@@ -105,17 +93,8 @@ class Graph:
     bounds: Sequence[Bounds]
     identities: Sequence[KernelIdentity]
     cut: int = 0
-    unexplained_us: float = 0.0
     unmatched_us: float = 0.0
     notes: Sequence[str] = ()
-    _links: tuple[list[int], list[int], list[float]] | None = field(default=None, repr=False)
-
-    @property
-    def links(self) -> tuple[list[int], list[int], list[float]]:
-        """What each node follows, as lists: a loop over numbers of numpy would take several times as long."""
-        if self._links is None:
-            self._links = (self.a.tolist(), self.b.tolist(), self.lag_b.tolist())
-        return self._links
 
     def scaled(self, factors: Floats) -> Floats:
         """``us`` with each kernel's time multiplied by the factor of its identity."""
@@ -129,12 +108,16 @@ class Graph:
 
 
 def finished(
-    nodes: Nodes, bounds: Sequence[Bounds], identities: Sequence[KernelIdentity], **known: float | Sequence[str]
+    nodes: Nodes,
+    bounds: Sequence[Bounds],
+    identities: Sequence[KernelIdentity],
+    unmatched_us: float,
+    notes: Sequence[str],
 ) -> Graph:
     """The graph of these nodes, sorted such that each follows earlier ones."""
-    at, a, b = np.array(nodes.at), np.array(nodes.a), np.array(nodes.b)
+    values = {x.name: np.array([getattr(node, x.name) for node in nodes]) for x in fields(Node)}
+    at, a, b = values.pop("at"), values["a"], values["b"]
     own = np.arange(len(at))
-    lag_a, lag_b = np.array(nodes.lag_a), np.array(nodes.lag_b)
     for _ in range(_PASSES):  # a node is never sorted before what it follows, which clocks may contradict
         least = np.maximum(at[a], at[b])
         wrong = (at < least) | ((at == least) & (np.maximum(*(np.where(at[x] == at, x, -1) for x in (a, b))) > own))
@@ -146,36 +129,25 @@ def finished(
     order = np.r_[0, order[order != 0]]
     place = np.empty_like(order)
     place[order] = own
-    a, b = place[a[order]], place[b[order]]
-    bad_a, bad_b = a >= own, b >= own
-    bad_a[0] = bad_b[0] = False
-    a, b = np.where(bad_a, 0, a), np.where(bad_b, 0, b)
-    graph = Graph(
-        a=a,
-        b=b,
-        lag_a=np.where(bad_a, NEVER, lag_a[order]),
-        lag_b=np.where(bad_b, NEVER, lag_b[order]),
-        host=np.array(nodes.host)[order],
-        us=np.array(nodes.us)[order],
-        kind=np.array(nodes.kind)[order],
-        kernel=np.array(nodes.kernel)[order],
-        bounds=[x._replace(first=int(place[x.first]), last=int(place[x.last])) for x in bounds],
-        identities=identities,
-        cut=int(bad_a.sum() + bad_b.sum()),
-        **known,  # type: ignore[arg-type]
-    )
-    alone = np.isneginf(graph.lag_a) & np.isneginf(graph.lag_b)
-    graph.lag_a[alone] = 0.0  # what follows nothing begins with the trace
-    return graph
+    values = {name: column[order] for name, column in values.items()}
+    cut = 0
+    for name in ("a", "b"):
+        values[name] = place[values[name]]
+        bad = values[name] >= own
+        bad[0] = False
+        values[name][bad], values[f"lag_{name}"][bad] = 0, NEVER
+        cut += int(bad.sum())
+    alone = np.isneginf(values["lag_a"]) & np.isneginf(values["lag_b"])
+    values["lag_a"][alone] = 0.0  # what follows nothing begins with the trace
+    moved = [x._replace(first=int(place[x.first]), last=int(place[x.last])) for x in bounds]
+    return Graph(**values, bounds=moved, identities=identities, cut=cut, unmatched_us=unmatched_us, notes=notes)
 
 
 def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> list[float]:
     """When each node comes, µs after the beginning, with these times of kernels and transfers."""
-    a, b, lag_b = graph.links
-    lag_a = (graph.lag_a + host_factor * graph.host).tolist()
-    durations = (graph.us if us is None else us).tolist()
-    out = [0.0] * len(a)
-    for i, (x, y, p, q, d) in enumerate(zip(a, b, lag_a, lag_b, durations, strict=True)):
+    columns = (graph.a, graph.b, graph.lag_a + host_factor * graph.host, graph.lag_b, graph.us if us is None else us)
+    out = [0.0] * len(graph.a)
+    for i, (x, y, p, q, d) in enumerate(zip(*(x.tolist() for x in columns), strict=True)):
         first, second = out[x] + p, out[y] + q
         out[i] = (first if first > second else second) + d
     return out
@@ -184,8 +156,7 @@ def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> l
 def shares(graph: Graph, at: Sequence[float], us: Floats, host_factor: float) -> dict[str, float]:
     """What the step waits for: µs of each kind along the paths that determine the ends of each rank's units."""
     out = dict.fromkeys(KINDS, 0.0)
-    a, b, lag_b = graph.links
-    lag_a = graph.lag_a + host_factor * graph.host
+    a, b, lag_b, lag_a = graph.a, graph.b, graph.lag_b, graph.lag_a + host_factor * graph.host
     for rank in dict.fromkeys(x.rank for x in graph.bounds):
         mine = [x for x in graph.bounds if x.rank == rank]
         node, begin = mine[-1].last, at[mine[0].first]

@@ -24,11 +24,8 @@ def answer(then_us: float, limit: str = "host") -> StepAnswer:
         limit=limit,
         host_factor=0.64,
         rough=True,
-        calibrated=False,
-        traced_us=88_300,
-        simulated_us=54_900,
         shares={"host": 0.96, "kernels": 0.04, "communication": 0.0, "data loading": 0.0},
-        ceilings=Ceilings(54_900, 30_900, 54_900, 56_000),
+        ceilings=Ceilings(54_900, 30_900, 54_900),
     )
 
 
@@ -40,9 +37,12 @@ def test_what_limits_the_step_is_a_line_of_its_own() -> None:
     assert len(lines) <= 15
 
 
-def test_an_unknown_step_says_nothing() -> None:
+def test_why_the_step_is_unknown_stands_where_its_limit_would() -> None:
     assert verdict(recommend(everything(), Settings())).limit == ""
     assert isinstance(step_times(everything(), ()), StepUnknown)
+    found = replace(recommend(everything(), Settings()), step="trace.json: no calls of the runtime")
+    lines = screen(found, Written(Path("overrides")))
+    assert "  the step is not simulated: trace.json: no calls of the runtime" in lines
 
 
 def test_the_step_now_and_then_stands_beside_the_gpu_time() -> None:
