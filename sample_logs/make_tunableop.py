@@ -228,14 +228,6 @@ def tables() -> None:
     ]
     write("tables", "a8w8_bpreshuffle_tuned_gemm.csv", fp8)
     write("tables", "a8w8_untuned_gemm.csv", ["M,N,K,q_dtype_w", "1, 1280, 8192,torch.int8"])
-    online = [
-        "preshuffle, use_rowwise, trans_a, trans_b, m, n, k, A_data_type, lda, stride_a, B_data_type, ldb, stride_b, "
-        "C_data_type, ldc, stride_c, compute_type, batch_count, algo_index, kernel_name",
-        "false,false,true,false,1280,64,8192,bf16_r,8192,10485760,bf16_r,8192,524288,bf16_r,1280,81920,f32_r,1,"
-        f"104377,{kernel}",
-        "true,true,true,false,1280,1,8192,f8_e4m3_fnuz_r,8192,0,f8_e4m3_fnuz_r,8192,0,bf16_r,1280,0,f32_r,1,5101,",
-    ]
-    write("tables", "hip_online_tuning_res.csv", online)
     bench = (
         "./rocblas-bench -f gemm_ex --transposeA T --transposeB N -m 64 -n 8192 -k 4096 --alpha 1 --a_type bf16_r "
         "--lda 4096 --b_type bf16_r --ldb 4096 --beta 0 --c_type bf16_r --ldc 64 --d_type bf16_r --ldd 64 "

@@ -7,7 +7,7 @@ TunableOp CSV          ``Gemm_Hipblaslt_N``                                   hi
 TunableOp CSV          ``Gemm_Rocblas_r``, r > 0, rocBLAS 5 and later         hipBLASLt's r − 1
 TunableOp CSV          ``Gemm_Rocblas_r``, r < −10                            row −r − 10 of rocBLAS's table
 tuning file            the index                                              hipBLASLt's
-aiter table            ``hipblaslt,N``, and all of its online cache           hipBLASLt's N
+aiter table            ``hipblaslt,N``                                        hipBLASLt's N
 rocBLAS override CSV   i                                                      ``rocblas:-i-10``
 =====================  =====================================================  ==================================
 

@@ -103,14 +103,6 @@ def test_a_batched_table_with_small_letters() -> None:
     assert (row.solution.text, row.time_us) == ("opus:311,splitK=1", 7.8)
 
 
-def test_the_online_cache_is_column_major_already_and_has_no_times() -> None:
-    first, second = measured(read("hip_online_tuning_res.csv"))
-    assert first.problem.label == "TN 1280×64×8192 bf16_r"
-    assert (first.solution.text, first.status, first.origin) == ("hipblaslt:104377", "no_time", "aiter-online")
-    assert isinstance(second.problem, GemmProblem)
-    assert (second.problem.a_type, second.problem.scale_a, second.problem.swizzle_a) == ("f8_fnuz_r", "row", True)
-
-
 @pytest.mark.parametrize("line", [b"", b"M,N,K", b"a,b,c", b"trans_a,m,n,k,time_us", b"\xff\xfe"])
 def test_other_tables_are_left_alone(line: bytes) -> None:
     assert not aiter.recognise(Head("x.csv", line + b"\n1,2,3\n"))

@@ -1,4 +1,4 @@
-"""aiter's tables: tuned and untuned GEMMs (gradlib's too), the online tuning cache, and fused MoE.
+"""aiter's tables: tuned and untuned GEMMs (gradlib's too), and fused MoE.
 
 ::
 
@@ -7,13 +7,12 @@
 
     gfx,cu_num,M,N,K,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio           (a8w8…, a4w4…, batched: with B)
     M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle                    (untuned; 8- and 4-bit: M,N,K, batched: B,M,N,K)
-    preshuffle, use_rowwise, trans_a, trans_b, m, n, k, …, algo_index, kernel_name       (online: column-major)
     cu_num,token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,…,kernelName1,us,…,_tag
 
-Produced by ``AITER_TUNE_GEMM=1`` (untuned), ``gradlib/gradlib/gemm_tuner.py`` (tuned) and ``HIP_ONLINE_TUNING=1``
-(``hip_online_tuning_res.csv``).  Columns are found by name: nine generations of the bf16 header exist, with
-``soltimes`` for ``us`` before, without ``gfx``, ``cu_num``, ``splitK`` … .  Microseconds.
-Source: ROCm/aiter aiter/tuned_gemm.py, aiter/configs/, gradlib/csrc/hipbsolgemm.cu.
+Produced by ``AITER_TUNE_GEMM=1`` (untuned) and ``gradlib/gradlib/gemm_tuner.py`` (tuned).  Columns are found by name:
+nine generations of the bf16 header exist, with ``soltimes`` for ``us`` before, without ``gfx``, ``cu_num``,
+``splitK`` … .  Microseconds.
+Source: ROCm/aiter aiter/tuned_gemm.py, aiter/configs/.
 
 Row-major Y[M,N] = X[M,K]·W[N,K]ᵀ becomes the column-major call that the library gets: m = N, n = M, layout TN, A is
 W.  The tuner's tensors are contiguous, so leading dimensions are tight, and beta is 0.
@@ -29,12 +28,10 @@ import csv
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
 
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Unit, Writer
 from logparse.formats.fp8 import on_arch
-from logparse.formats.patterns import regex
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import (
     NARROW,
@@ -54,17 +51,9 @@ from logparse.model import (
 
 CATEGORY = "aiter"
 ORIGIN = "aiter"
-ONLINE_ORIGIN = "aiter-online"
 _TABLED = frozenset({"bf16_r", "f16_r", "f32_r", "i8_r", "f8_fnuz_r", "f8_r", "bf8_fnuz_r", "bf8_r", "f4_r"})
 DTYPES: Mapping[str, str] = {x.python: x.blas for x in TORCH_TYPES if x.blas in _TABLED}
 """Types that aiter's tables name, as they print them."""
-_ONLINE_TYPES: Mapping[str, str] = {
-    **{name: name for name in ("f32_r", "f16_r", "bf16_r", "i8_r", "i32_r", "f64_r")},
-    "f8_e4m3_fnuz_r": "f8_fnuz_r",
-    "f8_e5m2_fnuz_r": "bf8_fnuz_r",
-    "f8_e4m3_r": "f8_r",
-    "f8_e5m2_r": "bf8_r",
-}
 _BOOLS: Mapping[str, bool] = {"true": True, "false": False, "1": True, "0": False}
 _TUNED = frozenset({"libtype", "solidx", "kernelId", "us", "soltimes"})
 _UNTUNED = frozenset({"scaleAB", "outdtype", "q_dtype_w"})
@@ -77,13 +66,13 @@ _BYTES_OF_MESSAGE = 4000
 
 
 def recognise(head: Head) -> bool:
-    """A first line with M, N, K and a column of the tuner's, the sizes of fused MoE, or the online cache's columns.
+    """A first line with M, N, K and a column of the tuner's, or the sizes of fused MoE.
 
     An untuned table of the 8- and 4-bit families has nothing but sizes, as other programs' lists do: it is known by the
     name that aiter's tuners give it.
     """
     columns = set(_columns(head.data.split(b"\n", 1)[0].decode("utf-8", "replace")))
-    if {"algo_index", "preshuffle"} <= columns or set(_MOE) <= columns:
+    if set(_MOE) <= columns:
         return True
     if not {"M", "N", "K"} <= columns:
         return False
@@ -143,8 +132,6 @@ def _values(columns: list[str], text: str) -> dict[str, str]:
 
 def _row(values: Mapping[str, str], text: str, file_name: str) -> list[Record]:
     try:
-        if "algo_index" in values:
-            return _online(values)
         if "model_dim" in values:
             return [_fused_moe(values)]
         problem = problem_of_row(values, file_name)
@@ -237,38 +224,6 @@ def _time(text: str) -> tuple[float | None, Status, str | None]:
     if value == -1:
         return None, "unsupported", "unsupported, or an error while tuning"
     return (value, "ok", None) if value > 0 else (None, "no_time", f"time {text!r}")
-
-
-_TRANS = regex(r"(?i)(true|t|1)|(false|n|0)")
-
-
-def _online(values: Mapping[str, str]) -> list[Record]:
-    """A row of the online cache: column-major already, its time is not kept."""
-
-    def transposed(name: str) -> Any:
-        match = _TRANS.fullmatch(values[name])
-        if match is None:
-            raise ValueError(f"{name} is {values[name]!r}")
-        return "T" if match[1] else "N"
-
-    types = {x: _ONLINE_TYPES.get(values[f"{x.upper()}_data_type"]) for x in "abc"}
-    row_wise = _BOOLS.get(values["use_rowwise"].lower())
-    problem = GemmProblem(
-        trans_a=transposed("trans_a"), trans_b=transposed("trans_b"),
-        m=int(values["m"]), n=int(values["n"]), k=int(values["k"]), batch_count=int(values["batch_count"]),
-        lda=int(values["lda"]), ldb=int(values["ldb"]), ldc=int(values["ldc"]), ldd=int(values["ldc"]),
-        stride_a=int(values["stride_a"]), stride_b=int(values["stride_b"]), stride_c=int(values["stride_c"]),
-        a_type=types["a"], b_type=types["b"], c_type=types["c"], d_type=types["c"],
-        compute_type=_ONLINE_TYPES.get(values["compute_type"]), gradient=False, aux=False,
-        scale_a="row" if row_wise else None, scale_b="row" if row_wise else None,
-        swizzle_a=_BOOLS.get(values["preshuffle"].lower()),
-    )  # fmt: skip
-    solution = Solution("hipblaslt", str(int(values["algo_index"])), raw=values["algo_index"])
-    measured = Measurement(
-        problem=problem, solution=solution, origin=ONLINE_ORIGIN, status="no_time", error="the cache keeps no time"
-    )
-    kernel = values.get("kernel_name")
-    return [measured, *([SolutionName(solution=solution, kernel_name=kernel)] if kernel else [])]
 
 
 # ---------------------------------------------------------------------------------------------------- writing
@@ -391,13 +346,10 @@ export AITER_CONFIG_GEMM_BF16={path}
 
 FORMAT = FileFormat(
     name="aiter",
-    about="ROCm/aiter tuned and untuned tables of GEMMs and fused MoE, online tuning cache",
+    about="ROCm/aiter tuned and untuned tables of GEMMs and fused MoE",
     recognise=recognise,
     read=read,
-    origins=(
-        Origin(ORIGIN, evidence=True),
-        Origin(ONLINE_ORIGIN, evidence=False),
-    ),
+    origins=(Origin(ORIGIN, evidence=True),),
 )
 WRITER = Writer(
     name="aiter",

@@ -83,7 +83,7 @@ def test_samples() -> None:
     eight = inspect("x.csv", (SAMPLES / "tables/a8w8_bpreshuffle_tuned_gemm.csv").read_bytes(), {})
     assert (eight.format, eight.ok, [note.rule for note in eight.notes]) == (KERNELS, True, ["compiled"])
     with pytest.raises(InputError):
-        format_of("x.csv", (SAMPLES / "tables/hip_online_tuning_res.csv").read_bytes())
+        format_of("x.csv", (SAMPLES / "tables/a8w8_untuned_gemm.csv").read_bytes())
 
 
 TABLES = {
