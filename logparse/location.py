@@ -26,11 +26,10 @@ import contextlib
 import errno
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import parse_qs, quote, unquote, unquote_to_bytes
+from urllib.parse import parse_qs, quote, unquote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -52,7 +51,6 @@ _URL = re.compile(
 )
 _GS_SECONDS = 30
 """How long a request to Google's storage is retried; the library's default is a quarter of an hour."""
-_FILE = "file://"
 _UNQUOTED = "/=+:@,~"
 _THERE_ALREADY, _IN_FLIGHT, _NOT_OFFERED = 412, 409, 501
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS})  # FAT, and some network and FUSE file systems
@@ -64,14 +62,12 @@ def split_url(url: str) -> tuple[str, str, str]:
     if match is None:
         raise InputError(f"{url!r} is not a URL")
     place, path = f"{match['scheme']}://{match['place']}", match["path"]
-    inner = os.fsdecode(unquote_to_bytes(path)) if place == _FILE else unquote(path, errors="surrogateescape")
-    return place, inner, match["query"] or ""
+    return place, unquote(path), match["query"] or ""
 
 
 def join_url(place: str, path: str, query: str) -> str:
     """The URL of these parts: the inverse of ``split_url``."""
-    inner = os.fsencode(path) if place == _FILE else path.encode("utf-8", "surrogateescape")
-    return place + quote(inner, safe=_UNQUOTED) + query
+    return place + quote(path, safe=_UNQUOTED, errors="replace") + query
 
 
 def absolute(url: str) -> str:
@@ -82,14 +78,19 @@ def absolute(url: str) -> str:
 def resolve(url: str) -> tuple[pafs.FileSystem, str]:
     """The file system and path of a folder, file or URL.
 
-    Raises InputError for a URL with an unknown scheme, unknown options or a password, and where the service's library
-    is missing.
+    Raises InputError for a URL with an unknown scheme, unknown options or a password, where the service's library is
+    missing, and for a path that is not UTF-8: pyarrow, DuckDB and tables hold no other.
     """
-    if "://" not in url:
-        return pafs.LocalFileSystem(), str(Path(url).absolute())
-    place, path, query = split_url(url)
-    if place == _FILE:
-        return pafs.LocalFileSystem(), os.path.abspath(path)
+    place, path, query = split_url(url) if "://" in url else ("file://", url, "")
+    if place == "file://":
+        full = str(Path(path).absolute())
+        try:
+            full.encode()
+        except UnicodeEncodeError:
+            raise InputError(
+                f"{full}: a path must be UTF-8: rename it, or set PYTHONUTF8=1 in a locale without"
+            ) from None
+        return pafs.LocalFileSystem(), full
     user, at, _ = place.partition("://")[2].rpartition("@")
     if at and ":" in user:
         raise InputError(f"{place.partition('://')[0]}://…@…: a URL must not hold a password; use the environment")
@@ -103,18 +104,6 @@ def resolve(url: str) -> tuple[pafs.FileSystem, str]:
             why = "only s3://, gs://, hdfs:// and file:// are read; fetch it first, or pipe it to `logparse ingest -`"
         raise InputError(f"{url}: {why}") from error
     return filesystem, inner.rstrip("/")
-
-
-def undecodable(path: str) -> str | None:
-    """Why pyarrow and DuckDB, which take paths as UTF-8, cannot find this one of this machine; None: they can."""
-    encoding = sys.getfilesystemencoding()
-    if encoding != "utf-8" and not path.isascii():
-        return f"the locale makes Python read file names as {encoding}, not as UTF-8: set PYTHONUTF8=1"
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return "its path must be UTF-8"
-    return None
 
 
 @contextlib.contextmanager

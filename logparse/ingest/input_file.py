@@ -32,7 +32,7 @@ from logparse.errors import InputError
 from logparse.formats.format import Head, Line
 from logparse.formats.patterns import regex
 from logparse.ingest.lines import PIECE_BYTES, blocks
-from logparse.location import META, explained, join_url, resolve, split_url, undecodable
+from logparse.location import META, explained, join_url, resolve, split_url
 from logparse.output.own_files import LIST, is_own, listed
 from logparse.text import printable
 
@@ -168,7 +168,7 @@ class InputFile:
 
     def local_path(self) -> str:
         """A path on this machine with the decompressed content: the file itself or a temporary copy."""
-        if isinstance(self._fs, pafs.LocalFileSystem) and not self.compressed and not undecodable(self._inner):
+        if isinstance(self._fs, pafs.LocalFileSystem) and not self.compressed:
             return self._inner
         if self._copy is None:
             with self.open() as stream:
@@ -398,9 +398,7 @@ def _size(path: str | Path) -> int:
 
 
 def _named(path: Path) -> str:
-    """The absolute path, as a ``file://`` URL where it is not UTF-8: a name may hold any bytes, a table may not."""
-    full = str(path.parent.resolve() / path.name if ".." in path.parts else path.absolute())
-    return join_url("file://", full, "") if undecodable(full) else full
+    return str(path.parent.resolve() / path.name if ".." in path.parts else path.absolute())
 
 
 _LEFT_OUT = regex(r"/\.|/miopen-lockfiles/|db\.txt\.(?:lock|time)$")

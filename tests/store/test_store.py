@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import logparse
-from logparse.errors import QueryError, StoreError
+from logparse.errors import InputError, QueryError, StoreError
 from logparse.ingest import ingest
 from logparse.model import problem_from_text
 from logparse.sql import _child, query
@@ -125,7 +125,7 @@ def test_a_store_below_a_folder_whose_name_is_not_utf_8_is_an_error(
     below = tmp_path / os.fsdecode(b"\xff")
     below.mkdir()
     monkeypatch.chdir(below)
-    with pytest.raises(StoreError, match="must be UTF-8"):
+    with pytest.raises(InputError, match="must be UTF-8"):
         open_store("store", create=True)
 
 
