@@ -55,7 +55,8 @@ def events(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("graphs")
-    environ = {**os.environ, "LOGPARSE_TRACE_DIR": str(out), "LOGPARSE_TRACE_UNITS": "2"}
+    environ = with_overrides.with_torch(os.environ)
+    environ |= {"LOGPARSE_TRACE_DIR": str(out), "LOGPARSE_TRACE_UNITS": "2"}
     said, errors = output_of([sys.executable, "-c", JOB.format(units=str(with_overrides.UNITS_FILE))], environ)
     assert said.strip() == "the capture failed"
     assert "failed" not in errors

@@ -11,27 +11,31 @@ import os
 import runpy
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds torch once, and wraps its loader."""
+class Finder(importlib.abc.MetaPathFinder):
+    """Calls a function with each of these modules, by name, once it is loaded."""
+
+    def __init__(self, then: dict[str, Callable[[Any], None]]) -> None:
+        self._then = then
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        if fullname != "torch":
+        if fullname not in self._then:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("torch")
+        then = self._then.pop(fullname)
+        spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
+            spec.loader = _Loader(spec.loader, then)
         return spec
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads a module as its own loader does, then runs the files."""
+    """Loads a module as its own loader does, then calls the function."""
 
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
+    def __init__(self, inner: Any, then: Callable[[Any], None]) -> None:
+        self._inner, self._then = inner, then
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -41,12 +45,16 @@ class _Loader(importlib.abc.Loader):
 
     def exec_module(self, module: Any) -> None:
         self._inner.exec_module(module)
-        for path in filter(None, os.environ.get("LOGPARSE_WITH_TORCH", "").split(os.pathsep)):
-            try:
-                runpy.run_path(path, run_name="__logparse__")
-            except Exception:
-                print(f"logparse: {path} failed, the job goes on without it", file=sys.stderr)
-                traceback.print_exc()
+        self._then(module)
+
+
+def _run_files(torch: Any) -> None:
+    for path in filter(None, os.environ.get("LOGPARSE_WITH_TORCH", "").split(os.pathsep)):
+        try:
+            runpy.run_path(path, run_name="__logparse__")
+        except Exception:
+            print(f"logparse: {path} failed, the job goes on without it", file=sys.stderr)
+            traceback.print_exc()
 
 
 def _job_s_own() -> None:
@@ -57,5 +65,5 @@ def _job_s_own() -> None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
-sys.meta_path.insert(0, _Finder())
+sys.meta_path.insert(0, Finder({"torch": _run_files}))
 _job_s_own()

@@ -36,8 +36,6 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
-import importlib.abc
-import importlib.util
 import itertools
 import json
 import os
@@ -47,6 +45,7 @@ import time
 from typing import Any
 
 import torch
+from sitecustomize import Finder  # type: ignore[import-not-found]  # the one beside this file, on the job's path
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -616,40 +615,6 @@ def _report(text: str) -> None:
     print("logparse: " + text, file=sys.stderr)
 
 
-class _Loader(importlib.abc.Loader):
-    """Loads a module as its own loader does, then wraps the callables that are units."""
-
-    def __init__(self, inner: Any, names: list[tuple[str, str]]) -> None:
-        self._inner, self._names = inner, names
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def create_module(self, spec: Any) -> Any:
-        return self._inner.create_module(spec)
-
-    def exec_module(self, module: Any) -> None:
-        self._inner.exec_module(module)
-        for sort, name in self._names:
-            _wrap(module, sort, name)
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules of the callables that are units, and wraps their loaders."""
-
-    def __init__(self, names: dict[str, list[tuple[str, str]]]) -> None:
-        self._names = names
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        if fullname not in self._names:
-            return None
-        names = self._names.pop(fullname)
-        spec = importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, names)
-        return spec
-
-
 def _wrap(module: Any, sort: str, name: str) -> None:
     """Wrap ``Class.method`` or ``function`` of a module, where it is there."""
     *path, last = name.split(".")
@@ -667,13 +632,15 @@ def _watch_imports() -> None:
     names: dict[str, list[tuple[str, str]]] = {}
     for sort, text in (("named", _NAMED), *(("request", text) for text in _REQUESTS)):
         module, _, name = text.partition(":")
-        if not name:
-            continue
-        if module in sys.modules:
-            _wrap(sys.modules[module], sort, name)
-        else:
-            names.setdefault(module, []).append((sort, name))
-    sys.meta_path.insert(0, _Finder(names))
+        names.setdefault(module, []).append((sort, name))
+
+    def wrap(module: Any) -> None:
+        for sort, name in names[module.__name__]:
+            _wrap(module, sort, name)
+
+    for loaded in filter(None, map(sys.modules.get, names)):
+        wrap(loaded)
+    sys.meta_path.insert(0, Finder({name: wrap for name in names if name and name not in sys.modules}))
 
 
 _job = _Job()
