@@ -18,8 +18,10 @@ from logparse.capture import job
 from logparse.capture.plan import timing
 from logparse.formats import job_units
 
-RUNS = 3
-"""Of each: the fewest whose means have a spread worth the name."""
+RUNS, RUNS_OF_SHORT, SHORT_US = 3, 5, 5e3
+"""Of each: the fewest whose means have a spread worth the name; more where a unit takes less than ``SHORT_US``, of
+which three give a very wide interval.
+"""
 AT_MOST_S = 120.0
 """A job that takes longer is not run again: its units are many, and their own spread serves."""
 _INTERRUPTED = 130
@@ -31,13 +33,14 @@ def by_turns(
     unit: str,
     say: Callable[[str], None],
 ) -> Times | None:
-    """The units of ``RUNS`` runs of each command in its environment; None where one of them fails or times nothing.
+    """The units of some runs of each command in its environment; None where one of them fails or times nothing.
 
     ``unit`` is the callable whose calls are units, as ``--unit`` names it.  Raises KeyboardInterrupt.
     """
-    say(f"the job by turns as it was and as it is, {RUNS} times each, timed without logs and a profiler")
+    say(f"the job by turns as it was and as it is, {RUNS} or {RUNS_OF_SHORT} times each, without logs and a profiler")
     found: tuple[list[Units], list[Units]] = [], []
-    for turn in range(2 * RUNS):
+    turn, turns = 0, 2 * RUNS
+    while turn < turns:
         command, environ = (before, after)[turn % 2]
         with tempfile.TemporaryDirectory(prefix="logparse-") as folder:
             ended = job.run(command, timing(Path(folder), unit, environ))
@@ -49,6 +52,9 @@ def by_turns(
             say(f"a run of the job {why}: the times of the traced runs must serve")
             return None
         found[turn % 2].append(units)
+        turn += 1
+        if units.mean_us is not None and units.mean_us < SHORT_US:
+            turns = 2 * RUNS_OF_SHORT
     return found
 
 

@@ -36,6 +36,7 @@ from logparse.capture.plan import TRACES, Plan, Trace, plan
 from logparse.capture.run import capture
 from logparse.formats.override_formats import WRITERS
 from logparse.ingest import Ingested
+from logparse.ingest.input_file import CAPTURES
 from logparse.store import Store, command_line
 
 Say: TypeAlias = Callable[[str], None]
@@ -208,9 +209,11 @@ class _Job:
 
 def _without_kernels(read: Sequence[Ingested]) -> str:
     """Why no GPU kernel was traced, as far as the job's files show it."""
-    traces = [x for x in read if Path(x.path).match(TRACES)]
-    if traces:
-        why = f"{len(traces)} {'process was' if len(traces) == 1 else 'processes were'} traced and ran none (on a CPU?)"
+    windows = [Path(x.path) for x in read if Path(x.path).match(TRACES) and CAPTURES not in x.path]
+    processes = {path.name.split("_")[1] for path in windows}
+    if processes:
+        were = "process was" if len(processes) == 1 else "processes were"
+        why = f"{len(processes)} {were} traced and ran none (on a CPU?)"
     else:
         why = (
             "no process wrote a trace: it ended before its units of work had settled, or its Python was not started "

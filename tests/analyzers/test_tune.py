@@ -102,7 +102,8 @@ def test_a_machine_without_a_gpu_states_what_cannot_be_done(
 ) -> None:
     def job(*given: Any, **more: Any) -> Any:
         code, read = without_kernels(tmp_path, *given, **more)
-        return code, [replace(x, path="trace_1.json.gz") for x in read] if wrote else []
+        files = ("trace_1_1.json.gz", "trace_1_2.json.gz", "capture_traces/trace_2_g1.json.gz")
+        return code, [replace(x, path=str(tmp_path / name)) for x in read for name in files] if wrote else []
 
     stages.setattr(verb, "capture", job)
     stages.setattr(verb, "replay", interrupted)
@@ -204,14 +205,15 @@ def script(log: Path, word: str, us: float, code: int = 0) -> list[str]:
     return ["sh", "-c", text]
 
 
-def test_runs_go_by_turns_and_their_units_are_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("after_us", "runs"), [(10e3, 3), (4e3, 5)])
+def test_runs_go_by_turns_and_their_units_are_read(after_us: float, runs: int, tmp_path: Path) -> None:
     log, environ = tmp_path / "log", {"PATH": os.environ["PATH"]}
     said: list[str] = []
-    sides = [(script(log, word, us), environ) for word, us in (("as-it-was", 20.0), ("as-it-is", 10.0))]
+    sides = [(script(log, word, us), environ) for word, us in (("as-it-was", 20e3), ("as-it-is", after_us))]
     times = by_turns(*sides, "", said.append)
-    assert log.read_text().split() == ["as-it-was", "as-it-is"] * 3
+    assert log.read_text().split() == ["as-it-was", "as-it-is"] * runs
     assert times is not None
-    assert [[x.mean_us for x in side] for side in times] == [[20.0] * 3, [10.0] * 3]
+    assert [[x.mean_us for x in side] for side in times] == [[20e3] * runs, [after_us] * runs]
     assert len(said) == 1
 
 
