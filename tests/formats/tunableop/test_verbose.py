@@ -31,7 +31,7 @@ def test_every_line_of_the_sample_is_ours() -> None:
     taken, rest = stream(FORMAT, data)
     assert None not in taken
     assert not rest
-    assert Counter(o.unit for o in taken if o) == {"fact": 10, "call": 20, "message": 40, "measurement": 53}
+    assert Counter(o.unit for o in taken if o) == {"fact": 10, "call": 20, "message": 64, "measurement": 29}
 
 
 def test_candidates_of_one_key() -> None:
@@ -41,8 +41,8 @@ def test_candidates_of_one_key() -> None:
     assert got == [
         ("Default", "ok", pytest.approx(92.4), None),
         ("rocblas:91022", "unsupported", None, "the backend refuses this call"),
-        ("rocblas:-61", "skipped", None, "slower than 1.5 times the best so far, more than 138.6 us"),
-        ("hipblaslt:90877", "skipped", None, "slower than 1.15 times the best so far, more than 106.26 us"),
+        ("rocblas:-61", "skipped", None, "slower than the best so far in a few runs"),
+        ("hipblaslt:90877", "skipped", None, "slower than the best so far in ten runs"),
         ("hipblaslt:104377", "ok", pytest.approx(23.6), None),
         ("Default", "ok", pytest.approx(92.964), None),
     ]
@@ -59,6 +59,7 @@ def test_the_running_side_of_the_validators_is_the_fact() -> None:
     )
     ours, found = read(data)
     assert len(ours) == 4
+    assert [m.text for m in found if isinstance(m, Message)] == ["results validator check failed"]
     assert [f for f in found if isinstance(f, Fact)] == [
         Fact("validator:HIPBLASLT_VERSION", "100000-3b3d59eb"),
         Fact("hipblaslt_version", "100000"),
@@ -79,7 +80,7 @@ def test_the_oldest_form_leaves_slower_candidates_without_a_time() -> None:
     assert [(m.solution.text, m.status, m.time_us, m.error) for m in measured(found)] == [
         ("Default", "ok", pytest.approx(280.746), None),
         ("rocblas:1074", "unsupported", None, "the backend refuses this call"),
-        ("rocblas:1075", "no_time", None, "timed, not better than the best so far (280.746 us)"),
+        ("rocblas:1075", "no_time", None, "timed, not better than the best so far"),
         ("rocblas:1076", "ok", pytest.approx(250.411), None),
     ]
 
@@ -90,9 +91,10 @@ def test_a_cut_log_names_the_candidate_that_was_running() -> None:
     message, culprit = rest
     assert isinstance(message, Message)
     assert message.category == "partial"
-    assert message.text.endswith("last candidate Gemm_Hipblaslt_104001")
+    assert message.text.endswith("is cut off")
     assert isinstance(culprit, Measurement)
     assert (culprit.solution.text, culprit.status) == ("hipblaslt:104001", "no_time")
+    assert culprit.error == "the log ends while it is timed"
 
 
 def test_level_2_has_the_winner_only() -> None:
@@ -128,9 +130,11 @@ def test_two_processes_in_one_stream_are_not_mixed_up() -> None:
     assert "two tunings" in reject.reason
 
 
-def test_switching_is_ours() -> None:
-    ours, _ = read(b"Enable TunableOp\nDisable Tuning for TunableOp\nEnable TunableOp by default\n")
-    assert [o.unit for o in ours] == ["message", "message"]
+def test_what_is_known_of_a_candidate_counts_once() -> None:
+    for name in ("tunableop_verbose.log", "torch2.3/tunableop_verbose.log", "damaged/tunableop_verbose_cut.log"):
+        ours, _ = read((FOLDER / name).read_bytes())
+        for outcome in ours:
+            assert (outcome.unit == "measurement") is bool(measured(list(outcome.records)))
 
 
 def test_a_time_without_a_solution_is_a_reject() -> None:
@@ -186,8 +190,10 @@ def test_the_log_of_a_cuda_build() -> None:
     ],
 )
 def test_excerpts(name: str, statuses: dict[str, int]) -> None:
-    taken, rest = stream(FORMAT, (CORPUS / "tunableop" / name).read_bytes())
-    assert None not in taken
+    data = (CORPUS / "tunableop" / name).read_bytes()
+    taken, rest = stream(FORMAT, data)
+    foreign = [line for line, outcome in zip(data.splitlines(), taken, strict=False) if outcome is None]
+    assert all(line.startswith(b"writing file ") for line in foreign), "which anyone may print"
     assert Counter(m.status for m in measured([*records([o for o in taken if o]), *rest])) == statuses
 
 
@@ -196,4 +202,4 @@ def test_a_drawn_tree_is_not_of_tunableop() -> None:
     drawn = "examples\n├── train.py\n│   └── data\n└── README.md\n╞═══╡\n├───┼───┤\n"
     assert read(drawn.encode()) == ([], [])
     tuned = "finding fastest for GemmTunableOp_float_NN(nn_8_8_8) out of 2 candidates\n├──of a version to come\n"
-    assert [outcome.unit for outcome in read(tuned.encode())[0]] == ["measurement", "reject"]
+    assert [outcome.unit for outcome in read(tuned.encode())[0]] == ["message", "reject"]
