@@ -101,8 +101,11 @@ def _waiting(found: Ranks | None) -> str:
     why = (
         f"computes {duration(more)} longer" if more > late.host_us - longest.host_us else "is launched late by its host"
     )
-    waits = f"rank {longest.rank} waits {duration(longest.waiting_us)} per unit of work"
-    return f"Of this {waits} for rank {late.rank}, which {why} (idle {duration(late.host_us)})"
+    least = "at least " if found.missing else ""
+    waits = f"rank {longest.rank} waits {least}{duration(longest.waiting_us)} per unit of work"
+    if found.missing:
+        why += f"; {counted(found.missing, 'rank')} left no trace"
+    return f"Of this {waits} for rank {late.rank} (idle {duration(late.host_us)}), which {why}"
 
 
 def _collectives(tables: Tables) -> Iterator[_Collective]:

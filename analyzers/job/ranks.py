@@ -6,11 +6,12 @@ the rest of each is waiting.  Clocks are not compared.  Calls are matched by the
 windows that began at the same unit of work; a group whose ranks made different numbers of calls is left out.
 
 Of a call that overlaps with computation, the transfer is taken to be what is exposed first, so that waiting is stated
-rather too small.
+rather too small.  So it is where a rank of the job left no trace (``missing``): the last one may have been that.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -41,10 +42,13 @@ class Rank:
 
 @dataclass(frozen=True)
 class Ranks:
-    """The ranks in order; ``matched`` is the share of the collectives' time that all ranks of a group have."""
+    """The ranks in order; ``matched`` is the share of the collectives' time that all traced ranks of a group have.
+    ``missing``: how many ranks of the job left no trace, as far as its processes or groups state their number.
+    """
 
     ranks: tuple[Rank, ...]
     matched: float
+    missing: int = 0
 
     @property
     def slowest(self) -> Rank:
@@ -73,7 +77,13 @@ def ranks(tables: Tables) -> Ranks | None:
     matched = pd.concat(list(_matched(rows.assign(order=order))) or [rows.iloc[:0].assign(wait=0.0)])
     total = float(rows["us"].sum())
     found = tuple(sorted(_ranks(facts, of, rows, matched), key=lambda x: x.rank))
-    return Ranks(found, float(matched["us"].sum()) / total if total else 0.0) if len(found) > 1 else None
+    if len(found) < 2:
+        return None
+    stated = pd.to_numeric(facts.loc[facts["name"] == "ranks", "value"], errors="coerce").max()
+    listed = rows["ranks"].astype(str).str.fullmatch(r"\[[\d, ]+\]")
+    members = {x for text in rows.loc[listed, "ranks"].unique() for x in re.findall(r"\d+", text)}
+    missing = max(len(members), 0 if pd.isna(stated) else int(stated)) - len(found)
+    return Ranks(found, float(matched["us"].sum()) / total if total else 0.0, max(missing, 0))
 
 
 def _matched(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:

@@ -81,14 +81,28 @@ def test_a_device_that_only_waits_is_idle_and_the_sum_is_at_most_the_window() ->
 def test_the_rank_that_the_others_wait_for_is_named_and_why_it_is_late() -> None:
     [slow] = exposed(job(of_rank(0, 20, [(60, 60)]), of_rank(1, 65, [(10, 10)])), Settings())
     assert slow.message.endswith(
-        "rank 0 waits 50 µs per unit of work for rank 1, which computes 45 µs longer (idle 25 µs)"
+        "rank 0 waits 50 µs per unit of work for rank 1 (idle 25 µs), which computes 45 µs longer"
     )
     [host] = exposed(job(of_rank(0, 20, [(60, 60)]), of_rank(1, 21, [(10, 10)])), Settings())
-    assert host.message.endswith("for rank 1, which is launched late by its host (idle 69 µs)")
+    assert host.message.endswith("for rank 1 (idle 69 µs), which is launched late by its host")
     [even] = exposed(job(of_rank(0, 20, [(10, 10)]), of_rank(1, 21, [(10, 10)])), Settings())
     assert even.message.endswith("The ranks hardly wait for each other")
     [alone] = exposed(job(of_rank(0, 20, [(60, 60)])), Settings())
     assert alone.message.endswith("Their times contain the wait for the slowest rank")
+
+
+@pytest.mark.parametrize(("name", "value", "missing"), [("ranks", 4, 2), ("ranks", 2, 0), ("ranks", "?", 0)])
+def test_waiting_is_a_lower_bound_where_a_rank_left_no_trace(name: str, value: object, missing: int) -> None:
+    """The shortest time of the traced ranks may itself contain a wait for the one that is missing."""
+    facts, kernels, held = of_rank(0, 20, [(60, 60)])
+    stated = [*facts, fact("units_1", name, value)]
+    both = job((stated, kernels, held), of_rank(1, 65, [(10, 10)]))
+    found = ranks(both)
+    assert found is not None
+    assert found.missing == missing
+    [finding] = exposed(both, Settings())
+    assert ("waits at least 50 µs" in finding.message) == bool(missing)
+    assert ("2 ranks left no trace" in finding.message) == bool(missing)
 
 
 def test_traces_that_cannot_be_compared_leave_waiting_unknown() -> None:
