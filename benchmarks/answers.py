@@ -17,8 +17,8 @@ confidence, no files written; for ``status`` no look at what the logs lack, for 
 by every format, for ``sql`` no process that can be killed, and no limits.  Both are compared twice: as programs, as at
 a terminal, where Python's start and the imports count; and in one process, where everything is imported and the same
 question is asked for the second time.
-A verb of many inputs (``lint``, ``coverage``) reads find-dbs, not the store, and has no counterpart.
-``explore`` is measured by benchmarks/explore.py in a browser.
+A verb of many inputs (``lint``, ``coverage``, ``merge``) reads find-dbs, not the store, so only ``merge`` has a
+counterpart.  ``explore`` is measured by benchmarks/explore.py in a browser.
 
 Wall times depend on what else the machine does; its load is in the record.  The record has each round; what is printed
 is the median, and whether the figures that issue and README promise on two idle cores are met.
@@ -52,6 +52,8 @@ from processes import cost
 COMPILED = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 PROGRAM = (sys.executable, "-m", "logparse")
 NAME = "gfx90a68.HIP.fdb.txt"
+USER_NAME = "gfx90a68.HIP.3_5_1_5ea1b2b.ufdb.txt"
+"""A user find-db's name, which ``merge`` wants."""
 DEVICES = (104, 108, 110, 112, 116, 120, 228)
 """CU counts of the copies' devices, of which the first, in hexadecimal, stays the find-db's own."""
 BATCHES = (1, 3, 5)
@@ -60,7 +62,12 @@ SIZES = ("one", "many", "small", "start")
 
 QUICK, SLOW, DRAWN = ("top", "show", "status", "sql"), ("recommend", "diff", "coverage", "lint"), ("report",)
 OWED: Mapping[str, Mapping[str, tuple[float, float]]] = {
-    "one": {**dict.fromkeys(QUICK, (1.5, 400)), **dict.fromkeys(SLOW, (4, 800)), **dict.fromkeys(DRAWN, (6, 800))},
+    "one": {
+        **dict.fromkeys(QUICK, (1.5, 400)),
+        **dict.fromkeys(SLOW, (4, 800)),
+        **dict.fromkeys(DRAWN, (6, 800)),
+        "merge": (20, 1200),
+    },
     "many": {**dict.fromkeys(QUICK, (5, 1000)), **dict.fromkeys(SLOW, (20, 1500)), **dict.fromkeys(DRAWN, (25, 1200))},
     "small": {"ingest": (40, 1000), **dict.fromkeys((*QUICK, "recommend", "diff", "report"), (10, 1000))},
     "start": {"help": (0.12, 400), "ingest": (0.2, 400)},
@@ -187,7 +194,10 @@ def again(way: str, question: Question, work: Path) -> float:
 
 def of_one(folder: Path, find_db: str) -> Iterator[Question]:
     files, later = [first(folder, find_db)], [changed(first(folder, find_db))]
-    yield from of_find_dbs(folder / "one", files, later)
+    store = folder / "one"
+    yield from of_find_dbs(store, files, later)
+    two = [*one_device(files), *one_device(later)]
+    yield Question("merge", ("merge", *map(str, two)), by_sql(store, MERGE_SQL), by_pandas(store, MERGE_PANDAS))
 
 
 def of_many(folder: Path, find_db: str) -> Iterator[Question]:
@@ -297,6 +307,18 @@ def _written(target: Path, file: Path, change: Callable[[str, str], tuple[str, s
     return target
 
 
+def one_device(files: Sequence[Path]) -> list[Path]:
+    """The same files as user find-dbs of one device, each in a folder of its own."""
+    out = []
+    for file in files:
+        target = file.parent / f"as-{file.name.split('.')[0]}" / USER_NAME
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists():
+            os.link(file, target)
+        out.append(target)
+    return out
+
+
 def ingested(store: Path, files: Sequence[Path]) -> None:
     if not store.exists():
         used = cost((*PROGRAM, "ingest", *map(str, files), "--store", str(store), "--run", store.name))
@@ -404,6 +426,13 @@ def best(name, *store):
 both = pd.concat([best('a'), best('b', AFTER)], axis=1, join='inner')
 both['ratio'] = both.b / both.a
 print(both[both.ratio > 1.03].sort_values('ratio'))"""
+MERGE_SQL = """
+    copy (select key_text, solution, min(time_us) as us from {measurements} where time_us > 0 group by all)
+    to 'merged.csv' """
+MERGE_PANDAS = """
+rows = read('measurements', ['key_text', 'solution', 'time_us'])
+rows = rows[rows.time_us > 0].groupby(['key_text', 'solution']).time_us.min()
+rows.to_csv('merged.csv')"""
 
 
 if __name__ == "__main__":

@@ -157,8 +157,11 @@ class Offer(NamedTuple):
     work: str = ""
 
 
-def offers(rows: Iterable[Row], work: Callable[[Row], str]) -> Iterator[Offer]:
+def offers(rows: Iterable[Row], work: Callable[[Row], str] = lambda row: "") -> Iterator[Offer]:
     """Those of the rows that a merged file can hold."""
+    if isinstance(rows, LongFile):
+        yield from rows.offers
+        return
     for row in rows:
         named = row.solution
         if named is not None and not row.verdicts.fault:
@@ -186,6 +189,11 @@ class LongFile(Collection[Row]):
     @abstractmethod
     def with_less(self, needed: Workspaces) -> Iterator[Less]:
         """What states a smaller workspace than ``needed`` has for its key and solution, but for ``odd`` rows."""
+
+    @property
+    @abstractmethod
+    def offers(self) -> Iterator[Offer]:
+        """``offers`` of its rows, whose times are all of the work that their key names."""
 
     @property
     @abstractmethod

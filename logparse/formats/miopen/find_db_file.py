@@ -20,7 +20,7 @@ from logparse.formats.miopen.find_db_index import Index, index_of
 from logparse.formats.miopen.key_tails import Tail, problem_of_tail
 from logparse.formats.miopen.problem_key import key_of, problem_from_key
 from logparse.formats.miopen.records import Item
-from logparse.formats.reading import Less, LongFile, Row
+from logparse.formats.reading import Less, LongFile, Offer, Row, offers
 from logparse.formats.workspaces import Workspaces
 from logparse.model import ConvProblem
 
@@ -104,6 +104,19 @@ class FindDbFile(LongFile):
         usual = np.flatnonzero(self._usual & (np.diff(self.columns.begins) > most)) + 1
         others = (n for n in (*self._odd, *self.keyless) if self._line(n).partition("=")[2].count(";") >= most)
         return sorted([*usual.tolist(), *others])
+
+    @property
+    def offers(self) -> Iterator[Offer]:
+        index = self.columns
+        begins, names = index.begins.tolist(), [index.solvers[place] for place in index.solver.tolist()]
+        times = index.time_us.tolist()
+        for number in self._numbers.tolist():
+            if number in self._odd:
+                yield from offers(row for _, row in self._odd[number])
+                continue
+            key, _, payload = self._line(number).partition("=")
+            for item, text in enumerate(payload.split(";"), begins[number - 1]):
+                yield Offer(number, key, names[item], names[item], times[item], text)
 
     @property
     def odd(self) -> Iterator[Row]:

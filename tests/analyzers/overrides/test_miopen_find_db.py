@@ -15,7 +15,7 @@ from analyzers.overrides.merge import merge
 from logparse.errors import InputError
 from logparse.formats.miopen import find_db
 from logparse.formats.miopen import find_db_rules as miopen_find_db
-from logparse.formats.reading import Row
+from logparse.formats.reading import Row, offers
 from logparse.ingest import ingest
 from logparse.store import Store
 from tests.analyzers.example import F
@@ -170,6 +170,7 @@ def test_usual_records_are_judged_as_one_by_one(data: st.DataObject) -> None:
         plain = inspect(name, text, TARGET, "miopen-find-db")
     assert list(quick.rows) == list(plain.rows)
     assert len(quick.rows) == len(list(plain.rows))
+    assert list(offers(quick.rows)) == list(offers(plain.rows)) == list(offers(list(plain.rows)))
     for one in (quick, plain):
         lines_of = [line for row, its in one.reading.alike for line in its]
         assert sorted(lines_of) == [row.line for row in plain.rows]
