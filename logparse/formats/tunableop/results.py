@@ -25,8 +25,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from logparse.errors import EmissionError
@@ -44,11 +44,7 @@ _EMPTY_NAME = regex(r"(?!.*untuned)(?:.*tunableop.*|results\d.*|.*_results\d.*)\
 _BEGIN = regex(
     r"(?:Validator,|(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_[^,\n]*,[^,\n]*,(?!BLAS_PARAMS:))"
 )
-_NUMBER = regex(
-    r"[ \t\n\v\f\r]*(?:(?P<hex>[-+]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[-+]?\d+)?)|"
-    r"(?P<other>[-+]?(?:inf(?:inity)?|nan|(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)))",
-    re.IGNORECASE,
-)
+_NUMBER = regex(r"[ \t\v\f\r]*([-+]?(?:inf|nan|(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?))", re.IGNORECASE)
 _BLAS_PARAMS = "BLAS_PARAMS:"
 
 # ---------------------------------------------------------------------------------------------- layout: rows of a line
@@ -85,9 +81,7 @@ class ResultsRow:
     def time_ms(self) -> float:
         """As C's atof reads it: the longest number at the start, 0 without one."""
         match = _NUMBER.match(self.time)
-        if match is None:
-            return 0.0
-        return float.fromhex(match["hex"]) if match["hex"] else float(match["other"])
+        return float(match[1]) if match else 0.0
 
     @property
     def time_us(self) -> float | None:
@@ -102,14 +96,46 @@ def fields(text: str) -> list[str]:
 
 def pieces(line: str) -> Iterator[tuple[int, str]]:
     """The line, split where a further row is glued to a time, each piece with its place (characters)."""
-    found = [m.start() for m in signature.OP.finditer(line)] if not line.startswith("Validator,") else []
+    found = [m.start() for m in signature.OP.finditer(line)]
     starts = [0, *(x for x in found if line[:x].count(",") >= 2 and line[x - 1] != ",")]
     for start, end in zip(starts, [*starts[1:], len(line)], strict=True):
         yield start, line[start:end]
 
 
-def row(text: str, line: int, first: MutableMapping[str, ResultsRow], glued: bool = False) -> ResultsRow | None:
-    """One row; None where it has fewer than three fields.  ``first`` are the rows that PyTorch keeps so far, by key."""
+@dataclass
+class ResultsFile:
+    """The lines of a file as PyTorch splits them: the last validator of each name, rows, and lines that it ignores.
+
+    ``first`` are the rows that PyTorch uses, by key.
+    """
+
+    validators: dict[str, str] = field(default_factory=dict)
+    rows: list[ResultsRow] = field(default_factory=list)
+    ignored: list[int] = field(default_factory=list)
+    first: dict[str, ResultsRow] = field(default_factory=dict)
+
+    def take(self, number: int, line: str) -> Iterator[tuple[int, str, ResultsRow | None]]:
+        """Each row of a line with its place (characters) and text, None for one of fewer than three fields; a validator
+        gives nothing.
+        """
+        cells = fields(line)
+        if cells[0] == "Validator" and len(cells) > 2:
+            self.validators[cells[1]] = cells[2]
+            return
+        for start, text in pieces(line):
+            found = row(text, number, glued=start > 0)
+            if found is not None and not found.glued:
+                winner = self.first.setdefault(found.key, found)
+                found = found if winner is found else replace(found, winner=winner)
+            if found is not None and (found.problem is not None or not found.glued):
+                self.rows.append(found)
+            elif text.strip("\r") and not start:
+                self.ignored.append(number)
+            yield start, text, found
+
+
+def row(text: str, line: int, glued: bool = False) -> ResultsRow | None:
+    """One row, without what the file decides; None where it has fewer than three fields."""
     parts = fields(text)
     if len(parts) < 3:
         return None
@@ -122,11 +148,7 @@ def row(text: str, line: int, first: MutableMapping[str, ResultsRow], glued: boo
     except signature.SignatureError as wrong:
         error = wrong
     time = parts[3] if len(parts) > 3 else ""
-    winner = None if glued else first.get(f"{op},{params}")
-    made = ResultsRow(line, text.rstrip("\r"), op, params, named, time, problem, error, winner, glued)
-    if not glued:
-        first.setdefault(made.key, made)
-    return made
+    return ResultsRow(line, text.rstrip("\r"), op, params, named, time, problem, error, glued=glued)
 
 
 # ------------------------------------------------------------------------------------------------- read what is there
@@ -138,50 +160,33 @@ def recognise(head: Head) -> bool:
     return bool(_BEGIN.match(text) if text else _EMPTY_NAME.match(head.name))
 
 
-@dataclass
-class _File:
-    """What the rows so far have in common."""
-
-    validators: dict[str, str] = field(default_factory=dict)
-    first: dict[str, ResultsRow] = field(default_factory=dict)
-    rows: list[ResultsRow] = field(default_factory=list)
-    bom: bool = False
-    crlf: bool = False
-
-
 def read(source: Source) -> Iterator[Outcome]:
     """Every line as a fact (validator), a measurement (row), a reject or blank; the file's facts come last."""
-    seen = _File()
+    file, bom, crlf = ResultsFile(), False, False
     for number, line in enumerate(source.lines(), start=1):
-        text = line.text
-        skipped = 0
+        text, skipped = line.text, 0
         if number == 1 and text.startswith(BOM):
-            seen.bom, text, skipped = True, text.removeprefix(BOM), len(BOM.encode())
+            bom, text, skipped = True, text.removeprefix(BOM), len(BOM.encode())
         if text.endswith("\r"):
-            seen.crlf, text = True, text[:-1]
-        for start, piece in pieces(text):
+            crlf, text = True, text[:-1]
+        found = list(file.take(number, text))
+        for start, piece, one in found:
             at = line.offset + skipped + len(text[:start].encode())
-            yield _outcome(piece, number, at, seen, glued=start > 0)
-    yield Outcome("fact", _facts(seen), lines=0)
+            yield replace(_outcome(piece, one), lines=0 if start else 1, at=at)
+        if not found:
+            yield Outcome("fact")
+    yield Outcome("fact", _facts(file, bom, crlf), lines=0)
 
 
-def _outcome(text: str, number: int, at: int, seen: _File, glued: bool) -> Outcome:
+def _outcome(text: str, row: ResultsRow | None) -> Outcome:
     if not text:
         return Outcome("blank")
-    lines, parts = 0 if glued else 1, fields(text)
-    if parts[0] == "Validator" and len(parts) > 2:
-        seen.validators[parts[1]] = parts[2]
-        return Outcome("fact")
-    found = row(text, number, seen.first, glued)
-    if found is None:
-        return Outcome("reject", [Reject("fewer than three fields", 0, len(text.encode()))], lines=lines, at=at)
-    if found.error is not None:
-        before = f"{found.op}," if found.error.part else ""
-        wrong = found.params if found.error.part else found.op
-        reject = Reject(str(found.error), len(before.encode()), len(wrong.encode()))
-        return Outcome("reject", [reject], lines=lines, at=at)
-    seen.rows.append(found)
-    return Outcome("measurement", [measurement(found)], lines=lines, at=at)
+    if row is None:
+        return Outcome("reject", [Reject("fewer than three fields", 0, len(text.encode()))])
+    if row.error is not None:
+        before, wrong = (f"{row.op},", row.params) if row.error.part else ("", row.op)
+        return Outcome("reject", [Reject(str(row.error), len(before.encode()), len(wrong.encode()))])
+    return Outcome("measurement", [measurement(row)])
 
 
 def measurement(row: ResultsRow) -> Measurement:
@@ -208,16 +213,17 @@ def measurement(row: ResultsRow) -> Measurement:
     )
 
 
-def _facts(seen: _File) -> list[Fact]:
-    out = validators.facts(seen.validators, {row.solution.library for row in seen.rows})
-    dialects = {"ld" if "_ld_" in row.params else "no-ld" for row in seen.rows}
+def _facts(file: ResultsFile, bom: bool, crlf: bool) -> list[Fact]:
+    rows = [row for row in file.rows if row.problem is not None]
+    out = validators.facts(file.validators, {row.solution.library for row in rows})
+    dialects = {"ld" if "_ld_" in row.params else "no-ld" for row in rows}
     if dialects:
         out.append(Fact("tunableop_keys", "mixed" if len(dialects) > 1 else dialects.pop()))
-    if seen.bom:
+    if bom:
         out.append(Fact("byte_order_mark", "yes: PyTorch does not read the first line"))
-    if seen.crlf:
+    if crlf:
         out.append(Fact("line_ends", "CRLF: PyTorch rejects the file"))
-    out.append(Fact("rows", str(len(seen.rows))))
+    out.append(Fact("rows", str(len(rows))))
     return out
 
 

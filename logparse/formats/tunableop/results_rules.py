@@ -20,7 +20,7 @@ from logparse.formats.format import Emission
 from logparse.formats.override_format import Conversion, Merging, OverrideFormat, bytes_of, records_of
 from logparse.formats.reading import Note, Offer, Reading, Rule, Table
 from logparse.formats.tunableop import results, signature, validators
-from logparse.formats.tunableop.results import BOM, ResultsRow
+from logparse.formats.tunableop.results import BOM, ResultsFile, ResultsRow
 from logparse.formats.tunableop.solutions import why_no_candidate
 from logparse.model import Solution
 from logparse.target import Facts
@@ -30,15 +30,6 @@ _CUBLASLT = (2, 14)
 _ORDINAL = re.compile(r"\d+\Z")
 _COPY = "copy the file again from the machine that wrote it, or write it with LF line ends and no blanks"
 _RETUNE = "tune again on the target, or let `logparse recommend --target` write the file"
-
-
-@dataclass(frozen=True)
-class ResultsFile:
-    """The lines of a file as PyTorch splits them: the last validator of each name, rows, and lines that it ignores."""
-
-    validators: Mapping[str, str]
-    rows: tuple[ResultsRow, ...]
-    ignored: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -164,22 +155,11 @@ _RULES: tuple[Rule[ResultsRow, Context], ...] = (
 
 def split(data: bytes) -> ResultsFile:
     """Lines at LF only, fields at every comma."""
-    found: dict[str, str] = {}
-    rows: list[ResultsRow] = []
-    ignored: list[int] = []
-    first: dict[str, ResultsRow] = {}
+    file = ResultsFile()
     for number, line in enumerate(data.decode("utf-8", "surrogateescape").split("\n"), start=1):
-        cells = results.fields(line)
-        if cells[0] == "Validator" and len(cells) > 2:
-            found[cells[1]] = cells[2]
-            continue
-        for start, text in results.pieces(line):
-            row = results.row(text, number, first, glued=start > 0)
-            if row is not None and not (row.glued and row.problem is None):
-                rows.append(row)
-            elif text.strip("\r") and not start:
-                ignored.append(number)
-    return ResultsFile(found, tuple(rows), tuple(ignored))
+        for _ in file.take(number, line):
+            pass
+    return file
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[ResultsRow, Context]]:
@@ -239,7 +219,7 @@ def _name_notes(name: str, target: Facts) -> Iterator[Note]:
 
 def foreign(key: str, facts: Facts) -> str | None:
     """Why this PyTorch makes no such key (leading dimensions, spelling), or None."""
-    row, context = results.row(f"{key},Default", 0, {}), Context(facts)
+    row, context = results.row(f"{key},Default", 0), Context(facts)
     return None if row is None else _leading_dims(row, context) or _other_spelling(row, context)
 
 

@@ -105,10 +105,10 @@ def test_tried_on_a_gpu() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("0.5Gemm", 0.5), (" 1e2", 100.0), ("0x1p3", 8.0), ("1e999", math.inf), ("-.5", -0.5), ("e5", 0.0), ("", 0.0)],
+    [("0.5Gemm", 0.5), (" 1e2", 100.0), ("1e999", math.inf), ("-.5", -0.5), ("e5", 0.0), ("", 0.0)],
 )
 def test_a_time_is_read_as_far_as_it_is_a_number(text: str, value: float) -> None:
-    row = results.row(f"{KEY},Default,{text}", 1, {})
+    row = results.row(f"{KEY},Default,{text}", 1)
     assert row is not None
     assert row.time_ms == value
 

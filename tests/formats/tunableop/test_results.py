@@ -174,7 +174,7 @@ names = st.one_of(st.just(DEFAULT), st.integers(0, 1 << 31).map(lambda i: Soluti
 def test_object_to_text_to_object(entries: list[tuple[str, Solution, float]]) -> None:
     wanted = []
     for key, solution, time_us in entries:
-        row = results.row(f"{key},Default,1", 1, {})
+        row = results.row(f"{key},Default,1", 1)
         assert row is not None
         made = override(results.measurement(row), solution=solution, time_us=time_us)
         if results.accepts(made):
