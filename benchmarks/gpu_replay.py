@@ -211,7 +211,6 @@ def _record(
             "flagged": len(confirmed),
             "confirmed": len(kept),
             "statuses": dict(Counter(row.status for x in results for row in x.rows)),
-            "drifted": sum(x.drifted for x in results),
         },
         "results": [_result(x) | dict(about.get(x.problem.text, {})) for x in results],
         "confirmations": [
@@ -299,8 +298,6 @@ def _result(result: Result) -> dict[str, Any]:
         "pick": result.pick.text if result.pick else None,
         "best": result.best.text if result.best else None,
         "ended": result.ended,
-        "drift": result.drift,
-        "drifted": result.drifted,
         "seconds": result.seconds,
         "rows": rows,
     }

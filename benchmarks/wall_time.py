@@ -154,8 +154,7 @@ def opened(names: Sequence[str], place: Place, steps: Steps) -> WorkerContext:
     steps.watch(TorchRunnable, "sample_us", "samples")
     steps.watch(TorchRunnable, "error", "check")
     steps.watch(TorchRunnable, "fault", "check")
-    steps.watch(WorkerContext, "_reading", "drift")
-    steps.watch(SteadyClock, "_steady", "drift")
+    steps.watch(SteadyClock, "_steady", "clock checked")
     steps.watch(SteadyClock, "settle", "clock settles")
     return context
 

@@ -1,4 +1,4 @@
-"""Whether the machine is idle before a measurement, and how a reference drifts during it."""
+"""Whether the machine is idle before a measurement, and whether its clock is steady during it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,29 +24,6 @@ _LEAST_TRIES = 3
 _AGREEING, _MOVED = 0.02, 0.05
 _SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 """Clock event reasons that are throttling: hardware slowdown, thermal (software, hardware), power brake (NVML)."""
-
-VOLATILE = frozenset({"clock_mhz", "busy_percent", "temperature_c", "throttle", "other_processes", "load", "drift"})
-"""Facts of a moment: stored, but no part of an environment's identity."""
-
-
-@dataclass
-class Drift:
-    """Readings of one reference problem through a session, as ratios to the median of the first three.
-
-    Times from before and after a change of more than ``limit`` are not pooled.
-    """
-
-    limit: float = 0.05
-    readings_us: list[float] = field(default_factory=list)
-
-    def read(self, time_us: float) -> float:
-        """Take a reading; returns it relative to the start (1.0: no drift)."""
-        self.readings_us.append(time_us)
-        return time_us / median(self.readings_us[:3])
-
-    def moved(self, before: float, after: float) -> bool:
-        """Whether two relative readings around a measurement differ too much."""
-        return abs(after / before - 1) > self.limit
 
 
 class UnsettledError(Exception):

@@ -51,11 +51,6 @@ class Race(Generic[S]):
     dropped: Mapping[S, str] = field(default_factory=dict)
     ended: str = ""
 
-    @property
-    def count(self) -> int:
-        """Samples taken in all."""
-        return sum(len(samples) for samples in self.samples_us.values())
-
 
 def race(
     solutions: Sequence[S],

@@ -37,7 +37,6 @@ from logparse.ingest import record
 from logparse.location import absolute
 from logparse.model import Fact, Measurement, Problem, Record, problem_from_text, solution_from_text
 from logparse.store import Store
-from logparse.text import counted
 
 FORMAT = "replay"
 _DEVICE = re.compile(r"cpu(:[0-9]+)?|cuda:(0|[1-9][0-9]*)")
@@ -320,8 +319,6 @@ class _Recorder:
             extra["confirmation"] = confirmation_text(*names, outcome.pairs, confirmation, complete=outcome.complete)
         else:
             self._report.results.append(replace(outcome, facts={}))
-            extra |= {"drift": f"{outcome.drift:.4f}"} if outcome.drift is not None else {}
-            extra |= {"drifted": "1"} if outcome.drifted else {}
         if outcome.pick is not None:
             extra[PICK] = outcome.pick.text
         if outcome.rows:
@@ -354,6 +351,3 @@ class _Recorder:
         floor = self._options.method.floor
         _, self._report.kept = judge_all(self._pairs, floor=floor)
         self._report.seconds = time.monotonic() - self._started
-        drifted = sum(result.drifted for result in self._report.results)
-        if drifted:
-            self._report.remarks.append(f"{counted(drifted, 'problem')} measured while the device drifted, twice")

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from analyzers.measure.backend import CacheState
-from analyzers.measure.drift import VOLATILE
 from analyzers.measure.racing import Rules
 from analyzers.statistics.intervals import median, spread
 from analyzers.times.confirmations import Pairs
@@ -56,10 +55,7 @@ class Result:
     pick_us: float | None = None
     best_us: float | None = None
     ended: str = ""
-    drift: float | None = None
-    drifted: bool = False
     seconds: float = 0.0
-    samples: int = 0
     offered: int = 0
     facts: Mapping[str, str] = field(default_factory=dict)
 
@@ -95,8 +91,7 @@ class Confirmed:
 
 def environment_key(facts: Mapping[str, str]) -> str:
     """A short name for everything that must be equal for two times to be comparable."""
-    lasting = sorted((name, value) for name, value in facts.items() if name not in VOLATILE)
-    return hashlib.sha256(repr(lasting).encode()).hexdigest()[:12]
+    return hashlib.sha256(repr(sorted(facts.items())).encode()).hexdigest()[:12]
 
 
 def measured(

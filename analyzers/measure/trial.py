@@ -1,4 +1,4 @@
-"""Trials in the worker: one problem's solutions raced, or one pair confirmed, between readings of a reference."""
+"""Trials in the worker: one problem's solutions raced, or one pair confirmed, at the device's steady clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import TypeAlias, TypeVar
 from analyzers.measure.backend import (
     Backend,
     Conditions,
-    HostBoundError,
     OutOfMemoryError,
     Place,
     Runnable,
@@ -20,12 +19,11 @@ from analyzers.measure.backend import (
 )
 from analyzers.measure.confirm import interleave
 from analyzers.measure.correctness import error_bound
-from analyzers.measure.drift import Drift, SteadyClock, UnsettledError
+from analyzers.measure.drift import SteadyClock, UnsettledError
 from analyzers.measure.proposer import Further, Proposal
 from analyzers.measure.racing import Race, WithdrawnError, race
 from analyzers.measure.results import KNOWN, Confirmed, Method, Result, not_measured
 from analyzers.measure.sampler import Announce, Sampler
-from analyzers.statistics.intervals import median
 from analyzers.times.confirmations import Pairs
 from analyzers.times.origins import ACTION
 from analyzers.times.roofline import bound_us
@@ -84,12 +82,8 @@ class ConfirmTask:
 Task: TypeAlias = RaceTask | ConfirmTask
 
 
-_READ_EVERY_S = 10.0
-"""Of a whole model's problems, each timed in a few ms, not every one is worth readings of its own."""
-
-
 class WorkerContext:
-    """The opened backends of one worker, and the reference product whose drift is measured."""
+    """The opened backends of one worker, and the reference product that shows its device's clock."""
 
     def __init__(self, backends: Mapping[str, Backend], place: Place, method: Method, announce: Announce) -> None:
         self.backends, self.place, self.method, self.announce = backends, place, method, announce
@@ -97,35 +91,21 @@ class WorkerContext:
         self.facts |= {"replay_cache": method.cache, "replay_tf32": "0"}
         self.facts |= {"replay_conv_tf32": str(int(place.conv_tf32))}
         self.facts |= {"replay_workspace_bytes": str(method.workspace_bytes)} if method.workspace_bytes else {}
-        self.drift = Drift()
         self._reference = self._prepared_reference()
         gpu = place.device != "cpu" and self._reference is not None
         self._clock = SteadyClock(self._reference_us) if gpu else None
         if self._clock is not None:
             with contextlib.suppress(UnsettledError):  # each race and confirmation settles again, or refuses
                 self._clock.settle()
-        self._read_s = 0.0
-        self._before = self._reading()
 
     def measure(self, task: RaceTask) -> Result:
-        """Do a task; once more where the reference moved meanwhile."""
+        """Do a task."""
         started = time.perf_counter()
-        result = self._once(Trial(self, task))
-        if result.drifted:
-            result = self._once(Trial(self, task))
-        return replace(result, seconds=time.perf_counter() - started, facts=self.facts)
-
-    def _once(self, trial: Trial) -> Result:
-        before = self._before
         try:
-            result = trial.run()
+            result = Trial(self, task).run()
         finally:
             self.release()
-        if not result.samples or (trial.is_timed and time.monotonic() - self._read_s < _READ_EVERY_S):
-            return result
-        self._before = after = self._reading()
-        moved = before is not None and after is not None and self.drift.moved(before, after)
-        return replace(result, drift=after, drifted=moved)
+        return replace(result, seconds=time.perf_counter() - started, facts=self.facts)
 
     def confirm(self, task: ConfirmTask) -> Confirmed:
         """Interleaved pairs of two solutions in this process; every turn has other random data.
@@ -189,17 +169,6 @@ class WorkerContext:
         assert self._reference is not None
         return self._reference.sample_us(8)
 
-    def _reading(self) -> float | None:
-        """The reference's time relative to the start; None where no backend runs it."""
-        if self._reference is None:
-            return None
-        self._read_s = time.monotonic()
-        try:
-            self._reference.sample_us(2)
-            return self.drift.read(median([self._reference_us() for _ in range(3)]))
-        except HostBoundError:
-            return None
-
 
 class Trial:
     """One problem: its race, or its confirmation."""
@@ -211,11 +180,6 @@ class Trial:
         self._workspace_bytes = context.method.workspace_bytes if given is None else given
         self._rows = {row.solution.text: row for row in task.lost}
         self._owners: dict[str, Backend] = {}
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether it times given solutions instead of a race."""
-        return bool(self._only)
 
     # ------------------------------------------------------------------ a race
 
@@ -285,7 +249,6 @@ class Trial:
             pick_us=picked.time_us if picked else None,
             best_us=best.time_us if best else None,
             ended=ran.ended if ran else ended,
-            samples=ran.count if ran else 0,
         )
 
     def _offers(self, wanted: Set[str] = frozenset()) -> tuple[list[Solution], str]:
@@ -358,8 +321,7 @@ class Trial:
             if taken[solution.text] and solution.text not in self._rows:
                 row = sampler.measured(solution, taken[solution.text])
                 self._rows[solution.text] = replace(row, origin=ACTION)
-        count, rows = sum(map(len, taken.values())), tuple(self._rows.values())
-        return Result(problem=self._problem, rows=rows, ended="timed", samples=count)
+        return Result(problem=self._problem, rows=tuple(self._rows.values()), ended="timed")
 
     # ------------------------------------------------------------------ a confirmation
 

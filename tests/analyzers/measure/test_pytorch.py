@@ -114,7 +114,7 @@ def test_replay_on_the_cpu_end_to_end(tmp_path: Path, monkeypatch: pytest.Monkey
     assert all(len(samples) and min(samples) > 0 for samples in rows["samples_us"])
     assert list(rows["solution"]).count("Default") == 2
     facts = store.facts()
-    assert {"device", "arch", "pytorch_version", "environment", "drift"} <= set(facts["name"])
+    assert {"device", "arch", "pytorch_version", "environment"} <= set(facts["name"])
     assert {x.ended for x in replay(store, Options(devices=("cpu",))).results} == {"known"}
 
 
