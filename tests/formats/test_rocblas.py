@@ -47,12 +47,12 @@ def test_the_mode_of_atomics_ends_a_line_without_a_value(end: str) -> None:
     assert call(LOG[0] + end) == call(LOG[0])
 
 
-def test_typed_lines_and_kernel_selections() -> None:
-    counted = f"{LOG[0]} --atomics_allowed\n{LOG[0]} -i 100\nset -x: {LOG[0]} # source=tensile kernel=Cijk_A\n"
+def test_typed_lines() -> None:
+    counted = f"{LOG[0]} --atomics_allowed\n{LOG[0]} -i 100\nset -x: {LOG[0]}\n"
     found, _ = read_lines(counted, [rocblas.BENCH])
     calls = [one for one in found if isinstance(one, Call)]
     assert [(one.count, one.by_tool, one.category) for one in calls] == [
-        (1, False, "rocblas_bench"), (1, True, "rocblas_bench"), (1, False, "rocblas_kernel_select"),
+        (1, False, "rocblas_bench"), (1, True, "rocblas_bench"), (1, False, "rocblas_bench"),
     ]  # fmt: skip
     assert len({one.problem for one in calls}) == 1
 

@@ -14,8 +14,7 @@ Produced by ``ROCBLAS_LAYER=2`` (bench) and ``4`` (profile, at exit) on stderr o
 
 A line of the bench log ends with ``--atomics_allowed`` from rocBLAS 4 on, with ``--atomics_not_allowed`` before, where
 the handle is not in the default mode; PyTorch's is not.  A flag of the tool's own (``-i``, ``--verify`` …) marks a
-typed line: ``by_tool``.  ``ROCBLAS_LAYER=16`` (announced, not tried on a released build) writes such lines with
-``# source=… kernel=…`` behind them, one per internal product: a category of its own.
+typed line: ``by_tool``.
 
 The table's index is Tensile's, counted from 1; rocBLAS's own index of a Tensile solution is negative,
 ``file = -index - 10`` (ROCm/rocm-libraries#9985), so a row's solution here is ``rocblas:-3798``.  rocBLAS 4 and earlier
@@ -49,12 +48,9 @@ PLAIN = "rocblas_gemm"
 than calls of ``rocblas_gemm_ex``; its text is the problem's.
 """
 
-BATCH_OF_ONE: Mapping[str | None, str] = {
-    "_strided_batched": "rocblas_gemm_strided",
-    "_batched": "rocblas_gemm_pointers",
-}
-"""By the batching of a function, that of the message beside its call of a single product, which finds other rows, too:
-those with the strides that it was given (``strides_given``), and none that logparse writes.
+BATCH_OF_ONE = "rocblas_gemm_batch"
+"""Function of the message beside a call of a single product through a batched function, which finds no row that
+logparse writes.
 """
 
 _PRECISIONS: Mapping[str, str] = {"h": "f16_r", "s": "f32_r", "d": "f64_r", "c": "f32_c", "z": "f64_c"}
@@ -134,23 +130,8 @@ def call_of(given: Mapping[str, str], category: str, text: str, count: int | Non
     solution = Solution("rocblas", str(index)) if index else None
     call = Call(problem=problem, category=category, count=count, solution=solution, by_tool=by_tool)
     other = "" if by_tool else _other_rows(given.get("rocblas_function", ""), problem)
-    stated = f"{problem.text}{_GIVEN}{','.join(_strides(problem))}" if other == BATCH_OF_ONE["_strided_batched"] else ""
-    message = [Message(category=category, function=other, text=stated or problem.text)] if other else []
+    message = [Message(category=category, function=other, text=problem.text)] if other else []
     return Outcome("call", [call, *message])
-
-
-def strides_given(text: str) -> tuple[str, Sequence[str]]:
-    """A problem's text and the strides of A, B and C from a message beside a call, which may have none."""
-    problem, _, strides = text.partition(_GIVEN)
-    return problem, strides.split(",") if strides else ()
-
-
-_GIVEN = " given strides "
-
-
-def _strides(gemm: GemmProblem) -> list[str]:
-    """As they were given: the text of a single product has none."""
-    return [str(x) for x in (gemm.stride_a, gemm.stride_b, gemm.stride_d if gemm.stride_c is None else gemm.stride_c)]
 
 
 def _other_rows(function: str, problem: GemmProblem) -> str:
@@ -159,19 +140,16 @@ def _other_rows(function: str, problem: GemmProblem) -> str:
     if match is None or problem.batch_count != 1:
         return ""
     _, batching, suffix = match.groups()
-    return BATCH_OF_ONE.get(batching, PLAIN if suffix is None else "")
+    return BATCH_OF_ONE if batching else PLAIN if suffix is None else ""
 
 
 def read_bench(text: str) -> Outcome:
     """One ``rocblas-bench`` line of the log, one call."""
-    command, _, note = text.partition(" # ")
     try:
-        words = shlex.split(command)
-        given, by_tool = _flags(words[1:])
+        given, by_tool = _flags(shlex.split(text)[1:])
     except ValueError as error:
         return Outcome("reject", [Reject(str(error), 0, len(text.encode()))])
-    category = "rocblas_kernel_select" if note.startswith("source=") else "rocblas_bench"
-    return call_of(given, category, text, 1, by_tool=by_tool)
+    return call_of(given, "rocblas_bench", text, 1, by_tool=by_tool)
 
 
 def _flags(words: Sequence[str]) -> tuple[dict[str, str], bool]:

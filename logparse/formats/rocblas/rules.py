@@ -26,7 +26,6 @@ from logparse.target import Facts
 _HEADING = "transA"
 _COUNTS = (15, 18)
 _SIZES = ("m", "n", "batch", "k")
-_INT = re.compile(r"[ \t\n\v\f\r]*([+-]?\d+)", re.ASCII)
 _FLOAT = re.compile(
     r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf|nan))",
     re.ASCII | re.IGNORECASE,
@@ -167,14 +166,6 @@ def _no_call(entry: Entry, context: object) -> str | None:
     return f"no call has this {', '.join(low)}" if low else None
 
 
-def _loose(entry: Entry, context: object) -> str | None:
-    if not entry.whole:
-        return None
-    cells = (*entry.cells[2:6], *entry.cells[8:11], *entry.cells[11:-4], entry.cells[-1].rstrip("\r"))
-    odd = [cell for cell in cells if _INT.match(cell) and not re.fullmatch(r" ?-?\d+", cell)]
-    return f"{', '.join(map(repr, odd))}: read as far as they are numbers" if odd else None
-
-
 def _trans(entry: Entry, context: _Context) -> str | None:
     if context.bom and entry.line == 1:
         return "a byte order mark stands before the first row, which makes its transA a T"
@@ -190,18 +181,8 @@ def _unbatched_strides(entry: Entry, context: object) -> str | None:
 
 
 def _conflict(entry: Entry, context: _Context) -> str | None:
-    others = [x for x in _twins(entry, context) if x.numbers["index"] != entry.numbers["index"]]
+    others = [x for x in context.same_key.get(entry.key, ()) if x.numbers["index"] != entry.numbers["index"]]
     return f"line {others[0].line} has the same key with another solution" if others else None
-
-
-def _repeated(entry: Entry, context: _Context) -> str | None:
-    twins = _twins(entry, context)
-    same = [x for x in twins if x.line < entry.line and x.numbers["index"] == entry.numbers["index"]]
-    return f"the same row as line {same[0].line}" if same else None
-
-
-def _twins(entry: Entry, context: _Context) -> Sequence[Entry]:
-    return [x for x in context.same_key.get(entry.key, ()) if x is not entry]
 
 
 _RULES: tuple[Rule[Entry, _Context], ...] = (
@@ -212,10 +193,8 @@ _RULES: tuple[Rule[Entry, _Context], ...] = (
     Rule("type", "error", "read", _bad_type, _REWRITE),
     Rule("no-call", "error", "matched", _no_call, _REWRITE),
     Rule("trans", "warning", None, _trans, "save it without a byte order mark, with N, T or C"),
-    Rule("number", "warning", None, _loose, _REWRITE),
     Rule("strides", "warning", None, _unbatched_strides, "0 serves rocblas_sgemm and its kind, none rocblas_gemm_ex"),
     Rule("conflict", "error", None, _conflict, "keep the faster one"),
-    Rule("duplicate", "info", None, _repeated, "remove it"),
 )
 
 
@@ -268,25 +247,23 @@ def key(problem: Problem, target: Facts) -> str | None:
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Calls of a single product through other functions than ``rocblas_gemm_ex``, which find other rows."""
     out = {}
-    strided, pointers = (rocblas.BATCH_OF_ONE[x] for x in ("_strided_batched", "_batched"))
-    for function, text in messages:
-        if function not in (rocblas.PLAIN, strided, pointers):
-            continue
-        call, given = rocblas.strides_given(text)
-        own = key(problem_from_text(call), reading.key_facts)
-        if own is None:
-            continue
-        cells = own.split(",")
-        strides: Sequence[str] = ("0", "0", "0")
-        why = "rocblas_sgemm and its kind find only rows of 18 cells with three strides of 0"
-        if function == strided:
-            strides = given
-            why = "a strided batch of one product finds only rows of 18 cells with its strides"
-        elif function == pointers:
-            strides = ("-", "-", "-")
-            why = "a batch of pointers finds no row that logparse writes, also where it is of one product"
-        out[call] = Report(",".join((*cells[:10], *strides, *cells[13:])), None, why=why)
+    for function, call in messages:
+        own = key(problem_from_text(call), reading.key_facts) if function in _FOUND else None
+        if own is not None:
+            strides, why = _FOUND[function]
+            cells = own.split(",")
+            out[call] = Report(",".join((*cells[:10], *strides, *cells[13:])), None, why=why)
     return out
+
+
+_FOUND: Mapping[str, tuple[Sequence[str], str]] = {
+    rocblas.PLAIN: (("0", "0", "0"), "rocblas_sgemm and its kind find only rows of 18 cells with three strides of 0"),
+    rocblas.BATCH_OF_ONE: (
+        ("-", "-", "-"),
+        "a batch finds no row that logparse writes, also where it is of one product",
+    ),
+}
+"""By the function of a message beside a call, the strides of the rows that the call finds."""
 
 
 def _text(
