@@ -1,7 +1,7 @@
 """The events of torch.profiler's traces, read as fast as their spelling allows (see ``torch_profiler``).
 
-A block of events that all look as Kineto writes them is taken apart by one regular expression; where one does not, each
-event is matched by itself, and what still does not match is parsed.
+A block of events that all look as Kineto writes them is taken apart by one regular expression; where one does not, its
+events are parsed one by one.
 """
 
 from __future__ import annotations
@@ -25,17 +25,9 @@ from logparse.formats.traces.torch.operators import OPERATORS, operation
 from logparse.formats.traces.torch.records import Columns, KernelIdentity, identities_of, records_of
 from logparse.model import Fact, Record, Reject
 
-_NAME = rb'"([^"\\]*(?:\\.[^"\\]*)*)"'
 _NUMBER = rb"(-?\d+(?:\.\d+)?)"
-_EVENT = regex(
-    rb'\s*"ph":\s*"X",\s*"cat":\s*"(cpu_op|kernel)",\s*"name":\s*' + _NAME + rb',\s*"pid":\s*(-?\d+),\s*"tid":\s*-?\d+'
-    rb',\s*"ts":\s*' + _NUMBER + rb',\s*"dur":\s*' + _NUMBER + rb',\s*"args":\s*\{'
-)
-"""The events that matter, as Kineto and Python's json spell them; other spellings of them are parsed."""
-
-
-_FAST_NAME = rb'"([^"]*(?:(?<=\\)"[^"]*)*)"'
-"""As ``_NAME``, three times as fast: a quote behind a backslash ends the name only where the event goes on there."""
+_NAME = rb'"([^"]*(?:(?<=\\)"[^"]*)*)"'
+"""A quote behind a backslash ends the name only where the event goes on there."""
 
 
 _GROUP = b"Process Group"
@@ -52,15 +44,16 @@ def _group_of(arguments: bytes) -> str:
 def _whole_block(space: bytes, line: bytes, inner: bytes, end: bytes = b"") -> re.Pattern[bytes]:
     """All events of a block at once, with this white space after a colon or comma, between lines, and in arguments.
 
-    The last group are the arguments behind the id up to the first closing brace, which is followed by ``end``.
+    The last group are the arguments (behind the id, where that comes first) up to the first closing brace, which is
+    followed by ``end``.
     """
     number, colon, comma = _NUMBER, b'":' + space, b"," + space
     return regex(
         rb"\{" + line + rb'"(?:ph' + colon + rb'"(?:X"' + comma + rb'"cat' + colon
-        + rb'"(?:(cpu_op|kernel|gpu_memcpy|gpu_memset)"' + comma + rb'"name' + colon + _FAST_NAME
+        + rb'"(?:(cpu_op|kernel|gpu_memcpy|gpu_memset)"' + comma + rb'"name' + colon + _NAME
         + comma + rb'"pid' + colon + rb"(-?\d+)" + comma + rb'"tid' + colon + rb"-?\d+"
         + rb"," + line + rb'"ts' + colon + number + comma + rb'"dur' + colon + number
-        + rb"," + line + rb'"args' + colon + rb"\{" + inner + rb'"External id' + colon + rb"(\d+)([^}]*)\}" + end
+        + rb"," + line + rb'"args' + colon + rb"\{(?:" + inner + rb'"External id' + colon + rb"(\d+))?([^}]*)\}" + end
         + rb'|(?!(?:cpu_op|kernel|gpu_memcpy|gpu_memset)")[^"\\]*")|[a-zM]")'
         + rb'|name' + colon + rb'"[^"\\]*"' + comma + rb'"ph' + colon + rb'"[Mi]")'
     )  # fmt: skip
@@ -76,8 +69,6 @@ def _are_whole(arguments: Sequence[bytes]) -> bool:
     return b"{" not in text and b"\\" not in text and not any(one.count(b'"') & 1 for one in arguments)
 
 
-_OTHER = regex(rb'\s*"ph":\s*"(?:[a-zM]|X",\s*"cat":\s*"(?!(?:cpu_op|kernel|gpu_memcpy|gpu_memset)")[^"\\]*)"')
-"""Events of which nothing is kept."""
 _ID = regex(rb'"[Ee]xternal id":\s*(\d+)')  # "external id" before PyTorch 1.11
 _DEVICE = regex(rb'"device":\s*(\d+)')
 _INPUTS = regex(rb'"(?:Concrete Inputs|Input type|Input Strides|Input Dims)":')
@@ -156,22 +147,11 @@ class _Reader:
         if self._block(batch):
             return
         bodies = batch.bodies
-        i, count = 0, len(bodies)
-        match_event, match_other = _EVENT.match, _OTHER.match
-        while i < count:
-            body = bodies[i]
-            if body.count(b"{") == body.count(b"}"):  # else it is cut within, or damaged
-                match = match_event(body)
-                if match or match_other(body):
-                    if match:
-                        self._spelled(match, body)
-                    else:
-                        self.foreign += 1
-                    i += 1
-                    continue
+        i = 0
+        while i < len(bodies):
             event, taken, reason = parse(batch, i)
             if event is None:
-                yield Outcome("reject", [Reject(reason, 0, len(body) + 2)], at=batch.offset(i))
+                yield Outcome("reject", [Reject(reason, 0, len(bodies[i]) + 2)], at=batch.offset(i))
             else:
                 self._parsed(event)
             i += taken
@@ -230,8 +210,11 @@ class _Reader:
         for category, name, pid, start, duration, id, args in found:
             if not category:
                 foreign += 1
-            elif category == b"cpu_op":
-                add_id(int(id))
+                continue
+            late = None if id else _ID.search(args)
+            number = int(id or (late[1] if late else -1))
+            if category == b"cpu_op":
+                add_id(number)
                 add_kind(kinds[name] if name in _NOT_READ else self._kind(args, name))
                 if pid != process:
                     columns.pids.add(pid)
@@ -239,7 +222,7 @@ class _Reader:
             elif category == b"kernel":
                 device = _DEVICE.search(args)
                 index = int(device[1]) if device else -1
-                columns.add_kernel(names[name], int(id), float(start), float(duration), index)
+                columns.add_kernel(names[name], number, float(start), float(duration), index)
                 if _GROUP in args:
                     columns.kernel_group[len(columns.kernel_id) - 1] = _group_of(args)
             else:
@@ -247,22 +230,6 @@ class _Reader:
                 columns.copies_us += float(duration)
         self.foreign += foreign
         return True
-
-    def _spelled(self, match: re.Match[bytes], body: bytes) -> None:
-        """An operator or kernel in a known spelling."""
-        category, name, pid, start, duration = match.groups()
-        at = match.end()
-        id = _ID.search(body, at)
-        number = int(id[1]) if id else -1
-        if category == b"kernel":
-            device = _DEVICE.search(body, at)
-            index = self._columns.raw_names[name]
-            self._columns.add_kernel(index, number, float(start), float(duration), int(device[1]) if device else -1)
-            if _GROUP in body:
-                self._columns.kernel_group[len(self._columns.kernel_id) - 1] = _group_of(body)
-            return
-        kind = self._columns.plain_kinds[name] if name in _NOT_READ else self._kind(body[at:], name)
-        self._columns.add_operator(number, kind, pid)
 
     def _kind(self, args: bytes, name: bytes) -> int:
         """The kind of an operator; the same inputs are parsed once.
