@@ -16,7 +16,7 @@ whether the job reads that file already; without one the finding states so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,11 +41,6 @@ from logparse.text import counted, duration
 NAME = "slow-wrw"
 LAYOUTS = r"torch:layout=N[A-Z]+(?:,stored)?(?:,benchmark)?"
 """Texts of the alternative layouts of the torch backend (``measure/backends/torch_convs.py``)."""
-UPGRADE = (
-    "Upgrade to ROCm 6.3.1 or later first: ROCm 6.3.0 has a known issue of slow backward weights on MI300 "
-    "(ROCm release notes 6.3.1; MIOpen 3.3 also records biased times)."
-)
-PERHAPS = " On ROCm 6.3.0 (MIOpen 3.3) upgrade to 6.3.1 first: it has a known issue of slow backward weights on MI300."
 TUNE = (
     "No faster solution is known: let MIOpen search (tune_miopen.sh), then ingest what it wrote. In PyTorch also try "
     "channels_last with PYTORCH_MIOPEN_SUGGEST_NHWC=1; grouped layers gain most."
@@ -110,9 +105,8 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     calls = calls_of(tables, w["problem"]) if len(ran_on) == 1 else {}
     findings = _summaries(w, tables, facts)
     for source, rows in _to_report(w).groupby("source_id", observed=True):
-        known = _environment(str(source), facts, tables, settings)
         mine = calls if _device(facts, str(source)) in ran_on else {}
-        findings.extend(_slow(row, known, mine) for row in _rows(rows))
+        findings.extend(_slow(row, facts.get(str(source), {}), mine) for row in rows.to_dict("records"))
     replaced = replaced_solvers(w, tables, settings, facts, calls)
     better = {(x.evidence["system"], x.problem) for x in replaced}
     better |= {(source, problem_from_text(text)) for source, text in _not_run(w[w["slow"]], tables, settings, facts)}
@@ -182,58 +176,21 @@ def _device(facts: Mapping[str, Mapping[str, str]], source: str) -> str:
     return f"{name} {cus}" if name else source
 
 
-def _rows(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    names = list(frame.columns)
-    for values in zip(*(frame[name].tolist() for name in names), strict=True):
-        yield dict(zip(names, values, strict=True))
-
-
-def _environment(
-    source: str, facts: Mapping[str, Mapping[str, str]], tables: Tables, settings: Settings
-) -> Mapping[str, str]:
-    """What is known of the machine: a system find-db names no MIOpen version, the run's other files may."""
-    own = dict(facts.get(source, {}))
-    if "miopen_version" not in own:
-        versions = {settings.target["miopen_version"]} if "miopen_version" in settings.target else set()
-        if not versions:
-            run = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "miopen_version")]
-            versions = {str(value) for value in run["value"]}
-        if len(versions) == 1:
-            own["miopen_version"] = versions.pop()
-    return own
-
-
-def _advice(known: Mapping[str, str]) -> str:
-    if (arch(known) or "").startswith("sm_"):
-        return TUNE_CUDNN
-    if arch(known) != "gfx942":
-        return TUNE
-    if "miopen_version" not in known:
-        return TUNE + PERHAPS
-    return f"{UPGRADE} {TUNE}" if known["miopen_version"].startswith("3.3.") else TUNE
-
-
 def _ms(us: float) -> str:
     return f"{us / 1e3:,.0f} ms" if us >= 1e6 else f"{us / 1e3:.4g} ms"
 
 
-def _solver(row: Mapping[str, Any]) -> str:
-    """A solution's name without its library; a measured call of unknown solution (``Default``) has none."""
-    text = str(row["solution"])
-    return text.partition(":")[2] or text
-
-
-def _slow(row: Mapping[str, Any], known: Mapping[str, str], calls: Mapping[str, int]) -> Finding:
+def _slow(row: Mapping[Hashable, Any], known: Mapping[str, str], calls: Mapping[str, int]) -> Finding:
     """A finding about one W; its saving is what is above the sibling, on the device where that was measured."""
     text, best, sibling = str(row["problem"]), float(row["best_us"]), float(row["sibling_us"])
     which = "B" if row["b_us"] == sibling else "F"
-    message = f"W takes {_ms(best)} with {_solver(row)}, {best / sibling:.1f}× its {which} ({_ms(sibling)})"
+    solver = str(row["solution"]).split(":", 1)[-1]
+    message = f"W takes {_ms(best)} with {solver}, {best / sibling:.1f}× its {which} ({_ms(sibling)})"
     count = calls.get(text)
-    signs = ("the naive solver is the best known",) if row["naive"] else ()
     return Finding(
         analyzer=NAME,
         problem=problem_from_text(text),
-        message="; ".join([message, *signs]),
+        message=message + "; the naive solver is the best known" * bool(row["naive"]),
         per_call_us=best - sibling,
         calls=count,
         saving_us=None if count is None else (best - sibling) * count,
@@ -247,12 +204,10 @@ def _slow(row: Mapping[str, Any], known: Mapping[str, str], calls: Mapping[str, 
                 "solution": row["solution"],
                 "solutions": int(row["solutions"]),
                 **{name: row[name] for name in ("f_us", "b_us") if not pd.isna(row[name])},
-                "signs": signs,
                 "confidence": 0.5,  # a sibling shows what the device can do, not that a solution exists
-                "criterion": "siblings",
             },
         ),
-        advice=_advice(known),
+        advice=TUNE_CUDNN if (arch(known) or "").startswith("sm_") else TUNE,
     )
 
 
@@ -392,9 +347,8 @@ def _replaced(
     problem, text = problem_from_text(str(row["problem"])), str(row["solution_user"])
     best_us, system_us = float(str(row["best_us_user"])), float(str(row["best_us_system"]))
     target = settings.target or facts
-    named = solution_from_text(text)
-    solution = type(named)(named.library, named.id, text_of(row.get("raw")) or "", text_of(row.get("algorithm")))
-    space = row.get("workspace_bytes")
+    raw, algorithm = text_of(row.get("raw")) or "", text_of(row.get("algorithm"))
+    solution = replace(solution_from_text(text), raw=raw, algorithm=algorithm)
     message = (
         f"a user find-db of this device knows {text} ({best_us / 1e3:.4g} ms), the system's best is "
         f"{row['solution_system']} ({system_us / 1e3:.4g} ms); times of two files, made apart"
@@ -419,7 +373,6 @@ def _replaced(
             details={
                 "system": row["source_id_system"],
                 "pick_us": system_us,
-                "criterion": "user find-db",
                 "confidence": 0.7 if logged else 0.5,
             },
         ),
@@ -431,7 +384,7 @@ def _replaced(
             target=machine(target),
             time_us=best_us,
             default_us=system_us,
-            workspace_bytes=count_of(space),
+            workspace_bytes=count_of(row.get("workspace_bytes")),
             key_text=text_of(row.get("key_text")),
         ),
         advice="Copy these rows into the user find-db that the job reads (MIOPEN_USER_DB_PATH).",

@@ -39,6 +39,7 @@ from analyzers.measure.device.operands import GemmOperands
 from analyzers.measure.device.torch_device import TorchRunnable
 from analyzers.measure.results import Method
 from analyzers.measure.trial import REFERENCE, ConfirmTask, WorkerContext
+from analyzers.statistics.intervals import Interval
 from analyzers.times.confirmations import Confirmation, Pairs, judge, judge_all
 from logparse.model import DEFAULT, GemmProblem, Problem, Solution
 
@@ -220,8 +221,15 @@ def summary(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[str, A
     }
 
 
+def prediction(confirmation: Confirmation) -> Interval:
+    """Where the ratio of one further process lies, with 95 %: its variance is that of the mean times n + 1."""
+    value = confirmation.speedup.value
+    half = math.log(confirmation.speedup.high / value) * math.sqrt(confirmation.processes + 1)
+    return Interval(value, value * math.exp(-half), value * math.exp(half))
+
+
 def _holds(first: Confirmation, value: float) -> bool:
-    return first.prediction.low <= value <= first.prediction.high
+    return prediction(first).low <= value <= prediction(first).high
 
 
 def _share(values: Any) -> float:

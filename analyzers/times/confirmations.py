@@ -27,11 +27,10 @@ from analyzers.statistics.intervals import (
     moderated,
     variance_of_median,
 )
+from analyzers.times.joins import called_problems
 from analyzers.times.origins import CONFIRM
 
 K = TypeVar("K")
-
-UNKNOWN = Interval(math.nan, math.nan, math.nan)
 
 RATE = 0.05
 """Share of the confirmed findings that may be false."""
@@ -41,15 +40,6 @@ BETWEEN_PROCESSES = 0.0032
 
 From 238 pairs of repeated confirmations on H200s (``benchmarks/results/scale-gpu-NVIDIA-H200-2026-11-21.json.gz``).
 """
-
-IN_JOB = 0.056
-"""Standard deviation of a call's log ratio in a job about the replay's.
-
-In a job other kernels have used the caches, the clock and the instruction cache before, and neighbours run beside it.
-Root mean square over 129 calls of five models on an H200, whatever their length
-(``benchmarks/results/in-job-NVIDIA-H200-2026-11-22.json.gz``); fitted without a model it covers 95 % of that model's.
-"""
-_NORMAL_975 = 1.959963984540054
 
 
 @dataclass(frozen=True)
@@ -83,28 +73,18 @@ class Pairs:
 class Confirmation:
     """``speedup`` is pick over winner with a 95 % interval; ``p`` that it is not above 1 + ``floor``.
 
-    ``prediction``: where the ratio of one further process lies, with 95 %.  ``processes``: fresh processes that
-    measured the pair.  ``confirmed``: the whole interval of the speedup lies above 1 + ``floor``.
+    ``processes``: fresh processes that measured the pair.  ``confirmed``: the whole interval of the speedup lies above
+    1 + ``floor``.
     """
 
     speedup: Interval
     p: float
     floor: float
-    prediction: Interval = UNKNOWN
     processes: int = 1
 
     @property
     def confirmed(self) -> bool:
         return self.speedup.low > 1 + self.floor
-
-
-@dataclass(frozen=True)
-class _Estimate:
-    """Log ratio of a pair, the variance of one process's value, and the number of processes."""
-
-    value: float
-    variance: Variance
-    processes: int
 
 
 def judge(pairs: Pairs, *, floor: float = 0.03) -> Confirmation:
@@ -126,58 +106,34 @@ def judge_all(
     """
     estimates = {key: _estimate(x) for key, x in pairs.items() if x.pick_us}
     groups: dict[str, list[K]] = {}
-    for key, estimate in estimates.items():
-        if estimate.processes > 1:
+    for key in estimates:
+        if len(pairs[key].by_process) > 1:
             groups.setdefault(device[key] if device else "", []).append(key)
-    variances = {key: x.variance for key, x in estimates.items()}
+    variances = {key: variance for key, (_, variance) in estimates.items()}
     for keys in groups.values():
-        variances |= dict(zip(keys, moderated([estimates[key].variance for key in keys]), strict=True))
-    judged = {
-        key: _confirmation(estimates[key], variances[key], floor) if key in estimates else _nothing(floor)
-        for key in pairs
-    }
+        variances |= dict(zip(keys, moderated([variances[key] for key in keys]), strict=True))
+    judged = {key: Confirmation(Interval(math.nan, math.nan, math.nan), 1.0, floor) for key in pairs}
+    for key, (value, _) in estimates.items():
+        count = len(pairs[key].by_process)
+        variance = variances[key].scaled(1 / count)
+        half = min(variance.half_width(), _WIDEST)
+        speedup = Interval(math.exp(value), math.exp(value - half), math.exp(value + half))
+        judged[key] = Confirmation(speedup, greater_p(value - math.log1p(floor), variance), floor, count)
     kept = benjamini_hochberg([x.p for x in judged.values()], rate)
     return judged, {key for (key, x), keep in zip(judged.items(), kept, strict=True) if keep and x.confirmed}
 
 
-def in_job(confirmation: Confirmation) -> Interval:
-    """Where the ratio of the pair lies in a job, with 95 %: the prediction of one further process, widened by what
-    differs between a replay and a job.  NaN where there is none.
-    """
-    ahead = confirmation.prediction
-    if math.isnan(ahead.value):
-        return UNKNOWN
-    half = min(math.hypot(math.log(ahead.high / ahead.value), _NORMAL_975 * IN_JOB), _WIDEST)
-    return Interval(ahead.value, ahead.value * math.exp(-half), ahead.value * math.exp(half))
-
-
-def _estimate(pairs: Pairs) -> _Estimate:
+def _estimate(pairs: Pairs) -> tuple[float, Variance]:
+    """Log ratio of a pair, and the variance of one process's value."""
     ratios = [log_ratios(x.pick_us, x.winner_us) for x in pairs.by_process]
     values = [statistics.median(map(float, x)) for x in ratios]
     if len(values) > 1:
-        variance = Variance(statistics.variance(values), len(values) - 1.0)
-        return _Estimate(statistics.fmean(values), variance, len(values))
+        return statistics.fmean(values), Variance(statistics.variance(values), len(values) - 1.0)
     within = variance_of_median(ratios[0])
-    return _Estimate(values[0], Variance(within.value + BETWEEN_PROCESSES**2, within.degrees), 1)
-
-
-def _confirmation(estimate: _Estimate, variance: Variance, floor: float) -> Confirmation:
-    value, count = estimate.value, estimate.processes
-    p = greater_p(value - math.log1p(floor), variance.scaled(1 / count))
-    mean, further = (_interval(value, variance.scaled(x)) for x in (1 / count, 1 + 1 / count))
-    return Confirmation(mean, p, floor, further, count)
-
-
-def _interval(value: float, variance: Variance) -> Interval:
-    half = min(variance.half_width(), _WIDEST)
-    return Interval(math.exp(value), math.exp(value - half), math.exp(value + half))
+    return values[0], Variance(within.value + BETWEEN_PROCESSES**2, within.degrees)
 
 
 _WIDEST = 20.0  # of a log ratio: a wider interval is as uninformative, and would overflow
-
-
-def _nothing(floor: float) -> Confirmation:
-    return Confirmation(UNKNOWN, 1.0, floor)
 
 
 # ------------------------------------------------------------------ as a fact of the store
@@ -222,13 +178,15 @@ class Stored:
 
 
 def stored_confirmations(tables: Tables) -> dict[str, Stored]:
-    """The confirmations of the run's problems, by source."""
+    """The confirmations of the problems that the run calls or measures, by source."""
     facts = tables.facts[tables.facts["name"].isin(("confirmation", "environment"))]
     values = {(x, name): str(value) for x, name, value in facts[["source_id", "name", "value"]].itertuples(index=False)}
     rows = tables.measurements
     own = (rows["origin"] == CONFIRM).to_numpy(dtype=bool)
     rows = rows[own & rows["source_id"].isin([x for x, name in values if name == "confirmation"]).to_numpy(dtype=bool)]
-    rows = rows[rows["problem"].isin(_problems(tables))] if len(rows) else rows  # few, of 400,000 of a find-db
+    if len(rows):  # few, of 400,000 of a find-db
+        measured = set(tables.measurements.loc[tables.measurements["run"] == tables.run, "problem"])
+        rows = rows[rows["problem"].isin(called_problems(tables) | measured)]
     samples: dict[str, dict[str, tuple[float, ...]]] = {}
     for source, solution, taken in zip(rows["source_id"], rows["solution"], rows["samples_us"], strict=True):
         samples.setdefault(str(source), {})[str(solution)] = samples_in(taken)
@@ -261,13 +219,6 @@ def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
         if key not in best or rank(source) > rank(best[key]):
             best[key] = source
     return {source: best[key] for source, key in keys.items()}
-
-
-def _problems(tables: Tables) -> set[str]:
-    """Problems that the run called, those linked to them, and those measured in it."""
-    called = set(tables.workload["problem"])
-    linked = tables.links.loc[tables.links["problem"].isin(called), "other"]
-    return called | set(linked) | set(tables.measurements.loc[tables.measurements["run"] == tables.run, "problem"])
 
 
 def judged(stored: Mapping[str, Stored], sources: Iterable[str], floor: float) -> dict[str, Confirmation]:

@@ -195,27 +195,15 @@ def test_signs() -> None:
             ]
         )
     )
-    assert naive.evidence["signs"] == ("the naive solver is the best known",)
+    assert naive.message.endswith("; the naive solver is the best known")
     [plain] = slow(given(100.0, 100.0, 1000.0))
-    assert plain.evidence["signs"] == ()
+    assert "naive" not in plain.message
 
 
 def test_without_siblings_nothing_is_claimed() -> None:
     assert slow(given(None, None, 500.0, facts=MI300X)) == []
     summary = slow_wrw.find(given(None, None, 500.0, facts=facts("m", arch="gfx1100", find_db="user")), Settings())[0]
     assert summary.message == "m, gfx1100: 0 of 1 backward-weight problem slow; 1 without F or B in the file"
-
-
-@pytest.mark.parametrize(
-    ("arch", "version", "upgrade"),
-    [("gfx942", "3.3.0", True), ("gfx942", "3.4.0", False), ("gfx90a", "3.3.0", False), ("gfx942", None, False)],
-)
-def test_known_issue_of_rocm_6_3_0(arch: str, version: str | None, upgrade: bool) -> None:
-    where = facts("m", arch=arch) + (facts("log", miopen_version=version) if version else [])
-    summary, found = slow_wrw.find(given(100.0, 100.0, 900.0, facts=where), Settings())
-    assert summary.advice is None, "it is printed in runs that have no finding, too"
-    assert found.advice is not None
-    assert found.advice.startswith("Upgrade to ROCm 6.3.1") == upgrade
 
 
 def test_totals() -> None:

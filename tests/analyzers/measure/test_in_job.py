@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyzers.times.confirmations import BETWEEN_PROCESSES, IN_JOB, Pairs, in_job, judge_all
+from analyzers.times.confirmations import BETWEEN_PROCESSES, Pairs, judge_all
 from tests.analyzers.example import B, F, W, gemm
 from tests.conftest import sized
 
@@ -34,28 +34,24 @@ def replayed(true: float, us: float, draw: np.random.Generator, processes: int =
     return held
 
 
-def test_the_prediction_covers_a_job_that_differs_as_jobs_do() -> None:
+def test_the_prediction_covers_a_job_that_differs_as_jobs_do(benchmark: Any) -> None:
     draw, rounds = np.random.default_rng(1), sized(300, 3000)
     judged = judge_all({i: replayed(1.3, 50.0, draw) for i in range(rounds)})[0]
     inside = narrow = 0
     for confirmation in judged.values():
-        value = 1.3 * math.exp(IN_JOB * draw.standard_normal())
-        predicted, further = in_job(confirmation), confirmation.prediction
+        value = 1.3 * math.exp(benchmark.IN_JOB * draw.standard_normal())
+        predicted, further = benchmark.in_job(confirmation), benchmark.prediction(confirmation)
         inside += predicted.low <= value <= predicted.high
         narrow += further.low <= value <= further.high
     assert inside / rounds > 0.92
     assert narrow / rounds < 0.4, "the prediction of a further process alone does not"
 
 
-def test_nothing_is_predicted_of_nothing() -> None:
-    assert math.isnan(in_job(judge_all({0: Pairs((), ())})[0][0]).low)
-
-
-def test_the_recorded_deviation_covers_models_that_it_was_not_fitted_on() -> None:
+def test_the_recorded_deviation_covers_models_that_it_was_not_fitted_on(benchmark: Any) -> None:
     record = json.loads(gzip.decompress((BENCHMARKS / "results/in-job-NVIDIA-H200-2026-11-22.json.gz").read_bytes()))
     off = [(x["model"], math.log(x["job_ratio"] / x["replay_ratio"])) for x in record["pairs"] if x["changed"]]
     assert (len(off), len({model for model, _ in off})) == (129, 5)
-    assert math.sqrt(sum(x * x for _, x in off) / len(off)) == pytest.approx(IN_JOB, abs=0.0005)
+    assert math.sqrt(sum(x * x for _, x in off) / len(off)) == pytest.approx(benchmark.IN_JOB, abs=0.0005)
     covered = 0
     for left in {model for model, _ in off}:
         others = [x for model, x in off if model != left]

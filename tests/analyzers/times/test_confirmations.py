@@ -57,7 +57,8 @@ def test_a_fresh_process_lies_inside_the_prediction_in_at_least_90_percent(pairs
         speedups = list(generator.uniform(0.98, 1.5, pairs_of_a_run))
         for judged, speedup in zip(run(generator, speedups), speedups, strict=True):
             fresh = judge(measured(generator, speedup, processes=1)).speedup.value
-            inside += judged.prediction.low <= fresh <= judged.prediction.high
+            half = math.log(judged.speedup.high / judged.speedup.value) * math.sqrt(judged.processes + 1)
+            inside += abs(math.log(fresh / judged.speedup.value)) <= half
     assert inside / (trials * pairs_of_a_run) >= 0.90
 
 
