@@ -61,7 +61,8 @@ class Loop:
 
     def replay(self, backend: str) -> str:
         """Measured with the real library.  A worker that hangs is ended after the shortest silence that is safe."""
-        options = ["--backend", backend, "--device", "cpu", "--silence", "30s"]
+        own = f"tests.conformance.virtual_device:{backend.upper()}"
+        options = ["--backend", own, "--device", "cpu", "--silence", "30s"]
         return self.logparse("replay", *options, python=str(self.rocm.launcher))
 
     def rows(self, sql: str) -> list[dict[str, str]]:

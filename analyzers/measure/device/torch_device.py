@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from analyzers.measure.backend import HostBoundError, OutOfMemoryError
-from analyzers.measure.device.virtual_gpu import virtual_gpu
 from logparse.devices import device_of
 
 Tensor: TypeAlias = Any
@@ -68,7 +67,7 @@ class TorchDevice:
             torch.cuda.set_device(self.device)
             torch.cuda.init()
         self.is_rocm = torch.version.hip is not None
-        self._virtual = None if self.is_gpu else virtual_gpu()
+        self.has_events = self.is_gpu
         self.facts = self._facts()
         self.cache_bytes = self._cache_bytes()
         self._host_us_each = 20.0
@@ -78,8 +77,6 @@ class TorchDevice:
     def _facts(self) -> Mapping[str, str]:
         torch = self.torch
         facts = {"pytorch_version": str(torch.__version__)}
-        if self._virtual is not None:
-            return {**facts, **self._virtual.facts}
         if not self.is_gpu:
             facts |= {"device": _cpu_name(), "arch": platform.machine(), "backend": "CPU"}
             return facts | {"cu_count": str(os.cpu_count() or 1), "threads": str(torch.get_num_threads())}
@@ -101,16 +98,12 @@ class TorchDevice:
 
     def synchronize(self) -> None:
         """Wait for everything that was enqueued; raises what went wrong on the device."""
-        if self._virtual is not None:
-            self._virtual.runtime.synchronize()
-        elif self.is_gpu:
+        if self.is_gpu:
             self.torch.cuda.synchronize(self.device)
 
     @property
     def stream(self) -> int:
         """The stream on which everything is enqueued, as libraries take it; 0 on a CPU."""
-        if self._virtual is not None:
-            return self._virtual.runtime.stream.value or 0
         return int(self.torch.cuda.current_stream(self.device).cuda_stream) if self.is_gpu else 0
 
     def on_thread(self, name: str | None, task: Callable[[], T]) -> T:
@@ -163,7 +156,7 @@ class TorchDevice:
 
         ``evict`` empties the last-level cache before.
         """
-        if not self.is_gpu and self._virtual is None:
+        if not self.has_events:
             if evict:
                 self.evict()
             started = time.perf_counter_ns()
@@ -184,32 +177,25 @@ class TorchDevice:
         A spinning kernel before the first event holds the device until everything is enqueued; otherwise short kernels
         would be timed at the speed of Python.
         """
-        start, end = self._events()
-        begun = self._held(count)
+        start, end = self._event(), self._event()
+        self._hold(int(2e3 * (50 + 1.5 * self._host_us_each * count)))  # cycles, at about 2 GHz
+        begun = time.perf_counter_ns()
         start.record()
         for turn in range(first, first + count):
             call(turn)
         end.record()
         in_time = not start.query()
-        self._enqueued(begun, count)
+        host_us = (time.perf_counter_ns() - begun) / 1e3
+        self._host_us_each = min(2_000.0, max(5.0, host_us / count))
         end.synchronize()
         return start.elapsed_time(end) * 1e3 / count, in_time
 
-    def _events(self) -> tuple[Any, Any]:
-        if self._virtual is not None:
-            return self._virtual.runtime.event(), self._virtual.runtime.event()
-        event = self.torch.cuda.Event
-        return event(enable_timing=True), event(enable_timing=True)
+    def _event(self) -> Any:
+        return self.torch.cuda.Event(enable_timing=True)
 
-    def _held(self, count: int) -> int:
-        """Hold the device for as long as enqueueing took lately; the host's clock, ns."""
-        sleep = self._virtual.runtime.sleep if self._virtual else self.torch.cuda._sleep
-        sleep(int(2e3 * (50 + 1.5 * self._host_us_each * count)))  # cycles, at about 2 GHz
-        return time.perf_counter_ns()
-
-    def _enqueued(self, begun: int, count: int) -> None:
-        host_us = (time.perf_counter_ns() - begun) / 1e3
-        self._host_us_each = min(2_000.0, max(5.0, host_us / count))
+    def _hold(self, cycles: int) -> None:
+        """Enqueue a kernel that spins."""
+        self.torch.cuda._sleep(cycles)
 
 
 @cache

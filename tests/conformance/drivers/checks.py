@@ -8,14 +8,13 @@ import json
 import sys
 
 from analyzers.measure.backend import Conditions, Place
-from analyzers.measure.backends import BACKENDS
+from analyzers.measure.worker import backend_named
 from logparse.model import problem_from_text
 
 
 def main():
     name, texts, most = map(json.loads, sys.argv[1:])
-    (kind,) = (x for x in BACKENDS if x.name == name)
-    backend = kind.open(Place(device="cpu"))
+    backend = backend_named(f"tests.conformance.virtual_device:{name.upper()}").open(Place(device="cpu"))
     for text in texts:
         problem = problem_from_text(text)
         found = []

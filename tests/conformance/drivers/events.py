@@ -9,13 +9,12 @@ import json
 import sys
 
 from analyzers.measure.backend import HostBoundError
-from analyzers.measure.device.torch_device import TorchDevice
-from analyzers.measure.device.virtual_gpu import ONE, Runtime
+from tests.conformance.virtual_device import ONE, Runtime, VirtualDevice
 
 
 def main():
     kernel, count = sys.argv[1], int(sys.argv[2])
-    device = TorchDevice("cpu")
+    device = VirtualDevice("cpu")
     hip, function = ctypes.CDLL(None), ctypes.create_string_buffer(1)
     hip["__hipRegisterFunction"](None, function, None, kernel.encode(), 0, None, None, None, None, None)
 

@@ -1,4 +1,4 @@
-"""A virtual GPU that is loaded into this process, as the conformance suite does (``tests/conformance/virtual_gpu``).
+"""The virtual GPU that is loaded into this process (``virtual_gpu/``), as a device of the replay, and backends on it.
 
 Libraries launch their kernels on it through the HIP runtime's functions, and operands are the host's memory.  Its
 streams and events are reached through the same functions, by as much of ``torch.cuda`` as measuring needs: torch is not
@@ -9,8 +9,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import cache
 from typing import Any
+
+from analyzers.measure.backend import Backend, BackendType, Place
+from analyzers.measure.backends import hipblaslt, miopen, rocblas
+from analyzers.measure.device import device_backend
+from analyzers.measure.device.torch_device import TorchDevice
 
 _NOT_READY = 600
 """hipErrorNotReady (hip_runtime_api.h)."""
@@ -72,36 +78,50 @@ class Runtime:
         if status:
             raise RuntimeError(f"{function} returned {status}")
 
-    def event(self) -> Event:
-        """A new one."""
-        return Event(self)
-
     def sleep(self, cycles: int) -> None:
         """Hold the device, as ``torch.cuda._sleep``: a kernel that spins."""
         count = ctypes.c_int64(cycles)
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(count))
         self.ask("hipLaunchKernel", self._spin, ONE, ONE, arguments, ctypes.c_size_t(0), self.stream)
 
+
+class VirtualDevice(TorchDevice):
+    """Torch's CPU for operands, the virtual GPU for streams, events and facts."""
+
+    def __init__(self, name: str) -> None:
+        self.process = ctypes.CDLL(None)
+        self.runtime = Runtime(self.process)
+        super().__init__(name)
+        self.has_events = True
+
+    def _facts(self) -> Mapping[str, str]:
+        fact = self.process.vgpu_fact
+        fact.restype = ctypes.c_char_p
+        facts = {name: bytes(fact(name.encode())).decode() for name in ("device", "arch", "cu_count")}
+        return {"pytorch_version": str(self.torch.__version__), **facts, "backend": "HIP"}
+
     def synchronize(self) -> None:
-        """Wait for everything."""
-        self.ask("hipDeviceSynchronize")
+        self.runtime.ask("hipDeviceSynchronize")
+
+    @property
+    def stream(self) -> int:
+        return self.runtime.stream.value or 0
+
+    def _event(self) -> Event:
+        return Event(self.runtime)
+
+    def _hold(self, cycles: int) -> None:
+        self.runtime.sleep(cycles)
 
 
-@dataclass(frozen=True)
-class VirtualGpu:
-    """Its runtime, and its facts as a GPU reports them."""
+def _over_virtual_gpu(kind: BackendType) -> BackendType:
+    """The backend, which opens its device on the virtual GPU; to be opened in a process of its own."""
 
-    runtime: Runtime
-    facts: Mapping[str, str]
+    def opened(place: Place) -> Backend:
+        device_backend.torch_device = cache(VirtualDevice)
+        return kind.open(place)
+
+    return replace(kind, open=opened)
 
 
-def virtual_gpu() -> VirtualGpu | None:
-    """The one of this process, which exports ``vgpu_fact`` beside HIP's functions; None on any other device."""
-    try:
-        process = ctypes.CDLL(None)
-        fact = process.vgpu_fact
-    except (AttributeError, OSError, TypeError):  # TypeError: Windows has no handle of the process
-        return None
-    fact.restype = ctypes.c_char_p
-    facts = {name: bytes(fact(name.encode())).decode() for name in ("device", "arch", "cu_count")}
-    return VirtualGpu(Runtime(process), {**facts, "backend": "HIP"})
+HIPBLASLT, MIOPEN, ROCBLAS = map(_over_virtual_gpu, (hipblaslt.BACKEND, miopen.BACKEND, rocblas.BACKEND))
