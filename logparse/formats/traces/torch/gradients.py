@@ -17,7 +17,7 @@ goes to the main kernel that it serves: what prepares an operand or clears a res
 adds up a result to the one before.  A transposition may do either: where B's operands were transposed before its main
 kernel, the first transposition behind it is that of its result (MIOpen ``implicitgemm_ck_util.hpp``,
 ``ConvAsmImplicitGemmGTCDynamic*``: a kernel of another layout gets all of its tensors converted).  What remains open is
-cut by order, and counted as such.
+cut by order.
 """
 
 from __future__ import annotations
@@ -53,10 +53,9 @@ _EITHER = regex(r"tensorTransform|batched_transpose|convertTensor", re.IGNORECAS
 
 
 class Split(NamedTuple):
-    """Where the second gradient begins, W unless ``weights_first``, and whether a side follows from the order alone."""
+    """Where the second gradient begins, W unless ``weights_first``."""
 
     second: int
-    by_order: bool = False
     weights_first: bool = False
 
 
@@ -68,13 +67,12 @@ def split(kernels: Sequence[str]) -> Split | None:
     mains = _mains(roles, kernels)
     if mains is None:
         return None
-    last, first, open_ = mains
-    at, unclear = _between(roles[last + 1 : first], before=roles[:last])
-    return Split(last + 1 + at, open_ or unclear)
+    last, first = mains
+    return Split(last + 1 + _between(roles[last + 1 : first], before=roles[:last]))
 
 
-def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int, bool] | None:
-    """The last main kernel of B, the first of W, and whether a main kernel's direction is open."""
+def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int] | None:
+    """The last main kernel of B and the first of W."""
     mains = [i for i, role in enumerate(roles) if role in "BW?"]
     first = next((i for i in mains if roles[i] == "W"), None)
     added = roles.find("w")
@@ -83,12 +81,9 @@ def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int, bool] | None:
     last_b = roles.rfind("B")
     if first is None:
         after = [i for i in mains if i > last_b] if last_b >= 0 else _second(mains, kernels)
-        return (max(i for i in mains if i < after[0]), after[0], last_b >= 0 and len(after) > 1) if after else None
+        return (max(i for i in mains if i < after[0]), after[0]) if after else None
     before = [i for i in mains if i < first]
-    if not before or first <= last_b:
-        return None
-    unnamed = len({kernels[i] for i in before if i > last_b})
-    return before[-1], first, unnamed > (0 if last_b >= 0 else 1)
+    return (before[-1], first) if before and first > last_b else None
 
 
 def _second(mains: Sequence[int], kernels: Sequence[str]) -> list[int]:
@@ -97,13 +92,11 @@ def _second(mains: Sequence[int], kernels: Sequence[str]) -> list[int]:
     return runs[1] if len(runs) == 2 else list(mains[1:]) if len(mains) == 2 else []
 
 
-def _between(roles: str, before: str) -> tuple[int, bool]:
-    """How many of the helpers between the main kernels serve B, and whether that is open."""
-    prepares = roles.find("i")
-    rest = roles if prepares < 0 else roles[:prepares]
+def _between(roles: str, before: str) -> int:
+    """How many of the helpers between the main kernels serve B."""
+    rest = roles.partition("i")[0]
     clear = rest.rfind("o") + 1
-    own = int("t" in before) if "t" in rest[clear:] else 0
-    return clear + own, "o" in roles[len(rest) :]
+    return clear + int("t" in before and "t" in rest[clear:])
 
 
 @lru_cache(maxsize=4096)  # a trace launches the same few hundred kernels again and again

@@ -32,8 +32,6 @@ from logparse.model import (
 
 CATEGORY = "profiler"
 ORIGIN = "trace"
-ASSIGNED, BY_ORDER = "convolution_backward_assigned", "convolution_backward_by_order"
-"""Facts: shares of the kernel time of backward convolutions that are B's or W's, and those cut by order alone."""
 UNREAD = "sizes or strides not recorded (record_shapes=True; PyTorch of 2023 records no strides), or not readable"
 """Text of the messages of operators that are products or convolutions of unknown sizes."""
 _SAMPLES = 1000
@@ -224,7 +222,6 @@ class _Records:
         self._samples: dict[tuple[int, tuple[int, ...]], array[float]] = {}
         self._call_events = self._unread_events = 0
         self._unread: Counter[tuple[str, str]] = Counter()
-        self._backward_us = self._assigned_us = self._by_order_us = 0.0
 
     def outcomes(self) -> Iterator[Outcome]:
         self._walk()
@@ -245,7 +242,7 @@ class _Records:
             messages.append(Message(category=CATEGORY, text=text, count=self._ambiguous))
         yield Outcome("message", messages, lines=self._unread_events + sum(columns.copies.values()))
         timed = busy(self._timeline, columns.names, columns.copies_us, columns.steps_end)
-        yield Outcome("fact", [*self._assigned(), *timed, *self._tails()], lines=0)
+        yield Outcome("fact", [*timed, *self._tails()], lines=0)
         talks = collectives(self._timeline, columns.names, columns.kernel_group)
         yield Outcome("measurement", [*talks], lines=0)
         yield Outcome("foreign", lines=self._events - self._call_events - self._unread_events)
@@ -262,13 +259,6 @@ class _Records:
                 known[key] = KernelIdentity(names[key[0]] if op >= 0 else "", text, names[name])
             out.append(known[key])
         return out
-
-    def _assigned(self) -> Iterator[Fact]:
-        """Shares of the time of backward convolutions: assigned to B or W at all, and by the order alone."""
-        if self._backward_us:
-            yield Fact(ASSIGNED, f"{self._assigned_us / self._backward_us:.4f}")
-            if self._by_order_us:
-                yield Fact(BY_ORDER, f"{self._by_order_us / self._backward_us:.4f}")
 
     def _operators(self) -> tuple[Ints, int]:
         """The operator of every kernel by its id (-1: none), and how many kernels' ids stand for several operators."""
@@ -306,13 +296,7 @@ class _Records:
     def _operator(self, operation: Operation, kernels: Ints) -> None:
         backward = isinstance(operation.whole, ConvProblem) and operation.whole.direction == "B+W"
         backward |= len(operation.problems) == 2
-        cut = None
-        if backward:
-            cut = split([self._columns.names[i] for i in self._name[kernels].tolist()])
-            us = float(self._us[kernels].sum())
-            self._backward_us += us
-            self._assigned_us += us if cut else 0.0
-            self._by_order_us += us if cut and cut.by_order else 0.0
+        cut = split([self._columns.names[i] for i in self._name[kernels].tolist()]) if backward else None
         if cut is not None:
             first, second = reversed(operation.problems) if cut.weights_first else operation.problems
             self._count(first, kernels[: cut.second])

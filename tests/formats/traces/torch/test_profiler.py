@@ -51,7 +51,6 @@ def test_golden_rest() -> None:
         "hip_version": "70152802",
         "rank": "3",
         "pid": "4242",
-        "convolution_backward_assigned": "0.4924",
         "profiler_steps": "2",
         "profiler_steps_us": "1050.250",
         "gpu_window_us": "1005.750",
@@ -272,10 +271,10 @@ CK = "_ZN2ck16tensor_operation6device37kernel_batched_gemm_xdlops_bwd_weightINS_
         (["conv_depthwise3d_cuda_backward_input_kernel", "conv_depthwise3d_cuda_backward_weight_kernel"], Split(1)),
         (["void dgrad2d_grouped_direct_kernel<float>", "void wgrad2d_grouped_direct_kernel<float>"], Split(1)),
         (["void conv2d_grouped_direct_kernel<float>", "void wgrad2d_grouped_direct_kernel<float>"], Split(1)),
-        ([D, G, W], Split(2, by_order=True)),
-        ([D, IN, OUT, W], Split(1, by_order=True)),
-        ([D, G, "nvjet_other"], Split(1, by_order=True)),
-        ([G, "nvjet_other", W], Split(2, by_order=True)),
+        ([D, G, W], Split(2)),
+        ([D, IN, OUT, W], Split(1)),
+        ([D, G, "nvjet_other"], Split(1)),
+        ([G, "nvjet_other", W], Split(2)),
         ([G, "nvjet_other", "nvjet_third"], None),
         ([G, G, G], None),
         ([W, D], Split(1, weights_first=True)),
@@ -287,15 +286,6 @@ CK = "_ZN2ck16tensor_operation6device37kernel_batched_gemm_xdlops_bwd_weightINS_
 )
 def test_gradients(kernels: list[str], cut: Split | None) -> None:
     assert split(kernels) == cut
-
-
-def test_the_share_that_was_cut_by_order_is_a_fact() -> None:
-    middle = {**CONTENT, "traceEvents": [e for e in CONTENT["traceEvents"] if "Bljk_HHS" not in str(e)]}
-    assert "convolution_backward_by_order" not in facts(outcomes(FORMAT, json.dumps(middle).encode()))
-    text = json.dumps(CONTENT).replace("Cijk_Alik_Bljk_HHS_BH_MT128x128x32", "igemm_bwd_gtcx3")
-    found = facts(outcomes(FORMAT, text.encode()))
-    assert float(found["convolution_backward_by_order"]) == pytest.approx(168 / (168 + 163), abs=1e-4)
-    assert found["convolution_backward_assigned"] == "1.0000"
 
 
 def test_weight_gradients_that_come_first_count_as_such() -> None:
@@ -358,9 +348,8 @@ def test_resnet50_kernels() -> None:
 @needs_corpus
 @pytest.mark.parametrize("name", ["h200/resnet50.trace", "nvidia/convnext_tiny.trace", "tracelens/mi300_resnet_train"])
 def test_backward_convolutions_of_real_traces_are_split(name: str) -> None:
-    found = facts(outcomes(FORMAT, CORPUS / f"{name}.json.gz"))
-    assert found["convolution_backward_assigned"] == "1.0000"
-    assert "convolution_backward_by_order" not in found
+    calls = records_of(outcomes(FORMAT, CORPUS / f"{name}.json.gz"), Call)
+    assert {x.problem.direction for x in calls if isinstance(x.problem, ConvProblem)} == set("FBW")
 
 
 @needs_corpus
