@@ -60,7 +60,7 @@ def test_a_host_that_stays_too_slow_gives_no_time(torch: Any, monkeypatch: pytes
     from analyzers.measure.device.torch_device import TorchDevice
 
     device, answers = TorchDevice("cpu"), [False, False, False]
-    device.is_gpu = True
+    device.has_events = True
     monkeypatch.setattr(device, "_events_us", lambda call, first, count: (5.0, answers.pop(0)))
     with pytest.raises(HostBoundError, match="3 tries"):
         device.time_us(lambda i: None, 0, 1)
