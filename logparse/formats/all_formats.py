@@ -15,7 +15,6 @@ from logparse.formats.format import Format
 from logparse.formats.hipblaslt import bench as hipblaslt_bench
 from logparse.formats.hipblaslt import bench_output as hipblaslt_bench_output
 from logparse.formats.hipblaslt import log as hipblaslt_log
-from logparse.formats.hipblaslt import preamble as hipblaslt_preamble
 from logparse.formats.hipblaslt import profile as hipblaslt_profile
 from logparse.formats.hipblaslt import tuning_file as hipblaslt_tuning_file
 from logparse.formats.miopen import driver as miopen_driver
@@ -37,7 +36,6 @@ FORMATS: tuple[Format, ...] = (
     hipblaslt_bench.FORMAT,
     hipblaslt_profile.FORMAT,
     hipblaslt_bench_output.FORMAT,
-    hipblaslt_preamble.FORMAT,
     hipblaslt_tuning_file.FORMAT,
     miopen_driver.FORMAT,
     miopen_driver_output.FORMAT,

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from logparse.formats.hipblaslt.columns import TUNING_COLUMNS
-from logparse.formats.hipblaslt.tuning_file import NO_ROW, object_key
+from logparse.formats.hipblaslt.tuning_file import NO_ROW, TUNING_COLUMNS, object_key
 from logparse.formats.hipblaslt.tuning_rules import OVERRIDE_FORMAT
 from logparse.model import GemmProblem, Solution
 from tests.conformance.look_ups import Library, differences

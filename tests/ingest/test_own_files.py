@@ -27,7 +27,7 @@ def test_overrides_do_not_count_as_measurements_of_the_next_run(tmp_path: Path, 
     shutil.copy(LOG, job)
     [made] = write([Emission("tunableop_results0.csv", RESULTS.read_bytes(), "")], job / "overrides" / "gfx942")
     log, left_out = ingest([str(job)], store, run="after")
-    assert (log.format, left_out.state) == ("hipblaslt-bench+hipblaslt-preamble", "left out")
+    assert (log.format, left_out.state) == ("hipblaslt-bench+hipblaslt-bench-output", "left out")
     assert store.measurements().empty
     shown = answer([log, left_out])
     assert shown.code == 0

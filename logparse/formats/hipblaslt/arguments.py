@@ -1,7 +1,8 @@
-"""hipblaslt-bench's arguments: what bench lines, profile records and YAML lists have in common.
+"""hipblaslt-bench's arguments: what bench lines, profile records, YAML lists and result rows have in common.
 
-All three spell a GEMM by the same names (``transA``, ``batch_count``, ``bias_vector`` …), as flags or as keys.  Source:
-ROCm/hipBLASLt ``clients/benchmarks/client.cpp``, ``clients/include/hipblaslt_common.yaml``.
+All spell a GEMM by the same names (``transA``, ``batch_count``, ``bias_vector`` …), as flags, keys or columns.  Source:
+ROCm/hipBLASLt ``clients/benchmarks/client.cpp``, ``clients/include/hipblaslt_common.yaml``; of the columns, which are
+also those of a tuning file, ``argument_model.hpp`` and ``testing_matmul.hpp`` (5.5 to 2026).
 """
 
 from __future__ import annotations
@@ -125,6 +126,31 @@ def sizes(size: Member | GemmProblem, problem: GemmProblem, what: str) -> dict[s
     tight = dict.fromkeys(strides, 0) if problem.batch_count == 1 else tight_strides(shape, ld)
     known = {name: value for name, value in strides.items() if value is not None}
     return {"m": size.m, "n": size.n, "k": size.k, **ld, **tight, **known}
+
+
+_NUMBERS = ("m", "n", "k", "lda", "ldb", "ldc", "ldd", "batch_count", *(f"stride_{x}" for x in "abcd"))
+_COLUMNS: Mapping[str, str] = {
+    **{name.lower(): name for name in ("transA", "transB", "scaleA", "scaleB", "scaleC", "scaleD", "beta")},
+    **{name: name for name in (*TYPES, "bias_type", "compute_type", "activation_type", "bias_vector")},
+    "swizzle_a": "swizzleA",
+    "swizzle_b": "swizzleB",
+}
+"""The columns that are read, in lower case, and the arguments of the same meaning.  ``aux_type`` is printed whether or
+not there is an aux matrix, so without ``use_e``, which no version prints, it has no meaning.
+"""
+
+
+def problem_of_row(cells: Mapping[str, str]) -> GemmProblem | None:
+    """The GEMM of one row (column name to text).  None for a grouped GEMM: a row does not hold its members.
+
+    A column that a version does not print leaves its field None.  Raises ValueError where a text is no number.
+    """
+    low = {name.lower(): value.strip() for name, value in cells.items()}
+    if low.get("grouped_gemm", "0") not in ("0", "false"):
+        return None
+    sizes = {name: int(low[name]) for name in _NUMBERS if name in low}
+    values = {argument: low.get(name) for name, argument in _COLUMNS.items()}
+    return problem(values, {"batch_count": None, "batch_mode": None, **sizes}, absent=None)
 
 
 def tight_strides(shape: GemmProblem, ld: Mapping[str, int]) -> dict[str, int]:

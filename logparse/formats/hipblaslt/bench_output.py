@@ -1,7 +1,11 @@
-"""What hipblaslt-bench prints on standard output: one row per solution that it timed, and a Winner block.
+"""What hipblaslt-bench prints: the build and the devices, one row per solution that it timed, and a Winner block.
 
 Produced by ``hipblaslt-bench … --print_kernel_info`` (ROCm 7.2, shortened)::
 
+    hipBLASLt version: 100200
+    hipBLASLt git version: de5c1aebb6-dirty
+    Query device success: there are 1 devices. (Target device ID is 0)
+    Device ID 0 : AMD Instinct MI350X gfx950:sramecc+:xnack-
     Is supported 1 / Total solutions: 1
     [0]:transA,transB,grouped_gemm,batch_count,m,n,k,alpha,lda,stride_a,beta,…,hipblaslt-Gflops,hipblaslt-GB/s,us
         T,N,0,1,128256,32768,8192,1,8192,1050673152,0,…,1.2322e+06,184.053,55881.5
@@ -9,12 +13,13 @@ Produced by ``hipblaslt-bench … --print_kernel_info`` (ROCm 7.2, shortened)::
         --Solution name:  Cijk_Alik_Bljk_…
         --kernel name:    Cijk_Alik_Bljk_…
 
-All column sets from ROCm 5.5 on are read by name.  Header, row and kernel info count as ``measurement`` lines, the rest
-as ``message``; what stands before them is read by ``preamble.py``.  **The Winner block repeats a row that already
+All column sets from ROCm 5.5 on are read by name.  The first lines, which launch scripts put in front of logs, are
+facts; those of devices are read behind a version only.  **The Winner block repeats a row that already
 stands above**: it adds the solution index to that row where the row had none and gives no measurement of its own,
 unless no such row was seen (an excerpt).  Rows without any index become ``hipblaslt:?``, their running number kept in
 ``raw``.  The ``$ command`` before a run is read by ``bench.py``.  Times are microseconds, the mean over the iterations.
-Source: ROCm/hipBLASLt ``clients/include/testing_matmul.hpp``, ``clients/include/argument_model.hpp``.
+Source: ROCm/hipBLASLt ``clients/include/testing_matmul.hpp``, ``clients/include/argument_model.hpp``,
+``clients/common/hipblaslt_arguments.cpp``, ``clients/common/utility.cpp``.
 """
 
 from __future__ import annotations
@@ -25,11 +30,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from logparse.formats.format import BlockFormat, Line, Origin, Outcome
-from logparse.formats.hipblaslt import preamble
-from logparse.formats.hipblaslt.columns import problem, row
+from logparse.formats.hipblaslt.arguments import problem_of_row
 from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
-from logparse.model import GemmProblem, Measurement, Message, Record, Reject, Solution, SolutionName, Status
+from logparse.model import Fact, GemmProblem, Measurement, Message, Record, Reject, Solution, SolutionName, Status
 
 _HEADER = regex(r"\s*(?:\[(\d+)\]:?\s*)?((?:function,)?transA,transB,\S*hipblaslt-Gflops\S*)\s*\Z")
 _INDEX_ONLY = regex(r"\s*\[(\d+)\]:?\s*\Z")
@@ -44,7 +48,14 @@ _MESSAGES = (
     "HIPBLASLT_TUNING_FILE is the correct setting.",
     "The hipBLASLt git version and the tuning file git version are not the same.",
 )
-_VERSIONS = tuple(preamble.VERSIONS)
+_VERSIONS: Mapping[str, str] = {
+    "hipBLASLt version:": "hipblaslt_version",
+    "hipBLASLt git version:": "hipblaslt_revision",
+    "tuning file git version:": "hipblaslt_revision",
+}
+_DEVICE = regex(r"Device ID (\d+) : (.*\S)\s+(gfx\S+)\s*\Z")
+_TARGET = regex(r"Query device success: there are \d+ devices\.(?: \(Target device ID is (\d+)\))?")
+_REST = regex(r"with [\d.]+ GB memory|maxGridDimX \d|-{10,}\Z")
 _INDEX_COLUMNS = ("solution_index", "soulution_index")
 _PATIENCE = 20
 """Lines of others that may fall between a header and its row (kernels print, and standard error is mixed in)."""
@@ -97,15 +108,21 @@ class _Reader:
     winner: bool = False
     ended: bool = False  # another run of the tool has begun: the rows are complete
     patience: int = 0
+    devices: bool = False  # lines about devices may follow
+    target: str = "0"
+    known: set[Fact] = field(default_factory=set)
 
     @property
     def awake(self) -> bool:
-        return bool(self.names)
+        return bool(self.names) or self.devices
 
     def take(self, line: Line) -> Outcome | None:
         text = line.text.rstrip()
         if not text:
             return None
+        first = self._preamble(text)
+        if first is not None:
+            return first
         header = _HEADER.match(text)
         if header:
             return self._header(header)
@@ -118,6 +135,27 @@ class _Reader:
         if self.names:
             return self._row(text)
         return self._message(text)
+
+    def _preamble(self, text: str) -> Outcome | None:
+        """The build and the devices, of which the tool used the target; another run of it completes the rows."""
+        version = next((start for start in _VERSIONS if text.startswith(start)), None)
+        if version is not None:
+            self.ended, self.current = True, None
+            self.devices = self.devices or version == "hipBLASLt version:"
+            return self._facts(Fact(_VERSIONS[version], text[len(version) :].strip()))
+        device, target = (x.match(text) if self.devices else None for x in (_DEVICE, _TARGET))
+        if target:
+            self.target = target[1] or "0"
+        elif device and device[1] == self.target:
+            return self._facts(Fact("device", device[2]), Fact("arch", device[3]))
+        self.devices = self.devices and bool(device or target or _REST.match(text))
+        return Outcome("fact") if self.devices else None
+
+    def _facts(self, *facts: Fact) -> Outcome:
+        """Facts, each once per stream: a script runs the tool hundreds of times and each run prints all of this."""
+        new = [fact for fact in facts if fact.value and fact not in self.known]
+        self.known.update(new)
+        return Outcome("fact", new)
 
     def _header(self, match: re.Match[str]) -> Outcome:
         records = self._flush() if self.ended or (match[1] == "0" and not self.winner) else []
@@ -135,17 +173,18 @@ class _Reader:
             if self.patience <= 0:
                 self.names = ()
             return self._message(text)
-        cells = row(self.names, text)
+        values = [value.strip() for value in text.split(",")]
         names, self.names = self.names, ()
-        if cells is None:
-            reason = f"a hipblaslt-bench row of {text.count(',') + 1} values under {len(names)} names"
+        if len(values) != len(names):
+            reason = f"a hipblaslt-bench row of {len(values)} values under {len(names)} names"
             return Outcome("reject", (Reject(reason),))
+        cells = dict(zip(names, values, strict=True))
         try:
-            gemm = problem(cells)
+            gemm = problem_of_row(cells)
         except ValueError as error:
             return Outcome("reject", (Reject(f"hipblaslt-bench row: {error}"),))
         if gemm is None:
-            return _message_of(text.strip())
+            return Outcome("message")
         low = {name.lower(): value for name, value in cells.items()}
         index = next((low[name] for name in _INDEX_COLUMNS if low.get(name, "").isdigit()), "")
         known = {"Solution index": index, "kernel name": low.get("kernel_name", "")}
@@ -167,19 +206,17 @@ class _Reader:
 
     def _info(self, what: str, value: str) -> Outcome:
         if self.current is None:
-            return _message_of(f"--{what}: {value}")
+            return Outcome("message")
         if value:
             self.current.info.setdefault(what, value)
         return Outcome("fact")
 
     def _message(self, text: str) -> Outcome | None:
-        if text.startswith(_VERSIONS):
-            self.ended, self.current = True, None
         if not text.startswith(_MESSAGES) or "param copies" in text:  # TunableOp's line of the same beginning
             return None
         # the support line opens a problem, so the rows above it are complete
         records = self._flush() if text.startswith("Is supported ") else []
-        return Outcome("message", [*records, Message(category="bench_output", text=text)])
+        return Outcome("message", records)
 
     def _flush(self) -> list[Record]:
         records = [record for held in self.rows for record in held.records()]
@@ -191,10 +228,6 @@ class _Reader:
         if self.names:
             self.names = ()
             yield Message(category="bench_output", text="(the output ends between a header and its row)")
-
-
-def _message_of(text: str) -> Outcome:
-    return Outcome("message", (Message(category="bench_output", text=text),))
 
 
 def _number(text: str | None) -> float | None:

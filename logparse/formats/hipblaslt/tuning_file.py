@@ -24,14 +24,20 @@ from typing import Any
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Line, Origin, Outcome, Source, Writer
 from logparse.formats.fp8 import OCP, on_arch
-from logparse.formats.hipblaslt.arguments import sizes, tight_strides
-from logparse.formats.hipblaslt.columns import TUNING_COLUMNS, problem
+from logparse.formats.hipblaslt.arguments import problem_of_row, sizes, tight_strides
 from logparse.formats.hipblaslt.enums import SCALE_CODES
 from logparse.model import COMPLEX, Fact, GemmProblem, Measurement, Override, Problem, Record, Reject, Solution
 
 FIRST = "Git Version: "
 BLANKS = " \t\n\r\f\v"
 _INDEX = ("solution_index", "soulution_index")
+TUNING_COLUMNS: tuple[str, ...] = (
+    *("transA", "transB", "grouped_gemm", "batch_count", "m", "n", "k", "alpha", "lda", "stride_a", "beta"),
+    *("ldb", "stride_b", "ldc", "stride_c", "ldd", "stride_d", "a_type", "b_type", "c_type", "d_type", "compute_type"),
+    *("scaleA", "scaleB", "scaleC", "scaleD", "amaxD", "activation_type", "bias_vector", "bias_type"),
+    *("rotating_buffer", "hipblaslt-Gflops", "hipblaslt-GB/s", "us", "solution_index", "gcnArchName", "CUs"),
+)
+"""The 37 columns of a ROCm 6.4 tuning row, named as hipblaslt-bench names them from 7.0 on."""
 
 # ------------------------------------------------------------------------------------------- layout, and what is there
 
@@ -104,7 +110,7 @@ def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
         return _reject(line, f"tuning entry of {len(row.values)} values; {ending} {len(row.names)}")
     index = next((row.cells[name] for name in _INDEX if name in row.cells), "")
     try:
-        gemm = problem(row.cells)
+        gemm = problem_of_row(row.cells)
         if int(index) < 1:
             raise ValueError(f"solution index {index}: the library takes numbers from 1 on")
         stated = {} if gemm is None else {**_key_values(gemm, {}), "c_type": gemm.c_type}

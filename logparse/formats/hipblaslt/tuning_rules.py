@@ -25,8 +25,17 @@ from logparse.errors import InputError
 from logparse.formats.format import Emission, Head
 from logparse.formats.fp8 import FNUZ, fnuz_only
 from logparse.formats.hipblaslt import bench, tuning_file
-from logparse.formats.hipblaslt.columns import TUNING_COLUMNS, problem
-from logparse.formats.hipblaslt.tuning_file import BLANKS, DEVICE, FIRST, NO_ROW, TuningRow, by_name, split
+from logparse.formats.hipblaslt.arguments import problem_of_row
+from logparse.formats.hipblaslt.tuning_file import (
+    BLANKS,
+    DEVICE,
+    FIRST,
+    NO_ROW,
+    TUNING_COLUMNS,
+    TuningRow,
+    by_name,
+    split,
+)
 from logparse.formats.override_format import (
     Conversion,
     Merging,
@@ -84,7 +93,9 @@ class LibraryRow(TuningRow):
             read["compute_type"] = self.key.rpartition(",")[2]
         for names in (self.cells, _WANTED):
             try:
-                return problem({**{x: self.cells[x] for x in names if x in self.cells}, **read, "grouped_gemm": "0"})
+                return problem_of_row(
+                    {**{x: self.cells[x] for x in names if x in self.cells}, **read, "grouped_gemm": "0"}
+                )
             except ValueError:
                 continue
         return None

@@ -11,7 +11,7 @@ from analyzers.diff.timings import times_of_run
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import lines, merge
 from logparse.errors import InputError
-from logparse.formats.hipblaslt.columns import TUNING_COLUMNS
+from logparse.formats.hipblaslt.tuning_file import TUNING_COLUMNS
 from logparse.ingest import ingest
 from logparse.lookup import top
 from logparse.store import Store, open_store

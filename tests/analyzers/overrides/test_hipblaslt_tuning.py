@@ -12,7 +12,7 @@ from analyzers.overrides.look_up import look_up
 from logparse.errors import EmissionError
 from logparse.formats.aiter import tables as aiter
 from logparse.formats.hipblaslt import tuning_file
-from logparse.formats.hipblaslt.columns import TUNING_COLUMNS
+from logparse.formats.hipblaslt.tuning_file import TUNING_COLUMNS
 from logparse.formats.override_format import OverrideFile
 from logparse.formats.tunableop import signature
 from logparse.model import Fact, Override, Solution

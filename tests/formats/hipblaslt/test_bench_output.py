@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from logparse.formats.format import Line, Outcome
-from logparse.formats.hipblaslt import bench, bench_output, preamble
+from logparse.formats.hipblaslt import bench, bench_output
 from logparse.model import Call, Fact, GemmProblem, Measurement, Record, Reject, SolutionName
 from tests.conftest import CORPUS, needs_corpus
 from tests.formats.hipblaslt.texts import SAMPLES
@@ -14,16 +14,15 @@ from tests.formats.hipblaslt.texts import SAMPLES
 
 def read(lines: Iterable[str]) -> tuple[Counter[str], list[Record]]:
     """Units and records, lines offered as ingest offers them: those with a marker, and all while awake."""
-    readers = [(format, format.begin()) for format in (bench_output.FORMAT, preamble.FORMAT)]
+    format, reader = bench_output.FORMAT, bench_output.FORMAT.begin()
     units, out = Counter[str](), list[Record]()
     for number, text in enumerate(lines):
         outcome: Outcome | None = bench.read(text) if "hipblaslt-bench " in text else None
-        for format, reader in readers:
-            if outcome is None and (reader.awake or any(marker.decode() in text for marker in format.markers)):
-                outcome = reader.take(Line(text, number * 1000))
+        if outcome is None and (reader.awake or any(marker.decode() in text for marker in format.markers)):
+            outcome = reader.take(Line(text, number * 1000))
         units[outcome.unit if outcome else "foreign" if text.strip() else "blank"] += 1
         out += outcome.records if outcome else ()
-    return units, [*out, *(record for _, reader in readers for record in reader.close())]
+    return units, [*out, *reader.close()]
 
 
 def of(kind: type, records: Sequence[Record]) -> list[Record]:
