@@ -38,11 +38,12 @@ metadata, runtime, flow arrows, other operators    foreign
 Kernels of a ``convolution_backward`` go to B and W by their names and order (``gradients``); where either has no kernel
 of its own, the operator is one call and one measurement of direction ``B+W``.  The facts ``epilogue_kernels`` are the
 elementwise operators that followed a product, ``gelu_gradient_kernels`` those that compute the gradient of a GELU
-(``epilogues``).  Of a job that calls ``profiler.step()``, ``profiler_steps`` is the number of steps that the trace holds, ``profiler_steps_us`` their
-wall time together, and ``untraced_step_us`` that of one step without the profiler (of ``logparse capture --trace``,
-since recording slows the host); ``gpu_window_us``, ``gpu_busy_us`` and others hold how much of the time the GPU worked
-(``busy``).  Times are microseconds of device time; a sample is that of all kernels of one operator: the time in which
-any of them runs.  About 12 bytes per operator and 30 per kernel are held until the end, whatever else the trace has.
+(``epilogues``).  Of a job that calls ``profiler.step()``, ``profiler_steps`` is the number of steps that the trace
+holds, ``profiler_steps_us`` their wall time together, and ``untraced_step_us`` that of one step without the profiler
+(of ``logparse capture --trace``, since recording slows the host); ``gpu_window_us``, ``gpu_busy_us`` and others hold
+how much of the time the GPU worked (``busy``).  Times are microseconds of device time; a sample is that of all kernels
+of one operator: the time in which any of them runs.  About 12 bytes per operator and 30 per kernel are held until the
+end, whatever else the trace has.
 """
 
 from __future__ import annotations
