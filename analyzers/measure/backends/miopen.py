@@ -4,8 +4,6 @@ The list is the find-db's where that holds the problem (fastest first, by its re
 the first entry is what a user gets in both cases.  ``exhaustive`` adds every solver that applies, also those that the
 find-db does not hold; MIOpen reads the switches for that once per process, so another process is asked
 (``miopen_candidates``).  A solver runs with the parameters of the perf-db, or with its default ones.
-
-A bias is a call of its own behind the convolution (as MIOpenDriver makes it), and part of the time of each solution.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ class Miopen(DeviceBackend):
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
         """Those that fit the workspace (None: whatever they need, as PyTorch gives it)."""
-        conv = conv_of(problem, TYPES, with_bias=True)
+        conv = conv_of(problem, TYPES)
         out = [
             _solution(conv, name, offer)
             for name, offer in self._offered(conv).items()
@@ -52,7 +50,7 @@ class Miopen(DeviceBackend):
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
         """Compile the solver's kernels and make it a call."""
-        conv = conv_of(problem, TYPES, with_bias=True)
+        conv = conv_of(problem, TYPES)
         offer = self._offered(conv).get(solution.id)
         if offer is None:
             raise UnsupportedError("MIOpen does not offer this solver")
@@ -66,8 +64,6 @@ class Miopen(DeviceBackend):
 
         def call(i: int) -> Tensor:
             convolution.run([held[i].data_ptr() for held in tensors], workspace.data_ptr(), need, number)
-            if operands.bias:
-                convolution.run_bias(operands.bias[i].data_ptr(), operands.dy[i].data_ptr())
             return tensors[-1][i]
 
         return TorchRunnable(self._device, operands, call, workspace_bytes=need)

@@ -33,10 +33,7 @@ _STATUS = (
 _LETTERS: dict[str, Any] = {"p": ctypes.c_void_p, "i": ctypes.c_int, "z": ctypes.c_size_t, "u": ctypes.c_uint64}
 _CONVOLUTION = {"GetSolutionCount": "p", "GetSolution": "zpp", "CompileSolution": "u"}
 """Arguments behind the handle and the four descriptors."""
-_BIAS = {"F": "miopenConvolutionForwardBias", "W": "miopenConvolutionBackwardBias"}
-"""Functions of their own, after the convolution; their tensors, the output last: bias and y, dy and its bias."""
 _SIGNATURES = {
-    **dict.fromkeys(_BIAS.values(), "ppppppp"),
     "miopenGetVersion": "ppp",
     "miopenCreateWithStream": "pp",
     "miopenDestroy": "p",
@@ -111,7 +108,7 @@ class Convolution:
         self._library, self._handle = library, handle
         self._word, self.order = DIRECTIONS[problem.direction]
         self._tensors: list[ctypes.c_void_p] = []
-        shapes = conv_shapes(problem, with_bias=True)
+        shapes = conv_shapes(problem)
         layouts = {"x": problem.in_layout, "w": problem.weights_layout, "dy": problem.out_layout}
         for name in self.order:
             self._tensors.append(library.made("miopenCreateTensorDescriptor"))
@@ -124,13 +121,6 @@ class Convolution:
         library.ask("miopenInitConvolutionNdDescriptor", *init)
         library.ask("miopenSetConvolutionGroupCount", self.descriptor, problem.groups)
         self._described = (*self._tensors[:2], self.descriptor, self._tensors[2])
-        self._bias = None
-        if problem.bias and problem.direction in _BIAS:
-            self._bias = self._biased(_BIAS[problem.direction], (1, problem.k or 0, *[1] * problem.spatial), kind)
-
-    def tensor(self, name: str) -> ctypes.c_void_p:
-        """The descriptor of ``x``, ``w`` or ``dy``."""
-        return self._tensors[self.order.index(name)]
 
     def offers(self, limit: int) -> list[Offer]:
         """What immediate mode offers, in the library's order."""
@@ -153,24 +143,6 @@ class Convolution:
         inputs = (first, pointers[0], second, pointers[1])
         tail = (last, pointers[2], workspace, workspace_bytes, solution_id)
         self._library.ask(f"miopenConvolution{self._word}Immediate", self._handle, *inputs, convolution, *tail)
-
-    def run_bias(self, bias: int, out: int) -> None:
-        """Enqueue what adds the bias to y (F), or sums dy up to the bias (W); ``out`` is the address of y or dy."""
-        assert self._bias is not None
-        function, described, one, zero = self._bias
-        of_bias, of_out = (described, bias), (self.tensor("dy"), out)
-        first, last = (of_bias, of_out) if function == _BIAS["F"] else (of_out, of_bias)
-        scalars = (ctypes.addressof(one), ctypes.addressof(zero))
-        self._library.ask(function, self._handle, scalars[0], *first, scalars[1], *last)
-
-    def _biased(
-        self, function: str, shape: Sequence[int], kind: int
-    ) -> tuple[str, Any, ctypes.c_float, ctypes.c_float]:
-        """The function, a descriptor of the bias, and 1 and 0 on the host."""
-        self._tensors.append(self._library.made("miopenCreateTensorDescriptor"))
-        steps = _ints(strides(shape, "NCHW" if len(shape) == 4 else "NCDHW"))
-        self._library.ask("miopenSetTensorDescriptor", self._tensors[-1], kind, len(shape), _ints(shape), steps)
-        return function, self._tensors[-1], ctypes.c_float(1), ctypes.c_float(0)
 
     def close(self) -> None:
         """Free the descriptors."""

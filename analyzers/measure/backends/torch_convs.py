@@ -12,7 +12,6 @@ from analyzers.measure.device.torch_device import Around, Call, Tensor, TorchDev
 from logparse.model import ConvProblem
 
 _OTHER = {"NCHW": "NHWC", "NHWC": "NCHW", "NCDHW": "NDHWC", "NDHWC": "NCDHW"}
-_IM2COL_BYTES = 4 << 30
 _SEARCHED = "benchmark"
 """The thread of everything that runs in benchmark mode."""
 
@@ -43,8 +42,6 @@ def conv_ways(device: TorchDevice, problem: ConvProblem, place: Place) -> list[W
         )
     if _is_gemm(problem):
         ways.append(Way(named("gemm"), lambda o: _gemm(device, o), plain))
-    elif _unfolds(device, problem):
-        ways.append(Way(named("im2col"), lambda o: _im2col(device, o), plain))
     return ways
 
 
@@ -101,43 +98,6 @@ def _gemm(device: TorchDevice, o: ConvOperands) -> Call:
         dy = o.dy[i].transpose(0, 1).reshape(k, -1)
         x = o.x[i].transpose(0, 1).reshape(c, -1)
         return torch.mm(dy, x.t()).view(o.w[i].shape)
-
-    return {"F": forward, "B": backward, "W": weights}[p.direction]
-
-
-def _unfolds(device: TorchDevice, problem: ConvProblem) -> bool:
-    """Whether windows can be laid out as a matrix: 2D, no groups, and a matrix of tolerable size."""
-    sizes = (problem.n, problem.c, problem.filter_h, problem.filter_w, problem.out_h, problem.out_w)
-    elements = 1
-    for size in sizes:
-        elements *= size or 1
-    return (
-        problem.spatial == 2
-        and problem.groups == 1
-        and elements * dtype_of(device, problem.in_type).itemsize < _IM2COL_BYTES
-    )
-
-
-def _im2col(device: TorchDevice, o: ConvOperands) -> Call:
-    """Windows as columns (unfold), then one matrix product per image; W sums over the images."""
-    functional, torch, p = device.torch.nn.functional, device.torch, o.problem
-    stride, pad, dilation = geometry(p)
-    window = (int(p.filter_h or 1), int(p.filter_w or 1))
-    how = {"kernel_size": window, "dilation": dilation, "padding": pad, "stride": stride}
-    k = int(p.k or 0)
-
-    def forward(i: int) -> Tensor:
-        y = torch.matmul(o.w[i].reshape(k, -1), functional.unfold(o.x[i], **how))
-        return y.view(o.dy[i].shape)
-
-    def backward(i: int) -> Tensor:
-        columns = torch.matmul(o.w[i].reshape(k, -1).t(), o.dy[i].reshape(p.n, k, -1))
-        return functional.fold(columns, (p.h, p.w), **how)
-
-    def weights(i: int) -> Tensor:
-        columns = functional.unfold(o.x[i], **how).transpose(0, 1).reshape(o.w[i][0].numel(), -1)
-        dy = o.dy[i].transpose(0, 1).reshape(k, -1)
-        return torch.mm(dy, columns.t()).view(o.w[i].shape)
 
     return {"F": forward, "B": backward, "W": weights}[p.direction]
 

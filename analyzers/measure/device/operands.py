@@ -388,14 +388,13 @@ def vectors(problem: GemmProblem, batch: int) -> dict[str, tuple[int, str]]:
 class ConvOperands(OperandSets):
     """Operand sets of a convolution: ``x``, ``w`` and ``dy`` are lists over the sets, in the problem's layouts.
 
-    ``dy`` stands for y where the direction is F (only its shape and layout are used).  ``bias`` is empty where the
-    problem has none: forward it is added to y, and backward weights write the sums of dy per channel to it.
+    ``dy`` stands for y where the direction is F (only its shape and layout are used).
     """
 
     def __init__(self, device: TorchDevice, problem: ConvProblem, conditions: Conditions) -> None:
         super().__init__(device, problem, conditions)
         self.problem = problem
-        shapes = conv_shapes(problem, with_bias=True)
+        shapes = conv_shapes(problem)
         layouts = {"x": problem.in_layout, "w": problem.weights_layout, "dy": problem.out_layout}
         self._formats = {name: memory_format(device, layout, problem.spatial) for name, layout in layouts.items()}
         dtype = dtype_of(device, problem.in_type)
@@ -407,8 +406,6 @@ class ConvOperands(OperandSets):
                     torch.empty(shape, dtype=dtype, device=device.device, memory_format=self._formats[name])
                     for _ in range(conditions.sets)
                 ]
-            sets = range(conditions.sets if problem.bias and problem.direction in ("F", "W") else 0)
-            self.bias = [torch.empty(shapes["w"][0], dtype=dtype, device=device.device) for _ in sets]
             self.fill(conditions.seed)
         self.x, self.w, self.dy = (self.tensors[name] for name in ("x", "w", "dy"))
         self.output = {"F": "dy", "B": "x", "W": "w"}[problem.direction]
@@ -418,11 +415,7 @@ class ConvOperands(OperandSets):
         return self._formats[name]
 
     def _inputs(self) -> Sequence[Sequence[Tensor]]:
-        reads_bias = self.bias and self.problem.direction == "F"
-        return [*self.tensors.values(), *([self.bias] if reads_bias else [])]
-
-    def _writes_bias(self) -> bool:
-        return bool(self.bias) and self.problem.direction == "W"
+        return list(self.tensors.values())
 
     def poison(self) -> None:
         """NaN in the first set's output, which is no input of this direction, and in a block of its size that is given
@@ -431,8 +424,6 @@ class ConvOperands(OperandSets):
         output = self.tensors[self.output][0]
         output.fill_(math.nan)
         self._device.torch.full_like(output, math.nan)
-        if self._writes_bias():
-            self.bias[0].fill_(math.nan)
 
     def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
         """In single precision for half types, else in double."""
@@ -445,18 +436,7 @@ class ConvOperands(OperandSets):
             if magnitudes:
                 x, w, dy = x.abs(), w.abs(), dy.abs()
             out = convolve(self._device, self.problem, x, w, dy)
-        if self.problem.direction == "W":
-            return out[part]
-        if not self.bias or self.problem.direction != "F":
-            return out
-        bias = self.bias[0].to(wide).view(1, -1, *[1] * self.problem.spatial)
-        return out + (bias.abs() if magnitudes else bias)
-
-    def _beside(self) -> Sequence[SideResult]:
-        if not self._writes_bias():
-            return ()
-        dy = self.dy[0].double().transpose(0, 1).flatten(1)
-        return [SideResult("bias", self.bias[0], dy.sum(1), dy.abs().sum(1), self._tolerance)]
+        return out[part] if self.problem.direction == "W" else out
 
 
 def random_normal(device: TorchDevice, memory: Tensor, generator: Any) -> None:
@@ -484,24 +464,24 @@ def memory_format(device: TorchDevice, layout: str | None, spatial: int) -> Any:
     raise UnsupportedError(f"layout {layout or 'unknown'}")
 
 
-def conv_of(problem: Problem, types: Container[str | None], *, with_bias: bool = False) -> ConvProblem:
+def conv_of(problem: Problem, types: Container[str | None]) -> ConvProblem:
     """The problem, if it is a convolution of one of these types.  Raises UnsupportedError, also as ``conv_shapes``."""
     if not isinstance(problem, ConvProblem):
         raise UnsupportedError(f"a {problem.kind}")
-    conv_shapes(problem, with_bias=with_bias)
+    conv_shapes(problem)
     if problem.in_type not in types:
         raise UnsupportedError(f"type {problem.in_type}")
     return problem
 
 
-def conv_shapes(problem: ConvProblem, *, with_bias: bool = False) -> dict[str, tuple[int, ...]]:
+def conv_shapes(problem: ConvProblem) -> dict[str, tuple[int, ...]]:
     """Shapes of ``x``, ``w`` and ``dy``.
 
-    Raises UnsupportedError where sizes are unknown or do not fit together, and of a problem with a bias unless
-    ``with_bias``.
+    Raises UnsupportedError where sizes are unknown or do not fit together, and of a problem with a bias, which
+    libraries add by a call of its own.
     """
     p = problem
-    if p.bias and not with_bias:
+    if p.bias:
         raise UnsupportedError("a bias")
     if p.direction == "B+W" or p.mode == "transposed" or {p.in_cast, p.weights_cast, p.out_cast} - {None, "none"}:
         raise UnsupportedError("two directions at once, transposed, or cast inputs")

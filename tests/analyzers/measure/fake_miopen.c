@@ -130,26 +130,3 @@ int miopenConvolutionBackwardDataImmediate(void *h, Tensor *ty, float *y, Tensor
 int miopenConvolutionBackwardWeightsImmediate(void *h, Tensor *ty, float *y, Tensor *tx, float *x, Conv *c, Tensor *tw, float *w, void *ws, size_t size, uint64_t id) {
     return run(W, c, tx, x, tw, w, ty, y, ws, size, id);
 }
-
-static void each_bias(Tensor *ty, float *y, float *b, int sums) {
-    device_us += 50;
-    for (int n = 0; n < ty->length[0]; ++n)
-        for (int c = 0; c < ty->length[1]; ++c)
-            for (int h = 0; h < ty->length[2]; ++h)
-                for (int w = 0; w < ty->length[3]; ++w) {
-                    float *at = &y[n * ty->stride[0] + c * ty->stride[1] + h * ty->stride[2] + w * ty->stride[3]];
-                    if (sums) b[c] += *at;
-                    else *at += b[c];
-                }
-}
-int miopenConvolutionForwardBias(void *handle, const float *alpha, Tensor *tb, float *b, const float *beta, Tensor *ty, float *y) {
-    if (*alpha != 1 || *beta != 0 || tb->length[1] != ty->length[1]) return BAD;
-    each_bias(ty, y, b, 0);
-    return OK;
-}
-int miopenConvolutionBackwardBias(void *handle, const float *alpha, Tensor *ty, float *y, const float *beta, Tensor *tb, float *b) {
-    if (*alpha != 1 || *beta != 0 || tb->length[1] != ty->length[1]) return BAD;
-    for (int c = 0; c < tb->length[1]; ++c) b[c] = 0;
-    each_bias(ty, y, b, 1);
-    return OK;
-}

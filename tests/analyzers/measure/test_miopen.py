@@ -16,7 +16,6 @@ from analyzers.measure.backends import miopen
 from analyzers.measure.backends.miopen import BACKEND
 from analyzers.measure.backends.miopen_candidates import Candidates
 from analyzers.measure.correctness import acceptable, error_bound
-from analyzers.measure.device.operands import conv_of
 from analyzers.measure.results import Method
 from analyzers.measure.trial import ConfirmTask, RaceTask, WorkerContext
 from analyzers.times.confirmations import judge
@@ -105,7 +104,7 @@ def test_what_the_library_refuses_has_its_word(backend: Backend) -> None:
     half = replace(SMALL, **dict.fromkeys(("in_type", "weights_type", "out_type"), "BF16"))
     with pytest.raises(UnsupportedError, match="miopenSetTensorDescriptor: UnsupportedOp"):
         backend.solutions(half, 10)
-    for problem in (gemm(), replace(SMALL, h=None), replace(SMALL, in_type="INT8")):
+    for problem in (gemm(), replace(SMALL, h=None), replace(SMALL, bias=1), replace(SMALL, in_type="INT8")):
         with pytest.raises(UnsupportedError):
             backend.solutions(problem, 10)
 
@@ -123,17 +122,6 @@ def test_all_that_apply_are_asked_of_a_process_without_the_find_db(listed: Path)
     runnable = backend.prepare(SMALL, Solution("miopen", names[5]), Conditions())
     assert acceptable(runnable.error(), error_bound(SMALL))
     assert "MIOPEN_DEBUG_DISABLE_FIND_DB" not in os.environ
-
-
-@pytest.mark.parametrize(("direction", "calls_bias"), [("F", 1), ("B", 0), ("W", 1)])
-def test_a_bias_is_part_of_the_call(backend: Backend, direction: Direction, calls_bias: int) -> None:
-    """Of which the gradient of the image is free; a backend that does not add it refuses the problem."""
-    problem = replace(SMALL, direction=direction, bias=1)
-    runnable = backend.prepare(problem, Solution("miopen", FAST[direction]), Conditions(sets=2))
-    assert (runnable.fault(), acceptable(runnable.error(), error_bound(problem))) == ("", True)
-    assert runnable.sample_us(2) == 800 + 50 * calls_bias
-    with pytest.raises(UnsupportedError, match="a bias"):
-        conv_of(problem, {"FP32"})
 
 
 def test_the_slow_pick_is_found_and_confirmed(backend: Backend) -> None:
