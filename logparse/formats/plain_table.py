@@ -30,8 +30,8 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from logparse.formats.format import FileFormat, Head, Origin, Outcome, Source
 from logparse.model import (
@@ -54,34 +54,9 @@ from logparse.model import (
 
 ORIGIN = "table"
 CATEGORY = "table"
-_VALUES = (
-    "time_us",
-    "min_us",
-    "max_us",
-    "std_us",
-    "workspace_bytes",
-    "status",
-    "error",
-    "calls",
-    "library",
-    "solution",
-)
+_TIMES = ("time_us", "min_us", "max_us", "std_us", "workspace_bytes", "status", "error")
 _BOOLS: Mapping[str, bool] = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
-_BOOL_FIELDS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})
-_TEXT_FIELDS = frozenset(
-    [
-        *("trans_a", "trans_b", "batch_mode", "compute_type", "scale_type", "activation", "aux_type", "bias_type"),
-        *("bias_source", "beta", *(f"{x}_type" for x in "abcd"), *(f"scale_{x}" for x in "abcd")),
-        *("direction", "mode", *(f"{x}_{y}" for x in ("in", "weights", "out") for y in ("type", "layout", "cast"))),
-    ]
-)
 _CONV_NEEDS = frozenset({"direction", "n", "c", "h", "w", "k"})
-_DOMAINS: Mapping[str, tuple[str, ...]] = {
-    "trans_a": ("N", "T", "C"),
-    "trans_b": ("N", "T", "C"),
-    "direction": ("F", "B", "W", "B+W"),
-    "beta": ("zero", "nonzero"),
-}
 
 
 def recognise(head: Head) -> bool:
@@ -110,12 +85,13 @@ def read(source: Source) -> Iterator[Outcome]:
     """Each row as a measurement, a call or a reject; the columns as a fact."""
     with source.open() as stream:
         parquet = stream.read(4) == b"PAR1"
-    yield from _read_parquet(source) if parquet else _read_csv(source)
-
-
-def _read_csv(source: Source) -> Iterator[Outcome]:
-    columns: list[str] = []
     machine: dict[str, str] = {}
+    yield from _read_parquet(source, machine) if parquet else _read_csv(source, machine)
+    yield Outcome("fact", [Fact(name, value) for name, value in machine.items()], lines=0)
+
+
+def _read_csv(source: Source, machine: dict[str, str]) -> Iterator[Outcome]:
+    columns: list[str] = []
     for line in source.lines():
         text = line.text.rstrip("\r")
         if not text.strip():
@@ -131,10 +107,9 @@ def _read_csv(source: Source) -> Iterator[Outcome]:
                 yield Outcome("reject", [reject], at=line.offset)
             else:
                 yield _outcome(dict(zip(columns, cells, strict=False)), line.offset, len(text.encode()), machine)
-    yield Outcome("fact", [Fact(name, value) for name, value in machine.items()], lines=0)
 
 
-def _read_parquet(source: Source) -> Iterator[Outcome]:
+def _read_parquet(source: Source, machine: dict[str, str]) -> Iterator[Outcome]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -149,14 +124,12 @@ def _read_parquet(source: Source) -> Iterator[Outcome]:
         yield Outcome("reject", [Reject(reason)], lines=file.metadata.num_rows)
         return
     yield Outcome("fact", _column_facts(columns), lines=0)
-    machine: dict[str, str] = {}
     for batch in file.iter_batches(columns=[name for name in columns if name in _KNOWN]):
         for row in batch.to_pylist():
             yield _outcome({name: "" if value is None else str(value) for name, value in row.items()}, 0, 0, machine)
-    yield Outcome("fact", [Fact(name, value) for name, value in machine.items()], lines=0)
 
 
-_KNOWN = frozenset({*GEMM_FIELDS, *CONV_FIELDS, *_VALUES, *FACTS, "problem"})
+_KNOWN = frozenset({*GEMM_FIELDS, *CONV_FIELDS, *_TIMES, *FACTS, "problem", "calls", "library", "solution"})
 
 
 def _column_facts(columns: Sequence[str]) -> list[Fact]:
@@ -214,27 +187,32 @@ def _records(row: Mapping[str, str]) -> list[Record]:
 def _problem(row: Mapping[str, str]) -> Problem:
     if row.get("problem"):
         return problem_from_text(row["problem"])
-    fields = CONV_FIELDS if row.get("direction") else GEMM_FIELDS
-    values: dict[str, Any] = {
-        name: _field(name, row[name], conv=fields is CONV_FIELDS) for name in fields if row.get(name)
-    }
-    if fields is CONV_FIELDS:
-        return ConvProblem(**values)
+    if row.get("direction"):
+        return ConvProblem(**_fields(row, CONV_FIELDS, _CONV_TYPES))
+    values = _fields(row, GEMM_FIELDS, _GEMM_TYPES)
     if "batch_count" not in row:
         values["batch_count"] = 1
     return GemmProblem(**values)
 
 
-def _field(name: str, cell: str, conv: bool) -> object:
-    if cell not in _DOMAINS.get(name, (cell,)):
-        raise ValueError(f"{name} is {cell!r}, not one of {', '.join(_DOMAINS[name])}")
-    if name in _TEXT_FIELDS:
-        return cell
-    if name in _BOOL_FIELDS and not conv:
+_GEMM_TYPES, _CONV_TYPES = get_type_hints(GemmProblem), get_type_hints(ConvProblem)
+
+
+def _fields(row: Mapping[str, str], names: Iterable[str], types: Mapping[str, Any]) -> dict[str, Any]:
+    """The cells of a problem's fields, of the types that these have."""
+    return {name: _field(name, row[name], types[name]) for name in names if row.get(name)}
+
+
+def _field(name: str, cell: str, type_: Any) -> object:
+    options = get_args(type_) or (type_,)
+    words = [str(word) for option in (type_, *options) if get_origin(option) is Literal for word in get_args(option)]
+    if words and cell not in words:
+        raise ValueError(f"{name} is {cell!r}, not one of {', '.join(words)}")
+    if bool in options:
         if cell.lower() not in _BOOLS:
             raise ValueError(f"{name} is {cell!r}, neither true nor false")
         return _BOOLS[cell.lower()]
-    return _integer(cell)
+    return _integer(cell) if int in options or isinstance(options[0], int) else cell
 
 
 def _solution(row: Mapping[str, str]) -> Solution | None:
