@@ -24,12 +24,11 @@ from analyzers.times.comparison import (
     may_be_so,
     override_or_refusal,
 )
-from analyzers.times.joins import DEFAULT_TEXT, Given, calls_of, facts_of, given_workspaces, timed
+from analyzers.times.joins import DEFAULT_TEXT, Given, facts_of, given_workspaces
 from analyzers.times.miopen_tuning import completed
 from analyzers.times.origins import CONFIRM
 from analyzers.times.picks import compare
 from logparse.model import Evidence, Finding, Override, problem_from_text, solution_from_text
-from logparse.target import arch, same_device
 from logparse.text import counted
 
 NAME = "suboptimal-pick"
@@ -59,7 +58,7 @@ def regret(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """The distribution over the run, each pick that loses, and user find-db records that hide a better system one."""
+    """The distribution over the run, and each pick that loses."""
     rows = compare(tables, settings)
     facts, workspaces = facts_of(tables), given_workspaces(tables)
     findings = [_distribution(rows)] if len(rows) else []
@@ -68,7 +67,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         finding = _pick({str(key): value for key, value in row.items()}, facts, workspaces, settings)
         if finding is not None:
             findings.append(finding)
-    return [*completed(findings, tables, facts), *_hidden_records(tables, facts)]
+    return completed(findings, tables, facts)
 
 
 def _distribution(rows: pd.DataFrame) -> Finding:
@@ -200,75 +199,6 @@ def _doubt(row: Mapping[str, object]) -> str:
 def _confidence(row: Mapping[str, object]) -> float:
     level = CONFIDENCE.get(str(row["level"]), 0.5)
     return level * (0.5 if row["disagree"] else 1.0) * (0.9 if row["basis"] == BY_DEFAULT else 1.0)
-
-
-def _hidden_records(tables: Tables, facts: Mapping[str, Mapping[str, str]]) -> list[Finding]:
-    """User find-db records whose fastest solver loses to the system record of the same problem and device.
-
-    MIOpen reads the user file first and does not merge: the user's record hides the system's.
-    """
-    kinds = {source: known.get("find_db") for source, known in facts.items()}
-    if "user" not in kinds.values():
-        return []
-    rows = timed(tables.measurements[tables.measurements["origin"] == "find-db"])
-    rows = rows.assign(find_db=rows["source_id"].map(kinds))
-    user_problems = rows.loc[rows["find_db"] == "user", "problem"]
-    rows = rows[rows["problem"].isin(set(user_problems))].sort_values(["time_us", "solution", "source_id"])
-    best = rows.drop_duplicates(["source_id", "problem"])
-    columns = ["problem", "source_id", "solution", "time_us"]
-    pairs = best.loc[best["find_db"] == "user", columns].merge(
-        best.loc[best["find_db"] == "system", columns], on="problem", suffixes=("_user", "_system")
-    )
-    pairs = pairs[
-        (pairs["solution_user"] != pairs["solution_system"]) & (pairs["time_us_user"] > pairs["time_us_system"])
-    ]
-    calls = calls_of(tables, pairs["problem"])
-    out = []
-    for row in pairs.sort_values(["problem", "source_id_user", "source_id_system"]).to_dict("records"):
-        user, system = facts.get(row["source_id_user"], {}), facts.get(row["source_id_system"], {})
-        if same_device(user, system) and not _timed_by_user(rows, row):
-            out.append(_hidden(row, user, calls))
-    return out
-
-
-def _timed_by_user(rows: pd.DataFrame, row: Mapping[object, object]) -> bool:
-    """The user's own file has a time of the system's solver: then its choice is a measured one."""
-    own = rows[(rows["source_id"] == row["source_id_user"]) & (rows["problem"] == row["problem"])]
-    return bool((own["solution"] == row["solution_system"]).any())
-
-
-def _hidden(row: Mapping[object, object], user: Mapping[str, str], calls: Mapping[str, int]) -> Finding:
-    problem = problem_from_text(str(row["problem"]))
-    user_us, system_us = float(str(row["time_us_user"])), float(str(row["time_us_system"]))
-    message = (
-        f"the user find-db's best is {row['solution_user']} ({user_us / 1e3:.4g} ms) and hides the "
-        f"system record's {row['solution_system']} ({system_us / 1e3:.4g} ms), which the user's file never timed. "
-        "Times of two files, made apart."
-    )
-    if "times_biased" in user:
-        message += " MIOpen 3.3.0 wrote the user's file: its times are biased and its solver lists incomplete."
-    count = calls.get(str(row["problem"]))
-    return Finding(
-        analyzer=NAME,
-        problem=problem,
-        message=message,
-        per_call_us=user_us - system_us,
-        calls=count,
-        saving_us=None if count is None else count * (user_us - system_us),
-        evidence=Evidence(
-            certainty="measured",
-            now_us=user_us,
-            arch=arch(user),
-            details={
-                "user": row["source_id_user"],
-                "system": row["source_id_system"],
-                "user_us": user_us,
-                "system_us": system_us,
-                "confidence": 0.4,
-            },
-        ),
-        advice="Drop this row from the user find-db, or let MIOpen measure it again (tune_miopen.sh).",
-    )
 
 
 ANALYZER = Analyzer(name=NAME, about="solutions that the library picked although a faster one is known", find=find)

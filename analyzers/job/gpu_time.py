@@ -85,8 +85,7 @@ class GpuTime:
     a collective transferred; ``alone_us`` that in which only collectives ran, ``waiting_us`` the part of this in which
     they waited for another rank (None: the traces of one rank cannot tell), which is idle.  ``before_us`` are kernels
     that were launched before the traces and count in no part, ``unexplained_us`` those of graph launches whose
-    capture no trace shows (they count in the parts by their own names), ``copies_us`` copies and fills of memory, which
-    are no kernels.
+    capture no trace shows (they count in the parts by their own names).
     """
 
     parts: tuple[Part, ...]
@@ -99,7 +98,6 @@ class GpuTime:
     waiting_us: float | None = None
     before_us: float = 0.0
     unexplained_us: float = 0.0
-    copies_us: float = 0.0
     profiled: bool = True
 
     @property
@@ -155,7 +153,6 @@ def gpu_time(tables: Tables) -> GpuTime | None:
         waiting_us=waiting,
         before_us=before,
         unexplained_us=_sum(facts, "graph_unexplained_us") or 0.0,
-        copies_us=_sum(facts, "gpu_copies_us") or 0.0,
         profiled=untraced is None,
     )
 

@@ -15,12 +15,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from analyzers.analyzer import Tables
-from analyzers.times.cells import count_of
+from analyzers.times.cells import count_of, text_of
 from analyzers.times.joins import timed
 from logparse.formats.miopen import find_db_record, log, perf_db
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.miopen.solvers import TUNABLE
-from logparse.model import ConvProblem, Evidence, Finding, Override, Solution, solution_from_text
+from logparse.model import ConvProblem, Evidence, Finding, Override, solution_from_text
 from logparse.target import Facts, same_build, same_device
 
 if TYPE_CHECKING:
@@ -35,9 +35,8 @@ def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, F
     """
     if not any(_of_miopen(x) for x in findings):
         return list(findings)
-    tuned = _Tuned(tables.measurements, facts)
-    builds = _Builds(tables.measurements, facts)
-    return [_completed(x, tables.measurements, tuned, builds) if _of_miopen(x) else x for x in findings]
+    known = _Known(tables.measurements, facts)
+    return [known.completed(x, x.override) if x.override and _of_miopen(x) else x for x in findings]
 
 
 def of_build(measurements: pd.DataFrame, facts: Mapping[str, Facts], target: Facts) -> pd.DataFrame:
@@ -69,89 +68,61 @@ def _of_miopen(finding: Finding) -> bool:
     return override is not None and isinstance(override.problem, ConvProblem) and override.solution.library == "miopen"
 
 
-def _completed(finding: Finding, measurements: pd.DataFrame, tuned: _Tuned, builds: _Builds) -> Finding:
-    override = finding.override
-    assert override is not None
-    second = _second(override, finding.evidence, measurements)
-    known = builds.of(override.target)
-    names = set(known["solution"])
-    if names and not names & {x.solution.text for x in (override, second) if x is not None}:
-        second = _fastest(override, known[known["problem"].isin((override.problem.text, finding.evidence.measured))])
-        if second is None:
-            return replace(finding, override=None, advice=NOT_IN_THE_BUILD.format(name=override.solution.id))
-    second = None if second is None else _with_workspace(replace(second, parameters=tuned.parameters(second)), known)
-    made = _with_workspace(replace(override, parameters=tuned.parameters(override), fallback=second), known)
-    untimed = override.solution.id.startswith("GemmWrw") and finding.evidence.origin in _FIND
-    return replace(
-        finding, override=made, message=f"{finding.message}; {UNTIMED_ZEROS}" if untimed else finding.message
-    )
-
-
-def _with_workspace(override: Override, known: pd.DataFrame) -> Override:
-    """With the largest workspace that is known of the solver; a confirmation records none."""
-    if override.workspace_bytes is not None:
-        return override
-    rows = known[(known["problem"] == override.problem.text) & (known["solution"] == override.solution.text)]
-    return replace(override, workspace_bytes=count_of(rows["workspace_bytes"].max()))
-
-
-def _second(override: Override, evidence: Evidence, measurements: pd.DataFrame) -> Override | None:
-    """The next fastest solver of the record (source, origin, problem) that the override rests on."""
-    same = measurements["problem"] == evidence.measured
-    same &= (measurements["source_id"] == evidence.source_id) & (measurements["origin"] == evidence.origin)
-    return _fastest(override, measurements[same & (measurements["library"] == "miopen")])
-
-
-def _fastest(override: Override, measurements: pd.DataFrame) -> Override | None:
-    """The override with the fastest other solver of these rows."""
-    rows = timed(measurements).sort_values(["time_us", "solution"])
-    rows = rows[rows["solution"] != override.solution.text]
-    if not len(rows):
-        return None
-    row = rows.iloc[0]
-    named = solution_from_text(str(row["solution"]))
-    algorithm, space = row["algorithm"], row["workspace_bytes"]
-    return replace(
-        override,
-        solution=Solution(
-            named.library, named.id, str(row["raw"] or ""), str(algorithm) if isinstance(algorithm, str) else None
-        ),
-        time_us=float(row["time_us"]),
-        workspace_bytes=count_of(space),
-    )
-
-
-class _Builds:
-    """Target → the measurements by its build of MIOpen."""
+class _Known:
+    """What is measured, by which builds, and which parameters perf-dbs have: (perf-db key, solver) → sources, texts."""
 
     def __init__(self, measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> None:
         self._measurements, self._facts = measurements, facts
-        self._known: dict[tuple[tuple[str, str], ...], pd.DataFrame] = {}
-
-    def of(self, target: Facts) -> pd.DataFrame:
-        place = tuple(sorted(target.items()))
-        if place not in self._known:
-            self._known[place] = of_build(self._measurements, self._facts, target)
-        return self._known[place]
-
-
-class _Tuned:
-    """(perf-db key, solver) → sources and the parameters that each has."""
-
-    def __init__(self, measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> None:
+        self._builds: dict[tuple[tuple[str, str], ...], pd.DataFrame] = {}
+        self._tuned: dict[tuple[str, str], list[tuple[str, str]]] = {}
         rows = measurements[measurements["origin"] == perf_db.ORIGIN]
-        self._facts = facts
-        self._known: dict[tuple[str, str], list[tuple[str, str]]] = {}
-        for key, name, source, text in zip(
-            rows["key_text"], rows["solution"], rows["source_id"], rows["raw"], strict=True
-        ):
-            self._known.setdefault((str(key), str(name)), []).append((str(source), str(text)))
+        columns = (rows[name].astype(str) for name in ("key_text", "solution", "source_id", "raw"))
+        for key, name, source, text in zip(*columns, strict=True):
+            self._tuned.setdefault((key, name), []).append((source, text))
 
-    def parameters(self, override: Override) -> str | None:
+    def completed(self, finding: Finding, override: Override) -> Finding:
+        """The finding with its override's parameters, workspace and second solver; without it where no build has it."""
+        known = self._of_build(override.target)
+        second = self._second(override, finding.evidence)
+        names = set(known["solution"])
+        if names and not names & {x.solution.text for x in (override, second) if x is not None}:
+            same = known["problem"].isin((override.problem.text, finding.evidence.measured))
+            second = _fastest(override, known[same])
+            if second is None:
+                return replace(finding, override=None, advice=NOT_IN_THE_BUILD.format(name=override.solution.id))
+        fallback = None if second is None else self._tuned_to(second, known)
+        made = replace(self._tuned_to(override, known), fallback=fallback)
+        untimed = override.solution.id.startswith("GemmWrw") and finding.evidence.origin in _FIND
+        message = f"{finding.message}; {UNTIMED_ZEROS}" if untimed else finding.message
+        return replace(finding, override=made, message=message)
+
+    def _of_build(self, target: Facts) -> pd.DataFrame:
+        place = tuple(sorted(target.items()))
+        if place not in self._builds:
+            self._builds[place] = of_build(self._measurements, self._facts, target)
+        return self._builds[place]
+
+    def _second(self, override: Override, evidence: Evidence) -> Override | None:
+        """The next fastest solver of the record (source, origin, problem) that the override rests on."""
+        rows = self._measurements
+        same = (rows["problem"] == evidence.measured) & (rows["library"] == "miopen")
+        return _fastest(
+            override, rows[same & (rows["source_id"] == evidence.source_id) & (rows["origin"] == evidence.origin)]
+        )
+
+    def _tuned_to(self, override: Override, known: pd.DataFrame) -> Override:
+        """With its parameters, and the largest workspace that is known of it where it has none, as a confirmation."""
+        rows = known[(known["problem"] == override.problem.text) & (known["solution"] == override.solution.text)]
+        space = (
+            count_of(rows["workspace_bytes"].max()) if override.workspace_bytes is None else override.workspace_bytes
+        )
+        return replace(override, parameters=self._parameters(override), workspace_bytes=space)
+
+    def _parameters(self, override: Override) -> str | None:
         """The solver's parameters for the override's problem on its target; None where no perf-db contains them."""
         if not TUNABLE.match(override.solution.id):
             return None
-        found = self._known.get((_perf_key(override) or "", override.solution.text), [])
+        found = self._tuned.get((_perf_key(override) or "", override.solution.text), [])
         fitting = [(source, text) for source, text in found if self._fits(source, override.target)]
         return min(fitting, key=lambda entry: self._order(entry[0], override.target))[1] if fitting else None
 
@@ -162,6 +133,22 @@ class _Tuned:
     def _order(self, source: str, target: Facts) -> tuple[bool, bool, str]:
         mine = self._facts.get(source, {})
         return mine.get("miopen_tweak") != target.get("miopen_tweak"), mine.get("perf_db") != "user", source
+
+
+def _fastest(override: Override, measurements: pd.DataFrame) -> Override | None:
+    """The override with the fastest other solver of these rows."""
+    rows = timed(measurements).sort_values(["time_us", "solution"])
+    rows = rows[rows["solution"] != override.solution.text]
+    if not len(rows):
+        return None
+    row = rows.iloc[0]
+    raw, algorithm = str(row["raw"] or ""), text_of(row["algorithm"])
+    return replace(
+        override,
+        solution=replace(solution_from_text(str(row["solution"])), raw=raw, algorithm=algorithm),
+        time_us=float(row["time_us"]),
+        workspace_bytes=count_of(row["workspace_bytes"]),
+    )
 
 
 def _perf_key(override: Override) -> str | None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from analyzers.analyzer import Settings, Tables, once
 from analyzers.statistics.intervals import TIE
 from analyzers.times.origins import EVIDENCE
+from logparse.output.answer import typed
 from logparse.store.database import shared_database
 from logparse.text import sql_text
 
@@ -21,10 +20,7 @@ if TYPE_CHECKING:
     import duckdb
     import pandas as pd
 
-_COLUMNS = {
-    **dict.fromkeys(("kind", "origin", "source_id", "problem", "solution", "status"), pa.string()),
-    "time_us": pa.float64(),
-}
+_COLUMNS = "kind text, origin text, source_id text, problem text, solution text, status text, time_us float"
 _STEPS = (
     f"""
     create temp view timed as
@@ -98,12 +94,6 @@ def passes(tables: Tables) -> pd.DataFrame:
 
 def passes_of(measurements: pd.DataFrame) -> pd.DataFrame:
     """The passes of a DataFrame with the columns of the view."""
-    columns = [
-        pa.array(measurements[x], type=kind, from_pandas=True)
-        if x in measurements
-        else pa.nulls(len(measurements), kind)
-        for x, kind in _COLUMNS.items()
-    ]
     with shared_database().cursor() as con:
-        con.register("measurements", pa.table(columns, names=list(_COLUMNS)))
+        con.register("measurements", typed(measurements, _COLUMNS))
         return read_passes(con)

@@ -12,11 +12,14 @@ from logparse.formats.miopen import find_db
 from logparse.formats.miopen.find_db_record import ORIGIN
 from logparse.formats.workspaces import Workspaces
 from logparse.model import problem_from_text
+from logparse.output.answer import typed
+from logparse.store.database import shared_database
 
 if TYPE_CHECKING:
     import duckdb
 
 
+_COLUMNS = "kind text, origin text, problem text, solution text, workspace_bytes int, key_text text"
 _FIND_DB = f"origin = '{ORIGIN}' and key_text is not null"
 _NEEDED = "from measurements where kind = 'conv' and workspace_bytes > 0"
 _KEYED = f"select key_text as key, solution, workspace_bytes as bytes {_NEEDED} and {_FIND_DB}"
@@ -54,18 +57,9 @@ def workspaces(tables: Tables) -> Workspaces:
     """Those of the tables: read from the store already, or made here."""
     read = tables.workspaces
     if read is None:
-        rows = tables.measurements
-        rows = rows[(rows["kind"] == "conv") & (rows["workspace_bytes"].astype("float64") > 0)]
-        keyed = (rows["origin"] == ORIGIN) & rows["key_text"].notna()
-        named = ["key_text", "problem", "solution", "workspace_bytes"]
-        made, others = (
-            pa.Table.from_pandas(rows.loc[which, named], preserve_index=False).rename_columns(
-                ["key", "problem", "solution", "bytes"]
-            )
-            for which in (keyed, ~keyed)
-        )
-        read = pa.concat_tables([_encoded(made), _encoded(_with_keys(others.drop_columns("key")))])
-    read = read.unify_dictionaries().combine_chunks()
+        with shared_database().cursor() as con:
+            con.register("measurements", typed(tables.measurements, _COLUMNS))
+            read = read_workspaces(con)
     key, solution = (read[name].combine_chunks() for name in ("key", "solution"))
     return Workspaces(
         keys=key.dictionary,

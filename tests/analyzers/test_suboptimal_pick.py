@@ -255,27 +255,6 @@ def test_the_solver_that_a_miopen_log_names_as_chosen() -> None:
     assert (found.evidence["pick"], found.per_call_us, found.saving_us) == ("miopen:Slow", 400.0, 3200.0)
 
 
-def hidden(**user: str) -> list[Finding]:
-    t = tables(
-        measurements=[
-            measurement(W.text, "miopen:Naive", 900.0, source_id="user"),
-            measurement(W.text, "miopen:Good", 100.0, source_id="system"),
-        ],
-        facts=[
-            *facts("user", find_db="user", **user),
-            *facts("system", find_db="system", arch="gfx942", cu_count="304"),
-        ],
-    )
-    return problems(t)
-
-
-def test_a_user_record_that_hides_a_better_system_record() -> None:
-    [found] = hidden(arch="gfx942", cu_count="304")
-    assert (found.per_call_us, found.override) == (800.0, None)
-    assert hidden(arch="gfx942", cu_count="80") == []
-    assert "biased" in hidden(arch="gfx942", times_biased="x")[0].message
-
-
 def test_regret_is_a_distribution() -> None:
     rows = pd.DataFrame({"pick_us": [10.0, 10.5, 30.0], "best_us": [10.0, 10.0, 10.0], "calls": [100.0, 10.0, 1.0]})
     found = regret(rows)
