@@ -19,9 +19,12 @@ from array import array
 from collections import Counter as Tally
 from functools import lru_cache
 from itertools import accumulate
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from logparse.formats.patterns import regex
+
+if TYPE_CHECKING:
+    from logparse.ingest import _lines
 
 CLOCK_BYTES = 21  # [YYYY-MM-DD hh:mm:ss]
 PREFIX = regex(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\](\[[A-Za-z]+\])(?:\[(\d{1,18})\])?(?=\[[A-Za-z]+\])")
@@ -42,23 +45,7 @@ Counted: TypeAlias = tuple[int, int, int, int, bytes, int]
 """Lines, foreign and blank ones, splits (torn parts, foreign or not), events (pairs of int64), and the end's place."""
 Place: TypeAlias = tuple[bytes, bytes]
 """Clock text and third bracket, both empty for a line without prefix."""
-
-
-class Counter(Protocol):
-    """``Counter(record_markers, block_markers, starts)``; in prefixed records ``starts`` begin at the clock's ``]``."""
-
-    @property
-    def held(self) -> int:
-        """Approximate size of what ``take`` would return, in bytes of text."""
-        ...
-
-    def count(self, data: bytes, offset: int) -> Counted:
-        """Count a block of whole lines that stands at ``offset``."""
-        ...
-
-    def take(self) -> tuple[list[Entry], list[Place], bytes]:
-        """Return entries, places and cells (triples of int64: entry, place, count) since the last call."""
-        ...
+Counter: TypeAlias = "PlainCounter | _lines.Counter"
 
 
 def new_counter(
@@ -96,24 +83,12 @@ def _windows(match: re.Match[bytes]) -> bytes:
     return b"0x@" if match[0].strip(b"0") else b"0"
 
 
-class FileCounter(Counter, Protocol):
-    """The native counter, which reads files by itself (not on Windows)."""
-
-    def count_file(self, file: int, start: int, end: int, limit: int, hashed: int, piece: int) -> Counted:
-        """Count lines of a file descriptor's bytes, until more than ``limit`` is held.  Raises OSError.
-
-        Lines begin at ``start`` and at ``end``.  Pieces of ``piece`` bytes are hashed as they are read, from ``hashed``
-        on, or (-1) from where the last call stopped, up to the last one that ends by ``end``.
-        """
-        ...
-
-    def hashes(self) -> bytes:
-        """Return the XXH64 of each piece since the last call, as ``xxhash.xxh64(…).digest()``."""
-        ...
-
-
 class PlainCounter:
-    """The counter in Python, with the native counter's results."""
+    """The counter in Python, with the native counter's results.
+
+    In prefixed records ``starts`` begin at the clock's ``]``.  ``held`` is the approximate size of what ``take`` would
+    return, in bytes of text.
+    """
 
     def __init__(self, records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...]) -> None:
         self._records = any_of(records)
@@ -129,7 +104,7 @@ class PlainCounter:
         self.held = 0
 
     def count(self, data: bytes, offset: int) -> Counted:
-        """See ``Counter``."""
+        """Count a block of whole lines that stands at ``offset``."""
         lines = data.split(b"\n")
         if not lines[-1]:
             lines.pop()
@@ -157,7 +132,7 @@ class PlainCounter:
         return len(lines), foreign, blank, splits, events.tobytes(), offset + len(data)
 
     def take(self) -> tuple[list[Entry], list[Place], bytes]:
-        """See ``Counter``."""
+        """Return entries, places and cells (triples of int64: entry, place, count) since the last call."""
         cells = array("q")
         for (entry, place), times in self._cells.items():
             cells.extend((entry, place, times))
@@ -204,19 +179,3 @@ class PlainCounter:
 def any_of(markers: tuple[bytes, ...]) -> re.Pattern[bytes]:
     """A pattern that matches any of the texts; it never matches when there are none."""
     return regex(b"|".join(map(re.escape, markers)) if markers else rb"(?!)")
-
-
-__all__ = [
-    "NOWHERE",
-    "PREFIX",
-    "Counted",
-    "Counter",
-    "Entry",
-    "FileCounter",
-    "Place",
-    "PlainCounter",
-    "any_of",
-    "masked",
-    "new_counter",
-    "uncoloured",
-]

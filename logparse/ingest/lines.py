@@ -22,7 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
-from typing import BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,6 @@ from logparse.ingest.counting import (
     Counted,
     Counter,
     Entry,
-    FileCounter,
     Place,
     PlainCounter,
     any_of,
@@ -46,6 +45,9 @@ from logparse.ingest.counting import (
 )
 from logparse.model import Record, Reject
 
+if TYPE_CHECKING:
+    from logparse.ingest._lines import Counter as NativeCounter
+
 PIECE_BYTES = 4 << 20
 """Bytes of a file that are hashed at a time: ranges that begin at multiples of it can be hashed each by itself."""
 LONGEST_BYTES = 64 << 20
@@ -54,11 +56,8 @@ _EXCERPT_BYTES = 1024
 BLOCK_BYTES = 1 << 20  # fits caches, and memory that the allocator reuses instead of mapping it anew
 _HELD_BYTES = 10 << 20  # maximum of distinct lines and cells in one counter until they are taken
 _HELD_CLAIMED = 20_000
-_FIRST_BYTES = 8 << 20  # a file's first range: holds the frequent lines, which are read while the rest is counted
-_RANGE_BYTES = (8 << 20, 256 << 20)  # minimum and maximum of each later range
+_RANGE_BYTES = (8 << 20, 256 << 20)  # minimum and maximum of a range of a file
 _GO_ON = -1  # hash on from where the last call stopped
-_KNOWN = 16_384  # maximum number of texts remembered as one record each
-_LONG = 16_384  # texts from this length on are not remembered
 _COUNT = regex(rb"(?:[ \t]+(\d{1,12})|(\d{1,12})(?![ \t]+MIOpen))[ \t]+(?=\S)")
 """A count before a line.  Without blanks before it, the number before MIOpen's own prefix is a thread."""
 _NUMBER = regex(rb"[ \t]*(\d{1,12})(?:[ \t]|\r?\Z)")
@@ -75,8 +74,8 @@ Ints = npt.NDArray[np.int64]
 class Distinct:
     """A distinct line of one format: its text without clock, process and addresses, and where it stood first.
 
-    It stood ``counts[i]`` of its ``count`` times at ``of[numbers[i]]``, a clock text and a third bracket.  ``counted``:
-    a table of counts states how often; then ``count`` is not its number of ``lines``.
+    It stood ``counts[i]`` of its ``count`` times at place ``numbers[i]`` of its ``Read``.  ``counted``: a table of
+    counts states how often; then ``count`` is not its number of ``lines``.
     """
 
     format: LineFormat
@@ -84,19 +83,10 @@ class Distinct:
     offset: int
     raw: bytes
     count: int
-    of: Sequence[Place]
     numbers: Ints
     counts: Ints
     lines: int
     counted: bool = False
-
-    @property
-    def places(self) -> dict[Place, int]:
-        """Counts by clock text and third bracket."""
-        out: dict[Place, int] = {}
-        for number, count in zip(self.numbers.tolist(), self.counts.tolist(), strict=True):
-            out[self.of[number]] = out.get(self.of[number], 0) + count
-        return out
 
 
 class Claimed(NamedTuple):
@@ -141,7 +131,7 @@ class LineReader:
         self._blocks: list[tuple[BlockFormat, BlockReader]] = [(f, f.begin()) for f in blocks]
         records = _shortest(tuple(m for f, _, _ in self._records for m in f.markers))
         block = _shortest(tuple(m for f in blocks for m in f.markers))
-        self._marker = any_of((*records, *block))
+        self.marker = any_of((*records, *block))
         self.is_table = self._is_table(head)
         prefixed = [f for f, _, _ in self._records if f.prefixed and not self.is_table]  # a count hides the prefix
         starts = tuple(m for f in prefixed for m in f.markers if m.startswith(b"]["))
@@ -155,7 +145,6 @@ class LineReader:
             self._idle += [new_counter(records, block, starts, native=native) for _ in range(self._threads)]
         self._counters = tuple(self._idle)
         self._pool: ThreadPoolExecutor | None = None
-        self.known: dict[tuple[bytes, bool, bool], LineFormat] = {}  # by text, whether parts were removed, torn
         self.hashes: list[bytes] = []  # hashes of the pieces of a file that was read
         self._counting: deque[_Counting] = deque()
         self.read = Read()
@@ -168,7 +157,7 @@ class LineReader:
             return False
         if _are_numbered(lines):
             return False
-        marked = [line for line in lines if self._marker.search(line)]
+        marked = [line for line in lines if self.marker.search(line)]
         counted = sum(_COUNT.match(line) is not None for line in marked or lines)
         return 2 * counted > len(marked) if marked else 0 < len(lines) == counted
 
@@ -208,14 +197,11 @@ class LineReader:
                 part.counted.exception()  # wait: the caller may close the file when this returns
 
     def _count_range(self, text: _Text, start: int, end: int, counter: Counter, hashed: int) -> _Counting:
-        count = cast(FileCounter, counter).count_file
-        counted = self._workers().submit(count, cast(int, text.file), start, end, _HELD_BYTES, hashed, PIECE_BYTES)
-        return _Counting(text, start, end, counter, counted)
-
-    def _workers(self) -> ThreadPoolExecutor:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="logparse-lines")
-        return self._pool
+        count = cast("NativeCounter", counter).count_file
+        counted = self._pool.submit(count, cast(int, text.file), start, end, _HELD_BYTES, hashed, PIECE_BYTES)
+        return _Counting(text, start, end, counter, counted)
 
     def take(self, *, all: bool = True) -> Read:
         """Return what was read since the last call; without ``all`` only from full counters, while counting goes on."""
@@ -261,10 +247,6 @@ class LineReader:
         ends = [begin for begin, _ in found[1:]] + [len(line)]
         return out + [(self._records[i][0], begin, end) for (begin, i), end in zip(found, ends, strict=True)]
 
-    def is_ours(self, piece: bytes) -> bool:
-        """Whether a stretch of a line contains a marker of any format."""
-        return self._marker.search(piece) is not None
-
     # --------------------------------------------------------------------------------------- block formats
 
     def _finish(self) -> int:
@@ -272,7 +254,7 @@ class LineReader:
         text, start, end, counter, counted = self._counting.popleft()
         result = counted.result()
         stop = result[-1]
-        hashes = cast(FileCounter, counter).hashes()
+        hashes = cast("NativeCounter", counter).hashes()
         self.hashes += [hashes[at : at + 8] for at in range(0, len(hashes), 8)]
         self._follow(text, start, counter, result)
         if stop < end:  # the counter was full
@@ -283,8 +265,8 @@ class LineReader:
 
     def _follow(self, text: _Text, at: int, counter: Counter, counted: Counted) -> None:
         """Show block readers the lines with their markers, and the lines between while one is awake."""
-        if counter.held > _HELD_BYTES or (text.file is not None and not self.known):
-            self._taking.add(counter)  # for a file also once early: frequent lines are read while counting goes on
+        if counter.held > _HELD_BYTES:
+            self._taking.add(counter)
         lines, foreign, blank, splits, events, stop = counted
         self.read.lines += lines
         self.read.foreign += foreign
@@ -421,14 +403,13 @@ class _Counting(NamedTuple):
 
 
 def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int, int]]:
-    """Ranges of whole lines: first a small one, then large ones, and small ones at the end: all threads end together.
+    """Ranges of whole lines, small ones at the end: all threads end together.
 
     Each begins with the first line in a piece, so that little is read only to hash the piece's beginning.
     """
     smallest, largest = _RANGE_BYTES
-    size = _FIRST_BYTES
     while start < end:
-        stop = start + size
+        stop = start + max(smallest, min(largest, (end - start) // (2 * threads)))
         if stop - stop % PIECE_BYTES > start:
             stop -= stop % PIECE_BYTES
         stop = min(end, stop)
@@ -440,7 +421,6 @@ def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int
                 break
         yield start, stop
         start = stop
-        size = max(smallest, min(largest, (end - start) // (2 * threads)))
 
 
 class _Taking:
@@ -491,11 +471,6 @@ class _Taking:
             raw, offset = raw[count.end() :], offset + count.end()
         stood = _Stood(times, numbers, counts, int(count[1] or count[2]) if count else None)
         text = raw if key is None else key
-        same = (text, key is not None, torn)
-        known = reader.known.get(same)
-        if known is not None:
-            self._keep(known, text, raw, offset, stood)
-            return
         pieces = reader.pieces(raw)
         last, start, end = pieces[-1]
         format = TORN if torn else last
@@ -504,14 +479,10 @@ class _Taking:
             return
         if len(pieces) == 1 and (start == 0 if torn else (key is not None) == format.prefixed):
             self._keep(format, text, raw, offset, stood)
-            if len(raw) < _LONG and times > 1:  # likely to come again
-                if len(reader.known) >= _KNOWN:
-                    reader.known.clear()
-                reader.known[same] = format
             return
         out.splits += times * (len(pieces) - 1)
         for owner, begin, stop in pieces[:-1]:
-            if owner is not None or reader.is_ours(raw[begin:stop]):
+            if owner is not None or reader.marker.search(raw, begin, stop):
                 self._piece(TORN, raw[begin:stop], offset + begin, stood)
             else:
                 out.foreign += times
@@ -537,9 +508,7 @@ class _Taking:
         entry = self._found.get(key)
         if entry is None:
             shown = text.rstrip().decode("utf-8", "backslashreplace")
-            self._found[key] = Distinct(
-                format, shown, offset, raw, times, self._out.places, numbers, counts, lines, stated is not None
-            )
+            self._found[key] = Distinct(format, shown, offset, raw, times, numbers, counts, lines, stated is not None)
             return
         entry.count += times
         entry.lines += lines

@@ -57,14 +57,10 @@ class StreamRead:
 
     def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
         """Read lines of a file descriptor's bytes; yields the number of bytes done.  Raises OSError."""
-        absorbed = False
         for count in self.reader.read_file(file, start, end):
             self.bytes += count
             if self.reader.full:
                 self._absorb(self.reader.take(all=False))
-                if not absorbed:  # most problems are known by now: write them while counting goes on
-                    self._collector.flush_problems()
-                    absorbed = True
             yield count
 
     def finish(self, end_of_stream: bool = True) -> None:

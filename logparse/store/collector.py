@@ -159,14 +159,10 @@ class Collector:
             self._held.problems[text] = problem
             self.problems += 1
             if len(self._held.problems) >= _PROBLEMS:
-                self.flush_problems()
+                self._remember_problems()
+                write_problems([self._held], self._attempt)
+                self._held.problems.clear()
         return text
-
-    def flush_problems(self) -> None:
-        """Write the problems that no part holds yet."""
-        self._remember_problems()
-        write_problems([self._held], self._attempt)
-        self._held.problems.clear()
 
     def _remember_problems(self) -> None:
         self._written_problems |= {xxhash.xxh3_64_intdigest(text.encode()) for text in self._held.problems}

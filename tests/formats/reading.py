@@ -11,12 +11,21 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from logparse.formats.format import UNITS, BlockFormat, FileFormat, Head, Line, LineFormat, Outcome, Source
+from logparse.ingest.counting import Place
 from logparse.ingest.input_file import InputFile
-from logparse.ingest.lines import LineReader, Read
+from logparse.ingest.lines import Distinct, LineReader, Read
 from logparse.model import Fact, Kernel, Record
 from logparse.store import Store
 
 T = TypeVar("T")
+
+
+def places_of(read: Read, entry: Distinct) -> dict[Place, int]:
+    """How often a distinct line stood at each clock text and third bracket."""
+    out: dict[Place, int] = {}
+    for number, count in zip(entry.numbers.tolist(), entry.counts.tolist(), strict=True):
+        out[read.places[number]] = out.get(read.places[number], 0) + count
+    return out
 
 
 @dataclass

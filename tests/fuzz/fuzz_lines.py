@@ -24,7 +24,7 @@ with atheris.instrument_imports(include=["logparse"], enable_loader_override=Fal
     from logparse.formats.format import BlockFormat, FileFormat, LineFormat
     from logparse.ingest.lines import LineReader
     from tests.damage import PIECES, seeds
-    from tests.formats.reading import Memory, units_of
+    from tests.formats.reading import Memory, places_of, units_of
     from tests.ingest.test_robustness import sound
 
 Target = Callable[[bytes], None]
@@ -65,7 +65,7 @@ def stream(data: bytes) -> None:
         assert sum(units_of(read).values()) == read.lines + read.splits
         for entry in read.distinct:
             sound(entry.format.read(entry.text), 4 * len(data))
-        entries = sorted((e.format.name, e.text, e.offset, sorted(e.places.items())) for e in read.distinct)
+        entries = sorted((e.format.name, e.text, e.offset, sorted(places_of(read, e).items())) for e in read.distinct)
         seen.append((entries, read.claimed, read.foreign, read.blank, read.lines, read.splits, list(reader.close())))
     assert seen[0] == seen[1]
 

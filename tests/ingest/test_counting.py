@@ -7,7 +7,7 @@ import gzip
 import io
 import tempfile
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import xxhash
@@ -18,10 +18,11 @@ from logparse.formats import FORMATS
 from logparse.formats.format import FileFormat
 from logparse.formats.rocblas.logs import HEADING
 from logparse.ingest import ingest
-from logparse.ingest.counting import FileCounter, PlainCounter, masked, new_counter
+from logparse.ingest.counting import PlainCounter, masked, new_counter
 from logparse.ingest.lines import LineReader, blocks
 from logparse.store import open_store
 from tests.conftest import CORPUS, SAMPLES, sized
+from tests.formats.reading import places_of
 from tests.store.contents import OF_THE_MOMENT, contents
 
 STREAMS = [f for f in FORMATS if not isinstance(f, FileFormat)]
@@ -100,7 +101,7 @@ def test_they_do_on_any_bytes(noise: bytes, more: bytes) -> None:
 def test_they_do_on_long_lines(head: bytes, length: int) -> None:
     data = b"\n".join([head + b"\x00" * length, head + b"0x" * (length // 2), head * 3 + b" " * length])
     assert counted(data, 1 << 20, is_native=True) == counted(data, 1 << 20, is_native=False)
-    by_block, by_file = (cast(FileCounter, new_counter(*MARKERS, native=True)) for _ in range(2))
+    by_block, by_file = (cast(Any, new_counter(*MARKERS, native=True)) for _ in range(2))
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.flush()
@@ -160,7 +161,6 @@ def test_ranges_of_a_file_are_counted_as_blocks_of_it(
         file.write(data)
         file.flush()
         patch.setattr("logparse.ingest.lines._HELD_BYTES", held)
-        patch.setattr("logparse.ingest.lines._FIRST_BYTES", size)
         patch.setattr("logparse.ingest.lines._RANGE_BYTES", (size, 4 * size))
         patch.setattr("logparse.ingest.lines.PIECE_BYTES", piece)
         reader, plain = LineReader(STREAMS, 2, native=True), LineReader(STREAMS, native=False)
@@ -169,7 +169,9 @@ def test_ranges_of_a_file_are_counted_as_blocks_of_it(
         one, two = reader.take(), plain.take()
         list(reader.close())
     assert (one.lines, one.foreign, one.blank, one.splits) == (two.lines, two.foreign, two.blank, two.splits)
-    places = [{(d.format.name, d.text): (d.offset, d.raw, d.places) for d in out.distinct} for out in (one, two)]
+    places = [
+        {(d.format.name, d.text): (d.offset, d.raw, places_of(out, d)) for d in out.distinct} for out in (one, two)
+    ]
     assert places[0] == places[1]
     ends = range(piece, len(data) + 1 if start < len(data) else 0, piece)
     assert reader.hashes == [xxhash.xxh64(data[end - piece : end]).digest() for end in ends]
@@ -179,7 +181,7 @@ def test_ranges_of_a_file_are_counted_as_blocks_of_it(
 def test_a_file_that_became_shorter_is_an_error() -> None:
     counter = new_counter(*MARKERS, native=True)
     with tempfile.TemporaryFile() as file, pytest.raises(OSError, match="error"):
-        cast(FileCounter, counter).count_file(file.fileno(), 0, 10, 1 << 20, 0, 32)
+        cast(Any, counter).count_file(file.fileno(), 0, 10, 1 << 20, 0, 32)
 
 
 @given(st.text(alphabet="0x1aFgX =\n", max_size=60).map(str.encode))
@@ -248,7 +250,6 @@ def test_results_do_not_depend_on_workers_blocks_memory_or_the_counter(
     ]
     for number, (jobs, ranged, span, block, held, is_native) in enumerate(ways[:: sized(3, 1)]):
         monkeypatch.setattr("logparse.ingest.worker._RANGED_BYTES", ranged)
-        monkeypatch.setattr("logparse.ingest.lines._FIRST_BYTES", span)
         monkeypatch.setattr("logparse.ingest.lines._RANGE_BYTES", (span, 4 * span))
         monkeypatch.setattr("logparse.ingest.lines.BLOCK_BYTES", block)
         monkeypatch.setattr("logparse.ingest.lines._HELD_BYTES", held)

@@ -137,7 +137,6 @@ def test_a_log_that_becomes_shorter_fails_by_name(
     log = tmp_path / "run.log"
     log.write_text(bench(*range(1, 200)))
     monkeypatch.setattr("logparse.ingest.worker._RANGED_BYTES", 0)
-    monkeypatch.setattr("logparse.ingest.lines._FIRST_BYTES", 2000)
     monkeypatch.setattr("logparse.ingest.lines._RANGE_BYTES", (2000, 2000))
     result = one(ingest([str(log)], store, progress=lambda path, count: os.truncate(log, 5000)))
     assert result.state == "failed"

@@ -13,7 +13,7 @@ from logparse.formats import FORMATS
 from logparse.formats.format import FileFormat
 from logparse.ingest.lines import TORN, LineReader, Read, blocks
 from tests.conftest import SAMPLES
-from tests.formats.reading import read_lines, units_of
+from tests.formats.reading import places_of, read_lines, units_of
 
 STREAMS = [f for f in FORMATS if not isinstance(f, FileFormat)]
 STAMP = "[2026-02-03 04:05:06][HIPBLASLT][77]"
@@ -38,7 +38,7 @@ def test_lines_that_differ_in_clock_process_and_address_are_one() -> None:
     out = read(f"{API}\n{API}\n{other}\n")
     (entry,) = out.distinct
     assert entry.text == "[HIPBLASLT][Api][rocblaslt_create] handle[out]=0x@"
-    assert entry.places == {(b"2026-02-03 04:05:06", b"77"): 2, (b"2026-02-03 04:05:07", b"78"): 1}
+    assert places_of(out, entry) == {(b"2026-02-03 04:05:06", b"77"): 2, (b"2026-02-03 04:05:07", b"78"): 1}
 
 
 def test_null_is_no_address() -> None:
@@ -76,9 +76,10 @@ def test_a_record_whose_beginning_is_torn_off_is_no_foreign_line() -> None:
 def test_torn_pieces_that_differ_in_addresses_are_one() -> None:
     torn = [f"{STAMP}[Trace][f] A=0x7f{n:010x}" for n in (1, 2)]
     other = API.replace("[77]", "[78]")
-    (piece, record) = read(f"{torn[0]}{API}\n{torn[1]}{other}\n{torn[1]}{API}\n").distinct
+    out = read(f"{torn[0]}{API}\n{torn[1]}{other}\n{torn[1]}{API}\n")
+    (piece, record) = out.distinct
     assert (piece.format, piece.raw, piece.count) == (TORN, torn[0].encode(), 3)
-    assert record.places == {(b"2026-02-03 04:05:06", b"77"): 2, (b"2026-02-03 04:05:06", b"78"): 1}
+    assert places_of(out, record) == {(b"2026-02-03 04:05:06", b"77"): 2, (b"2026-02-03 04:05:06", b"78"): 1}
 
 
 def test_of_three_records_in_a_line_the_last_is_salvaged() -> None:
@@ -128,9 +129,10 @@ def test_form_feeds_and_unicode_separators_do_not_end_lines() -> None:
 def test_a_block_may_end_anywhere() -> None:
     text = f"{API}\n\nnoise\n{BENCH}\n" * 50
     whole = read(text)
+    expected = {d.text: places_of(whole, d) for d in whole.distinct}
     for size in (1, 7, 64, 1000):
         pieces = read(text, size)
-        assert {d.text: d.places for d in pieces.distinct} == {d.text: d.places for d in whole.distinct}
+        assert {d.text: places_of(pieces, d) for d in pieces.distinct} == expected
         assert (pieces.lines, pieces.foreign, pieces.blank) == (whole.lines, whole.foreign, whole.blank)
 
 

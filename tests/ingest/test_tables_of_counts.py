@@ -33,7 +33,7 @@ def read(data: bytes, *, native: bool | None = None) -> Read:
 
 def records(read: Read) -> Counter[tuple[str, str]]:
     found = [entry for entry in read.distinct if entry.format is not TORN]
-    assert all(sum(entry.places.values()) == entry.count for entry in found)
+    assert all(int(entry.counts.sum()) == entry.count for entry in found)
     return Counter({(entry.format.name, entry.text): entry.count for entry in found})
 
 
