@@ -37,7 +37,6 @@ CHECKED = ", ".join(format.name for format in OVERRIDE_FORMATS)
 
 _UNCHECKED: Mapping[str, str] = {
     aiter.FORMAT.name: "a table of aiter that is not checked, as those of its tuned kernels are",
-    moe_config.TABLE.name: "of FlyDSL's tiles, which is not checked: how vLLM reads it is not known here",
 }
 """Formats of tables that a library reads as overrides and that are not judged."""
 _BOM = b"\xef\xbb\xbf"
@@ -131,6 +130,8 @@ def _what_else(head: Head) -> str:
     """What a file is whose library's reading rules are not known."""
     if not head.data.strip():
         return "is empty"
+    if moe_config.recognise(head):
+        return "is of FlyDSL's tiles, which is not checked: how vLLM reads it is not known here"
     other = next((x for x in FORMATS if isinstance(x, FileFormat) and x.recognise(head)), None)
     if other is None:
         return "is no override file that is known"

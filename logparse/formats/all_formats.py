@@ -56,7 +56,6 @@ FORMATS: tuple[Format, ...] = (
     traces_torch_profiler.FORMAT,
     traces_rocprof.FORMAT,
     traces_rocpd.FORMAT,
-    moe_config.TABLE,
     moe_config.LOG,
     machine_facts.FORMAT,
     job_units.FORMAT,

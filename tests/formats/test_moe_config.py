@@ -7,16 +7,11 @@ from collections import Counter
 
 from logparse.formats.format import Head, Outcome
 from logparse.formats.moe import config as moe_config
-from logparse.ingest import ingest
-from logparse.model import Fact, Message
-from logparse.store import Store
+from logparse.model import Message
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
-from tests.formats.reading import Memory, from_file, head, outcomes, records
 
 FOLDER = SAMPLES / "moe"
 NAME = "E=64,N=1408,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8"
-
-OTHER = "E=8,N=3584,device_name=NVIDIA_H100_80GB_HBM3"
 
 
 def lines(text: str) -> list[Outcome]:
@@ -47,8 +42,6 @@ def test_tables_and_lines_of_flydsl() -> None:
     assert named(lines(f"{used}\n{missed}/vllm/configs/{name}.json")) == [(name, "found"), (name, "not found")]
     table = json.dumps({"1": {"tile_m": 16, "tile_n": 64}, "2": {"tile_m": 16, "tile_n": 128}}, indent=4).encode()
     assert moe_config.recognise(Head(f"{name}.json", table))
-    found = outcomes(moe_config.TABLE, Memory(table, f"{name}.json"))
-    assert named(found) == [(name, "M=1: tile_m=16 tile_n=64"), (name, "M=2: tile_m=16 tile_n=128")]
 
 
 def test_every_line_of_the_sample() -> None:
@@ -67,45 +60,6 @@ def test_every_line_of_the_sample() -> None:
     ]
 
 
-def test_a_table_is_its_entries() -> None:
-    source = from_file(FOLDER / f"{NAME}.json")
-    assert moe_config.recognise(head(source))
-    found = outcomes(moe_config.TABLE, source)
-    assert Counter(outcome.unit for outcome in found for _ in range(outcome.lines)) == {
-        "fact": 1,
-        "message": 3,
-        "reject": 2,
-    }
-    kept = records(found)
-    assert Fact("device", "AMD Instinct MI300X") in kept
-    assert Fact("triton_version", "3.4.0") in kept
-    assert [r.text.split()[:2] for r in kept if isinstance(r, Message)] == [
-        ["M=1:", "BLOCK_SIZE_M=16"],
-        ["M=64:", "BLOCK_SIZE_M=32"],
-        ["M=4096:", "BLOCK_SIZE_M=128"],
-    ]
-
-
-def test_missing_tables_stand_beside_those_that_there_are(store: Store) -> None:
-    ingest([str(FOLDER)], store, run="server")
-    found = store.query(
-        "select function, text, count from messages where category = 'moe-config' and text in ('not found', 'found')"
-        " order by all"
-    )
-    have = set(store.query("select function from messages where text like 'M=%'")["function"])
-    missing = found[(found["text"] == "not found") & ~found["function"].isin(have)]
-    assert have == {NAME, OTHER}
-    assert missing.iloc[0].tolist() == ["E=128,N=768,device_name=AMD_Instinct_MI300X", "not found", 2]
-    by_process = store.query("select pid from process_messages where function like 'E=128,%' order by pid")
-    assert by_process["pid"].tolist() == [4242, 4243]
-
-
 def test_other_objects_are_left_alone() -> None:
     for data in (b"", b"[]", b'{"1": 2}', b'{"schemaVersion": 1}', b'{"1": {"a": 1}}', b'{"arch": "gfx942"}'):
         assert not moe_config.recognise(Head(f"{NAME}.json", data))
-
-
-def test_a_cut_table_is_one_reject() -> None:
-    data = (FOLDER / f"{NAME}.json").read_bytes()
-    (outcome,) = outcomes(moe_config.TABLE, Memory(data[:200], f"{NAME}.json"))
-    assert (outcome.unit, outcome.lines) == ("reject", 1)

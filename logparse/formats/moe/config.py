@@ -1,4 +1,4 @@
-"""Fused-MoE configurations of vLLM and SGLang: the tables of Triton tiles, and the log lines about missing ones.
+"""Fused-MoE configurations of vLLM and SGLang: names of the tables of Triton tiles, and log lines about missing ones.
 
 ::
 
@@ -15,23 +15,19 @@ is nearest.  Made by ``benchmarks/kernels/benchmark_moe.py --tune`` (vLLM) and `
 (SGLang), read from ``VLLM_TUNED_CONFIG_FOLDER``, ``SGLANG_MOE_CONFIG_DIR`` or the packages' own folders.  Lines about
 block-scaled 8-bit products are the same and name ``N=…,K=…`` tables.
 
-The name lacks the hidden size and an entry lacks its time, so neither is a problem or a measurement.  Members of a
-table and lines of a log become messages whose function is the table's name without ``.json``: an entry's text is
-``M=64: BLOCK_SIZE_M=16 …``, a line's text is ``not found``, ``fallback`` or ``found``.
+The name lacks the hidden size and an entry lacks its time, so neither is a problem or a measurement: a table is what
+``lint``, ``coverage`` and ``verify`` ask (``rules.py``).  Lines of a log become messages whose function is the table's
+name without ``.json`` and whose text is ``not found``, ``fallback`` or ``found``.
 Source: vllm-project/vllm vllm/model_executor/layers/fused_moe/fused_moe.py (``get_moe_configs``,
 ``get_config_file_name``), sgl-project/sglang python/sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_config.py.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator
-
-from logparse.formats.format import FOREIGN, FileFormat, Head, LineFormat, Outcome, Source
+from logparse.formats.format import FOREIGN, Head, LineFormat, Outcome
 from logparse.formats.patterns import regex
 from logparse.formats.ranks import WORKER
-from logparse.model import Fact, Message, Record, Reject
+from logparse.model import Message
 
 CATEGORY = "moe-config"
 MISSING, FALLBACK, FOUND = "not found", "fallback", "found"
@@ -44,59 +40,11 @@ _SPACED = regex(r"(block_shape=\[\d+), (\d+\])")
 _TABLE = regex(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:triton_version"\s*:\s*"[^"]*"\s*,\s*"\d+|\d+)"\s*:\s*\{\s*"[A-Za-z_]+"')
 _FOUND = regex(r"Using (?:configuration|[\w ]*config) from ")
 _PID = regex(WORKER)
-_MOST_BYTES = 8 << 20
-
-
-# ------------------------------------------------------------------------------------------------ tables
 
 
 def recognise(head: Head) -> bool:
     """An object of numbers of tokens with tiles: Triton's, or FlyDSL's, which vLLM 0.25 reads."""
     return _TABLE.match(head.data) is not None and (b'"BLOCK_SIZE_M"' in head.data or b'"tile_m"' in head.data)
-
-
-def read(source: Source) -> Iterator[Outcome]:
-    """Each member of the object is a unit: an entry, the Triton version, or a reject."""
-    with source.open() as stream:
-        data = stream.read(_MOST_BYTES + 1)
-    try:
-        if len(data) > _MOST_BYTES:
-            raise ValueError(f"more than {_MOST_BYTES >> 20} MiB")
-        members = json.loads(data.decode("utf-8-sig"), object_pairs_hook=list)
-        if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
-            raise ValueError("no object")
-    except (ValueError, RecursionError) as error:
-        yield Outcome("reject", [Reject(f"MoE configurations: no JSON object: {error}", 0, len(data))])
-        return
-    names = _names(source.name)
-    name = names[0] if names else source.name.removesuffix(".json")
-    yield Outcome("fact", _facts(name), lines=0)
-    for key, value in members:
-        yield _member(name, key, value, len(data))
-
-
-def _member(name: str, key: str, value: object, length: int) -> Outcome:
-    if key == "triton_version" and isinstance(value, str):
-        return Outcome("fact", [Fact("triton_version", value)])
-    if not (key.isascii() and key.isdigit() and len(key) < 10 and _is_tile(value)):
-        reason = f"MoE configurations: {key[:40]!r} is no number of tokens with a tile"
-        return Outcome("reject", [Reject(reason, 0, length)])
-    assert isinstance(value, list)
-    text = " ".join(f"{word}={number}" for word, number in value)
-    return Outcome("message", [Message(category=CATEGORY, function=name, text=f"M={int(key)}: {text}")])
-
-
-def _is_tile(value: object) -> bool:
-    """Whether it is an object of numbers and words (pairs, as ``object_pairs_hook`` gives them)."""
-    if not isinstance(value, list) or not value:
-        return False
-    pairs = [x for x in value if isinstance(x, tuple) and len(x) == 2]
-    return len(pairs) == len(value) and all(isinstance(x, (int, str, bool)) or x is None for _, x in pairs)
-
-
-def _facts(name: str) -> list[Record]:
-    device = re.search(r"device_name=([^,]+)", name)
-    return [Fact("device", device[1].replace("_", " "))] if device else []
 
 
 # ------------------------------------------------------------------------------------------------ log lines
@@ -137,12 +85,6 @@ def process(text: str) -> int | None:
     return int(match["pid"]) if match else None
 
 
-TABLE = FileFormat(
-    name="moe-config",
-    about="Triton tiles of fused MoE and block-scaled products (vLLM, SGLang): E=…,N=…,device_name=….json",
-    recognise=recognise,
-    read=read,
-)
 LOG = LineFormat(
     name="moe-config-log",
     about="lines of vLLM and SGLang about MoE configurations that were found or are missing",

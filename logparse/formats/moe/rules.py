@@ -294,7 +294,7 @@ def _tokens(row: Offer) -> int:
 
 
 OVERRIDE_FORMAT = OverrideFormat(
-    name=moe_config.TABLE.name,
+    name="moe-config",
     kinds=frozenset(),
     recognise=recognise,
     reader=read,
