@@ -168,28 +168,18 @@ def typed(table: Block, columns: str) -> pa.Table:
         "bool": pa.bool_(),
         "time": pa.timestamp("ms"),  # Parquet has no seconds
     }
-    named = [column.split(" ") for column in columns.split(", ")]
-    schema = pa.schema([(name, types[kind]) for name, kind in named])
-    if isinstance(table, Sequence):
-        columns_ = (pa.array([row.get(x.name) for row in table], x.type, from_pandas=True) for x in schema)
-        return pa.Table.from_arrays(list(columns_), schema=schema)
-    if isinstance(table, pa.Table):
-        known = (table[x.name] if x.name in table.column_names else pa.nulls(len(table)) for x in schema)
-        return pa.table([column.cast(field.type) for column, field in zip(known, schema, strict=True)], schema=schema)
-    wanted = table.reindex(columns=schema.names)
-    unknown = {name for name in schema.names if wanted[name].isna().all()}  # pandas may hold them in any type
-    made = [
-        pa.nulls(len(wanted), field.type)
-        if field.name in unknown
-        else pa.Array.from_pandas(_whole(wanted[field.name], field.type), type=field.type, safe=False)
-        for field in schema
-    ]
-    return pa.Table.from_arrays(made, schema=schema)
+    rows: Any = table
+    if not isinstance(table, Sequence):
+        rows = table.to_pylist() if isinstance(table, pa.Table) else table.to_dict("records")
 
+    def column(name: str, kind: pa.DataType) -> pa.Array:
+        values = [row.get(name) for row in rows]
+        if pa.types.is_integer(kind):  # counts of a run whose kinds of units are weighed have fractions
+            values = [round(x) if isinstance(x, float) and math.isfinite(x) else x for x in values]
+        return pa.array(values, kind, from_pandas=True)
 
-def _whole(column: Any, kind: pa.DataType) -> Any:
-    """Counts as whole numbers: those of a run whose kinds of units are weighed have fractions."""
-    return column.round() if getattr(column.dtype, "kind", "") == "f" and str(kind) == "int64" else column
+    named = [(name, types[kind]) for name, kind in (words.split(" ") for words in columns.split(", "))]
+    return pa.Table.from_arrays([column(*x) for x in named], schema=pa.schema(named))
 
 
 def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:

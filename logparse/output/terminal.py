@@ -9,9 +9,10 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import zip_longest
+from textwrap import wrap
 from typing import TYPE_CHECKING, TypeAlias, cast
-from unicodedata import combining, east_asian_width
 
 from logparse.text import duration, printable, shortened
 
@@ -36,8 +37,6 @@ _INDEX = re.compile(r"(?:[a-z ]+ )?[a-z_]+:\d{1,12}")
 """A solution that is a number of its library, and an action with it: a part of a number names another one."""
 _GAP = 3
 _SHOWN_EVERY_S = 0.2
-_WHOLE = ("int", "uint", "float", "double", "timestamp")
-"""Types of Arrow whose values are never shortened."""
 
 
 def terminal_width() -> int | None:
@@ -65,13 +64,6 @@ def drawn(block: Block, width: int | None, remedy: str = "") -> str:
     return "\n".join(lines) + "\n" + more
 
 
-def text_width(text: str) -> int:
-    """The columns of a terminal that a printable text takes: two for a wide character, none for a combining one."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
-
-
 @dataclass(eq=False)
 class _Column:
     name: str
@@ -86,7 +78,7 @@ class _Column:
     @property
     def needed(self) -> int:
         """The width of the widest cell."""
-        return max(map(text_width, (self.name, *self.cells)))
+        return max(map(len, (self.name, *self.cells)))
 
     @property
     def least(self) -> int:
@@ -97,47 +89,28 @@ class _Column:
 
     def lines(self, cell: str) -> list[str]:
         """The lines of a cell: sentences wrap between words."""
-        if self.whole or self.name not in _PROSE or text_width(cell) <= self.room:
+        if self.whole or self.name not in _PROSE or len(cell) <= self.room:
             return [cell]
-        return _wrapped(cell, self.room)
+        return wrap(cell, self.room, break_on_hyphens=False)
 
     def padded(self, line: str) -> str:
-        blank = " " * (self.room - text_width(line))
-        return blank + line if self.right else line + blank
-
-
-def _wrapped(text: str, room: int) -> list[str]:
-    """The text in lines of at most ``room`` columns; a word that is longer fills lines of its own."""
-    lines: list[str] = []
-    for word in text.split(" "):
-        if lines and text_width(f"{lines[-1]} {word}") <= room:
-            lines[-1] += f" {word}"
-            continue
-        lines.append(word)
-        while text_width(lines[-1]) > room:
-            cut = room if word.isascii() else room // 2  # no character is wider than two columns
-            lines[-1:] = [lines[-1][:cut], lines[-1][cut:]]
-    return lines
+        return line.rjust(self.room) if self.right else line.ljust(self.room)
 
 
 def _columns(block: Block) -> list[_Column]:
+    values: dict[str, list[object]]
     if isinstance(block, Sequence):
-        names = list(block[0]) if block else []
-        values = {name: [row[name] for row in block] for name in names}
-        numeric = {name: all(map(_is_number, values[name])) for name in names}
+        values = {name: [row[name] for row in block] for name in block[0]} if block else {}
     elif "pyarrow" in type(block).__module__:
-        table = cast("pa.Table", block)
-        values = table.to_pydict()
-        numeric = {field.name: str(field.type).startswith(_WHOLE) for field in table.schema}
+        values = cast("pa.Table", block).to_pydict()
     else:
-        frame = cast("pd.DataFrame", block)
-        values = {str(name): frame[name].tolist() for name in frame.columns}
-        numeric = {str(name): frame[name].dtype.kind in "iufM" for name in frame.columns}
-    return [_Column(name, numeric[name], [_cell(x) for x in values[name]]) for name in values]
+        values = cast("pd.DataFrame", block).to_dict("list")  # type: ignore[assignment]
+    return [_Column(str(name), all(map(_is_number, cells)), list(map(_cell, cells))) for name, cells in values.items()]
 
 
 def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+    """Whether it is right-aligned, and never shortened; what is unknown is."""
+    return value is None or (isinstance(value, int | float | datetime) and not isinstance(value, bool))
 
 
 def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Column], list[str]]:
@@ -145,8 +118,8 @@ def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Co
     shown = list(columns)
     if width is None:
         for column in shown:
-            usual = [x for x in map(text_width, column.cells) if x <= _USUAL]
-            column.room, column.whole = max([text_width(column.name), *usual]), True
+            usual = [x for x in map(len, column.cells) if x <= _USUAL]
+            column.room, column.whole = max([len(column.name), *usual]), True
         return shown, []
     if sum(c.natural + _GAP for c in shown) - _GAP <= width:
         return shown, []
