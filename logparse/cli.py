@@ -69,7 +69,7 @@ def ingest(
     from logparse.ingest import ingest_at
     from logparse.ingest.render import answer
 
-    with open_executor(engine, jobs) as executor, Bar("ingest", of_bytes=True) as bar:
+    with open_executor(engine, jobs) as executor, Bar() as bar:
         reading = partial(ingest_at, store, paths, total=bar.begin, executor=executor, run=run, format=format, pid=pid)
         return answer(reading(progress=bar.advance if bar.shown else None), run, store)
 
@@ -300,8 +300,7 @@ def compact(
     """Merge the store's many small files into a few large ones; the old ones go an hour later."""
     from logparse.store import compaction
 
-    with Bar("compact") as bar:
-        merged = compaction.compact(opened(store), bar.complete, unread=now)
+    merged = compaction.compact(opened(store), unread=now)
     return Answer([f"{merged.before:,} files before, {merged.after:,} now"])
 
 

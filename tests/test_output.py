@@ -407,7 +407,7 @@ def test_progress_is_one_line_with_share_rate_and_time_left(monkeypatch: pytest.
     monkeypatch.setattr(sink, "isatty", lambda: True)
     monkeypatch.setattr("sys.stderr", sink)
     monkeypatch.setattr("time.monotonic", iter([0.0, 2.0, 2.1, 8.0]).__next__)
-    with Bar("ingest", of_bytes=True) as bar:
+    with Bar() as bar:
         bar.begin(400_000_000)
         for _ in range(3):
             bar.advance("a.log", 100_000_000)

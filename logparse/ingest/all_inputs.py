@@ -10,7 +10,7 @@ import datetime
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -41,7 +41,7 @@ def ingest(
     format: str | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
-    total: Callable[[int | None], None] | None = None,
+    total: Callable[[int], None] | None = None,
     executor: Executor | None = None,
     pid: str | None = None,
 ) -> list[Ingested]:
@@ -52,7 +52,7 @@ def ingest(
     ``pid`` is the process of lines that state none: a number, ``none`` where it is unknown, or by default what the
     files' names have (see ``process_of_file``).
     ``executor`` does the work (default: ``jobs`` processes of this machine).  ``progress`` is called with a path and
-    the raw bytes read since the last call, ``total`` once with the raw bytes to read (None: unknown).  Raises
+    the raw bytes read since the last call, ``total`` once with the raw bytes to read where they are known.  Raises
     UsageError for an unknown format.
     """
     chosen(format)
@@ -67,10 +67,9 @@ def ingest(
     known = store.known()
     read = Reader(store, label, format)
     results: dict[str, Ingested] = {}
-    ahead = [count for path, size in inputs.files.items() if (count := _ahead(size, known(path))) is not None]
-    if total:
-        total(None if "-" in inputs.files else sum(ahead))
     sizes = {path: size for path, size in inputs.files.items() if path != "-"}
+    if total and "-" not in inputs.files:
+        total(sum(size for path, size in sizes.items() if all(row.end != size for row in known(path))))
     schedule = Schedule(sizes, executor.together, executor.cpus, known, processes)
     while schedule.waits:
         for task, result in executor.map_unordered(read, schedule.tasks(), resources, progress):
@@ -86,7 +85,9 @@ def ingest(
 
         with suppress(StoreError):  # another ingest has merged them, or is just doing so
             compact(store)
-    return _unread(inputs) + [results[path] for path in inputs.files] + _left_out(inputs)
+    missing = [Ingested(path, "failed", error=message) for path, message in inputs.missing]
+    own = [Ingested(path, "left out", remark=_OWN.format(counted(n, "file"))) for path, n in inputs.own.items()]
+    return missing + [results[path] for path in inputs.files] + own
 
 
 def ingest_at(location: str | None, paths: Iterable[str], **how: Any) -> list[Ingested]:
@@ -95,24 +96,9 @@ def ingest_at(location: str | None, paths: Iterable[str], **how: Any) -> list[In
     """
     chosen(how.get("format"))
     inputs = find_inputs(paths)
-    return ingest(inputs, open_store(location, create=True), **how) if inputs.files else _unread(inputs)
-
-
-def _unread(inputs: Inputs) -> list[Ingested]:
-    return [Ingested(path, "failed", error=message) for path, message in inputs.missing]
-
-
-def _left_out(inputs: Inputs) -> list[Ingested]:
-    return [Ingested(path, "left out", remark=_OWN.format(counted(n, "file"))) for path, n in inputs.own.items()]
-
-
-def _ahead(size: int, known: Sequence[Commit]) -> int | None:
-    """Raw bytes to read of a file, by its size; None where the store seems to hold it already."""
-    end = max((row.end for row in known), default=None)
-    if size == end:
-        return None
-    again = end is None or size < end or any(row.whole for row in known)
-    return size if again or end is None else size - end
+    if not inputs.files:
+        return [Ingested(path, "failed", error=message) for path, message in inputs.missing]
+    return ingest(inputs, open_store(location, create=True), **how)
 
 
 def record(store: Store, records: Iterable[Record], *, run: str, name: str, format: str) -> str:

@@ -148,10 +148,9 @@ def _cell(value: object) -> str:
 
 
 class Bar:
-    """A line of progress with rate and time left, as a context; shown only on a terminal."""
+    """A line of an ingest's progress with rate and time left, as a context; shown only on a terminal."""
 
-    def __init__(self, what: str, *, of_bytes: bool = False) -> None:
-        self._what, self._of_bytes = what, of_bytes
+    def __init__(self) -> None:
         self._began = self._written = time.monotonic()
         self._done, self._total = 0, 0
         self.shown = sys.stderr.isatty()
@@ -163,21 +162,17 @@ class Bar:
         if self.shown:
             print(end="\r\x1b[K", file=sys.stderr, flush=True)
 
-    def begin(self, total: int | None) -> None:
-        """Set the amount of work, once it is known."""
-        self._total = total or 0
+    def begin(self, total: int) -> None:
+        """Set the number of bytes to read, where it is known."""
+        self._total = total
 
     def advance(self, path: str, count: int) -> None:
         """Add ``count`` bytes that were read of a file."""
-        self.complete(self._done + count, self._total)
-
-    def complete(self, done: int, total: int) -> None:
-        """Set how many of ``total`` are done."""
-        self._done, self._total, now = done, total, time.monotonic()
+        self._done += count
+        done, total, now = self._done, self._total, time.monotonic()
         if not self.shown or now - self._written < _SHOWN_EVERY_S:
             return
         self._written, spent = now, now - self._began
-        words = [self._what, *([f"{min(1.0, done / total):.0%}"] if total else [])]
-        words += [f"{done / spent / 1e6:,.0f} MB/s"] if self._of_bytes else []
+        words = ["ingest", *([f"{min(1.0, done / total):.0%}"] if total else []), f"{done / spent / 1e6:,.0f} MB/s"]
         words += [f"{duration(spent * (total - done) / done * 1e6)} left"] if 0 < done < total else []
         print(end=f"\r\x1b[K{' '.join(words)}", file=sys.stderr, flush=True)

@@ -10,11 +10,11 @@ caller knows that there are none, they go at once (``unread``).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,9 +33,6 @@ LARGE_BYTES = 64 << 20
 _READ_TOGETHER = 16  # parts read at a time: each may be a request to another machine, or large
 _PART_BYTES = 64 << 20  # bytes in memory from which on rows are written as a part
 
-Progress = Callable[[int, int], None]
-"""Called with the number of parts merged so far and the number of all parts to merge."""
-
 
 @dataclass(frozen=True)
 class Compacted:
@@ -45,58 +42,38 @@ class Compacted:
     after: int
 
 
-def compact(store: Store, progress: Progress | None = None, *, unread: bool = False) -> Compacted:
+def compact(store: Store, *, unread: bool = False) -> Compacted:
     """Merge the small parts of every table.  Raises StoreError when another compaction was faster.
 
     ``unread``: no other process reads the store, so the merged files are removed at once.
     """
-    done = _compact(store, progress)
-    if unread:
-        store.sweep(unread=True)
-    return done
-
-
-def _compact(store: Store, progress: Progress | None) -> Compacted:
-    store.sweep()
+    store.sweep(unread=unread)
     manifest, commits = store.manifest(), store.live_table()
     attempts = frozenset(commits["attempt"].to_pylist())
-    held = {table: store.parts(table, attempts, manifest) for table in SCHEMAS}
-    small = {
-        folder: (table, chosen)
-        for table, paths in held.items()
-        for folder, group in _by_folder(paths).items()
-        if (chosen := _small(store, group, manifest))
-    }
     fresh = len({*row_files(commits)} - manifest.row_files)
-    before = sum(map(len, held.values())) + fresh + bool(manifest.number)
+    before = fresh + bool(manifest.number)
+    small: dict[str, tuple[str, list[str]]] = {}
+    for table in SCHEMAS:
+        parts = store.parts(table, attempts, manifest)
+        before += len(parts)
+        for folder, group in groupby(sorted(parts), os.path.dirname):
+            if chosen := _small(store, [*group], manifest):
+                small[folder] = (table, chosen)
     if not small and not fresh and not manifest.stale:
         return Compacted(before, before)
-    done, merged = count(1), list[str]()
-    todo = sum(len(paths) for _, paths in small.values())
-
-    def counting(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        for rows in tables:
-            yield rows
-            if progress:
-                progress(next(done), todo)
-
+    merged = list[str]()
     for folder, (table, paths) in small.items():
         read = _read(store, table, paths, attempts, manifest)
-        merged += _write(store, folder, _schema(table, f"{folder}/"), counting(read))
+        merged += _write(store, folder, _schema(table, f"{folder}/"), read)
     gone = {path for _, paths in small.values() for path in paths}
     kept = [f"{store.root}/{path}" for path in manifest.parts if f"{store.root}/{path}" not in gone]
     names = frozenset(path.removeprefix(f"{store.root}/") for path in (*kept, *merged))
     new = Manifest(manifest.number + 1, commits, names)
     if not new.put(store.filesystem, store.root, store.put):
         raise StoreError(f"{store.url}: another compaction was faster, and this one changed nothing")
+    if unread:
+        store.sweep(unread=True)
     return Compacted(before, len(names) + 1)
-
-
-def _by_folder(paths: Sequence[str]) -> dict[str, list[str]]:
-    out: dict[str, list[str]] = {}
-    for path in sorted(paths):
-        out.setdefault(path.rsplit("/", 1)[0], []).append(path)
-    return out
 
 
 def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
