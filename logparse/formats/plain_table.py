@@ -9,17 +9,9 @@
     direction,n,c,h,w,k,filter_h,filter_w,pad_h,pad_w,stride_h,stride_w,groups,in_type,solution,time_us,calls
     W,64,256,56,56,256,3,3,1,1,1,1,1,FP16,miopen:GemmWrwUniversal,812.5,120
 
-======================  ==========================================================================================
-problem columns         the fields of ``GemmProblem`` (at least m, n, k) or, with ``direction``, of ``ConvProblem``;
-                        or one column ``problem`` with the canonical text that logparse prints
-``solution``            ``library:id`` or, with a column ``library``, the id alone; ``Default`` is PyTorch's own call
-``time_us``             microseconds; with ``min_us``, ``max_us``, ``std_us``, ``workspace_bytes``, ``status``,
-                        ``error``
-``calls``               how often the problem ran
-``arch``, ``cu_count``  the machine and the library builds: any name of ``logparse.model.FACTS``, one value per file
-(``hipblaslt_version``  (rows of another machine are rejected: put them into a file of their own)
-…)
-======================  ==========================================================================================
+Problem columns are the fields of ``GemmProblem`` (at least m, n, k) or, with ``direction``, of ``ConvProblem``, or one
+column ``problem`` with the canonical text; docs/formats.md lists the others.  ``arch``, ``cu_count`` and any other name
+of ``logparse.model.FACTS`` have one value per file: rows of another machine are rejected.
 
 A row with a time is a measurement (it needs a solution), one with calls is a call, one with both is both.  An empty
 cell is unknown, except that ``batch_count`` is 1 where there is no such column.  Other columns are ignored and named in

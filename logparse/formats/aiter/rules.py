@@ -156,13 +156,6 @@ def _elsewhere(entry: Entry, target: Facts) -> str | None:
     return f"{named}: aiter looks for {', '.join(theirs[x] for x in wrong)}"
 
 
-def _repeated(entry: Entry, context: _Context) -> str | None:
-    used = context.used.get(entry.key)
-    if used is None or used is entry or used.cells != entry.cells:
-        return None
-    return f"the same row as line {used.line}"
-
-
 def _passed_over(entry: Entry, context: _Context) -> str | None:
     used = context.used.get(entry.key)
     if context.table.repeats == "equal" or not entry.key or used is None or used.cells == entry.cells:
@@ -204,23 +197,12 @@ def _no_kernel(entry: Entry, context: _Context) -> str | None:
     return f"{library} finds its kernel by {', '.join(empty)}, which is empty" if empty else None
 
 
-def _heuristic(entry: Entry, context: _Context) -> str | None:
-    if entry.cells.get("libtype") != "hipblaslt" or entry.cells.get("solidx") != -1:
-        return None
-    return "solidx -1: hipBLASLt's own heuristic chooses, the row overrides nothing"
-
-
-def _routed(entry: Entry, context: _Context) -> str | None:
-    time = entry.cells.get("us", entry.cells.get("soltimes"))
-    if time != 0 or entry.cells.get("libtype") != "triton":
-        return None
-    return "no time: the row sends the call to Triton, which has a table of its own"
-
-
 def _failed(entry: Entry, context: _Context) -> str | None:
     time = entry.cells.get("us", entry.cells.get("soltimes"))
-    if not isinstance(time, (int, float)) or 0 < time < math.inf or _routed(entry, context):
+    if not isinstance(time, (int, float)) or 0 < time < math.inf:
         return None
+    if time == 0 and entry.cells.get("libtype") == "triton":
+        return None  # the row sends the call to Triton, which has a table of its own
     return f"a time of {time} µs: the tuner could not run it, aiter uses it all the same"
 
 
@@ -230,14 +212,11 @@ _RULES: tuple[Rule[Entry, _Context], ...] = (
     Rule("no-call", "error", "matched", _no_call, _RETUNE),
     Rule("device", "error", "matched", lambda e, c: None if c.serves else _elsewhere(e, c.target), _RETUNE),
     Rule("device", "info", "matched", lambda e, c: _elsewhere(e, c.target) if c.serves else None),
-    Rule("duplicate", "info", None, _repeated, "remove it"),
     Rule("duplicate", "warning", "read", _passed_over, "keep the faster one (`logparse merge`)", fault=False),
     Rule("backend", "error", "honoured", _backend, _RETUNE),
     Rule("backend", "warning", None, _odd_backend, _RETUNE),
     Rule("index", "error", "honoured", _bad_index, _RETUNE),
     Rule("kernel-name", "error", "honoured", _no_kernel, _RETUNE),
-    Rule("heuristic", "info", None, _heuristic, "remove it"),
-    Rule("route", "info", None, _routed),
     Rule("time", "warning", None, _failed, "remove it", fault=True),
 )
 

@@ -116,14 +116,11 @@ EPILOGUES: Mapping[str, Epilogue] = {
 }
 """Epilogue names (no ``EPILOGUE_``, no ``_EXT``) and what they mean in bench flags."""
 
-_MISPRINTED = {"DGELU_BGRADA": "BGRADA", "DGELU_BGRADB": "BGRADB"}
-"""Texts that hipBLASLt up to December 2024 prints for BGRADA and BGRADB."""
-
 
 def epilogue(text: str | None) -> Epilogue | None:
     """What an epilogue text of a prefixed line means, None where the library could not name it."""
     name = (text or "").removeprefix("ROCBLASLT_").removeprefix("EPILOGUE_").replace("_EXT", "")
-    return EPILOGUES.get(_MISPRINTED.get(name, name))
+    return EPILOGUES.get(name)
 
 
 SCALES: Mapping[str, str] = {

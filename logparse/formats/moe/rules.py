@@ -125,14 +125,6 @@ def _of_amd(entry: Entry, context: _Context) -> str | None:
     return f"{', '.join(names)}: options of AMD's backend, which stop the launch on {context.field('device_name')}"
 
 
-def _large_block(entry: Entry, context: _Context) -> str | None:
-    block = [int(x) for x in re.findall(r"\d{1,9}", context.field("block_shape"))]
-    size = (entry.words or {}).get("BLOCK_SIZE_K")
-    if not block or not isinstance(size, int) or size <= min(block):
-        return None
-    return f"BLOCK_SIZE_K {size} is larger than a block of scales: the kernel runs with {min(block)}"
-
-
 _RULES: tuple[Rule[Entry, _Context], ...] = (
     Rule("duplicate", "warning", "read", _later, "remove it", fault=False),
     Rule("tokens", "error", "matched", _negative, "remove it"),
@@ -140,7 +132,6 @@ _RULES: tuple[Rule[Entry, _Context], ...] = (
     Rule("size", "error", "honoured", _odd_size, _TUNE),
     Rule("word", "warning", None, _unknown_word, "remove it, unless the server's own kernel takes it"),
     Rule("backend", "error", "honoured", _of_amd, _TUNE),
-    Rule("block", "info", None, _large_block),
 )
 
 

@@ -223,25 +223,18 @@ def entries(text: str, native: bool | None) -> Iterator[Entry]:
 
 def key(problem: Problem, target: Facts) -> str | None:
     """A call as Tensile compares it with the rows; None where a field is unknown, or for what rocBLAS does not run."""
-    plain = isinstance(problem, GemmProblem) and not problem.bias and problem.activation in (None, "none")
-    if not isinstance(problem, GemmProblem) or not plain or rocblas.key(problem, target) is None:
+    if not isinstance(problem, GemmProblem) or problem.bias or problem.activation not in (None, "none"):
         return None
-    p = problem.normal
-    wide = _BYTES.get(str(p.compute_type).replace("xf32", "f32"))
-    if p.a_type is None or p.a_type not in _BYTES or p.a_type != p.b_type or p.d_type not in _BYTES or wide is None:
+    row = rocblas.key(problem, target)
+    if row is None or problem.a_type != problem.b_type:
         return None
-    n = {x: int(getattr(p, x) or 0) for x in ("m", "n", "k", "lda", "ldb")}
-    n |= {"batch": int(p.batch_count or 0), "ldc": int((p.ldd if p.ldc is None else p.ldc) or 0)}
-    strides = (1, 1, 1)
-    if p.batch_count != 1:
-        c = problem.stride_d if problem.stride_c is None else problem.stride_c  # normal form drops C's at β = 0
-        if p.stride_a is None or p.stride_b is None or c is None:
-            return None
-        strides = (p.stride_a, p.stride_b, c)
+    cells = row.replace("xf32_r", "f32_r").split(",")
+    own = Entry(0, (*cells, "1")).key
+    if not own or problem.a_type not in COMPLEX:
+        return own or None
     # No row states a conjugated operand, and none serves it.
-    conjugated = "C" if p.a_type in COMPLEX else "T"
-    trans = [{"N": "N", "C": conjugated}.get(str(x), "T") for x in (p.trans_a, p.trans_b)]
-    return _text(trans, n, 0.0, strides, p.a_type, str(p.d_type), wide > _BYTES[p.a_type])
+    trans = ["C" if cell == "C" else word for cell, word in zip(cells[:2], own.split(","), strict=False)]
+    return ",".join((*trans, *own.split(",")[2:]))
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:

@@ -162,20 +162,18 @@ def recognise(head: Head) -> bool:
 
 def read(source: Source) -> Iterator[Outcome]:
     """Every line as a fact (validator), a measurement (row), a reject or blank; the file's facts come last."""
-    file, bom, crlf = ResultsFile(), False, False
+    file = ResultsFile()
     for number, line in enumerate(source.lines(), start=1):
-        text, skipped = line.text, 0
-        if number == 1 and text.startswith(BOM):
-            bom, text, skipped = True, text.removeprefix(BOM), len(BOM.encode())
-        if text.endswith("\r"):
-            crlf, text = True, text[:-1]
+        text = line.text.removesuffix("\r")
+        skipped = len(BOM.encode()) if number == 1 and text.startswith(BOM) else 0
+        text = text[bool(skipped) :]
         found = list(file.take(number, text))
         for start, piece, one in found:
             at = line.offset + skipped + len(text[:start].encode())
             yield replace(_outcome(piece, one), lines=0 if start else 1, at=at)
         if not found:
             yield Outcome("fact")
-    yield Outcome("fact", _facts(file, bom, crlf), lines=0)
+    yield Outcome("fact", _facts(file), lines=0)
 
 
 def _outcome(text: str, row: ResultsRow | None) -> Outcome:
@@ -213,17 +211,12 @@ def measurement(row: ResultsRow) -> Measurement:
     )
 
 
-def _facts(file: ResultsFile, bom: bool, crlf: bool) -> list[Fact]:
+def _facts(file: ResultsFile) -> list[Fact]:
     rows = [row for row in file.rows if row.problem is not None]
     out = validators.facts(file.validators, {row.solution.library for row in rows})
     dialects = {"ld" if "_ld_" in row.params else "no-ld" for row in rows}
     if dialects:
         out.append(Fact("tunableop_keys", "mixed" if len(dialects) > 1 else dialects.pop()))
-    if bom:
-        out.append(Fact("byte_order_mark", "yes: PyTorch does not read the first line"))
-    if crlf:
-        out.append(Fact("line_ends", "CRLF: PyTorch rejects the file"))
-    out.append(Fact("rows", str(len(rows))))
     return out
 
 

@@ -12,7 +12,6 @@ Source: pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp, torch/cuda/tunab
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from logparse.errors import EmissionError
@@ -20,38 +19,33 @@ from logparse.formats.format import Emission, FileFormat, Head, Outcome, Source,
 from logparse.formats.patterns import regex
 from logparse.formats.tunableop import signature
 from logparse.formats.tunableop.results import key_of
-from logparse.model import Call, Fact, GemmProblem, Override, Reject
+from logparse.model import Call, GemmProblem, Override, Reject
 
 FILE_NAME = "tunableop_untuned0.csv"
 CATEGORY = "untuned"
 _BOM = "\ufeff"
-_EMPTY_NAME = regex(r".*untuned.*\.csv\Z", re.IGNORECASE)
 _BEGIN = regex(
     r"(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_[^,\n]*,[^,\n]*(?:,BLAS_PARAMS:.*)?\r?(?:\n|\Z)"
 )
 
 
 def recognise(head: Head) -> bool:
-    """A file that begins with a key and nothing or ``BLAS_PARAMS`` behind it, or an empty one of the name."""
-    text = head.data.decode("utf-8", "replace").removeprefix(_BOM).lstrip("\r\n")
-    return bool(_BEGIN.match(text) if text else "tunableop" in head.name and _EMPTY_NAME.match(head.name))
+    """A file that begins with a key and nothing or ``BLAS_PARAMS`` behind it."""
+    return _BEGIN.match(head.data.decode("utf-8", "replace").removeprefix(_BOM).lstrip("\r\n")) is not None
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Every line as a call, a reject or blank; the number of keys comes last as a fact."""
-    rows = 0
+    """Every line as a call, a reject or blank."""
     for number, line in enumerate(source.lines()):
         text = line.text.removesuffix("\r")
-        skipped = 0
-        if number == 0 and text.startswith(_BOM):
-            text, skipped = text.removeprefix(_BOM), len(_BOM.encode())
+        bom = number == 0 and text.startswith(_BOM)
+        text = text[bom:]
         if not text:
             yield Outcome("blank")
             continue
         record = row(text)
-        rows += isinstance(record, Call)
-        yield Outcome("call" if isinstance(record, Call) else "reject", [record], at=line.offset + skipped)
-    yield Outcome("fact", [Fact("rows", str(rows))], lines=0)
+        at = line.offset + len(_BOM.encode()) * bom
+        yield Outcome("call" if isinstance(record, Call) else "reject", [record], at=at)
 
 
 def row(text: str) -> Call | Reject:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from logparse.errors import EmissionError
 from logparse.formats.tunableop import results, untuned
-from logparse.model import DEFAULT, Call, Fact, Override, Reject
+from logparse.model import DEFAULT, Call, Override, Reject
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 from tests.formats.reading import Memory, from_file, head, outcomes, records
 from tests.formats.tunableop.test_signature import keys
@@ -34,7 +34,6 @@ def test_a_line_is_a_call_that_is_not_counted() -> None:
     assert len(got) == 13
     assert {(c.category, c.count, c.solution) for c in got} == {("untuned", None, None)}
     assert got[10].problem.label == "TN 64×8192×4096 bf16_r"
-    assert Fact("rows", "13") in records(outcomes(untuned.FORMAT, SAMPLE))
 
 
 def test_blas_params_are_read() -> None:
@@ -49,7 +48,7 @@ def test_blas_params_are_read() -> None:
 
 def test_what_is_no_key_is_a_reject() -> None:
     found = outcomes(untuned.FORMAT, b"GemmTunableOp_Half_NN,nn_8_8_8,Default,0.1\nGemmTunableOp_Half_NN\n\n")
-    assert [o.unit for o in found] == ["reject", "reject", "blank", "fact"]
+    assert [o.unit for o in found] == ["reject", "reject", "blank"]
     first = found[0].records[0]
     assert isinstance(first, Reject)
     assert (first.offset, first.length) == (31, 11)
