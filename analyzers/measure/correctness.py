@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from logparse.model import ConvProblem, GemmProblem, Problem
 
 ROUNDOFF = {
-    **dict.fromkeys(("f64_r", "FP64", "float64"), 2.0**-53),
-    **dict.fromkeys(("f32_r", "FP32", "float32"), 2.0**-24),
+    **dict.fromkeys(("f64_r", "FP64"), 2.0**-53),
+    **dict.fromkeys(("f32_r", "FP32"), 2.0**-24),
     "xf32_r": 2.0**-11,
-    **dict.fromkeys(("f16_r", "FP16", "float16"), 2.0**-11),
-    **dict.fromkeys(("bf16_r", "BF16", "bfloat16"), 2.0**-8),
+    **dict.fromkeys(("f16_r", "FP16"), 2.0**-11),
+    **dict.fromkeys(("bf16_r", "BF16"), 2.0**-8),
     **dict.fromkeys(("f8_r", "f8_fnuz_r", "FP8"), 2.0**-4),
     **dict.fromkeys(("bf8_r", "bf8_fnuz_r", "BF8"), 2.0**-3),
     **dict.fromkeys(("i8_r", "i32_r", "INT8", "INT32"), 0.0),
@@ -30,7 +30,7 @@ def depth(problem: Problem) -> int:
     if isinstance(problem, GemmProblem):
         return problem.k or 1
     if not isinstance(problem, ConvProblem):
-        return max((size for x in problem.tensors for size in x.sizes), default=1)  # attention sums over one of them
+        return 1
     window = (problem.filter_d or 1) * (problem.filter_h or 1) * (problem.filter_w or 1)
     if problem.direction == "W":
         return (problem.n or 1) * (problem.out_d or 1) * (problem.out_h or 1) * (problem.out_w or 1)
@@ -107,7 +107,7 @@ def _formats(problem: Problem, tf32: bool) -> tuple[str, str]:
     """Type words of the format that inputs are rounded to (empty: none), and of the accumulator."""
     out, compute = _output_type(problem), problem.compute_type if isinstance(problem, GemmProblem) else None
     short = "xf32_r" if tf32 and out in ("f32_r", "FP32") else (compute or "").removeprefix("f32_")
-    wide = "f64_r" if out in ("f64_r", "FP64", "float64") else "f16_r" if compute == "f16_r" else "f32_r"
+    wide = "f64_r" if out in ("f64_r", "FP64") else "f16_r" if compute == "f16_r" else "f32_r"
     return "" if compute == "f16_r" else short, wide
 
 
@@ -122,7 +122,7 @@ def _output_type(problem: Problem) -> str | None:
     if isinstance(problem, ConvProblem):
         by_direction = {"B": problem.in_type, "W": problem.weights_type}
         return by_direction.get(problem.direction, problem.out_type) or problem.in_type
-    return problem.tensors[0].dtype if problem.tensors else None
+    return None
 
 
 def acceptable(error: float, bound: float) -> bool:

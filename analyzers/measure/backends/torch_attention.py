@@ -54,9 +54,8 @@ def _on(device: TorchDevice, backend: str, *, training: bool) -> Iterator[None]:
 def _call(device: TorchDevice, around: Around, o: AttentionOperands) -> Call:
     """Raises UnsupportedError, with PyTorch's reason, where the backend refuses the operands."""
     torch, of = device.torch, o.attention
-    queries, keys = of.heads
     more: dict[str, Any] = {"dropout_p": of.dropout, "is_causal": of.causal, "scale": of.scale}
-    if queries != keys:
+    if of.query.sizes[1] != of.key.sizes[1]:
         more["enable_gqa"] = True
 
     def forward(i: int) -> Tensor:
@@ -69,7 +68,7 @@ def _call(device: TorchDevice, around: Around, o: AttentionOperands) -> Call:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
-            outputs = o.derived(made) if of.grad is not None else [made(0)]
+            outputs = [made(i) for i in range(o.sets if of.grad is not None else 1)]
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:

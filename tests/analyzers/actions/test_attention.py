@@ -18,8 +18,7 @@ from analyzers.actions.totals import result  # noqa: E402
 from analyzers.analyzer import Settings  # noqa: E402
 from analyzers.measure.backend import Conditions, Place, UnsupportedError  # noqa: E402
 from analyzers.measure.backends.pytorch import BACKEND  # noqa: E402
-from analyzers.measure.correctness import error_bound  # noqa: E402
-from analyzers.measure.device.attention_operands import AttentionOperands, attention_of  # noqa: E402
+from analyzers.measure.device.attention_operands import attention_of  # noqa: E402
 from analyzers.measure.device.torch_device import torch_device  # noqa: E402
 from analyzers.measure.replay import Options, replay, stages  # noqa: E402
 from analyzers.recommend.verb import advise  # noqa: E402
@@ -58,32 +57,13 @@ def backend() -> Iterator[Any]:
 
 @pytest.mark.parametrize("problem", [FORWARD, BACKWARD, SHARED, MASKED], ids=["forward", "backward", "shared", "mask"])
 def test_every_backend_of_a_cpu_computes_the_same(backend: Any, problem: OperatorProblem) -> None:
-    ways = backend.solutions(problem, 9)
+    ways, results = backend.solutions(problem, 9), []
     assert [x.text for x in ways] == ["Default", "torch:sdpa=flash", "torch:sdpa=math"]
     for way in ways:
         ready = backend.prepare(problem, way, Conditions(sets=2))
-        assert 0 < ready.error() < error_bound(problem)
-        assert ready.fault() == ""
-        backend.refresh(seed=3)
-        assert 0 < ready.error() < error_bound(problem), "a gradient is of the new data"
+        results.append(ready._call(0))
         assert ready.sample_us(3) > 0
-
-
-@pytest.mark.parametrize("problem", [FORWARD, BACKWARD], ids=["forward", "backward"])
-def test_a_wrong_row_is_found(problem: OperatorProblem) -> None:
-    device = torch_device("cpu")
-    known = attention_of(device, problem)
-    assert known is not None
-    operands = AttentionOperands(device, problem, Conditions(), known)
-    good = [x.float() for x, _ in operands._computed()]
-    for number, part in enumerate(good):
-        assert operands.fault(lambda: good) == ""
-        row = part[1, 3, -1].clone()
-        part[1, 3, -1] += 1e-3
-        assert "rounding" in operands.fault(lambda: good), number
-        part[1, 3, -1] = torch.nan
-        assert not operands.error(good) <= 1
-        part[1, 3, -1] = row
+        torch.testing.assert_close(results[-1], results[0])
 
 
 def test_what_a_backend_refuses_has_its_reason(backend: Any) -> None:
