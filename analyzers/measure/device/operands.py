@@ -7,7 +7,7 @@ so D = op(A)·op(B) is computed as Dᵀ = op(B)ᵀ·op(A)ᵀ: ``x`` (n×k) times
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -93,18 +93,16 @@ def matrices(problem: GemmProblem) -> dict[str, Matrix]:
 
 
 @dataclass(frozen=True)
-class SideResult:
-    """What a call writes besides its result: its name, the first set's memory, and what must be in it."""
+class Written:
+    """What a call writes: its name (empty: the result), the first set's memory, and of a part of its first dimension
+    the reference in higher precision, and the sums of the magnitudes of its products.
+    """
 
     name: str
-    written: Tensor
-    reference: Tensor
-    magnitudes: Tensor
+    memory: Tensor
+    reference: Callable[[slice], Tensor]
+    magnitudes: Callable[[slice], Tensor]
     tolerance: Tolerance
-
-    def inexact(self) -> int:
-        """How many elements are not the reference, rounded to their type."""
-        return int((self.written != self.reference.to(self.written.dtype)).sum())
 
 
 class OperandSets:
@@ -130,9 +128,13 @@ class OperandSets:
         """
         raise NotImplementedError
 
-    def _beside(self) -> Sequence[SideResult]:
+    def _beside(self) -> Sequence[Written]:
         """What a call writes besides its result."""
         return ()
+
+    def _written(self, output: Tensor) -> list[Written]:
+        magnitudes = partial(self._reference, magnitudes=True)
+        return [Written("", output, self._reference, magnitudes, self._tolerance), *self._beside()]
 
     def fill(self, seed: int) -> None:
         """Random normal values in all inputs.  Every memory has a seed of its own, so that one can be restored."""
@@ -159,44 +161,37 @@ class OperandSets:
         self._changed(0)
 
     def error(self, output: Tensor) -> float:
-        """‖out − ref‖ / ‖ref‖ of the first set, the reference in higher precision."""
-        errors = [self._relative_error((output[part], self._reference(part)) for part in _parts(output))]
-        for side in self._beside():
-            errors.append(
-                self._relative_error((side.written[part], side.reference[part]) for part in _parts(side.written))
-            )
-        return math.nan if any(map(math.isnan, errors)) else max(errors)
-
-    def _relative_error(self, compared: Iterable[tuple[Tensor, Tensor]]) -> float:
-        """‖out − ref‖ / ‖ref‖ over parts of an output and its reference; NaN where the output is not finite."""
-        torch, off, of = self._device.torch, 0.0, 0.0
-        for out, ref in compared:
-            wide = out.to(ref.dtype)
-            if not bool(torch.isfinite(wide).all()):
-                return math.nan
-            off += float(torch.linalg.vector_norm(wide - ref)) ** 2
-            of += float(torch.linalg.vector_norm(ref)) ** 2
-        return math.sqrt(off) / max(math.sqrt(of), 1e-30)
+        """‖out − ref‖ / ‖ref‖ of the first set, the reference in higher precision; the largest of all that is written.
+        NaN where something is not finite.
+        """
+        torch, errors = self._device.torch, []
+        for written in self._written(output):
+            off = of = 0.0
+            for part in _parts(written.memory):
+                ref = written.reference(part)
+                wide = written.memory[part].to(ref.dtype)
+                if not bool(torch.isfinite(wide).all()):
+                    return math.nan
+                off += float(torch.linalg.vector_norm(wide - ref)) ** 2
+                of += float(torch.linalg.vector_norm(ref)) ** 2
+            errors.append(math.sqrt(off) / max(math.sqrt(of), 1e-30))
+        return max(errors)
 
     def fault(self, run: Callable[[], Tensor]) -> str:
         """See ``Operands``: on random data each element, then integers on which every result is exact."""
-        output = run()
-        for part in _parts(output):
-            magnitudes = self._reference(part, magnitudes=True)
-            excess = self._excess(output[part], self._reference(part), magnitudes, self._tolerance)
-            if not excess <= 1:
-                return f"an element differs {excess:.1f} times as much as rounding explains"
-        for side in self._beside():
-            for part in _parts(side.written):
-                compared = side.written[part], side.reference[part], side.magnitudes[part]
-                excess = self._excess(*compared, side.tolerance)
+        for written in self._written(run()):
+            for part in _parts(written.memory):
+                excess = self._excess(written, part)
                 if not excess <= 1:
-                    return f"an element of {side.name} differs {excess:.1f} times as much as rounding explains"
+                    which = f" of {written.name}" if written.name else ""
+                    return f"an element{which} differs {excess:.1f} times as much as rounding explains"
         if approximate(self._problem):
             return ""
         try:
             self._fill_integers()
-            wrong = self._inexact(run()) + sum(x.inexact() for x in self._beside())
+            output = run()
+            wrong = self._inexact(output, self._result)
+            wrong += sum(self._inexact(x.memory, x.reference) for x in self._beside())
         finally:
             self._fill_set(0)
         return f"{wrong} elements are wrong on integers, whose sums are exact" if wrong else ""
@@ -210,26 +205,24 @@ class OperandSets:
             self._references[name] = self._result(magnitudes=magnitudes)
         return self._references[name]
 
-    def _excess(self, out: Tensor, ref: Tensor, size: Tensor, allowed: Tolerance) -> float:
-        """The largest |out − ref| over what is tolerated, over all elements; NaN where one is not finite.
-
-        ``size`` holds the sums of the magnitudes of the products.
-        """
+    def _excess(self, written: Written, part: slice) -> float:
+        """The largest |out − ref| over what is tolerated, over all elements; NaN where one is not finite."""
+        allowed, ref, size = written.tolerance, written.reference(part), written.magnitudes(part)
         scale = float(self._device.torch.linalg.vector_norm(ref)) / math.sqrt(max(1, ref.numel()))
         slack = _GELU_SLACK if approximate(self._problem) else 0.0
         of_products = slack if isinstance(self._problem, GemmProblem) and self._problem.gradient else 0.0
         limit = allowed.output * ref.abs() + allowed.partials * scale + allowed.products * size
         limit += slack * (1 + ref.abs()) + of_products * size  # an approximate derivative multiplies the products
-        return float(((out.to(ref.dtype) - ref).abs() / limit.clamp_min(1e-30)).max())
+        return float(((written.memory[part].to(ref.dtype) - ref).abs() / limit.clamp_min(1e-30)).max())
 
-    def _inexact(self, output: Tensor) -> int:
+    def _inexact(self, output: Tensor, reference: Callable[[slice], Tensor]) -> int:
         """How many elements of a result on integers are wrong: not equal, or for a convolution, whose transforms may
         divide, not nearest to the right integer.
         """
         wrong = 0
         for part in _parts(output):
-            reference = self._result(part).round()
-            away = (output[part].to(reference.dtype) - reference).abs()
+            right = reference(part).round()
+            away = (output[part].to(right.dtype) - right).abs()
             good = away == 0 if isinstance(self._problem, GemmProblem) else away < 0.5
             wrong += int(good.numel() - good.sum())
         return wrong
@@ -301,11 +294,7 @@ class GemmOperands(OperandSets):
             self.memory[name][0].fill_(math.nan)
 
     def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
-        torch, p = self._device.torch, self.problem
-
-        def wide(tensor: Tensor) -> Tensor:
-            return tensor.float().abs() if magnitudes else tensor.double()
-
+        torch, p, wide = self._device.torch, self.problem, partial(_wide, magnitudes=magnitudes)
         out = self._before_activation(wide, part)
         if p.gradient and p.activation == "gelu":
             return wide(torch.ops.aten.gelu_backward(out, self.aux[0][part].to(out.dtype), approximate="tanh"))
@@ -330,19 +319,17 @@ class GemmOperands(OperandSets):
             out += wide(self.c[0][part]) * scales.get("scale_c", 1)
         return out + wide(self.bias[0]) if self.bias and "bias" not in self.written else out
 
-    def _beside(self) -> Sequence[SideResult]:
+    def _beside(self) -> Sequence[Written]:
         p, found = self.problem, []
         for name in self.written[1:]:
             like = replace(p, d_type=vectors(p, self.batch)[name][1], k=(p.k or 0) + (p.n or 0))  # sums over N, too
-            reference, magnitudes = (self._side(name, magnitudes=x) for x in (False, True))
-            written = self.aux[0] if name == "aux" else self.bias[0]
-            found.append(SideResult(name, written, reference, magnitudes, tolerance(like)))
+            reference, magnitudes = (self._side(name, magnitudes=x).__getitem__ for x in (False, True))
+            memory = self.aux[0] if name == "aux" else self.bias[0]
+            found.append(Written(name, memory, reference, magnitudes, tolerance(like)))
         return found
 
     def _side(self, name: str, *, magnitudes: bool) -> Tensor:
-        def wide(tensor: Tensor) -> Tensor:
-            return tensor.float().abs() if magnitudes else tensor.double()
-
+        wide = partial(_wide, magnitudes=magnitudes)
         if name == "aux":
             return self._before_activation(wide)
         if self.problem.bias_source in ("a", "b"):
@@ -446,6 +433,10 @@ def random_normal(device: TorchDevice, memory: Tensor, generator: Any) -> None:
     else:
         drawn = device.torch.randn(memory.shape, generator=generator, device=device.device)
         memory.copy_(drawn.to(memory.dtype))
+
+
+def _wide(tensor: Tensor, *, magnitudes: bool) -> Tensor:
+    return tensor.float().abs() if magnitudes else tensor.double()
 
 
 def _parts(output: Tensor) -> list[slice]:
