@@ -17,20 +17,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Line, Origin, Outcome, Source, Writer
-from logparse.formats.fp8 import OCP, on_arch
+from logparse.formats.fp8 import FNUZ, OCP, fnuz_only, on_arch
 from logparse.formats.hipblaslt.arguments import problem_of_row, sizes, tight_strides
 from logparse.formats.hipblaslt.enums import SCALE_CODES
+from logparse.formats.reading import leading
 from logparse.model import COMPLEX, Fact, GemmProblem, Measurement, Override, Problem, Record, Reject, Solution
 
 FIRST = "Git Version: "
 BLANKS = " \t\n\r\f\v"
-_INDEX = ("solution_index", "soulution_index")
+INDEX = "solution_index"
 TUNING_COLUMNS: tuple[str, ...] = (
     *("transA", "transB", "grouped_gemm", "batch_count", "m", "n", "k", "alpha", "lda", "stride_a", "beta"),
     *("ldb", "stride_b", "ldc", "stride_c", "ldd", "stride_d", "a_type", "b_type", "c_type", "d_type", "compute_type"),
@@ -38,17 +39,32 @@ TUNING_COLUMNS: tuple[str, ...] = (
     *("rotating_buffer", "hipblaslt-Gflops", "hipblaslt-GB/s", "us", "solution_index", "gcnArchName", "CUs"),
 )
 """The 37 columns of a ROCm 6.4 tuning row, named as hipblaslt-bench names them from 7.0 on."""
+_NUMBERS = ("batch_count", "m", "n", "k")
+_TYPES = ("a_type", "b_type", "c_type")
+_WANTED = ("transA", "transB", *_NUMBERS, *_TYPES, "compute_type", INDEX)
+_PLACED_TYPES = frozenset({"f16_r", "bf16_r", "f32_r", "f64_r", "i8_r", "i32_r", "f8_r", "bf8_r"})
+_NAMED_TYPES = _PLACED_TYPES | frozenset(FNUZ.values())
+_NEWER_TYPES = _NAMED_TYPES | {"f6_r", "bf6_r", "f4_r"}
 
 # ------------------------------------------------------------------------------------------- layout, and what is there
 
 
 @dataclass(frozen=True)
 class TuningRow:
-    """One line of values (``line`` counts from 1) and the names of the header line before it, if there is one."""
+    """One line of values (``line`` counts from 1) and the names of the header line before it, if there is one; of what
+    the library takes of it ``key`` and ``index`` under which it keeps it, and the cells ``taken``.
+
+    The key of a row that it drops without a message is empty; ``rule`` and ``why`` are then the reason.
+    """
 
     line: int
     values: tuple[str, ...]
     header: tuple[str, ...] | None
+    index: int | None = None
+    taken: Mapping[str, str] = field(default_factory=dict)
+    key: str = ""
+    rule: str = ""
+    why: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,6 +91,29 @@ class TuningRow:
         lines = filter(None, (self.header, self.values))
         return "\n".join("    " + ",".join(words).rstrip("\r") for words in lines)
 
+    @property
+    def solution(self) -> Solution | None:
+        return None if self.index is None else Solution("hipblaslt", str(self.index))
+
+    @property
+    def problem(self) -> GemmProblem | None:
+        """The problem that the library takes the row for: never a grouped one, and every transpose but N is T.
+
+        A number that it does not match by may be anything.
+        """
+        read = {name: "N" if self.taken.get(name) == "N" else "T" for name in ("transA", "transB")}
+        read |= {x: str(size) for x in (*_NUMBERS, INDEX) if (size := leading(self.taken.get(x, ""))) is not None}
+        if self.key:
+            read["compute_type"] = self.key.rpartition(",")[2]
+        for names in (self.cells, _WANTED):
+            try:
+                return problem_of_row(
+                    {**{x: self.cells[x] for x in names if x in self.cells}, **read, "grouped_gemm": "0"}
+                )
+            except ValueError:
+                continue
+        return None
+
 
 def split(line: str) -> tuple[str, ...]:
     """The cells of a line as ``std::getline`` splits them: an empty last one is dropped."""
@@ -100,26 +139,15 @@ def read(source: Source) -> Iterator[Outcome]:
             header = split(line.text)
             yield Outcome("fact")  # it names columns and has no time
         else:
-            yield _outcome(TuningRow(number, split(line.text), header), line, known)
+            yield _outcome(row_of(number, split(line.text), header, None), line, known)
             header = None
 
 
 def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
-    if len(row.values) != len(row.names):
-        ending = "its header has" if row.header else "without a header, and the library ignores any number but"
-        return _reject(line, f"tuning entry of {len(row.values)} values; {ending} {len(row.names)}")
-    index = next((row.cells[name] for name in _INDEX if name in row.cells), "")
+    if row.why or row.solution is None:
+        return _reject(line, f"tuning entry: {row.why}")
     try:
         gemm = problem_of_row(row.cells)
-        if int(index) < 1:
-            raise ValueError(f"solution index {index}: the library takes numbers from 1 on")
-        stated = {} if gemm is None else {**_key_values(gemm, {}), "c_type": gemm.c_type}
-        if row.header is not None:  # the reader by name takes an unknown one for f32_r
-            stated.pop("compute_type", None)
-        unknown = [name for name, x in stated.items() if x is None]
-        if unknown:
-            raise ValueError(f"the library drops a row of unknown {', '.join(unknown)}")
-        solution = Solution("hipblaslt", str(int(index)), raw=index)
     except ValueError as error:
         return _reject(line, f"tuning entry: {error}")
     if gemm is None:
@@ -130,7 +158,7 @@ def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
     records.append(
         Measurement(
             problem=gemm,
-            solution=solution,
+            solution=row.solution,
             origin="tuning-file",
             status="ok" if row.time_us else "no_time",
             time_us=row.time_us,
@@ -252,6 +280,99 @@ def object_key(problem: Problem, target: Mapping[str, str]) -> str | None:
     if kind in _OBJECT_COMPUTES:
         compute = NO_ROW if by_name(number) is False else _OBJECT_COMPUTES[kind]
     return ",".join((*others, NO_ROW if compute in ("f64_r", "i32_r") else compute))
+
+
+# ------------------------------------------------------------------------------------------- what is kept of a row
+
+
+class _DroppedError(Exception):
+    """The library drops a row; ``args`` are the rule of lint that it breaks and the reason."""
+
+
+def rows_of(text: str, number: int | None) -> list[TuningRow]:
+    """The lines of values, each with the header line before it, if there is one.
+
+    Where the version is unknown, a row is read as by the library that its layout is for.
+    """
+    out: list[TuningRow] = []
+    header: tuple[str, ...] | None = None
+    for line, content in enumerate(text.split("\n"), start=1):
+        values, names = split(content), "transA" in content
+        if names and by_name(number) is False:
+            continue  # 6.4 takes it for a row, of sizes that are no numbers
+        if names and header is None:
+            header = values
+        elif header is not None or (FIRST not in content and len(values) > 1):
+            out.append(row_of(line, values, header, number))
+            header = None
+    return out
+
+
+def row_of(line: int, values: tuple[str, ...], header: tuple[str, ...] | None, number: int | None) -> TuningRow:
+    """One row as this version takes it; of an unknown one, as that which its layout is for."""
+    row = TuningRow(line, values, header)
+    try:
+        named = header is not None if number is None else bool(by_name(number))
+        cells = _by_name(row) if named else _by_place(row)
+        index = leading(cells[INDEX], 32)
+        if index is None or index <= 0:
+            what = f"solution index {cells[INDEX]!r}"
+            raise _DroppedError("index", f"{what}: the library takes numbers from 1 to 2147483647 only")
+        return replace(row, index=index, taken=cells, key=_key(cells, number, named))
+    except _DroppedError as dropped:
+        rule, why = dropped.args
+        return replace(row, index=leading(row.cells.get(INDEX, ""), 32), taken=row.cells, rule=rule, why=why)
+
+
+def _by_place(row: TuningRow) -> dict[str, str]:
+    if len(row.values) != len(TUNING_COLUMNS):
+        why = f"{len(row.values)} values: ROCm 6.4 silently ignores any number but {len(TUNING_COLUMNS)}"
+        raise _DroppedError("37-values", why)
+    return dict(zip(TUNING_COLUMNS, row.values, strict=True))
+
+
+def _by_name(row: TuningRow) -> dict[str, str]:
+    header, values = row.header, row.values
+    if header is None:
+        raise _DroppedError("no-header", "values without a header line: ROCm 7.0 and later do not read them")
+    cells = _collected(header, values)
+    if len(cells) == len(_WANTED):
+        return cells
+    missing = _WANTED[len(_collected(header, header)) :]
+    why = f"{len(values)} values for a header of {len(header)}; any line after a header is taken for its values"
+    if missing:
+        why = f"the header has no column {missing[0]} where the library looks for it (blanks are part of a name)"
+    raise _DroppedError("columns", why)
+
+
+def _collected(header: Sequence[str], values: Sequence[str]) -> dict[str, str]:
+    cells: dict[str, str] = {}
+    for name, value in zip(header, values, strict=False):
+        if _WANTED[len(cells) :][:1] == (name,):
+            cells[name] = value
+    return cells
+
+
+def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
+    sizes = {name: leading(cells[name]) for name in _NUMBERS}
+    bad = [name for name, value in sizes.items() if value is None]
+    if bad:
+        raise _DroppedError("number", f"{', '.join(bad)} is no number")
+    if named:
+        known = _NAMED_TYPES if folds_fast(number) is False else _NEWER_TYPES
+    else:  # only builds between 6.4 and 7.0 wrote fnuz types in this layout, so a file with them is of one
+        known = _NAMED_TYPES if number is None or number >= BETWEEN else _PLACED_TYPES
+    types = [cells[name] for name in _TYPES]
+    wrong = [f"{name} {cells[name]!r}" for name in _TYPES if cells[name] not in known]
+    if wrong:
+        raise _DroppedError("type", f"the library knows no {', '.join(wrong)}")
+    compute = compute_as_read(cells["compute_type"], number, named)
+    if compute is None:
+        raise _DroppedError("compute-type", f"ROCm 6.4 drops entries of compute type {cells['compute_type']!r}")
+    if number is None and not named and fnuz_only(cells["gcnArchName"]):
+        types = [FNUZ.get(x, x) for x in types]  # the older reader has one name, and the device one family
+    trans = ["N" if cells[name] == "N" else "T" for name in ("transA", "transB")]
+    return ",".join((*trans, *map(str, sizes.values()), *types, compute))
 
 
 # ------------------------------------------------------------------------------------------- writing

@@ -23,9 +23,7 @@ from dataclasses import dataclass, replace
 
 from logparse.errors import InputError
 from logparse.formats.format import Emission, Head
-from logparse.formats.fp8 import FNUZ, fnuz_only
 from logparse.formats.hipblaslt import bench, tuning_file
-from logparse.formats.hipblaslt.arguments import problem_of_row
 from logparse.formats.hipblaslt.tuning_file import (
     BLANKS,
     DEVICE,
@@ -34,7 +32,7 @@ from logparse.formats.hipblaslt.tuning_file import (
     TUNING_COLUMNS,
     TuningRow,
     by_name,
-    split,
+    rows_of,
 )
 from logparse.formats.override_format import (
     Conversion,
@@ -45,7 +43,7 @@ from logparse.formats.override_format import (
     bytes_of,
     records_of,
 )
-from logparse.formats.reading import Note, Offer, Reading, Row, Rule, Table, leading, text_of, with_key
+from logparse.formats.reading import Note, Offer, Reading, Row, Rule, Table, text_of, with_key
 from logparse.formats.tunableop.solutions import hipblaslt_index
 from logparse.model import GemmProblem, Override, Problem, Solution, problem_from_text
 from logparse.target import Facts
@@ -53,52 +51,8 @@ from logparse.target import arch as arch_of
 
 _REWRITE = "let `logparse recommend --target` write the file"
 _RETUNE = "tune again with the target's hipblaslt-bench (HIPBLASLT_TUNING_FILE)"
-_NUMBERS = ("batch_count", "m", "n", "k")
-_TYPES = ("a_type", "b_type", "c_type")
-_INDEX = "solution_index"
-_WANTED = ("transA", "transB", *_NUMBERS, *_TYPES, "compute_type", _INDEX)
-_PLACED_TYPES = frozenset({"f16_r", "bf16_r", "f32_r", "f64_r", "i8_r", "i32_r", "f8_r", "bf8_r"})
-_NAMED_TYPES = _PLACED_TYPES | frozenset(FNUZ.values())
-_NEWER_TYPES = _NAMED_TYPES | {"f6_r", "bf6_r", "f4_r"}
 
 # ------------------------------------------------------------------------------------------- what is kept of a row
-
-
-@dataclass(frozen=True)
-class LibraryRow(TuningRow):
-    """A row as the library takes it: ``key`` and ``index`` under which it keeps it, and the cells ``taken`` from it.
-
-    The key of a row that it drops without a message is empty; ``rule`` and ``why`` are then the reason.
-    """
-
-    index: int | None
-    taken: Mapping[str, str]
-    key: str = ""
-    rule: str = ""
-    why: str = ""
-
-    @property
-    def solution(self) -> Solution | None:
-        return None if self.index is None else Solution("hipblaslt", str(self.index))
-
-    @property
-    def problem(self) -> GemmProblem | None:
-        """The problem that the library takes the row for: never a grouped one, and every transpose but N is T.
-
-        A number that it does not match by may be anything.
-        """
-        read = {name: "N" if self.taken.get(name) == "N" else "T" for name in ("transA", "transB")}
-        read |= {x: str(size) for x in (*_NUMBERS, _INDEX) if (size := leading(self.taken.get(x, ""))) is not None}
-        if self.key:
-            read["compute_type"] = self.key.rpartition(",")[2]
-        for names in (self.cells, _WANTED):
-            try:
-                return problem_of_row(
-                    {**{x: self.cells[x] for x in names if x in self.cells}, **read, "grouped_gemm": "0"}
-                )
-            except ValueError:
-                continue
-        return None
 
 
 @dataclass(frozen=True)
@@ -107,105 +61,17 @@ class Context:
 
     facts: Facts
     number: int | None
-    same_key: Mapping[str, Sequence[LibraryRow]]
-
-
-class _DroppedError(Exception):
-    """The library drops a row; ``args`` are the rule of lint that it breaks and the reason."""
-
-
-def library_rows(text: str, number: int | None) -> list[LibraryRow]:
-    """The lines of values, each with the header line before it, if there is one.
-
-    Where the version is unknown, a row is read as by the library that its layout is for.
-    """
-    out: list[LibraryRow] = []
-    header: tuple[str, ...] | None = None
-    for line, content in enumerate(text.split("\n"), start=1):
-        values, names = split(content), "transA" in content
-        if names and by_name(number) is False:
-            continue  # 6.4 takes it for a row, of sizes that are no numbers
-        if names and header is None:
-            header = values
-        elif header is not None or (FIRST not in content and len(values) > 1):
-            out.append(_library_row(TuningRow(line, values, header), number))
-            header = None
-    return out
-
-
-def _library_row(row: TuningRow, number: int | None) -> LibraryRow:
-    try:
-        named = row.header is not None if number is None else bool(by_name(number))
-        cells = _by_name(row) if named else _by_place(row)
-        index = leading(cells[_INDEX], 32)
-        if index is None or index <= 0:
-            what = f"solution index {cells[_INDEX]!r}"
-            raise _DroppedError("index", f"{what}: the library takes numbers from 1 to 2147483647 only")
-        return LibraryRow(row.line, row.values, row.header, index, cells, key=_key(cells, number, named))
-    except _DroppedError as dropped:
-        index = leading(row.cells.get(_INDEX, ""), 32)
-        return LibraryRow(row.line, row.values, row.header, index, row.cells, "", *dropped.args)
-
-
-def _by_place(row: TuningRow) -> dict[str, str]:
-    if len(row.values) != len(TUNING_COLUMNS):
-        why = f"{len(row.values)} values: ROCm 6.4 silently ignores any number but {len(TUNING_COLUMNS)}"
-        raise _DroppedError("37-values", why)
-    return dict(zip(TUNING_COLUMNS, row.values, strict=True))
-
-
-def _by_name(row: TuningRow) -> dict[str, str]:
-    header, values = row.header, row.values
-    if header is None:
-        raise _DroppedError("no-header", "values without a header line: ROCm 7.0 and later do not read them")
-    cells = _collected(header, values)
-    if len(cells) == len(_WANTED):
-        return cells
-    missing = _WANTED[len(_collected(header, header)) :]
-    why = f"{len(values)} values for a header of {len(header)}; any line after a header is taken for its values"
-    if missing:
-        why = f"the header has no column {missing[0]} where the library looks for it (blanks are part of a name)"
-    raise _DroppedError("columns", why)
-
-
-def _collected(header: Sequence[str], values: Sequence[str]) -> dict[str, str]:
-    cells: dict[str, str] = {}
-    for name, value in zip(header, values, strict=False):
-        if _WANTED[len(cells) :][:1] == (name,):
-            cells[name] = value
-    return cells
-
-
-def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
-    sizes = {name: leading(cells[name]) for name in _NUMBERS}
-    bad = [name for name, value in sizes.items() if value is None]
-    if bad:
-        raise _DroppedError("number", f"{', '.join(bad)} is no number")
-    if named:
-        known = _NAMED_TYPES if tuning_file.folds_fast(number) is False else _NEWER_TYPES
-    else:  # only builds between 6.4 and 7.0 wrote fnuz types in this layout, so a file with them is of one
-        known = _NAMED_TYPES if number is None or number >= tuning_file.BETWEEN else _PLACED_TYPES
-    types = [cells[name] for name in _TYPES]
-    wrong = [f"{name} {cells[name]!r}" for name in _TYPES if cells[name] not in known]
-    if wrong:
-        raise _DroppedError("type", f"the library knows no {', '.join(wrong)}")
-    compute = tuning_file.compute_as_read(cells["compute_type"], number, named)
-    if compute is None:
-        raise _DroppedError("compute-type", f"ROCm 6.4 drops entries of compute type {cells['compute_type']!r}")
-    if number is None and not named and fnuz_only(cells["gcnArchName"]):
-        types = [FNUZ.get(x, x) for x in types]  # the older reader has one name, and the device one family
-    trans = ["N" if cells[name] == "N" else "T" for name in ("transA", "transB")]
-    return ",".join((*trans, *map(str, sizes.values()), *types, compute))
+    same_key: Mapping[str, Sequence[TuningRow]]
 
 
 # ------------------------------------------------------------------------------------------- the file
 
 
-def read(name: str, data: bytes, target: Facts) -> Reading[Table[LibraryRow, Context]]:
+def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Context]]:
     """What the target's library takes from the file; an unknown version is the one whose layout a row has."""
     text, _ = text_of(data)
     number, certain = tuning_file.version(target), target.get("hipblaslt_revision") is not None
-    found = library_rows(text, number)
+    found = rows_of(text, number)
     notes = [] if found else [Note(None, "error", "empty", "no entry in the file", _RETUNE)]
     table = Table(found, Context(target, number, with_key(found)), _RULES, notes)
     own = _own_facts(text, found)
@@ -224,7 +90,7 @@ def _revision(text: str) -> str | None:
     return revision if found else None
 
 
-def _own_facts(text: str, found: Sequence[LibraryRow]) -> dict[str, str]:
+def _own_facts(text: str, found: Sequence[TuningRow]) -> dict[str, str]:
     """The revision of the first line, and the device where all rows name one."""
     revision = _revision(text)
     out = {} if revision is None else {"hipblaslt_revision": revision.rstrip("\r")}
@@ -266,19 +132,19 @@ def recognise(head: Head) -> bool:
 # ------------------------------------------------------------------------------------------- rules and remarks
 
 
-def _dropped(name: str, remedy: str) -> Rule[LibraryRow, Context]:
+def _dropped(name: str, remedy: str) -> Rule[TuningRow, Context]:
     """The rule of one reason for which the library drops a row."""
     return Rule(name, "error", "read", lambda row, context: row.why if row.rule == name else None, remedy)
 
 
-def _other_arch(row: LibraryRow, context: Context) -> str | None:
+def _other_arch(row: TuningRow, context: Context) -> str | None:
     mine, theirs = row.cells.get("gcnArchName", "").partition(":")[0], arch_of(context.facts)
     if not mine or theirs is None or mine == theirs:
         return None
     return f"tuned on {mine}, the target is {theirs}: the library does not check, and the index is another kernel there"
 
 
-def _other_layout(row: LibraryRow, context: Context) -> str | None:
+def _other_layout(row: TuningRow, context: Context) -> str | None:
     if context.number is not None or not row.key:
         return None
     if row.header is None:
@@ -288,7 +154,7 @@ def _other_layout(row: LibraryRow, context: Context) -> str | None:
     return f"{len(row.values)} values: read by ROCm 7.0 and later, ignored by 6.4, which wants {len(TUNING_COLUMNS)}"
 
 
-def _read_as(row: LibraryRow, context: Context) -> str | None:
+def _read_as(row: TuningRow, context: Context) -> str | None:
     if not row.key:
         return None
     compute = row.key.rpartition(",")[2]
@@ -297,20 +163,20 @@ def _read_as(row: LibraryRow, context: Context) -> str | None:
     return f"the library reads {', '.join(odd)}" if odd else None
 
 
-def _grouped(row: LibraryRow, context: Context) -> str | None:
+def _grouped(row: TuningRow, context: Context) -> str | None:
     if row.cells.get("grouped_gemm", "0") in ("0", "false"):
         return None
     return "an entry of a grouped GEMM: the library takes it for a single one of these sizes"
 
 
-def _other_cus(row: LibraryRow, context: Context) -> str | None:
+def _other_cus(row: TuningRow, context: Context) -> str | None:
     mine, theirs = row.cells.get("CUs", ""), context.facts.get("cu_count", "")
     if not mine or not theirs or mine in ("0", theirs):
         return None
     return f"tuned with {mine} CUs, the target has {theirs}: the best solution may be another"
 
 
-def _copied(row: LibraryRow, context: Context) -> str | None:
+def _copied(row: TuningRow, context: Context) -> str | None:
     """A row states its Gflop/s, which hipblaslt-bench computes of its sizes and time (with an epilogue's, some per
     element of D): rows of which they are another's were copied to sizes that nobody timed.
     """
@@ -339,12 +205,12 @@ def work_of(problem: Problem | None) -> str:
     return " ".join(word for word in words if word not in ("", "DEFAULT"))
 
 
-def _conflict(row: LibraryRow, context: Context) -> str | None:
+def _conflict(row: TuningRow, context: Context) -> str | None:
     work = work_of(row.problem)
     return _two_solutions(row, context, [x for x in _rivals(row, context) if work_of(x.problem) == work])
 
 
-def _shared(row: LibraryRow, context: Context) -> str | None:
+def _shared(row: TuningRow, context: Context) -> str | None:
     work = work_of(row.problem)
     others = [x for x in _rivals(row, context) if work_of(x.problem) != work]
     message = _two_solutions(row, context, others)
@@ -354,12 +220,12 @@ def _shared(row: LibraryRow, context: Context) -> str | None:
     return f"{message}; their times are of different work ({work or 'plain'}, {theirs})"
 
 
-def _rivals(row: LibraryRow, context: Context) -> list[LibraryRow]:
+def _rivals(row: TuningRow, context: Context) -> list[TuningRow]:
     """The rows of its key with another solution."""
     return [x for x in context.same_key.get(row.key, ()) if x.index != row.index]
 
 
-def _two_solutions(row: LibraryRow, context: Context, others: Sequence[LibraryRow]) -> str | None:
+def _two_solutions(row: TuningRow, context: Context, others: Sequence[TuningRow]) -> str | None:
     if not others:
         return None
     named = by_name(context.number)
@@ -372,7 +238,7 @@ def _two_solutions(row: LibraryRow, context: Context, others: Sequence[LibraryRo
     return f"{both}, and ROCm 6.4 tries the latest first" if other.line > row.line else None
 
 
-_RULES: tuple[Rule[LibraryRow, Context], ...] = (
+_RULES: tuple[Rule[TuningRow, Context], ...] = (
     *(_dropped(name, _REWRITE) for name in ("37-values", "no-header", "columns")),
     *(_dropped(name, _RETUNE) for name in ("index", "number", "type")),
     _dropped("compute-type", "ROCm 7.0 and later take it"),
@@ -451,7 +317,7 @@ def kernels(problem: Problem) -> str | None:
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     """Revision, device and layout of a file.  Raises InputError where it has no revision."""
     text = text_of(data)[0]
-    found = library_rows(text, None)
+    found = rows_of(text, None)
     revision = _own_facts(text, found).get("hipblaslt_revision")
     if revision is None:
         raise InputError("it does not begin with 'Git Version: …': the hipBLASLt of its rows is unknown")
