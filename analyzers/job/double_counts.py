@@ -14,7 +14,7 @@ from analyzers.analyzer import Tables
 from logparse.output.answer import typed
 from logparse.store import Store
 from logparse.store.database import shared_database
-from logparse.text import duration
+from logparse.text import counted, duration
 
 if TYPE_CHECKING:
     import duckdb
@@ -98,47 +98,39 @@ def _added(logs: Sequence[_Log], what: str) -> Iterator[str]:
             "of a process of its own; two logs of one process count its calls twice"
         )
     if unknown and known:
+        categories = ", ".join(sorted({log.category for log in known}))
         others = f"{sum(log.calls for log in known):,} of {processes} known process{'es' * (processes > 1)}"
         yield (
-            f"{calls} of unknown process ({_named(unknown)}): added to the {others} ({_categories(known)}); where "
-            "they are the same calls they count twice, a run of their own (ingest --run) keeps them apart"
+            f"{calls} of unknown process ({_named(unknown)}): added to the {others} ({categories}); where they are the "
+            "same calls they count twice, a run of their own (ingest --run) keeps them apart"
         )
 
 
 def _not_counted(logs: Sequence[_Log], what: str) -> Iterator[str]:
-    unknown = [log for log in logs if log.pid is None]
-    counted = [log for log in unknown if log.counted]
-    left = [log for log in unknown if not log.counted and log.path not in {x.path for x in counted}]
-    if left:
-        yield (
-            f"not counted: {_calls(left, what)} of {_named(left)} beside {_named(counted)}: none states its process, "
-            "and different logs are taken for the same calls"
-        )
-    named = {log.pid for log in logs if log.by_name} - {None}
-    counted = [log for log in logs if log.counted and log.pid in named]
-    left = [log for log in logs if not log.counted and log.pid in named]
-    left = [log for log in left if log.path not in {x.path for x in counted}]
-    if left:
-        yield (
-            f"not counted: {_calls(left, what)} of {_named(left)} beside {_named(counted)}: by their names they are of "
-            "one process, and different logs of a process are taken for the same calls; where they are not, "
-            "`ingest --pid` or `--run` keeps them apart"
-        )
-    yield from _of_two_libraries(logs, what)
+    """Logs of which another one of the process counts, where only guesses make the two one process or one library: on
+    some GPUs rocBLAS passes its calls on to hipBLASLt, on others the two log different calls.
+    """
+    of: dict[int | None, list[_Log]] = {}
+    for log in (x for x in logs if x.counted):
+        of.setdefault(log.pid, []).append(log)
+    left = [x for x in logs if not x.counted]
+    named = {x.pid for x in logs if x.by_name} | {None}
+    guessed = [x for x in left if x.pid in named and x.path not in {y.path for y in of[x.pid]}]
+    one_file = [x for x in left if any(x.path == y.path and _of_rocblas(x) != _of_rocblas(y) for y in of[x.pid])]
+    for group, why in ((guessed, _GUESSED), (one_file, _TWO_LIBRARIES)):
+        if group:
+            beside = list(dict.fromkeys(y for x in group for y in of[x.pid]))
+            yield f"not counted: {_calls(group, what)} of {_named(group)} beside {_named(beside)}: {why}"
 
 
-def _of_two_libraries(logs: Sequence[_Log], what: str) -> Iterator[str]:
-    """On some GPUs rocBLAS passes its calls on to hipBLASLt; on others the two libraries log different calls."""
-    counted = {(log.path, log.pid): log for log in logs if log.counted}
-    pairs = [(log, counted.get((log.path, log.pid))) for log in logs if not log.counted]
-    apart = [(log, other) for log, other in pairs if other and _of_rocblas(log) != _of_rocblas(other)]
-    if apart:
-        left, beside = [log for log, _ in apart], list(dict.fromkeys(other for _, other in apart))
-        yield (
-            f"not counted: {_calls(left, what)} of {_named(left)} beside {_named(beside)}: rocBLAS and hipBLASLt of "
-            "one process are taken for the same calls; where rocBLAS does not use hipBLASLt, give each library a file "
-            "(ROCBLAS_LOG_PATH, HIPBLASLT_LOG_FILE) and a run"
-        )
+_GUESSED = (
+    "different logs of one process are taken for the same calls; where these are not of one, which they do not state, "
+    "`ingest --pid` or `--run` keeps them apart"
+)
+_TWO_LIBRARIES = (
+    "rocBLAS and hipBLASLt of one process are taken for the same calls; where rocBLAS does not use hipBLASLt, give "
+    "each library a file (ROCBLAS_LOG_PATH, HIPBLASLT_LOG_FILE) and a run"
+)
 
 
 def _of_rocblas(log: _Log) -> bool:
@@ -160,14 +152,9 @@ def _alike(logs: Sequence[_Log], what: str) -> Iterator[str]:
 
 
 def _calls(logs: Sequence[_Log], what: str) -> str:
-    total = sum(log.calls for log in logs)
-    return f"{total:,} {what} call{'s' * (total != 1)}"
+    return counted(sum(log.calls for log in logs), f"{what} call")
 
 
 def _named(logs: Sequence[_Log]) -> str:
     shown = ", ".join(f"{log.path.rpartition('/')[2]}: {log.category}" for log in logs[:_SHOWN])
     return shown + (f" and {len(logs) - _SHOWN} more" if len(logs) > _SHOWN else "")
-
-
-def _categories(logs: Sequence[_Log]) -> str:
-    return ", ".join(sorted({log.category for log in logs}))
