@@ -22,7 +22,6 @@ _MODULES = (
     "suboptimal_pick",
     "stale_override",
     "flat_cost",
-    "cliff",
     "missed_fusion",
     "below_roofline",
 )

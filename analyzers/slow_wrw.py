@@ -6,12 +6,10 @@ above ``slow_factor`` times the slower sibling and above ``slow_floor_ms``; the 
 difference.  Where a file holds no sibling, nothing is claimed.
 Of a trace of the job the time is what the kernels of a call took on average, whatever solution they are of.
 
-Two remedies take the place of that estimate where they are measured.  A replay of the torch backend measures what
-another layout takes (``torch:layout=NHWC``: channels_last, the transposes charged; ``,stored``: the program keeps its
-tensors so); a confirmed one gives the saving with its interval.  A *user* find-db of the same device (what a search
-wrote) may know a faster solver than the system's: it is proposed instead, as MIOpen reads the user find-db first and
-does not merge the two (``formats/miopen/find_db.py``).  Only a log that names its solver shows
-whether the job reads that file already; without one the finding states so.
+A *user* find-db of the same device (what a search wrote) may know a faster solver than the system's: it takes the place
+of that estimate, as MIOpen reads the user find-db first and does not merge the two (``formats/miopen/find_db.py``).
+Only a log that names its solver shows whether the job reads that file already; without one the finding states so.  What
+another layout takes, where a replay measured it, is a finding of ``suboptimal-pick``.
 """
 
 from __future__ import annotations
@@ -25,9 +23,7 @@ import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.job.gpu_time import traced_calls
-from analyzers.times.alternatives import Alternative, alternatives, meant
 from analyzers.times.cells import count_of, text_of
-from analyzers.times.comparison import LAYOUT, may_be_so
 from analyzers.times.joins import called_problems, calls_of, facts_of, not_elsewhere, timed
 from analyzers.times.miopen_tuning import completed
 from analyzers.times.origins import EVIDENCE
@@ -39,8 +35,6 @@ from logparse.target import arch, machine, same_device, serves
 from logparse.text import counted, duration
 
 NAME = "slow-wrw"
-LAYOUTS = r"torch:layout=N[A-Z]+(?:,stored)?(?:,benchmark)?"
-"""Texts of the alternative layouts of the torch backend (``measure/backends/torch_convs.py``)."""
 TUNE = (
     "No faster solution is known: let MIOpen search (tune_miopen.sh), then ingest what it wrote. In PyTorch also try "
     "channels_last with PYTORCH_MIOPEN_SUGGEST_NHWC=1; grouped layers gain most."
@@ -111,7 +105,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     better = {(x.evidence["system"], x.problem) for x in replaced}
     better |= {(source, problem_from_text(text)) for source, text in _not_run(w[w["slow"]], tables, settings, facts)}
     findings = [x for x in findings if (x.evidence.source_id, x.problem) not in better]
-    return [*_with_layouts(findings, tables, settings, facts), *replaced]
+    return [*findings, *replaced]
 
 
 def _of_sources(
@@ -208,63 +202,6 @@ def _slow(row: Mapping[Hashable, Any], known: Mapping[str, str], calls: Mapping[
             },
         ),
         advice=TUNE_CUDNN if (arch(known) or "").startswith("sm_") else TUNE,
-    )
-
-
-# ------------------------------------------------------------------------------------------------- other layouts
-
-
-def _with_layouts(
-    findings: Sequence[Finding], tables: Tables, settings: Settings, facts: Mapping[str, Mapping[str, str]]
-) -> list[Finding]:
-    """The findings with what other layouts take, where a replay on a comparable device measured it."""
-    measured = alternatives(tables, settings, LAYOUTS)
-    if not measured:
-        return list(findings)
-    texts = [x.problem.text for x in findings if x.problem is not None]
-    ways = meant(tables, pd.Series(texts, dtype="object"), measured) if texts else {}
-    out = []
-    for finding in findings:
-        own = facts.get(str(finding.evidence.source_id), {})
-        known = ways.get(finding.problem.text, []) if finding.problem else []
-        known = [x for x in known if same_device(facts.get(x.source_id, {}), own) is not False]
-        known = [x for x in known if finding.problem and not may_be_so(finding.problem, x.problem, x.solution)]
-        out.append(_with_layout(finding, known, settings) if known else finding)
-    return out
-
-
-def _with_layout(finding: Finding, ways: Sequence[Alternative], settings: Settings) -> Finding:
-    """A confirmed gain replaces the estimate; a layout that is not faster is mentioned, and the estimate stays."""
-    best = next((x for x in ways if x.faster(settings.floor_share)), ways[0])
-    charged = "the tensors kept so" if ",stored" in best.solution else "transposes included"
-    certain = "confirmed" if best.confirmed else "raced, not confirmed"
-    message = (
-        f"{finding.message}; measured: {best.solution} takes {_ms(best.time_us)} ({charged}; {certain}), "
-        f"the default {_ms(best.default_us)}"
-    )
-    tried = tuple((x.solution, x.time_us, x.default_us) for x in ways)
-    evidence = replace(finding.evidence, details={**finding.evidence.details, "alternatives": tried})
-    if not best.confirmed or not best.faster(settings.floor_share):
-        return replace(finding, message=message, evidence=evidence)
-    count = finding.calls
-    evidence = replace(
-        evidence,
-        certainty="measured",
-        now_us=best.default_us,
-        pick=best.pick,
-        best=best.solution,
-        best_us=best.time_us,
-        measured=best.problem,
-        what_if_source=best.source_id,
-        details={**evidence.details, "pick_us": best.default_us, "confidence": 0.9},
-    )
-    return replace(
-        finding,
-        message=message,
-        per_call_us=best.saving_us,
-        saving_us=None if count is None else best.saving_us * count,
-        evidence=evidence,
-        advice=LAYOUT,
     )
 
 

@@ -121,7 +121,7 @@ def post_us(finding: Finding) -> float | None:
 
 def _source(finding: Finding) -> str:
     """The source that holds the times which a finding compares."""
-    return finding.evidence.what_if_source or finding.evidence.source_id or ""
+    return finding.evidence.source_id or ""
 
 
 def _with_interval(finding: Finding, tested: Judgement) -> Finding:

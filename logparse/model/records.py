@@ -233,9 +233,7 @@ class Evidence(Mapping[str, object]):
     measured: str | None = None
     """Text of the measured problem, where it is not the finding's own."""
     source_id: str | None = None
-    """Id of the source that the finding is about."""
-    what_if_source: str | None = None
-    """Id of the source with the times of ``pick`` and ``best``, where it is another."""
+    """Id of the source that the finding is about, and that holds the times of ``pick`` and ``best``."""
     origin: str | None = None
     level: str | None = None
     """Level of the link over which the measurement was taken."""

@@ -112,8 +112,8 @@ def test_an_analyzer_that_fails_is_a_remark(sampled: Store, monkeypatch: pytest.
         raise KeyError("column")
 
     healthy = [x for x in ANALYZERS if x.name == "suboptimal-pick"]
-    failing: Analyzer = replace(ANALYZERS[0], name="cliff", find=broken)
+    failing: Analyzer = replace(ANALYZERS[0], name="flat-cost", find=broken)
     monkeypatch.setattr(analysis, "ANALYZERS", (failing, *healthy))
     made = analysis.analyse(sampled)
-    assert "cliff failed, its findings are missing: KeyError: 'column'" in made.lines
+    assert "flat-cost failed, its findings are missing: KeyError: 'column'" in made.lines
     assert len(made.found), "the others' findings are there"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.recommend.confidence import CONFIDENCE, basis, completed, judgement, post_us, pre_us
+from analyzers.recommend.confidence import CONFIDENCE, basis, judgement, post_us, pre_us
 from analyzers.recommend.ranking import BELOW_FLOOR, NOT_CONFIRMED, recommend, remedy
 from analyzers.times.confirmations import Pairs
 from analyzers.times.origins import CONFIRM
@@ -162,18 +162,6 @@ def test_the_floor() -> None:
     rows = [measurement(P.text, "Default", 100.0), measurement(P.text, "hipblaslt:9", 96.0)]
     assert len(recommend(tables(measurements=rows), Settings()).findings) == 1
     assert recommend(tables(measurements=rows), Settings(floor_share=0.05)).left_out == {BELOW_FLOOR: 1}
-
-
-def test_a_finding_may_name_another_source_for_its_times() -> None:
-    given = confirmed(*FAST)
-    evidence = Evidence(source_id="db", what_if_source="c", pick="Default", best="hipblaslt:9", now_us=101.0)
-    finding = Finding(analyzer="x", message="", problem=P, per_call_us=50.0, calls=10, evidence=evidence)
-    [done] = completed([finding], given, judgement(given, 0.03))
-    assert done.p == next(iter(judgement(given, 0.03).by_source.values())).confirmation.p
-    assert judgement(given, 0.03).keeps(done)
-    bad = confirmed(*SAME)
-    [refuted] = completed([finding], bad, judgement(bad, 0.03))
-    assert not judgement(bad, 0.03).keeps(refuted)
 
 
 def test_times_before_and_after() -> None:

@@ -60,9 +60,9 @@ def test_a_better_solution_that_is_explained_counts_once() -> None:
     pick = Finding(
         analyzer="suboptimal-pick", message="slow", problem=problem, per_call_us=30.0, evidence=shown, override=use
     )
-    why = replace(pick, analyzer="cliff", override=None)
+    why = replace(pick, analyzer="slow-wrw", override=None)
     other = replace(pick, evidence=Evidence(certainty="measured", best="hipblaslt:8"), override=None)
-    risk = replace(pick, analyzer="cliff", per_call_us=None, override=None)
+    risk = replace(pick, analyzer="slow-wrw", per_call_us=None, override=None)
     links = pd.DataFrame({"problem": [], "other": []})
     assert deduplicated([pick, other, why, risk], links) == [other, replace(why, override=use), risk]
 
@@ -71,7 +71,7 @@ def test_an_inferred_saving_is_never_added_to_another_of_its_problem() -> None:
     links = pd.DataFrame({"problem": [], "other": []})
     flat = Finding(analyzer="flat-cost", message="flat", problem=gemm(), per_call_us=300.0, saving_us=3e3, calls=10)
     guess = replace(flat, analyzer="slow-wrw", message="slow", per_call_us=200.0, saving_us=2e3)
-    hint = replace(flat, analyzer="cliff", message="hint", per_call_us=None, saving_us=None)
+    hint = replace(flat, analyzer="missed-fusion", message="hint", per_call_us=None, saving_us=None)
     assert deduplicated([guess, hint, flat], links) == [hint, replace(flat, reasons=("slow-wrw: slow",))]
     shown = Evidence(certainty="measured", best="hipblaslt:7", now_us=400.0)
     known = replace(flat, analyzer="suboptimal-pick", per_call_us=30.0, saving_us=300.0, evidence=shown)
@@ -91,7 +91,7 @@ def test_evidence_has_no_unwritten_keys() -> None:
 
 
 def test_a_text_without_calls_repeats_nothing_of_the_counted_one() -> None:
-    counted = Finding(analyzer="cliff", message="slow", problem=gemm(), calls=3)
+    counted = Finding(analyzer="slow-wrw", message="slow", problem=gemm(), calls=3)
     echo = replace(counted, problem=gemm(m=None), calls=None)
     another, ours = replace(echo, analyzer="flat-cost"), replace(echo, problem=gemm(m=1))
     links = pd.DataFrame({"problem": [gemm(m=None).text], "other": [gemm().text]})
@@ -106,7 +106,7 @@ def test_a_replay_through_another_library_than_pytorch_counts(store: Store, tmp_
     replayed(store, problem, {own: 500.0, "Default": 520.0, padded: 250.0}, padded, pick=own)
     found = recommend(tables_of(store), Settings())
     (told,) = found.findings
-    assert (told.analyzer, told.calls, told.saving_us) == ("cliff", 10, pytest.approx(2500.0))
+    assert (told.analyzer, told.calls, told.saving_us) == ("suboptimal-pick", 10, pytest.approx(2500.0))
     assert basis(told) == "confirmed"
     assert told.evidence["pick"] == own
     assert found.ceiling.share == pytest.approx(0.5)

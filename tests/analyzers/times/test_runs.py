@@ -31,7 +31,7 @@ def test_a_confirmed_formulation_is_found_by_every_verb(store: Store, tmp_path: 
     read(store, tmp_path, {"bench.log": bench(1023, 512, 512, count=40)})
     replayed(store, product(1023, 512, 512), {"Default": 90.0, "torch:pad=8": 60.0}, "torch:pad=8")
     whole, narrow = (recommend(x, Settings()) for x in (tables_of(store), tables_to_analyse(store)))
-    assert [x.per_call_us for x in whole.findings if x.analyzer == "cliff"]
+    assert [x.per_call_us for x in whole.findings if x.analyzer == "suboptimal-pick"]
     assert narrow == whole
     assert analyse(store).found.equals(found(whole.findings))
 

@@ -1,4 +1,4 @@
-"""What is measured about backward weights that are slow in a system find-db: other layouts, and a user's find-db."""
+"""What is measured about backward weights that are slow in a system find-db: another layout, and a user's find-db."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 
 from analyzers import slow_wrw
 from analyzers.analyzer import Settings, Tables
+from analyzers.recommend.ranking import recommend
+from analyzers.times.comparison import LAYOUT
 from analyzers.times.runs import tables_of
 from logparse.model import Finding, problem_from_text
 from logparse.store import Store
@@ -27,7 +29,6 @@ COMMAND = (
     "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 -n 64 -c 256 -H 56 -W 56 -k 256 -y 3 -x 3 "
     "-p 1 -q 1 -u 2 -v 2 -l 1 -j 1 -m conv -g 32 -F 4 -t 1\n"
 )
-CHANNELS_LAST, KEPT = "torch:layout=NHWC", "torch:layout=NHWC,stored"
 MI300X = {"arch": "gfx942", "cu_count": "304"}
 
 
@@ -42,34 +43,15 @@ def slow(store: Store, folder: Path) -> Finding:
     return found
 
 
-def test_channels_last_was_measured(store: Store, tmp_path: Path) -> None:
+def test_another_layout_that_was_confirmed_takes_the_place_of_the_estimate(store: Store, tmp_path: Path) -> None:
     before = slow(store, tmp_path)
     assert before.problem is not None
-    race = {"Default": 5000.0, CHANNELS_LAST: 700.0, KEPT: 600.0}
-    replayed(store, before.problem, race, CHANNELS_LAST, facts=MI300X)
-    (found,) = of(tables_of(store))
+    replayed(store, before.problem, {"Default": 5000.0, "torch:layout=NHWC": 700.0}, "torch:layout=NHWC", facts=MI300X)
+    (found,) = [x for x in recommend(tables_of(store), Settings()).findings if x.problem == before.problem]
     assert (found.per_call_us, found.saving_us) == (pytest.approx(4300.0), pytest.approx(43000.0))
-    assert found.evidence["best"] == CHANNELS_LAST
-    assert "transposes included" in found.message
-    assert {x[0] for x in found.evidence["alternatives"]} == {CHANNELS_LAST, KEPT}  # type: ignore[attr-defined]
-
-
-def test_a_layout_that_is_no_faster_leaves_the_estimate(store: Store, tmp_path: Path) -> None:
-    before = slow(store, tmp_path)
-    assert before.problem is not None
-    replayed(store, before.problem, {"Default": 5000.0, CHANNELS_LAST: 5400.0}, CHANNELS_LAST, facts=MI300X)
-    (found,) = of(tables_of(store))
-    assert found.per_call_us == before.per_call_us
-    assert "measured: torch:layout=NHWC takes 5.4 ms" in found.message
-
-
-def test_a_layout_on_another_device_does_not_count(store: Store, tmp_path: Path) -> None:
-    before = slow(store, tmp_path)
-    assert before.problem is not None
-    h200 = {"arch": "sm_90", "cu_count": "132"}
-    replayed(store, before.problem, {"Default": 5000.0, CHANNELS_LAST: 700.0}, CHANNELS_LAST, facts=h200)
-    (found,) = of(tables_of(store), Settings(target=MI300X))
-    assert (found.message, found.saving_us) == (before.message, before.saving_us)
+    assert found.evidence["best"] == "torch:layout=NHWC"
+    assert found.advice == LAYOUT
+    assert [x.partition(":")[0] for x in found.reasons] == ["slow-wrw"]
 
 
 @pytest.mark.parametrize(("ms", "found"), [(0.3, True), (5.3, False), (6.0, False)])
