@@ -21,7 +21,8 @@ from logparse.errors import InputError
 from logparse.formats import FORMATS
 from logparse.formats.format import Emission
 from logparse.formats.miopen import find_db, perf_db
-from logparse.formats.miopen.find_db_record import read_record
+from logparse.formats.miopen.db_names import file_name
+from logparse.formats.miopen.find_db_items import read_record
 from logparse.formats.override_formats import OVERRIDE_FORMATS, WRITERS
 from logparse.formats.rocblas import logs as rocblas
 from logparse.ingest.input_file import InputFile
@@ -48,7 +49,7 @@ PROBLEMS: Sequence[tuple[Problem, int | None]] = [
 def miopen_overrides() -> list[Override]:
     """The fastest solver of each record of the sample, with the next one behind it and made-up parameters."""
     out = []
-    for line in (SAMPLES / f"miopen/{find_db.file_name(MIOPEN)}").read_text().splitlines():
+    for line in (SAMPLES / f"miopen/{file_name(MIOPEN)}").read_text().splitlines():
         rows = [
             Override(
                 problem=x.problem, solution=x.solution, target=MIOPEN, time_us=x.time_us,
@@ -80,8 +81,8 @@ CASES: Mapping[str, Callable[[], Sequence[Emission]]] = {
     "miopen-find-db": lambda: find_db.write(miopen_overrides(), MIOPEN),
     "miopen-perf-db": lambda: perf_db.write(miopen_overrides(), MIOPEN),
     "merged-tunableop": lambda: merge([CSV, CSV]).files,
-    "merged-find-db": lambda: merge([str(SAMPLES / f"miopen/{find_db.file_name(MIOPEN)}")] * 2).files,
-    "merged-perf-db": lambda: merge([str(SAMPLES / f"miopen/{find_db.file_name(MIOPEN, 'udb')}")] * 2).files,
+    "merged-find-db": lambda: merge([str(SAMPLES / f"miopen/{file_name(MIOPEN)}")] * 2).files,
+    "merged-perf-db": lambda: merge([str(SAMPLES / f"miopen/{file_name(MIOPEN, 'udb')}")] * 2).files,
     "merged-tuning-file": lambda: merge([TUNING, TUNING]).files,
     "merged-rocblas": lambda: merge([str(GOLDENS / "rocblas/rocblas_override.csv.golden")] * 2).files,
     "merged-aiter": lambda: merge([str(GOLDENS / "aiter/bf16_tuned_gemm.csv.golden")] * 2).files,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from analyzers.analyzer import Tables
 from analyzers.times.cells import count_of, text_of
 from analyzers.times.joins import timed
-from logparse.formats.miopen import find_db_record, log, perf_db
+from logparse.formats.miopen import find_db_items, log, perf_db, perf_db_items
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.miopen.solvers import TUNABLE
 from logparse.model import ConvProblem, Evidence, Finding, Override, solution_from_text
@@ -59,7 +59,7 @@ NOT_IN_THE_BUILD = (
 
 UNTIMED_ZEROS = "MIOpen's Find leaves the kernel that sets dW to zero out of a GEMM solver's time: a call takes longer"
 """Seen with MIOpen 3.5.1: its time of GemmWrwUniversal and GemmWrw1x1_stride1 is that of the other kernels."""
-_FIND = frozenset({find_db_record.ORIGIN, log.ORIGIN})
+_FIND = frozenset({find_db_items.ORIGIN, log.ORIGIN})
 """Origins whose times Find took."""
 
 
@@ -75,7 +75,7 @@ class _Known:
         self._measurements, self._facts = measurements, facts
         self._builds: dict[tuple[tuple[str, str], ...], pd.DataFrame] = {}
         self._tuned: dict[tuple[str, str], list[tuple[str, str]]] = {}
-        rows = measurements[measurements["origin"] == perf_db.ORIGIN]
+        rows = measurements[(measurements["origin"] == perf_db_items.ORIGIN) & (measurements["status"] != "skipped")]
         columns = (rows[name].astype(str) for name in ("key_text", "solution", "source_id", "raw"))
         for key, name, source, text in zip(*columns, strict=True):
             self._tuned.setdefault((key, name), []).append((source, text))
@@ -153,5 +153,5 @@ def _fastest(override: Override, measurements: pd.DataFrame) -> Override | None:
 
 def _perf_key(override: Override) -> str | None:
     with contextlib.suppress(ValueError):
-        return perf_db.perf_key_of(problem_from_key(override.key_text or ""))
+        return perf_db_items.perf_key_of(problem_from_key(override.key_text or ""))
     return perf_db.key(override.problem, override.target)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from analyzers.analyzer import Tables, once
 from logparse.formats.miopen import find_db
-from logparse.formats.miopen.find_db_record import ORIGIN
+from logparse.formats.miopen.find_db_items import ORIGIN
 from logparse.formats.workspaces import Workspaces
 from logparse.model import problem_from_text
 from logparse.output.answer import typed

@@ -12,11 +12,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from logparse.formats.workspaces import Workspaces
 from logparse.model import Problem, Solution
 from logparse.target import Facts
+
+if TYPE_CHECKING:
+    from logparse.formats.workspaces import Workspaces
 
 Severity = Literal["error", "warning", "info"]
 Stage = Literal["read", "matched", "honoured"]

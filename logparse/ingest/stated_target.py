@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from logparse.errors import UsageError
 from logparse.formats.format import FileFormat, Format
-from logparse.formats.miopen.find_db import facts_of_name
+from logparse.formats.miopen.db_names import facts_of_name
 from logparse.ingest.input_file import InputFile
 from logparse.model import FACTS, Fact
 from logparse.target import machine

@@ -12,7 +12,7 @@ System files lie in ``share/miopen/db`` of an installation, user files in ``~/.c
 in the file's name only.
 
 Times of user files are not comparable between versions; those of MIOpen 3.3.0 are biased (fact ``times_biased``).
-What becomes of an item is in ``find_db_record``; ``find_db_columns`` reads whole files at hundreds of MB/s.
+What becomes of an item is in ``find_db_items``; ``find_db_columns`` reads whole files at hundreds of MB/s.
 """
 
 from __future__ import annotations
@@ -23,25 +23,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from logparse.errors import EmissionError
 from logparse.formats.format import FOREIGN, Emission, FileFormat, Head, Origin, Outcome, Source, Writer
+from logparse.formats.miopen.db_names import facts_of_name, file_name, of_fusions
 from logparse.formats.miopen.problem_key import is_key, key_of
 from logparse.formats.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
-from logparse.formats.patterns import regex
 from logparse.model import ConvProblem, Fact, Override, Problem
 
-FILE_NAME = regex(
-    r"(?P<arch>gfx(?:803|90[0-9a-f]|94[0-2]|950|1[0-2]\d[0-9a-f]))(?P<features>(?:_nosramecc|_sramecc)?(?:_xnack)?)"
-    r"(?P<cu>_\d*|[0-9a-f]{2,3})\.(?P<backend>HIP|OpenCL)(?:\.(?P<version>\d+_\d+_\d+)(?:_(?P<tweak>[0-9A-Za-z_-]*))?)?"
-    r"(?P<fusion>\.fusion)?\.(?P<kind>u?[fk]?db)(?:\.txt)?"
-)
-"""A database file's name: ``gfx942130.HIP.3_4_0_037eb6dc4-dirty.ufdb.txt``; CUs are decimal after ``_``, else hex."""
-
 BIASED = "3.3.0 user files: times are too low, may be negative, slower solvers are missing (ROCm/MIOpen PR 3460)"
-
-
-def of_fusions(name: str) -> bool:
-    """Whether MIOpen reads a file of this name for fusion plans alone; their keys are no convolution's."""
-    match = FILE_NAME.fullmatch(name)
-    return match is not None and match["fusion"] is not None
 
 
 # ---------------------------------------------------------------------------------------------------- reading
@@ -54,23 +41,6 @@ def recognise(head: Head) -> bool:
     first = head.data.lstrip(b"\r\n").split(b"\n", 1)[0]
     key, equals, payload = first.partition(b"=")
     return bool(equals) and b":" in payload and is_key(key.decode("latin-1"))
-
-
-def facts_of_name(name: str) -> list[Fact]:
-    """The facts in a MIOpen database's file name; nothing where the name is not one that MIOpen gives."""
-    match = FILE_NAME.fullmatch(name)
-    if match is None:
-        return []
-    facts = [Fact("arch", match["arch"] + match["features"].replace("_xnack", ":xnack+"))]
-    cu = match["cu"]
-    if cu != "_":
-        facts.append(Fact("cu_count", str(int(cu[1:]) if cu[0] == "_" else int(cu, 16))))
-    facts.append(Fact("backend", match["backend"]))
-    if match["version"]:
-        facts.append(Fact("miopen_version", match["version"].replace("_", ".")))
-        # Debian's builds have an empty one.
-        facts += [Fact("miopen_tweak", match["tweak"])] if match["tweak"] is not None else []
-    return facts
 
 
 def _file_facts(name: str) -> list[Fact]:
@@ -113,22 +83,6 @@ def key(problem: Problem, target: Mapping[str, str]) -> str | None:
     return key_of(problem) if isinstance(problem, ConvProblem) else None
 
 
-def file_name(target: Mapping[str, str], kind: str = "ufdb") -> str:
-    """The name under which this MIOpen build looks for its user database.
-
-    Raises EmissionError naming the fact that is missing: a file of another name is ignored without a word.
-    """
-    sources = "--target with a user find-db file name, a facts.json, or a MIOpen log of level 5"
-    for fact in ("arch", "cu_count", "miopen_version", "miopen_tweak"):
-        if not target.get(fact) and not (fact == "miopen_tweak" and fact in target):
-            raise EmissionError(f"MIOpen user database: {fact} of the target is unknown; {sources} supplies it")
-    arch, *features = target["arch"].split(":")
-    arch += "_xnack" if "xnack+" in features else ""
-    units = units_text(int(target["cu_count"]))
-    version = target["miopen_version"].replace(".", "_")
-    return f"{arch}{units}.{target.get('backend', 'HIP')}.{version}_{target['miopen_tweak']}.{kind}.txt"
-
-
 def other_key_before_3_5_1(problem: Problem) -> bool:
     """Whether an older MIOpen may look the problem up by a layout for each tensor, where 3.5.1 finds one for all.
 
@@ -145,11 +99,6 @@ def other_key_before_3_5_1(problem: Problem) -> bool:
     channels = {"": problem.c, "filter_": of_weights, "out_": problem.k}
     one = [name for name, count in channels.items() if count == 1]
     return any((getattr(problem, f"{name}{x}") or 0) > 1 for name in one for x in "dhw")
-
-
-def units_text(units: int) -> str:
-    """A number of CUs as a database's name has it."""
-    return f"_{units}" if units <= 64 else f"{units:x}"
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:

@@ -1,4 +1,4 @@
-"""Find-db records as Arrow columns, a few MB of text at a time: what ``find_db_record.read_record`` returns, faster.
+"""Find-db records as Arrow columns, a few MB of text at a time: what ``find_db_items.read_record`` returns, faster.
 
 Records of the usual form become columns at once (``find_db_index``), the others are read one by one.
 ``tests/formats/miopen/test_find_db.py`` holds both ways to the same answers.
@@ -6,7 +6,7 @@ Records of the usual form become columns at once (``find_db_index``), the others
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -17,11 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from logparse.formats.format import Outcome
+from logparse.formats.miopen.find_db_file import Kinds
 from logparse.formats.miopen.find_db_index import SIZES, Index, index_of, native_reader
-from logparse.formats.miopen.find_db_record import DUPLICATE_KEY, ORIGIN, no_time, read_record
+from logparse.formats.miopen.find_db_items import DUPLICATE_KEY, ORIGIN, no_time, read_record, usable
 from logparse.formats.miopen.key_tails import Ints, Tails, dictionary, number_column, text_column
-from logparse.formats.miopen.solvers import ALGORITHMS
-from logparse.model import CONV_FIELDS, Measurement, Record
+from logparse.model import CONV_FIELDS, Measurement
 
 Bools = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
@@ -148,12 +148,8 @@ def _read(text: bytes, offset: int) -> _Block:
     index = index_of(text, whole=False)
     tails = Tails(index.tails)
     places = np.append(tails.places, -1)[index.tail]
-    # An item's algorithm is of its key's direction; a solver of an algorithm's name is an item of the older form.
-    direction = np.array(["FBW".find(ALGORITHMS.get(name, "?")) for name in (*index.algorithms, "?")])
-    named = np.array([name not in ALGORITHMS for name in (*index.solvers, "?")])
-    fits = (direction[index.algorithm] == tails.direction[places[index.line]]) & named[index.solver]
     usual = places >= 0
-    usual[index.line[~fits]] = False
+    usual[index.line[~Kinds(index, tails, places).all_for(usable)]] = False
     return _Block(offset, text, index, usual, places, tails).tabled()
 
 
@@ -190,9 +186,11 @@ def _outcomes(block: _Block, keys: _Keys) -> Iterator[Outcome]:
     for number in np.flatnonzero(~block.usual).tolist():
         start, end = index.starts[number : number + 2].tolist()
         outcome = read_record(block.text[start:end].removesuffix(b"\n").decode("utf-8", "backslashreplace"))
-        records = _skipped(outcome.records) if again[number] else outcome.records
+        records = outcome.records
+        if again[number]:
+            records = [_skipped(x) if isinstance(x, Measurement) else x for x in records]
         yield replace(outcome, records=records, at=block.offset + start)
 
 
-def _skipped(records: Sequence[Record]) -> list[Record]:
-    return [replace(x, status="skipped", error=DUPLICATE_KEY) if isinstance(x, Measurement) else x for x in records]
+def _skipped(row: Measurement) -> Measurement:
+    return replace(row, status="skipped", error=DUPLICATE_KEY, time_us=None, workspace_bytes=None)

@@ -17,38 +17,33 @@ import numpy as np
 import numpy.typing as npt
 
 from logparse.formats.miopen.find_db_index import Index, index_of
-from logparse.formats.miopen.key_tails import Tail, problem_of_tail
-from logparse.formats.miopen.problem_key import key_of, problem_from_key
-from logparse.formats.miopen.records import Item
-from logparse.formats.reading import Less, LongFile, Offer, Row, offers
+from logparse.formats.miopen.find_db_items import RULES, items, row_of, usable
+from logparse.formats.miopen.key_tails import Ints, Tails, number_column
+from logparse.formats.miopen.problem_key import problem_from_key
+from logparse.formats.miopen.records import Item, problem_or_none
+from logparse.formats.miopen.solvers import known_algorithm
+from logparse.formats.reading import Less, LongFile, Offer, Row, Verdict, judge, offers
 from logparse.formats.workspaces import Workspaces
 from logparse.model import ConvProblem
 
 K = TypeVar("K")
 V = TypeVar("V")
 Judged: TypeAlias = Sequence[tuple[Item, Row]]
-Judge: TypeAlias = Callable[[int, str, str, int], Judged]
-"""Line, key, text behind ``=``, and line of the key's first record → the record's items and what becomes of them."""
-Usual: TypeAlias = Callable[[str, str, ConvProblem], bool]
-"""Whether nothing is wrong with a solver under an algorithm in a record of such a problem."""
-
-_DIRECTIONS = "FBW"
+"""The items of a record and what becomes of them."""
 
 
 class FindDbFile(LongFile):
     """The items of a find-db's records, in order.  Lines without key or ``=`` (``keyless``) have none."""
 
-    def __init__(self, data: bytes, judge: Judge, usual: Usual) -> None:
-        self.data, self._judge = data, judge
+    def __init__(self, data: bytes, taken: Verdict, refusal: str) -> None:
+        self.data, self._taken, self._refusal = data, taken, refusal
         self.columns = index = index_of(data)
-        problems = [_usual_tail(tail) for tail in index.tails]
-        known = np.array([x is not None for x in (*problems, None)])  # the last is that of records not ordinary
-        letters = np.array([_DIRECTIONS.find(x.direction) if x else 0 for x in (*problems, None)])
-        self._usual = known[index.tail]
-        self._kinds = _Kinds(index, letters[index.tail[index.line]])
-        example: dict[str, ConvProblem] = {x.direction: x for x in problems if x is not None}
+        tails = Tails(index.tails)
+        places = np.append(tails.places, -1)[index.tail]
+        self._kinds = Kinds(index, tails, places)
+        self._usual = places >= 0
         self._usual[index.line[index.time_us == 0]] = False
-        self._usual[index.line[~self._kinds.fine(usual, example)[self._kinds.place]]] = False
+        self._usual[index.line[~self._kinds.all_for(_unremarkable)]] = False
         has_key = index.equals > 0
         self._numbers = np.flatnonzero(has_key) + 1
         self._odd = {n: self._judge_line(n) for n in (np.flatnonzero(has_key & ~self._usual) + 1).tolist()}
@@ -64,7 +59,9 @@ class FindDbFile(LongFile):
 
     def _judge_line(self, number: int) -> Judged:
         key, _, payload = self._line(number).partition("=")
-        return self._judge(number, key, payload, int(self.columns.first[number - 1]) + 1)
+        first, problem = int(self.columns.first[number - 1]) + 1, problem_or_none(problem_from_key, key)
+        found = items(key, payload, problem, number, first)
+        return [(x, row_of(x, *judge(number, x, {}, RULES, self._taken, self._refusal))) for x in found]
 
     @cached_property
     def _first(self) -> dict[str, int]:
@@ -198,37 +195,38 @@ class _OfKeys(Mapping[K, Sequence[V]]):
         return len(self._keys)
 
 
-class _Kinds:
-    """The items of a file by solver, algorithm and direction: those of one kind are judged alike."""
+class Kinds:
+    """The items of usual records by solver, algorithm and direction: those of one kind are judged alike."""
 
-    def __init__(self, index: Index, direction: npt.NDArray[np.int64]) -> None:
-        self._index = index
-        codes = (index.solver.astype(np.int64) * len(index.algorithms) + index.algorithm) * len(_DIRECTIONS) + direction
-        self._codes, place = np.unique(codes, return_inverse=True)
-        self.place = place.astype(np.int32)
+    def __init__(self, index: Index, tails: Tails, places: Ints) -> None:
+        self._index, self._tails = index, tails
+        directions = tails.direction[places[index.line]]
+        codes = (index.solver.astype(np.int64) * len(index.algorithms) + index.algorithm) * 3 + directions
+        found = number_column(codes).dictionary_encode()
+        self._codes = found.dictionary.to_pylist()
+        self._place = np.frombuffer(found.indices.buffers()[1], np.int32)[: len(codes)]
 
-    def fine(self, usual: Usual, examples: Mapping[str, ConvProblem]) -> npt.NDArray[np.bool_]:
-        """Of each kind, whether nothing is wrong with it."""
-        return np.array([self._fine(code, usual, examples) for code in self._codes.tolist()], bool)
+    def all_for(self, holds: Callable[[str, str, ConvProblem], bool]) -> npt.NDArray[np.bool_]:
+        """Of each item whether this holds for its solver and algorithm, and a problem of its direction."""
+        fine: npt.NDArray[np.bool_] = np.array([self._holds(code, holds) for code in self._codes], bool)[self._place]
+        return fine
 
-    def _fine(self, code: int, usual: Usual, examples: Mapping[str, ConvProblem]) -> bool:
-        names, direction = divmod(code, len(_DIRECTIONS))
+    def _holds(self, code: int, holds: Callable[[str, str, ConvProblem], bool]) -> bool:
+        names, direction = divmod(code, 3)
         solver, algorithm = divmod(names, len(self._index.algorithms))
-        problem = examples.get(_DIRECTIONS[direction])
-        return problem is not None and usual(self._index.solvers[solver], self._index.algorithms[algorithm], problem)
+        problem = self._tails.example(direction)
+        return problem is not None and holds(self._index.solvers[solver], self._index.algorithms[algorithm], problem)
 
     def lines(self, usual: npt.NDArray[np.bool_]) -> Iterator[tuple[str, Sequence[int]]]:
         """Solver and lines (from 1) of each kind in usual records, in the order of their first lines."""
         items = np.flatnonzero(usual[self._index.line])
-        order = items[np.argsort(self.place[items], kind="stable")]
-        cuts = np.flatnonzero(np.diff(self.place[order])) + 1
+        order = items[np.argsort(self._place[items], kind="stable")]
+        cuts = np.flatnonzero(np.diff(self._place[order])) + 1
         for group in sorted(np.split(order, cuts), key=lambda x: x[:1].tolist()):
             if len(group):
                 lines = array("q", (self._index.line[group] + np.int64(1)).tobytes())
                 yield self._index.solvers[self._index.solver[group[0]]], lines
 
 
-def _usual_tail(tail: Tail) -> ConvProblem | None:
-    """A problem of a key's tail, if MIOpen makes such a key and spells it so."""
-    problem = problem_of_tail(tail)
-    return problem if problem is not None and str(key_of(problem)).endswith(f"-{tail[1]}") else None
+def _unremarkable(solver: str, algorithm: str, problem: ConvProblem) -> bool:
+    return known_algorithm(solver) is not None and usable(solver, algorithm, problem)

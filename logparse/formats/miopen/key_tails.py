@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from logparse.formats.miopen.problem_key import problem_from_key
+from logparse.formats.miopen.problem_key import key_of, problem_from_key
 from logparse.model import ConvProblem
 
 Ints = npt.NDArray[np.int64]
@@ -51,12 +51,13 @@ def text_column(texts: Iterable[str]) -> pa.Array:
 
 
 @lru_cache(maxsize=1 << 14)
-def problem_of_tail(tail: Tail) -> ConvProblem | None:
-    """A problem of this tail, its sizes 1; None where the text is no tail of a key."""
+def _problem_of(tail: Tail) -> ConvProblem | None:
+    """A problem of this tail, its sizes 1; None where MIOpen makes no such key, or spells it otherwise."""
     try:
-        return problem_from_key(_SMALLEST[tail[0]] + tail[1])
+        problem = problem_from_key(_SMALLEST[tail[0]] + tail[1])
     except ValueError:
         return None
+    return problem if str(key_of(problem)).endswith(f"-{tail[1]}") else None
 
 
 @lru_cache(maxsize=1 << 14)
@@ -67,17 +68,21 @@ def _pieces(problem: ConvProblem) -> Pieces:
 
 
 class Tails:
-    """The fields of some tails: ``places`` is where each stands in the columns, -1 where it is no tail."""
+    """The fields of some tails: ``places`` is where each stands in the columns, -1 where MIOpen makes no such key."""
 
     def __init__(self, tails: Sequence[Tail]) -> None:
-        found = [problem_of_tail(tail) for tail in tails]
+        found = [_problem_of(tail) for tail in tails]
         known = np.array([problem is not None for problem in found], bool)
         self.places: Ints = np.where(known, np.cumsum(known) - 1, -1)
         self._problems = [problem for problem in found if problem is not None]
         self.pieces = tuple(map(_pieces, self._problems))
-        self.direction = np.array([*("FBW".index(x.direction) for x in self._problems), -1], np.int64)
-        """0, 1, 2 for F, B, W; one more value, of a place of -1."""
+        self.direction = np.array([*("FBW".index(x.direction) for x in self._problems), 0], np.int64)
+        """0, 1, 2 for F, B, W; one more value, for a place of -1."""
         self.groups = np.array([x.groups for x in self._problems], np.int64)
+
+    def example(self, direction: int) -> ConvProblem | None:
+        """A problem of this direction (0, 1, 2)."""
+        return next((x for x in self._problems if "FBW".index(x.direction) == direction), None)
 
     def column(self, name: str, places: Ints) -> pa.Array:
         """A field of ``ConvProblem`` for tails at these places."""

@@ -35,9 +35,9 @@ from dataclasses import dataclass, field, replace
 
 from logparse.formats.decimals import MS_TO_US, shifted
 from logparse.formats.format import BlockFormat, Line, Origin, Outcome
+from logparse.formats.miopen.db_names import facts_of_name
 from logparse.formats.miopen.driver import PREFIX
-from logparse.formats.miopen.find_db import facts_of_name
-from logparse.formats.miopen.find_db_record import read_item
+from logparse.formats.miopen.find_db_items import items, measured
 from logparse.formats.miopen.log_problem import Thread
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.miopen.solvers import algorithm_name, direction_of_solver, known_algorithm
@@ -308,8 +308,9 @@ def _row(find: _Find, text: str) -> Outcome | None:
     if match is None or problem is None:
         return None
     find.thread.looked_up(match["key"])
-    item = read_item(match["item"], problem, match["key"], ORIGIN)
-    return Outcome("measurement" if isinstance(item, Measurement) else "reject", [item])
+    [item, *_] = items(match["key"], match["item"], problem)
+    record = measured(item, problem, ORIGIN)
+    return Outcome("measurement" if isinstance(record, Measurement) else "reject", [record])
 
 
 def _keyed(key: str) -> ConvProblem | None:

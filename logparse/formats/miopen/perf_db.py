@@ -23,93 +23,25 @@ import contextlib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import Any
+from dataclasses import replace
 from urllib.parse import quote
 
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
-from logparse.formats.miopen.find_db import FILE_NAME, facts_of_name, file_name, unread
-from logparse.formats.miopen.problem_key import TYPES, problem_from_key, split_types
+from logparse.formats.miopen.db_names import FILE_NAME, facts_of_name, file_name
+from logparse.formats.miopen.find_db import unread
+from logparse.formats.miopen.perf_db_items import KEY, NUMBERS, ORIGIN, WORDS, perf_key_of, read_record
+from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.patterns import regex
-from logparse.model import ConvProblem, Fact, Measurement, Override, Problem, Record, Reject, Solution
+from logparse.model import ConvProblem, Fact, Override, Problem, Reject
 
-ORIGIN = "perf-db"
-_NUMBERS = (
-    *("spatial_dim", "in_channels", "in_h", "in_w", "in_d", "fil_h", "fil_w", "fil_d", "out_channels", "batchsize"),
-    *("pad_h", "pad_w", "pad_d", "conv_stride_h", "conv_stride_w", "conv_stride_d"),
-    *("dilation_h", "dilation_w", "dilation_d", "bias", "group_count"),
-)
 _FIRST_TEXT = [3, 2]
 """The first MIOpen (ROCm 6.2) that reads perf-dbs as text."""
 _BASE_NAME = regex(r"(?P<base>gfx\w+?)(?:_1\.\d\.0)?\.u?db(?:\.txt)?")
 """A system perf-db and the user's before ROCm 6.2: device, no backend, no build."""
-_WORDS = ("layout", "data_type", "direction")
-_KEY = regex(rf"[23]x(?:\d{{1,9}}x){{{len(_NUMBERS) - 1}}}[A-Za-z]\w*x(?:{'|'.join(TYPES)})\w*x[FBW]", re.ASCII)
-_QUERY = f"select {', '.join('c.' + x for x in (*_NUMBERS, *_WORDS))}, p.solver, p.params " + (
+_QUERY = f"select {', '.join('c.' + x for x in (*NUMBERS, *WORDS))}, p.solver, p.params " + (
     "from perf_db p join config c on p.config = c.id order by c.id, p.id"
 )
-
-
-# ---------------------------------------------------------------------------------------------------- keys
-
-
-@lru_cache(maxsize=65536)
-def problem_from_perf_key(key: str) -> ConvProblem:
-    """The part of a problem that a perf-db key holds.  Raises ValueError on any other text."""
-    if _KEY.fullmatch(key) is None:
-        raise ValueError(f"not a perf-db key: {key[:80]!r}")
-    cells = key.split("x")
-    row: dict[str, Any] = dict(zip(_NUMBERS, map(int, cells[: len(_NUMBERS)]), strict=True))
-    layout, data_type, direction = cells[len(_NUMBERS) :]
-    types = split_types(data_type)
-    forward = direction == "F"
-    roles = ("in", "weights", "out") if forward else ("out", "weights", "in")
-    three = row["spatial_dim"] == 3
-    here, there = ("", "out_") if forward else ("out_", "")
-    sizes: dict[str, Any] = {}
-    for x in "dhw" if three else "hw":
-        sizes |= {f"{here}{x}": row[f"in_{x}"], f"{there}{x}": None, f"filter_{x}": row[f"fil_{x}"]}
-        sizes |= {f"pad_{x}": row[f"pad_{x}"], f"dilation_{x}": row[f"dilation_{x}"]}
-        sizes[f"stride_{x}"] = row[f"conv_stride_{x}"]
-    first, second = ("c", "k") if forward else ("k", "c")
-    texts: dict[str, Any] = {f"{role}_type": type_ for role, type_ in zip(roles, types, strict=True)}
-    return ConvProblem(
-        direction=direction,  # type: ignore[arg-type]
-        spatial=3 if three else 2,
-        n=row["batchsize"],
-        groups=row["group_count"],
-        bias=row["bias"],
-        mode="convolution",
-        **{first: row["in_channels"], second: row["out_channels"]},
-        **sizes,
-        **{**texts, f"{roles[0]}_layout": layout},
-        in_cast=None,
-        weights_cast=None,
-        out_cast=None,
-    )
-
-
-def perf_key_of(problem: ConvProblem) -> str | None:
-    """MIOpen's perf-db key of a problem; None where a field that it needs is unknown, or for a transposed one."""
-    if problem.direction not in ("F", "B", "W") or problem.mode == "transposed":
-        return None
-    forward, three = problem.direction == "F", problem.spatial == 3
-    roles = ("in", "weights", "out") if forward else ("out", "weights", "in")
-    here = "" if forward else "out_"
-    row: dict[str, Any] = {"spatial_dim": problem.spatial, "batchsize": problem.n, "bias": problem.bias}
-    row["in_channels"], row["out_channels"] = (problem.c, problem.k) if forward else (problem.k, problem.c)
-    row["group_count"] = problem.groups
-    for x in "dhw":
-        row |= {f"in_{x}": getattr(problem, f"{here}{x}"), f"fil_{x}": getattr(problem, f"filter_{x}")}
-        for column, name in (("pad", "pad"), ("conv_stride", "stride"), ("dilation", "dilation")):
-            row[f"{column}_{x}"] = getattr(problem, f"{name}_{x}") if three or x != "d" else 0
-    types = [getattr(problem, f"{role}_type") for role in roles]
-    words = [getattr(problem, f"{roles[0]}_layout"), *types, *(row[name] for name in _NUMBERS)]
-    if any(value is None for value in words):
-        return None
-    data_type = types[0] if len(set(types)) == 1 else "".join(types)
-    return "x".join(map(str, [*(row[name] for name in _NUMBERS), words[0], data_type, problem.direction]))
 
 
 def of_batch_norms(name: str) -> bool:
@@ -127,7 +59,7 @@ def recognise(head: Head) -> bool:
     if re.search(r"(?<![fk])\.u?db\.txt$", head.name):
         return True
     key, equals, payload = head.data.lstrip(b"\r\n").split(b"\n", 1)[0].partition(b"=")
-    return bool(equals) and b":" in payload and _KEY.fullmatch(key.decode("latin-1")) is not None
+    return bool(equals) and b":" in payload and KEY.fullmatch(key.decode("latin-1")) is not None
 
 
 def facts_of_file(name: str) -> list[Fact]:
@@ -160,41 +92,13 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def _read_text(source: Source) -> Iterator[Outcome]:
-    offset = 0
+    offset, first = 0, dict[str, int]()
     with source.open() as stream:
-        for raw in stream:
-            outcome = read_record(raw.removesuffix(b"\n").decode("utf-8", "backslashreplace"))
-            yield Outcome(outcome.unit, outcome.records, at=offset)
+        for number, raw in enumerate(stream, start=1):
+            line = raw.removesuffix(b"\n").decode("utf-8", "backslashreplace")
+            earlier = first.setdefault(line.partition("=")[0], number)
+            yield replace(read_record(line, number, earlier), at=offset)
             offset += len(raw)
-
-
-def read_record(text: str) -> Outcome:
-    """One line, ``key=solver:parameters;solver:parameters``."""
-    line = text.removesuffix("\r")
-    if not line.strip():
-        return Outcome("blank")
-    key, equals, payload = line.partition("=")
-    if not equals:
-        return Outcome("reject", [Reject("no key: a record is key=solver:parameters;…")])
-    try:
-        problem = problem_from_perf_key(key)
-    except ValueError as error:
-        return Outcome("reject", [Reject(str(error), 0, len(key))])
-    records: list[Record] = []
-    at = len(key) + 1
-    for item in payload.removesuffix(";").split(";"):
-        solver, colon, params = item.partition(":")
-        records.append(
-            _tuned(problem, key, solver, params) if colon and solver else Reject("no solver:parameters", at, len(item))
-        )
-        at += len(item) + 1
-    tuned = any(isinstance(record, Measurement) for record in records)
-    return Outcome("measurement" if tuned else "reject", records)
-
-
-def _tuned(problem: ConvProblem, key: str, solver: str, params: str) -> Measurement:
-    solution = Solution("miopen", solver, params)
-    return Measurement(problem=problem, solution=solution, origin=ORIGIN, status="no_time", key_text=key)
 
 
 def _read_sqlite(source: Source) -> Iterator[Outcome]:
@@ -205,11 +109,7 @@ def _read_sqlite(source: Source) -> Iterator[Outcome]:
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as db:
             db.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
             for row in db.execute(_QUERY):
-                key = "x".join(map(str, row[:-2]))
-                try:
-                    yield Outcome("measurement", [_tuned(problem_from_perf_key(key), key, str(row[-2]), str(row[-1]))])
-                except ValueError as error:
-                    yield Outcome("reject", [Reject(str(error))])
+                yield read_record(f"{'x'.join(map(str, row[:-2]))}={row[-2]}:{row[-1]}")
     except sqlite3.Error as error:
         yield Outcome("reject", [Reject(f"sqlite: {error}")])
 

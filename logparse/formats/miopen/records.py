@@ -8,21 +8,18 @@ Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/readonlyramd
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from logparse.errors import EmissionError, InputError
-from logparse.formats.format import Emission
-from logparse.formats.miopen import find_db
+from logparse.errors import InputError
+from logparse.formats.format import Emission, Outcome
+from logparse.formats.miopen.db_names import FILE_NAME, taken
 from logparse.formats.miopen.solvers import direction_of_solver, known_algorithm
 from logparse.formats.override_format import OverrideFile, bytes_of
-from logparse.formats.reading import Breach, Note, Offer, Reading, Row, Rule, Verdict, Verdicts, accepted, judge
+from logparse.formats.reading import Breach, Note, Offer, Reading, Row, Rule, Verdicts, judge
 from logparse.formats.reading import remarks as row_remarks
-from logparse.model import ConvProblem
-from logparse.target import Facts, arch
-
-_MACHINE = ("arch", "cu_count", "backend", "miopen_version", "miopen_tweak")
+from logparse.model import ConvProblem, Measurement, Record, Reject
+from logparse.target import Facts
 
 
 @dataclass(frozen=True)
@@ -30,7 +27,8 @@ class Item:
     """One item of a record, split at its first ``:`` and at commas; ``solver`` is empty where there is no ``:``.
 
     ``first`` is the line of an earlier record of the key, ``repeated`` whether the record has an earlier item of the
-    solver: either wins.  ``thrown`` is the item of the record at which the library throws, so that no item serves.
+    solver: either wins.  ``thrown`` is the item of the record at which the library throws, so that no item serves;
+    ``spelled`` is the key as the library spells it, where that is another.
     """
 
     line: int
@@ -42,6 +40,7 @@ class Item:
     first: int | None
     repeated: bool
     thrown: str = ""
+    spelled: str = ""
 
 
 Split = Callable[[str, str], tuple[str, Sequence[str]]]
@@ -54,17 +53,22 @@ def items(text: str, problem_of: Callable[[str], ConvProblem], split: Split) -> 
     for number, line in enumerate(text.split("\n"), start=1):
         key, equals, payload = line.partition("=")
         if equals and key:
-            yield from items_of(number, key, payload, first.setdefault(key, number), problem_of, split)
+            problem = problem_or_none(problem_of, key)
+            yield from items_of(number, key, payload, first.setdefault(key, number), problem, split)
+
+
+def problem_or_none(problem_of: Callable[[str], ConvProblem], key: str) -> ConvProblem | None:
+    """The problem of a key; None where the text is none."""
+    try:
+        return problem_of(key)
+    except ValueError:
+        return None
 
 
 def items_of(
-    number: int, key: str, payload: str, first: int, problem_of: Callable[[str], ConvProblem], split: Split
+    number: int, key: str, payload: str, first: int, problem: ConvProblem | None, split: Split
 ) -> Iterator[Item]:
     """The items of one record; ``first`` is the line of the first record of its key."""
-    try:
-        problem = problem_of(key)
-    except ValueError:
-        problem = None
     seen: set[str] = set()
     parts = payload.split(";")
     for part in parts[:-1] if len(parts) > 1 and not parts[-1].strip() else parts:
@@ -73,6 +77,32 @@ def items_of(
         other = first if first != number else None
         yield Item(number, key, problem, part, solver, tuple(values), other, bool(solver) and solver in seen)
         seen.add(solver)
+
+
+def read_record(
+    text: str,
+    problem_of: Callable[[str], ConvProblem],
+    items: Callable[[str, str, ConvProblem], Iterable[Item]],
+    measured: Callable[[Item, ConvProblem], Measurement | Reject],
+) -> Outcome:
+    """One line: a measurement per item, and a ``Reject`` where something cannot be read."""
+    line = text.removesuffix("\r")
+    if not line.strip():
+        return Outcome("blank")
+    key, equals, payload = line.partition("=")
+    if not equals or not key:
+        return Outcome("reject", [Reject("no key: a record is key=item;item")])
+    try:
+        problem = problem_of(key)
+    except ValueError as error:
+        return Outcome("reject", [Reject(str(error), 0, len(key))])
+    records: list[Record] = []
+    at = len(key) + 1
+    for item in items(key, payload, problem):
+        record = measured(item, problem)
+        records.append(replace(record, offset=at, length=len(item.text)) if isinstance(record, Reject) else record)
+        at += len(item.text) + 1
+    return Outcome("measurement" if any(isinstance(x, Measurement) for x in records) else "reject", records)
 
 
 # -------------------------------------------------------------------------------------------------- rules about items
@@ -133,46 +163,6 @@ def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
         yield Note(number, "error", "no-key", "no 'key=' in the line: MIOpen skips it with an error", "remove it")
 
 
-def other_machine(own: Facts, target: Facts, remedy: str) -> Iterator[Note]:
-    """Where the facts of a name are not the target's.  A tweak may be known to be empty."""
-    mine, theirs = ({**facts, "arch": arch(facts) or ""} for facts in (own, target))
-    wrong = [x for x in _MACHINE if _known(x, mine) and _known(x, theirs) and mine[x] != theirs[x]]
-    if wrong:
-        named = ", ".join(f"{x} {mine[x] or 'empty'} (target: {theirs[x] or 'empty'})" for x in wrong)
-        message = f"the name is of another device or build, the target's MIOpen never opens it: {named}"
-        yield Note(None, "error", "file-name", message, remedy)
-
-
-def _known(fact: str, facts: Facts) -> bool:
-    return fact in facts if fact == "miopen_tweak" else bool(facts.get(fact))
-
-
-def odd_name(name: str, match: re.Match[str]) -> str:
-    """Why no MIOpen makes this name of a user's database, whatever its device and build; empty: one may."""
-    unit = match["cu"]
-    if not name.endswith(".txt"):
-        return "it lacks .txt at its end"
-    if match["tweak"] is None:
-        return "the version ends in an underscore, also where no build follows"
-    if unit != "_" and unit != find_db.units_text(int(unit[1:]) if unit[0] == "_" else int(unit, 16)):
-        return "up to 64 CUs stand behind an underscore in decimal, more of them without one in hexadecimal"
-    return ""
-
-
-def wanted(target: Facts, suffix: str, otherwise: str) -> str:
-    """The remedy for a name under which the target does not look."""
-    try:
-        return f"name it {find_db.file_name(target, suffix)}"
-    except EmissionError:
-        return otherwise
-
-
-def taken(target: Facts, refusals: Sequence[Note]) -> tuple[bool, Verdict, str]:
-    """Whether the target's facts suffice to know that MIOpen takes a file, whether it does, and the reason why not."""
-    certain = all(_known(word, target) for word in _MACHINE if word != "backend")
-    return certain, accepted(refusals, certain), "MIOpen looks for no convolution in a file of this name"
-
-
 def reading(
     name: str,
     own: Facts,
@@ -219,7 +209,7 @@ def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
     """What databases must agree on: their name, which must be one under which MIOpen looks for a user's ``kind``."""
 
     def check(name: str, data: bytes) -> list[tuple[str, str]]:
-        match = find_db.FILE_NAME.fullmatch(name)
+        match = FILE_NAME.fullmatch(name)
         if match is None or match["kind"] != kind or not match["version"]:
             raise InputError("its name does not name a device and build, as those of MIOpen's user databases do")
         if match["fusion"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,7 @@ from analyzers.overrides.merge import merge
 from analyzers.overrides.own_rows import with_own
 from analyzers.overrides.write import make
 from logparse.formats import FORMATS
-from logparse.formats.format import Emission, FileFormat, Head, Writer
+from logparse.formats.format import Emission, FileFormat, Head, Outcome, Writer
 from logparse.formats.override_format import OverrideFile, OverrideFormat
 from logparse.formats.override_formats import OVERRIDE_FORMATS, WRITERS
 from logparse.model import Measurement, Override
@@ -290,3 +291,30 @@ def test_a_row_that_no_library_reads_contributes_no_claim(data: st.DataObject) -
     if all(row.verdicts.fault and not row.kept for row in reading.rows):
         records = [x for outcome in READ[format.name].read(Memory(text, file.name)) for x in outcome.records]
         assert not [x for x in records if isinstance(x, Measurement) and x.status == "ok"], text
+
+
+@pytest.mark.parametrize("name", ["miopen-find-db", "miopen-perf-db"])
+@given(data=st.data())
+def test_a_row_that_miopen_drops_contributes_no_claim(name: str, data: st.DataObject) -> None:
+    """Of a damaged database ``ingest`` takes the items that MIOpen uses, no others, under the same keys."""
+    [format] = [x for x in OVERRIDE_FORMATS if x.name == name]
+    file, target = data.draw(st.sampled_from(samples()[name]))
+    lines = file.data.decode().splitlines()
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(lines) - 1))
+        word = data.draw(st.sampled_from(re.findall(r"[^-=:;,x]+|[-=:;,x]", lines[place])))
+        new = data.draw(st.sampled_from(["", "0", "-1", "x", "1e9", "NHWC", f"{word};{word}", f"{lines[0]}\n{word}"]))
+        lines[place] = lines[place].replace(word, new, data.draw(st.sampled_from([1, -1])))
+    text = "\n".join(lines).encode() + b"\n"
+    used = [(x.key, x.solution.id) for x in format.reader(file.name, text, target).rows if x.live and x.solution]
+    records = [x for outcome in READ[name].read(Memory(text, file.name)) for x in claims(outcome)]
+    assert sorted(records) == sorted(used)
+
+
+def claims(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """Key and solver of what counts as measured or tuned."""
+    rows = outcome.tables["measurements"].to_pylist() if outcome.tables else []
+    yield from ((x["key_text"], x["raw"]) for x in rows if x["status"] != "skipped")
+    for x in outcome.records:
+        if isinstance(x, Measurement) and x.status != "skipped":
+            yield str(x.key_text), x.solution.id

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from analyzers.overrides.lint import grouped, inspect
 from analyzers.overrides.merge import merge
 from logparse.errors import InputError
-from logparse.formats.miopen import find_db
-from logparse.formats.miopen import find_db_rules as miopen_find_db
+from logparse.formats.miopen import find_db, find_db_file
 from logparse.formats.reading import Row, offers
 from logparse.ingest import ingest
 from logparse.store import Store
@@ -166,7 +165,7 @@ def test_usual_records_are_judged_as_one_by_one(data: st.DataObject) -> None:
         lines[place] = lines[place][:at] + data.draw(st.sampled_from(ITEM_EDITS)) + lines[place][at + cut :]
     text, name = "\n".join(lines).encode(), data.draw(st.sampled_from((NAME, "mine.ufdb.txt")))
     quick = inspect(name, text, TARGET, "miopen-find-db")
-    with patch.object(miopen_find_db, "_usual", lambda *what: False):
+    with patch.object(find_db_file, "_unremarkable", lambda *what: False):
         plain = inspect(name, text, TARGET, "miopen-find-db")
     assert list(quick.rows) == list(plain.rows)
     assert len(quick.rows) == len(list(plain.rows))

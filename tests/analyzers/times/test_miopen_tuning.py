@@ -12,7 +12,7 @@ from analyzers.recommend.override_files import emissions, targets
 from analyzers.recommend.ranking import recommend
 from analyzers.times.joins import facts_by_source
 from analyzers.times.miopen_tuning import completed
-from logparse.formats.miopen import find_db, perf_db
+from logparse.formats.miopen import find_db, perf_db, perf_db_items
 from logparse.formats.override_formats import WRITERS
 from logparse.model import Evidence, Finding, Override, Solution
 from tests.analyzers.build import facts, measurement, tables, work
@@ -31,8 +31,8 @@ def record(solver: str, time_us: float, algorithm: str, workspace: int) -> dict[
 
 
 def tuned(source: str, parameters: str, solver: str = CK) -> dict[str, object]:
-    row = measurement(perf_db.problem_from_perf_key(PERF_KEY).text, f"miopen:{solver}", None, source_id=source)
-    return row | {"origin": perf_db.ORIGIN, "key_text": PERF_KEY, "raw": parameters}
+    row = measurement(perf_db_items.problem_from_perf_key(PERF_KEY).text, f"miopen:{solver}", None, source_id=source)
+    return row | {"origin": perf_db_items.ORIGIN, "key_text": PERF_KEY, "raw": parameters}
 
 
 def run(*perf: Mapping[str, object], **of: Mapping[str, str]) -> Tables:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from logparse.errors import EmissionError
 from logparse.formats.format import Head, Outcome
 from logparse.formats.miopen import find_db, perf_db
-from logparse.formats.miopen.perf_db import perf_key_of, problem_from_perf_key
+from logparse.formats.miopen.perf_db_items import NUMBERS, WORDS, perf_key_of, problem_from_perf_key, read_record
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.ingest import ingest
 from logparse.model import ConvProblem, Fact, Measurement, Override, Reject, Solution
@@ -49,7 +49,7 @@ def tuned(outcomes: list[Outcome]) -> list[Measurement]:
 
 
 def test_a_record() -> None:
-    outcome = perf_db.read_record(LINE)
+    outcome = read_record(LINE)
     assert outcome.unit == "measurement"
     one, two = tuned([outcome])
     assert (one.solution.text, one.solution.raw, one.status) == ("miopen:ConvBinWinogradRxSf3x2", "257", "no_time")
@@ -84,7 +84,7 @@ def test_the_samples_perf_db_is_of_the_samples_find_db() -> None:
     "text", ["junk", "1x2=a:b", LINE.replace("xB=", "xQ="), LINE.partition("=")[0] + "=;;", "=a:b"]
 )
 def test_damage_is_rejected(text: str) -> None:
-    assert perf_db.read_record(text).unit == "reject"
+    assert read_record(text).unit == "reject"
 
 
 def test_recognised() -> None:
@@ -182,7 +182,7 @@ def test_facts_of_names(name: str, facts: list[str]) -> None:
 
 
 def sqlite_of(path: Path, text: str) -> None:
-    names = (*perf_db._NUMBERS, *perf_db._WORDS)
+    names = (*NUMBERS, *WORDS)
     with closing(sqlite3.connect(path)) as db:
         db.execute(f"create table `config` (`id` integer primary key, {', '.join(f'`{x}` not null' for x in names)})")
         db.execute("create table `perf_db` (`id` integer primary key, `solver` text, `config` integer, `params` text)")
@@ -242,7 +242,7 @@ def test_the_shipped_database(tmp_path: Path) -> None:
     assert len({row.key_text for row in rows}) <= 9_393
     excerpt = (CORPUS / "gfx942130.excerpt.db.txt").read_text()
     pairs = {(row.key_text, row.solution.id, row.solution.raw) for row in rows}
-    derived = tuned([perf_db.read_record(line) for line in excerpt.splitlines()])
+    derived = tuned([read_record(line) for line in excerpt.splitlines()])
     assert derived
     assert all((row.key_text, row.solution.id, row.solution.raw) in pairs for row in derived)
 

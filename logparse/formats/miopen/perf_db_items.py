@@ -1,0 +1,211 @@
+"""The keys and items of a MIOpen perf-db: which MIOpen reads, matches and honours.
+
+A perf-db chooses no solver: its rows are the parameters at which a solver of the find-db runs.
+Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/conv/problem_description.cpp`` (``VisitAll``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from logparse.formats.format import Outcome
+from logparse.formats.miopen import records as miopen_records
+from logparse.formats.miopen.problem_key import TYPES, split_types
+from logparse.formats.miopen.records import Item, items_of, unknown_solver
+from logparse.formats.miopen.solvers import TUNABLE
+from logparse.formats.patterns import regex
+from logparse.formats.reading import Breach, Row, Rule, Verdicts, judge
+from logparse.model import ConvProblem, Measurement, Reject, Solution
+from logparse.target import Facts
+
+ORIGIN = "perf-db"
+RETUNE = "let MIOpen tune it on the target (MIOPEN_FIND_ENFORCE=3), or copy the row from a perf-db that it wrote"
+NUMBERS = (
+    *("spatial_dim", "in_channels", "in_h", "in_w", "in_d", "fil_h", "fil_w", "fil_d", "out_channels", "batchsize"),
+    *("pad_h", "pad_w", "pad_d", "conv_stride_h", "conv_stride_w", "conv_stride_d"),
+    *("dilation_h", "dilation_w", "dilation_d", "bias", "group_count"),
+)
+WORDS = ("layout", "data_type", "direction")
+KEY = regex(rf"[23]x(?:\d{{1,9}}x){{{len(NUMBERS) - 1}}}[A-Za-z]\w*x(?:{'|'.join(TYPES)})\w*x[FBW]", re.ASCII)
+_SIZE = r"(?:0|[1-9]\d*)"
+# 2D problems have depth 1 and no pad, stride or dilation of it.
+_KEYS = (
+    re.compile(rf"2x(?:{_SIZE}x){{3}}1x(?:{_SIZE}x){{2}}1x(?:{_SIZE}x){{2}}(?:{_SIZE}x{_SIZE}x0x){{3}}.*", re.ASCII),
+    re.compile(rf"3x(?:{_SIZE}x){{18}}.*", re.ASCII),
+)
+_LAYOUTS = frozenset({"NCHW", "NHWC", "CHWN", "NCHWc4", "NCHWc8", "CHWNc4", "CHWNc8", "NCDHW", "NDHWC"})
+_PADDED = "Xdlops_Padded_Gemm"
+"""Solvers that divide by their parameters 7 to 9 (factors by which M, N and K are padded) unchecked (MIOpen 3.5.1)."""
+_NUMBER = re.compile(r"[ \t-\r]*[+-]?(?P<digits>\d+)", re.ASCII)
+
+
+# ---------------------------------------------------------------------------------------------------- keys
+
+
+@lru_cache(maxsize=65536)
+def problem_from_perf_key(key: str) -> ConvProblem:
+    """The part of a problem that a perf-db key holds.  Raises ValueError on any other text."""
+    if KEY.fullmatch(key) is None:
+        raise ValueError(f"not a perf-db key: {key[:80]!r}")
+    cells = key.split("x")
+    row: dict[str, Any] = dict(zip(NUMBERS, map(int, cells[: len(NUMBERS)]), strict=True))
+    layout, data_type, direction = cells[len(NUMBERS) :]
+    types = split_types(data_type)
+    forward = direction == "F"
+    roles = ("in", "weights", "out") if forward else ("out", "weights", "in")
+    three = row["spatial_dim"] == 3
+    here, there = ("", "out_") if forward else ("out_", "")
+    sizes: dict[str, Any] = {}
+    for x in "dhw" if three else "hw":
+        sizes |= {f"{here}{x}": row[f"in_{x}"], f"{there}{x}": None, f"filter_{x}": row[f"fil_{x}"]}
+        sizes |= {f"pad_{x}": row[f"pad_{x}"], f"dilation_{x}": row[f"dilation_{x}"]}
+        sizes[f"stride_{x}"] = row[f"conv_stride_{x}"]
+    first, second = ("c", "k") if forward else ("k", "c")
+    texts: dict[str, Any] = {f"{role}_type": type_ for role, type_ in zip(roles, types, strict=True)}
+    return ConvProblem(
+        direction=direction,  # type: ignore[arg-type]
+        spatial=3 if three else 2,
+        n=row["batchsize"],
+        groups=row["group_count"],
+        bias=row["bias"],
+        mode="convolution",
+        **{first: row["in_channels"], second: row["out_channels"]},
+        **sizes,
+        **{**texts, f"{roles[0]}_layout": layout},
+        in_cast=None,
+        weights_cast=None,
+        out_cast=None,
+    )
+
+
+def perf_key_of(problem: ConvProblem) -> str | None:
+    """MIOpen's perf-db key of a problem; None where a field that it needs is unknown, or for a transposed one."""
+    if problem.direction not in ("F", "B", "W") or problem.mode == "transposed":
+        return None
+    forward, three = problem.direction == "F", problem.spatial == 3
+    roles = ("in", "weights", "out") if forward else ("out", "weights", "in")
+    here = "" if forward else "out_"
+    row: dict[str, Any] = {"spatial_dim": problem.spatial, "batchsize": problem.n, "bias": problem.bias}
+    row["in_channels"], row["out_channels"] = (problem.c, problem.k) if forward else (problem.k, problem.c)
+    row["group_count"] = problem.groups
+    for x in "dhw":
+        row |= {f"in_{x}": getattr(problem, f"{here}{x}"), f"fil_{x}": getattr(problem, f"filter_{x}")}
+        for column, name in (("pad", "pad"), ("conv_stride", "stride"), ("dilation", "dilation")):
+            row[f"{column}_{x}"] = getattr(problem, f"{name}_{x}") if three or x != "d" else 0
+    types = [getattr(problem, f"{role}_type") for role in roles]
+    words = [getattr(problem, f"{roles[0]}_layout"), *types, *(row[name] for name in NUMBERS)]
+    if any(value is None for value in words):
+        return None
+    data_type = types[0] if len(set(types)) == 1 else "".join(types)
+    return "x".join(map(str, [*(row[name] for name in NUMBERS), words[0], data_type, problem.direction]))
+
+
+# -------------------------------------------------------------------------------------------------- rules about items
+
+
+def _bad_key(item: Item, target: Facts) -> str | None:
+    if item.key.startswith("\ufeff"):
+        return "a byte order mark stands before the key"
+    if item.problem is None or not any(pattern.fullmatch(item.key) for pattern in _KEYS):
+        return f"MIOpen makes no key like {item.key[:100]!r}"
+    if item.key.split("x")[-3] not in _LAYOUTS:
+        return f"MIOpen has no layout {item.key.split('x')[-3]}"
+    return None
+
+
+def _no_parameters(item: Item, target: Facts) -> str | None:
+    if not item.solver or item.values[0].strip():
+        return None
+    return f"no parameters for {item.solver}: MIOpen warns of an invalid config and runs it at its defaults"
+
+
+def _crash(item: Item, target: Facts) -> str | None:
+    """A message if MIOpen may divide by a parameter that it reads as 0.
+
+    It reads cells as ``strtol`` does into an int, up to the first one without a number, which is 0 unless it is empty.
+    """
+    if not item.solver.endswith(_PADDED):
+        return None
+    for number, cell in enumerate(item.values[0].split(",")[:9], start=1):
+        found = _NUMBER.match(cell)
+        digits = found["digits"].lstrip("0") if found else ""
+        if number >= 7 and cell and (not digits or (len(digits) < 19 and int(digits) % (1 << 32) == 0)):
+            return f"parameter {number} of {item.solver} is 0: MIOpen divides by it, which may end the process"
+        if not found:
+            return None
+    return None
+
+
+def _line_end(item: Item, target: Facts) -> str | None:
+    return (
+        "the line ends in a carriage return, which becomes part of the parameters" if item.text[-1:] == "\r" else None
+    )
+
+
+def _not_tunable(item: Item, target: Facts) -> str | None:
+    if unknown_solver(item, target) or not item.solver or TUNABLE.match(item.solver):
+        return None
+    return f"{item.solver} is not known to have parameters"
+
+
+RULES = (
+    *miopen_records.rules(
+        "parameters",
+        "put both records' items into one",
+        RETUNE,
+        (
+            Rule("bad-key", "error", "matched", _bad_key, RETUNE),
+            Rule("parameters", "error", "honoured", _no_parameters, RETUNE),
+            Rule("crash", "error", "honoured", _crash, RETUNE),
+            Rule("line-ends", "error", None, _line_end, "write it with LF line ends"),
+        ),
+    ),
+    Rule("not-tunable", "info", None, _not_tunable, ""),
+)
+
+
+# -------------------------------------------------------------------------------------------------- what they become
+
+
+def split(id: str, rest: str) -> tuple[str, Sequence[str]]:
+    return id, (rest,)
+
+
+def read_record(text: str, line: int = 1, first: int = 1) -> Outcome:
+    """One line; ``first`` is that of its key's first record."""
+
+    def items(key: str, payload: str, problem: ConvProblem) -> Iterator[Item]:
+        return items_of(line, key, payload, first, problem, split)
+
+    return miopen_records.read_record(text, problem_from_perf_key, items, tuned)
+
+
+def tuned(item: Item, problem: ConvProblem) -> Measurement | Reject:
+    """That a solver is tuned for the problem of the item's key; what MIOpen does not use is ``skipped``."""
+    why = judge(item.line, item, {}, RULES, True, "")[0].why
+    if not item.solver:
+        return Reject(why)
+    return Measurement(
+        problem=problem,
+        solution=Solution("miopen", item.solver, item.values[0]),
+        origin=ORIGIN,
+        status="skipped" if why else "no_time",
+        error=why or None,
+        key_text=item.key,
+    )
+
+
+def row_of(item: Item, verdicts: Verdicts, breaches: tuple[Breach, ...]) -> Row:
+    text = item.text.rstrip("\r")
+    return Row(
+        line=item.line,
+        key=item.key,
+        problem=item.problem,
+        solution=Solution("miopen", item.solver, text) if item.solver else None,
+        verdicts=verdicts,
+        text=text,
+        breaches=breaches,
+    )
