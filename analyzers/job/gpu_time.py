@@ -85,7 +85,8 @@ class GpuTime:
     a collective transferred; ``alone_us`` that in which only collectives ran, ``waiting_us`` the part of this in which
     they waited for another rank (None: the traces of one rank cannot tell), which is idle.  ``before_us`` are kernels
     that were launched before the traces and count in no part, ``unexplained_us`` those of graph launches whose
-    capture no trace shows (they count in the parts by their own names).
+    capture no trace shows (they count in the parts by their own names).  ``untraced_share``: of the job's units of work
+    the share, by time, of kinds that no trace holds.
     """
 
     parts: tuple[Part, ...]
@@ -98,6 +99,7 @@ class GpuTime:
     waiting_us: float | None = None
     before_us: float = 0.0
     unexplained_us: float = 0.0
+    untraced_share: float = 0.0
     profiled: bool = True
 
     @property
@@ -131,6 +133,7 @@ def gpu_time(tables: Tables) -> GpuTime | None:
     sources = set(rows["source_id"])
     facts = tables.facts[(tables.facts["run"] == tables.run) & tables.facts["source_id"].isin(sources)]
     busy, window, untraced = _sum(facts, "gpu_busy_us"), _sum(facts, "gpu_window_us"), _untraced_us(tables, facts)
+    counted = units(tables)
     alone, waiting, steps = _sum(facts, "gpu_communication_alone_us"), None, _sum(facts, STEPS)
     compute = sum(x.us for x in parts if x.name != COMMUNICATION)
     if alone is not None:
@@ -153,6 +156,7 @@ def gpu_time(tables: Tables) -> GpuTime | None:
         waiting_us=waiting,
         before_us=before,
         unexplained_us=_sum(facts, "graph_unexplained_us") or 0.0,
+        untraced_share=counted.untraced_share if counted else 0.0,
         profiled=untraced is None,
     )
 

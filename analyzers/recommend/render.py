@@ -84,6 +84,8 @@ def gpu_time_lines(time: GpuTime | None) -> list[str]:
             f"  no problem explains {duration(time.unexplained_us / steps)} of graph launches: only the trace of "
             "a HIP graph's capture, beside this one, names their problems"
         )
+    if time.untraced_share:
+        out.append(f"  no trace holds kinds of units of work that take {time.untraced_share:.1%} of the job's time")
     if time.before_us:
         out.append(f"  not counted: {duration(time.before_us)} of kernels that were launched before the trace")
     return out
