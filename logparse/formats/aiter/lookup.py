@@ -2,19 +2,15 @@
 
 Each is read with ``pandas.read_csv`` and made a dictionary (``set_index(keys).to_dict("index")``).  The columns show
 which reader a table is for, but not which of those that look for ``gfx, cu_num, M, N, K`` alone: its name does.
-The table of grouped fused MoE (gfx1250) is another one with columns of the same names: it is read as texts, an empty
-cell equals every call, a row of another CU count serves where there is none of the device's, and of several rows the
-fastest is taken.
+The table of grouped fused MoE (gfx1250) is another one with columns of the same names, of which nothing is judged.
 Source: ROCm/aiter at e4048607 ``aiter/tuned_gemm.py``, ``aiter/ops/gemm_op_a8w8.py``, ``gemm_op_a4w4.py``,
-``batched_gemm_op_a8w8.py``, ``batched_gemm_op_bf16.py``, ``aiter/fused_moe.py``, ``aiter/jit/core.py``,
-``aiter/ops/flydsl/grouped_moe_gfx1250.py``.
+``batched_gemm_op_a8w8.py``, ``batched_gemm_op_bf16.py``, ``aiter/fused_moe.py``, ``aiter/jit/core.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from logparse.formats.aiter import tables as aiter
 
@@ -26,11 +22,9 @@ class Lookup:
     ``keys`` it looks a call up by, of which ``flags`` are True or False, ``words`` texts and the others whole numbers;
     ``types`` are words that name a torch type.  ``late`` are keys that came later and what a reader does without them;
     ``needed`` are the other columns that it wants, ``names`` those that must hold a kernel's name in every row.
-    ``backends_of`` are backends that only the table of that stem has.  ``least`` is the smallest number of a key, where
-    that is not 1 (a flag's is 0).  ``texts``: cells are compared as texts, and an empty one equals every call.
-    ``repeats`` is what becomes of two rows of one key: ``equal`` ones may stand there twice and others make the reader
-    raise, the ``first`` is kept, or the ``fastest`` is.  ``compiled``: the kernels of Composable Kernel are chosen when
-    aiter builds its module from the table, not when a call looks it up.
+    ``backends_of`` are backends that only the table of that stem has.  ``keeps_first``: of two rows of one key the
+    first is kept; elsewhere equal ones may stand there twice and others make the reader raise.  ``compiled``: the
+    kernels of Composable Kernel are chosen when aiter builds its module from the table, not when a call looks it up.
     """
 
     keys: tuple[str, ...]
@@ -43,9 +37,7 @@ class Lookup:
     index: str = ""
     backends: frozenset[str] = frozenset()
     backends_of: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    least: Mapping[str, int] = field(default_factory=dict)
-    texts: bool = False
-    repeats: Literal["equal", "first", "fastest"] = "equal"
+    keeps_first: bool = False
     compiled: bool = False
 
     @property
@@ -114,22 +106,11 @@ FUSED_MOE = Lookup(
     late=_NO_GFX,
     needed=("block_m", "ksplit", "kernelName1", "kernelName2"),
     names=("kernelName1",),
-    repeats="first",
+    keeps_first=True,
 )
 """Before 446260d1 (May 2026) two rows of one key made its reader raise, too."""
-_GROUPED_KEYS = (*_DEVICE, *_MOE_SIZES, "act_type", *_MOE_TYPES, "q_type")
-GROUPED_MOE = Lookup(
-    keys=_GROUPED_KEYS,
-    words=frozenset({"gfx", "act_type", *_MOE_TYPES, "q_type"}),
-    late=dict.fromkeys(_GROUPED_KEYS, "its rows then serve calls of any"),
-    least={"topk": -1},
-    texts=True,
-    repeats="fastest",
-)
-"""A ``topk`` of -1 is of expert parallelism, whose calls look for that number whatever theirs is."""
-
-_NEWER_MOE = frozenset({"_tag", "preshuffle", "hidden_pad", "intermediate_pad"})
-"""Columns of later fused-MoE tables, whose readers look for more."""
+_OTHER_MOE = frozenset({"_tag", "preshuffle", "hidden_pad", "intermediate_pad", "tile_m"})
+"""Columns of later fused-MoE tables, whose readers look for more, and of the grouped one."""
 
 VARIABLES: Mapping[str, str] = {
     "a8w8_blockscale_bpreshuffle_tuned_gemm": "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE",
@@ -140,7 +121,6 @@ VARIABLES: Mapping[str, str] = {
     "bf16_tuned_batched_gemm": "AITER_CONFIG_BF16_BATCHED_GEMM",
     "a8w8_tuned_gemm": "AITER_CONFIG_GEMM_A8W8",
     "bf16_tuned_gemm": "AITER_CONFIG_GEMM_BF16",
-    "tuned_grouped_fmoe": "AITER_CONFIG_GROUPED_FMOE",
     "tuned_fmoe": "AITER_CONFIG_FMOE",
 }
 """Stem of a table's name → the variable that holds its path; aiter itself identifies tables by these stems."""
@@ -156,10 +136,8 @@ def table_of(columns: Sequence[str]) -> Lookup | None:
     has = set(columns)
     if {"M", "N", "K", "libtype", "solidx"} <= has:
         return BF16
-    if {"token", "model_dim", "inter_dim", "tile_m"} <= has:
-        return GROUPED_MOE
     if {"token", "model_dim", "inter_dim", "kernelName1"} <= has:
-        return None if has & _NEWER_MOE else FUSED_MOE
+        return None if has & _OTHER_MOE else FUSED_MOE
     if not {"M", "N", "K", "kernelId"} <= has:
         return None
     return _BATCHED if "B" in has else _QUANTISED if "q_dtype_w" in has else _BLOCKSCALE

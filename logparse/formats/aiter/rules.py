@@ -2,9 +2,9 @@
 
 aiter reads them with ``pandas.read_csv`` and looks calls up in a dictionary: a cell's *type* decides whether it is
 found, and pandas gives one type to a whole column.  One cell that is no number makes every size a text that no call
-equals; two different rows of one key make most readers raise (``Lookup.repeats``).  Device and CU count are part of the
-key, the library's build is not.  Of the bf16 table the key of a call is known (``aiter.key``); of the others a server's
-log states it.
+equals; two different rows of one key make most readers raise (``Lookup.keeps_first``).  Device and CU count are part of
+the key, the library's build is not.  Of the bf16 table the key of a call is known (``aiter.key``); of the others a
+server's log states it.
 Source: ``aiter_lookup``; ROCm/aiter ``csrc/py_itfs_cu/gemm_common.cu`` (``getPaddedM``).
 """
 
@@ -121,8 +121,7 @@ def _short(entry: Entry, context: _Context) -> str | None:
 
 
 def _untyped(entry: Entry, context: _Context) -> str | None:
-    table = context.table
-    cells = {x: cell for x, cell in entry.cells.items() if cell is not None or not table.texts}
+    table, cells = context.table, entry.cells
     wrong = [x for x in (*table.sizes, *sorted(table.flags)) if not isinstance(cells.get(x, 0), (int, float))]
     wrong += [x for x in table.keys if x in table.words and not isinstance(cells.get(x, ""), str)]
     if not wrong:
@@ -137,7 +136,7 @@ def _no_call(entry: Entry, context: _Context) -> str | None:
     wrong, table = [], context.table
     for name in (x for x in table.keys if x not in table.words):
         value = entry.cells.get(name)
-        least, most = (0, 1.0) if name in table.flags else (table.least.get(name, 1), math.inf)
+        least, most = (0, 1.0) if name in table.flags else (1, math.inf)
         if isinstance(value, (int, float)) and not (value % 1 == 0 and least <= value <= most):
             wrong.append(name)
     wrong += [x for x in sorted(table.types) if x in entry.cells and entry.cells[x] not in _DTYPES]
@@ -148,7 +147,7 @@ _DTYPES = frozenset(aiter.DTYPES)
 
 
 def _elsewhere(entry: Entry, target: Facts) -> str | None:
-    theirs = {"gfx": arch(target) or "", "cu_num": "" if entry.looked_up.texts else target.get("cu_count", "")}
+    theirs = {"gfx": arch(target) or "", "cu_num": target.get("cu_count", "")}
     wrong = [x for x, want in theirs.items() if want and x in entry.cells and _plain(entry.cells[x]) != want]
     if not wrong:
         return None
@@ -158,10 +157,9 @@ def _elsewhere(entry: Entry, target: Facts) -> str | None:
 
 def _passed_over(entry: Entry, context: _Context) -> str | None:
     used = context.used.get(entry.key)
-    if context.table.repeats == "equal" or not entry.key or used is None or used.cells == entry.cells:
+    if not context.table.keeps_first or not entry.key or used is None or used.cells == entry.cells:
         return None
-    older = "" if context.table.repeats == "fastest" else "; before May 2026 it then read no table at all"
-    return f"line {used.line} has the same key: aiter takes the {context.table.repeats} one{older}"
+    return f"line {used.line} has the same key: aiter takes the first one; before May 2026 it then read no table at all"
 
 
 def _backend(entry: Entry, context: _Context) -> str | None:
@@ -295,7 +293,7 @@ def _file_notes(table: Lookup, columns: Sequence[str], found: Sequence[Entry]) -
     first: dict[str, Entry] = {}
     for entry in found:
         other = first.setdefault(entry.key, entry) if entry.key else entry
-        if other.cells != entry.cells and table.repeats == "equal":
+        if other.cells != entry.cells and not table.keeps_first:
             message = f"line {other.line} has the same key with other values: pandas then gives aiter no table at all"
             yield Note(entry.line, "error", "duplicate", message, "keep the faster one (`logparse merge`)")
     if table.compiled and any(entry.cells.get("libtype", "ck") in ("ck", "cktile") for entry in found):
@@ -315,16 +313,10 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[Entry, _Context
     notes = [*damage, *(_file_notes(table, columns, found) if columns else ())]
     refusals, others = ([x for x in notes if (x.severity == "error") is wrong] for wrong in (True, False))
     serves = any(_elsewhere(entry, target) is None for entry in found)
-    context = _Context(target, table, columns, serves, _used(table, found))
+    context = _Context(target, table, columns, serves, {entry.key: entry for entry in reversed(found)})
     return Table(found, context, _RULES, others).reading(
         "aiter cannot read the table", refusals=refusals, certain=False, facts=_own_facts(found), target=target
     )
-
-
-def _used(table: Lookup, found: Sequence[Entry]) -> dict[str, Entry]:
-    """Of each key the entry that the table's reader takes."""
-    ranked = sorted(found, key=lambda entry: entry.time_us or 0.0) if table.repeats == "fastest" else found
-    return {entry.key: entry for entry in reversed(ranked)}
 
 
 def _csv(cells: Sequence[str]) -> str:

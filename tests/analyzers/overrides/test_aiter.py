@@ -22,7 +22,6 @@ from logparse.formats.override_format import OverrideFile
 from logparse.model import GemmProblem, Override
 from tests.analyzers.build import tables, work
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
-from tests.formats.reading import Memory, outcomes, units
 from tests.formats.test_aiter import TARGET, written
 
 HEAD = ",".join(aiter.COLUMNS) + "\n"
@@ -171,17 +170,9 @@ def test_of_two_rows_of_a_key_fused_moe_keeps_the_first(tmp_path: Path) -> None:
     assert b",other,12.0,two,20.0" in merged.files[0].data, "the faster one, whatever its place"
 
 
-def test_the_table_of_grouped_fused_moe_is_another() -> None:
-    """It is read as texts: a row may be of any topk, and of several rows the fastest is taken."""
-    text = GROUPED.format(topk=-1, us=20.5) + GROUPED.format(topk=-1, us=10.5).splitlines(keepends=True)[1]
-    text += GROUPED.format(topk=6, us=1.5).splitlines(keepends=True)[1].replace(",ActivationType.Silu,", ",,")
-    file = inspect("tuned_grouped_fmoe.csv", text.encode(), {"arch": "gfx1250", "cu_count": "128"})
-    assert [(note.line, note.severity, note.rule) for note in file.notes] == [(2, "warning", "duplicate")]
-    assert [row.live for row in file.rows] == [False, True, True], "a row of another CU count serves, too"
-    elsewhere = inspect("tuned_grouped_fmoe.csv", text.encode(), TARGET)
-    assert not any(row.live for row in elsewhere.rows)
-    found = outcomes(aiter.FORMAT, Memory(text.encode(), "tuned_grouped_fmoe.csv"))
-    assert units(found) == {"fact": 1, "message": 3}
+def test_the_table_of_grouped_fused_moe_is_not_judged() -> None:
+    with pytest.raises(InputError, match="a table of aiter that is not checked"):
+        format_of("tuned_grouped_fmoe.csv", GROUPED.format(topk=-1, us=20.5).encode())
 
 
 def test_a_row_without_a_time_may_route_to_triton() -> None:
@@ -263,7 +254,7 @@ def test_a_dead_row_of_the_other_tables_serves_no_call(kind: str, data: st.DataO
     text = "\n".join(lines) + "\n"
     try:
         frame = pd.read_csv(io.StringIO(text))
-        frame = frame.drop_duplicates() if table.repeats else frame
+        frame = frame.drop_duplicates()
         known = frame.set_index(list(table.keys)).to_dict("index")
     except (KeyError, ValueError, pd.errors.ParserError):
         return
