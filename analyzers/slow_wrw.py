@@ -102,7 +102,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         mine = calls if _device(facts, str(source)) in ran_on else {}
         findings.extend(_slow(row, facts.get(str(source), {}), mine) for row in rows.to_dict("records"))
     replaced = replaced_solvers(w, tables, settings, facts, calls)
-    better = {(x.evidence["system"], x.problem) for x in replaced}
+    better = {(x.evidence.details["system"], x.problem) for x in replaced}
     better |= {(source, problem_from_text(text)) for source, text in _not_run(w[w["slow"]], tables, settings, facts)}
     findings = [x for x in findings if (x.evidence.source_id, x.problem) not in better]
     return [*findings, *replaced]
@@ -138,7 +138,7 @@ def _summaries(w: pd.DataFrame, tables: Tables, facts: Mapping[str, Mapping[str,
             found.append(
                 Finding(analyzer=NAME, message=message, evidence=Evidence(source_id=str(source), details=dict(total)))
             )
-    return sorted(found, key=lambda x: (-float(str(x.evidence["recoverable_us"])), str(x.evidence.source_id)))
+    return sorted(found, key=lambda x: (-float(str(x.evidence.details["recoverable_us"])), str(x.evidence.source_id)))
 
 
 def _in_words(total: Mapping[str, float], which: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeAlias, TypeVar
@@ -211,11 +211,10 @@ Certainty = Literal["measured", "inferred"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence(Mapping[str, object]):
+class Evidence:
     """The evidence of a finding: the fields that ranking and confidence read, and details that are only shown.
 
-    As a mapping it holds what is shown: all ``details`` and the known fields, except ``certainty`` and ``now_us``,
-    which are columns of their own.  Raises ValueError where a detail has the name of a field.
+    Raises ValueError where a detail has the name of a field.
     """
 
     certainty: Certainty = "inferred"
@@ -252,18 +251,9 @@ class Evidence(Mapping[str, object]):
 
     @cached_property
     def shown(self) -> Mapping[str, object]:
-        """What this mapping holds, as a dict, of which copies are faster."""
+        """All ``details`` and the known fields, except ``certainty`` and ``now_us``, which are columns of their own."""
         own = vars(self).items()
         return {name: x for name, x in own if x is not None and name not in _NOT_SHOWN} | dict(self.details)
-
-    def __getitem__(self, name: str) -> object:
-        return self.shown[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.shown)
-
-    def __len__(self) -> int:
-        return len(self.shown)
 
 
 _NOT_SHOWN = frozenset({"certainty", "now_us", "details"})

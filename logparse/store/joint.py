@@ -61,7 +61,7 @@ class JointAttempts:
         nothing is committed.
         """
         self._write()
-        parts = [*self._writer.parts(), *(part for attempt, _ in self._taken for part in attempt.parts())]
+        parts = [*self._writer.parts, *(part for attempt, _ in self._taken for part in attempt.parts)]
         self._writer.demand(f"{len(self._taken)} files", parts)
         rows = table([commit_row(row) for _, row in self._taken], COMMIT_SCHEMA)
         files = [parquet_bytes(rows.slice(number, 1)) for number in range(len(rows))]
@@ -106,7 +106,6 @@ class JointAttempts:
         if held and self._error is None:
             try:
                 write(held, self._writer)
-                self._writer.parts()
             except OSError as error:
                 self._error = error
         if self._error is not None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections import deque
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -21,8 +19,6 @@ from logparse.store.schema import COMMIT_SCHEMA, SCHEMAS, Commit, commit_row
 
 JOINT = "."
 """In the name of a joint attempt, between its writer's name and its number."""
-_WRITERS = 2
-_BESIDE = 4096  # minimum rows of a part that is written in a thread
 
 
 class Attempt:
@@ -36,15 +32,11 @@ class Attempt:
         self._fs = filesystem
         self._root = root
         self._put = put
-        self._paths: list[str] = []
-        self._writing: deque[Future[None]] = deque()
-        self._writers: ThreadPoolExecutor | None = None
+        self.parts: list[str] = []
+        """The paths of the attempt's parts."""
 
     def add(self, table: str, rows: pa.Table, category: str | None = None) -> None:
-        """Write rows (any subset of the schema's columns; the rest are null) as one part.
-
-        A large part is written while the caller goes on; a later ``add`` or ``commit`` raises its error.
-        """
+        """Write rows (any subset of the schema's columns; the rest are null) as one part."""
         if not rows.num_rows:
             return
         schema = SCHEMAS[table]
@@ -55,27 +47,10 @@ class Attempt:
         part = pa.Table.from_arrays(columns, schema=pa.schema(fields))
         folder = f"{self._root}/{table}" + (f"/category={category}" if category is not None else "")
         make_folder(self._fs, folder)
-        path = f"{folder}/{self.name}-{len(self._paths) + 1}.parquet"
-        self._paths.append(path)
-        if rows.num_rows < _BESIDE:
-            self._write(part, path)
-            return
-        if self._writers is None:
-            self._writers = ThreadPoolExecutor(_WRITERS, "logparse-parts")
-        while len(self._writing) >= _WRITERS:
-            self._writing.popleft().result()
-        self._writing.append(self._writers.submit(self._write, part, path))
-
-    def _write(self, part: pa.Table, path: str) -> None:
-        with self._fs.open_output_stream(path) as sink:
+        self.parts.append(f"{folder}/{self.name}-{len(self.parts) + 1}.parquet")
+        with self._fs.open_output_stream(self.parts[-1]) as sink:
             # Parts in lz4 are half as large again as in zstd, and ingest is a quarter faster; compaction writes zstd.
             pq.write_table(part, sink, compression="lz4", **encoding(part.schema))
-
-    def parts(self) -> Sequence[str]:
-        """The paths of the attempt's parts; waits until they are written."""
-        while self._writing:
-            self._writing.popleft().result()
-        return self._paths
 
     def commit(self, row: Commit) -> bool:
         """Write the row file.  Returns False when another ingest has committed the same stretch of the source before.
@@ -85,7 +60,7 @@ class Attempt:
         if self.joint is not None:
             self.joint.take(self, row)
             return True
-        self.demand(row.path, self.parts())
+        self.demand(row.path, self.parts)
         return self.put(row, parquet_bytes(arrow_table([commit_row(row)], COMMIT_SCHEMA)))
 
     def demand(self, path: str, parts: Sequence[str]) -> None:

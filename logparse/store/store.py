@@ -375,19 +375,17 @@ class Store:
             con.execute(f"create {view} {name} as {definition}")
         return allowed
 
-    def query(
+    def sql(
         self, sql: str, run: str | None = None, parameters: Sequence[object] | Mapping[str, object] = ()
     ) -> pd.DataFrame:
-        """The result of trusted SQL over the views (for untrusted SQL see ``logparse.sql``)."""
+        """The result of one SELECT over the views (see ``docs/sql.md``), limited to ``run`` if it is named.
+
+        It runs as trusted SQL in this process; ``logparse.sql.query`` has limits for untrusted SQL.
+        """
         with self.reading(sql, run) as con:
             return con.execute(sql, parameters or None).df()
 
-    def sql(self, sql: str, run: str | None = None) -> pd.DataFrame:
-        """The result of one SELECT over the views (see ``docs/sql.md``), limited to ``run`` if it is named.
-
-        It runs as trusted SQL in this process, like ``query``; ``logparse.sql.query`` has limits for untrusted SQL.
-        """
-        return self.query(sql, run)
+    query = sql  # its name in this package
 
     def __repr__(self) -> str:
         return f"Store({self.url!r}, runs: {', '.join(self.runs()) or 'none'})"

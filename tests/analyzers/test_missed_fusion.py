@@ -70,8 +70,8 @@ OUT = [[N, M]]
 def test_gelu_after_a_linear_layer(store: Store, tmp_path: Path) -> None:
     steps = [*addmm(1), *after(2, "aten::gelu", OUT, 12.5, ["", "none"]), *addmm(3), *after(4, "aten::gelu", OUT, 7.5)]
     (found,) = missed_fusion.find(read(store, tmp_path, {"t.json": trace(steps)}), Settings())
-    assert found.evidence["steps"] == ("gelu",)
-    assert (found.calls, found.evidence["at_most_us"]) == (2, 20.0)
+    assert found.evidence.shown["steps"] == ("gelu",)
+    assert (found.calls, found.evidence.shown["at_most_us"]) == (2, 20.0)
     assert (found.per_call_us, found.saving_us) == (None, None), "fusing was not measured"
     assert "exact" in found.message
 
@@ -113,8 +113,8 @@ def test_what_an_epilogue_could_do(
 ) -> None:
     events = [after(2 + i, name, dims, 3.0, *values) for i, (name, dims, *values) in enumerate(steps)]  # type: ignore[arg-type]
     found = missed_fusion.find(read(store, tmp_path, {"t.json": trace(addmm(1), *events)}), Settings())
-    assert [x.evidence["steps"] for x in found] == ([] if words is None else [words])
-    assert [x.evidence["at_most_us"] for x in found] == ([] if words is None else [3.0 * len(words)])
+    assert [x.evidence.shown["steps"] for x in found] == ([] if words is None else [words])
+    assert [x.evidence.shown["at_most_us"] for x in found] == ([] if words is None else [3.0 * len(words)])
 
 
 def test_a_longer_job_counts_its_share_of_calls() -> None:
@@ -137,7 +137,7 @@ def test_no_saving_without_a_measurement(steps: list[str], calls: int, us: float
     rows = [tail(problem, steps, calls, [us * calls] * len(steps))]
     for found in missed_fusion.find(tables(facts=rows, workload=[work(problem, 10)]), Settings()):
         assert (found.per_call_us, found.saving_us) == (None, None)
-        assert 0 < float(str(found.evidence["at_most_us"])) <= us * calls * len(steps) * (1 + 1e-9)
+        assert 0 < float(str(found.evidence.shown["at_most_us"])) <= us * calls * len(steps) * (1 + 1e-9)
 
 
 @needs_corpus
@@ -160,5 +160,5 @@ def test_gpt2_writes_its_gelu_out(store: Store, tmp_path: Path) -> None:
             assert (last["name"], names[kernels[i + 3]["args"]["External id"]]["name"]) == ("aten::mul", "aten::pow")
     ingest([str(path)], store)
     (found,) = missed_fusion.find(tables_of(store), Settings())
-    assert (found.calls, found.evidence["at_most_us"]) == (calls, pytest.approx(us, abs=0.01))
+    assert (found.calls, found.evidence.shown["at_most_us"]) == (calls, pytest.approx(us, abs=0.01))
     assert (calls, us) == (8, pytest.approx(1118.557, abs=0.01)), "140 µs after a product of 17"

@@ -107,7 +107,7 @@ def test_what_the_job_does_not_run_is_no_finding(ran: str, us: float, elsewhere:
         measurement(W.text, "miopen:B", us, origin="miopen-log", source_id="log"),
     ]
     t = tables(measurements=rows, facts=[*facts("m", arch="gfx942"), *facts("log", arch=elsewhere)])
-    assert any(x.evidence["source_id"] == "m" for x in slow(t)) is still
+    assert any(x.evidence.shown["source_id"] == "m" for x in slow(t)) is still
 
 
 def test_a_log_that_is_fine_needs_no_remark() -> None:
@@ -271,7 +271,7 @@ def traced(w_us: float, **known: str) -> Tables:
 def test_a_trace_shows_a_slow_w_weighted_by_its_calls() -> None:
     [found] = slow(traced(700.0, device="AMD Instinct MI300X", cu_count="304"))
     assert (found.per_call_us, found.calls, found.saving_us) == (500.0, 4, 2000.0)
-    assert found.evidence["solution"] == "kernel:igemm_wrw"
+    assert found.evidence.shown["solution"] == "kernel:igemm_wrw"
     assert "W takes 0.7 ms with igemm_wrw, 3.5× its B (0.2 ms)" in found.message
     assert found.advice is not None
     assert "MIOpen" in found.advice

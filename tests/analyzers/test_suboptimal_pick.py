@@ -124,8 +124,8 @@ def test_only_an_index_differs() -> None:
 def test_a_tuners_lone_winner_shows_no_regret() -> None:
     t = given("hipblaslt:9", measurement(G, "hipblaslt:9", 40.0, origin="tunableop"))
     [found] = suboptimal_pick.find(t, Settings())
-    assert "median" not in found.evidence
-    assert (found.evidence["agreeing"], found.evidence["unmeasured"]) == (1, 0)
+    assert "median" not in found.evidence.shown
+    assert (found.evidence.shown["agreeing"], found.evidence.shown["unmeasured"]) == (1, 0)
 
 
 @pytest.mark.parametrize(("status", "unmeasured"), [("failed", 0), ("wrong", 0), ("timeout", 0), ("skipped", 1)])
@@ -137,8 +137,8 @@ def test_where_all_others_failed_the_pick_is_measured_and_the_best(status: str, 
     )
     [found] = suboptimal_pick.find(made, Settings())
     assert found.problem is None
-    assert found.evidence["unmeasured"] == unmeasured
-    assert found.evidence.get("problems", 0) == 1 - unmeasured
+    assert found.evidence.shown["unmeasured"] == unmeasured
+    assert found.evidence.shown.get("problems", 0) == 1 - unmeasured
 
 
 def test_default_of_a_verbose_log_and_its_noise() -> None:
@@ -148,7 +148,7 @@ def test_default_of_a_verbose_log_and_its_noise() -> None:
 
     [found] = of(52.0)
     assert (found.per_call_us, found.saving_us) == (11.0, 1100.0)  # mean of both Defaults against the best
-    assert found.evidence["noise_us"] == 2.0
+    assert found.evidence.shown["noise_us"] == 2.0
     assert of(72.0) == []  # the two Defaults differ by more than the gain
 
 
@@ -201,7 +201,7 @@ def test_a_partial_problem_is_found_through_its_link() -> None:
     )
     [found] = problems(t)
     assert found.problem == gemm().normal
-    assert found.evidence["level"] == "layout"
+    assert found.evidence.shown["level"] == "layout"
     assert found.override is not None
     assert found.override.key_text == "tn_4096_512_1024"
 
@@ -252,7 +252,7 @@ def test_the_solver_that_a_miopen_log_names_as_chosen() -> None:
         facts=[*facts("log", arch="gfx942"), *facts("m", arch="gfx942")],
     )
     [found] = problems(t)
-    assert (found.evidence["pick"], found.per_call_us, found.saving_us) == ("miopen:Slow", 400.0, 3200.0)
+    assert (found.evidence.shown["pick"], found.per_call_us, found.saving_us) == ("miopen:Slow", 400.0, 3200.0)
 
 
 def test_regret_is_a_distribution() -> None:

@@ -246,17 +246,6 @@ def test_stores_whose_convolutions_have_a_layer_are_read(store: Store, tmp_path:
         assert found.equals(wanted)
 
 
-def test_a_part_that_cannot_be_written_is_reported_at_the_commit_at_the_latest(store: Store) -> None:
-    attempt = store.attempt()
-    table = pa.table({"problem": pa.array(["p"] * 5000)})
-    (Path(store.url) / "convs" / f"{attempt.name}-1.parquet").mkdir(parents=True)
-    attempt.add("convs", table)
-    told = dict.fromkeys(("source_id", "run", "path", "format", "content_hash"), "x")
-    with pytest.raises(OSError, match="directory"):
-        attempt.commit(Commit(attempt=attempt.name, start=0, end=1, bytes=1, lines=1, **told))
-    assert store.sources().empty
-
-
 def _row(attempt: Attempt, path: str) -> Commit:
     told = dict.fromkeys(("source_id", "run", "format", "content_hash"), path)
     return Commit(attempt=attempt.name, path=path, start=0, end=1, bytes=1, lines=1, **told)

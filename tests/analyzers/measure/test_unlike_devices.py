@@ -57,5 +57,7 @@ def test_measurements_are_not_pooled_and_findings_name_the_device(
         text for text, arch in raced_on.items() if arch == "gfx942"
     }
     for finding in findings:
-        assert finding.evidence["versions"]["device"] == "made-up gfx942"
-        assert (finding.evidence["pick_us"], finding.evidence["best_us"]) == pytest.approx((100.0, 50.0), rel=0.01)
+        assert finding.evidence.shown["versions"]["device"] == "made-up gfx942"
+        assert (finding.evidence.shown["pick_us"], finding.evidence.shown["best_us"]) == pytest.approx(
+            (100.0, 50.0), rel=0.01
+        )

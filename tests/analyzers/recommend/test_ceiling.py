@@ -88,7 +88,7 @@ def test_a_problem_whose_raced_pick_is_best_stays_in_the_denominator() -> None:
     assert (found.ceiling.default_us, found.ceiling.saving_us) == (100.0, pytest.approx(2.0))
     assert found.ceiling.share == pytest.approx(0.02)
     [line] = [x for x in found.remarks if x.analyzer == "suboptimal-pick"]
-    assert line.evidence["problems"] == 2, "the regret is one over all that was measured"
+    assert line.evidence.shown["problems"] == 2, "the regret is one over all that was measured"
     lucky = replace(t, measurements=t.measurements.assign(time_us=[90.0, 80.0, 10.0, 8.0]))
     assert recommend(lucky, Settings()).ceiling.saving_us == pytest.approx(2.0), "a race's winner was lucky in part"
 

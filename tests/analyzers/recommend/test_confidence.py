@@ -57,13 +57,13 @@ def test_a_confirmation_gives_an_interval_over_processes_and_p(samples: bool) ->
     assert finding.saving_low_us == 10 * low
     assert finding.saving_high_us == 10 * high
     assert (basis(finding), remedy(finding)) == ("confirmed", "use hipblaslt:9")
-    assert finding.evidence["file"] == "c"
+    assert finding.evidence.shown["file"] == "c"
     better = (pre_us(finding) or 0.0) - gain
     assert (post_us(finding), finding.evidence.best_us) == (better, better)
     assert finding.override is not None
     assert finding.override.time_us == better, "not the median of its samples, which is another number"
     assert "less" in finding.message
-    assert finding.evidence["versions"] == HERE
+    assert finding.evidence.shown["versions"] == HERE
     assert (len(result.judgement.by_source), result.judgement.kept) == (1, 1)
 
 

@@ -86,7 +86,7 @@ def test_evidence_has_no_unwritten_keys() -> None:
     with pytest.raises(ValueError, match="now_us"):
         Evidence(details={"now_us": 3.0})
     shown = Evidence(now_us=3.0, best="a:1", details={"pick_us": 3.0})
-    assert dict(shown) == {"best": "a:1", "pick_us": 3.0}
+    assert shown.shown == {"best": "a:1", "pick_us": 3.0}
     assert shown.certainty == "inferred", "no number among the details makes a measurement of an estimate"
 
 
@@ -108,7 +108,7 @@ def test_a_replay_through_another_library_than_pytorch_counts(store: Store, tmp_
     (told,) = found.findings
     assert (told.analyzer, told.calls, told.saving_us) == ("suboptimal-pick", 10, pytest.approx(2500.0))
     assert basis(told) == "confirmed"
-    assert told.evidence["pick"] == own
+    assert told.evidence.shown["pick"] == own
     assert found.ceiling.share == pytest.approx(0.5)
     (item,) = plan(tables_of(store), Settings())
     assert item.problem == problem.normal, "the key beside the log's line is its echo"

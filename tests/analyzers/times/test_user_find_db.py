@@ -49,7 +49,7 @@ def test_another_layout_that_was_confirmed_takes_the_place_of_the_estimate(store
     replayed(store, before.problem, {"Default": 5000.0, "torch:layout=NHWC": 700.0}, "torch:layout=NHWC", facts=MI300X)
     (found,) = [x for x in recommend(tables_of(store), Settings()).findings if x.problem == before.problem]
     assert (found.per_call_us, found.saving_us) == (pytest.approx(4300.0), pytest.approx(43000.0))
-    assert found.evidence["best"] == "torch:layout=NHWC"
+    assert found.evidence.shown["best"] == "torch:layout=NHWC"
     assert found.advice == LAYOUT
     assert [x.partition(":")[0] for x in found.reasons] == ["slow-wrw"]
 
