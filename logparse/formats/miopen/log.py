@@ -18,13 +18,12 @@ adds a block per API call.  Prefix: ROCm/MIOpen ``src/logger.cpp``; texts: ``src
 * ``EvaluateInvokers`` and ``SetValues`` lines are measurements of origin ``miopen-log``.  Their problem is the one of
   the enclosing find: the key of the last ``Find Start``, ``FindRecordUnsafe`` or ``SetValues`` line, else the last
   MIOpenDriver command of the stream.  Where neither is known they are messages.
-* ``Chosen Algorithm`` is a measurement of origin ``miopen-chosen`` and a message of category ``miopen_chosen``, text
-  ``<direction> <solver> <key or problem>``.  Its time is that of the find-db record or of the Find just done; when the
-  lines before report a fallback it is an estimate, and the status is ``no_time``.
+* ``Chosen Algorithm`` is a measurement of origin ``miopen-chosen``.  Its time is that of the find-db record or of the
+  Find just done; when the lines before report a fallback it is an estimate, and the status is ``no_time``.
 * ``Convolution…Immediate`` lines name the solver that a call of immediate mode runs (PyTorch's, unless ``benchmark`` is
   on).  Behind the call's MIOpenDriver command they are of origin ``miopen-chosen`` too, one per call and without time.
-* Everything else is a message of category ``miopen_error`` … ``miopen_trace``, addresses masked; API blocks are one
-  message each, category ``miopen_api``.  Command lines belong to ``driver``.
+* Everything else is a message of category ``miopen_error`` … ``miopen_trace``, addresses masked; lines without a level
+  (those of API blocks) of category ``miopen_api``.  Command lines belong to ``driver``.
 """
 
 from __future__ import annotations
@@ -38,12 +37,13 @@ from logparse.formats.format import BlockFormat, Line, Origin, Outcome
 from logparse.formats.miopen.db_names import facts_of_name
 from logparse.formats.miopen.driver import PREFIX
 from logparse.formats.miopen.find_db_items import items, measured
-from logparse.formats.miopen.log_problem import Thread
+from logparse.formats.miopen.log_problem import Named, Thread
 from logparse.formats.miopen.problem_key import problem_from_key
+from logparse.formats.miopen.records import problem_or_none
 from logparse.formats.miopen.solvers import algorithm_name, direction_of_solver, known_algorithm
 from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
-from logparse.model import ConvProblem, Direction, Fact, Measurement, Message, Record, Solution
+from logparse.model import Direction, Fact, Measurement, Message, Record, Solution
 
 ORIGIN = "miopen-log"
 CHOSEN_ORIGIN = "miopen-chosen"
@@ -69,7 +69,7 @@ _RUN = regex(r"^solver_id = (?P<solver>\S+), workspace = (?P<ws>\d+)$")
 _SELECTED = regex(rf"^Selected: (?P<solver>\S+): .*: (?P<ms>{_FLOAT}), works?pa?ce_sz = (?P<ws>\d+)$")
 _SET_VALUES = regex(r"^(?P<key>\S+), content (?:inserted|overwritten): (?P<item>.+)$")
 _FIND = regex(r"^Find (?P<edge>Start|Ended): (?P<key>[^\s,]+)")
-_LOOK_UP = regex(r'^Looking for key (?P<key>\S+) in cache for file "(?P<path>[^"]*)"')
+_LOOK_UP = regex(r'^Looking for key (?P<key>\S+) in cache for file "')
 _FILE = regex(r'"(?:[^"]*[/\\])?(?P<name>[^"/\\]+\.u?[fk]?db(?:\.txt)?)"')
 _LOST = regex(r"^(?:\[[^\]]*\] )?Solver <(?P<solver>.+?)>, workspace required: (?P<ws>\d+), provided")
 _MODE = regex(r"^MIOPEN_FIND_(?P<what>MODE|ENFORCE) = (?P<value>\S+)")
@@ -95,7 +95,6 @@ class _Find:
     thread: Thread = field(default_factory=Thread)
     fallback: bool = False
     timed: list[Measurement] = field(default_factory=list)
-    api: list[str] | None = None
 
 
 class Reader:
@@ -120,11 +119,7 @@ class Reader:
         return replace(ours[0], records=[record for outcome in ours for record in outcome.records])
 
     def close(self) -> Iterable[Record]:
-        out: list[Record] = []
-        for find in self._finds.values():
-            out += _flush(find)
-            if find.api is not None:
-                out.append(_api_message([*find.api, "(the block does not end)"]))
+        out = [record for find in self._finds.values() for record in _flush(find)]
         self._finds = {}
         return out
 
@@ -135,15 +130,18 @@ class Reader:
             return None
         find = self._find(match)
         if match is not None and match["level"] is None:
-            return self._api(find, match["text"])
+            return Outcome("message", [Message(category="miopen_api", text=_masked(match["text"]))])
         level = match["level"] if match else "Info"
         function, body = (match or bare)["function"], (match or bare)["text"].strip()  # type: ignore[index]
         outcome = _timing(find, function, body)
         if outcome is not None:
             return outcome
         records = _flush(find)
+        if (look_up := _LOOK_UP.match(body)) and problem_or_none(problem_from_key, look_up["key"]):
+            find.thread.looked_up(look_up["key"])
+            find.fallback = False
         outcome = _chosen(find, function, body) or _immediate(find, function, body)
-        outcome = outcome or _row(find, body) or _fact(find, level, function, body)
+        outcome = outcome or _row(find, body) or _fact(level, function, body)
         if outcome is None:
             outcome = Outcome("message", _messages(find, level, function, body))
         return replace(outcome, records=[*records, *outcome.records])
@@ -166,35 +164,15 @@ class Reader:
         find.thread.line()
         return find
 
-    def _api(self, find: _Find, text: str) -> Outcome:
-        """Lines without a level: a block ``signature{`` … ``}``; anything else stands alone."""
-        records: list[Record] = []
-        if text.endswith("{"):
-            if find.api is not None:
-                records.append(_api_message([*find.api, "(the block does not end)"]))
-            find.api = [text]
-        elif find.api is not None:
-            find.api.append(text)
-            if text.strip() == "}":
-                records.append(_api_message(find.api))
-                find.api = None
-        else:
-            records.append(Message(category="miopen_info", text=_masked(text)))
-        return Outcome("message", records)
-
-
-def _api_message(lines: list[str]) -> Message:
-    name = re.search(r"(\w+)\(", lines[0])
-    return Message(category="miopen_api", function=name[1] if name else "", text=_masked("\n".join(lines)))
-
 
 def _masked(text: str) -> str:
     return _ADDRESS.sub("0x@", text)
 
 
-def _unknown(find: _Find) -> list[Record]:
-    """Why a line's problem is not known, where several threads are why."""
-    return [Message(category="miopen_info", text=SHARED)] if find.thread.shared else []
+def _unnamed(find: _Find, function: str, text: str) -> Outcome:
+    """A line whose problem is not known, with the reason where several threads are why."""
+    why = [Message(category="miopen_info", text=SHARED)] if find.thread.shared else []
+    return Outcome("message", [Message(category="miopen_info", function=function, text=_masked(text)), *why])
 
 
 def _flush(find: _Find) -> list[Record]:
@@ -202,10 +180,23 @@ def _flush(find: _Find) -> list[Record]:
     return list(timed)
 
 
-def _solution(solver: str, direction: Direction | None) -> Solution:
+def _measurement(
+    named: Named, solver: str, origin: str, ms: str = "", workspace: str | None = None, why: str = ""
+) -> Measurement:
+    """What a line states of a solver; ``why`` it is no time where it is none."""
+    problem, key = named
     family = known_algorithm(solver)
-    algorithm = algorithm_name(family, direction) if family and direction else None
-    return Solution("miopen", solver, solver, algorithm)
+    time_us = None if why else _microseconds(ms)
+    return Measurement(
+        problem=problem,
+        solution=Solution("miopen", solver, solver, algorithm_name(family, problem.direction) if family else None),
+        origin=origin,
+        status="ok" if time_us is not None else "no_time",
+        time_us=time_us,
+        workspace_bytes=None if workspace is None else int(workspace),
+        error=why or (None if time_us is not None else f"time is {ms} ms"),
+        key_text=key,
+    )
 
 
 def _microseconds(milliseconds: str) -> float | None:
@@ -231,21 +222,8 @@ def _timing(find: _Find, function: str, text: str) -> Outcome | None:
     direction = direction_of_solver(match["solver"])
     named = find.thread.finding(direction)
     if named is None:
-        unnamed = Message(category="miopen_info", function=function, text=_masked(text))
-        return Outcome("message", [unnamed, *_unknown(find)])
-    problem, key = named
-    time_us = _microseconds(match["ms"])
-    find.timed.append(
-        Measurement(
-            problem=problem,
-            solution=_solution(match["solver"], problem.direction),
-            origin=ORIGIN,
-            status="ok" if time_us is not None else "no_time",
-            time_us=time_us,
-            error=None if time_us is not None else f"time is {match['ms']} ms",
-            key_text=key,
-        )
-    )
+        return _unnamed(find, function, text)
+    find.timed.append(_measurement(named, match["solver"], ORIGIN, match["ms"]))
     return Outcome("measurement")
 
 
@@ -256,26 +234,11 @@ def _chosen(find: _Find, function: str, text: str) -> Outcome | None:
     direction = _WHICH[match["which"]]
     named = find.thread.chosen(direction)
     estimate, find.fallback = find.fallback, False
-    about = "of an unknown problem" if named is None else named[1] or named[0].text
-    records: list[Record] = [
-        Message(category="miopen_chosen", function=function, text=f"{direction} {match['solver']} {about}")
-    ]
     if named is None:
-        return Outcome("message", [*records, *_unknown(find)])
-    problem, key = named
-    time_us = None if estimate else _microseconds(match["ms"])
-    why = f"estimate of the fallback: {match['ms']} ms" if estimate else f"time is {match['ms']} ms"
-    chosen = Measurement(
-        problem=problem,
-        solution=_solution(match["solver"], direction),
-        origin=CHOSEN_ORIGIN,
-        status="ok" if time_us is not None else "no_time",
-        time_us=time_us,
-        workspace_bytes=int(match["ws"]),
-        error=None if time_us is not None else why,
-        key_text=key,
-    )
-    return Outcome("measurement", [chosen, *records])
+        return _unnamed(find, function, text)
+    why = f"estimate of the fallback: {match['ms']} ms" if estimate else ""
+    chosen = _measurement(named, match["solver"], CHOSEN_ORIGIN, match["ms"], match["ws"], why)
+    return Outcome("measurement", [chosen])
 
 
 def _immediate(find: _Find, function: str, text: str) -> Outcome | None:
@@ -287,24 +250,16 @@ def _immediate(find: _Find, function: str, text: str) -> Outcome | None:
     if match is None:
         return None
     if problem is None:
-        unnamed = Message(category="miopen_info", function=function, text=_masked(text))
-        return Outcome("message", [unnamed, *_unknown(find)])
-    ran = Measurement(
-        problem=problem,
-        solution=_solution(match["solver"], problem.direction),
-        origin=CHOSEN_ORIGIN,
-        status="no_time",
-        workspace_bytes=int(match["ws"]),
-        error="immediate mode prints no time",
-    )
-    about = f"{direction} {match['solver']} {problem.text}"
-    return Outcome("measurement", [ran, Message(category="miopen_chosen", function=function, text=about)])
+        return _unnamed(find, function, text)
+    why = "immediate mode prints no time"
+    ran = _measurement((problem, None), match["solver"], CHOSEN_ORIGIN, workspace=match["ws"], why=why)
+    return Outcome("measurement", [ran])
 
 
 def _row(find: _Find, text: str) -> Outcome | None:
     """A record that MIOpen writes into the user find-db."""
     match = _SET_VALUES.match(text)
-    problem = _keyed(match["key"]) if match else None
+    problem = problem_or_none(problem_from_key, match["key"]) if match else None
     if match is None or problem is None:
         return None
     find.thread.looked_up(match["key"])
@@ -313,14 +268,7 @@ def _row(find: _Find, text: str) -> Outcome | None:
     return Outcome("measurement" if isinstance(record, Measurement) else "reject", [record])
 
 
-def _keyed(key: str) -> ConvProblem | None:
-    try:
-        return problem_from_key(key)
-    except ValueError:
-        return None
-
-
-def _fact(find: _Find, level: str, function: str, text: str) -> Outcome | None:
+def _fact(level: str, function: str, text: str) -> Outcome | None:
     facts: list[Record] = []
     if match := _VERSIONS.search(text):
         facts += [Fact("hip_version", match["hip"]), Fact("miopen_version", match["version"])]
@@ -333,10 +281,6 @@ def _fact(find: _Find, level: str, function: str, text: str) -> Outcome | None:
         # The database's name: arch and CUs, but the version of the library that *wrote* it comes from other lines.
         facts += [fact for fact in facts_of_name(match["name"]) if fact.name in ("cu_count", "backend")]
         if facts:
-            look_up = _LOOK_UP.match(text)
-            if look_up and _keyed(look_up["key"]):
-                find.thread.looked_up(look_up["key"])
-                find.fallback = False
             category = "miopen_info" if level.startswith("Info") else _category(level)
             facts.append(Message(category=category, function=function, text=_masked(text)))
     return Outcome("fact", facts) if facts else None
@@ -348,11 +292,8 @@ def _category(level: str) -> str:
 
 def _messages(find: _Find, level: str, function: str, text: str) -> list[Record]:
     if match := _FIND.match(text):
-        if _keyed(match["key"]):
+        if problem_or_none(problem_from_key, match["key"]):
             (find.thread.started if match["edge"] == "Start" else find.thread.ended)(match["key"])
-        find.fallback = False
-    elif (match := _LOOK_UP.match(text)) and _keyed(match["key"]):
-        find.thread.looked_up(match["key"])
         find.fallback = False
     if function == "GetSolutionsFallback" or "Fallback" in text:
         find.fallback = True
@@ -363,17 +304,9 @@ def _messages(find: _Find, level: str, function: str, text: str) -> list[Record]
         direction = direction_of_solver(match["solver"])
         named = find.thread.finding(direction)
         if named is not None:
-            problem, key = named
-            lost = Measurement(
-                problem=problem,
-                solution=_solution(match["solver"], problem.direction),
-                origin=ORIGIN,
-                status="skipped",
-                workspace_bytes=int(match["ws"]),
-                error=f"too little workspace: {_masked(text)}",
-                key_text=key,
-            )
-            records.insert(0, lost)
+            why = f"too little workspace: {_masked(text)}"
+            lost = _measurement(named, match["solver"], ORIGIN, workspace=match["ws"], why=why)
+            records.insert(0, replace(lost, status="skipped"))
     return records
 
 
