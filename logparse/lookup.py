@@ -386,7 +386,7 @@ _HOLDINGS = """
 
 
 def holdings(store: Store) -> pa.Table:
-    """What the store holds: one row per run and format, with files, lines, calls, problems and rejects."""
+    """What the store holds: one row per run and format, with its files, bytes, and lines by what they count as."""
     with store.reading(_HOLDINGS) as con:
         rows: pa.Table = con.sql(_HOLDINGS).to_arrow_table()
         return rows

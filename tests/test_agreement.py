@@ -12,8 +12,9 @@ from analyzers.overrides.export import of_store
 from analyzers.recommend.ranking import recommend
 from analyzers.times.joins import not_elsewhere
 from analyzers.times.runs import tables_of
+from logparse.formats.format import UNITS
 from logparse.ingest import ingest
-from logparse.lookup import show, top
+from logparse.lookup import holdings, show, top
 from logparse.store import Store, open_store
 from tests.conftest import SAMPLES
 
@@ -33,6 +34,7 @@ CASES = {
     "tuning file": ("hipblaslt/tuning_7.0.txt", None),
     "table": ("tables/aiter_bf16_tuned_gemm.csv", None),
     "log of commands": ("miopen/miopen_cmd_4242.log", None),
+    "tuner's log": ("tunableop/tunableop_verbose.log", None),
 }
 
 
@@ -48,6 +50,13 @@ def test_problems_are_counted_alike(case: str, store: Store, tmp_path: Path) -> 
     shown = top(store, n=10_000)
     assert read.problems == len(shown) == len(set(shown["text"]))
     assert wanted in (None, read.problems)
+    [held] = holdings(store).to_pylist()
+    counted = dict(zip(UNITS, read.counts, strict=True))
+    assert (held["files"], held["lines"], held["bytes"]) == (1, read.lines, read.bytes)
+    assert held["rejects"] == counted["reject"]
+    assert all(held[f"{unit}_lines"] == counted[unit] for unit in ("call", "measurement", "message", "foreign"))
+    assert held["measurement_lines"] == store.query("select count(*) as n from measurements")["n"][0]
+    assert held["call_lines"] == store.query("select coalesce(sum(count), 0) as n from calls")["n"][0]
     for label, known in zip(shown["problem"], shown["text"], strict=True):
         assert known in {one.problem.text for one in show(store, label)}
     if shown["calls"].notna().all():
