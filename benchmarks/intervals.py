@@ -66,7 +66,7 @@ class Known(Torch):
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
         if solution.library == "copy":
             return super().prepare(problem, DEFAULT, conditions)
-        operands = self._cache.operands(problem, conditions)
+        operands = self.operands(problem, conditions)
         assert isinstance(operands, GemmOperands)
         torch, share = self._device.torch, float(solution.id)
         sources = [operands.memory["d"][i] for i in range(conditions.sets)]

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from inputs import sampled_wgrads
 
 from analyzers.measure.backend import Place, UnsupportedError
-from analyzers.measure.device.device_backend import OperandCache
+from analyzers.measure.device.device_backend import DeviceBackend
 from analyzers.measure.device.torch_device import TorchRunnable
 from analyzers.measure.drift import SteadyClock
 from analyzers.measure.results import Method, Result
@@ -149,7 +149,7 @@ def opened(names: Sequence[str], place: Place, steps: Steps) -> WorkerContext:
         import cudnn
 
         steps.watch(cudnn.pygraph, "build_plan_at_index", "cudnn: build")
-    steps.watch(OperandCache, "operands", "operands")
+    steps.watch(DeviceBackend, "operands", "operands")
     steps.watch(TorchRunnable, "_warm_up", lambda runnable: f"warming, thread {runnable._thread}")
     steps.watch(TorchRunnable, "sample_us", "samples")
     steps.watch(TorchRunnable, "error", "check")

@@ -145,7 +145,7 @@ class LtBackend(DeviceBackend):
         result = self._found(gemm, conditions.workspace_bytes, 200).get(solution.id)
         if result is None:
             raise UnsupportedError("the heuristic does not offer it with this workspace")
-        operands = self._cache.operands(gemm, conditions)
+        operands = self.operands(gemm, conditions)
         assert isinstance(operands, GemmOperands)
         need = int.from_bytes(result[self.workspace_at : self.workspace_at + 8], "little")
         with self._device.memory_errors(float(need)):

@@ -82,7 +82,7 @@ class Cudnn(DeviceBackend):
         need = int(made.graph.get_workspace_size_plan_at_index(index))
         if conditions.workspace_bytes is not None and need > conditions.workspace_bytes:
             raise UnsupportedError(f"needs {need} bytes of workspace, the limit is {conditions.workspace_bytes}")
-        operands = self._cache.operands(conv, conditions)
+        operands = self.operands(conv, conditions)
         assert isinstance(operands, ConvOperands)
         with self._device.memory_errors(float(need)):
             workspace = self._reserve(need)
@@ -103,10 +103,10 @@ class Cudnn(DeviceBackend):
 
     def _graph(self, conv: ConvProblem) -> _Graph:
         if conv.text not in self._graphs:
-            self._graphs[conv.text] = self._made(conv)
+            self._graphs[conv.text] = self._built(conv)
         return self._graphs[conv.text]
 
-    def _made(self, conv: ConvProblem) -> _Graph:
+    def _built(self, conv: ConvProblem) -> _Graph:
         cudnn, shapes = self._cudnn, conv_shapes(conv)
         io = getattr(cudnn.data_type, _TYPES[conv.in_type or ""])
         compute = cudnn.data_type.DOUBLE if conv.in_type == "FP64" else cudnn.data_type.FLOAT

@@ -56,7 +56,7 @@ class Miopen(DeviceBackend):
             raise UnsupportedError("MIOpen does not offer this solver")
         convolution, number, need = self._convolution(conv), offer.id, offer.workspace_bytes
         convolution.compile(number)
-        operands = self._cache.operands(conv, conditions)
+        operands = self.operands(conv, conditions)
         assert isinstance(operands, ConvOperands)
         with self._device.memory_errors(float(need)):
             workspace = self._reserve(need)

@@ -33,7 +33,7 @@ class Torch(DeviceBackend):
         way = next((x for x in self._ways(problem) if x.solution == solution), None)
         if way is None:
             raise UnsupportedError(f"{solution.text} is not offered here")
-        operands = self._cache.operands(problem, conditions)
+        operands = self.operands(problem, conditions)
         with self._device.memory_errors(problem.bytes if not hasattr(problem, "free") else None):
             call = way.make(operands)
         return TorchRunnable(self._device, operands, call, around=way.around, thread=way.thread)

@@ -61,7 +61,7 @@ class RocBlas(DeviceBackend):
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
         """A call with this index; the library checks that the solution fits."""
         gemm = _gemm(problem)
-        operands = self._cache.operands(gemm, conditions)
+        operands = self.operands(gemm, conditions)
         assert isinstance(operands, GemmOperands)
         function, index = _function(gemm), 0 if solution == DEFAULT else int(solution.id)
         algorithm = (_BY_INDEX if index else _STANDARD, ctypes.c_int32(index), ctypes.c_uint32(_NO_FLAGS))

@@ -131,11 +131,3 @@ class AttentionOperands(OperatorOperands):
         if self.attention.grad is not None:
             values = [x.requires_grad_() for x in values]
         return values, {name: self._tensor(x) for name, x in more.items() if x is not None}
-
-
-def operands_of(device: TorchDevice, problem: OperatorProblem, conditions: Conditions) -> OperatorOperands:
-    """The operands of any operator."""
-    found = attention_of(device, problem)
-    if found is None:
-        return OperatorOperands(device, problem, conditions)
-    return AttentionOperands(device, problem, conditions, found)

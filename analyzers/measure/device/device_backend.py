@@ -6,44 +6,13 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from analyzers.measure.backend import Conditions, Place, UnsupportedError
-from analyzers.measure.device.attention_operands import operands_of
+from analyzers.measure.device.attention_operands import AttentionOperands, attention_of
 from analyzers.measure.device.operands import ConvOperands, GemmOperands
 from analyzers.measure.device.operator_operands import OperatorOperands
-from analyzers.measure.device.torch_device import Tensor, TorchDevice, torch_device
+from analyzers.measure.device.torch_device import Tensor, torch_device
 from logparse.model import ConvProblem, GemmProblem, OperatorProblem, Problem
 
 AnyOperands: TypeAlias = "GemmOperands | ConvOperands | OperatorOperands"
-
-
-class OperandCache:
-    """The operands of the current problem: all its solutions run on the same ones."""
-
-    def __init__(self, device: TorchDevice) -> None:
-        self._device = device
-        self._held: dict[tuple[str, Conditions], AnyOperands] = {}
-
-    def operands(self, problem: Problem, conditions: Conditions) -> AnyOperands:
-        """Allocated and filled at first use.  Raises UnsupportedError, OutOfMemoryError."""
-        key = (problem.text, conditions)
-        if key not in self._held:
-            if isinstance(problem, GemmProblem):
-                self._held[key] = GemmOperands(self._device, problem, conditions)
-            elif isinstance(problem, ConvProblem):
-                self._held[key] = ConvOperands(self._device, problem, conditions)
-            elif isinstance(problem, OperatorProblem):
-                self._held[key] = operands_of(self._device, problem, conditions)
-            else:
-                raise UnsupportedError("a family is no problem")
-        return self._held[key]
-
-    def fill(self, seed: int) -> None:
-        """Write the random data of another seed into all operands."""
-        for held in self._held.values():
-            held.fill(seed)
-
-    def clear(self) -> None:
-        """Forget all operands; runnables that use them keep them alive."""
-        self._held.clear()
 
 
 class DeviceBackend:
@@ -52,7 +21,7 @@ class DeviceBackend:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._device = torch_device(place.device)
-        self._cache = OperandCache(self._device)
+        self._held: dict[tuple[str, Conditions], AnyOperands] = {}
         self._workspace: Any = None
         self.cache_bytes = self._device.cache_bytes
 
@@ -62,17 +31,39 @@ class DeviceBackend:
 
     def refresh(self, seed: int) -> None:
         """Write the random data of another seed into the operands."""
-        self._cache.fill(seed)
+        for held in self._held.values():
+            held.fill(seed)
 
     def release(self) -> None:
-        """Free operands and workspace."""
-        self._cache.clear()
+        """Free operands and workspace; runnables that use them keep them alive."""
+        self._held.clear()
         self._workspace = None
         self._device.empty_cache()
 
     def healthy(self) -> bool:
         """Whether the device still computes."""
         return self._device.healthy()
+
+    def operands(self, problem: Problem, conditions: Conditions) -> AnyOperands:
+        """What all solutions of a problem run on, allocated and filled at first use.  Raises UnsupportedError,
+        OutOfMemoryError.
+        """
+        key = (problem.text, conditions)
+        if key not in self._held:
+            self._held[key] = self._made(problem, conditions)
+        return self._held[key]
+
+    def _made(self, problem: Problem, conditions: Conditions) -> AnyOperands:
+        if isinstance(problem, GemmProblem):
+            return GemmOperands(self._device, problem, conditions)
+        if isinstance(problem, ConvProblem):
+            return ConvOperands(self._device, problem, conditions)
+        if not isinstance(problem, OperatorProblem):
+            raise UnsupportedError("a family is no problem")
+        attention = attention_of(self._device, problem)
+        if attention is not None:
+            return AttentionOperands(self._device, problem, conditions, attention)
+        return OperatorOperands(self._device, problem, conditions)
 
     def _reserve(self, need_bytes: int) -> Tensor:
         """The workspace that all solutions of a problem share, since they never run at once."""
