@@ -33,6 +33,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -102,7 +103,7 @@ def settings_of(gpu: bool) -> list[Setting]:
     """The default, then what is held against it."""
     layout = Setting("channels_last", "conv", "torch:layout=NHWC,stored", channels_last=True)
     if not gpu:
-        off = Setting("mkldnn=off", "gemm", "torch:mkldnn=off", around=without_mkldnn(torch_device("cpu")))
+        off = Setting("mkldnn=off", "gemm", "torch:mkldnn=off", around=partial(without_mkldnn, torch_device("cpu")))
         return [Setting("default"), off, layout]
     words = ("cublas", "cublaslt")
     blas = [Setting(f"blas={x}", "gemm", f"torch:blas={x}", around=lambda x=x: _blas(x)) for x in words]  # type: ignore[misc]

@@ -99,8 +99,8 @@ class Place:
     """Where and how to open a backend.
 
     ``device`` is torch's word (``cuda:0``, also on ROCm; ``cpu``); ``store`` the measurements' store; ``exhaustive``
-    asks for enumeration beyond the heuristic list; ``conv_tf32`` lets single-precision
-    convolutions run in the matrix units' short format, as PyTorch's default does; matrix products do not.
+    asks for enumeration beyond the heuristic list; ``conv_tf32`` lets single-precision convolutions run in the matrix
+    units' short format, as PyTorch's default does; matrix products do not.
     """
 
     device: str = "cpu"

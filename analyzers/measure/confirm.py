@@ -25,15 +25,12 @@ def interleave(
     sample: Callable[[S, int], float],
     *,
     blocks: int,
-    doubtful: int = DOUBTFUL,
     floor: float = 0.03,
     held: Callable[[Callable[[], list[float]]], list[float]] = lambda block: block(),
 ) -> Pairs:
     """Samples in ABBA and BAAB order by turns; ``sample(solution, block)`` returns a time, µs, on that block's inputs.
 
     ``held`` takes a whole block, and takes it again where it does not count.
-
-    Stops after ``doubtful`` blocks where every block was below the floor: such a winner cannot confirm.
     """
     above: list[float] = []
     below: list[float] = []
@@ -44,7 +41,7 @@ def interleave(
         means = ((times[0] + times[3]) / 2, (times[1] + times[2]) / 2)
         above.append(means[block % 2])
         below.append(means[1 - block % 2])
-        if block + 1 >= doubtful and refuted(Pairs(tuple(above), tuple(below)), floor):
+        if block + 1 >= DOUBTFUL and refuted(Pairs(tuple(above), tuple(below)), floor):
             break
     return Pairs(tuple(above), tuple(below))
 

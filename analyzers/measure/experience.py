@@ -79,11 +79,10 @@ def _product(values: Iterable[int | None]) -> int:
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured problem: the time (µs) of each solution that ran, by its text, and those that did not run."""
+    """A measured problem: the time (µs) of each solution that ran, by its text."""
 
     problem: Problem
     times_us: Mapping[str, float]
-    refused: frozenset[str] = frozenset()
 
     def of(self, libraries: Set[str]) -> Measured:
         """Without the times of other libraries' solutions."""
@@ -110,10 +109,9 @@ class Experience:
         times = {x.solution.text: x.time_us for x in rows if x.status == "ok" and x.time_us}
         if at is None or not times:
             return
-        refused = frozenset(x.solution.text for x in rows if x.status == "unsupported")
         held = self._measured.setdefault(environment, {})
-        before = held[problem.text][1] if problem.text in held else Measured(problem, {})
-        held[problem.text] = at, Measured(problem, {**before.times_us, **times}, before.refused | refused)
+        before = held[problem.text][1].times_us if problem.text in held else {}
+        held[problem.text] = at, Measured(problem, {**before, **times})
 
     def near(self, environment: str, problem: Problem) -> tuple[Measured, ...]:
         """The nearest measured problems of the same operation, the nearest first."""

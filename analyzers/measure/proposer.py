@@ -69,7 +69,7 @@ class Proposal:
             return list(offered)
         kept = {x.text for x in mine}.intersection(known)
         if len(kept) < FIRST:
-            order = dict.fromkeys([mine[0], *by_turns(_hopeful(mine, near), near)])
+            order = dict.fromkeys([mine[0], *by_turns(mine, near)])
             kept |= {x.text for x in itertools.islice(order, FIRST)}
         return [x for x in offered if x.library not in SEARCHED or x.text in kept or x == offered[0]]
 
@@ -80,7 +80,7 @@ class Proposal:
         if not near or len(texts.intersection(known)) >= FIRST:
             return None
         far = [(self._far(x), x.times_us) for x in near]
-        search, most = PlanSearch(_hopeful(mine, near), far, SEARCHED[mine[0].library]), MOST * self._count(mine)
+        search, most = PlanSearch(mine, far, SEARCHED[mine[0].library]), MOST * self._count(mine)
 
         def following(tried: Mapping[str, float | None]) -> Solution | None:
             so_far = {x: us for x, us in tried.items() if x in texts}
@@ -102,12 +102,6 @@ class Proposal:
     def _far(self, other: Measured) -> float:
         here, there = coordinates(self.problem), coordinates(other.problem)
         return distance(here, there) if here and there else math.inf
-
-
-def _hopeful(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solution]:
-    """Without what the nearest problems refused."""
-    vain = {x for y in near[:NEAR] for x in y.refused}.difference(*(y.times_us for y in near[:NEAR]))
-    return [x for x in offered if x.text not in vain]
 
 
 def _in_turn(*lists: Sequence[S]) -> list[S]:

@@ -83,7 +83,6 @@ class Step:
     total: int
     outcome: Outcome
     confirmation: Confirmation | None
-    seconds: float
     eta_s: float | None
 
 
@@ -153,11 +152,8 @@ def replay(store: Store, options: Options, progress: Progress | None = None) -> 
     timed = timed_of(store, options) if "actions" in options.stages else []
     report = Report(run=run, total=len(timed) + len(items), resume=options.resume)
     recorder = _Recorder(store, report, options, progress)
-    place = Place(
-        store=absolute(store.url),
-        exhaustive=options.exhaustive,
-        conv_tf32=not traced_without_tf32(store, options.run),
-    )
+    tf32 = not traced_without_tf32(store, options.run)
+    place = Place(store=absolute(store.url), exhaustive=options.exhaustive, conv_tf32=tf32)
     narrow = options.neighbours
     before = history(store) if options.resume or narrow else History()
     experience = experience_of(before) if narrow else Experience()
@@ -342,7 +338,6 @@ class _Recorder:
             total=self._report.total,
             outcome=outcome,
             confirmation=confirmation,
-            seconds=seconds,
             eta_s=eta,
         )
 

@@ -20,7 +20,7 @@ from analyzers.measure.device_workers import Device
 from analyzers.measure.proposer import Proposal
 from analyzers.measure.results import Confirmed, Method, Result, environment_key, not_measured
 from analyzers.measure.trial import ConfirmTask, RaceTask, Task
-from analyzers.measure.worker import Answer, Failure, Handle, Lost, Ready
+from analyzers.measure.worker import Failure, Handle, Lost, Ready
 from logparse.errors import LogparseError
 from logparse.model import DEFAULT, Measurement, Problem, Solution, Status
 
@@ -256,8 +256,8 @@ class Scheduler:
             slot.ready, self._facts = True, reply.facts
             slot.environment = environment_key(reply.facts)
             self._opening_s = max(self._opening_s, time.monotonic() - worker.started)
-        elif isinstance(reply, Answer):
-            self._finish(slot, reply.outcome)
+        elif isinstance(reply, Result | Confirmed):
+            self._finish(slot, reply)
         elif isinstance(reply, Failure) and reply.fatal:
             worker.stop()
             self._worker_lost(slot, worker, "failed", reply.reason)

@@ -40,13 +40,6 @@ class Current:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A task's outcome."""
-
-    outcome: Result | Confirmed
-
-
-@dataclass(frozen=True)
 class Failure:
     """A task, or the opening of a backend, failed as a whole.  ``fatal``: the worker has ended."""
 
@@ -68,7 +61,7 @@ class Lost:
     why: str
 
 
-Reply: TypeAlias = Ready | Current | Answer | Failure | Gone | Lost
+Reply: TypeAlias = Ready | Current | Result | Confirmed | Failure | Gone | Lost
 
 
 def backend_named(name: str) -> BackendType:
@@ -180,7 +173,7 @@ def _serve(parent: Connection[Any, Any], names: Sequence[str], place: Place, met
         if task is None:
             return
         try:
-            parent.send(Answer(context.measure(task) if isinstance(task, RaceTask) else context.confirm(task)))
+            parent.send(context.measure(task) if isinstance(task, RaceTask) else context.confirm(task))
         except UnhealthyDeviceError as error:
             parent.send(Failure(str(error), fatal=True))
             os._exit(3)  # a faulted device context may hang while it is released

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from functools import partial
 
 from analyzers.measure.backend import Place
 from analyzers.measure.backends.torch_ways import Way, named, without_mkldnn
@@ -22,26 +21,20 @@ def conv_ways(device: TorchDevice, problem: ConvProblem, place: Place) -> list[W
     dtype_of(device, problem.in_type)
     memory_format(device, problem.in_layout, problem.spatial)
     plain, benchmark = _settings(device, place), _settings(device, place, benchmark=True)
-    ways = [Way(named(), lambda o: _default(device, o), plain)]
+    default, turned = partial(_default, device), partial(_other_layout, device)
+    stored = partial(turned, stored=True)
+    ways = [Way(named(), default, plain)]
     other = f"layout={_OTHER[problem.in_layout or 'NCHW']}"
     if device.is_gpu:
-        ways.append(Way(named("benchmark"), lambda o: _default(device, o), benchmark, _SEARCHED))
+        ways.append(Way(named("benchmark"), default, benchmark, _SEARCHED))
     else:
-        ways.append(Way(named("mkldnn=off"), lambda o: _default(device, o), without_mkldnn(device)))
-    ways.append(Way(named(other), lambda o: _other_layout(device, o), plain))
-    ways.append(Way(named(other, "stored"), lambda o: _other_layout(device, o, stored=True), plain))
+        ways.append(Way(named("mkldnn=off"), default, partial(without_mkldnn, device)))
+    ways += [Way(named(other), turned, plain), Way(named(other, "stored"), stored, plain)]
     if device.is_gpu:
-        ways.append(Way(named(other, "benchmark"), lambda o: _other_layout(device, o), benchmark, _SEARCHED))
-        ways.append(
-            Way(
-                named(other, "stored", "benchmark"),
-                lambda o: _other_layout(device, o, stored=True),
-                benchmark,
-                _SEARCHED,
-            )
-        )
+        ways.append(Way(named(other, "benchmark"), turned, benchmark, _SEARCHED))
+        ways.append(Way(named(other, "stored", "benchmark"), stored, benchmark, _SEARCHED))
     if _is_gemm(problem):
-        ways.append(Way(named("gemm"), lambda o: _gemm(device, o), plain))
+        ways.append(Way(named("gemm"), partial(_gemm, device), plain))
     return ways
 
 
@@ -104,12 +97,6 @@ def _gemm(device: TorchDevice, o: ConvOperands) -> Call:
 
 def _settings(device: TorchDevice, place: Place, *, benchmark: bool = False) -> Around:
     """``torch.backends.cudnn`` (MIOpen on ROCm) as the user would set it; a benchmark tries every plan."""
-
-    @contextlib.contextmanager
-    def around() -> Iterator[None]:
-        flags = device.torch.backends.cudnn.flags
-        search = {"benchmark": benchmark, "benchmark_limit": 0 if benchmark else 10}
-        with flags(enabled=True, **search, deterministic=False, allow_tf32=place.conv_tf32):
-            yield
-
-    return around
+    search = {"benchmark": benchmark, "benchmark_limit": 0 if benchmark else 10}
+    flags = device.torch.backends.cudnn.flags
+    return partial(flags, enabled=True, **search, deterministic=False, allow_tf32=place.conv_tf32)

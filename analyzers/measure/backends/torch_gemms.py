@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from analyzers.measure.backend import UnsupportedError
@@ -26,29 +27,27 @@ _ROCM_BLAS = {"cublas": "rocblas", "cublaslt": "hipblaslt", "ck": "ck"}
 def gemm_ways(device: TorchDevice, problem: GemmProblem) -> list[Way]:
     """The default first.  Raises UnsupportedError where PyTorch has no plain call for the problem."""
     _refuse(device, problem)
-    around = _precision(device, problem)
-    ways = [Way(named(), lambda o: _default(device, o), around)]
-    if device.is_gpu and _in_full(problem):
-        ways.append(
-            Way(named("tf32"), lambda o: _default(device, o), _precision(device, problem, tf32=True), raced=False)
-        )
+    short, default = problem.compute_type == "xf32_r", partial(_default, device)
+    around = partial(_precision, device, short=short)
+    ways = [Way(named(), default, around)]
+    if device.is_gpu and problem.a_type == "f32_r" and problem.compute_type in (None, "f32_r"):
+        ways.append(Way(named("tf32"), default, partial(_precision, device, short=True), raced=False))
     if problem.batch_count == 1 and problem.beta != "nonzero":
         ways += _epilogue_ways(device, problem, around)
     if problem.bias and problem.batch_count == 1:
-        ways.append(Way(named("unfused"), lambda o: _unfused(device, o), around))
+        ways.append(Way(named("unfused"), partial(_unfused, device), around))
     if device.is_gpu:
         for word in _BLAS[device.is_rocm]:
             name = f"blas={_ROCM_BLAS[word] if device.is_rocm else word}"
-            ways.append(Way(named(name), lambda o: _default(device, o), _blas(device, word, around)))
+            ways.append(Way(named(name), default, partial(_blas, device, word, around)))
     else:
-        ways.append(Way(named("mkldnn=off"), lambda o: _default(device, o), without_mkldnn(device)))
+        ways.append(Way(named("mkldnn=off"), default, partial(without_mkldnn, device)))
     if problem.beta != "nonzero" and not problem.bias and problem.activation in (None, "none"):
         for pad in _PADS:
             if any((size or 0) % pad for size in (problem.m, problem.n, problem.k)):
-                ways.append(Way(named(f"pad={pad}"), lambda o, p=pad: _padded(device, o, p), around))  # type: ignore[misc]
-                ways.append(
-                    Way(named(f"pad={pad}", "stored"), lambda o, p=pad: _padded(device, o, p, stored=True), around)  # type: ignore[misc]
-                )
+                padded = partial(_padded, device, pad=pad)
+                ways.append(Way(named(f"pad={pad}"), padded, around))
+                ways.append(Way(named(f"pad={pad}", "stored"), partial(padded, stored=True), around))
     return ways
 
 
@@ -56,13 +55,11 @@ def _epilogue_ways(device: TorchDevice, problem: GemmProblem, around: Around) ->
     """Bias and activation in the epilogue, and forms of GELU that a program may contain, which do not race."""
     ways = []
     if problem.activation in ("relu", "gelu"):
-        ways.append(Way(named("fused"), lambda o: _fused(device, o), around, raced=bool(problem.bias)))
+        ways.append(Way(named("fused"), partial(_fused, device), around, raced=bool(problem.bias)))
     for form in ("gelu=erf", "gelu=written") if problem.activation == "gelu" else ():
-        ways.append(Way(named(form), lambda o, f=form: _default(device, o, f), around, raced=False))  # type: ignore[misc]
+        ways.append(Way(named(form), partial(_default, device, gelu=form), around, raced=False))
         if problem.bias:
-            ways.append(
-                Way(named("unfused", form), lambda o, f=form: _unfused(device, o, f), around, raced=False)  # type: ignore[misc]
-            )
+            ways.append(Way(named("unfused", form), partial(_unfused, device, gelu=form), around, raced=False))
     return ways
 
 
@@ -146,7 +143,7 @@ def _unfused(device: TorchDevice, o: GemmOperands, gelu: str | None = None) -> C
     return call
 
 
-def _padded(device: TorchDevice, o: GemmOperands, pad: int, *, stored: bool = False) -> Call:
+def _padded(device: TorchDevice, o: GemmOperands, *, pad: int, stored: bool = False) -> Call:
     """m, n and k rounded up to a multiple of ``pad``; copying is charged unless the operands are ``stored`` so."""
     torch = device.torch
     product = torch.bmm if o.batch > 1 else torch.mm
@@ -162,37 +159,24 @@ def _padded(device: TorchDevice, o: GemmOperands, pad: int, *, stored: bool = Fa
     return lambda i: o.d[i].copy_(product(grown(o.x[i]), grown(o.y[i]))[..., :n, :m])
 
 
-def _in_full(problem: GemmProblem) -> bool:
-    """Whether a product may be of single precision in full, which a setting may change to TF32."""
-    return problem.a_type == "f32_r" and problem.compute_type in (None, "f32_r")
+@contextlib.contextmanager
+def _precision(device: TorchDevice, *, short: bool) -> Iterator[None]:
+    """Single precision in full, or ``short``: in TF32."""
+    before = device.torch.get_float32_matmul_precision()
+    device.torch.set_float32_matmul_precision("high" if short else "highest")
+    try:
+        yield
+    finally:
+        device.torch.set_float32_matmul_precision(before)
 
 
-def _precision(device: TorchDevice, problem: GemmProblem, *, tf32: bool = False) -> Around:
-    """Single precision in full unless the problem, or ``tf32``, asks for less."""
-    short = problem.compute_type == "xf32_r" or tf32
-
-    @contextlib.contextmanager
-    def around() -> Iterator[None]:
-        before = device.torch.get_float32_matmul_precision()
-        device.torch.set_float32_matmul_precision("high" if short else "highest")
-        try:
+@contextlib.contextmanager
+def _blas(device: TorchDevice, word: str, inner: Around) -> Iterator[None]:
+    library = device.torch.backends.cuda.preferred_blas_library
+    before = library()
+    library(word)
+    try:
+        with inner():
             yield
-        finally:
-            device.torch.set_float32_matmul_precision(before)
-
-    return around
-
-
-def _blas(device: TorchDevice, word: str, inner: Around) -> Around:
-    @contextlib.contextmanager
-    def around() -> Iterator[None]:
-        library = device.torch.backends.cuda.preferred_blas_library
-        before = library()
-        library(word)
-        try:
-            with inner():
-                yield
-        finally:
-            library(before)
-
-    return around
+    finally:
+        library(before)

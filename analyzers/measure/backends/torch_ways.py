@@ -33,14 +33,10 @@ def named(*words: str) -> Solution:
     return Solution("torch", ",".join(words)) if words else DEFAULT
 
 
-def without_mkldnn(device: TorchDevice) -> Around:
+@contextlib.contextmanager
+def without_mkldnn(device: TorchDevice) -> Iterator[None]:
     """Without oneDNN: the CPU's other honest solution."""
-
-    @contextlib.contextmanager
-    def around() -> Iterator[None]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns of its own switch for Intel GPUs
-            with device.torch.backends.mkldnn.flags(enabled=False):
-                yield
-
-    return around
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of its own switch for Intel GPUs
+        with device.torch.backends.mkldnn.flags(enabled=False):
+            yield

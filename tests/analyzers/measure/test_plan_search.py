@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 import pytest
 
@@ -185,18 +184,6 @@ def test_a_second_call_proposes_no_others() -> None:
 def test_without_enough_near_problems_nothing_is_searched() -> None:
     few = proposal_of(planted(4), near=near(planted(4), count=NEAR - 1))
     assert (len(few.chosen(OFFERED)), few.further(OFFERED)) == (len(OFFERED), None)
-
-
-def test_what_near_problems_refused_is_not_tried() -> None:
-    """By its name it would be the fastest of all, and it runs for none of them."""
-    offered, lost = [*OFFERED[:10], OFFERED[44]], OFFERED[44].text
-    close = near(*({x: us for x, us in planted(4, i).items() if x != lost} for i in range(8)))
-    refused = tuple(replace(x, refused=frozenset({lost})) for x in close)
-    assert OFFERED[44] in tried_by(proposal_of({}, near=close), planted(4, 9), offered)
-    assert OFFERED[44] not in tried_by(proposal_of({}, near=refused), planted(4, 9), offered)
-
-
-# ------------------------------------------------------------------------------------------------ in a race
 
 
 def test_a_race_takes_one_more_after_each_first_sample() -> None:
