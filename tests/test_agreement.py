@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from analyzers.analyzer import Settings
+from analyzers.measure.replay import Options, planned
 from analyzers.overrides.export import of_store
 from analyzers.recommend.ranking import recommend
 from analyzers.times.joins import not_elsewhere
@@ -21,15 +22,19 @@ from tests.conftest import SAMPLES
 TYPED = """\
 ./bin/MIOpenDriver conv -n 32 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -F 1 -t 1
 MIOpenDriver convfp16 -n 32 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -F 2
-convbfp16 -n 16 -c 96 -H 48 -W 32 -k 96 -y 3 -x 1 -p 1 -q 0 -m conv -g 1 -F 4 -t 1 --in_layout NHWC
-convbfp16 -n 16 -c 96 -H 48 -W 32 -k 96 -y 3 -x 1 -p 1 -q 0 -m conv -g 1 -F 4 -t 1 --in_layout NHWC
+convbfp16 -n 16 -c 96 -H 48 -W 32 -k 96 -y 3 -x 1 -p 1 -q 0 -m conv -g 1 -F 4 -t 1 --in_layout NHWC --fil_layout NHWC
+convbfp16 -n 16 -c 96 -H 48 -W 32 -k 96 -y 3 -x 1 -p 1 -q 0 -m conv -g 1 -F 4 -t 1 --in_layout NHWC --fil_layout FHWC
+./bin/MIOpenDriver conv --batchsize 256 --in_channels 128 --in_h 28 --in_w 28 --out_channels 128 -F 1
+MIOpenDriver convbfp16 -n 4 -c 64 --in_d 8 -H 28 -W 28 -k 128 --fil_d 3 -y 3 -x 3 --pad_d 1 -p 1 -q 1 -_ 3 -F 1
+MIOpenDriver convint8 -n 4 -c 64 -H 28 -W 28 -k 64 -F 1
+convfp16 -n 1 -c 64 -H 28 -W 28 -k 64 -g 64 -F 1
 """
 BENCH = (
     "hipblaslt-bench -m {m} -n 64 -k 32 --transA N --transB N --a_type f16_r --b_type f16_r --c_type f16_r "
     "--d_type f16_r --compute_type f32_r -i 10\n"
 )
 CASES = {
-    "typed convolutions": (TYPED, 3),
+    "typed convolutions": (TYPED, 7),
     "typed GEMMs": (BENCH.format(m=64) + BENCH.format(m=128), 2),
     "tuning file": ("hipblaslt/tuning_7.0.txt", None),
     "table": ("tables/aiter_bf16_tuned_gemm.csv", None),
@@ -63,6 +68,7 @@ def test_problems_are_counted_alike(case: str, store: Store, tmp_path: Path) -> 
         made = of_store(store, "driver" if set(shown["kind"]) == {"conv"} else "bench")
         assert made.count + sum(made.refused.values()) == read.problems
         assert len(recommend(tables_of(store), Settings()).calls) == read.problems
+        assert wanted is None or len(planned(store, Options())) == read.problems
 
 
 TABLE = "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName\n"

@@ -19,10 +19,10 @@ sums of these, 0 all: one ``Call`` per direction.
   calls of a job; where a run has none, a list of commands is what is asked about (view ``workload``).
 
 A command has no output sizes: they are computed as MIOpen does
-(``max(1, (in + 2·pad − (dilation·(filter − 1) + 1)) // stride + 1)``, transposed the inverse of it); under ``-z same``
-the driver makes explicit pads first.  A typed command's absent flags have the driver's defaults; a logged one always
-prints all sizes, so one that lacks some was cut and is rejected.  ``conv`` is read as FP32; a log also prints it for
-FP64, FP8 and mixed types, which the line cannot express.  Typed vectors of channels (``-Z``, ``-L``) are rejected.
+(``max(1, (in + 2·pad − (dilation·(filter − 1) + 1)) // stride + 1)``, transposed the inverse of it).  A typed command's
+absent flags have the driver's defaults; a logged one always prints all sizes, so one that lacks some was cut and is
+rejected.  ``conv`` is read as FP32; a log also prints it for FP64, FP8 and mixed types, which the line cannot express.
+Vectors of channels and padding modes (``-Z``, ``-z``) are rejected.
 """
 
 from __future__ import annotations
@@ -37,57 +37,32 @@ from logparse.formats.format import LineFormat, Outcome
 from logparse.formats.patterns import regex
 from logparse.model import Call, ConvProblem, Direction, Message, Reject
 
-# (long name, short name, default); numbers are those with a number as default.
+# Long name, short name, default, field of the problem.
+_SIZES = (
+    ("batchsize", "n", 100, "n"),
+    ("in_channels", "c", 3, "c"),
+    *((f"in_{x}", short, 32, x) for x, short in zip("dhw", "!HW", strict=True)),
+    ("out_channels", "k", 32, "k"),
+    *((f"fil_{x}", short, 3, f"filter_{x}") for x, short in zip("dhw", "@yx", strict=True)),
+    *((f"pad_{x}", short, 0, f"pad_{x}") for x, short in zip("dhw", "$pq", strict=True)),
+    *((f"conv_stride_{x}", short, 1, f"stride_{x}") for x, short in zip("dhw", "#uv", strict=True)),
+    *((f"dilation_{x}", short, 1, f"dilation_{x}") for x, short in zip("dhw", "^lj", strict=True)),
+)
+# Long name, short name, default; numbers are those with a number as default.
 _FLAGS: tuple[tuple[str, str, int | str], ...] = (
-    ("forw", "F", 0),
-    ("batchsize", "n", 100),
-    ("in_channels", "c", 3),
-    ("in_d", "!", 32),
-    ("in_h", "H", 32),
-    ("in_w", "W", 32),
-    ("out_channels", "k", 32),
-    ("fil_d", "@", 3),
-    ("fil_h", "y", 3),
-    ("fil_w", "x", 3),
-    ("conv_stride_d", "#", 1),
-    ("conv_stride_h", "u", 1),
-    ("conv_stride_w", "v", 1),
-    ("pad_d", "$", 0),
-    ("pad_h", "p", 0),
-    ("pad_w", "q", 0),
-    ("pad_val", "r", "0"),
-    ("trans_output_pad_d", "%", 0),
-    ("trans_output_pad_h", "Y", 0),
-    ("trans_output_pad_w", "X", 0),
-    ("dilation_d", "^", 1),
-    ("dilation_h", "l", 1),
-    ("dilation_w", "j", 1),
-    ("group_count", "g", 1),
-    ("spatial_dim", "_", 2),
-    ("mode", "m", "conv"),
-    ("pad_mode", "z", "default"),
-    ("in_layout", "I", ""),
-    ("fil_layout", "f", ""),
-    ("out_layout", "O", ""),
-    ("in_cast_type", "U", "-1"),
-    ("out_cast_type", "T", "-1"),
-    ("wei_cast_type", "R", "-1"),
+    *(size[:3] for size in _SIZES),
+    *(("forw", "F", 0), ("group_count", "g", 1), ("spatial_dim", "_", 2), ("mode", "m", "conv")),
+    *((f"trans_output_pad_{x}", short, 0) for x, short in zip("dhw", "%YX", strict=True)),
+    *(("in_cast_type", "U", "-1"), ("out_cast_type", "T", "-1"), ("wei_cast_type", "R", "-1")),
     *((name, short, "") for name, short in (
+        ("in_layout", "I"), ("fil_layout", "f"), ("out_layout", "O"), ("pad_mode", "z"), ("pad_val", "r"),
         ("iter", "i"), ("verify", "V"), ("verification_cache", "C"), ("time", "t"), ("wall", "w"), ("search", "s"),
         ("printconv", "P"), ("dump_output", "o"), ("in_data", "d"), ("weights", "e"), ("bias", "b"), ("in_bias", "a"),
         ("tensor_vect", "Z"), ("vector_length", "L"), ("dout_data", "D"), ("solution", "S"), ("gpualloc", "G"),
     )),
 )  # fmt: skip
-_LONG = {name: name for name, _, _ in _FLAGS}
-_NAME = {**{f"--{name}": name for name in _LONG}, **{f"-{name}": name for name in _LONG}} | {
-    f"-{short}": name for name, short, _ in _FLAGS
-}
+_NAME = {word: name for name, short, _ in _FLAGS for word in (f"--{name}", f"-{name}", f"-{short}")}
 _DEFAULTS = {name: default for name, _, default in _FLAGS}
-_SIZES_2D = (
-    *("batchsize", "in_channels", "in_h", "in_w", "out_channels", "fil_h", "fil_w", "pad_h", "pad_w"),
-    *("conv_stride_h", "conv_stride_w", "dilation_h", "dilation_w"),
-)
-_SIZES_3D = (*_SIZES_2D, "in_d", "fil_d", "pad_d", "conv_stride_d", "dilation_d")
 TYPE_OF_OP = {
     "conv": "FP32",
     "convfp16": "FP16",
@@ -104,7 +79,7 @@ PREFIX = (
 )
 """What stands before each line of MIOpen's log: ROCm/MIOpen ``src/logger.cpp``, ``LoggingPrefix``."""
 _COMMAND = regex(
-    rf"^\s*(?:{PREFIX}(?:Command \[(?P<function>\w*)\] ?|(?P<old>miopen\w+): ?))?"
+    rf"^\s*(?:{PREFIX}Command \[(?P<function>\w*)\] ?)?"
     r"(?:\+ )?(?:\w+=\S* +)*(?:time +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?P<op>\w+)(?P<flags>.*)$",
     re.ASCII,
 )
@@ -112,7 +87,7 @@ _BARE = regex(r"^\s*(?P<op>conv(?:b?fp16)?)(?P<flags> -n \d.*)$", re.ASCII)
 """A command without the driver's name, as lists hold them."""
 _START = (
     rb"(?:(?:\S+ )?(?:\d+ )?MIOpen(?:\((?:HIP|OpenCL)\))?(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: "
-    rb"(?:Command \[\w*\] ?|miopen\w+: ?))?"
+    rb"Command \[\w*\] ?)?"
     rb"(?:\+ )?(?:\b\w+=\S* +)*(?:\btime +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?!Info2 \[)\w+"
     rb"|^\s*conv(?:b?fp16)? -n \d"
 )
@@ -121,7 +96,6 @@ _INTEGER = regex(r"-?\d{1,9}\Z", re.ASCII)
 _SHELL = regex(r"[|;&#]|\d?>")
 DIRECTION_OF_BIT: dict[int, Direction] = {1: "F", 2: "B", 4: "W"}
 _BIT_OF_DIRECTION = {direction: bit for bit, direction in DIRECTION_OF_BIT.items()}
-_OLD_FUNCTIONS: tuple[tuple[str, Direction], ...] = (("Forward", "F"), ("BackwardData", "B"), ("BackwardWeights", "W"))
 
 
 @dataclass(frozen=True)
@@ -155,20 +129,22 @@ def read_command(text: str) -> Command | None:
     match = _COMMAND.match(text) or _BARE.match(text)
     if match is None:
         return None
-    old = match.groupdict().get("old")
-    function = match.groupdict().get("function", old) if old is None else old
-    op = match["op"]
+    op, function = match["op"], match.groupdict().get("function")
     if op not in TYPE_OF_OP:
         return Command(op, (), function)
     logged = function is not None
     flags = _read_flags(text, match.start("flags"), logged)
-    three = _number(flags, "spatial_dim") == 3
-    missing = [name for name in (_SIZES_3D if three else _SIZES_2D) if name not in flags]
+    three = flags.get("spatial_dim") == 3
+    missing = [name for name, *_ in _sizes_of(three) if name not in flags]
     if logged and missing:
         raise CommandError(f"a logged command prints all sizes, this one lacks {missing[0]}: it was cut")
-    directions = _directions(flags, old)
-    problem = (_logged_problem if logged else _typed_problem)(op, {**_DEFAULTS, **flags}, three)
-    return Command(op, tuple(replace(problem, direction=x) for x in directions), function)
+    problem = _problem(op, {**_DEFAULTS, **flags}, three, logged)
+    return Command(op, tuple(replace(problem, direction=x) for x in _directions(int(flags.get("forw", 0)))), function)
+
+
+def _sizes_of(three: bool) -> list[tuple[str, str, int, str]]:
+    """The sizes that a command of so many dimensions has."""
+    return [size for size in _SIZES if three or not size[0].endswith("_d")]
 
 
 def _read_flags(text: str, start: int, logged: bool) -> dict[str, int | str]:
@@ -191,86 +167,43 @@ def _read_flags(text: str, start: int, logged: bool) -> dict[str, int | str]:
     return flags
 
 
-def _number(flags: Mapping[str, int | str], name: str) -> int:
-    return int(flags.get(name, _DEFAULTS[name]))
+def _directions(given: int) -> tuple[Direction, ...]:
+    if not 0 <= given <= 7:
+        raise CommandError(f"-F {given}: 1, 2, 4, their sums, or 0")
+    return tuple(direction for bit, direction in DIRECTION_OF_BIT.items() if given == 0 or given & bit)
 
 
-def _directions(flags: Mapping[str, int | str], old: str | None) -> tuple[Direction, ...]:
-    told = _number(flags, "forw")
-    if old is not None and "forw" not in flags:
-        found: tuple[Direction, ...] = tuple(direction for name, direction in _OLD_FUNCTIONS if name in old)
-        return found[-1:] or ("F", "B", "W")
-    if not 0 <= told <= 7:
-        raise CommandError(f"-F {told}: 1, 2, 4, their sums, or 0")
-    return tuple(direction for bit, direction in DIRECTION_OF_BIT.items() if told == 0 or told & bit)
-
-
-def _logged_problem(op: str, flags: Mapping[str, Any], three: bool) -> ConvProblem:
-    """The problem of a logged command.
-
-    A transposed one prints the second size of the weights: the output channels of one of its groups.  One of vectors
-    prints the vectors of the input, but the channels of the output.
-    """
+def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> ConvProblem:
+    """The forward problem of a command that MIOpen printed (``logged``) or a person typed."""
     axes, plain = ("dhw", "NCDHW") if three else ("hw", "NCHW")
-    transposed, groups = flags["mode"] == "trans", flags["group_count"] or 1
-    sizes = _sizes(flags, axes)
-    n, c, k = flags["batchsize"], flags["in_channels"], flags["out_channels"] * (groups if transposed else 1)
-    printed = (flags["in_layout"] or plain, flags["fil_layout"] or plain, flags["out_layout"] or plain)
-    if printed[2].endswith("c"):
-        return _of(op, flags, sizes, (c, None), printed)
-    weights = [*((c, k // groups) if transposed else (k, c // groups)), *(sizes[f"filter_{x}"] for x in axes)]
-    tensors = ([n, c, *(sizes[x] for x in axes)], weights, [n, k, *(sizes[f"out_{x}"] for x in axes)])
-    return _of(op, flags, sizes, (c, k), _one_layout(printed, tensors, plain))
-
-
-def _typed_problem(op: str, flags: Mapping[str, Any], three: bool) -> ConvProblem:
-    """The problem of a command that a person wrote, as the driver makes it from it."""
-    if flags["tensor_vect"] not in ("", "0") or flags["vector_length"] not in ("", "1"):
-        raise CommandError("vectors of channels (-Z, -L) are not read")
-    channels, groups = (flags["in_channels"], flags["out_channels"]), flags["group_count"] or 1
-    if any(x % groups for x in channels):
-        raise CommandError(f"{channels[0]} input and {channels[1]} output channels are no multiples of {groups} groups")
-    axes, plain = ("dhw", "NCDHW") if three else ("hw", "NCHW")
-    one, two, three_ = (str(flags[f"{x}_layout"] or plain).upper() for x in ("in", "fil", "out"))
-    return _of(op, flags, _sizes(flags, axes), channels, (one, two, three_))
-
-
-def _sizes(flags: Mapping[str, Any], axes: str) -> dict[str, Any]:
-    """Sizes, pads, strides and dilations, the output's among them."""
-    transposed = flags["mode"] == "trans"
-    sizes = {x: flags[f"in_{x}"] for x in axes}
-    for word, flag in (("filter", "fil"), ("pad", "pad"), ("stride", "conv_stride"), ("dilation", "dilation")):
-        sizes |= {f"{word}_{x}": flags[f"{flag}_{x}"] for x in axes}
-    # MIOpenDriver takes the padding mode for mode conv alone, with dilations of 1 or filters of 1 throughout.
-    dense = all(sizes[f"dilation_{x}"] == 1 for x in axes) or all(sizes[f"filter_{x}"] == 1 for x in axes)
-    pad_mode = flags["pad_mode"] if dense and not transposed else ""
-    if pad_mode in ("same", "valid"):
-        sizes |= {f"pad_{x}": _same_pad(sizes, x) if pad_mode == "same" else 0 for x in axes}
+    transposed, groups, type_ = flags["mode"] == "trans", flags["group_count"] or 1, TYPE_OF_OP[op]
+    sizes: dict[str, Any] = {field: flags[name] for name, _, _, field in _sizes_of(three)}
+    if logged and transposed:  # printed is the second size of the weights: the output channels of one group
+        sizes["k"] *= groups
     for x in axes:
         sizes[f"out_{x}"] = _output(sizes, x, flags[f"trans_output_pad_{x}"] if transposed else None)
-    return sizes
-
-
-def _of(
-    op: str,
-    flags: Mapping[str, Any],
-    sizes: Mapping[str, Any],
-    channels: tuple[int, int | None],
-    layouts: tuple[str, str, str],
-) -> ConvProblem:
-    type_ = TYPE_OF_OP[op]
+    layouts = [str(flags[f"{x}_layout"] or plain) for x in ("in", "fil", "out")]
+    vectors = flags["tensor_vect"] not in ("", "0") or flags["vector_length"] not in ("", "1")
+    if vectors or any(x.endswith("c") and x[:-1].isupper() for x in layouts):
+        raise CommandError("vectors of channels (-Z, -L, NCHWc) are not read")
+    if flags["pad_mode"] not in ("", "default"):
+        raise CommandError(f"the padding mode {flags['pad_mode']} (-z) is not read: state the pads with -p and -q")
+    if logged:
+        layouts = _one_layout(layouts, _tensors(sizes, axes, groups, transposed), plain)
+    else:
+        layouts = [_mlir_letters(x.upper()) for x in layouts]
+        if sizes["c"] % groups or sizes["k"] % groups:
+            channels = f"{sizes['c']} input and {sizes['k']} output channels"
+            raise CommandError(f"{channels} are no multiples of {groups} groups")
     casts: dict[str, Any] = {
         f"{role}_cast": "none" if flags[f"{flag}_cast_type"] == "-1" else None
         for role, flag in (("in", "in"), ("weights", "wei"), ("out", "out"))
     }
     return ConvProblem(
         direction="F",
-        spatial=3 if "d" in sizes else 2,
-        n=flags["batchsize"],
-        c=channels[0],
-        k=channels[1],
+        spatial=3 if three else 2,
         **sizes,
-        groups=flags["group_count"] or 1,
+        groups=groups,
         in_type=type_,
         weights_type=type_,
         out_type=None if type_ == "INT8" else type_,  # int8, int32 or float: not part of the command
@@ -279,21 +212,27 @@ def _of(
         out_layout=layouts[2],
         **casts,
         bias=0,  # the driver's -b is an operation of its own, no part of the convolution's key
-        mode="transposed" if flags["mode"] == "trans" else "convolution",
+        mode="transposed" if transposed else "convolution",
     )
 
 
-def _same_pad(sizes: Mapping[str, int], x: str) -> int | None:
-    """ROCm/MIOpen ``driver/conv_driver.hpp``, ``SetConvDescriptorFromCmdLineArgs``; None for a stride of 0."""
-    stride = sizes[f"stride_{x}"]
-    if stride < 1:
-        return None
-    return max(sizes[f"filter_{x}"] - (sizes[x] % stride or stride), 0) // 2
+def _tensors(sizes: Mapping[str, Any], axes: str, groups: int, transposed: bool) -> list[list[int | None]]:
+    """The sizes of input, weights and output in the plain order."""
+    n, c, k = sizes["n"], sizes["c"], sizes["k"]
+    weights = (c, k // groups) if transposed else (k, c // groups)
+    return [
+        [n, c, *(sizes[x] for x in axes)],
+        [*weights, *(sizes[f"filter_{x}"] for x in axes)],
+        [n, k, *(sizes[f"out_{x}"] for x in axes)],
+    ]
 
 
-def _one_layout(
-    printed: tuple[str, str, str], tensors: Sequence[Sequence[int | None]], plain: str
-) -> tuple[str, str, str]:
+def _mlir_letters(layout: str) -> str:
+    """A layout in MIOpen's letters: iree-turbine calls the weights' first axis and the output's channels F."""
+    return layout.replace("F", "C" if "N" in layout else "N")
+
+
+def _one_layout(printed: list[str], tensors: Sequence[Sequence[int | None]], plain: str) -> list[str]:
     """The layouts of the problem's key: one for all tensors where there is one that they may have.
 
     A command prints each tensor's axes by stride, then size, then place, so that sizes of 1 leave several layouts: NHWC
@@ -313,7 +252,7 @@ def _one_layout(
     for least in (1, 2):
         for layout in (x for x in _SUPPORTED if len(x) == len(plain)):
             if all(_may_be(layout, strides, size, least) for strides, size in described):
-                return (layout, layout, layout)
+                return [layout] * 3
     return printed
 
 
@@ -384,20 +323,15 @@ def command(problem: ConvProblem) -> str:
         raise EmissionError(f"MIOpenDriver has no direction {problem.direction}")
     three = problem.spatial == 3
     words = [f"./bin/MIOpenDriver {op}"]
-    fields = _FIELDS_3D if three else _FIELDS_2D
-    for flag, name in fields:
-        value = getattr(problem, name)
+    for name, short, _, field in _sizes_of(three):
+        value = getattr(problem, field)
         if value is None:
-            raise EmissionError(f"{name} of {problem.text} is unknown; a find-db or MIOpen log of it supplies it")
-        words.append(f"{flag} {value}")
+            raise EmissionError(f"{field} of {problem.text} is unknown; a find-db or MIOpen log of it supplies it")
+        words.append(f"-{short} {value}" if short.isalpha() else f"--{name} {value}")
     words += ["--spatial_dim 3"] if three else []
     plain = "NCDHW" if three else "NCHW"
     for flag, role in (("--in_layout", "in"), ("--fil_layout", "weights"), ("--out_layout", "out")):
         layout = getattr(problem, f"{role}_layout") or plain
-        if layout.endswith("c"):
-            raise EmissionError(
-                f"how many channels a vector of {problem.text} holds is unknown; the driver asks for it"
-            )
         words += [f"{flag} {layout}"] if layout != plain else []
     if problem.mode == "transposed":
         words += _output_pads(problem)
@@ -416,18 +350,6 @@ def _output_pads(problem: ConvProblem) -> list[str]:
             words.append(f"--trans_output_pad_{x} {out - least}")
     return words
 
-
-_FIELDS_2D = (
-    *(("-n", "n"), ("-c", "c"), ("-H", "h"), ("-W", "w"), ("-k", "k"), ("-y", "filter_h"), ("-x", "filter_w")),
-    *(("-p", "pad_h"), ("-q", "pad_w"), ("-u", "stride_h"), ("-v", "stride_w"), ("-l", "dilation_h")),
-    ("-j", "dilation_w"),
-)
-_FIELDS_3D = (
-    *(("-n", "n"), ("-c", "c"), ("--in_d", "d"), ("-H", "h"), ("-W", "w"), ("-k", "k"), ("--fil_d", "filter_d")),
-    *(("-y", "filter_h"), ("-x", "filter_w"), ("--pad_d", "pad_d"), ("-p", "pad_h"), ("-q", "pad_w")),
-    *(("--conv_stride_d", "stride_d"), ("-u", "stride_h"), ("-v", "stride_w"), ("--dilation_d", "dilation_d")),
-    *(("-l", "dilation_h"), ("-j", "dilation_w")),
-)
 
 FORMAT = LineFormat(
     name="miopen-driver",

@@ -18,7 +18,7 @@ from logparse.model import CONV_FIELDS, ConvProblem, Direction
 
 _LATEST = 1_000  # lines: the line of a command follows within microseconds, one that waits for longer has failed
 _SIZES = [name for name in CONV_FIELDS if not name.endswith(("_type", "_cast", "_layout"))]
-_LOGGED = regex(r"(?:Command \[\w*\] ?|\bmiopen\w+: ?)\S*MIOpenDriver")
+_LOGGED = regex(r"Command \[\w*\] ?\S*MIOpenDriver")
 
 Named = tuple[ConvProblem, str | None]
 """A problem, and its key where the log contains it."""
