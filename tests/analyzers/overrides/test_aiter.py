@@ -170,6 +170,15 @@ def test_of_two_rows_of_a_key_fused_moe_keeps_the_first(tmp_path: Path) -> None:
     assert b",other,12.0,two,20.0" in merged.files[0].data, "the faster one, whatever its place"
 
 
+def test_a_batched_table_of_mx_scales_is_not_judged() -> None:
+    """Its reader looks for ``gfx,b,m,n,k``, later also for ``groupSize``: what it drops depends on the commit."""
+    head = "gfx,b,m,n,k,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
+    row = "gfx950,2,1,1024,4096,opus,311,1,7.8,opus_bmm_kernel,2.2,1076.95,0.0015\n"
+    for name in ("batched_gemm_a8w8_blockscale_mxscale_tuned.csv", "dsv4_a8w8_blockscale_mxscale_bpreshuffle.csv"):
+        with pytest.raises(InputError, match="a table of aiter that is not checked"):
+            format_of(name, (head + row).encode())
+
+
 def test_the_table_of_grouped_fused_moe_is_not_judged() -> None:
     with pytest.raises(InputError, match="a table of aiter that is not checked"):
         format_of("tuned_grouped_fmoe.csv", GROUPED.format(topk=-1, us=20.5).encode())

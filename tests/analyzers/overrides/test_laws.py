@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import re
 from collections.abc import Iterator
@@ -24,7 +25,8 @@ from logparse.formats import FORMATS
 from logparse.formats.format import Emission, FileFormat, Head, Outcome, Writer
 from logparse.formats.override_format import OverrideFile, OverrideFormat
 from logparse.formats.override_formats import OVERRIDE_FORMATS, WRITERS
-from logparse.model import Measurement, Override
+from logparse.formats.reading import Reading
+from logparse.model import Fact, Measurement, Override
 from logparse.target import Facts
 from tests.conftest import SAMPLES
 from tests.formats.reading import Memory
@@ -318,3 +320,63 @@ def claims(outcome: Outcome) -> Iterator[tuple[str, str]]:
     for x in outcome.records:
         if isinstance(x, Measurement) and x.status != "skipped":
             yield str(x.key_text), x.solution.id
+
+
+IN_ORDER = {
+    "hipblaslt-tuning-file": "the library tries them in their order, or the latest first",
+    "miopen-find-db": "MIOpen takes the first record of a key",
+    "miopen-perf-db": "MIOpen takes the first record of a key",
+    "tunableop-results": "PyTorch takes the first",
+    "aiter": "equal ones count once, others make pandas refuse the table",
+    "aiter-kernels": "equal ones count once; of fused MoE the first is taken",
+    "moe-config": "the later member of a name counts",
+    "rocblas-tune": "Tensile takes the latest",
+}
+"""What the order of rows of one key means; that of all others means nothing."""
+
+
+def test_what_order_means_is_stated_for_every_format() -> None:
+    assert IN_ORDER.keys() == {x.name for x in OVERRIDE_FORMATS}
+
+
+def in_order(format: OverrideFormat, file: Emission, target: Facts, draw: st.DataObject) -> bytes:
+    """The file with its rows in another order, some of them twice; rows of one key stay in theirs."""
+    if format.name == "moe-config":
+        members = draw.draw(st.permutations(list(json.loads(file.data).items())))
+        return json.dumps(dict(members)).encode()
+    lines, units = file.data.decode().split("\n"), dict[int, str]()
+    for row in format.reader(file.name, file.data, target).rows:
+        first = row.line - 1 - (row.text.count("\n") if format.name == "hipblaslt-tuning-file" else 0)
+        units[first] = "\n".join(lines[first : row.line])
+    rows = draw.draw(st.permutations(list(units.values())))
+    again = draw.draw(st.lists(st.sampled_from(rows), max_size=2))
+    return "\n".join([*lines[: min(units)], *rows, *again, ""]).encode()
+
+
+def answers(format: OverrideFormat, reading: Reading[Any]) -> tuple[object, ...]:
+    """What is known of a file, and which solution each of its calls is served with."""
+    served = {}
+    for row in reading.rows if format.kinds else ():  # a table of tiles serves by the number of tokens, not by a call
+        if row.problem is not None and format.key(row.problem, reading.key_facts) is not None:
+            found = look_up(format, reading, row.problem)
+            served[row.problem] = found.state, found.solution
+    rows = {(row.key, row.solution, row.live, row.time_us) for row in reading.rows if row.kept}
+    return reading.accepted, reading.facts, rows, served
+
+
+@given(st.data())
+def test_the_order_of_rows_of_different_keys_changes_no_answer(data: st.DataObject) -> None:
+    format = data.draw(st.sampled_from(OVERRIDE_FORMATS))
+    file, target = data.draw(st.sampled_from(samples()[format.name]))
+    other = in_order(format, file, target, data)
+    before, after = (format.reader(file.name, x, target) for x in (file.data, other))
+    assert answers(format, after) == answers(format, before)
+    if format.name in READ:
+        facts, measured = (set[object](), set[object]()), (set[object](), set[object]())
+        for place, text in enumerate((file.data, other)):
+            for outcome in READ[format.name].read(Memory(text, file.name)):
+                facts[place].update(x for x in outcome.records if isinstance(x, Fact))
+                times = (x for x in outcome.records if isinstance(x, Measurement) and x.status != "skipped")
+                measured[place].update(times)
+        assert facts[0] == facts[1]
+        assert measured[0] == measured[1]
