@@ -150,11 +150,8 @@ def linked_to(tables: Tables, times: Sequence[Timed]) -> dict[str, set[str]]:
     """Problem text → the texts of others among these that may be the same call."""
     texts = {x.text for x in times}
     links = tables.links[tables.links["problem"].isin(texts) & tables.links["other"].isin(texts)]
-    out: dict[str, set[str]] = {}
-    for text, other in zip(links["problem"], links["other"], strict=True):
-        if text != other:
-            out.setdefault(str(text), set()).add(str(other))
-    return out
+    links = links[links["problem"] != links["other"]]
+    return {str(text): set(others) for text, others in links.groupby("problem")["other"]}
 
 
 @dataclass(frozen=True)
@@ -183,9 +180,9 @@ def flats(times: Sequence[Timed], linked: Mapping[str, set[str]], facts: Mapping
     for size in sizes:
         for members in families(times, size):
             for small, large in as_long(members):
-                flat = _flat(small, large, size)
-                key = (small.device, small.text)
-                if flat is None or best[key] <= WASTE * flat.expected_us:
+                share, key = max(small.flops / large.flops, small.bytes / large.bytes), (small.device, small.text)
+                flat = Flat(small, large, size, max(LATENCY_US, large.time_us * share))
+                if best[key] <= WASTE * flat.expected_us:
                     continue
                 if key not in found or _order(flat) < _order(found[key]):
                     found[key] = flat
@@ -226,13 +223,6 @@ def _size(x: Timed) -> tuple[float, float, str]:
     return x.flops, x.time_us, x.text
 
 
-def _flat(small: Timed, large: Timed, size: Size) -> Flat | None:
-    """The pair, where the smaller one takes too long at the larger one's rates."""
-    share = max(small.flops / large.flops, small.bytes / large.bytes)
-    expected = max(LATENCY_US, large.time_us * share)
-    return Flat(small, large, size, expected) if small.time_us > WASTE * expected else None
-
-
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """One finding per problem that costs as much as a larger one; its loss is an estimate."""
     times = fastest(tables, settings)
@@ -266,7 +256,6 @@ def _finding(flat: Flat, calls: int | None, known: Mapping[str, str]) -> Finding
             cu_count=known.get("cu_count"),
             details={
                 "solution": small.solution,
-                "time_us": small.time_us,
                 "expected_us": flat.expected_us,
                 "larger": large.text,
                 "larger_us": large.time_us,

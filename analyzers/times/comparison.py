@@ -139,7 +139,6 @@ def _no_file(known: Comparison, target: Facts) -> Refusal | None:
 LAYOUT = (
     "Change the layout: model.to(memory_format=channels_last) in PyTorch, with PYTORCH_MIOPEN_SUGGEST_NHWC=1 on ROCm."
 )
-PADDING = "Pad the model's own sizes (vocabulary, heads, hidden) to multiples of 64 where they are free."
 FUSION = (
     "Fuse the epilogue: torch.compile, torch._addmm_activation or the library's own epilogue "
     "(HIPBLASLT_MATMUL_DESC_EPILOGUE)."
@@ -148,7 +147,7 @@ _LIBRARIES = frozenset({"torch", "kernel", "cudnn"})
 _ADVICE: Mapping[str, str] = {
     r"torch:layout=.*|cudnn:layout=.*": LAYOUT,
     r"torch:benchmark": "Set torch.backends.cudnn.benchmark = True (MIOpen's find on ROCm): shapes should not vary.",
-    r"torch:pad=.*": PADDING,
+    r"torch:pad=.*": "Pad the model's own sizes (vocabulary, heads, hidden) to multiples of 64 where they are free.",
     r"torch:fused": FUSION,
     r"torch:blas=.*": "Choose the library: torch.backends.cuda.preferred_blas_library(…), which holds for all calls.",
     r"torch:gemm|torch:im2col": "Write the convolution as a matrix product.",
