@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.job.double_counts import remarks_in
 from logparse.formats import library_errors
-from logparse.formats.miopen.log import SHARED
+from logparse.formats.ranks import SHARED
 from logparse.formats.traces.torch.records import UNREAD
 from logparse.model import Finding
 from logparse.output.answer import typed

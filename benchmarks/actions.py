@@ -78,7 +78,7 @@ def measured(name: str, options: argparse.Namespace, folder: Path) -> Iterator[d
     replayed = time.monotonic()
     settings = Settings()
     found = advise(store, settings, "as_is")
-    write(found, settings, (), folder / "overrides")
+    write(found, settings, folder / "overrides")
     for line in lines(found):
         _say(f"  {line}")
     now = _per_step(store, "as_is")

@@ -202,12 +202,11 @@ class _Stages:
         from analyzers.analyzer import Settings
         from analyzers.recommend.apply_module import without_a_change
         from analyzers.recommend.verb import advise, write
-        from logparse.formats.override_formats import WRITERS
 
         row, runs = self._row, set(self._store.sources()["run"])
         before = min(runs, key=len)
         found = advise(self._store, Settings(), before)
-        written = write(found, Settings(), WRITERS, self._folder / "applied")[0]
+        written = write(found, Settings(), self._folder / "applied")[0]
         row["offered"] = [_offer(x) for x in found.actions]
         if (after := f"{before}-after") in runs:
             names = [x.action.name for x in without_a_change(found.actions)]

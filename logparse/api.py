@@ -82,13 +82,12 @@ def recommend(
     """
     from analyzers.analyzer import Settings
     from analyzers.recommend.verb import advise, write
-    from logparse.formats.override_formats import WRITERS
     from logparse.store import Store
 
     chosen = settings or Settings()
     found = advise(store if isinstance(store, Store) else open(store), chosen, run)
     if out is not None:
-        write(found, chosen, WRITERS, Path(out), gpus, own)
+        write(found, chosen, Path(out), gpus, own)
     return found
 
 

@@ -38,13 +38,12 @@ def _print_version(asked: bool) -> None:
 
 
 def facts_of(words: Sequence[str] | None) -> Mapping[str, str]:
-    """The facts of the machine that ``--target`` describes; without words nothing of all formats is imported."""
+    """The facts of the machine that ``--target`` describes; without words nothing of formats is imported."""
     if not words:
         return {}
-    from logparse.formats import FORMATS
     from logparse.ingest.stated_target import target_from
 
-    return target_from(words, FORMATS)
+    return target_from(words)
 
 
 @app.callback()

@@ -150,17 +150,19 @@ def test_the_tests_that_begin_exist() -> None:
     assert not [x for x in LONGEST if x.endswith(".py") and not (ROOT / x).is_file()]
 
 
-def imported(*words: str) -> set[str]:
-    """The top-level modules, and those of pyarrow, that ``logparse WORD…`` imports."""
+def imported(*words: str, own: bool = False) -> set[str]:
+    """The top-level modules, and those of pyarrow, that ``logparse WORD…`` imports; or all ``own`` ones of ours."""
     code = f"""
 import contextlib, io, sys
 sys.argv = ["logparse", *{words!r}]
 from logparse.cli import main
 with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
     main()
-print([m for m in sys.modules if "." not in m or m.startswith("pyarrow.")])"""
+print([m for m in sys.modules if "." not in m or m.startswith(("pyarrow.", "logparse.", "analyzers."))])"""
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    return set(ast.literal_eval(out.stdout))
+    found = set(ast.literal_eval(out.stdout))
+    ours = {x for x in found if x.partition(".")[0] in ("logparse", "analyzers")}
+    return ours if own else {x for x in found if x not in ours or "." not in x}
 
 
 HEAVY = {"pandas", "duckdb", "plotly", "torch", "dash", "rich", "pydantic", "analyzers", "asyncio", "multiprocessing"}
@@ -200,3 +202,14 @@ def test_a_comparison_of_two_runs_imports_no_pandas(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
     imported("ingest", str(log), "--store", store)
     assert "pandas" not in imported("diff", store, store)
+
+
+def test_a_recommendation_imports_only_the_formats_that_it_writes(tmp_path: Path) -> None:
+    samples = [str(ROOT / "sample_logs/hipblaslt" / x) for x in ("hipblaslt_rank0_4242.log", "bench_output.txt")]
+    samples.append(str(ROOT / "sample_logs/miopen/gfx942130.HIP.fdb.txt"))
+    store = str(tmp_path / "store")
+    imported("ingest", *samples, "--store", store)
+    used = imported("recommend", "--store", store, "--out", str(tmp_path / "out"), own=True)
+    assert "logparse.formats.hipblaslt.tuning_rules" in used, "it has written a file"
+    assert not {f"logparse.formats.{x}" for x in ("all_formats", "moe", "rocblas", "miopen.perf_db_rules")} & used
+    assert len(used) <= 120

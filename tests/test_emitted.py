@@ -18,7 +18,6 @@ from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import merge
 from analyzers.overrides.write import write, written
 from logparse.errors import InputError
-from logparse.formats import FORMATS
 from logparse.formats.format import Emission
 from logparse.formats.miopen import find_db, perf_db
 from logparse.formats.miopen.db_names import file_name
@@ -34,7 +33,7 @@ from tests.conftest import SAMPLES
 GOLDENS = Path(__file__).parent / "goldens" / "emitted"
 CSV = str(SAMPLES / "tunableop/tunableop_results0.csv")
 TUNING = str(SAMPLES / "hipblaslt/tuning_7.0.txt")
-TARGET = {**target_from([CSV], FORMATS), "cu_count": "304"}
+TARGET = {**target_from([CSV]), "cu_count": "304"}
 OLD = TARGET | {"hipblaslt_version": "1200"}
 MIOPEN = {"arch": "gfx942", "cu_count": "304", "backend": "HIP", "miopen_version": "3.4.0", "miopen_tweak": "7c1e0a9d2"}
 PROBLEMS: Sequence[tuple[Problem, int | None]] = [

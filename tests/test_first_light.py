@@ -6,8 +6,6 @@ from pathlib import Path
 
 from analyzers.analyzer import Settings
 from analyzers.recommend.verb import advise, write
-from logparse.formats import FORMATS
-from logparse.formats.override_formats import WRITERS
 from logparse.ingest import ingest
 from logparse.ingest.stated_target import target_from
 from logparse.store import Store
@@ -26,7 +24,7 @@ def test_mi300x_find_db(store: Store, tmp_path: Path) -> None:
     assert "299 of 3,137" in totals
     assert "582 ms of 949 ms of W time, 520 ms above" in totals
     assert sum(x.analyzer == "slow-wrw" and "W takes" in x.message for x in found.findings) >= 299
-    written, _ = write(found, Settings(), WRITERS, tmp_path / "overrides")
+    written, _ = write(found, Settings(), tmp_path / "overrides")
     assert {"tune_miopen.sh", "report.md", "findings.json"} <= {file.path.name for file in written}
 
 
@@ -61,7 +59,7 @@ def test_a_log_an_untuned_file_and_a_trace_of_one_training_hold_the_same_problem
 @needs_corpus
 def test_a_tunableop_csv_is_its_own_target(store: Store, tmp_path: Path) -> None:
     path = CORPUS / "tunableop" / "timlawrenz_results0_v1.csv"
-    facts = target_from([str(path)], FORMATS)
+    facts = target_from([str(path)])
     assert facts["validator:GCN_ARCH_NAME"] == "gfx1151"
     ingest([str(path)], store)
     found = advise(store, Settings(target=facts))

@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from analyzers.actions.job import Job, Work
-from logparse.model import DEFAULT, Problem
+from logparse.model import DEFAULT, ConvProblem, GemmProblem, OperatorProblem, Problem
+
+if TYPE_CHECKING:
+    from analyzers.actions.job import Job, Work
 
 ActionKind: TypeAlias = Literal["files", "setting", "program"]
 """Override files; a setting of the process; a change of the program."""
+CONVOLUTION, GEMM = "convolution", "GEMM"
 
 
 @dataclass(frozen=True)
@@ -153,3 +156,37 @@ class ActionResult:
     def measured_share(self) -> float:
         """Part of the time of the changed calls whose time under the action is measured."""
         return self.measured_us / self.changed_us if self.changed_us else 0.0
+
+
+def rank(result: ActionResult) -> tuple[float, str]:
+    """By what a step gains."""
+    return -result.saving_us, result.action.name
+
+
+def group_of(problem: Problem) -> str:
+    """The kind of operator, for tables: ``convolution``, ``GEMM``, ``aten::add_``."""
+    if isinstance(problem, ConvProblem):
+        return CONVOLUTION
+    if isinstance(problem, GemmProblem):
+        return GEMM
+    return problem.name if isinstance(problem, OperatorProblem) else problem.kind
+
+
+def row(x: ActionResult) -> dict[str, object]:
+    """The fields of a result, flat; GPU time in µs per run, ``steps`` None where nothing marks them."""
+    return {
+        "action": x.action.name,
+        "kind": x.action.kind,
+        "now_us": x.now_us,
+        "then_us": x.then_us,
+        "then_low_us": x.interval_us[0],
+        "then_high_us": x.interval_us[1],
+        "saving_us": x.saving_us,
+        "steps": x.steps,
+        "changed_share": x.changed_us / x.now_us if x.now_us else 0.0,
+        "measured_share": x.measured_share,
+        "losers": len(x.losers),
+        "lost_us": sum(y.then_us - y.now_us for y in x.losers),
+        "exact": x.action.exact,
+        "line": x.application.line,
+    }

@@ -12,15 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from analyzers.actions.action import Action, ActionResult, Part
+from analyzers.actions.action import Action, ActionResult, Part, group_of, rank
 from analyzers.actions.job import Job, Work, job_of, typed
 from analyzers.actions.ratio import ratio
 from analyzers.analyzer import Settings, Tables
 from analyzers.statistics.intervals import median
 from analyzers.times.action_times import Samples, samples_of
-from logparse.model import DEFAULT, ConvProblem, GemmProblem, OperatorProblem, Problem
+from logparse.model import DEFAULT, ConvProblem, OperatorProblem, Problem
 
-CONVOLUTION, GEMM = "convolution", "GEMM"
 _MOST = 600
 """Problems that a replay times for actions at most, those with the most GPU time first."""
 _SMALL = 2e-4
@@ -112,11 +111,6 @@ def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
     return action.name not in other.contains and changed.isdisjoint(x.of for x in kept.parts)
 
 
-def rank(result: ActionResult) -> tuple[float, str]:
-    """By what a step gains."""
-    return -result.saving_us, result.action.name
-
-
 def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
     """What one action does to a job; None where it cannot be applied, changes nothing, or nothing of it is timed."""
     application = action.application(job)
@@ -181,32 +175,3 @@ def _part(work: Work, now_us: float, then_us: float) -> Part:
         now_us=now_us,
         then_us=then_us,
     )
-
-
-def group_of(problem: Problem) -> str:
-    """The kind of operator, for tables: ``convolution``, ``GEMM``, ``aten::add_``."""
-    if isinstance(problem, ConvProblem):
-        return CONVOLUTION
-    if isinstance(problem, GemmProblem):
-        return GEMM
-    return problem.name if isinstance(problem, OperatorProblem) else problem.kind
-
-
-def row(x: ActionResult) -> dict[str, object]:
-    """The fields of a result, flat; GPU time in µs per run, ``steps`` None where nothing marks them."""
-    return {
-        "action": x.action.name,
-        "kind": x.action.kind,
-        "now_us": x.now_us,
-        "then_us": x.then_us,
-        "then_low_us": x.interval_us[0],
-        "then_high_us": x.interval_us[1],
-        "saving_us": x.saving_us,
-        "steps": x.steps,
-        "changed_share": x.changed_us / x.now_us if x.now_us else 0.0,
-        "measured_share": x.measured_share,
-        "losers": len(x.losers),
-        "lost_us": sum(y.then_us - y.now_us for y in x.losers),
-        "exact": x.action.exact,
-        "line": x.application.line,
-    }

@@ -7,18 +7,21 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from analyzers.overrides.look_up import look_up
 from logparse.errors import EmissionError, InputError
 from logparse.formats.format import Emission, Writer
-from logparse.formats.override_format import OverrideFormat
-from logparse.formats.override_formats import OVERRIDE_FORMATS
+from logparse.formats.override_formats import format_of
 from logparse.formats.reading import Reading
 from logparse.model import Override
 from logparse.output import Answer
 from logparse.output.own_files import remember
 from logparse.target import Facts
 from logparse.text import short_path
+
+if TYPE_CHECKING:
+    from logparse.formats.override_format import OverrideFormat
 
 _SHOWN = 8
 
@@ -94,7 +97,8 @@ def _readings(
     writer: Writer, files: Sequence[Emission], target: Facts
 ) -> Iterator[tuple[OverrideFormat, Reading[object]]]:
     """What the target's library takes from each file; of a list that a tuner reads there is no reader."""
-    for format in (x for x in OVERRIDE_FORMATS if x.writer is writer):
+    format = format_of(writer)
+    if format is not None:
         yield from ((format, format.reader(file.name, file.data, target)) for file in files)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from analyzers.actions import ActionResult
-from analyzers.actions.totals import row
+from analyzers.actions.action import row
 from analyzers.analyzer import Settings
 from analyzers.recommend import render
 from analyzers.recommend.override_files import TargetFiles

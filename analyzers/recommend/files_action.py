@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from analyzers.actions import Action, ActionResult
-from analyzers.actions.action import Application, Part
-from analyzers.actions.totals import group_of
+from analyzers.actions.action import Application, Part, group_of
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import kernels_of_run, steps, traced_us
 from analyzers.recommend.confidence import basis, pre_us

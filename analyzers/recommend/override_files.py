@@ -18,11 +18,7 @@ from analyzers.recommend.confidence import basis
 from analyzers.recommend.files_action import to_write
 from analyzers.recommend.ranking import Recommendation, to_tune
 from logparse.errors import EmissionError
-from logparse.formats.aiter import log as aiter_log
 from logparse.formats.format import Emission, Writer
-from logparse.formats.hipblaslt import tuning_file
-from logparse.formats.hipblaslt.tuning_rules import with_objects
-from logparse.formats.miopen import find_db
 from logparse.model import ConvProblem, Finding, GemmProblem, Override, Problem
 from logparse.target import Facts, arch, folder, same_device, seen_by, serves
 from logparse.text import counted, printable
@@ -76,12 +72,13 @@ def emissions(
     rows: list[Override] = []
     for writer in writers:
         accepted = list(filter(writer.accepts, mine))
-        if writer is tuning_file.WRITER:
+        if recommendation.object_calls and writer.name == "hipblaslt-tuning-file":
+            from logparse.formats.hipblaslt.tuning_rules import with_objects
+
             accepted = with_objects(accepted, recommendation.object_calls, target)
         made = make(writer, accepted, seen_by(gpus, target))
         files += made.files
         rows += made.held
-        notes += _open_layouts(made.held, target) if writer is find_db.WRITER else ()
         notes += [
             f"{writer.name}: {counted(count, 'override')} not written: {why}" for why, count in made.refused.items()
         ]
@@ -102,7 +99,11 @@ def _searches(
         note = f"no tool of NVIDIA's searches for solutions of {count:,} problem(s): `logparse replay` measures them"
         return [], [note] if count else []
     made, notes = scripts(concerned, commands)
-    return [*made, *aiter_log.untuned(of.aiter_misses)], notes
+    if of.aiter_misses:
+        from logparse.formats.aiter.log import untuned
+
+        made += untuned(of.aiter_misses)
+    return made, notes
 
 
 def _caution(known: Sequence[Finding], settings: Settings) -> str:
@@ -129,18 +130,6 @@ def _too_many(known: Sequence[Finding], settings: Settings) -> list[str]:
         return []
     lost = (sum(x.saving_us or 0.0 for x in every) - sum(x.saving_us or 0.0 for x in most)) / 1e3
     return [f"only the {len(most):,} most valuable rows (--max-rows); the others would save {lost:,.3g} ms per run"]
-
-
-def _open_layouts(rows: Sequence[Override], target: Facts) -> list[str]:
-    """A note on the rows whose key was made of a command, which an older MIOpen may spell otherwise."""
-    version = [int(x) for x in target.get("miopen_version", "").split(".") if x.isdecimal()]
-    left = [x for x in rows if x.key_text is None and find_db.other_key_before_3_5_1(x.problem)]
-    if not left or not version or version >= [3, 5, 1]:
-        return []
-    return [
-        f"{find_db.WRITER.name}: {counted(len(left), 'row')} of convolutions with a one-channel tensor in NHWC: MIOpen "
-        "before 3.5.1 may look them up under a layout for each tensor (NHWC-NCHW-NHWC); a log of level 6 states the key"
-    ]
 
 
 def _concerns(finding: Finding, target: Facts) -> bool:

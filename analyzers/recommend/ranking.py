@@ -15,9 +15,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from analyzers import ANALYZERS, below_roofline
-from analyzers.actions import ACTIONS, ActionResult
-from analyzers.actions.totals import rank as rank_of_actions
-from analyzers.actions.totals import results, wanted
+from analyzers.actions import ActionResult
+from analyzers.actions.action import rank as rank_of_actions
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.job.gpu_time import GpuTime, gpu_time, steps
 from analyzers.recommend.ceiling import Ceiling, ceiling, in_the_job
@@ -26,8 +25,9 @@ from analyzers.recommend.duplicates import deduplicated, one_claim_each, rank, r
 from analyzers.recommend.files_action import files_action
 from analyzers.times.comparison import by_hand, out_of_reach
 from analyzers.times.joins import called_problems, calls_by_problem
+from analyzers.times.origins import ACTION
 from analyzers.times.picks import compare, unknown_device
-from logparse.formats.aiter import log as aiter_log
+from logparse.formats.aiter.tables import CATEGORY as AITER
 from logparse.formats.hipblaslt import bench
 from logparse.model import Finding, Override, Problem, problem_from_text, solution_from_text
 
@@ -94,7 +94,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
     findings = sorted(map(reachable, kept), key=rank)
     most = _ceiling(table, tables, usual)
     files, own = files_action(findings, most.default_us, tables, settings), tables.sources["run"] == tables.run
-    actions = sorted([*results(tables, ACTIONS, settings), *([files] if files else [])], key=rank_of_actions)
+    actions = sorted([*_timed_actions(tables, settings), *([files] if files else [])], key=rank_of_actions)
     return Recommendation(
         run=tables.run,
         ceiling=most,
@@ -129,9 +129,22 @@ def _ceiling(table: Sequence[Finding], tables: Tables, usual: Settings) -> Ceili
 
 
 def _untimed(findings: Sequence[Finding], actions: Sequence[ActionResult], tables: Tables, settings: Settings) -> bool:
-    if any(x.action.kind != "files" for x in actions):
+    timed = any(x.action.kind != "files" for x in actions)
+    if timed or not any(remedy(x).startswith(POTENTIAL) for x in findings):
         return False
-    return any(remedy(x).startswith(POTENTIAL) for x in findings) and bool(wanted(tables, ACTIONS, settings))
+    from analyzers.actions import ACTIONS
+    from analyzers.actions.totals import wanted
+
+    return bool(wanted(tables, ACTIONS, settings))
+
+
+def _timed_actions(tables: Tables, settings: Settings) -> list[ActionResult]:
+    if not (tables.measurements["origin"] == ACTION).any():
+        return []
+    from analyzers.actions import ACTIONS
+    from analyzers.actions.totals import results
+
+    return results(tables, ACTIONS, settings)
 
 
 def _of_the_run(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
@@ -149,10 +162,13 @@ def _of_the_run(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
 
 
 def _aiter_misses(tables: Tables) -> tuple[str, ...]:
-    messages = tables.messages
-    of = messages["function"].isin([aiter_log.UNTUNED, aiter_log.DEFAULT, aiter_log.FUSED_MOE])
-    missed = messages[(messages["category"] == aiter_log.CATEGORY) & of]
-    return tuple(sorted(set(missed["text"])))
+    messages = tables.messages[tables.messages["category"] == AITER]
+    if not len(messages):
+        return ()
+    from logparse.formats.aiter import log
+
+    missed = messages["function"].isin([log.UNTUNED, log.DEFAULT, log.FUSED_MOE])
+    return tuple(sorted(set(messages["text"][missed])))
 
 
 def _object_calls(tables: Tables) -> tuple[Problem, ...]:

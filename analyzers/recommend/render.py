@@ -13,7 +13,7 @@ import pandas as pd
 
 from analyzers import host_bound
 from analyzers.actions import ActionResult
-from analyzers.actions.totals import row
+from analyzers.actions.action import row
 from analyzers.job.gpu_time import GpuTime
 from analyzers.overrides.write import wrote_lines
 from analyzers.recommend.ceiling import Ceiling

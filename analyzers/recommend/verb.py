@@ -15,8 +15,8 @@ from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.render import answer as ranking_answer
 from analyzers.recommend.render import proposed, rows
 from analyzers.times.runs import tables_to_analyse
-from logparse.formats.format import Emission, Writer
-from logparse.formats.override_formats import WRITERS
+from logparse.formats.format import Emission
+from logparse.formats.override_formats import writers_for
 from logparse.output import Answer
 from logparse.store import Store
 
@@ -47,7 +47,6 @@ def advise(store: Store, settings: Settings, run: str | None = None) -> Recommen
 def write(
     recommendation: Recommendation,
     settings: Settings,
-    writers: Sequence[Writer],
     out: Path,
     gpus: int = 1,
     own: Sequence[str] = (),
@@ -62,6 +61,7 @@ def write(
     if own:
         from analyzers.overrides.own_rows import with_own  # with all that reads input files
 
+    writers = tuple(writers_for(recommendation.overrides))
     written: list[Emission] = []
     made: list[TargetFiles] = []
     for name, facts in targets(recommendation, settings).items():
@@ -103,7 +103,7 @@ def answer(found: Recommendation, settings: Settings, out: Path, gpus: int, own:
     errors: list[str] = []
     made: tuple[list[Emission], list[str]] = ([], [])
     try:
-        made = write(found, settings, WRITERS, out, gpus, own)
+        made = write(found, settings, out, gpus, own)
     except OSError as error:
         why = f"error: {error.filename or out}: {error.strerror or error}; the files were not written (--out)"
         errors = [why]

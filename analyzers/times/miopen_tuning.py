@@ -17,9 +17,6 @@ from typing import TYPE_CHECKING
 from analyzers.analyzer import Tables
 from analyzers.times.cells import count_of, text_of
 from analyzers.times.joins import timed
-from logparse.formats.miopen import find_db_items, log, perf_db, perf_db_items
-from logparse.formats.miopen.problem_key import problem_from_key
-from logparse.formats.miopen.solvers import TUNABLE
 from logparse.model import ConvProblem, Evidence, Finding, Override, solution_from_text
 from logparse.target import Facts, same_build, same_device
 
@@ -59,7 +56,7 @@ NOT_IN_THE_BUILD = (
 
 UNTIMED_ZEROS = "MIOpen's Find leaves the kernel that sets dW to zero out of a GEMM solver's time: a call takes longer"
 """Seen with MIOpen 3.5.1: its time of GemmWrwUniversal and GemmWrw1x1_stride1 is that of the other kernels."""
-_FIND = frozenset({find_db_items.ORIGIN, log.ORIGIN})
+_FIND = frozenset({"find-db", "miopen-log"})
 """Origins whose times Find took."""
 
 
@@ -75,7 +72,7 @@ class _Known:
         self._measurements, self._facts = measurements, facts
         self._builds: dict[tuple[tuple[str, str], ...], pd.DataFrame] = {}
         self._tuned: dict[tuple[str, str], list[tuple[str, str]]] = {}
-        rows = measurements[(measurements["origin"] == perf_db_items.ORIGIN) & (measurements["status"] != "skipped")]
+        rows = measurements[measurements["origin"] == "perf-db"]
         columns = (rows[name].astype(str) for name in ("key_text", "solution", "source_id", "raw"))
         for key, name, source, text in zip(*columns, strict=True):
             self._tuned.setdefault((key, name), []).append((source, text))
@@ -120,6 +117,8 @@ class _Known:
 
     def _parameters(self, override: Override) -> str | None:
         """The solver's parameters for the override's problem on its target; None where no perf-db contains them."""
+        from logparse.formats.miopen.solvers import TUNABLE  # here, as most runs have no override of MIOpen
+
         if not TUNABLE.match(override.solution.id):
             return None
         found = self._tuned.get((_perf_key(override) or "", override.solution.text), [])
@@ -152,6 +151,9 @@ def _fastest(override: Override, measurements: pd.DataFrame) -> Override | None:
 
 
 def _perf_key(override: Override) -> str | None:
+    from logparse.formats.miopen import perf_db, perf_db_items
+    from logparse.formats.miopen.problem_key import problem_from_key
+
     with contextlib.suppress(ValueError):
         return perf_db_items.perf_key_of(problem_from_key(override.key_text or ""))
     return perf_db.key(override.problem, override.target)

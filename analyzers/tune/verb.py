@@ -34,7 +34,6 @@ from logparse.capture import with_overrides
 from logparse.capture.job import CANNOT_RUN, NOT_FOUND
 from logparse.capture.plan import TRACES, Plan, Trace, plan
 from logparse.capture.run import capture
-from logparse.formats.override_formats import WRITERS
 from logparse.ingest import Ingested
 from logparse.ingest.input_file import CAPTURES
 from logparse.store import Store, command_line
@@ -142,7 +141,7 @@ class _Job:
         self.say("3/5 recommend")
         settings = Settings()
         found = advise(self.store, settings, self.run)
-        written, _ = write(found, settings, WRITERS, self.tuning.out)
+        written, _ = write(found, settings, self.tuning.out)
         self._indented([*screen.summary(verdict(found)), f"all of it: {self.tuning.out / REPORT_NAME}"])
         actions = [x.action.name for x in without_a_change(found.actions)]
         files = [x.path for x in written if x.applied and x.path is not None]

@@ -14,8 +14,8 @@ from textwrap import shorten
 from typing import Literal, TypeAlias
 
 from analyzers.actions import ACTIONS, ActionResult
-from analyzers.actions.action import step_interval
-from analyzers.actions.totals import CONVOLUTION, GEMM, results
+from analyzers.actions.action import CONVOLUTION, GEMM, step_interval
+from analyzers.actions.totals import results
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import BUSY, collectives_of_run, kernels_of_run, steps, traced_us
 from analyzers.times.units import KINDS, Units, reweighed, traced_kinds, units, units_by_source

@@ -39,6 +39,8 @@ from logparse.formats.format import BlockReader, Line, Outcome
 from logparse.formats.patterns import regex
 from logparse.model import Record, Reject
 
+SHARED = "a line of unknown problem: threads or ranks that share this log are at several at once"
+"""Text of a message beside each time, choice or solver of a log that is left out for this."""
 WORKER = r"(?:\x1b\[\d{1,3}m)?\((?:[^()\n]{1,80}? )?pid=(?P<pid>\d{1,18})(?:, ip=[\w.:]{1,45})?\)(?:\x1b\[0m)?"
 """The worker that Ray, vLLM and SGLang name before each of its lines; Ray colours it (ray/_private/worker.py)."""
 _CLOCK = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"

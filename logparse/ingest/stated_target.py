@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from logparse.errors import UsageError
 from logparse.formats.format import FileFormat, Format
@@ -14,17 +14,17 @@ from logparse.model import FACTS, Fact
 from logparse.target import machine
 
 
-def target_from(words: Sequence[str], formats: Sequence[Format]) -> dict[str, str]:
+def target_from(words: Sequence[str]) -> dict[str, str]:
     """The facts of the machine that will read the overrides, from ``--target`` words.
 
     A word is ``KEY=VALUE`` (a name of ``model.FACTS`` or ``validator:NAME``), a MIOpen db's file name (the file need
-    not exist), a ``facts.json`` (one object of texts), or a file of one of ``formats`` that contains facts (TunableOp
+    not exist), a ``facts.json`` (one object of texts), or a file of any format that contains facts (TunableOp
     results, tuning file).  Raises UsageError for anything else, and where two words disagree: two targets are never
     merged.  An arch may be given with its features or without.
     """
     out: dict[str, str] = {}
     for word in words:
-        for fact in _facts_of(word, formats):
+        for fact in _facts_of(word):
             before = out.setdefault(fact.name, fact.value)
             if before == fact.value:
                 continue
@@ -37,7 +37,7 @@ def target_from(words: Sequence[str], formats: Sequence[Format]) -> dict[str, st
     return machine(out)
 
 
-def _facts_of(word: str, formats: Sequence[Format]) -> Iterable[Fact]:
+def _facts_of(word: str) -> Iterable[Fact]:
     name, equals, value = word.partition("=")
     if equals and (name in FACTS or re.match("validator:.", name)):
         return [_stated(name, value, word)]
@@ -46,7 +46,7 @@ def _facts_of(word: str, formats: Sequence[Format]) -> Iterable[Fact]:
     if named:
         return named
     try:
-        facts = _json_facts(file) if file.name.endswith(".json") else _file_facts(file, formats)
+        facts = _json_facts(file) if file.name.endswith(".json") else _file_facts(file)
     except OSError as error:
         names = f"{', '.join(FACTS)} and validator:NAME; each takes a --target of its own"
         fact = f", and no fact NAME=VALUE; names are {names}" if equals else ""
@@ -91,9 +91,20 @@ def _json_facts(file: InputFile) -> list[Fact]:
     return [_stated(name, x, file.path) if name in _VALUES else Fact(name, x) for name, x in texts.items()]
 
 
-def _file_facts(file: InputFile, formats: Sequence[Format]) -> list[Fact]:
+def _file_facts(file: InputFile) -> list[Fact]:
     head = file.head()
-    for candidate in formats:
+    for candidate in _formats():
         if isinstance(candidate, FileFormat) and candidate.recognise(head):
             return [x for outcome in candidate.read(file) for x in outcome.records if isinstance(x, Fact)]
     return []
+
+
+def _formats() -> Iterator[Format]:
+    """The usual ones first: then the others are not imported."""
+    from logparse.formats.hipblaslt import tuning_file
+    from logparse.formats.tunableop import results
+
+    yield from (results.FORMAT, tuning_file.FORMAT)
+    from logparse.formats import FORMATS
+
+    yield from FORMATS

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from analyzers import completeness
 from analyzers.analyzer import Settings, Tables
-from logparse.formats.miopen.log import SHARED
+from logparse.formats.ranks import SHARED
 from logparse.formats.traces.torch.records import UNREAD
 from tests.analyzers.build import call, message, tables, work
 from tests.analyzers.example import gemm

@@ -21,7 +21,6 @@ from logparse.capture import plan as capturing
 from logparse.capture.plan import exports, plan, read_masks
 from logparse.capture.run import facts_of_job, interpreter
 from logparse.errors import InputError
-from logparse.formats import FORMATS
 from logparse.ingest.stated_target import target_from
 from logparse.store import open_store
 from tests.conftest import ROOT, SAMPLES
@@ -429,4 +428,4 @@ def test_facts_come_from_a_process_that_may_have_torch(tmp_path: Path) -> None:
     }
     assert facts | wanted == facts
     (tmp_path / "facts.json").write_text(json.dumps(facts))
-    assert target_from([str(tmp_path / "facts.json")], FORMATS)["arch"] == "gfx942:sramecc+:xnack-"
+    assert target_from([str(tmp_path / "facts.json")])["arch"] == "gfx942:sramecc+:xnack-"

@@ -24,7 +24,6 @@ from analyzers.recommend.verb import advise, write
 from logparse.formats.aiter import log as aiter_log
 from logparse.formats.aiter import tables as aiter
 from logparse.formats.format import Head
-from logparse.formats.override_formats import WRITERS
 from logparse.ingest import ingest
 from logparse.model import Call, GemmProblem, Measurement, Message, Override, Solution
 from logparse.store import open_store
@@ -179,7 +178,7 @@ def test_the_real_tuner_takes_what_recommend_writes_and_we_read_what_it_writes(
     log.write_text("".join(f"{line}\n" for line in real.lines))
     store = open_store(str(tmp_path / "store"), create=True)
     ingest([str(log)], store, run="job")
-    made, _ = write(advise(store, Settings()), Settings(), WRITERS, tmp_path / "out")
+    made, _ = write(advise(store, Settings()), Settings(), tmp_path / "out")
     (untuned,) = (x.path for x in made if "untuned" in x.path.name)
     same = [(*shape[:4], shape[4]) for shape in SHAPES]
     rows = [line.split(",") for line in untuned.read_text().splitlines()[1:]]

@@ -12,7 +12,6 @@ from analyzers.recommend.verb import advise, write
 from logparse.formats.aiter import log as aiter_log
 from logparse.formats.aiter import tables as aiter
 from logparse.formats.format import Head
-from logparse.formats.override_formats import WRITERS
 from logparse.ingest import ingest
 from logparse.model import Call, Fact, Message, Record, Solution
 from logparse.store import Store
@@ -70,7 +69,7 @@ def test_a_call_links_to_the_row_that_serves_it(store: Store) -> None:
 def test_recommend_writes_what_the_tuners_read(store: Store, tmp_path: Path) -> None:
     ingest([str(SAMPLE)], store, run="job")
     settings = Settings()
-    written, _ = write(advise(store, settings), settings, WRITERS, tmp_path)
+    written, _ = write(advise(store, settings), settings, tmp_path)
     files = {one.path.name: one.path.read_text().splitlines() for one in written}
     assert files["bf16_untuned_gemm.csv"] == [
         "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle",

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.formats import FORMATS
 from logparse.formats.format import Head
 from logparse.formats.machine_facts import FILE_NAME, FORMAT, dump, read, recognise
 from logparse.ingest.stated_target import target_from
@@ -25,7 +24,7 @@ def facts(data: bytes) -> dict[str, str]:
 def test_the_sample_is_text_to_facts_to_text() -> None:
     assert dump(facts(SAMPLE)).encode() == SAMPLE
     assert recognise(Head("anything.json", SAMPLE))
-    assert target_from([str(SAMPLES / "capture" / FILE_NAME)], FORMATS)["validator:PT_VERSION"] == "2.9.1"
+    assert target_from([str(SAMPLES / "capture" / FILE_NAME)])["validator:PT_VERSION"] == "2.9.1"
 
 
 @given(st.dictionaries(st.sampled_from(sorted(FACTS)) | st.text(), st.text()))

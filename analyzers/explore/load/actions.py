@@ -15,7 +15,6 @@ from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import write
 from analyzers.recommend.verdict import SEARCH, Todo, gain, verdict
-from logparse.formats.override_formats import WRITERS
 
 if TYPE_CHECKING:
     import duckdb
@@ -61,7 +60,7 @@ def _action(todo: Todo, recommendation: Recommendation) -> Action:
 def archive(recommendation: Recommendation, settings: Settings, path: Path) -> None:
     """All files of the recommendation as one zip at ``path``.  Raises OSError."""
     with tempfile.TemporaryDirectory(prefix="logparse-files-") as folder, zipfile.ZipFile(path, "w") as target:
-        write(recommendation, settings, WRITERS, Path(folder))
+        write(recommendation, settings, Path(folder))
         for file in sorted(x for x in Path(folder).rglob("*") if x.is_file()):
             data = file.read_bytes()
             if file.suffix in _TEXT_FILES:  # they are unpacked elsewhere

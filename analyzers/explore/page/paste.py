@@ -20,7 +20,7 @@ from analyzers.times.comparison import INCOMPARABLE
 from logparse.errors import EmissionError
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.hipblaslt.tuning_rules import with_objects
-from logparse.formats.override_formats import WRITERS
+from logparse.formats.override_formats import writers_for
 from logparse.model import Override, Problem, Solution, problem_from_text, solution_from_text
 from logparse.target import machine
 from logparse.text import duration
@@ -141,7 +141,7 @@ def _none_proposed(row: Row) -> str:
 def _written(override: Override, objects: Sequence[Problem]) -> Paste:
     """The row as the library's file has it; refused where no writer can write what the library then uses."""
     facts, reasons = override.target, dict[str, list[str]]()
-    for writer in WRITERS:
+    for writer in writers_for([override]):
         if not writer.accepts(override):
             continue
         rows = with_objects([override], objects, facts) if writer is tuning_file.WRITER else [override]

@@ -102,10 +102,9 @@ def _listening(host: str, port: int) -> socket.socket:
 def _facts(target: Sequence[str]) -> Mapping[str, str]:
     if not target:
         return {}
-    from logparse.formats import FORMATS
     from logparse.ingest.stated_target import target_from
 
-    return target_from(target, FORMATS)
+    return target_from(target)
 
 
 def _server(

@@ -83,24 +83,6 @@ def key(problem: Problem, target: Mapping[str, str]) -> str | None:
     return key_of(problem) if isinstance(problem, ConvProblem) else None
 
 
-def other_key_before_3_5_1(problem: Problem) -> bool:
-    """Whether an older MIOpen may look the problem up by a layout for each tensor, where 3.5.1 finds one for all.
-
-    A tensor of one channel (an image, or weights in as many groups as channels) is the same in NHWC and NCHW, and a
-    program may give it either's strides: ``driver._one_layout``.
-    """
-    if not isinstance(problem, ConvProblem) or None in (problem.c, problem.k, problem.groups):
-        return False
-    layouts = {problem.in_layout, problem.weights_layout, problem.out_layout}
-    if len(layouts) != 1 or not layouts <= {"NHWC", "NDHWC"}:
-        return False
-    inner = problem.k if problem.mode == "transposed" else problem.c
-    of_weights = (inner or 0) // (problem.groups or 1)
-    channels = {"": problem.c, "filter_": of_weights, "out_": problem.k}
-    one = [name for name, count in channels.items() if count == 1]
-    return any((getattr(problem, f"{name}{x}") or 0) > 1 for name in one for x in "dhw")
-
-
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
     """A user find-db with one record per problem, its fastest solution first and a slower one as safety net.
 

@@ -42,13 +42,11 @@ from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.miopen.records import problem_or_none
 from logparse.formats.miopen.solvers import algorithm_name, direction_of_solver, known_algorithm
 from logparse.formats.patterns import regex
-from logparse.formats.ranks import ranked
+from logparse.formats.ranks import SHARED, ranked
 from logparse.model import Direction, Fact, Measurement, Message, Record, Solution
 
 ORIGIN = "miopen-log"
 CHOSEN_ORIGIN = "miopen-chosen"
-SHARED = "a line of unknown problem: threads or ranks that share this log are at several at once"
-"""Text of a message beside each time, choice or solver that is left out for this."""
 
 _LINE = regex(
     rf"(?:^|(?<=\s)|(?<=#)){PREFIX}"

@@ -91,7 +91,7 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     assert "let the output layer compute 576 outputs and return its own 515" in printed
     assert printed.count(" → ") >= 2
 
-    write(found, Settings(), (), out)
+    write(found, Settings(), out)
     spec = importlib.util.spec_from_file_location("apply", out / "apply.py")
     assert spec is not None
     assert spec.loader is not None
@@ -149,7 +149,7 @@ def test_findings_json_holds_the_actions_as_its_schema_states(loop: tuple[Store,
     jsonschema = pytest.importorskip("jsonschema")
     store, _, _ = loop
     found = advise(store, Settings(), "before")
-    write(found, Settings(), (), tmp_path)
+    write(found, Settings(), tmp_path)
     schema = json.loads((ROOT / "analyzers/recommend/findings.schema.json").read_text())
     content = json.loads((tmp_path / "findings.json").read_text())
     jsonschema.validate(content, schema)

@@ -12,7 +12,6 @@ from analyzers.overrides.convert import convert
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.write import Made
 from logparse.errors import InputError
-from logparse.formats import FORMATS
 from logparse.formats.aiter import tables as aiter
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.tunableop import results, signature
@@ -25,7 +24,7 @@ CSV = str(SAMPLES / "tunableop/tunableop_results0.csv")
 TUNING = str(SAMPLES / "hipblaslt/tuning_7.0.txt")
 AITER = str(SAMPLES / "tables/aiter_bf16_tuned_gemm.csv")
 ROCBLAS = str(SAMPLES / "tables/rocblas.log")
-TARGET = target_from([CSV], FORMATS)
+TARGET = target_from([CSV])
 FACTS = {**TARGET, "cu_count": "304"}
 
 

@@ -17,7 +17,6 @@ from analyzers.overrides.merge import merge
 from analyzers.overrides.write import make
 from analyzers.verify.verify import verify
 from logparse import api
-from logparse.formats import FORMATS
 from logparse.formats.hipblaslt import bench, tuning_file
 from logparse.formats.hipblaslt.tuning_rules import with_objects
 from logparse.formats.override_format import OverrideFile
@@ -131,7 +130,7 @@ def test_recommend_writes_rows_that_the_object_finds(store: Store, tmp_path: Pat
     log = tmp_path / "hipblaslt_4242.log"
     log.write_text(LOG.read_text().replace("--api_method c ", "--api_method cpp "))
     ingest([str(log), str(SAMPLES / "hipblaslt/bench_output.txt")], store, run="job")
-    facts = {**target_from([str(SAMPLES / "tunableop/tunableop_results0.csv")], FORMATS), **TARGET}
+    facts = {**target_from([str(SAMPLES / "tunableop/tunableop_results0.csv")]), **TARGET}
     api.recommend(store, settings=Settings(target=facts), out=tmp_path / "out")
     (path,) = (tmp_path / "out").glob("*/hipblaslt_tuning.txt")
     file = inspect(path.name, path.read_bytes(), facts)

@@ -24,7 +24,7 @@ from analyzers.overrides.write import make
 from logparse.formats import FORMATS
 from logparse.formats.format import Emission, FileFormat, Head, Outcome, Writer
 from logparse.formats.override_format import OverrideFile, OverrideFormat
-from logparse.formats.override_formats import OVERRIDE_FORMATS, WRITERS
+from logparse.formats.override_formats import OVERRIDE_FORMATS, WRITERS, format_of, writers_for
 from logparse.formats.reading import Reading
 from logparse.model import Fact, Measurement, Override
 from logparse.target import Facts
@@ -210,6 +210,7 @@ def test_an_override_is_served_by_its_file_or_refused_with_the_reason(
         id = data.draw(st.sampled_from([override.solution.id, *ODD_IDS]))
         other = replace(override, problem=replace(override.problem, **fields), target=target)
         tried.append(replace(other, solution=replace(other.solution, id=id, raw=""), key_text=None))
+    assert {x.name for x in WRITERS if any(map(x.accepts, tried))} <= {x.name for x in writers_for(tried)}
     tried = [x for x in tried if format.writer.accepts(x)]
     made = make(format.writer, tried, target)
     assert len(made.held) + sum(made.refused.values()) == len(tried)
@@ -219,6 +220,11 @@ def test_an_override_is_served_by_its_file_or_refused_with_the_reason(
     for override in made.held:
         answers = [look_up(format, reading, override.problem) for reading in readings]
         assert {x.state for x in answers if x.key is not None} <= {"hit"}
+
+
+def test_the_list_knows_each_writers_format_before_it_is_imported() -> None:
+    by_writer = {x.writer.name: x for x in OVERRIDE_FORMATS if x.writer is not None}
+    assert {x.name: format_of(x) for x in WRITERS} == {x.name: by_writer.get(x.name) for x in WRITERS}
 
 
 def test_overrides_of_the_samples_are_written(format: OverrideFormat) -> None:

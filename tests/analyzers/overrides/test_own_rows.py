@@ -9,7 +9,6 @@ import pytest
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.own_rows import with_own
 from logparse.errors import InputError
-from logparse.formats import FORMATS
 from logparse.formats.format import Emission
 from logparse.ingest.stated_target import target_from
 from tests.conftest import SAMPLES
@@ -17,7 +16,7 @@ from tests.conftest import SAMPLES
 CSV = SAMPLES / "tunableop/tunableop_results0.csv"
 TUNING = SAMPLES / "hipblaslt/tuning_7.0.txt"
 USER = SAMPLES / "miopen/gfx942130.HIP.3_4_0_7c1e0a9d2.ufdb.txt"
-TARGET = target_from([str(CSV), str(USER)], FORMATS)
+TARGET = target_from([str(CSV), str(USER)])
 
 
 def solutions(name: str, data: bytes) -> dict[str, list[str]]:

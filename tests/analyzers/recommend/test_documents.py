@@ -20,9 +20,7 @@ from analyzers.recommend import verb
 from analyzers.recommend.documents import document, earlier_files, report
 from analyzers.recommend.override_files import TargetFiles
 from analyzers.recommend.ranking import recommend
-from logparse.formats import FORMATS
 from logparse.formats.format import Emission
-from logparse.formats.override_formats import WRITERS
 from logparse.ingest import ingest
 from logparse.ingest.stated_target import target_from
 from logparse.store import Store
@@ -131,8 +129,8 @@ def test_a_log_cannot_break_the_report() -> None:
 
 def test_the_samples_through_the_store(store: Store, tmp_path: Path) -> None:
     ingest([str(SAMPLES / "hipblaslt"), str(SAMPLES / "miopen"), str(SAMPLES / "tunableop")], store)
-    settings = Settings(target=target_from([str(SAMPLES / "tunableop/tunableop_results0.csv")], FORMATS))
-    written, notes = verb.write(verb.advise(store, settings), settings, WRITERS, tmp_path)
+    settings = Settings(target=target_from([str(SAMPLES / "tunableop/tunableop_results0.csv")]))
+    written, notes = verb.write(verb.advise(store, settings), settings, tmp_path)
     made = json.loads((tmp_path / "findings.json").read_text(encoding="utf-8"))
     VALIDATOR.validate(made)
     [target] = made["targets"]
@@ -145,13 +143,13 @@ def test_the_samples_through_the_store(store: Store, tmp_path: Path) -> None:
 
 def test_what_an_earlier_recommend_wrote_is_not_applied_unawares(tmp_path: Path) -> None:
     found, settings = recommend(everything(), Settings()), Settings()
-    written, _ = verb.write(found, settings, WRITERS, tmp_path)
+    written, _ = verb.write(found, settings, tmp_path)
     [script] = [x.path for x in written if x.path.name == "apply.sh"]
     own = script.with_name("mine.csv")
     own.write_text("kept")
-    again, notes = verb.write(found, settings, WRITERS, tmp_path)
+    again, notes = verb.write(found, settings, tmp_path)
     assert ([x.path for x in again], [x for x in notes if ".old" in x]) == ([x.path for x in written], [])
-    _, notes = verb.write(found, replace(settings, confirmed_only=True), WRITERS, tmp_path)
+    _, notes = verb.write(found, replace(settings, confirmed_only=True), tmp_path)
     assert not script.exists()
     assert script.with_name("apply.sh.old").exists()
     assert own.read_text() == "kept"

@@ -18,9 +18,7 @@ from analyzers.recommend.ranking import Recommendation, deduplicated, recommend
 from analyzers.recommend.verdict import verdict
 from analyzers.times.runs import tables_of
 from logparse.errors import EmissionError, UsageError
-from logparse.formats import FORMATS
 from logparse.formats.format import Emission, Writer
-from logparse.formats.miopen import find_db
 from logparse.ingest.stated_target import target_from
 from logparse.model import Evidence, Finding, Override, Problem, Solution
 from logparse.store import Store
@@ -235,38 +233,6 @@ def test_another_target_gets_no_override(found: Recommendation) -> None:
         assert "out.txt" not in {x.name for x in emissions(found, other, [writer()], Settings()).files}
 
 
-@pytest.mark.parametrize(
-    ("version", "layout", "groups", "key", "noted"),
-    [
-        ("3.4.0", "NHWC", 256, None, True),
-        ("3.5.0", "NHWC", 256, None, True),
-        ("3.5.1", "NHWC", 256, None, False),  # finds one layout for all tensors
-        ("3.4.0", "NCHW", 256, None, False),
-        ("3.4.0", "NHWC", 32, None, False),  # no tensor of one channel
-        ("3.4.0", "NHWC", 256, "the log's", False),
-    ],
-)
-def test_a_key_that_depends_on_miopens_version_is_noted(
-    found: Recommendation, version: str, layout: str, groups: int, key: str | None, noted: bool
-) -> None:
-    target = {"arch": "gfx942", "cu_count": "304", "miopen_version": version, "miopen_tweak": "abc"}
-    layouts = dict.fromkeys(("in_layout", "weights_layout", "out_layout"), layout)
-    conv = replace(W, groups=groups, **layouts)  # type: ignore[arg-type]
-    solver = Solution("miopen", "ConvDirectNaiveConvWrw", algorithm="miopenConvolutionBwdWeightsAlgoDirect")
-    override = Override(
-        problem=conv,
-        solution=solver,
-        target=target,
-        time_us=5.0,
-        workspace_bytes=0,
-        key_text=key and find_db.key(conv, {}),
-    )
-    finding = Finding(analyzer="a", message="slow", problem=conv, override=override)
-    made = emissions(replace(found, findings=(finding,)), target, [find_db.WRITER], Settings(), commands={})
-    assert any(x.name.endswith(".ufdb.txt") for x in made.files)
-    assert any("MIOpen before 3.5.1" in x for x in made.notes) is noted
-
-
 def test_what_a_writer_refuses_is_a_note(found: Recommendation) -> None:
     made = emissions(found, HERE, [writer(fails=True)], Settings(), commands={})
     assert made.notes[1] == (
@@ -390,22 +356,22 @@ def test_rendering_of_unknown_savings() -> None:
 
 @pytest.mark.parametrize("words", [("gfx942", "gfx942:sramecc+:xnack-"), ("gfx942:sramecc+:xnack-", "gfx942")])
 def test_two_files_may_state_an_arch_with_its_features_and_without(words: tuple[str, str]) -> None:
-    assert target_from([f"arch={word}" for word in words], FORMATS) == {"arch": "gfx942:sramecc+:xnack-"}
+    assert target_from([f"arch={word}" for word in words]) == {"arch": "gfx942:sramecc+:xnack-"}
 
 
 @pytest.mark.parametrize("other", ["gfx90a", "gfx94", "gfx942:sramecc-:xnack-"])
 def test_targets_of_two_archs_are_never_merged(other: str) -> None:
     with pytest.raises(UsageError, match="one target"):
-        target_from(["arch=gfx942:sramecc+:xnack-", f"arch={other}"], FORMATS)
+        target_from(["arch=gfx942:sramecc+:xnack-", f"arch={other}"])
 
 
 def test_target_words(tmp_path: Path) -> None:
-    assert target_from(["arch=gfx942", "validator:PT_VERSION=2.9.1"], FORMATS) == {
+    assert target_from(["arch=gfx942", "validator:PT_VERSION=2.9.1"]) == {
         "arch": "gfx942",
         "validator:PT_VERSION": "2.9.1",
     }
     name = "gfx942130.HIP.3_5_1_5b515cf1bca-dirty.ufdb.txt"
-    assert target_from([f"/far/away/{name}"], FORMATS) == {
+    assert target_from([f"/far/away/{name}"]) == {
         "arch": "gfx942",
         "cu_count": "304",
         "backend": "HIP",
@@ -413,14 +379,14 @@ def test_target_words(tmp_path: Path) -> None:
         "miopen_tweak": "5b515cf1bca-dirty",
     }
     (tmp_path / "facts.json").write_text(json.dumps({"arch": "gfx90a", "cu_count": 104, "pid": "7"}))
-    assert target_from([str(tmp_path / "facts.json")], FORMATS) == {"arch": "gfx90a", "cu_count": "104"}
+    assert target_from([str(tmp_path / "facts.json")]) == {"arch": "gfx90a", "cu_count": "104"}
 
 
 def test_target_of_a_tuning_file(tmp_path: Path) -> None:
     row = "T,N,0,1,64,64,64,1,64,4096,0,64,4096,64,4096,64,4096,f16_r,f16_r,f16_r,f16_r,f32_r,0,0,0,0,0,none,0,f32_r"
     path = tmp_path / "tuning.txt"
     path.write_text(f"Git Version: d5f81531\n    {row},512,1,1,2.5,77,gfx942:sramecc+:xnack-,304\n")
-    target = target_from([str(path)], FORMATS)
+    target = target_from([str(path)])
     assert target.items() >= {"hipblaslt_revision": "d5f81531", "arch": ARCH, "cu_count": "304"}.items()
 
 
@@ -445,7 +411,7 @@ def test_bad_targets(tmp_path: Path) -> None:
         (["validator:=1"], "--target validator:=1"),
     ):
         with pytest.raises(UsageError, match=reason):
-            target_from(words, FORMATS)
+            target_from(words)
 
 
 def test_agreement_of_facts() -> None:

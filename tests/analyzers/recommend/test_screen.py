@@ -17,7 +17,6 @@ from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.verdict import verdict
 from analyzers.times.runs import tables_to_analyse
 from logparse.errors import UsageError
-from logparse.formats.override_formats import WRITERS
 from logparse.ingest import ingest
 from logparse.store import open_store
 from logparse.text import duration
@@ -80,7 +79,7 @@ def found_in(case: str, folder: Path) -> Recommendation:
 
 def printed(found: Recommendation, folder: Path) -> list[str]:
     """The default output, with the files written into a folder whose name is as long as ``overrides``."""
-    written, _ = verb.write(found, Settings(), WRITERS, folder / "overrides")
+    written, _ = verb.write(found, Settings(), folder / "overrides")
     return screen.screen(found, screen.Written(folder / "overrides", written))
 
 

@@ -19,7 +19,6 @@ from analyzers.times.runs import tables_at, tables_of
 from analyzers.verify.findings import verify_at
 from logparse.cli import app
 from logparse.errors import InputError
-from logparse.formats import FORMATS
 from logparse.ingest import ingest
 from logparse.ingest.stated_target import target_from
 from logparse.store import Store, open_store
@@ -31,7 +30,7 @@ LOG = str(SAMPLES / "hipblaslt/hipblaslt_rank0_4242.log")
 
 
 def target(*words: str) -> dict[str, str]:
-    return target_from(words, FORMATS)
+    return target_from(words)
 
 
 @pytest.fixture

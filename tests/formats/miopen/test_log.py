@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.formats.miopen.log import SHARED
 from logparse.formats.miopen.problem_key import problem_from_key
+from logparse.formats.ranks import SHARED
 from logparse.model import Call, ConvProblem, Fact, Measurement, Message, Record, Reject
 from tests import conftest
 from tests.conftest import needs_corpus
