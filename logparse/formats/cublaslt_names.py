@@ -62,18 +62,21 @@ REDUCTIONS: Mapping[int, str] = {0: "NONE", 1: "INPLACE", 2: "COMPUTE_TYPE", 4: 
 INNER_SHAPES: Mapping[int, str] = {0: "UNDEFINED", 1: "MMA884", 2: "MMA1684", 3: "MMA1688", 4: "MMA16816"}
 CLUSTERS: Mapping[int, str] = {0: "AUTO", **dict(enumerate(_CLUSTERS.split(), start=2))}
 
-ATTRIBUTES: tuple[tuple[str, int | None, Mapping[int, str]], ...] = (
-    ("id", None, {}),
-    ("tile", 0, TILES),
-    ("stages", 0, STAGES),
-    ("splitk", 1, {}),
-    ("reduction", 0, REDUCTIONS),
-    ("swizzle", 0, {}),
-    ("custom", 0, {}),
-    ("inner", 0, INNER_SHAPES),
-    ("cluster", 0, CLUSTERS),
+
+ATTRIBUTES: tuple[tuple[str, str, int | None, Mapping[int, str], str], ...] = (
+    ("id", "algoId", None, {}, ""),
+    ("tile", "tile", 0, TILES, "MATMUL_TILE_"),
+    ("stages", "stages", 0, STAGES, "MATMUL_STAGES_"),
+    ("splitk", "numSplitsK", 1, {}, ""),
+    ("reduction", "reductionScheme", 0, REDUCTIONS, "REDUCTION_SCHEME_"),
+    ("swizzle", "ctaSwizzling", 0, {}, ""),
+    ("custom", "customOption", 0, {}, ""),
+    ("inner", "innerShape", 0, INNER_SHAPES, "MATMUL_INNER_SHAPE_"),
+    ("cluster", "clusterShape", 0, CLUSTERS, "CLUSTER_SHAPE_"),
 )
-"""Attribute, its default (which a Trace line does not print), its names, in the order of the canonical text."""
+"""Attribute, its key in a Trace line, its default (which that does not print), its names, and what a Trace line prints
+before a name; in the order of the canonical text.
+"""
 
 
 def algorithm_text(values: Mapping[str, int]) -> str:
@@ -83,7 +86,7 @@ def algorithm_text(values: Mapping[str, int]) -> str:
     'id=66,tile=192x192,stages=64xAUTO,custom=4,cluster=2x1x1'
     """
     words = []
-    for name, default, names in ATTRIBUTES:
+    for name, _, default, names, _ in ATTRIBUTES:
         value = values.get(name, default)
         if value is not None and value != default:
             words.append(f"{name}={names.get(value, value)}")  # a value newer than the table stays a number
@@ -97,7 +100,7 @@ def algorithm_values(text: str) -> dict[str, int]:
     """
     given = dict(word.partition("=")[::2] for word in text.split(","))
     out: dict[str, int] = {}
-    for name, default, names in ATTRIBUTES:
+    for name, _, default, names, _ in ATTRIBUTES:
         value = given.pop(name, None)
         if value is None:
             if default is None:

@@ -133,10 +133,6 @@ _LATER = re.compile(r"--[A-Za-z]\w*").fullmatch
 _END_OF_COMMAND = frozenset({"|", "||", "&", "&&", ";", "#", ">", ">>", "<", "2>", "2>&1", "&>"})
 
 
-class _TornError(Exception):
-    """The line cannot be read; its text is the reason."""
-
-
 @dataclass
 class _Words:
     """The flags of one line: values by name without dashes, and the sizes of each member."""
@@ -169,7 +165,7 @@ def read(text: str) -> Outcome:
         words = _words(tokens)
         words.tool |= bool(match["shell"] or match["path"])
         gemm = _tool_problem(words) if words.tool else _logged_problem(words)
-    except _TornError as torn:
+    except ValueError as torn:
         return Outcome("reject", (Reject(str(torn)),))
     call = Call(
         problem=gemm,
@@ -197,11 +193,11 @@ def _words(tokens: Sequence[str]) -> _Words:
                 words.tool = True
                 break
             if token == "\\":
-                raise _TornError("the command goes on in the next line")
+                raise ValueError("the command goes on in the next line")
             if values.get("iters") == "0" and _LATER(token):
                 at += 1 if tokens[at + 1].startswith("-") or not tokens[at + 1] else 2
                 continue
-            raise _TornError(f"unknown flag {token[:60]!r}")
+            raise ValueError(f"unknown flag {token[:60]!r}")
         name, value = _NAMES[token], tokens[at + 1]
         size, given = name in _SIZE_NAMES, flag.allows(value)
         if not given:
@@ -211,24 +207,24 @@ def _words(tokens: Sequence[str]) -> _Words:
         if name == "m" or (size and not members):
             members.append({})
         if name in (members[-1] if size else values):
-            raise _TornError(f"--{name} stands twice")
+            raise ValueError(f"--{name} stands twice")
         if size:
             members[-1][name] = int(value)
         else:
             values[name] = value if given else flag.bare or ""
     if len(members) > 1 and not words.flag("grouped_gemm"):
-        raise _TornError("-m stands twice, and this is no grouped GEMM")
+        raise ValueError("-m stands twice, and this is no grouped GEMM")
     if any(words.number(name) for name in ("rotating", "cold_iters", "iters")) or values.get("api_method") == "mix":
         words.tool = True
     return words
 
 
 def _may_be_missing(token: str, following: str, bare: str | None) -> None:
-    """Raises _TornError where ``token`` needs a value, or what follows it is neither that nor another flag."""
+    """Raises ValueError where ``token`` needs a value, or what follows it is neither that nor another flag."""
     if following and following not in FLAGS and following not in _END_OF_COMMAND:
-        raise _TornError(f"{token} cannot be {following[:60]!r}")
+        raise ValueError(f"{token} cannot be {following[:60]!r}")
     if bare is None:
-        raise _TornError(f"{token} has no value")
+        raise ValueError(f"{token} has no value")
 
 
 def _solution(words: _Words) -> Solution | None:
@@ -244,9 +240,9 @@ def _logged_problem(words: _Words) -> GemmProblem:
     for needed, given in ((_ALWAYS_SIZES, first), (_ALWAYS, words.values)):
         for name in needed:
             if name not in given:
-                raise _TornError(f"cut line: --{name} is missing")
+                raise ValueError(f"cut line: --{name} is missing")
     if ("any_stride" in words or "rotating" in words) and "iters" not in words:
-        raise _TornError("cut line: --iters is missing")
+        raise ValueError("cut line: --iters is missing")
     since_64 = "algo_method" in words  # then scaleA and scaleB are always written, and activation_type too
     unknown: dict[str, Any] = {}
     if since_64:
@@ -280,7 +276,7 @@ def _sizes(words: _Words) -> dict[str, Any]:
         return dict(found[0])
     for name in "mnk":
         if any(name not in member for member in found):
-            raise _TornError(f"cut line: a member of the grouped GEMM has no -{name}")
+            raise ValueError(f"cut line: a member of the grouped GEMM has no -{name}")
     return {"members": tuple(Member(**member) for member in found)}
 
 

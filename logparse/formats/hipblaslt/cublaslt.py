@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from logparse.formats.cublaslt_names import ATTRIBUTES
 from logparse.formats.patterns import regex
 from logparse.model import Solution
 
@@ -54,19 +55,6 @@ _SCALE_MODES: Mapping[str, str] = {
 }
 """``aScaleMode`` and its kin; the words of ``enums.SCALES``.  Blocks of 128 have none."""
 
-_ALGO: tuple[tuple[str, str, str], ...] = (
-    ("algoId", "id", ""),
-    ("tile", "tile", "MATMUL_TILE_"),
-    ("stages", "stages", "MATMUL_STAGES_"),
-    ("numSplitsK", "splitk", ""),
-    ("reductionScheme", "reduction", "REDUCTION_SCHEME_"),
-    ("ctaSwizzling", "swizzle", ""),
-    ("customOption", "custom", ""),
-    ("innerShape", "inner", "MATMUL_INNER_SHAPE_"),
-    ("clusterShape", "cluster", "CLUSTER_SHAPE_"),
-)
-"""Algorithm attributes: printed key, our word, the part of the value that repeats the key."""
-
 
 def scales(desc: Mapping[str, str]) -> dict[str, str | None]:
     """How the matrices are scaled, as far as the descriptor states it: one factor unless it names a mode."""
@@ -83,7 +71,7 @@ def solution(text: str | None) -> Solution | None:
     if not text or "=" not in text:
         return None
     values = dict(word.partition("=")[::2] for word in text.split())
-    known = [f"{ours}={values[key].removeprefix(prefix)}" for key, ours, prefix in _ALGO if values.get(key)]
-    # An attribute that this table does not know is part of the identity all the same.
-    known += [f"{key}={value}" for key, value in sorted(values.items()) if key not in {x[0] for x in _ALGO}]
-    return Solution("cublaslt", ",".join(known), raw=text)
+    known = [f"{ours}={values[key].removeprefix(x)}" for ours, key, _, _, x in ATTRIBUTES if values.get(key)]
+    # An attribute that the table does not know is part of the identity all the same.
+    unknown = [f"{key}={value}" for key, value in sorted(values.items()) if key not in {x[1] for x in ATTRIBUTES}]
+    return Solution("cublaslt", ",".join([*known, *unknown]), raw=text)

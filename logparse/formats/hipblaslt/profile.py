@@ -40,10 +40,6 @@ _KNOWN = (frozenset(flag.lstrip("-") for flag in LOGGED) - {"m", "n", "k"}).unio
 )
 
 
-class _TornError(Exception):
-    """The record cannot be read; its text is the reason."""
-
-
 def read(text: str) -> Outcome:
     """One line that holds a record: a call with its count, and the solution's names where the record has them."""
     at = text.find(_OPEN)
@@ -54,11 +50,11 @@ def read(text: str) -> Outcome:
         if body.endswith("}") and "call_count" not in body and "compute_type: c_" not in body:
             return FOREIGN  # PyTorch's signature of a problem
         if not body.endswith("}"):
-            raise _TornError("cut profile record: no closing brace")
+            raise ValueError("cut profile record: no closing brace")
         values, members = _values(body[1:-1])
         gemm = _problem(values, members)
         count = int(values["call_count"])
-    except (_TornError, ValueError) as error:
+    except ValueError as error:
         return Outcome("reject", (Reject(str(error)),))
     index = values.get("solution_index")
     solution = Solution("hipblaslt", str(int(index)), raw=index) if index and index.isdigit() else None
@@ -86,7 +82,7 @@ def _pairs(body: str) -> Iterator[tuple[str, str]]:
         if key:
             yield key, value
         elif value or (part.strip() and not colon):
-            raise _TornError(f"damaged profile record at {part.strip()[:40]!r}")
+            raise ValueError(f"damaged profile record at {part.strip()[:40]!r}")
 
 
 def _values(body: str) -> tuple[dict[str, str], list[dict[str, int]]]:
@@ -97,12 +93,12 @@ def _values(body: str) -> tuple[dict[str, str], list[dict[str, int]]]:
             if key == "m":
                 members.append({})
             if not members or key in members[-1]:
-                raise _TornError(f"damaged profile record: {key} stands twice")
+                raise ValueError(f"damaged profile record: {key} stands twice")
             members[-1][key] = int(value)
         elif key not in _KNOWN and not ("call_count" in values and key.isidentifier()):
-            raise _TornError(f"unknown key {key[:40]!r} in a profile record")
+            raise ValueError(f"unknown key {key[:40]!r} in a profile record")
         elif values.get(key, value) != value:  # ROCm 7.2 writes solution_index in two blocks of an extended record
-            raise _TornError(f"damaged profile record: {key} stands twice")
+            raise ValueError(f"damaged profile record: {key} stands twice")
         else:
             values[key] = value
     sizes = (
@@ -110,10 +106,10 @@ def _values(body: str) -> tuple[dict[str, str], list[dict[str, int]]]:
     )
     for key in (*sizes, *_NEEDED, *_NEEDED_LAST):
         if key not in values:
-            raise _TornError(f"cut profile record: no {key}")
+            raise ValueError(f"cut profile record: no {key}")
     for key, words in WORDS.items():
         if values.get(key) and values[key] not in words:
-            raise _TornError(f"damaged profile record: {key} cannot be {values[key][:40]!r}")
+            raise ValueError(f"damaged profile record: {key} cannot be {values[key][:40]!r}")
     return values, members
 
 
@@ -129,7 +125,7 @@ def _problem(values: dict[str, str], members: list[dict[str, int]]) -> GemmProbl
 
 def _member(sizes: dict[str, int]) -> Member:
     if not {"m", "n", "k"} <= sizes.keys():
-        raise _TornError("cut profile record: a member of the grouped GEMM lacks m, n or k")
+        raise ValueError("cut profile record: a member of the grouped GEMM lacks m, n or k")
     return Member(**{name: value for name, value in sizes.items() if name not in ("lde", "stride_e")})
 
 

@@ -60,7 +60,7 @@ def test_a_tunableop_name_and_a_trace_line_are_one_solution(numbers: tuple[int, 
 
 @given(
     st.builds(
-        lambda *numbers: dict(zip([name for name, _, _ in ATTRIBUTES], numbers, strict=True)),
+        lambda *numbers: dict(zip([x[0] for x in ATTRIBUTES], numbers, strict=True)),
         st.integers(0, 99), st.integers(0, 800), st.integers(0, 60), st.integers(-1, 99), st.sampled_from([0, 1, 2, 4]),
         st.integers(0, 3), st.integers(0, 99), st.integers(0, 6), st.integers(0, 60),
     )
