@@ -18,8 +18,8 @@ shows training, the finding states that it cannot be fused so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.job.epilogues import Epilogue, epilogues, trains
@@ -34,15 +34,14 @@ NAME = "missed-fusion"
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """One finding per product and epilogue."""
-    found, counts = epilogues(tables), _counts(tables)
+    found, count = epilogues(tables), _counts(tables)
     samples, in_training = (samples_of(tables, settings), trains(tables)) if found else ({}, False)
-    out = []
-    for one in found:
-        timed = _timed(one, samples)
-        if timed is None or timed.pays(settings.floor_share):
-            refused = one.asked.activation == "gelu" and in_training
-            out.append(_refused(one, counts) if refused else _finding(one, timed, counts, in_training=in_training))
-    return out
+    timed = [(one, _timed(one, samples)) for one in found]
+    return [
+        _finding(one, time, count(one), in_training)
+        for one, time in timed
+        if time is None or time.pays(settings.floor_share)
+    ]
 
 
 @dataclass(frozen=True)
@@ -68,71 +67,48 @@ def _timed(one: Epilogue, samples: Samples) -> _Timed | None:
     return _Timed(one.in_library, median(before[1]), median(after[1]), max(after[1]))
 
 
-@dataclass(frozen=True)
-class _Counts:
-    """Calls of the run, and of its traces, by problem."""
-
-    run: Mapping[str, int]
-    traced: Mapping[str, int]
-
-    def of(self, problem: str, calls: int) -> int | None:
-        """How many of the run's calls are like these ``calls`` of its traces."""
-        count, traced = self.run.get(problem), self.traced.get(problem)
-        return None if count is None or not traced else round(count * min(1.0, calls / traced))
-
-
-def _counts(tables: Tables) -> _Counts:
+def _counts(tables: Tables) -> Callable[[Epilogue], int | None]:
+    """How many of the run's calls are like those that its traces show with an epilogue; None where no log counts."""
     run = calls_by_problem(tables.workload).dropna()
     traced = tables.calls[tables.calls["category"] == "profiler"].groupby("problem")["count"].sum()
-    return _Counts(*({str(k): int(v) for k, v in x.items()} for x in (run, traced)))
+
+    def count(one: Epilogue) -> int | None:
+        text = one.problem.text
+        known = text in run and traced.get(text, 0) > 0
+        return round(float(run[text]) * min(1.0, one.calls / float(traced[text]))) if known else None
+
+    return count
 
 
-def _finding(one: Epilogue, timed: _Timed | None, counts: _Counts, *, in_training: bool) -> Finding:
-    message = f"{_steps(one)}, {one.us / one.calls:.4g} µs per call"
-    if timed is not None:
-        message += f"; timed: {timed.then_us:.4g} µs by {timed.solution}, {timed.now_us:.4g} µs as it runs"
+def _finding(one: Epilogue, timed: _Timed | None, calls: int | None, in_training: bool) -> Finding:
+    steps = " and ".join(one.steps) if len(one.steps) < 3 else "a GELU that is written out"
+    kernels = "a kernel" if len(one.steps) == 1 else f"{len(one.steps)} kernels"
+    message = f"{steps} after it: {kernels} more, {one.us / one.calls:.4g} µs per call"
+    if in_training and one.asked.activation == "gelu":
+        message += (
+            "; PyTorch's epilogue cannot do it in training: the gradient of GELU needs the product's result, which it "
+            "does not write"
+        )
+        advice = _WRITTEN if one.form == "written" else _IN_TRAINING
     else:
-        message += "; in the epilogue it would save at most that, which is not measured"
-    if one.exact:
-        message += "; the epilogue's GELU is the tanh approximation, the model's is exact"
+        if timed is not None:
+            message += f"; timed: {timed.then_us:.4g} µs by {timed.solution}, {timed.now_us:.4g} µs as it runs"
+        else:
+            message += "; in the epilogue it would save at most that, which is not measured"
+        if one.exact:
+            message += "; the epilogue's GELU is the tanh approximation, the model's is exact"
+        advice = (_GRADIENT if in_training else FUSION) + (_UNTIMED if timed is None else _STATED)
+    details = {"confidence": 0.4, "steps": one.steps, "at_most_us": one.us, "traced_calls": one.calls}
     return Finding(
         analyzer=NAME,
         problem=one.problem,
         message=message,
-        calls=counts.of(one.problem.text, one.calls),
-        evidence=_with_steps(_UNMEASURED, one.steps, one.us, one.calls),
-        advice=(_GRADIENT if in_training else FUSION) + (_UNTIMED if timed is None else _STATED),
+        calls=calls,
+        evidence=Evidence(best="torch:fused", details=details),  # no time of it: it warns, and nothing is searched
+        advice=advice,
     )
 
 
-def _refused(one: Epilogue, counts: _Counts) -> Finding:
-    """A GELU of a job that trains: what takes time, and why no epilogue may do it."""
-    return Finding(
-        analyzer=NAME,
-        problem=one.problem,
-        message=(
-            f"{_steps(one)}, {one.us / one.calls:.4g} µs per call; PyTorch's epilogue cannot do it in training: the "
-            "gradient of GELU needs the product's result, which it does not write (the pair compiled alone writes it, "
-            "and is not timed)"
-        ),
-        calls=counts.of(one.problem.text, one.calls),
-        evidence=_with_steps(replace(_UNMEASURED, best="torch:compiled"), one.steps, one.us, one.calls),
-        advice=_WRITTEN if one.form == "written" else _IN_TRAINING,
-    )
-
-
-def _steps(one: Epilogue) -> str:
-    steps = " and ".join(one.steps) if len(one.steps) < 3 else "a GELU that is written out"
-    kernels = "a kernel" if len(one.steps) == 1 else f"{len(one.steps)} kernels"
-    return f"{steps} after it: {kernels} more"
-
-
-def _with_steps(shown: Evidence, steps: tuple[str, ...], us: float, calls: int) -> Evidence:
-    return replace(shown, details={**shown.details, "steps": steps, "at_most_us": us, "traced_calls": calls})
-
-
-_UNMEASURED = Evidence(best="torch:fused", details={"confidence": 0.4})
-"""The evidence of a remedy of which no time is known."""
 _GRADIENT = (
     "Fuse the epilogue: apply.linear of a generated apply.py has the gradient of ReLU, torch._addmm_activation none."
 )
