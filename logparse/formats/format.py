@@ -14,6 +14,7 @@ from typing import BinaryIO, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from logparse.errors import EmissionError
 from logparse.model import Override, Problem, Record
 
 Unit = Literal["call", "message", "measurement", "fact", "reject", "foreign", "blank"]
@@ -184,3 +185,18 @@ class Writer:
     accepts: Callable[[Override], bool]
     key: Callable[[Problem, Mapping[str, str]], str | None]
     write: Callable[[Sequence[Override], Mapping[str, str]], Sequence[Emission]]
+
+
+def one_per_key(overrides: Iterable[Override], key_of: Callable[[Override], str]) -> dict[str, Override]:
+    """Of several overrides of one key the fastest.  Raises EmissionError where they differ and have not two times."""
+    out: dict[str, Override] = {}
+    for new in overrides:
+        key = key_of(new)
+        old = out.setdefault(key, new)
+        if old.time_us is not None and new.time_us is not None:
+            out[key] = min(old, new, key=lambda x: (x.time_us or 0.0, x.solution.text))
+        elif old.solution != new.solution:
+            raise EmissionError(f"{old.solution.text} and {new.solution.text} for {key}, and no two times to choose by")
+        elif old.time_us is None:
+            out[key] = new
+    return out

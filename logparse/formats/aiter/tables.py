@@ -30,7 +30,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from logparse.errors import EmissionError
-from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Unit, Writer
+from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Unit, Writer, one_per_key
 from logparse.formats.fp8 import on_arch
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import (
@@ -286,16 +286,16 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
     Raises EmissionError where the target's arch or CU count, a field of the key or a kernel's name is not known, and
     where overrides of one key differ and have no times.
     """
-    rows: dict[str, tuple[list[str], float | None]] = {}
-    for override in overrides:
+
+    def key_of(override: Override) -> str:
         cells = _cells(override.problem, target)
         unknown = [name for name, cell in cells.items() if cell is None]
         if unknown:
             raise EmissionError(f"aiter: no row for {override.problem.text} without {', '.join(unknown)}")
-        text = ",".join(str(cell) for cell in cells.values())
-        new = ([*_backend(override), *_speed(override)], override.time_us)
-        rows[text] = _faster(text, rows.get(text), new)
-    body = [f"{text},{','.join(row)}" for text, (row, _) in sorted(rows.items())]
+        return ",".join(str(cell) for cell in cells.values())
+
+    rows = sorted(one_per_key(overrides, key_of).items())
+    body = [",".join((text, *_backend(x), *_speed(x))) for text, x in rows]
     data = "".join(f"{line}\n" for line in [",".join(COLUMNS), *body]).encode()
     return [Emission("bf16_tuned_gemm.csv", data, _USE)] if body else []
 
@@ -323,16 +323,6 @@ def _speed(override: Override) -> list[str]:
         return ["", kernel, "", "", ""]
     rate = [f"{(total or 0) / us / per:.2f}" for total, per in ((gemm.flops, 1e6), (gemm.bytes, 1e3))]
     return [f"{us:.4f}".rstrip("0").rstrip("."), kernel, "", *rate]
-
-
-def _faster(
-    key: str, old: tuple[list[str], float | None] | None, new: tuple[list[str], float | None]
-) -> tuple[list[str], float | None]:
-    if old is None or old[0][:3] == new[0][:3]:
-        return new if old is None or old[1] is None else old
-    if old[1] is None or new[1] is None:
-        raise EmissionError(f"aiter: {old[0][0]}:{old[0][1]} and {new[0][0]}:{new[0][1]} for {key}, and not two times")
-    return old if old[1] <= new[1] else new
 
 
 _USE = """\

@@ -27,11 +27,11 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from logparse.errors import EmissionError
 from logparse.formats.decimals import MS_TO_US, shifted
-from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
+from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer, one_per_key
 from logparse.formats.patterns import regex
 from logparse.formats.tunableop import signature, validators
 from logparse.formats.tunableop.solutions import name, solution, why_no_candidate
@@ -262,15 +262,13 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
     if any(override.solution.text != "Default" for override in overrides):
         signature.refuse_untunable(target)
     header = validators.lines(target)
-    rows: dict[str, tuple[str, float | None]] = {}
-    for override in overrides:
-        key = key_of(override, target)
+    body = []
+    for key, override in sorted(one_per_key(overrides, partial(key_of, target=target)).items()):
         try:
             named = name(override.solution, override.problem, target)
         except ValueError as error:
             raise EmissionError(f"TunableOp: {override.solution.text} for {key}: {error}") from error
-        rows[key] = _better(key, rows.get(key), (named, override.time_us))
-    body = [f"{key},{named},{_milliseconds(time_us)}" for key, (named, time_us) in sorted(rows.items())]
+        body.append(f"{key},{named},{_milliseconds(override.time_us)}")
     data = "".join(f"{text}\n" for text in [*header, *body]).encode()
     gpus = int(target.get("gpus", "1"))
     return [Emission(f"{FILE_NAME}{gpu}.csv", data, _USE) for gpu in range(gpus)]
@@ -302,16 +300,6 @@ def _fits(key_text: str, how: signature.Dialect) -> bool:
     except signature.SignatureError:
         return False
     return ("_ld_" in params) == how.leading_dims
-
-
-def _better(key: str, old: tuple[str, float | None] | None, new: tuple[str, float | None]) -> tuple[str, float | None]:
-    if old is None:
-        return new
-    if old[1] is not None and new[1] is not None:
-        return min(old, new, key=lambda entry: (entry[1] or 0.0, entry[0]))
-    if old[0] != new[0]:
-        raise EmissionError(f"TunableOp: {old[0]} and {new[0]} for {key}, and no times to choose by")
-    return old if old[1] is not None else new
 
 
 def _milliseconds(time_us: float | None) -> str:
