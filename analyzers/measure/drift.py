@@ -18,8 +18,8 @@ T = TypeVar("T")
 _QUERY = "clocks.sm,utilization.gpu,temperature.gpu,clocks_event_reasons.active"
 _BUSY_PERCENT = 5.0
 _READINGS, _EVERY_S, _STALE_S = 8, 0.1, 1.0
-_MOST_S = 5.0
-"""Within which a clock must settle, idle or under the load of what is sampled."""
+_LEAST_S, _MOST_S = 0.5, 5.0
+"""How long an idle device is loaded, and within which time its clock must settle, then and under what is sampled."""
 _LEAST_TRIES = 3
 _AGREEING, _MOVED = 0.02, 0.05
 _SLOWED = 0x8 | 0x20 | 0x40 | 0x80
@@ -42,20 +42,20 @@ class SteadyClock:
         self._checked_s = -math.inf
         self._reference_us = math.nan
 
-    def settle(self, least_s: float = 0.5, most_s: float = _MOST_S) -> None:
+    def settle(self) -> None:
         """Load the device with the reference until the last readings agree: an idle clock is steady, and much too low.
 
-        Raises UnsettledError where they do not agree within ``most_s``.
+        Raises UnsettledError where they do not agree within 5 s.
         """
         started = self._now()
         last = [self._reading()]
-        while self._now() - started < most_s:
+        while self._now() - started < _MOST_S:
             last = [*last[-_READINGS + 1 :], self._reading()]
             settled = len(last) == _READINGS and max(last) / min(last) - 1 <= _AGREEING
-            if settled and self._now() - started >= least_s:
+            if settled and self._now() - started >= _LEAST_S:
                 self._reference_us, self._checked_s = median(last), self._now()
                 return
-        raise UnsettledError(f"the clock did not settle in {most_s:.0f} s: {min(last):.1f} to {max(last):.1f} µs")
+        raise UnsettledError(f"the clock did not settle in {_MOST_S:.0f} s: {min(last):.1f} to {max(last):.1f} µs")
 
     def ready(self) -> None:
         """Settle, unless the device was under load and steady within the last second.  Raises UnsettledError."""

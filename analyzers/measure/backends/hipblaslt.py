@@ -94,19 +94,17 @@ class HipblasLt(LtBackend):
         return 76 << 20
 
     def _describe_more(self, operation: Any, gemm: GemmProblem) -> None:
-        numbers: dict[str, Any] = {}
         if gemm.scale_alpha_vector:
-            numbers["POINTER_MODE"] = ctypes.c_int32(_ALPHA_VECTOR)
+            self._set("matmul_desc", operation, "POINTER_MODE", ctypes.c_int32(_ALPHA_VECTOR))
         for name, (_, kind) in self._pointed(gemm).items():
             if name == "aux":
                 m, n = gemm.m or 0, gemm.n or 0
-                numbers["EPILOGUE_AUX_DATA_TYPE"] = ctypes.c_int32(self.types[kind])
-                numbers["EPILOGUE_AUX_LD"] = ctypes.c_int64(m)
-                numbers["EPILOGUE_AUX_BATCH_STRIDE"] = ctypes.c_int64(m * n)
+                self._set("matmul_desc", operation, "EPILOGUE_AUX_DATA_TYPE", ctypes.c_int32(self.types[kind]))
+                self._set("matmul_desc", operation, "EPILOGUE_AUX_LD", ctypes.c_int64(m))
+                self._set("matmul_desc", operation, "EPILOGUE_AUX_BATCH_STRIDE", ctypes.c_int64(m * n))
             if name.startswith("scale_") and getattr(gemm, name) == "row":
-                numbers[f"{name[-1].upper()}_SCALE_MODE"] = ctypes.c_int32(_OUTER_VECTOR)
-        for name, number in numbers.items():
-            self._set("matmul_desc", operation, name, number)
+                mode = f"{name[-1].upper()}_SCALE_MODE"
+                self._set("matmul_desc", operation, mode, ctypes.c_int32(_OUTER_VECTOR))
 
     def _gemm(self, problem: Problem) -> GemmProblem:
         scales = (None, "none", "scalar", "row")

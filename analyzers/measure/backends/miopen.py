@@ -19,9 +19,6 @@ from analyzers.measure.device.torch_device import Tensor, TorchRunnable
 from logparse.formats.miopen.solvers import ID_OF_CODE, SOLVERS, algorithm_name
 from logparse.model import ConvProblem, Problem, Solution
 
-_MOST = 200
-"""More solvers than the registry has for one direction."""
-
 
 class Miopen(DeviceBackend):
     """The backend."""
@@ -69,9 +66,7 @@ class Miopen(DeviceBackend):
         return TorchRunnable(self._device, operands, call, workspace_bytes=need)
 
     def release(self) -> None:
-        """Free descriptors, operands and workspace."""
-        for convolution in self._convolutions.values():
-            convolution.close()
+        """Free operands and workspace."""
         self._convolutions.clear()
         self._offers.clear()
         super().release()
@@ -84,7 +79,7 @@ class Miopen(DeviceBackend):
     def _offered(self, conv: ConvProblem) -> dict[str, Offer]:
         """Offers by solver name, in the library's order; what only the other process knows comes last."""
         if conv.text not in self._offers:
-            offers = self._convolution(conv).offers(_MOST)
+            offers = self._convolution(conv).offers()
             offers += self._candidates.of(conv) if self._candidates else []
             held = self._offers[conv.text] = {}
             for offer in offers:

@@ -18,7 +18,6 @@ from analyzers.measure.backends.miopen_library import Convolution, Library, Offe
 from logparse.model import ConvProblem, problem_from_text
 
 _SWITCHES = {"MIOPEN_DEBUG_DISABLE_FIND_DB": "1", "MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK": "0"}
-_MOST = 200
 
 
 class Candidates:
@@ -63,9 +62,7 @@ def serve(device: str) -> None:
         problem = problem_from_text(line.rstrip("\n"))
         assert isinstance(problem, ConvProblem)
         try:
-            convolution = Convolution(library, handle, problem)
-            offers = convolution.offers(_MOST)
-            convolution.close()
+            offers = Convolution(library, handle, problem).offers()
         except (UnsupportedError, RuntimeError):
             offers = []  # the measuring process reports the reason when it meets the same
         print(json.dumps([(x.id, x.workspace_bytes, x.algorithm) for x in offers]), flush=True)

@@ -36,14 +36,11 @@ _CONVOLUTION = {"GetSolutionCount": "p", "GetSolution": "zpp", "CompileSolution"
 _SIGNATURES = {
     "miopenGetVersion": "ppp",
     "miopenCreateWithStream": "pp",
-    "miopenDestroy": "p",
     "miopenCreateTensorDescriptor": "p",
     "miopenSetTensorDescriptor": "piipp",
-    "miopenDestroyTensorDescriptor": "p",
     "miopenCreateConvolutionDescriptor": "p",
     "miopenInitConvolutionNdDescriptor": "pipppi",
     "miopenSetConvolutionGroupCount": "pi",
-    "miopenDestroyConvolutionDescriptor": "p",
     **{f"miopenConvolution{word}Immediate": "pppppppppzu" for word, _ in DIRECTIONS.values()},
     **{
         f"miopenConvolution{word}{name}": f"ppppp{more}"
@@ -102,36 +99,34 @@ class Library:
 
 
 class Convolution:
-    """A convolution's descriptors, and immediate mode on them."""
+    """A convolution's descriptors, which go with the process, and immediate mode on them."""
 
     def __init__(self, library: Library, handle: ctypes.c_void_p, problem: ConvProblem) -> None:
         self._library, self._handle = library, handle
         self._word, self.order = DIRECTIONS[problem.direction]
-        self._tensors: list[ctypes.c_void_p] = []
+        tensors: list[ctypes.c_void_p] = []
         shapes = conv_shapes(problem)
         layouts = {"x": problem.in_layout, "w": problem.weights_layout, "dy": problem.out_layout}
         for name in self.order:
-            self._tensors.append(library.made("miopenCreateTensorDescriptor"))
+            tensors.append(library.made("miopenCreateTensorDescriptor"))
             lengths, steps = _ints(shapes[name]), _ints(strides(shapes[name], layouts[name]))
             kind = TYPES[problem.in_type or ""]
-            library.ask("miopenSetTensorDescriptor", self._tensors[-1], kind, len(lengths), lengths, steps)
-        self.descriptor = library.made("miopenCreateConvolutionDescriptor")
+            library.ask("miopenSetTensorDescriptor", tensors[-1], kind, len(lengths), lengths, steps)
+        convolution = library.made("miopenCreateConvolutionDescriptor")
         stride, pad, dilation = (_ints(x) for x in geometry(problem))
-        init = (self.descriptor, problem.spatial, pad, stride, dilation, 0)  # 0: miopenConvolution
+        init = (convolution, problem.spatial, pad, stride, dilation, 0)  # 0: miopenConvolution
         library.ask("miopenInitConvolutionNdDescriptor", *init)
-        library.ask("miopenSetConvolutionGroupCount", self.descriptor, problem.groups)
-        self._described = (*self._tensors[:2], self.descriptor, self._tensors[2])
+        library.ask("miopenSetConvolutionGroupCount", convolution, problem.groups)
+        self._described = (*tensors[:2], convolution, tensors[2])
 
-    def offers(self, limit: int) -> list[Offer]:
+    def offers(self) -> list[Offer]:
         """What immediate mode offers, in the library's order."""
         count = ctypes.c_size_t()
         self._ask("GetSolutionCount", ctypes.byref(count))
-        room = min(limit, count.value)
-        if not room:
-            return []
-        found = (ConvSolution * room)()
-        self._ask("GetSolution", room, ctypes.byref(count), found)
-        return [Offer(x.solution_id, x.workspace_size, x.algorithm) for x in found[: min(room, count.value)]]
+        found = (ConvSolution * count.value)()
+        if found:
+            self._ask("GetSolution", len(found), ctypes.byref(count), found)
+        return [Offer(x.solution_id, x.workspace_size, x.algorithm) for x in found[: count.value]]
 
     def compile(self, solution_id: int) -> None:
         """Build the kernels of a solution that ``offers`` named (others are not checked by the library)."""
@@ -143,12 +138,6 @@ class Convolution:
         inputs = (first, pointers[0], second, pointers[1])
         tail = (last, pointers[2], workspace, workspace_bytes, solution_id)
         self._library.ask(f"miopenConvolution{self._word}Immediate", self._handle, *inputs, convolution, *tail)
-
-    def close(self) -> None:
-        """Free the descriptors."""
-        for tensor in self._tensors:
-            self._library.ask("miopenDestroyTensorDescriptor", tensor)
-        self._library.ask("miopenDestroyConvolutionDescriptor", self.descriptor)
 
     def _ask(self, name: str, *more: Any) -> None:
         self._library.ask(f"miopenConvolution{self._word}{name}", self._handle, *self._described, *more)

@@ -112,7 +112,7 @@ class OperandSets:
     """
 
     def __init__(self, device: TorchDevice, problem: GemmProblem | ConvProblem, conditions: Conditions) -> None:
-        self._device, self._problem = device, problem
+        self._device, self.problem = device, problem
         self.sets, self.evict, self._seed = conditions.sets, conditions.evict, conditions.seed
         self._tolerance = tolerance(problem, tf32=conditions.tf32)
         self._remake: list[Callable[[int], None]] = []
@@ -152,7 +152,7 @@ class OperandSets:
 
     def _fill_integers(self) -> None:
         """-1, 0 and 1 in the first set, so few ±1 that every sum is exact in the output's type."""
-        torch, choices = self._device.torch, integer_choices(self._problem)
+        torch, choices = self._device.torch, integer_choices(self.problem)
         for number, memories in enumerate(self._inputs()):
             generator = torch.Generator(device=self._device.device).manual_seed(self._seed * 64 + number)
             where = {"generator": generator, "device": self._device.device}
@@ -185,7 +185,7 @@ class OperandSets:
                 if not excess <= 1:
                     which = f" of {written.name}" if written.name else ""
                     return f"an element{which} differs {excess:.1f} times as much as rounding explains"
-        if approximate(self._problem):
+        if approximate(self.problem):
             return ""
         try:
             self._fill_integers()
@@ -209,8 +209,8 @@ class OperandSets:
         """The largest |out − ref| over what is tolerated, over all elements; NaN where one is not finite."""
         allowed, ref, size = written.tolerance, written.reference(part), written.magnitudes(part)
         scale = float(self._device.torch.linalg.vector_norm(ref)) / math.sqrt(max(1, ref.numel()))
-        slack = _GELU_SLACK if approximate(self._problem) else 0.0
-        of_products = slack if isinstance(self._problem, GemmProblem) and self._problem.gradient else 0.0
+        slack = _GELU_SLACK if approximate(self.problem) else 0.0
+        of_products = slack if isinstance(self.problem, GemmProblem) and self.problem.gradient else 0.0
         limit = allowed.output * ref.abs() + allowed.partials * scale + allowed.products * size
         limit += slack * (1 + ref.abs()) + of_products * size  # an approximate derivative multiplies the products
         return float(((written.memory[part].to(ref.dtype) - ref).abs() / limit.clamp_min(1e-30)).max())
@@ -223,7 +223,7 @@ class OperandSets:
         for part in _parts(output):
             right = reference(part).round()
             away = (output[part].to(right.dtype) - right).abs()
-            good = away == 0 if isinstance(self._problem, GemmProblem) else away < 0.5
+            good = away == 0 if isinstance(self.problem, GemmProblem) else away < 0.5
             wrong += int(good.numel() - good.sum())
         return wrong
 
@@ -250,7 +250,7 @@ class GemmOperands(OperandSets):
 
     def __init__(self, device: TorchDevice, problem: GemmProblem, conditions: Conditions) -> None:
         super().__init__(device, problem, conditions)
-        self.problem = problem
+        self.problem: GemmProblem = problem
         self.matrices = matrices(problem)
         self.batch = problem.batch_count or 1
         torch = device.torch
@@ -380,7 +380,7 @@ class ConvOperands(OperandSets):
 
     def __init__(self, device: TorchDevice, problem: ConvProblem, conditions: Conditions) -> None:
         super().__init__(device, problem, conditions)
-        self.problem = problem
+        self.problem: ConvProblem = problem
         shapes = conv_shapes(problem)
         layouts = {"x": problem.in_layout, "w": problem.weights_layout, "dy": problem.out_layout}
         self._formats = {name: memory_format(device, layout, problem.spatial) for name, layout in layouts.items()}
