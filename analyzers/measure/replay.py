@@ -10,10 +10,10 @@ import json
 import math
 import re
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import pandas as pd
 
@@ -28,8 +28,9 @@ from analyzers.measure.proposer import Proposal
 from analyzers.measure.results import Confirmed, Method, Result, environment_key
 from analyzers.measure.scheduler import History, Limits, Outcome, Scheduler, Timed
 from analyzers.measure.worker import backend_named
+from analyzers.times.cells import number_of
 from analyzers.times.confirmations import Confirmation, Pairs, confirmation_text, judge, judge_all
-from analyzers.times.origins import ACTION, CONFIRM, PICK, RACE
+from analyzers.times.origins import ACTION, PICK, RACE
 from analyzers.times.runs import tables_of, tables_to_analyse
 from logparse.errors import UsageError
 from logparse.executors import ray_address
@@ -199,19 +200,19 @@ def traced_without_tf32(store: Store, run: str | None = None) -> bool:
 def history(store: Store) -> History:
     """What earlier replays stored."""
     rows = store.query(
-        f"""select m.*, f.value as environment from measurements m join facts f using (source_id)
-            where m.origin in ('{RACE}', '{CONFIRM}', '{ACTION}') and f.name = 'environment' order by m.source_id"""
+        f"""select m.problem, m.solution, m.origin, m.status, m.time_us, f.value as environment
+            from measurements m join facts f using (source_id)
+            where m.origin in ('{RACE}', '{ACTION}') and f.name = 'environment' order by m.source_id"""
     )
-    confirmed: dict[str, set[tuple[str, str, str]]] = {}
+    confirmed: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
     facts = store.query("select f.value as pair, e.value as environment from facts f join facts e using (source_id) "
                         "where f.name = 'confirmation' and e.name = 'environment'")  # fmt: skip
     for text, environment in zip(facts["pair"], facts["environment"], strict=True):
         pair = json.loads(text)
         if pair.get("complete"):
-            confirmed.setdefault(environment, set()).add((pair["problem"], pair["pick"], pair["winner"]))
-    pairs_of = {key: frozenset(pairs) for key, pairs in confirmed.items()}
+            confirmed[environment].add((pair["problem"], pair["pick"], pair["winner"]))
     raced, taken = (_best(rows[rows["origin"] == origin]) for origin in (RACE, ACTION))
-    return History(raced, pairs_of, taken)
+    return History(raced, confirmed, taken)
 
 
 def experience_of(history: History) -> Experience:
@@ -225,38 +226,20 @@ def experience_of(history: History) -> Experience:
 
 def _best(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, Measurement]]]:
     """The fastest measurement by environment, problem and solution."""
-    out: dict[str, dict[str, dict[str, Measurement]]] = {}
-    keys = zip(rows["environment"], rows["problem"], rows["solution"], _measurements_of(rows), strict=True)
-    for environment, problem, solution, row in keys:
-        held = out.setdefault(environment, {}).setdefault(problem, {})
-        old = held.get(solution)
-        if old is None or (row.time_us or math.inf) < (old.time_us or math.inf):
-            held[solution] = row
-    return out
-
-
-def _measurements_of(rows: pd.DataFrame) -> list[Measurement]:
-    """Measurements from rows of the store's view."""
-
-    def known(value: Any) -> Any:
-        return None if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)) else value
-
     # A text comes once per solution, or per problem: reading it each time was nearly all of the time.
     problems = {text: problem_from_text(text) for text in rows["problem"].unique()}
     solutions = {text: solution_from_text(text) for text in rows["solution"].unique()}
-    return [
-        Measurement(
+    out: dict[str, dict[str, dict[str, Measurement]]] = {}
+    fastest = rows.sort_values("time_us", kind="stable").drop_duplicates(["environment", "problem", "solution"])
+    for row in fastest.to_dict("records"):
+        out.setdefault(row["environment"], {}).setdefault(row["problem"], {})[row["solution"]] = Measurement(
             problem=problems[row["problem"]],
             solution=solutions[row["solution"]],
             origin=row["origin"],
             status=row["status"],
-            time_us=known(row["time_us"]),
-            samples_us=() if known(row["samples_us"]) is None else tuple(row["samples_us"]),
-            workspace_bytes=known(row["workspace_bytes"]),
-            error=known(row["error"]),
+            time_us=number_of(row["time_us"]),
         )
-        for row in rows.to_dict("records")
-    ]
+    return out
 
 
 def stages(only: str | None) -> frozenset[Stage]:

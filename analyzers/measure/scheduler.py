@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from typing import TypeAlias
@@ -51,7 +51,7 @@ class History:
     """What earlier runs raced, confirmed, and timed for actions, by environment key."""
 
     races: Mapping[str, Known] = field(default_factory=dict)
-    confirmed: Mapping[str, frozenset[tuple[str, str, str]]] = field(default_factory=dict)
+    confirmed: Mapping[str, Set[tuple[str, str, str]]] = field(default_factory=dict)
     timed: Mapping[str, Known] = field(default_factory=dict)
 
 

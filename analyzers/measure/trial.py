@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
@@ -251,15 +251,11 @@ class Trial:
             ended=ran.ended if ran else ended,
         )
 
-    def _offers(self, wanted: Set[str] = frozenset()) -> tuple[list[Solution], str]:
-        """The solutions of every backend that runs this problem, and why the others do not; where some are ``wanted``
-        by their text, only of the first backends, until it has these.
-        """
+    def _offers(self) -> tuple[list[Solution], str]:
+        """The solutions of every backend that runs this problem, and why the others do not."""
         out: list[Solution] = []
         reasons: list[str] = []
         for name, backend in self._context.backends.items():
-            if wanted and wanted <= self._owners.keys():
-                break
             self._context.announce(f"solutions of {name}")
             try:
                 offered = backend.solutions(self._problem, self._context.method.limit, self._workspace_bytes)
@@ -328,7 +324,7 @@ class Trial:
     def pairs(self, task: ConfirmTask) -> Pairs:
         """Both again, interleaved, checked once and with fresh inputs in each block."""
         pick, winner = task.pick, task.winner
-        self._offers({pick.text, winner.text})
+        self._offers()
         sampler, method = self._sampler(), self._context.method
         for solution in (pick, winner):
             sampler.enter(solution)

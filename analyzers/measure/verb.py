@@ -45,16 +45,15 @@ def outcome_line(step: Step) -> str:
     """One outcome: what the library's pick takes, what the best known takes, how long is left."""
     left = "" if step.eta_s is None else f", {step.eta_s:,.0f} s left"
     head = f"[{step.done}/{step.total}{left}] {step.outcome.problem.label}"
-    if isinstance(step.outcome, Result):
-        pick, best = step.outcome.pick_us, step.outcome.best_us
-        times = "no time" if pick is None or best is None else f"pick {pick:,.2f} µs, best {best:,.2f} µs"
-        tried, offered = len(step.outcome.rows), step.outcome.offered
-        of = f" of {offered}" if offered > tried else ""
-        return f"{head}: {times}, {tried}{of} solutions ({step.outcome.ended})"
-    if step.confirmation is None:
-        return f"{head}: not confirmed, no pairs"
-    speedup, word = step.confirmation.speedup, "confirmed" if step.confirmation.confirmed else "not confirmed"
-    return f"{head}: {word}, ×{speedup.value:.3f} [{speedup.low:.3f}, {speedup.high:.3f}]"
+    if step.confirmation is not None:
+        speedup, word = step.confirmation.speedup, "confirmed" if step.confirmation.confirmed else "not confirmed"
+        return f"{head}: {word}, ×{speedup.value:.3f} [{speedup.low:.3f}, {speedup.high:.3f}]"
+    assert isinstance(step.outcome, Result)
+    pick, best = step.outcome.pick_us, step.outcome.best_us
+    times = "no time" if pick is None or best is None else f"pick {pick:,.2f} µs, best {best:,.2f} µs"
+    tried, offered = len(step.outcome.rows), step.outcome.offered
+    of = f" of {offered}" if offered > tried else ""
+    return f"{head}: {times}, {tried}{of} solutions ({step.outcome.ended})"
 
 
 def plan_rows(items: Sequence[Item]) -> pd.DataFrame:
