@@ -220,9 +220,10 @@ class LtBackend(DeviceBackend):
         workspace, algorithm = self._reserve(need), ctypes.create_string_buffer(result, self.result_bytes)
         alphas, one, beta = memory.get("scale_alpha"), scalar(gemm, one=True), scalar(gemm, one=gemm.beta == "nonzero")
         a, b, c, d = (layouts[x] for x in "abcd")
+        sets = [{name: held[i].data_ptr() for name, held in memory.items() if held} for i in range(operands.sets)]
 
         def call(i: int) -> Any:
-            at = {name: held[i].data_ptr() for name, held in memory.items() if held}
+            at = sets[i]
             for name in pointed:
                 self._set("matmul_desc", operation, self.pointers[name], ctypes.c_void_p(at[name]))
             alpha = at["scale_alpha"] if alphas else one

@@ -28,8 +28,7 @@ class Miopen(DeviceBackend):
         self._library = Library()
         self._handle = self._library.made("miopenCreateWithStream", self._device.stream)
         self._candidates = Candidates(place.device) if place.exhaustive else None
-        self._convolutions: dict[str, Convolution] = {}
-        self._offers: dict[str, dict[str, Offer]] = {}
+        self._described: dict[str, tuple[Convolution, dict[str, Offer]]] = {}
 
     def environment(self) -> Mapping[str, str]:
         """The device's facts and the version that the library itself reports."""
@@ -40,7 +39,7 @@ class Miopen(DeviceBackend):
         conv = conv_of(problem, TYPES)
         out = [
             _solution(conv, name, offer)
-            for name, offer in self._offered(conv).items()
+            for name, offer in self._offered(conv)[1].items()
             if workspace_bytes is None or offer.workspace_bytes <= workspace_bytes
         ]
         return out[:limit]
@@ -48,10 +47,11 @@ class Miopen(DeviceBackend):
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
         """Compile the solver's kernels and make it a call."""
         conv = conv_of(problem, TYPES)
-        offer = self._offered(conv).get(solution.id)
+        convolution, offered = self._offered(conv)
+        offer = offered.get(solution.id)
         if offer is None:
             raise UnsupportedError("MIOpen does not offer this solver")
-        convolution, number, need = self._convolution(conv), offer.id, offer.workspace_bytes
+        number, need = offer.id, offer.workspace_bytes
         convolution.compile(number)
         operands = self.operands(conv, conditions)
         assert isinstance(operands, ConvOperands)
@@ -67,28 +67,18 @@ class Miopen(DeviceBackend):
 
     def release(self) -> None:
         """Free operands and workspace."""
-        self._convolutions.clear()
-        self._offers.clear()
+        self._described.clear()
         super().release()
 
-    def _convolution(self, conv: ConvProblem) -> Convolution:
-        if conv.text not in self._convolutions:
-            self._convolutions[conv.text] = Convolution(self._library, self._handle, conv)
-        return self._convolutions[conv.text]
-
-    def _offered(self, conv: ConvProblem) -> dict[str, Offer]:
+    def _offered(self, conv: ConvProblem) -> tuple[Convolution, dict[str, Offer]]:
         """Offers by solver name, in the library's order; what only the other process knows comes last."""
-        if conv.text not in self._offers:
-            offers = self._convolution(conv).offers()
-            offers += self._candidates.of(conv) if self._candidates else []
-            held = self._offers[conv.text] = {}
-            for offer in offers:
-                held.setdefault(_name(offer), offer)
-        return self._offers[conv.text]
-
-
-def _name(offer: Offer) -> str:
-    return SOLVERS.get(offer.id, f"id={offer.id}")
+        if conv.text not in self._described:
+            convolution = Convolution(self._library, self._handle, conv)
+            named: dict[str, Offer] = {}
+            for offer in convolution.offers() + (self._candidates.of(conv) if self._candidates else []):
+                named.setdefault(SOLVERS.get(offer.id, f"id={offer.id}"), offer)
+            self._described[conv.text] = convolution, named
+        return self._described[conv.text]
 
 
 def _solution(conv: ConvProblem, name: str, offer: Offer) -> Solution:

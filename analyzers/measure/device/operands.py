@@ -478,16 +478,10 @@ def conv_shapes(problem: ConvProblem) -> dict[str, tuple[int, ...]]:
         raise UnsupportedError("two directions at once, transposed, or cast inputs")
     if len({p.in_type, p.weights_type, p.out_type} - {None}) > 1:
         raise UnsupportedError("mixed types")
-    names = (
-        "n",
-        "c",
-        "k",
-        "groups",
-        *(f"{x}_{d}" for x in ("filter", "pad", "stride", "dilation", "out") for d in "hw"),
-    )
-    if any(getattr(p, name) is None for name in (*names, "h", "w")):
-        raise UnsupportedError("a size is not known")
     spatial = ("d", "h", "w")[3 - p.spatial :]
+    sized = (f"{x}_{axis}" for x in ("filter", "pad", "stride", "dilation", "out") for axis in spatial)
+    if any(getattr(p, name) is None for name in ("n", "c", "k", "groups", *spatial, *sized)):
+        raise UnsupportedError("a size is not known")
     for axis in spatial:
         size, window = getattr(p, axis), (getattr(p, f"filter_{axis}") - 1) * getattr(p, f"dilation_{axis}") + 1
         fits = (size + 2 * getattr(p, f"pad_{axis}") - window) // getattr(p, f"stride_{axis}") + 1
