@@ -104,7 +104,7 @@ def _problem(groups: Mapping[str, Mapping[str, str]], values: Mapping[str, str],
     if any(key not in layout for layout in layouts.values() for key in ("type", "rows", "cols", "ld")):
         return None
     desc = {**(cublaslt.DEFAULTS if nvidia else {}), **groups["computeDesc"]}
-    trans_a, trans_b = _trans(desc.get("transA")), _trans(desc.get("transB"))
+    trans_a, trans_b = (_TRANS.get(desc.get(f"trans{x}", "")) for x in "AB")
     fields: dict[str, Any] = {
         "trans_a": trans_a,
         "trans_b": trans_b,
@@ -112,7 +112,7 @@ def _problem(groups: Mapping[str, Mapping[str, str]], values: Mapping[str, str],
         "n": _count(layouts["d"]["cols"]),
         "k": _count(layouts["a"]["cols" if trans_a == "N" else "rows"]) if trans_a else None,
         "batch_count": _count(layouts["d"].get("batch_count", "1")),
-        "batch_mode": _batch_mode(layouts["d"].get("batch_mode")),
+        "batch_mode": _BATCH_MODES.get(layouts["d"].get("batch_mode", "")),
         "compute_type": compute_type(desc.get("computeType")),
         "scale_type": data_type(desc.get("scaleType")),
         "bias_type": data_type(desc.get("biasType")),
@@ -141,14 +141,9 @@ def _count(text: str) -> int | None:
     return value if value >= 0 else None
 
 
-def _trans(text: str | None) -> Trans | None:
-    words: Mapping[str, Trans] = {"OP_N": "N", "OP_T": "T", "OP_C": "C"}
-    return words.get(text or "")
-
-
-def _batch_mode(text: str | None) -> Literal["strided", "pointer"] | None:
-    """``batch_mode`` is printed since hipBLASLt 1.3; before, only strided batches exist."""
-    return {None: "strided", "0": "strided", "1": "pointer"}.get(text)  # type: ignore[return-value]
+_TRANS: Mapping[str, Trans] = {"OP_N": "N", "OP_T": "T", "OP_C": "C"}
+_BATCH_MODES = {"": "strided", "0": "strided", "1": "pointer"}
+"""``batch_mode`` is printed since hipBLASLt 1.3; before, only strided batches exist."""
 
 
 def _alpha_vector(values: Mapping[str, str], desc: Mapping[str, str]) -> bool | None:
