@@ -45,39 +45,38 @@ _NUMBER = re.compile(r"[ \t-\r]*[+-]?(?P<digits>\d+)", re.ASCII)
 # ---------------------------------------------------------------------------------------------------- keys
 
 
+def _field(column: str, forward: bool) -> str:
+    """The field of the problem that a number of the key is: the first tensor is dy for B and W."""
+    named = {"spatial_dim": "spatial", "batchsize": "n", "group_count": "groups"}
+    named |= {"in_channels": "c", "out_channels": "k"} if forward else {"in_channels": "k", "out_channels": "c"}
+    sizes = column.replace("in_", "" if forward else "out_") if column.startswith("in_") else column
+    return named.get(column, sizes.replace("conv_stride", "stride").replace("fil_", "filter_"))
+
+
+_FIELDS = {forward: [_field(column, forward) for column in NUMBERS] for forward in (True, False)}
+_ROLES = {True: ("in", "weights", "out"), False: ("out", "weights", "in")}
+
+
 @lru_cache(maxsize=65536)
 def problem_from_perf_key(key: str) -> ConvProblem:
     """The part of a problem that a perf-db key holds.  Raises ValueError on any other text."""
     if KEY.fullmatch(key) is None:
         raise ValueError(f"not a perf-db key: {key[:80]!r}")
     cells = key.split("x")
-    row: dict[str, Any] = dict(zip(NUMBERS, map(int, cells[: len(NUMBERS)]), strict=True))
     layout, data_type, direction = cells[len(NUMBERS) :]
-    types = split_types(data_type)
     forward = direction == "F"
-    roles = ("in", "weights", "out") if forward else ("out", "weights", "in")
-    three = row["spatial_dim"] == 3
-    here, there = ("", "out_") if forward else ("out_", "")
-    sizes: dict[str, Any] = {}
-    for x in "dhw" if three else "hw":
-        sizes |= {f"{here}{x}": row[f"in_{x}"], f"{there}{x}": None, f"filter_{x}": row[f"fil_{x}"]}
-        sizes |= {f"pad_{x}": row[f"pad_{x}"], f"dilation_{x}": row[f"dilation_{x}"]}
-        sizes[f"stride_{x}"] = row[f"conv_stride_{x}"]
-    first, second = ("c", "k") if forward else ("k", "c")
-    texts: dict[str, Any] = {f"{role}_type": type_ for role, type_ in zip(roles, types, strict=True)}
+    sizes: dict[str, Any] = dict(zip(_FIELDS[forward], map(int, cells[: len(NUMBERS)]), strict=True))
+    three = sizes["spatial"] == 3
+    known = {name: size for name, size in sizes.items() if three or name[-2:] not in ("d", "_d")}
+    unknown = {f"{'out_' if forward else ''}{x}": None for x in ("dhw" if three else "hw")}
+    roles = _ROLES[forward]
+    types: dict[str, Any] = {f"{role}_type": x for role, x in zip(roles, split_types(data_type), strict=True)}
+    casts: dict[str, Any] = {f"{role}_cast": None for role in roles}
+    first: dict[str, Any] = {f"{roles[0]}_layout": layout}
     return ConvProblem(
         direction=direction,  # type: ignore[arg-type]
-        spatial=3 if three else 2,
-        n=row["batchsize"],
-        groups=row["group_count"],
-        bias=row["bias"],
         mode="convolution",
-        **{first: row["in_channels"], second: row["out_channels"]},
-        **sizes,
-        **{**texts, f"{roles[0]}_layout": layout},
-        in_cast=None,
-        weights_cast=None,
-        out_cast=None,
+        **{**known, **unknown, **types, **casts, **first},
     )
 
 
@@ -85,22 +84,14 @@ def perf_key_of(problem: ConvProblem) -> str | None:
     """MIOpen's perf-db key of a problem; None where a field that it needs is unknown, or for a transposed one."""
     if problem.direction not in ("F", "B", "W") or problem.mode == "transposed":
         return None
-    forward, three = problem.direction == "F", problem.spatial == 3
-    roles = ("in", "weights", "out") if forward else ("out", "weights", "in")
-    here = "" if forward else "out_"
-    row: dict[str, Any] = {"spatial_dim": problem.spatial, "batchsize": problem.n, "bias": problem.bias}
-    row["in_channels"], row["out_channels"] = (problem.c, problem.k) if forward else (problem.k, problem.c)
-    row["group_count"] = problem.groups
-    for x in "dhw":
-        row |= {f"in_{x}": getattr(problem, f"{here}{x}"), f"fil_{x}": getattr(problem, f"filter_{x}")}
-        for column, name in (("pad", "pad"), ("conv_stride", "stride"), ("dilation", "dilation")):
-            row[f"{column}_{x}"] = getattr(problem, f"{name}_{x}") if three or x != "d" else 0
-    types = [getattr(problem, f"{role}_type") for role in roles]
-    words = [getattr(problem, f"{roles[0]}_layout"), *types, *(row[name] for name in NUMBERS)]
-    if any(value is None for value in words):
+    forward, flat = problem.direction == "F", ("pad_d", "stride_d", "dilation_d") if problem.spatial == 2 else ()
+    numbers = [0 if name in flat else getattr(problem, name) for name in _FIELDS[forward]]
+    roles = _ROLES[forward]
+    layout, types = getattr(problem, f"{roles[0]}_layout"), [getattr(problem, f"{role}_type") for role in roles]
+    if None in (layout, *types, *numbers):
         return None
     data_type = types[0] if len(set(types)) == 1 else "".join(types)
-    return "x".join(map(str, [*(row[name] for name in NUMBERS), words[0], data_type, problem.direction]))
+    return "x".join(map(str, [*numbers, layout, data_type, problem.direction]))
 
 
 # -------------------------------------------------------------------------------------------------- rules about items

@@ -19,6 +19,7 @@ unknown), and output sizes of SAME padding or clamped to 1, which follow no form
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -81,6 +82,17 @@ def read_tail(tail: str) -> dict[str, Any]:
     return fields
 
 
+@lru_cache
+def _columns(spatial: int, x_first: bool, short_pad: bool) -> Sequence[tuple[str, Sequence[str]]]:
+    """The fields before a key's tail, in its order, and what joins them; a ``short_pad`` lacks that of the depth."""
+    axes = "dhw"[3 - spatial :]
+    ends = (("c", *axes), ("k", *(f"out_{x}" for x in axes)))
+    first, second = ends if x_first else ends[::-1]
+    filters, strides, dilations = ([f"{word}_{x}" for x in axes] for word in ("filter", "stride", "dilation"))
+    pads = [f"pad_{x}" for x in (axes[-2:] if short_pad else axes)]
+    return ("-", first), ("x", filters), ("-", second), ("-", ["n"]), ("x", pads), ("x", strides), ("x", dilations)
+
+
 def problem_from_key(key: str) -> ConvProblem:
     """The problem that a find-db key names.  Raises ValueError on any other text."""
     match = _KEY.fullmatch(key)
@@ -88,27 +100,12 @@ def problem_from_key(key: str) -> ConvProblem:
         raise ValueError(f"not a find-db key: {key[:80]!r}")
     tail = read_tail(match["tail"])
     numbers = [int(x) for x in re.split("[-x]", match["sizes"])]
-    three = len(numbers) > 15
-    wide = 3 if three else 2
-    names = ("d", "h", "w")[3 - wide :]
-    take = iter(numbers)
-
-    def some(count: int) -> list[int]:
-        return [next(take) for _ in range(count)]
-
-    (c1,), size1, filters, (c2,), size2, (n,) = some(1), some(wide), some(wide), some(1), some(wide), some(1)
-    pads = some(2 if len(numbers) == 20 else wide)
-    strides, dilations = some(wide), some(wide)
-    if tail["direction"] != "F":
-        c1, size1, c2, size2 = c2, size2, c1, size1
-    sizes: dict[str, Any] = {"n": n, "c": c1, "k": c2, **dict(zip(names, size1, strict=True))}
-    groups = (("out", size2), ("filter", filters), ("stride", strides), ("dilation", dilations))
-    for word, values in groups:
-        sizes |= {f"{word}_{x}": v for x, v in zip(names, values, strict=True)}
-    sizes |= {f"pad_{x}": v for x, v in zip(names[-len(pads) :], pads, strict=True)}
-    if len(pads) < wide:
+    spatial, short = (3, len(numbers) == 20) if len(numbers) > 15 else (2, False)
+    names = (name for _, part in _columns(spatial, tail["direction"] == "F", short) for name in part)
+    sizes: dict[str, Any] = dict(zip(names, numbers, strict=True))
+    if short:
         sizes["pad_d"] = None
-    problem = ConvProblem(spatial=3 if three else 2, **sizes, **tail)
+    problem = ConvProblem(spatial=3 if spatial == 3 else 2, **sizes, **tail)
     if (problem.flops or 0) >= 2**63:
         raise ValueError("sizes of this key multiply beyond 64 bits")
     return problem
@@ -121,34 +118,16 @@ def key_of(problem: ConvProblem) -> str | None:
     swapped).  ``pad_d`` may be unknown: shipped 3D keys with a 2-number pad are written back as they were.
     """
     direction: Direction = problem.direction
-    first, second = _ends(problem)
     if problem.mode == "transposed":
         direction = {"F": "B", "B": "F"}.get(direction, direction)  # type: ignore[assignment]
     if direction not in ("F", "B", "W"):
         return None
-    wide = ("d", "h", "w") if problem.spatial == 3 else ("h", "w")
-    pads = [problem.pad_d] if problem.spatial == 3 and problem.pad_d is not None else []
-    columns: list[tuple[str, list[Any]]] = [
-        ("-", [*first[:1], *first[1:][-len(wide) :]]),
-        ("x", [getattr(problem, f"filter_{x}") for x in wide]),
-        ("-", [*second[:1], *second[1:][-len(wide) :]]),
-        ("-", [problem.n]),
-        ("x", [*pads, problem.pad_h, problem.pad_w]),
-        ("x", [getattr(problem, f"stride_{x}") for x in wide]),
-        ("x", [getattr(problem, f"dilation_{x}") for x in wide]),
-        ("-", [problem.bias]),
-    ]
+    columns = _columns(problem.spatial, _x_first(problem), problem.spatial == 3 and problem.pad_d is None)
+    values = [(joint, [getattr(problem, name) for name in names]) for joint, names in columns]
     tail = _write_tail(problem, direction)
-    if tail is None or any(value is None for _, values in columns for value in values):
+    if tail is None or problem.bias is None or any(value is None for _, part in values for value in part):
         return None
-    return "-".join([*(sep.join(map(str, values)) for sep, values in columns), tail])
-
-
-def _ends(problem: ConvProblem) -> tuple[list[Any], list[Any]]:
-    """Channels and sizes of the key's first and second tensor."""
-    x = [problem.c, problem.d, problem.h, problem.w]
-    y = [problem.k, problem.out_d, problem.out_h, problem.out_w]
-    return (x, y) if _x_first(problem) else (y, x)
+    return "-".join([*(joint.join(map(str, part)) for joint, part in values), str(problem.bias), tail])
 
 
 def _x_first(problem: ConvProblem) -> bool:
