@@ -9,7 +9,6 @@ Source: ROCm/MIOpen ``src/find_db.cpp``, ``src/include/miopen/generic_search.hpp
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -72,7 +71,7 @@ class _Known:
         self._measurements, self._facts = measurements, facts
         self._builds: dict[tuple[tuple[str, str], ...], pd.DataFrame] = {}
         self._tuned: dict[tuple[str, str], list[tuple[str, str]]] = {}
-        rows = measurements[measurements["origin"] == "perf-db"]
+        rows = measurements[(measurements["origin"] == "perf-db") & (measurements["status"] != "skipped")]
         columns = (rows[name].astype(str) for name in ("key_text", "solution", "source_id", "raw"))
         for key, name, source, text in zip(*columns, strict=True):
             self._tuned.setdefault((key, name), []).append((source, text))
@@ -117,11 +116,12 @@ class _Known:
 
     def _parameters(self, override: Override) -> str | None:
         """The solver's parameters for the override's problem on its target; None where no perf-db contains them."""
-        from logparse.formats.miopen.solvers import TUNABLE  # here, as most runs have no override of MIOpen
+        from logparse.formats.miopen import perf_db  # here, as most runs have no override of MIOpen
+        from logparse.formats.miopen.solvers import TUNABLE
 
         if not TUNABLE.match(override.solution.id):
             return None
-        found = self._tuned.get((_perf_key(override) or "", override.solution.text), [])
+        found = self._tuned.get((perf_db.own_key(override, override.target) or "", override.solution.text), [])
         fitting = [(source, text) for source, text in found if self._fits(source, override.target)]
         return min(fitting, key=lambda entry: self._order(entry[0], override.target))[1] if fitting else None
 
@@ -148,12 +148,3 @@ def _fastest(override: Override, measurements: pd.DataFrame) -> Override | None:
         time_us=float(row["time_us"]),
         workspace_bytes=count_of(row["workspace_bytes"]),
     )
-
-
-def _perf_key(override: Override) -> str | None:
-    from logparse.formats.miopen import perf_db, perf_db_items
-    from logparse.formats.miopen.problem_key import problem_from_key
-
-    with contextlib.suppress(ValueError):
-        return perf_db_items.perf_key_of(problem_from_key(override.key_text or ""))
-    return perf_db.key(override.problem, override.target)

@@ -1,4 +1,4 @@
-"""MIOpen perf-db: the tuned parameters of a solver for a problem, shipped and found here, as text or sqlite.
+"""MIOpen perf-db: the tuned parameters of a solver for a problem, shipped and found here.
 
 ::
 
@@ -8,8 +8,8 @@
     x pad_h x pad_w x pad_d x conv_stride_h x conv_stride_w x conv_stride_d x dilation_h x dilation_w x dilation_d
     x bias x group_count x layout x data_type x direction
 
-Text since ROCm 6.2 (``<base>.db.txt`` shipped, ``<base>.HIP.<version>_<tweak>.udb.txt`` written by any run that tunes:
-``MIOPEN_FIND_ENFORCE=3``), sqlite before (``<base>.db``, ``<base>_1.1.0.udb``; tables ``config``, ``perf_db``).
+``<base>.db.txt`` shipped, ``<base>.HIP.<version>_<tweak>.udb.txt`` written by any run that tunes
+(``MIOPEN_FIND_ENFORCE=3``); MIOpen before 3.2 (ROCm 6.2) has sqlite instead, which is not read.
 Grammar: ROCm/MIOpen ``tools/sqlite2txt``, ``src/include/miopen/sqlite_db.hpp``.
 
 A row means *that* a (problem, solver) is tuned, not how fast it is: a measurement with status ``no_time``.  ``raw`` is
@@ -24,24 +24,19 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from urllib.parse import quote
 
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
-from logparse.formats.miopen.db_names import FILE_NAME, facts_of_name, file_name
+from logparse.formats.miopen.db_names import facts_of_name, file_name
 from logparse.formats.miopen.find_db import unread
-from logparse.formats.miopen.perf_db_items import KEY, NUMBERS, ORIGIN, WORDS, perf_key_of, read_record
+from logparse.formats.miopen.perf_db_items import KEY, ORIGIN, perf_key_of, read_record
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.patterns import regex
-from logparse.model import ConvProblem, Fact, Override, Problem, Reject
+from logparse.model import ConvProblem, Fact, Override, Problem
 
 _FIRST_TEXT = [3, 2]
 """The first MIOpen (ROCm 6.2) that reads perf-dbs as text."""
-_BASE_NAME = regex(r"(?P<base>gfx\w+?)(?:_1\.\d\.0)?\.u?db(?:\.txt)?")
-"""A system perf-db and the user's before ROCm 6.2: device, no backend, no build."""
-_QUERY = f"select {', '.join('c.' + x for x in (*NUMBERS, *WORDS))}, p.solver, p.params " + (
-    "from perf_db p join config c on p.config = c.id order by c.id, p.id"
-)
+_SYSTEM = regex(r"(?P<base>gfx\w+?)\.db\.txt")
 
 
 def of_batch_norms(name: str) -> bool:
@@ -53,9 +48,7 @@ def of_batch_norms(name: str) -> bool:
 
 
 def recognise(head: Head) -> bool:
-    """A text perf-db by its name or first key, a sqlite one by its schema."""
-    if head.data.startswith(b"SQLite format 3\0"):
-        return b"`perf_db`" in head.data or b"perf_db(" in head.data.replace(b" (", b"(")
+    """By its name or first key."""
     if re.search(r"(?<![fk])\.u?db\.txt$", head.name):
         return True
     key, equals, payload = head.data.lstrip(b"\r\n").split(b"\n", 1)[0].partition(b"=")
@@ -64,13 +57,10 @@ def recognise(head: Head) -> bool:
 
 def facts_of_file(name: str) -> list[Fact]:
     """The facts in a perf-db's name: the device (and build) it is of."""
-    base = None if FILE_NAME.fullmatch(name) else _BASE_NAME.fullmatch(name)
+    system = _SYSTEM.fullmatch(name)
     # MIOpen gives the device the same word in all its names; a find-db's holds the backend too.
-    return facts_of_name(name) if base is None else [x for x in facts_of_name(f"{base['base']}.HIP.fdb.txt") if _of(x)]
-
-
-def _of(fact: Fact) -> bool:
-    return fact.name in ("arch", "cu_count")
+    facts = facts_of_name(name if system is None else f"{system['base']}.HIP.fdb.txt")
+    return facts if system is None else [x for x in facts if x.name != "backend"]
 
 
 def read(source: Source) -> Iterator[Outcome]:
@@ -80,18 +70,10 @@ def read(source: Source) -> Iterator[Outcome]:
             yield from unread(stream)
         return
     facts = facts_of_file(source.name)
-    kind = re.search(r"(u?)db(?:\.txt)?$", source.name)
+    kind = re.search(r"(u?)db\.txt$", source.name)
     facts += [Fact("perf_db", "user" if kind[1] else "system")] if kind else []
     if facts:
         yield Outcome("fact", facts, lines=0)
-    with source.open() as stream:
-        if stream.read(16) != b"SQLite format 3\0":
-            yield from _read_text(source)
-            return
-    yield from _read_sqlite(source)
-
-
-def _read_text(source: Source) -> Iterator[Outcome]:
     offset, first = 0, dict[str, int]()
     with source.open() as stream:
         for number, raw in enumerate(stream, start=1):
@@ -99,19 +81,6 @@ def _read_text(source: Source) -> Iterator[Outcome]:
             earlier = first.setdefault(line.partition("=")[0], number)
             yield replace(read_record(line, number, earlier), at=offset)
             offset += len(raw)
-
-
-def _read_sqlite(source: Source) -> Iterator[Outcome]:
-    import sqlite3
-
-    path = quote(source.local_path())
-    try:
-        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as db:
-            db.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
-            for row in db.execute(_QUERY):
-                yield read_record(f"{'x'.join(map(str, row[:-2]))}={row[-2]}:{row[-1]}")
-    except sqlite3.Error as error:
-        yield Outcome("reject", [Reject(f"sqlite: {error}")])
 
 
 # ---------------------------------------------------------------------------------------------------- writing
@@ -146,7 +115,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     for override in sorted(every, key=lambda x: math.inf if x.time_us is None else x.time_us):
         if override.parameters is None:
             continue
-        text = _key_of(override, target)
+        text = own_key(override, target)
         if text is None or any(x in override.parameters for x in ";\n\r"):
             what = f"perf-db key for {override.problem.text}" if text is None else "row can hold these parameters"
             raise EmissionError(f"no {what}: {override.solution.text}")
@@ -161,7 +130,7 @@ def _with_fallback(override: Override) -> Sequence[Override]:
     return (override,) if override.fallback is None else (override, override.fallback)
 
 
-def _key_of(override: Override, target: Mapping[str, str]) -> str | None:
+def own_key(override: Override, target: Mapping[str, str]) -> str | None:
     """From the find-db key that a file gave, which is MIOpen's own word, else from the problem."""
     with contextlib.suppress(ValueError):
         return perf_key_of(problem_from_key(override.key_text or ""))
@@ -181,7 +150,7 @@ export MIOPEN_USER_DB_PATH={{folder}}
 
 FORMAT = FileFormat(
     name="miopen-perf-db",
-    about="MIOpen perf-db, text (*.db.txt, *.udb.txt) and sqlite (*.db, *.udb): which solvers are tuned",
+    about="MIOpen perf-db (*.db.txt, *.udb.txt): which solvers are tuned",
     recognise=recognise,
     read=read,
     origins=(Origin(ORIGIN, evidence=False),),

@@ -28,7 +28,6 @@ NUMBERS = (
     *("pad_h", "pad_w", "pad_d", "conv_stride_h", "conv_stride_w", "conv_stride_d"),
     *("dilation_h", "dilation_w", "dilation_d", "bias", "group_count"),
 )
-WORDS = ("layout", "data_type", "direction")
 KEY = regex(rf"[23]x(?:\d{{1,9}}x){{{len(NUMBERS) - 1}}}[A-Za-z]\w*x(?:{'|'.join(TYPES)})\w*x[FBW]", re.ASCII)
 _SIZE = r"(?:0|[1-9]\d*)"
 # 2D problems have depth 1 and no pad, stride or dilation of it.

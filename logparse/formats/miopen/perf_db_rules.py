@@ -1,4 +1,4 @@
-"""The member for MIOpen's perf-dbs in text: which items MIOpen reads and matches, and remarks on them.
+"""The member for MIOpen's perf-dbs: which items MIOpen reads and matches, and remarks on them.
 
 A perf-db chooses no solver: its rows are the parameters at which a solver of the find-db runs.  The user's is found by
 its name alone, as the find-db is; a row here is one item (solver) of a record.
@@ -20,9 +20,7 @@ from logparse.formats.override_format import Merging, OverrideFormat
 from logparse.formats.reading import Note, Reading, text_of
 from logparse.target import Facts
 
-SQLITE = b"SQLite format 3\0"
-_NAME = re.compile(r"gfx\w+?\.db\.txt|gfx\w+?(?:_\d)*\.u?db")
-# ------------------------------------------------------------------------------------------------------- the file
+_NAME = re.compile(r"gfx\w+?\.db\.txt")
 
 
 def _refusals(name: str, target: Facts) -> Iterator[Note]:
@@ -51,7 +49,7 @@ def _wanted(target: Facts) -> str:
 def read(name: str, data: bytes, target: Facts) -> Reading[Sequence[Item]]:
     """What MIOpen takes from the file; without facts of a target its name is taken to be right where it is one.
 
-    A sqlite database has no rows here: MIOpen before 3.2 alone reads it.  Nor has one of batch normalisations.
+    One of batch normalisations has no rows here.
     """
     own = {fact.name: fact.value for fact in perf_db.facts_of_file(name)}
     found = tuple(items(_text(name, data), problem_from_perf_key, split))
@@ -60,7 +58,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Sequence[Item]]:
 
 def _text(name: str, data: bytes) -> str:
     """The file as MIOpen reads it for convolutions: a byte order mark is part of the first key."""
-    text, bom = text_of(b"" if data.startswith(SQLITE) or perf_db.of_batch_norms(name) else data)
+    text, bom = text_of(b"" if perf_db.of_batch_norms(name) else data)
     return "\ufeff" * bom + text
 
 
@@ -68,10 +66,7 @@ def remarks(name: str, data: bytes, reading: Reading[Sequence[Item]]) -> Iterato
     """What else to know of a file and its items."""
     text = _text(name, data)
     yield from line_notes(keyless(text))
-    if data.startswith(SQLITE):
-        message = "a sqlite database: read by MIOpen before 3.2 only, its rows are not judged here"
-        yield Note(None, "info", "sqlite", message, "`logparse ingest` reads it")
-    elif perf_db.of_batch_norms(name):
+    if perf_db.of_batch_norms(name):
         message = "the perf-db of batch normalisations, which MIOpen reads beside that of convolutions: not judged here"
         yield Note(None, "info", "batch-norm", message, "")
     elif not text.strip("\ufeff\r\n "):
@@ -80,8 +75,6 @@ def remarks(name: str, data: bytes, reading: Reading[Sequence[Item]]) -> Iterato
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    if data.startswith(SQLITE):
-        raise InputError("a sqlite database, as MIOpen before 3.2 keeps it: MIOpen itself merges those")
     if perf_db.of_batch_norms(name):
         raise InputError("parameters of batch normalisations, which are not merged: copy one of the files as it is")
     return miopen_records.header("udb")(name, data)

@@ -249,9 +249,6 @@ def test_perf_dbs(tmp_path: Path) -> None:
     assert sorted(made.data.decode().splitlines()) == sorted(golden.splitlines())
     assert (made.name, merged.count, len(merged.notes)) == (name, 2, 1)
     assert [c.taken.solution for c in merged.conflicts] == [f"{solver}:a+1"], "no times: the first file's"
-    (tmp_path / "b").mkdir()
-    with pytest.raises(InputError, match="MIOpen itself merges those"):
-        merge(find_dbs(tmp_path / "b", "SQLite format 3\0 CREATE TABLE `perf_db`", name="gfx942_304.udb"))
 
 
 def test_find_dbs_of_other_builds_are_refused(tmp_path: Path) -> None:

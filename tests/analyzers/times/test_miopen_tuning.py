@@ -62,6 +62,11 @@ def test_parameters_and_net() -> None:
     assert made.fallback.parameters is None
 
 
+def test_parameters_that_miopen_drops_are_not_copied() -> None:
+    dropped = tuned("udb", "Device<64>+1") | {"status": "skipped"}
+    assert override(run(dropped, udb=DEVICE | BUILD)).parameters is None
+
+
 def test_both_files_are_written() -> None:
     t = run(tuned("udb", "Device<64>+1"), udb=DEVICE | BUILD)
     found = recommend(t, Settings())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 import sqlite3
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -12,8 +14,10 @@ import pytest
 from logparse.formats import FORMATS
 from logparse.formats.format import FileFormat, Head
 from logparse.formats.traces import rocpd
+from logparse.ingest import ingest
 from logparse.ingest.input_file import InputFile
 from logparse.model import Fact, Kernel, Record
+from logparse.store import open_store
 from tests.conftest import SAMPLES
 from tests.formats.reading import outcomes, records, units
 
@@ -95,3 +99,19 @@ def test_it_alone_recognises_its_files() -> None:
         head = InputFile(str(path)).head()
         assert [f.name for f in FORMATS if isinstance(f, FileFormat) and f.recognise(head)] == ["rocpd"]
     assert not rocpd.recognise(Head("gfx942.db", b"SQLite format 3\0 create table perf_db"))
+
+
+def test_a_database_in_any_folder_is_read_and_no_copy_of_it_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "50%41? #1"  # SQLite is given a URL
+    folder.mkdir()
+    shutil.copy(OLD, folder / OLD.name)
+    packed = folder / f"{OLD.name}.gz"
+    packed.write_bytes(gzip.compress(OLD.read_bytes()))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    store = open_store(tmp_path / "store", create=True)
+    for path in (folder / OLD.name, packed):
+        (found,) = ingest([str(path)], store)
+        assert (found.format, found.units["measurement"]) == ("rocpd", 4)
+    assert {path.name for path in folder.iterdir()} == {OLD.name, packed.name}
