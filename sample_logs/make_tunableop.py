@@ -269,6 +269,34 @@ def tables() -> None:
         "llama,T,N,12288,8192,4096,1,bf16_r,hipblaslt,1,,",
     ]
     write("tables", "spreadsheet.csv", spreadsheet)
+    transformer_engine()
+
+
+def transformer_engine() -> None:
+    first, last = "dev_cap,m,n,k,trans_a,trans_b,type_a,type_b,type_d,bias_type", "ws_min,ws_max,algo_id,aidx"
+    small, wide = "bfloat16,bfloat16,bfloat16", "float8e4m3,float8e4m3,bfloat16"
+    cache = [
+        f"{first},lda,ldb,ldd,epi,comp,scale,{last}",
+        f"904,12288,8192,4096,T,N,{small},-,4096,4096,12288,-,f32,float32,0,67108864,104377,3",
+        f"904,4096,8192,4096,T,N,{wide},float32,4096,4096,4096,-,f32,float32,1048576,67108864,349458,0",
+        f"904,16384,8192,4096,T,N,{small},-,4096,4096,16384,geluauxbias,f32,float32,0,67108864,104378,12",
+        f"904,4096,4096,8192,N,T,{small},-,4096,4096,4096,bgradb,f32,float32,0,67108864,104379,1",
+        "# rows of two workspaces",
+        f"904,12288,8192,4096,T,N,{small},-,4096,4096,12288,-,f32,float32,67108865,134217728,104380,0",
+        f"904,12288,8192,4096,T,N,{small},-,4096,4096,12288,-,f32,float32,0,33554432,104381,0",
+        f"905,4096,8192,4096,T,N,{wide},float32,4096,4096,4096,-,f32,float32,0,67108864,349458,30",
+        f"904,4096,8192,4096,T,N,{small},-,4096,4096,4096,-,f32,float32,67108864,0,104382,0",
+        f"904,4096,8192,4096,T,N,{small},-,4096,4096,4096,swish,f32,float32,0,67108864,104383,0",
+    ]
+    write("tables", "te_hipblaslt_cache.csv", cache)
+    log = [
+        "Loading autotune results from /home/you/te_hipblaslt_cache.csv",
+        "[WARNING] Duplicated/overlapped entry in algo cache",
+        "[INFO] Use hipBLASLt algo [3] 104377",
+        "[WARNING] Cannot find cached algoId 104378 in hipBLASLt results",
+        "step 1: loss 10.31",
+    ]
+    write("tables", "te_hipblaslt.log", log)
 
 
 def write(folder: str, name: str, lines: list[str] | str, end: str = "\n", bom: bool = False) -> None:

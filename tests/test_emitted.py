@@ -34,6 +34,8 @@ GOLDENS = Path(__file__).parent / "goldens" / "emitted"
 CSV = str(SAMPLES / "tunableop/tunableop_results0.csv")
 TUNING = str(SAMPLES / "hipblaslt/tuning_7.0.txt")
 TARGET = {**target_from([CSV]), "cu_count": "304"}
+TE_TARGET = TARGET | {"transformer_engine_columns": "22"}
+TE_CACHE = str(GOLDENS / "transformer-engine/transformer_engine_cache.csv.golden")
 OLD = TARGET | {"hipblaslt_version": "1200"}
 MIOPEN = {"arch": "gfx942", "cu_count": "304", "backend": "HIP", "miopen_version": "3.4.0", "miopen_tweak": "7c1e0a9d2"}
 PROBLEMS: Sequence[tuple[Problem, int | None]] = [
@@ -75,6 +77,7 @@ CASES: Mapping[str, Callable[[], Sequence[Emission]]] = {
     "hipblaslt-7.0": lambda: convert([CSV], "hipblaslt", TARGET).files,
     "hipblaslt-6.4": lambda: convert([CSV], "hipblaslt", OLD, same_build=True).files,
     "tunableop": lambda: convert([TUNING], "tunableop", TARGET, gpus=2).files,
+    "transformer-engine": lambda: convert([TUNING], "transformer-engine", TE_TARGET).files,
     "aiter": lambda: convert([CSV], "aiter", TARGET).files,
     "rocblas": lambda: rocblas.write(rocblas_overrides(), TARGET),
     "miopen-find-db": lambda: find_db.write(miopen_overrides(), MIOPEN),
@@ -83,6 +86,7 @@ CASES: Mapping[str, Callable[[], Sequence[Emission]]] = {
     "merged-find-db": lambda: merge([str(SAMPLES / f"miopen/{file_name(MIOPEN)}")] * 2).files,
     "merged-perf-db": lambda: merge([str(SAMPLES / f"miopen/{file_name(MIOPEN, 'udb')}")] * 2).files,
     "merged-tuning-file": lambda: merge([TUNING, TUNING]).files,
+    "merged-transformer-engine": lambda: merge([TE_CACHE, TE_CACHE]).files,
     "merged-rocblas": lambda: merge([str(GOLDENS / "rocblas/rocblas_override.csv.golden")] * 2).files,
     "merged-aiter": lambda: merge([str(GOLDENS / "aiter/bf16_tuned_gemm.csv.golden")] * 2).files,
     **{
@@ -133,7 +137,8 @@ def test_no_golden_is_left_over() -> None:
 
 def test_every_writer_has_a_case() -> None:
     covered = {case.rpartition("-")[0] if case.startswith("hipblaslt") else case for case in CASES}
-    covered = {{"hipblaslt": "hipblaslt-tuning-file"}.get(x, x) for x in covered} | {"tunableop-untuned"}
+    whole = {"hipblaslt": "hipblaslt-tuning-file", "transformer-engine": "transformer-engine-cache"}
+    covered = {whole.get(x, x) for x in covered} | {"tunableop-untuned"}
     assert {writer.name for writer in WRITERS} <= covered
 
 

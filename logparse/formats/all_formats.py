@@ -27,6 +27,7 @@ from logparse.formats.rocblas import logs as rocblas
 from logparse.formats.traces import rocpd as traces_rocpd
 from logparse.formats.traces import rocprof as traces_rocprof
 from logparse.formats.traces.torch import profiler as traces_torch_profiler
+from logparse.formats.transformer_engine import cache as transformer_engine
 from logparse.formats.tunableop import results as tunableop_results
 from logparse.formats.tunableop import untuned as tunableop_untuned
 from logparse.formats.tunableop import verbose as tunableop_verbose
@@ -37,6 +38,8 @@ FORMATS: tuple[Format, ...] = (
     hipblaslt_profile.FORMAT,
     hipblaslt_bench_output.FORMAT,
     hipblaslt_tuning_file.FORMAT,
+    transformer_engine.FORMAT,
+    transformer_engine.LOG,
     miopen_driver.FORMAT,
     miopen_driver_output.FORMAT,
     miopen_log.FORMAT,

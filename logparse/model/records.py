@@ -99,6 +99,7 @@ FACTS: Mapping[str, str] = {
     "driver": "driver version",
     "hipblaslt_version": "major·100000 + minor·100 + patch, or M.m.p before ROCm 6.2",
     "hipblaslt_revision": "git revision of hipBLASLt",
+    "transformer_engine_columns": "columns of the hipBLASLt cache that this build of TransformerEngine reads",
     "rocblas_version": "rocBLAS version text",
     "miopen_version": "M.m.p",
     "miopen_tweak": "git hash part of the MIOpen build",

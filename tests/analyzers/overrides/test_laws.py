@@ -30,7 +30,7 @@ from logparse.model import Fact, Measurement, Override
 from logparse.target import Facts
 from tests.conftest import SAMPLES
 from tests.formats.reading import Memory
-from tests.test_emitted import CASES, MIOPEN, OLD, TARGET
+from tests.test_emitted import CASES, MIOPEN, OLD, TARGET, TE_TARGET
 
 KERNEL_TABLE = SAMPLES / "tables/a8w8_bpreshuffle_tuned_gemm.csv"
 MOE_TABLE = SAMPLES / "moe/E=8,N=3584,device_name=NVIDIA_H100_80GB_HBM3.json"
@@ -48,6 +48,7 @@ def samples() -> dict[str, list[tuple[Emission, Facts]]]:
             accepted = [x.name for x in OVERRIDE_FORMATS if x.recognise(Head(file.name, file.data))]
             assert len(accepted) == 1, f"{case}: one format recognises {file.name}, not {accepted}"
             target = MIOPEN if "db" in case else OLD if case == "hipblaslt-6.4" else TARGET
+            target = TE_TARGET if "transformer" in case else target
             out[accepted[0]].append((file, target))
     return out
 
