@@ -100,6 +100,7 @@ FACTS: Mapping[str, str] = {
     "hipblaslt_version": "major·100000 + minor·100 + patch, or M.m.p before ROCm 6.2",
     "hipblaslt_revision": "git revision of hipBLASLt",
     "transformer_engine_columns": "columns of the hipBLASLt cache that this build of TransformerEngine reads",
+    "triton_version": "Triton version, M.m.p",
     "rocblas_version": "rocBLAS version text",
     "miopen_version": "M.m.p",
     "miopen_tweak": "git hash part of the MIOpen build",

@@ -35,7 +35,8 @@ def judged(members: object, name: str = NAME, target: dict[str, str] | None = No
 
 
 def rules(file: OverrideFile) -> list[tuple[int | None, str, str]]:
-    return [(note.line, note.severity, note.rule) for note in file.notes]
+    """Line, severity and rule of the notes, without that about the few sizes of a short example."""
+    return [(note.line, note.severity, note.rule) for note in file.notes if note.rule != "ladder"]
 
 
 def test_a_good_table_is_taken_on_its_device_and_only_there() -> None:
@@ -59,7 +60,7 @@ def test_a_good_table_is_taken_on_its_device_and_only_there() -> None:
 )
 def test_names_of_devices(device: str, target: str, accepted: bool, noted: list[str]) -> None:
     file = judged({"1": TILE}, f"E=8,N=512,device_name={device}", {"device": target})
-    assert (file.accepted, [note.rule for note in file.notes]) == (accepted, noted)
+    assert (file.accepted, [rule for _, _, rule in rules(file)]) == (accepted, noted)
 
 
 @pytest.mark.parametrize(
@@ -168,3 +169,43 @@ def test_shapes_that_users_lacked(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store", create=True)
     ingest([str(CORPUS / "field" / "vllm-moe" / "warnings.txt")], store, run="before")
     assert moe(tables(store)).count == 3
+
+
+TUNED = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
+"""The sizes of vLLM's tuner."""
+
+
+@pytest.mark.parametrize(
+    ("sizes", "far"),
+    [
+        (TUNED, None),
+        ((1, 2, 4, 8), "8 to 8,192"),  # the ladder of vllm-project/vllm#52192: a prefill takes the tile of 8 tokens
+        ((96, 128, 256, 512, 1024), "1 to 96"),  # a decode takes that of 96
+        ((8, 512, 4096), "8 to 512"),
+        ((64,), "1 to 64 and 64 to 8,192"),
+    ],
+)
+def test_sizes_without_an_entry_near_them(sizes: tuple[int, ...], far: str | None) -> None:
+    different = {str(x): TILE | {"GROUP_SIZE_M": 1 + number} for number, x in enumerate(sizes)}
+    (*notes,) = judged(different).notes
+    assert [x.rule for x in notes] == ([] if far is None else ["ladder"])
+    assert far is None or far in notes[0].message
+
+
+def test_entries_that_were_copied() -> None:
+    tuned = {str(x): TILE | {"GROUP_SIZE_M": 1 + number // 3} for number, x in enumerate(TUNED)}
+    (note,) = judged(tuned).notes
+    assert (note.rule, note.message.partition(" have")[0]) == ("copied", "12 of 18 entries")
+
+
+@pytest.mark.parametrize(("theirs", "noted"), [("3.4.1", []), ("3.2.0", ["triton"]), ("", [])])
+def test_another_generation_of_triton(theirs: str, noted: list[str]) -> None:
+    members = {"triton_version": "3.4.0", "1": TILE}
+    assert [x for _, _, x in rules(judged(members, target=MI300X | {"triton_version": theirs}))] == noted
+
+
+def test_a_device_name_that_is_never_looked_for() -> None:
+    (note,) = (
+        x for x in judged({"1": TILE}, "E=8,N=512,device_name=AMD_Instinct_MI325_OAM").notes if x.rule == "device"
+    )
+    assert "AMD_Instinct_MI325X" in note.remedy
