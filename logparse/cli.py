@@ -150,6 +150,7 @@ def recommend(
     steps: Annotated[int | None, option("Steps that the logs are of. [default: as the traces mark]", min=1)] = None,
     gpus: Annotated[int, option("GPUs of a target process: so many TunableOp files.", min=1)] = 1,
     same_build: Annotated[bool, option("Logs and times are of one library build and arch.", "--same-build")] = False,
+    records: opt.Records = None,
     actions: Annotated[bool, option("Only what settings and changes of the program do.", "--actions")] = False,
     explain: Annotated[str | None, option("All about one thing to do: its number or name.")] = None,
     verbose: Annotated[bool, option("All that was found, and every file that is written.", "-v", "--verbose")] = False,
@@ -168,6 +169,10 @@ def recommend(
         target=facts_of(target),
     )
     held = opened(store)
+    if records:
+        from analyzers.measure.sharing import take
+
+        take(held, records, run)
     found = verb.advise(held, settings, run)
     shown = verb.Shown(n=n, actions=actions, explain=explain, verbose=verbose, store=held.url)
     return verb.answer(found, settings, out, gpus, own or [], shown)
@@ -189,6 +194,7 @@ def replay(
     resume: Annotated[bool, option("Skip what this machine has measured.", "--resume/--again")] = True,
     exhaustive: Annotated[bool, option("Enumerate, not only the heuristic's list.", "--exhaustive")] = False,
     propose: Annotated[str, choice("Which solutions to try.", of=("all", "neighbours"))] = "all",
+    records: opt.Records = None,
     hot: Annotated[bool, option("Leave operands in the last-level cache.", "--hot")] = False,
     only: Annotated[str | None, choice("actions: no search. races: nothing else.", of=("actions", "races"))] = None,
     dry_run: Annotated[bool, option("Print the plan and stop.", "--dry-run")] = False,
@@ -213,9 +219,14 @@ def replay(
         limits=measuring.limits(budget, silence),
         stages=measuring.stages(only),
     )
+    held = opened(store)
+    if records:
+        from analyzers.measure.sharing import take
+
+        take(held, records, run)
     if dry_run:
-        return measure.plan(opened(store), options)
-    return measure.measure(opened(store), options, lambda line: typer.echo(printable(line)))
+        return measure.plan(held, options)
+    return measure.measure(held, options, lambda line: typer.echo(printable(line)))
 
 
 @verb("logparse top --by time -n 10", opt.Table)
@@ -413,7 +424,7 @@ def convert(
 
 @verb("logparse export --as yaml --kind gemm -n 50 --out problems")
 def export(
-    as_: Annotated[str, choice("bench, yaml, driver, untuned, csv or moe.", "--as", of=opt.EXPORTS)],
+    as_: Annotated[str, choice("bench, yaml, driver, untuned, moe or bundle.", "--as", of=opt.EXPORTS)],
     store: opt.Store = None,
     run: opt.Run = None,
     kind: opt.Kind = None,
@@ -424,8 +435,13 @@ def export(
 ) -> Answer:
     """Write problems as input for the libraries' own tools."""
     from analyzers.overrides import export as exporting
-    from analyzers.overrides.write import written
+    from analyzers.overrides.write import Made, written
 
+    if as_ == "bundle":
+        from analyzers.measure.sharing import bundled
+
+        files, notes = bundled(opened(store), run)
+        return written(Made(tuple(files), len(files), {}), notes, out)
     made = exporting.of_store(opened(store), as_, run=run, kind=kind, n=n, sql=sql, target=facts_of(target))
     return written(made, exporting.lines(made), out)
 

@@ -27,6 +27,7 @@ from analyzers.measure.plan import Item, plan
 from analyzers.measure.proposer import Proposal
 from analyzers.measure.results import Confirmed, Method, Result, environment_key
 from analyzers.measure.scheduler import History, Limits, Outcome, Scheduler, Timed
+from analyzers.measure.sharing import Borrowed, without_checks
 from analyzers.measure.worker import backend_named
 from analyzers.times.cells import number_of
 from analyzers.times.confirmations import Confirmation, Pairs, confirmation_text, judge, judge_all
@@ -158,7 +159,7 @@ def replay(store: Store, options: Options, progress: Progress | None = None) -> 
     narrow = options.neighbours
     before = history(store) if options.resume or narrow else History()
     experience = experience_of(before) if narrow else Experience()
-    known = before if options.resume else History()
+    known, borrowed = without_checks(before, store) if options.resume else (History(), Borrowed(0, {}))
     workspaces = {x.problem.text: x.workspace_bytes for x in items if x.workspace_bytes is not None}
 
     def propose(problem: Problem, facts: Mapping[str, str]) -> Proposal | None:
@@ -179,6 +180,7 @@ def replay(store: Store, options: Options, progress: Progress | None = None) -> 
     except KeyboardInterrupt:
         report.finished, report.interrupted = False, True
     recorder.close()
+    report.remarks.extend(borrowed.report(report.results))
     return report
 
 

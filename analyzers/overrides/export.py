@@ -145,8 +145,8 @@ def _yaml(problem: Problem, calls: int | None) -> str:
 
 KINDS: Mapping[str, str] = {"bench": "gemm", "yaml": "gemm", "untuned": "gemm", "driver": "conv"}
 """The kind of problem that a tool runs."""
-NAMES = (*KINDS, "moe")
-"""Values of ``export --as``."""
+NAMES = (*KINDS, "moe", "bundle")
+"""Values of ``export --as``; a bundle is made by ``analyzers/measure/sharing.py``."""
 
 _LINES: Mapping[str, tuple[str, Callable[[Problem, int | None], str], str]] = {
     "bench": ("bench.sh", lambda problem, calls: COMMANDS["hipblaslt"](problem), "sh {path}"),

@@ -126,7 +126,7 @@ def write(files: Sequence[Emission], out: Path, read: Sequence[str] = ()) -> lis
             path.chmod(0o755)
         here, folder = (shlex.quote(str(place.absolute())) for place in (path, out))
         made.append(replace(file, path=path, use=file.use.replace("{path}", here).replace("{folder}", folder)))
-    remember(out / file.name for file in files)
+    remember(out / file.name for file in files if not file.shared)
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from logparse.formats import (
+    bundle,
     job_units,
     library_errors,
     machine_facts,
@@ -61,6 +62,7 @@ FORMATS: tuple[Format, ...] = (
     traces_rocpd.FORMAT,
     moe_config.LOG,
     machine_facts.FORMAT,
+    bundle.FORMAT,
     job_units.FORMAT,
 )
 """Every format that can be read.  Of whole-file formats the first that recognises a file reads it."""

@@ -162,7 +162,7 @@ class Emission:
     ``{path}`` stands for the written file and ``{folder}`` for its folder.
 
     Once it is written it has a ``path``, which its ``use`` then names; ``applied``: the ``apply.sh`` beside it does all
-    of ``use``.
+    of ``use``.  ``shared``: it is made to be ingested, so it is not passed over as our own.
     """
 
     name: str
@@ -170,6 +170,7 @@ class Emission:
     use: str
     path: Path | None = None
     applied: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True)

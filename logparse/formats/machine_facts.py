@@ -28,9 +28,9 @@ _BYTES = 1 << 20
 
 
 def recognise(head: Head) -> bool:
-    """An object whose first member is named like a fact, or any object of the file's own name."""
+    """A flat object whose first member is named like a fact, or any object of the file's own name."""
     begin = _BEGIN.match(head.data)
-    if begin is None:
+    if begin is None or (b"{" in head.data[begin.end() :] and head.name != FILE_NAME):
         return False
     name = (begin["name"] or b"").decode()
     return name in FACTS or name.startswith("validator:") or head.name == FILE_NAME

@@ -106,6 +106,7 @@ Engine = Annotated[
     str, option("local; ray (of $RAY_ADDRESS, of this machine, or one of its own); ray://HOST:PORT.", "--engine")
 ]
 Kind = Annotated[Text, choice("gemm, grouped or conv.", "--kind", of=("gemm", "grouped", "conv"))]
+Records = Annotated[Text, option("Folder or URL of other machines' records.", "--records")]
 Target = Annotated[Words, option("Facts of the machine that will read the files: a file, or KEY=VALUE.", "--target")]
 Job = Annotated[list[str], argument("The job, after `--`.")]
 Out = Annotated[Path, path("Folder for the files.", "--out")]
