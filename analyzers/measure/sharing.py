@@ -6,18 +6,17 @@ host, a process or a user, or the order of calls (``logparse.formats.bundle``); 
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pandas as pd
 
 from analyzers.measure.results import Result
 from analyzers.measure.scheduler import History
-from analyzers.times.cells import count_of
+from analyzers.times.cells import count_of, number_of, text_of
+from analyzers.times.confirmations import samples_in
 from analyzers.times.joins import calls_by_problem, facts_by_source
 from analyzers.times.origins import ACTION, CONFIRM, RACE
 from analyzers.times.runs import tables_of
@@ -105,7 +104,7 @@ def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[
     facts, machines = facts_by_source(store.query("select source_id, name, value from facts")), Counter[str]()
     for source, own in store.query(_ROWS).groupby("source_id"):
         of = facts.get(str(source), {})
-        files.append(bundle.dump(of, measurements_of(own), {}))
+        files.append(bundle.dump(of, _measurements_of(own), {}))
         machines[_machine(of)] += 1
     notes = [f"{counted(len(known), 'problem')} with their calls, without order or time"]
     notes += [f"{counted(count, 'record')} of {machine}" for machine, count in machines.most_common()]
@@ -130,12 +129,8 @@ def _machine(facts: Facts) -> str:
     return "; ".join([device, *builds, f"operands {facts.get('replay_cache', 'cold')}"])
 
 
-def measurements_of(rows: pd.DataFrame) -> list[Measurement]:
+def _measurements_of(rows: pd.DataFrame) -> list[Measurement]:
     """Measurements from rows of the store's view."""
-
-    def known(value: Any) -> Any:
-        return None if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)) else value
-
     # A text comes once per solution, or per problem: reading it each time was nearly all of the time.
     problems = {text: problem_from_text(text) for text in rows["problem"].unique()}
     solutions = {text: solution_from_text(text) for text in rows["solution"].unique()}
@@ -145,10 +140,10 @@ def measurements_of(rows: pd.DataFrame) -> list[Measurement]:
             solution=solutions[row["solution"]],
             origin=row["origin"],
             status=row["status"],
-            time_us=known(row["time_us"]),
-            samples_us=() if known(row["samples_us"]) is None else tuple(row["samples_us"]),
-            workspace_bytes=known(row["workspace_bytes"]),
-            error=known(row["error"]),
+            time_us=number_of(row["time_us"]),
+            samples_us=samples_in(row["samples_us"]),
+            workspace_bytes=count_of(row["workspace_bytes"]),
+            error=text_of(row["error"]),
         )
         for row in rows.to_dict("records")
     ]

@@ -331,6 +331,7 @@ def claims(outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 IN_ORDER = {
     "hipblaslt-tuning-file": "the library tries them in their order, or the latest first",
+    "transformer-engine-cache": "the first of overlapping ranges of workspaces is kept",
     "miopen-find-db": "MIOpen takes the first record of a key",
     "miopen-perf-db": "MIOpen takes the first record of a key",
     "tunableop-results": "PyTorch takes the first",
