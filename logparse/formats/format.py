@@ -7,6 +7,7 @@ Every input line ends in exactly one ``Unit``; ingest checks that nothing is los
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -201,3 +202,11 @@ def one_per_key(overrides: Iterable[Override], key_of: Callable[[Override], str]
         elif old.time_us is None:
             out[key] = new
     return out
+
+
+def cells_of(line: str) -> list[str]:
+    """The cells of a line, quoted ones without their quotes."""
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:  # a cell beyond csv's limit, before Python 3.11 also a NUL
+        return line.split(",")

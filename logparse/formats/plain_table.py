@@ -20,12 +20,11 @@ the fact ``ignored_columns``.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from logparse.formats.format import FileFormat, Head, Origin, Outcome, Source
+from logparse.formats.format import FileFormat, Head, Origin, Outcome, Source, cells_of
 from logparse.model import (
     CONV_FIELDS,
     FACTS,
@@ -59,12 +58,7 @@ def recognise(head: Head) -> bool:
 
 
 def _header(line: str) -> list[str]:
-    text = line.removeprefix("\ufeff").strip("\r")
-    try:
-        cells: list[str] = next(csv.reader([text]), [])
-    except csv.Error:  # a carriage return or NUL in the middle, a cell beyond csv's limit
-        cells = text.split(",")
-    return [cell.strip() for cell in cells]
+    return [cell.strip() for cell in cells_of(line.removeprefix("\ufeff").strip("\r"))]
 
 
 def _is_ours(columns: Sequence[str]) -> bool:

@@ -24,7 +24,7 @@ from logparse.errors import InputError
 from logparse.formats.aiter import log as aiter_log
 from logparse.formats.aiter import tables as aiter
 from logparse.formats.aiter.lookup import BF16, VARIABLES, Lookup, stem, table_of
-from logparse.formats.format import Emission, Head
+from logparse.formats.format import Emission, Head, cells_of
 from logparse.formats.hipblaslt import tuning_rules as hipblaslt_tuning
 from logparse.formats.override_format import Conversion, Merging, OverrideFormat, Report, bytes_of, records_of
 from logparse.formats.reading import Note, Offer, Reading, Rule, Table, text_of
@@ -240,7 +240,7 @@ def _table(head: Head) -> Lookup | None:
 def entries(name: str, text: str) -> tuple[list[str], list[Entry], list[Note]]:
     """The columns, the rows typed as pandas types them, and why pandas does not read the file (empty: it does)."""
     lines = list(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
-    rows = [(n, aiter.cells_of(line)) for n, line in lines if line.strip()]
+    rows = [(n, cells_of(line)) for n, line in lines if line.strip()]
     if not rows:
         return [], [], [Note(None, "error", "empty", "no row in the file", _RETUNE)]
     columns, body = rows[0][1], rows[1:]

@@ -24,13 +24,23 @@ measurements but messages: function ``fused_moe_table``, the text their key and,
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from logparse.errors import EmissionError
-from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Unit, Writer, one_per_key
+from logparse.formats.format import (
+    Emission,
+    FileFormat,
+    Head,
+    Origin,
+    Outcome,
+    Source,
+    Unit,
+    Writer,
+    cells_of,
+    one_per_key,
+)
 from logparse.formats.fp8 import on_arch
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import (
@@ -79,14 +89,6 @@ def recognise(head: Head) -> bool:
     if columns <= _SIZES:
         return "untuned" in head.name
     return bool(columns & _SOLUTION) if columns & _TUNED else bool(columns & _UNTUNED)
-
-
-def cells_of(line: str) -> list[str]:
-    """The cells of a line, quoted ones without their quotes."""
-    try:
-        return next(csv.reader([line]), [])
-    except csv.Error:  # a cell beyond csv's limit, before Python 3.11 also a NUL
-        return line.split(",")
 
 
 def _columns(line: str) -> list[str]:

@@ -160,17 +160,22 @@ def recognise(head: Head) -> bool:
     return bool(_BEGIN.match(text) if text else _EMPTY_NAME.match(head.name))
 
 
+def lines_of(source: Source) -> Iterator[tuple[int, str]]:
+    """The lines with their offsets, without a byte order mark and carriage returns."""
+    for number, line in enumerate(source.lines()):
+        text = line.text.removesuffix("\r")
+        bom = number == 0 and text.startswith(BOM)
+        yield line.offset + len(BOM.encode()) * bom, text[bom:]
+
+
 def read(source: Source) -> Iterator[Outcome]:
     """Every line as a fact (validator), a measurement (row), a reject or blank; the file's facts come last."""
     file = ResultsFile()
-    for number, line in enumerate(source.lines(), start=1):
-        text = line.text.removesuffix("\r")
-        skipped = len(BOM.encode()) if number == 1 and text.startswith(BOM) else 0
-        text = text[bool(skipped) :]
+    for number, (at, text) in enumerate(lines_of(source), start=1):
         found = list(file.take(number, text))
         for start, piece, one in found:
-            at = line.offset + skipped + len(text[:start].encode())
-            yield replace(_outcome(piece, one), lines=0 if start else 1, at=at)
+            place = at + len(text[:start].encode())
+            yield replace(_outcome(piece, one), lines=0 if start else 1, at=place)
         if not found:
             yield Outcome("fact")
     yield Outcome("fact", _facts(file), lines=0)

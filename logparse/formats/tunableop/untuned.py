@@ -18,12 +18,11 @@ from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Outcome, Source, Writer
 from logparse.formats.patterns import regex
 from logparse.formats.tunableop import signature
-from logparse.formats.tunableop.results import key_of
+from logparse.formats.tunableop.results import BOM, key_of, lines_of
 from logparse.model import Call, GemmProblem, Override, Reject
 
 FILE_NAME = "tunableop_untuned0.csv"
 CATEGORY = "untuned"
-_BOM = "\ufeff"
 _BEGIN = regex(
     r"(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_[^,\n]*,[^,\n]*(?:,BLAS_PARAMS:.*)?\r?(?:\n|\Z)"
 )
@@ -31,21 +30,17 @@ _BEGIN = regex(
 
 def recognise(head: Head) -> bool:
     """A file that begins with a key and nothing or ``BLAS_PARAMS`` behind it."""
-    return _BEGIN.match(head.data.decode("utf-8", "replace").removeprefix(_BOM).lstrip("\r\n")) is not None
+    return _BEGIN.match(head.data.decode("utf-8", "replace").removeprefix(BOM).lstrip("\r\n")) is not None
 
 
 def read(source: Source) -> Iterator[Outcome]:
     """Every line as a call, a reject or blank."""
-    for number, line in enumerate(source.lines()):
-        text = line.text.removesuffix("\r")
-        bom = number == 0 and text.startswith(_BOM)
-        text = text[bom:]
+    for at, text in lines_of(source):
+        record = row(text)
         if not text:
             yield Outcome("blank")
-            continue
-        record = row(text)
-        at = line.offset + len(_BOM.encode()) * bom
-        yield Outcome("call" if isinstance(record, Call) else "reject", [record], at=at)
+        else:
+            yield Outcome("call" if isinstance(record, Call) else "reject", [record], at=at)
 
 
 def row(text: str) -> Call | Reject:
