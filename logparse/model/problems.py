@@ -175,21 +175,12 @@ class GemmProblem:
         change = {name: value for name, value in change.items() if mine[name] != value}
         if not change:
             return None
-        other = object.__new__(GemmProblem)  # made for each distinct line: ``replace`` takes five times as long
-        vars(other).update(mine | change)  # with ``irrelevant``, which is the same for both
-        return other
+        return of_fields(GemmProblem, mine | change)  # with ``irrelevant``, which is the same for both
 
     @cached_property
     def text(self) -> str:
         """The canonical key: every field in fixed order, ``?`` where unknown, ``-`` where it cannot matter."""
-        text = f"{self.kind} {self.normal._words}"
-        if self.members:
-            text += " members=" + ",".join(member.text for member in self.members)
-        return text
-
-    @property
-    def _words(self) -> str:
-        mine, irrelevant = vars(self), self.irrelevant
+        mine, irrelevant = vars(self.normal), self.irrelevant
         cells: list[object] = []  # made for each distinct line of a log: one loop, no calls
         for name in GEMM_FIELDS:
             value = mine[name]
@@ -198,7 +189,8 @@ class GemmProblem:
             elif value is True or value is False:
                 value = int(value)
             cells.append(value)
-        return _GEMM_TEXT % tuple(cells)
+        members = " members=" + ",".join(member.text for member in self.members) if self.members else ""
+        return f"{self.kind} {_GEMM_TEXT % tuple(cells)}{members}"
 
     @cached_property
     def shape(self) -> str | None:
@@ -359,14 +351,9 @@ class ConvProblem:
     @property
     def flops(self) -> int | None:
         """2·n·k·prod(out)·(c/groups)·prod(filter), the same for F, B and W (twice that for ``B+W``)."""
-        names = ("n", "k", "c", "out_d", "out_h", "out_w", "filter_d", "filter_h", "filter_w")
-        product = 4 if self.direction == "B+W" else 2
-        for name in names:
-            value = getattr(self, name)
-            if value is None:
-                return None
-            product *= value
-        return product // (self.groups or 1)
+        of_filter = (self.c, self.filter_d, self.filter_h, self.filter_w)
+        product = _product(self.n, self.k, self.out_d, self.out_h, self.out_w, *of_filter)
+        return None if product is None else (4 if self.direction == "B+W" else 2) * product // (self.groups or 1)
 
     @property
     def bytes(self) -> float | None:
@@ -501,12 +488,8 @@ def _argument_text(value: Argument) -> str:
 
 
 def _product(*values: int | None) -> int | None:
-    out = 1
-    for value in values:
-        if value is None:
-            return None
-        out *= value
-    return out
+    known = [value for value in values if value is not None]
+    return math.prod(known) if len(known) == len(values) else None
 
 
 Problem: TypeAlias = GemmProblem | ConvProblem | OperatorProblem
