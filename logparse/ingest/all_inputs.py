@@ -71,7 +71,7 @@ def ingest(
     if total and "-" not in inputs.files:
         total(sum(size for path, size in sizes.items() if all(row.end != size for row in known(path))))
     schedule = Schedule(sizes, executor.together, executor.cpus, known, processes)
-    while schedule.waits:
+    while schedule.waiting:
         for task, result in executor.map_unordered(read, schedule.tasks(), resources, progress):
             if isinstance(result, Several):
                 store.learn(result.rows)
@@ -120,9 +120,6 @@ def record(store: Store, records: Iterable[Record], *, run: str, name: str, form
         path=name,
         format=format,
         content_hash=source,
-        start=0,
-        end=0,
-        bytes=0,
         lines=tally.lines,
         units={**tally.units},
         whole=True,

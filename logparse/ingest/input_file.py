@@ -20,6 +20,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 from weakref import finalize
@@ -74,15 +75,11 @@ class InputFile:
         """Size in raw bytes.  Raises InputError when the file is gone."""
         if self._fs is None:
             return 0
-        if isinstance(self._fs, pafs.LocalFileSystem):
-            if not os.path.isfile(self._inner):
-                other = os.path.exists(self._inner) and not os.path.isdir(self._inner)
-                what = "a pipe or device: `logparse ingest -` reads standard input" if other else "no such file"
-                raise InputError(f"{printable(self.path)}: {what}")
-            return os.path.getsize(self._inner)
         info = self._fs.get_file_info(self._inner)
         if not info.is_file:
-            raise InputError(f"{printable(self.path)}: no such file")
+            other = info.type == pafs.FileType.Unknown
+            what = "a pipe or device: `logparse ingest -` reads standard input" if other else "no such file"
+            raise InputError(f"{printable(self.path)}: {what}")
         return int(info.size or 0)
 
     def raw(self) -> BinaryIO:
@@ -168,8 +165,8 @@ class InputFile:
 
     def local_path(self) -> str:
         """A path on this machine with the decompressed content: the file itself or a temporary copy."""
-        if isinstance(self._fs, pafs.LocalFileSystem) and not self.compressed:
-            return self._inner
+        if (path := self.plain_path) is not None:
+            return path
         if self._copy is None:
             with self.open() as stream:
                 self._copy = _Copy(stream)
@@ -439,8 +436,8 @@ def _expand_url(url: str, left_out: list[Path]) -> dict[str, int]:
         infos = filesystem.get_file_info(selector)
     sizes = {info.path[len(base) :]: info.size or 0 for info in infos if info.is_file}
     if wild:
-        pattern = _glob_regex(path[len(folder) :])
-        below = [name for name in sizes if pattern.fullmatch(name)]
+        pattern = path[len(folder) :].split("/")
+        below = [name for name in sizes if _matches(name.split("/"), pattern)]
     else:
         below = _without_stores(list(sizes))
     return {join_url(place, folder + name, query): sizes[name] for name in sorted(below)}
@@ -452,19 +449,13 @@ def _without_stores(names: Sequence[str]) -> list[str]:
     return [name for name in names if not _LEFT_OUT.search(name) and not name.startswith(stores)]
 
 
-def _glob_regex(pattern: str) -> re.Pattern[str]:
-    """A glob as a pattern: ``**/`` matches any folders, ``*`` and ``?`` within one name, ``[a-z]``, ``[!a-z]``."""
-    words = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    out = []
-    for word in re.findall(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]/]*\]|.", pattern, re.DOTALL):
-        if word in words:
-            out.append(words[word])
-        elif len(word) > 1:
-            inside = word[1:-1].replace("\\", r"\\").replace("[", r"\[")
-            out.append(f"[^/{inside[1:]}]" if inside.startswith("!") else f"[{inside.replace('^', chr(92) + '^')}]")
-        else:
-            out.append(re.escape(word))
-    return re.compile("".join(out), re.DOTALL)
+def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether the names of a path match those of a glob, in which ``**`` is any number of folders."""
+    if not names or not pattern:
+        return not names and not pattern
+    if pattern[0] == "**":
+        return any(_matches(names[n:], pattern[1:]) for n in range(len(names) + 1))
+    return fnmatchcase(names[0], pattern[0]) and _matches(names[1:], pattern[1:])
 
 
 class _Copy:

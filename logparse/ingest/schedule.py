@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -25,9 +25,6 @@ _TOGETHER, _TASKS = 256, 4
 """Maximum number of files of a joint task; minimum number of such tasks per core."""
 _THREAD_BYTES = 256 << 20  # minimum bytes per extra thread: each finds the distinct lines anew
 _MOST_THREADS = 8  # a single reader takes what all threads found
-
-State: TypeAlias = Literal["waiting", "reading", "lost", "done"]
-"""``lost``: it waits again, for a task of its own, as the worker of its joint task died."""
 
 
 @dataclass(frozen=True, slots=True)  # slots: one per file, and there may be very many files
@@ -78,11 +75,8 @@ class Task:
     process: Process = UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
-class JointTask:
-    """Several small files to read."""
-
-    tasks: tuple[Task, ...]
+JointTask: TypeAlias = tuple[Task, ...]
+"""Several small files to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +89,13 @@ class Several:
 
 def resources(task: Task | JointTask) -> Resources:
     """The needs of a task for its executor."""
-    if isinstance(task, JointTask):
-        return Resources(weight=sum(one.size for one in task.tasks))
-    return Resources(cpus=task.threads, weight=task.size)
+    if isinstance(task, Task):
+        return Resources(cpus=task.threads, weight=task.size)
+    return Resources(weight=sum(one.size for one in task))
 
 
 class Schedule:
-    """The files of one ingest, each in one ``State``.
+    """The files of one ingest.
 
     ``sizes``: raw bytes by path; ``cores``: of all tasks together; ``most``: of one task; ``known``: a file's commits.
     """
@@ -117,17 +111,14 @@ class Schedule:
         self._sizes, self._cores, self._most = sizes, cores, most
         self._known, self._processes = known, processes or {}
         self._share = cores / max(1, sum(sizes.values()))
-        self.states: dict[str, State] = dict.fromkeys(sorted(sizes, key=lambda path: -sizes[path]), "waiting")
-
-    @property
-    def waits(self) -> bool:
-        """Whether a file is still to be read; only a joint task that ended badly makes files wait again."""
-        return any(state in ("waiting", "lost") for state in self.states.values())
+        self.waiting = sorted(sizes, key=lambda path: -sizes[path])
+        """The files that are still to be read; those of a joint task that ended badly wait again."""
+        self._lost: set[str] = set()
 
     def tasks(self) -> Iterator[Task | JointTask]:
         """Tasks for all files that wait, large ones first, so that no large one runs alone at the end."""
-        waiting = [path for path, state in self.states.items() if state in ("waiting", "lost")]
-        small = [path for path in waiting if self._sizes[path] <= SMALL_BYTES and self.states[path] == "waiting"]
+        waiting, self.waiting = self.waiting, []
+        small = [path for path in waiting if self._sizes[path] <= SMALL_BYTES and path not in self._lost]
         joint = set(small) if len(small) >= MANY else set[str]()
         for path in waiting:
             if path not in joint:
@@ -135,26 +126,23 @@ class Schedule:
         if joint:
             together = min(_TOGETHER, -(-len(small) // (_TASKS * self._cores)))
             for start in range(0, len(small), together):
-                yield JointTask(tuple(map(self._task, small[start : start + together])))
+                yield tuple(map(self._task, small[start : start + together]))
 
     def _task(self, path: str) -> Task:
         size = self._sizes[path]
         cores = min(self._most, round(self._share * size))  # its share of the cores
         threads = max(1, min(cores, _MOST_THREADS, 2 + size // _THREAD_BYTES))
-        self.states[path] = "reading"
         return Task(path, threads, size, tuple(self._known(path)), self._processes.get(path, UNKNOWN))
 
     def ended(self, task: Task | JointTask, result: Ingested | Several | TaskError) -> Sequence[Ingested]:
         """Take the result of a task; returns those of its files that are done."""
-        results: Sequence[Ingested]
         if isinstance(result, Several):
-            results = result.results
-        elif isinstance(result, Ingested):
-            results = [result]
-        elif isinstance(task, JointTask):
-            self.states |= dict.fromkeys((one.path for one in task.tasks), "lost")
-            return []
-        else:
-            results = [Ingested(task.path, "failed", error=f"{printable(task.path)}: {result}")]
-        self.states |= dict.fromkeys((one.path for one in results), "done")
-        return results
+            return result.results
+        if isinstance(result, Ingested):
+            return [result]
+        if isinstance(task, Task):
+            return [Ingested(task.path, "failed", error=f"{printable(task.path)}: {result}")]
+        lost = [one.path for one in task]
+        self._lost.update(lost)
+        self.waiting += lost
+        return []

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from operator import add
 from typing import Any, BinaryIO, cast
 
@@ -81,7 +81,7 @@ class Reader:
 
     def __call__(self, task: Task | JointTask) -> Ingested | Several:
         """Read a file, or several; an exception becomes its result, so that it does not stop the others."""
-        return self._several(task.tasks) if isinstance(task, JointTask) else self.read(task)
+        return self.read(task) if isinstance(task, Task) else self._several(task)
 
     def _several(self, tasks: Sequence[Task]) -> Several:
         """Read small files, write their rows in joint parts, and commit each."""
@@ -112,19 +112,6 @@ def _settled(result: Ingested, state: str | bool) -> Ingested:
     if isinstance(state, str) and result.state in ("new", "grown"):
         return Ingested(result.path, "failed", error=f"{printable(result.path)}: {state}")
     return result if state else replace(result, state="unchanged")
-
-
-@dataclass(frozen=True)
-class _Stretch:
-    """The part of a source that a commit holds."""
-
-    source_id: str
-    run: str
-    content_hash: str = ""
-    start: int = 0
-    end: int = 0
-    replaces: tuple[str, ...] = ()
-    tail: bool = False
 
 
 @dataclass(frozen=True)
@@ -167,12 +154,12 @@ class _Input:
         state = result.state if result.state == "unchanged" else "grown" if at.source_id else "new"
         return replace(result, state=state, seconds=time.monotonic() - self._started)
 
-    def _read(self, at: _Stretch) -> Ingested:
+    def _read(self, at: Commit) -> Ingested:
         file_format = self._file_format() if at.start == 0 else None
         return self._whole_file(file_format, at) if file_format else self._stream(at)
 
-    def _continuation(self, earlier: Sequence[Commit], size: int) -> _Stretch | None:
-        """Where to read on: a file whose stored prefix is unchanged has grown.  None: it has nothing new."""
+    def _continuation(self, earlier: Sequence[Commit], size: int) -> Commit | None:
+        """The commit to be: a file whose stored prefix is unchanged has grown.  None: it has nothing new."""
         if earlier:
             mine = [row for row in earlier if row.source_id == earlier[-1].source_id]
             latest = max(mine, key=lambda row: row.end)
@@ -182,8 +169,8 @@ class _Input:
                 again = latest.whole or self.file.compressed
                 stale = tuple(row.attempt for row in mine if again or row.tail)
                 start = 0 if again else max((row.end for row in mine if not row.tail), default=0)
-                return _Stretch(latest.source_id, latest.run, start=start, replaces=stale)
-        return _Stretch("", self.run)
+                return self._row(source_id=latest.source_id, run=latest.run, start=start, replaces=stale)
+        return self._row()
 
     def _file_format(self) -> FileFormat | None:
         candidates = [f for f in self.formats if isinstance(f, FileFormat)]
@@ -195,7 +182,7 @@ class _Input:
                 raise InputError(f"{printable(self.task.path)}: {kind}: {remedy}")
         return next((f for f in candidates if f.recognise(head)), None)
 
-    def _whole_file(self, format: FileFormat, at: _Stretch) -> Ingested:
+    def _whole_file(self, format: FileFormat, at: Commit) -> Ingested:
         attempt = self.attempt()
         collector, tally = Collector(attempt), Tally()
         size, pids = self.file.size, set[str]()
@@ -211,9 +198,8 @@ class _Input:
         tally.problems = collector.problems
         self._report(size)
         source = at.source_id or source_id(self.task.path, digest)
-        stretch = replace(at, source_id=source, content_hash=digest, start=0, end=size)
-        values = asdict(self._process_of(pids)) | {"bytes": size, "whole": True}
-        return self._commit(attempt, stretch, tally, format=format.name, **values)
+        row = replace(at, source_id=source, content_hash=digest, start=0, end=size, bytes=size, whole=True)
+        return self._commit(attempt, replace(row, format=format.name, **asdict(self._process_of(pids))), tally)
 
     def _process_of(self, facts: set[str]) -> Process:
         """The process in a file's facts ``pid``, where they have one value, which is a number; else a stated one."""
@@ -222,7 +208,7 @@ class _Input:
             return Process(int(pid), "fact")
         return self.task.process if self.task.process.pid_from == "option" else UNKNOWN
 
-    def _stream(self, at: _Stretch) -> Ingested:
+    def _stream(self, at: Commit) -> Ingested:
         """Read lines of several formats, and foreign ones.  A last line without its end is a commit of its own, as it
         may grow.
         """
@@ -295,7 +281,7 @@ class _Input:
         self.file = self.file.kept(io.BytesIO(raw.first))
         if self.file.compressed or self._file_format():
             self.file = self.file.kept(cast(BinaryIO, raw))
-            total = self._read(_Stretch(source, self.run))
+            total = self._read(self._row(source_id=source))
         else:
             total = self._live(raw, source)
         content = raw.digest.hexdigest()
@@ -317,34 +303,38 @@ class _Input:
             stream.feed(block, offset)
             read = offset + len(block)
             if time.monotonic() - last_commit > _LIVE_SECONDS:
-                stretch = _Stretch(source, self.run, f"{source}-{read}", start, read)
-                total = _sum(total, self._commit_stream(stream, stretch, end_of_stream=False))
+                at = self._row(source_id=source, content_hash=f"{source}-{read}", start=start, end=read)
+                total = _sum(total, self._commit_stream(stream, at, end_of_stream=False))
                 start, last_commit, stream = read, time.monotonic(), self._stream_read(stream.reader)
         content = f"{raw.digest.hexdigest()}-{raw.count}"
-        return _sum(total, self._commit_stream(stream, _Stretch(source, self.run, content, start, raw.count)))
+        at = self._row(source_id=source, content_hash=content, start=start, end=raw.count)
+        return _sum(total, self._commit_stream(stream, at))
 
     def _stream_read(self, reader: LineReader | None = None) -> StreamRead:
         return StreamRead(self.attempt(), self.formats, self.task.threads, reader, head=self.file.head().data)
 
-    def _commit_stream(self, stream: StreamRead, at: _Stretch, end_of_stream: bool = True) -> Ingested:
+    def _commit_stream(self, stream: StreamRead, at: Commit, end_of_stream: bool = True) -> Ingested:
         stream.finish(end_of_stream)
         tally = stream.tally
         ended = "in the middle of a line" if at.tail and tally.units["reject"] else None
-        values = asdict(tally.process() or self.task.process) | {"ended": ended, "bytes": stream.bytes}
-        return self._commit(stream.attempt, at, tally, format=tally.formats or FOREIGN, **values)
+        values = asdict(tally.process() or self.task.process)
+        row = replace(at, format=tally.formats or FOREIGN, ended=ended, bytes=stream.bytes, **values)
+        return self._commit(stream.attempt, row, tally)
 
-    def _commit(self, attempt: Attempt, at: _Stretch, tally: Tally, **values: Any) -> Ingested:
-        row = Commit(
+    def _row(self, run: str = "", **values: Any) -> Commit:
+        """A commit of the input that states no more than this yet."""
+        return Commit(run=run or self.run, path=self.task.path, **values)
+
+    def _commit(self, attempt: Attempt, at: Commit, tally: Tally) -> Ingested:
+        row = replace(
+            at,
             attempt=attempt.name,
-            path=self.task.path,
             lines=tally.lines,
             splits=tally.splits,
             units={**tally.units},
             bench_output=tally.bench_output,
             committed_at=time.time(),
             seconds=time.monotonic() - self._started,
-            **{f.name: getattr(at, f.name) for f in fields(at)},
-            **values,
         )
         return Ingested(
             row.path,

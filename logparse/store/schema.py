@@ -81,16 +81,16 @@ PARTITIONED = frozenset({"calls", "messages"})
 class Commit:
     """One row of ``sources/``: what one attempt read of a source (bytes ``start`` to ``end`` of the raw file)."""
 
-    attempt: str
-    source_id: str
+    attempt: str = ""
+    source_id: str = ""
     run: str
     path: str
-    format: str  # names joined by +; in rows of earlier versions some have _, which is read as -
-    content_hash: str  # of raw bytes 0 to ``end``
-    start: int
-    end: int
-    bytes: int  # decompressed bytes read by this attempt
-    lines: int
+    format: str = ""  # names joined by +; in rows of earlier versions some have _, which is read as -
+    content_hash: str = ""  # of raw bytes 0 to ``end``
+    start: int = 0
+    end: int = 0
+    bytes: int = 0  # decompressed bytes read by this attempt
+    lines: int = 0
     splits: int = 0
     units: Mapping[Unit, int] = field(default_factory=dict)
     pid: int | None = None

@@ -18,7 +18,7 @@ def read(task: Task | JointTask) -> Ingested | Several:
     """As a worker without a fault."""
     if isinstance(task, Task):
         return Ingested(task.path, "new")
-    return Several(tuple(Ingested(one.path, "new") for one in task.tasks), pa.table({}))
+    return Several(tuple(Ingested(one.path, "new") for one in task), pa.table({}))
 
 
 def small(count: int) -> dict[str, int]:
@@ -26,7 +26,7 @@ def small(count: int) -> dict[str, int]:
 
 
 def paths(task: Task | JointTask) -> list[str]:
-    return [one.path for one in task.tasks] if isinstance(task, JointTask) else [task.path]
+    return [task.path] if isinstance(task, Task) else [one.path for one in task]
 
 
 def test_large_files_come_first_with_the_threads_of_their_share() -> None:
@@ -42,37 +42,30 @@ def test_large_files_come_first_with_the_threads_of_their_share() -> None:
     assert [resources(task).weight for task in tasks] == sorted(sizes.values(), reverse=True)
 
 
-def test_a_file_is_handed_out_when_there_is_room_for_it() -> None:
-    schedule = Schedule({"a": 2, "b": 1})
-    tasks = schedule.tasks()
-    next(tasks)
-    assert schedule.states == {"a": "reading", "b": "waiting"}
-
-
 @pytest.mark.parametrize("count", [MANY - 1, MANY])
 def test_only_very_many_small_files_are_read_together(count: int) -> None:
     schedule = Schedule(small(count) | {"large": SMALL_BYTES + 1}, cores=2)
     tasks = list(schedule.tasks())
     assert paths(tasks[0]) == ["large"]
-    joint = [task for task in tasks if isinstance(task, JointTask)]
+    joint = [task for task in tasks if isinstance(task, tuple)]
     assert len(joint) == (8 if count == MANY else 0), "four per core"
     assert sum(len(paths(task)) for task in tasks) == count + 1
-    assert not joint or resources(joint[0]).weight == 100 * len(joint[0].tasks)
+    assert not joint or resources(joint[0]).weight == 100 * len(joint[0])
 
 
 def test_a_lost_joint_task_is_taken_apart() -> None:
     schedule = Schedule(small(MANY))
     first, *others = schedule.tasks()
-    assert not schedule.waits
+    assert not schedule.waiting
     for task in others:
         schedule.ended(task, read(task))
     assert schedule.ended(first, LostError("its worker died")) == []
-    assert schedule.waits
+    assert schedule.waiting
     again = list(schedule.tasks())
     assert [paths(task) for task in again] == [[path] for path in paths(first)]
     [failed] = schedule.ended(again[0], LostError("its worker died"))
     assert (failed.state, failed.error) == ("failed", f"{failed.path}: its worker died")
-    assert not schedule.waits
+    assert not schedule.waiting
 
 
 @given(
@@ -81,11 +74,10 @@ def test_a_lost_joint_task_is_taken_apart() -> None:
 def test_each_file_has_one_result(large: list[int], share: int, rng: random.Random) -> None:
     sizes = small(share * MANY) | {f"large{number}": size for number, size in enumerate(large)}
     schedule, results = Schedule(sizes, cores=rng.randint(1, 9), most=4), list[Ingested]()
-    while schedule.waits:
+    while schedule.waiting:
         tasks = list(schedule.tasks())
         rng.shuffle(tasks)
         for task in tasks:
             result = TaskError("no") if rng.random() < 0.3 else read(task)
             results += schedule.ended(task, result)
     assert sorted(x.path for x in results) == sorted(sizes)
-    assert set(schedule.states.values()) <= {"done"}

@@ -13,7 +13,6 @@ from logparse import lookup
 from logparse.executors.executor import LostError
 from logparse.executors.local import LocalExecutor
 from logparse.ingest import Ingested, all_inputs, ingest, schedule
-from logparse.ingest.schedule import JointTask
 from logparse.store import Store, open_store
 from logparse.store.compaction import compact
 from logparse.store.parts import Attempt
@@ -198,7 +197,7 @@ def test_a_file_that_kills_its_worker_costs_no_other(logs: Path, store: Store, w
     class Deadly(LocalExecutor):
         def map_unordered(self, function: Any, items: Any, *_: Any) -> Iterator[Any]:
             for item in items:
-                yield item, LostError("its worker died") if isinstance(item, JointTask) else function(item)
+                yield item, LostError("its worker died") if isinstance(item, tuple) else function(item)
 
     results = ingest([str(logs)], store, executor=Deadly(1))
     assert {one.state for one in results} == {"new"}
