@@ -19,3 +19,12 @@ def shifted(number: str | float, places: int) -> float:
         return value
     digits, _, exponent = str(number).strip().lower().partition("e")
     return float(f"{digits}e{int(exponent or 0) + places}")
+
+
+def from_milliseconds(text: str) -> float | None:
+    """Microseconds; None for what is no time above 0."""
+    try:
+        time_us = shifted(text, MS_TO_US)
+    except ValueError:
+        return None
+    return time_us if 0 < time_us < math.inf else None

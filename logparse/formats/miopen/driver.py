@@ -30,6 +30,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from logparse.errors import EmissionError
@@ -140,6 +141,15 @@ def read_command(text: str) -> Command | None:
         raise CommandError(f"a logged command prints all sizes, this one lacks {missing[0]}: it was cut")
     problem = _problem(op, {**_DEFAULTS, **flags}, three, logged)
     return Command(op, tuple(replace(problem, direction=x) for x in _directions(int(flags.get("forw", 0)))), function)
+
+
+@lru_cache(maxsize=8_192)
+def readable_command(text: str) -> Command | None:
+    """The command in this line; None where it holds none, or a damaged one."""
+    try:
+        return read_command(text)
+    except CommandError:
+        return None
 
 
 def _sizes_of(three: bool) -> list[tuple[str, str, int, str]]:

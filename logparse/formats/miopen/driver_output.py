@@ -17,8 +17,8 @@ Printed by ``MIOpenDriver conv … -t 1`` (times), ``-S 0`` (the list of immedia
 ROCm/MIOpen ``driver/conv_driver.hpp``.  The lines of one direction are one measurement of the problem in the command
 before them, which is itself read by ``driver``.
 
-* The time is the mean over all iterations but the first (``-i``, default 10); ``stats`` lines repeat it.  A result that
-  failed verification is ``wrong``.
+* The time is the mean over all iterations but the first; ``stats`` lines repeat it.  A result that failed verification
+  is ``wrong``.
 * The list of immediate mode is no measurement: its times come from the find-db *or* are estimates when that has no
   record (10, 20, 30 … from TunaNet, 10/WTI else), and the list does not state which.  Solutions of it are ``no_time``,
   origin ``driver-list``; the printed time stands in ``error``.
@@ -30,9 +30,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from logparse.formats.decimals import MS_TO_US, shifted
+from logparse.formats.decimals import from_milliseconds
 from logparse.formats.format import BlockFormat, Line, Origin, Outcome
-from logparse.formats.miopen.driver import Command, CommandError, read_command
+from logparse.formats.miopen.driver import Command, readable_command
 from logparse.formats.miopen.solvers import ID_OF_CODE, algorithm_name
 from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
@@ -41,14 +41,7 @@ from logparse.model import ConvProblem, Direction, Fact, Measurement, Message, R
 ORIGIN = "driver"
 LIST_ORIGIN = "driver-list"
 
-_DIRECTION: dict[str, Direction] = {
-    "Forward": "F",
-    "Backward Data": "B",
-    "Backward Weights": "W",
-    "Forward Convolution": "F",
-    "Backward Convolution Data": "B",
-    "Backward Convolution Weights": "W",
-}
+_DIRECTION: dict[str, Direction] = {"Forward": "F", "Backward Data": "B", "Backward Weights": "W"}
 _WHICH = r"(?P<which>Forward|Backward Data|Backward Weights)"
 _FLOAT = r"[-+.\deE]+|nan|inf|-nan"
 _PICK = regex(rf"^MIOpen {_WHICH} Conv\. Algorithm: (?P<code>-?\d+)(?:, Solution: (?P<id>\d+)/(?P<solver>.*?))?\s*$")
@@ -59,8 +52,7 @@ _ITEM = regex(
     r"+name: (?P<solver>\S+)"
 )
 _VERIFY = regex(
-    r"^(?P<which>Forward Convolution|Backward Convolution Data|Backward Convolution Weights) "
-    r"(?P<verdict>Verifies|FAILED|Failed)\b(?P<rest>.*)$"
+    r"^(?P<pass>Forward|Backward) Convolution(?P<of> Data| Weights)? (?P<verdict>Verifies|FAILED|Failed)\b(?P<rest>.*)$"
 )
 _STATS = ("stats: fwd-conv", "stats: bwdd-conv", "stats: bwdw-conv")
 _NOTE = regex(r"^(?:PRNG seed: |stats: name, |Warm-up: Wall-clock |Wall-clock Time )")
@@ -78,55 +70,42 @@ class _Run:
     """What was printed so far about one direction of one command."""
 
     direction: Direction
-    command: str | None
+    problem: ConvProblem | None
     solution: Solution | None = None
     time_us: float | None = None
     error: str | None = None
     wrong: bool = False
-    listed: list[tuple[Solution, str, int]] = field(default_factory=list)
+    listed: dict[Solution, tuple[str, int]] = field(default_factory=dict)
+    """Milliseconds and workspace of what the list of immediate mode holds."""
 
     def records(self) -> list[Record]:
-        problem = self._problem()
-        if problem is None:
-            if self.solution is None and not self.listed:
-                return []
-            names = ", ".join(x.id for x in ([self.solution] if self.solution else []) + [x for x, _, _ in self.listed])
-            return [Message(category="miopen_driver", text=f"{self.direction} of an unknown problem: {names}")]
+        if self.problem is None:
+            names = ", ".join(x.id for x in filter(None, (self.solution, *self.listed)))
+            text = f"{self.direction} of an unknown problem: {names}"
+            return [Message(category="miopen_driver", text=text)] if names else []
         out: list[Record] = [
             Measurement(
-                problem=problem,
+                problem=self.problem,
                 solution=solution,
                 origin=LIST_ORIGIN,
                 status="no_time",
                 workspace_bytes=workspace,
                 error=f"the list prints {milliseconds} ms, measured or estimated",
             )
-            for solution, milliseconds, workspace in self.listed
+            for solution, (milliseconds, workspace) in self.listed.items()
         ]
         if self.solution is not None:
-            status = "wrong" if self.wrong else "ok" if self.time_us is not None else "no_time"
-            listed = {solution: workspace for solution, _, workspace in self.listed}
-            out.append(
-                Measurement(
-                    problem=problem,
-                    solution=self.solution,
-                    origin=ORIGIN,
-                    status=status,  # type: ignore[arg-type]
-                    time_us=self.time_us,
-                    workspace_bytes=listed.get(self.solution),
-                    error=self.error,
-                )
+            row = Measurement(
+                problem=self.problem,
+                solution=self.solution,
+                origin=ORIGIN,
+                status="wrong" if self.wrong else "ok" if self.time_us is not None else "no_time",
+                time_us=self.time_us,
+                workspace_bytes=self.listed.get(self.solution, (None, None))[1],
+                error=self.error,
             )
+            out.append(row)
         return out
-
-    def _problem(self) -> ConvProblem | None:
-        command: Command | None = None
-        if self.command is not None:
-            try:
-                command = read_command(self.command)
-            except CommandError:
-                command = None
-        return command.problem(self.direction) if command else None
 
 
 class Reader:
@@ -135,7 +114,7 @@ class Reader:
     awake = False  # every line of it bears a marker
 
     def __init__(self) -> None:
-        self._command: str | None = None
+        self._command: Command | None = None
         self._run: _Run | None = None
         self._done: list[Record] = []
 
@@ -143,7 +122,7 @@ class Reader:
         text = line.text.rstrip()
         if "MIOpenDriver" in text:  # read by ``driver``; what this returns is then not looked at
             self._finish()
-            self._command = text
+            self._command = readable_command(text)
             return None
         return self._result(text) or self._note(text)
 
@@ -157,12 +136,12 @@ class Reader:
             self._done += self._run.records()
             self._run = None
 
-    def _running(self, which: str, *, fresh: bool) -> _Run:
+    def _running(self, which: str, *, fresh: bool = False) -> _Run:
         direction = _DIRECTION[which]
         run = self._run
         if run is None or run.direction != direction or (fresh and run.solution is not None):
             self._finish()
-            run = self._run = _Run(direction, self._command)
+            run = self._run = _Run(direction, self._command.problem(direction) if self._command else None)
         return run
 
     def _outcome(self, unit: str, *records: Record) -> Outcome:
@@ -174,8 +153,8 @@ class Reader:
             run = self._running(match["which"], fresh=True)
             run.solution = _solution(match["solver"] if match["id"] != "0" else None, match["code"], run.direction)
         elif match := _TIME.match(text):
-            run = self._running(match["which"], fresh=False)
-            run.time_us = _microseconds(match["ms"])
+            run = self._running(match["which"])
+            run.time_us = from_milliseconds(match["ms"])
             if run.time_us is None:
                 run.error = f"time is {match['ms']} ms"
         elif match := _AVAILABLE.match(text):
@@ -183,9 +162,9 @@ class Reader:
         elif (match := _ITEM.match(text)) and self._run is not None:
             solution = _solution(match["solver"], match["code"], self._run.direction)
             if solution is not None:
-                self._run.listed.append((solution, match["ms"], int(match["ws"])))
+                self._run.listed[solution] = match["ms"], int(match["ws"])
         elif match := _VERIFY.match(text):
-            run = self._running(match["which"], fresh=False)
+            run = self._running(match["pass"] + (match["of"] or ""))
             if match["verdict"] != "Verifies":
                 run.wrong, run.error = True, f"verification failed{match['rest'].rstrip()}"
         elif not text.startswith(_STATS):
@@ -206,14 +185,6 @@ def _solution(solver: str | None, code: str, direction: Direction) -> Solution |
     algorithm = algorithm_name(family, direction) if family else None
     name = solver or algorithm
     return Solution("miopen", name, solver or f"Algorithm: {code}", algorithm) if name else None
-
-
-def _microseconds(milliseconds: str) -> float | None:
-    try:
-        time_us = shifted(milliseconds, MS_TO_US)
-    except ValueError:
-        return None
-    return time_us if 0 < time_us < float("inf") else None
 
 
 _MARKERS = (

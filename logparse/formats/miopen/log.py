@@ -32,7 +32,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from logparse.formats.decimals import MS_TO_US, shifted
+from logparse.formats.decimals import from_milliseconds
 from logparse.formats.format import BlockFormat, Line, Origin, Outcome
 from logparse.formats.miopen.db_names import facts_of_name
 from logparse.formats.miopen.driver import PREFIX
@@ -184,7 +184,7 @@ def _measurement(
     """What a line states of a solver; ``why`` it is no time where it is none."""
     problem, key = named
     family = known_algorithm(solver)
-    time_us = None if why else _microseconds(ms)
+    time_us = None if why else from_milliseconds(ms)
     return Measurement(
         problem=problem,
         solution=Solution("miopen", solver, solver, algorithm_name(family, problem.direction) if family else None),
@@ -195,14 +195,6 @@ def _measurement(
         error=why or (None if time_us is not None else f"time is {ms} ms"),
         key_text=key,
     )
-
-
-def _microseconds(milliseconds: str) -> float | None:
-    try:
-        value = shifted(milliseconds, MS_TO_US)
-    except ValueError:
-        return None
-    return value if 0 < value < float("inf") else None
 
 
 def _timing(find: _Find, function: str, text: str) -> Outcome | None:

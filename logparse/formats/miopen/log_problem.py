@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from functools import lru_cache
 
-from logparse.formats.miopen.driver import Command, CommandError, read_command
+from logparse.formats.miopen.driver import readable_command
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.patterns import regex
 from logparse.model import CONV_FIELDS, ConvProblem, Direction
@@ -69,7 +68,7 @@ class Thread:
         """A command line that MIOpen wrote."""
         self._key = None
         logged = _LOGGED.search(text)
-        command = None if logged is None else _read(f"MIOpen: {text[logged.start() :]}")
+        command = None if logged is None else readable_command(f"MIOpen: {text[logged.start() :]}")
         for problem in command.problems if command else ():
             find = "Find" in (command.function or "")  # type: ignore[union-attr]
             waiting = self._waiting.setdefault((find, problem.direction), _Waiting())
@@ -139,7 +138,7 @@ class Thread:
         return next(((problem, None) for problem in problems.values()), None)
 
     def _of_typed(self, direction: Direction | None) -> Named | None:
-        command = None if self._typed is None or self.shared else _read(self._typed)
+        command = None if self._typed is None or self.shared else readable_command(self._typed)
         problem = None if command is None else command.problem(direction)
         return None if problem is None else (problem, None)
 
@@ -152,11 +151,3 @@ def _keyed(key: str, direction: Direction | None) -> Named | None:
 def _sizes(problem: ConvProblem) -> list[object]:
     """What a command and a key state alike: a command names few of the types."""
     return [getattr(problem, name) for name in _SIZES]
-
-
-@lru_cache(maxsize=8_192)
-def _read(text: str) -> Command | None:
-    try:
-        return read_command(text)
-    except CommandError:
-        return None
