@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from logparse.errors import EmissionError
 from logparse.formats.format import FOREIGN, Emission, FileFormat, Head, Origin, Outcome, Source, Writer
 from logparse.formats.miopen.db_names import facts_of_name, file_name, of_fusions
-from logparse.formats.miopen.problem_key import is_key, key_of
+from logparse.formats.miopen.problem_key import is_key, key_direction, key_of
 from logparse.formats.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
 from logparse.model import ConvProblem, Fact, Override, Problem
 
@@ -133,7 +133,7 @@ def _items(rows: Sequence[Override]) -> list[str]:
 
 
 def _item(row: Override) -> str:
-    direction = _key_direction(row.problem)
+    direction = key_direction(row.problem) if isinstance(row.problem, ConvProblem) else ""
     algorithm = row.solution.algorithm
     if algorithm is None or ALGORITHMS.get(algorithm) != direction:
         family = known_algorithm(row.solution.id)
@@ -144,12 +144,6 @@ def _item(row: Override) -> str:
         algorithm = algorithm_name(family, direction)
     milliseconds = repr(round((row.time_us or 0.0) / 1000.0, 9))
     return f"{row.solution.raw or row.solution.id}:{milliseconds},{row.workspace_bytes},{algorithm}"
-
-
-def _key_direction(problem: Problem) -> str:
-    direction = problem.direction if isinstance(problem, ConvProblem) else ""
-    transposed = isinstance(problem, ConvProblem) and problem.mode == "transposed"
-    return {"F": "B", "B": "F"}.get(direction, direction) if transposed else direction
 
 
 _USE = """\

@@ -49,20 +49,15 @@ class _Block:
         if not len(lines):
             return replace(self, tables={})
         problem, convs = self._problems(lines)
-        if len(lines) == len(self.usual):  # nothing to leave out
-            line, items = self.index.line, np.arange(len(self.index.line))
-        else:
-            items = np.flatnonzero(self.usual[self.index.line])
-            line = (np.cumsum(self.usual, dtype=np.int32) - 1)[self.index.line[items]]
+        items = np.flatnonzero(self.usual[self.index.line])
+        line = (np.cumsum(self.usual, dtype=np.int32) - 1)[self.index.line[items]]
         measurements = self._measurements(lines, line, items, problem)
         tables = {"measurements": _table(measurements), "convs": _table({"problem": problem, **convs})}
         return replace(self, tables=tables)
 
     def _problems(self, lines: Ints) -> tuple[pa.Array, dict[str, pa.Array]]:
         """The texts of the problems, and their columns."""
-        places, numbers = self.places[lines], self.index.sizes
-        if len(lines) < len(self.usual):
-            numbers = numbers.take(lines, axis=1)
+        places, numbers = self.places[lines], self.index.sizes.take(lines, axis=1)
         native = native_reader()
         assert native is not None, "without it no line is usual"
         ends, texts = native.texts(numbers, places.astype(np.int32), self.tails.pieces)

@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from logparse.errors import InputError
-from logparse.formats.miopen import perf_db
+from logparse.formats.miopen import db_names, perf_db
 from logparse.formats.miopen import records as miopen_records
 from logparse.formats.miopen.db_names import FILE_NAME, odd_name, other_machine, wanted
 from logparse.formats.miopen.perf_db_items import RETUNE, RULES, problem_from_perf_key, row_of, split
-from logparse.formats.miopen.records import Item, items, keyless, line_notes
+from logparse.formats.miopen.records import Item, items, line_notes
 from logparse.formats.override_format import Merging, OverrideFormat
-from logparse.formats.reading import Note, Reading, text_of
+from logparse.formats.reading import Note, Reading, judge, text_of
+from logparse.formats.reading import remarks as row_remarks
 from logparse.target import Facts
 
 _NAME = re.compile(r"gfx\w+?\.db\.txt")
@@ -53,7 +54,10 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Sequence[Item]]:
     """
     own = {fact.name: fact.value for fact in perf_db.facts_of_file(name)}
     found = tuple(items(_text(name, data), problem_from_perf_key, split))
-    return miopen_records.reading(name, own, target, list(_refusals(name, target)), found, RULES, row_of)
+    refusals = tuple(_refusals(name, target))
+    certain, taken, why = db_names.taken(target, refusals)
+    rows = tuple(row_of(item, *judge(item.line, item, target, RULES, taken, why)) for item in found)
+    return Reading(rows=rows, refusals=refusals, certain=certain, facts=own, target=target, parsed=found)
 
 
 def _text(name: str, data: bytes) -> str:
@@ -65,13 +69,15 @@ def _text(name: str, data: bytes) -> str:
 def remarks(name: str, data: bytes, reading: Reading[Sequence[Item]]) -> Iterator[Note]:
     """What else to know of a file and its items."""
     text = _text(name, data)
-    yield from line_notes(keyless(text))
+    split = enumerate((line.partition("=") for line in text.split("\n")), start=1)
+    yield from line_notes(n for n, (key, equals, _) in split if (key.strip() or equals) and not (key and equals))
     if perf_db.of_batch_norms(name):
         message = "the perf-db of batch normalisations, which MIOpen reads beside that of convolutions: not judged here"
         yield Note(None, "info", "batch-norm", message, "")
     elif not text.strip("\ufeff\r\n "):
         yield Note(None, "error", "empty", "no record in the file", RETUNE)
-    yield from miopen_records.remarks(reading, RULES)
+    for item in reading.parsed:
+        yield from row_remarks(item.line, item, reading.target, RULES)
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:

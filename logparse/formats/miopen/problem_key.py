@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Any
 
 from logparse.formats.patterns import regex
-from logparse.model import ConvProblem, Direction
+from logparse.model import ConvProblem
 
 TYPES = ("FP32", "FP16", "BF16", "INT8", "INT32", "INT64", "FP64", "FP8", "BF8")
 _TYPE = rf"(?:{'|'.join(TYPES)}|Unknown\(\d+\))"
@@ -117,9 +117,7 @@ def key_of(problem: ConvProblem) -> str | None:
     Transposed convolutions are keyed as the convolution that MIOpen turns them into (F and B swapped, x and y
     swapped).  ``pad_d`` may be unknown: shipped 3D keys with a 2-number pad are written back as they were.
     """
-    direction: Direction = problem.direction
-    if problem.mode == "transposed":
-        direction = {"F": "B", "B": "F"}.get(direction, direction)  # type: ignore[assignment]
+    direction = key_direction(problem)
     if direction not in ("F", "B", "W"):
         return None
     columns = _columns(problem.spatial, _x_first(problem), problem.spatial == 3 and problem.pad_d is None)
@@ -128,6 +126,12 @@ def key_of(problem: ConvProblem) -> str | None:
     if tail is None or problem.bias is None or any(value is None for _, part in values for value in part):
         return None
     return "-".join([*(joint.join(map(str, part)) for joint, part in values), str(problem.bias), tail])
+
+
+def key_direction(problem: ConvProblem) -> str:
+    """The direction of a problem's key."""
+    swapped = {"F": "B", "B": "F"} if problem.mode == "transposed" else {}
+    return swapped.get(problem.direction, problem.direction)
 
 
 def _x_first(problem: ConvProblem) -> bool:

@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 
 from logparse.errors import InputError
 from logparse.formats.format import Emission, Outcome
-from logparse.formats.miopen.db_names import FILE_NAME, taken
+from logparse.formats.miopen.db_names import FILE_NAME
 from logparse.formats.miopen.solvers import direction_of_solver, known_algorithm
 from logparse.formats.override_format import OverrideFile, bytes_of
-from logparse.formats.reading import Breach, Note, Offer, Reading, Row, Rule, Verdicts, judge
-from logparse.formats.reading import remarks as row_remarks
+from logparse.formats.reading import Note, Offer, Row, Rule
 from logparse.model import ConvProblem, Measurement, Record, Reject
 from logparse.target import Facts
 
@@ -149,39 +148,10 @@ def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts
 # ------------------------------------------------------------------------------------------------------- the file
 
 
-def keyless(text: str) -> Iterator[int]:
-    """Lines without a key."""
-    for number, line in enumerate(text.split("\n"), start=1):
-        key, equals, _ = line.partition("=")
-        if line.strip() and (not equals or not key):
-            yield number
-
-
 def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
     """Notes on lines without a key."""
     for number in keyless:
         yield Note(number, "error", "no-key", "no 'key=' in the line: MIOpen skips it with an error", "remove it")
-
-
-def reading(
-    name: str,
-    own: Facts,
-    target: Facts,
-    refusals: Sequence[Note],
-    found: Sequence[Item],
-    rules: Sequence[Rule[Item, Facts]],
-    row: Callable[[Item, Verdicts, tuple[Breach, ...]], Row],
-) -> Reading[Sequence[Item]]:
-    """What MIOpen takes from a file of these items: nothing where its name is not the one that is looked for."""
-    certain, accepts, why = taken(target, refusals)
-    rows = tuple(row(item, *judge(item.line, item, target, rules, accepts, why)) for item in found)
-    return Reading(rows=rows, refusals=tuple(refusals), certain=certain, facts=own, target=target, parsed=found)
-
-
-def remarks(found: Reading[Sequence[Item]], rules: Sequence[Rule[Item, Facts]]) -> Iterator[Note]:
-    """What else to know of the items."""
-    for item in found.parsed:
-        yield from row_remarks(item.line, item, found.target, rules)
 
 
 # --------------------------------------------------------------------------------------------------- merged, kept

@@ -65,8 +65,8 @@ def busy(kernels: Timeline, names: Sequence[str], copies_us: float, steps_end: f
         window = max(end, steps_end or end) - begin
         talks = np.array([bool(COMMUNICATION.search(name)) for name in names], dtype=bool)[kernels.name]
         of = [inside & (kernels.device == device) for device in np.unique(kernels.device[inside])]
-        total = sum(_union(kernels, mine) for mine in of) / len(of)
-        compute = sum(_union(kernels, mine & ~talks) for mine in of) / len(of)
+        total = sum(_ran(kernels, mine) for mine in of) / len(of)
+        compute = sum(_ran(kernels, mine & ~talks) for mine in of) / len(of)
         yield Fact("gpu_window_us", f"{window:.3f}")
         yield Fact("gpu_busy_us", f"{total:.3f}")
         yield Fact("gpu_compute_us", f"{compute:.3f}")
@@ -110,11 +110,7 @@ def _coverage(kernels: Timeline, mine: npt.NDArray[np.bool_]) -> tuple[Floats, F
     return corners, np.stack([np.r_[0.0, covered[:-1]], covered], axis=1).ravel()
 
 
-def _union(kernels: Timeline, mine: npt.NDArray[np.bool_]) -> float:
+def _ran(kernels: Timeline, mine: npt.NDArray[np.bool_]) -> float:
     """How long at least one of these kernels ran, µs."""
-    if not mine.any():
-        return 0.0
-    order = np.argsort(kernels.start[mine], kind="stable")
-    start = kernels.start[mine][order]
-    ended = np.maximum.accumulate(start + kernels.us[mine][order])
-    return float(ended[-1] - start[0] - np.maximum(start[1:] - ended[:-1], 0.0).sum())
+    covered = _coverage(kernels, mine)[1]
+    return float(covered[-1]) if len(covered) else 0.0

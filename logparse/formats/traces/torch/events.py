@@ -80,7 +80,7 @@ _REMEMBERED = 65_536
 _STEP = b'"ProfilerStep#'
 _STEP_NAME = regex(r"ProfilerStep#(\d+)")
 _ON_DEVICE = "gpu_user_annotation"
-_STEP_CATEGORIES = ("user_annotation", "cpu_op", "Operator", "python_function")
+_STEP_CATEGORIES = ("user_annotation", "cpu_op", "python_function")
 """Of the thread that called ``step()``, by versions of PyTorch; ``gpu_user_annotation`` is its copy on the device."""
 
 
@@ -160,23 +160,17 @@ class _Reader:
         """Times of the steps in it.  They are so few that their blocks may be cut into events once more."""
         for i, body in enumerate(batch.bodies):
             event = parse(batch, i)[0] if _STEP in body else None
-            if event is not None and event.get("cat") == _ON_DEVICE:
-                self._take_step_on_device(event)
-            if event is None or event.get("ph") != "X" or event.get("cat") not in _STEP_CATEGORIES:
+            name = _STEP_NAME.fullmatch(str(event.get("name"))) if event is not None else None
+            if event is None or name is None or not isinstance(start := event.get("ts"), (int, float)):
                 continue
-            name, us, start = _STEP_NAME.fullmatch(str(event.get("name"))), event.get("dur"), event.get("ts")
-            if name and isinstance(start, (int, float)):
+            if event.get("cat") == _ON_DEVICE:  # the first kernel that the thread of ``step()`` launched, on any stream
+                self._on_device[name[1]] = min(start, self._on_device.get(name[1], math.inf))
+            elif event.get("ph") == "X" and event.get("cat") in _STEP_CATEGORIES:
                 self._begun[name[1]] = min(start, self._begun.get(name[1], math.inf))
-            if name and isinstance(us, (int, float)) and us > 0:
-                self._steps[str(event.get("pid")), name[1]] = float(us)
-                if isinstance(start, (int, float)):
+                us = event.get("dur")
+                if isinstance(us, (int, float)) and us > 0:
+                    self._steps[str(event.get("pid")), name[1]] = float(us)
                     self._columns.steps_end = max(self._columns.steps_end or 0.0, start + us)
-
-    def _take_step_on_device(self, event: Mapping[str, Any]) -> None:
-        """When the first kernel of a step began that the thread of ``step()`` launched, whatever streams it has."""
-        name, start = _STEP_NAME.fullmatch(str(event.get("name"))), event.get("ts")
-        if name and isinstance(start, (int, float)):
-            self._on_device[name[1]] = min(start, self._on_device.get(name[1], math.inf))
 
     def take_units(self, header: Mapping[str, Any]) -> Iterator[Fact]:
         """The kinds of the units that the trace holds, as far as its header (``in_job/trace_units.py``) names them."""

@@ -125,7 +125,7 @@ def _type(text: str) -> str:
 
 
 def mm(x: Inputs) -> Operation:
-    out = _matrix(x.tensor(2)) if len(x.dims) > 2 and x.dims[2] else None
+    out = _matrix(x.tensor(2)) if x.has(2) else None
     problem = _multiply(_matrix(x.tensor(0)), _matrix(x.tensor(1)), out, _type(x.type(0)))
     if x.type(2) == "Scalar":  # mm(…, out_dtype=…)
         problem = replace(problem, d_type=_OUTPUT_TYPES.get(x.value(2)), c_type=None)
@@ -139,7 +139,7 @@ def int_mm(x: Inputs) -> Operation:
 
 
 def addmm(x: Inputs) -> Operation:
-    out = _matrix(x.tensor(5)) if len(x.dims) > 5 and x.dims[5] else None
+    out = _matrix(x.tensor(5)) if x.has(5) else None
     problem = _multiply(_matrix(x.tensor(1)), _matrix(x.tensor(2)), out, _type(x.type(1)))
     if _number(x.value(3)) != 0:
         problem = replace(problem, bias=None, beta=None)
@@ -160,7 +160,7 @@ def linear(x: Inputs) -> Operation:
     problem = _multiply(_matrix((dims, strides)) if len(dims) == 2 else folded, turned, None, _type(x.type(0)))
     if len(dims) != 2 and strides != contiguous_strides(dims):
         problem = replace(problem, trans_b=None, ldb=None)
-    if len(x.dims) > 2 and x.dims[2]:
+    if x.has(2):
         problem = replace(problem, bias=None, beta=None)
     return Operation((problem,))
 
@@ -252,12 +252,12 @@ def _batch(x: Inputs, i: int) -> _Batched:
 
 
 def bmm(x: Inputs) -> Operation:
-    out = _batch(x, 2) if len(x.dims) > 2 and x.dims[2] else None
+    out = _batch(x, 2) if x.has(2) else None
     return Operation((_batched(_batch(x, 0), _batch(x, 1), out, _type(x.type(0))),))
 
 
 def baddbmm(x: Inputs) -> Operation:
-    out = _batch(x, 5) if len(x.dims) > 5 and x.dims[5] else None
+    out = _batch(x, 5) if x.has(5) else None
     problem = _batched(_batch(x, 1), _batch(x, 2), out, _type(x.type(1)))
     factor = _number(x.value(3))
     beta: Beta | None = None if factor is None else "zero" if factor == 0 else "nonzero"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -46,11 +46,25 @@ class Inputs:
             raise ValueError(f"input {i} is no tensor")
         return dims, strides
 
+    def has(self, i: int) -> bool:
+        """Whether input ``i`` is a tensor with sizes."""
+        return i < len(self.dims) and bool(self.dims[i])
+
     def value(self, i: int) -> str:
         return str(self.values[i]) if i < len(self.values) else ""
 
     def type(self, i: int) -> str:
         return str(self.types[i]) if i < len(self.types) else ""
+
+
+def inputs_of(args: Mapping[str, Any], backend: Backend | None = None) -> Inputs | None:
+    """The inputs in an event's arguments; None where they were not recorded (``record_shapes=True``)."""
+    parts = [args.get(key) for key in ("Input Dims", "Input Strides", "Input type")]
+    if not all(isinstance(part, list) for part in parts):
+        return None
+    dims, strides, types = (part if isinstance(part, list) else [] for part in parts)
+    values = args.get("Concrete Inputs")
+    return Inputs(dims, strides, types, values if isinstance(values, list) else [], backend)
 
 
 Reader: TypeAlias = Callable[[Inputs], "Operation | None"]

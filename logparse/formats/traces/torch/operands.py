@@ -12,6 +12,7 @@ from typing import Any
 
 from logparse.formats.patterns import regex
 from logparse.formats.torch_types import TORCH_TYPES
+from logparse.formats.traces.torch.inputs import inputs_of
 from logparse.model import Argument, Operand, OperatorProblem
 
 _TYPES: Mapping[str, str] = {
@@ -50,18 +51,13 @@ def operator(name: str, args: Mapping[str, Any]) -> OperatorProblem | None:
     """The operator of an event with these arguments; None where its inputs are not recorded or not readable."""
     if name == COLLECTIVE:
         return _collective(args)
-    parts = [args.get(key) for key in ("Input Dims", "Input Strides", "Input type")]
-    if not all(isinstance(part, list) for part in parts):
-        return None
-    dims, strides, types = (part if isinstance(part, list) else [] for part in parts)
-    values = args.get("Concrete Inputs")
-    texts = values if isinstance(values, list) else []
-    if not dims or not len(dims) == len(strides) == len(types) or _PLAIN.fullmatch(name) is None:
+    x = inputs_of(args)
+    if x is None or not x.dims or not len(x.dims) == len(x.strides) == len(x.types) or not _PLAIN.fullmatch(name):
         return None
     try:
         inputs = tuple(
-            _input(*each, texts[i] if i < len(texts) else "")
-            for i, each in enumerate(zip(dims, strides, types, strict=True))
+            _input(*each, x.values[i] if i < len(x.values) else "")
+            for i, each in enumerate(zip(x.dims, x.strides, x.types, strict=True))
         )
     except (TypeError, ValueError):
         return None

@@ -11,7 +11,7 @@ from typing import Any
 
 from logparse.formats.traces.torch import gemms
 from logparse.formats.traces.torch.convolutions import Places, backward, forward, forward_transposed
-from logparse.formats.traces.torch.inputs import Backend, Inputs, Operation, Reader
+from logparse.formats.traces.torch.inputs import Backend, Operation, Reader, inputs_of
 from logparse.formats.traces.torch.serving import PRODUCTS, product
 
 _PLAIN = Places(stride=3, padding=4, dilation=5, groups=8, transposed=6)
@@ -61,12 +61,10 @@ def operation(name: str, args: Mapping[str, Any], backend: Backend | None = None
 
     ``args`` are the event's arguments; shapes are only there when the profiler ran with ``record_shapes=True``.
     """
-    reader = OPERATORS.get(name)
-    parts = [args.get(key) for key in ("Input Dims", "Input Strides", "Input type", "Concrete Inputs")]
-    if reader is None or not all(isinstance(part, list) for part in parts[:3]):
+    reader, inputs = OPERATORS.get(name), inputs_of(args, backend)
+    if reader is None or inputs is None:
         return None
-    dims, strides, types, values = (part if isinstance(part, list) else [] for part in parts)
     try:
-        return reader(Inputs(dims, strides, types, values, backend))
+        return reader(inputs)
     except (ValueError, IndexError, OverflowError):
         return None

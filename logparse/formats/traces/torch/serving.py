@@ -54,7 +54,7 @@ def product(at: Product) -> Reader:
         m, n, k = int(problem.m or 0), int(problem.n or 0), int(problem.k or 0)
         a_type = "f4_r" if at.pairs else _type(x.type(at.w))
         b_type = "f4_r" if at.pairs else _type(x.type(at.x))
-        biased = any(place < len(x.dims) and bool(x.dims[place]) for place in at.bias)
+        biased = any(map(x.has, at.bias))
         out = _out_type(x, at)
         changes: dict[str, object] = {
             "a_type": a_type, "b_type": b_type, "c_type": out, "d_type": out, "bias": None if biased else False,

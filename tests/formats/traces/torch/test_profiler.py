@@ -70,7 +70,7 @@ def test_golden_rest() -> None:
     assert {k.op for k in kernels if k.problem is None} == unlike
 
 
-@pytest.mark.parametrize("category", ["user_annotation", "cpu_op", "Operator", "python_function"])
+@pytest.mark.parametrize("category", ["user_annotation", "cpu_op", "python_function"])
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize("sort", [False, True])
 def test_steps_in_any_layout(category: str, indent: int | None, sort: bool) -> None:
