@@ -26,8 +26,9 @@ from analyzers.measure.experience import Experience
 from analyzers.measure.plan import Item, plan
 from analyzers.measure.proposer import Proposal
 from analyzers.measure.results import Confirmed, Method, Result, environment_key
-from analyzers.measure.scheduler import History, Limits, Outcome, Scheduler, Timed
+from analyzers.measure.scheduler import History, Limits, Outcome, Scheduler
 from analyzers.measure.sharing import Borrowed, without_checks
+from analyzers.measure.trial import RaceTask
 from analyzers.measure.worker import backend_named
 from analyzers.times.cells import number_of
 from analyzers.times.confirmations import Confirmation, Pairs, confirmation_text, judge, judge_all
@@ -131,14 +132,14 @@ def planned(store: Store, options: Options) -> list[Item]:
     )
 
 
-def timed_of(store: Store, options: Options) -> list[Timed]:
+def timed_of(store: Store, options: Options) -> list[RaceTask]:
     """What the actions of the run need timed; nothing without the backend ``torch``, whose settings they are, and where
     only some problems are asked for.
     """
     if "torch" not in options.backends or options.kind or options.direction or options.top:
         return []
     found = wanted(tables_to_analyse(store, options.run), ACTIONS, Settings())
-    return [Timed(problem, tuple(map(solution_from_text, texts))) for problem, texts in found]
+    return [RaceTask(problem=problem, only=tuple(map(solution_from_text, texts))) for problem, texts in found]
 
 
 def replay(store: Store, options: Options, progress: Progress | None = None) -> Report:

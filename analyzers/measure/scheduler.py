@@ -78,14 +78,6 @@ class _Pair:
         return self.done
 
 
-@dataclass(frozen=True)
-class Timed:
-    """A problem of which only these solutions are timed."""
-
-    problem: Problem
-    solutions: tuple[Solution, ...] = ()
-
-
 @dataclass
 class _Slot:
     """A device with its worker and the task that the worker runs."""
@@ -103,10 +95,6 @@ class _Slot:
     @property
     def place(self) -> Place:
         return self.device.place
-
-
-def _again(task: RaceTask) -> Timed:
-    return Timed(task.problem, task.only)
 
 
 Outcome: TypeAlias = Result | Confirmed
@@ -134,11 +122,10 @@ class Scheduler:
         self._backends, self._method, self._limits, self._sink = tuple(backends), method, limits, sink
         self._history, self._propose = history, propose
         self._slots = [_Slot(device) for device in devices]
-        self._races: deque[Timed] = deque()  # without solutions: a race of all
+        self._races: deque[RaceTask] = deque()
         self._pairs: deque[_Pair] = deque()
         self.remarks: list[str] = []
         """Pairs that could not be confirmed, with the reason."""
-        self._workspaces: Mapping[str, int] = {}
         self._lost: dict[str, list[Measurement]] = {}
         self._machines_lost: Counter[str] = Counter()  # by the problem that was being raced
         self._opening_s = 0.0
@@ -147,7 +134,7 @@ class Scheduler:
         self._started = time.monotonic()
 
     def run(
-        self, problems: Sequence[Problem], workspaces: Mapping[str, int] | None = None, timed: Sequence[Timed] = ()
+        self, problems: Sequence[Problem], workspaces: Mapping[str, int] | None = None, timed: Sequence[RaceTask] = ()
     ) -> bool:
         """Time ``timed``, then race ``problems``, in order; False when the budget ended first.  Raises MeasuringError.
 
@@ -155,8 +142,8 @@ class Scheduler:
 
         KeyboardInterrupt passes through; every earlier outcome is in the sink.
         """
-        self._races.extend([*timed, *map(Timed, problems)])
-        self._workspaces = workspaces or {}
+        for task in [*timed, *(RaceTask(problem=x) for x in problems)]:
+            self._races.append(replace(task, workspace_bytes=(workspaces or {}).get(task.problem.text)))
         self._started = time.monotonic()
         try:
             while True:
@@ -191,17 +178,13 @@ class Scheduler:
             slot.worker = slot.device.open(self._backends, self._method)
             return
         if racing:
-            queued = self._races.popleft()
-            problem, only = queued.problem, queued.solutions
-            slot.used = True
-            known = self._known(slot, timed=bool(only)).get(problem.text, {})
-            slot.task = RaceTask(
-                problem=problem,
-                only=only,
-                known=known,
-                lost=tuple(self._lost.get(problem.text, ())),
-                workspace_bytes=self._workspaces.get(problem.text),
-                proposal=self._propose(problem, slot.worker.facts),
+            task = self._races.popleft()
+            text, slot.used = task.problem.text, True
+            slot.task = replace(
+                task,
+                known=self._known(slot, timed=bool(task.only)).get(text, {}),
+                lost=tuple(self._lost.get(text, ())),
+                proposal=self._propose(task.problem, slot.worker.facts),
             )
         elif pending is not None:
             self._pairs.remove(pending)
@@ -239,7 +222,7 @@ class Scheduler:
                 worker.stop()
                 self._worker_lost(slot, worker, "timeout", f"no message for {self._timeout_s(slot):.0f} s")
             elif slot.ready and isinstance(slot.task, RaceTask) and self._left() <= self.confirming_s():
-                self._races.appendleft(_again(slot.task))  # the budget ended during a race
+                self._races.appendleft(slot.task)  # the budget ended during a race
                 self._stop_worker(slot)
                 slot.task = None
 
@@ -268,7 +251,7 @@ class Scheduler:
             self._machine_lost(slot, reply.why)
 
     def _finish(self, slot: _Slot, outcome: Outcome) -> None:
-        pair = slot.pair
+        task, pair = slot.task, slot.pair
         slot.task, slot.pair, slot.lost = None, None, 0
         if isinstance(outcome, Confirmed) and pair is not None:
             self._advance(pair, outcome, slot.place.device)
@@ -277,12 +260,12 @@ class Scheduler:
         if self._method.processes and isinstance(outcome, Result) and outcome.worth_confirming:
             assert outcome.pick
             assert outcome.best
-            environment = environment_key(outcome.facts)
-            workspace = self._workspaces.get(outcome.problem.text)
-            task = ConfirmTask(
-                problem=outcome.problem, pick=outcome.pick, winner=outcome.best, workspace_bytes=workspace
+            assert task
+            environment, workspace = environment_key(outcome.facts), task.workspace_bytes
+            pick, best = outcome.pick, outcome.best
+            won = _Pair(
+                ConfirmTask(problem=outcome.problem, pick=pick, winner=best, workspace_bytes=workspace), environment
             )
-            won = _Pair(task, environment)
             if won.key not in self._history.confirmed.get(environment, frozenset()):
                 self._pairs.append(won)
         self._sink(outcome, slot.place.device)
@@ -317,7 +300,7 @@ class Scheduler:
             lost = self._lost.setdefault(task.problem.text, [])
             lost.append(not_measured(task.problem, current, status, why))
             if len(lost) < self._limits.losses:
-                self._races.appendleft(_again(task))
+                self._races.appendleft(task)
                 slot.task = None
                 return
         self._skip(slot, why, status)
@@ -333,7 +316,7 @@ class Scheduler:
             if self._machines_lost[task.problem.text] >= self._limits.losses:
                 self._skip(slot, why)
             else:
-                self._races.appendleft(_again(task))
+                self._races.appendleft(task)
         elif pair is not None:
             self._pairs.appendleft(pair)
         slot.task = slot.pair = None

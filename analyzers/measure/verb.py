@@ -21,7 +21,7 @@ def plan(store: Store, options: Options) -> Answer:
     if options.devices and options.engine == "local":
         local_devices(options.devices)
     timed = timed_of(store, options) if "actions" in options.stages else []
-    count = sum(len(x.solutions) for x in timed)
+    count = sum(len(x.only) for x in timed)
     actions = [f"timed for actions, without a search: {counted(len(timed), 'problem')}, {counted(count, 'solution')}"]
     if "races" not in options.stages:
         return Answer(actions, plan_rows([]), "replay")
