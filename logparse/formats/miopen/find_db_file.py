@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -66,17 +65,7 @@ class FindDbFile(LongFile):
     @cached_property
     def _first(self) -> dict[str, int]:
         """Key → line of its first record."""
-        usual = ((self._key(n), n) for n in (np.flatnonzero(self._usual) + 1).tolist())
-        odd = ((self._key(n), n) for n in self._odd if self.columns.first[n - 1] == n - 1)
-        return dict(chain(usual, odd))
-
-    @cached_property
-    def _again(self) -> dict[str, list[int]]:
-        """Key → lines of its other records."""
-        out: dict[str, list[int]] = {}
-        for number in self._numbers[self.columns.first[self._numbers - 1] + 1 != self._numbers].tolist():
-            out.setdefault(self._key(number), []).append(number)
-        return out
+        return {self._key(n): n for n in self._numbers.tolist() if self.columns.first[n - 1] == n - 1}
 
     def __len__(self) -> int:
         usual = np.diff(self.columns.begins)[self._usual]
@@ -143,8 +132,7 @@ class FindDbFile(LongFile):
         return _OfKeys(self._first, self._kept)
 
     def _kept(self, key: str) -> Sequence[Row]:
-        lines = (self._first[key], *self._again.get(key, ()))
-        return [row for line in lines for row in self.of_line(line) if not row.dead]
+        return [row for row in self.of_line(self._first[key]) if not row.dead]
 
     @cached_property
     def _shapes(self) -> dict[str | None, list[int]]:

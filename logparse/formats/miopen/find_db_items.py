@@ -105,15 +105,14 @@ def _thrown(item: Item, target: Facts) -> str | None:
     return f"MIOpen throws Bad algorithm at another item of the record: {item.thrown[:80]!r}"
 
 
-def _ms(text: str) -> float:
-    """The time as ``operator>>`` reads a float: as far as it is a number, 0 if it does not begin with one."""
+def _us(text: str) -> float:
+    """The time as ``operator>>`` reads a float, in µs: as far as it is a number, 0 if it does not begin with one."""
     match = _NUMBER.match(text)
-    return float(match[1]) if match and match[1][-1] not in "eE+-" else 0.0
+    return shifted(match[1], MS_TO_US) if match and match[1][-1] not in "eE+-" else 0.0
 
 
 def _time(item: Item, target: Facts) -> str | None:
-    ms = _ms(item.values[0]) if item.values else math.inf
-    if ms != 0:
+    if not item.values or _us(item.values[0]) != 0:
         return None
     if not _NUMBER.match(item.values[0]):
         return f"the time {item.values[0]!r} is no number, is read as 0 and sorts before every other"
@@ -121,13 +120,13 @@ def _time(item: Item, target: Facts) -> str | None:
 
 
 def _loose(item: Item, target: Facts) -> str | None:
-    if not item.values or _ms(item.values[0]) == 0 or _PLAIN.match(item.values[0]):
+    if not item.values or _us(item.values[0]) == 0 or _PLAIN.match(item.values[0]):
         return None
-    return f"the time {item.values[0]!r} is read as {_ms(item.values[0]):g}"
+    return f"the time {item.values[0]!r} is read as {_us(item.values[0]) / 1000:g}"
 
 
 def _negative(item: Item, target: Facts) -> str | None:
-    if not item.values or _ms(item.values[0]) >= 0:
+    if not item.values or _us(item.values[0]) >= 0:
         return None
     return (
         f"a time of {item.values[0]} ms: MIOpen takes a solver with a time instead, and runs UNKNOWN where none is left"
@@ -214,8 +213,8 @@ def measured(item: Item, problem: ConvProblem, origin: str = ORIGIN) -> Measurem
     why = judge(item.line, item, {}, RULES, True, "")[0].why
     if not item.solver:
         return Reject(why)
-    time_us = None if why else _time_us(item.values[0])
-    timed = time_us is not None and 0 < time_us < math.inf
+    time_us = 0.0 if why else _us(item.values[0])
+    timed = 0 < time_us < math.inf
     return Measurement(
         problem=problem,
         solution=_solution(item),
@@ -242,7 +241,7 @@ def row_of(item: Item, verdicts: Verdicts, breaches: tuple[Breach, ...]) -> Row:
         key=item.key,
         problem=item.problem,
         solution=_solution(item) if named else None,
-        time_us=_time_us(item.values[0]) if named and values else None,
+        time_us=_us(item.values[0]) if named and values and _us(item.values[0]) >= 0 else None,
         workspace_bytes=_bytes(item) if named else None,
         verdicts=verdicts,
         text=f"{item.solver}:{','.join(values)}" if len(values) == 3 else text,
@@ -258,13 +257,6 @@ def _solution(item: Item) -> Solution:
 def _bytes(item: Item) -> int | None:
     space = item.values[1].strip(BLANKS) if len(item.values) > 1 else ""
     return int(space) if _BYTES.match(space) else None
-
-
-def _time_us(milliseconds: str) -> float | None:
-    """The time by which MIOpen ranks, in µs; None for a negative one."""
-    match = _NUMBER.match(milliseconds)
-    time_us = shifted(match[1], MS_TO_US) if match and match[1][-1] not in "eE+-" else 0.0
-    return time_us if time_us >= 0 else None
 
 
 def usable(solver: str, algorithm: str, problem: ConvProblem) -> bool:

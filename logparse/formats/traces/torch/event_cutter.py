@@ -14,10 +14,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from logparse.formats.format import Outcome
 from logparse.formats.patterns import regex
+from logparse.model import Reject
 
 BLOCK_BYTES = 1 << 18
 _LARGEST = 32 << 20
@@ -33,15 +34,6 @@ _FOLLOWING = regex(rb"\s*(?:,\s*\{|(\]))")
 _TAIL = 1 << 16
 _JOINED = 8
 """How many pieces ``parse`` joins at most: an event that holds more objects in a list is a reject."""
-
-
-@dataclass(frozen=True)
-class Damage:
-    """A stretch of the file that is no event, though it stands where one should."""
-
-    reason: str
-    offset: int
-    length: int
 
 
 class Batch:
@@ -73,6 +65,14 @@ class Batch:
                 self._bodies = [self.block[a:b] for a, b in zip(self._places, ends, strict=True)]
         return self._bodies
 
+    def events(self) -> Iterator[tuple[dict[str, Any] | None, int, str]]:
+        """Each event parsed (None: it is none, and why), and which body it begins with."""
+        i = 0
+        while i < len(self.bodies):
+            event, taken, reason = parse(self, i)
+            yield event, i, reason
+            i += taken
+
     def joined(self, i: int, count: int) -> bytes:
         """``count`` bodies from ``i`` on with what stood between them."""
         if not self._places:
@@ -97,7 +97,7 @@ class TraceEvents:
         self._at = 0  # offset of the buffer in the file
         self.header: dict[str, Any] = {}
         self.tail: dict[str, Any] = {}
-        self.damage: list[Damage] = []
+        self.damage: list[Outcome] = []
 
     def batches(self) -> Iterator[Batch]:
         """The events, a block at a time."""
@@ -127,7 +127,7 @@ class TraceEvents:
         self._at += count
 
     def _damaged(self, reason: str, length: int) -> None:
-        self.damage.append(Damage(reason, self._at, length))
+        self.damage.append(_damaged(reason, self._at, length))
 
     def _find_array(self) -> bool:
         while self._more():
@@ -204,19 +204,24 @@ class TraceEvents:
         while True:
             body, end = _one_event(buffer, start)
             if body is None:
-                self.damage.append(Damage("the file ends within an event", at + start, len(buffer) - start))
+                self.damage.append(_damaged("the file ends within an event", at + start, len(buffer) - start))
                 return
             yield Batch(at + start, body, _NO_CUT)
             following = _FOLLOWING.match(buffer, end)
             if following is None:
                 if buffer[end:].strip():
-                    self.damage.append(Damage("no event", at + end, len(buffer) - end))
+                    self.damage.append(_damaged("no event", at + end, len(buffer) - end))
                 return
             if following[1]:
                 self._at = at + following.end()
                 self._close(buffer[following.end() :])
                 return
             start = following.end()
+
+
+def _damaged(reason: str, offset: int, length: int) -> Outcome:
+    """A stretch of the file that is no event, though it stands where one should."""
+    return Outcome("reject", [Reject(reason, 0, length)], at=offset)
 
 
 def _one_event(buffer: bytes, start: int) -> tuple[bytes | None, int]:

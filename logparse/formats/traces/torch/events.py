@@ -95,8 +95,7 @@ def read_events(source: Source) -> Iterator[Outcome]:
     with source.open() as stream:
         events = TraceEvents(stream)
         yield from _taken(events, reader)
-    for damage in events.damage:
-        yield Outcome("reject", [Reject(damage.reason, 0, damage.length)], at=damage.offset)
+    yield from events.damage
     header = {**events.tail, **events.header}
     if GRAPH in header:  # the trace of a capture, no window: what ran before it began is not of the job's units
         reader.foreign += columns.forget_kernels()
@@ -146,15 +145,11 @@ class _Reader:
         self._columns.graphs |= _GRAPH in batch.block
         if self._block(batch):
             return
-        bodies = batch.bodies
-        i = 0
-        while i < len(bodies):
-            event, taken, reason = parse(batch, i)
+        for event, i, reason in batch.events():
             if event is None:
-                yield Outcome("reject", [Reject(reason, 0, len(bodies[i]) + 2)], at=batch.offset(i))
+                yield Outcome("reject", [Reject(reason, 0, len(batch.bodies[i]) + 2)], at=batch.offset(i))
             else:
                 self._parsed(event)
-            i += taken
 
     def _take_steps(self, batch: Batch) -> None:
         """Times of the steps in it.  They are so few that their blocks may be cut into events once more."""

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.formats.traces.torch.inputs import Inputs, Operation, contiguous_strides
 from logparse.model import COMPLEX, Beta, GemmProblem, Trans
 
 _TYPES = {x.cpp: x.blas for x in TORCH_TYPES if x.blas != "f4_r"}  # whose sizes count pairs
-_OUTPUT_TYPES = {str(x.number): x.blas for x in TORCH_TYPES}
+OUTPUT_TYPES = {str(x.number): x.blas for x in TORCH_TYPES}
 
 _COMPUTE = {"bf16_r": "f32_r", "f64_r": "f64_r", "i8_r": "i32_r"}
 _SCALE = {"bf16_r": "f32_r", "f64_r": "f64_r"}
@@ -128,7 +128,7 @@ def mm(x: Inputs) -> Operation:
     out = _matrix(x.tensor(2)) if x.has(2) else None
     problem = _multiply(_matrix(x.tensor(0)), _matrix(x.tensor(1)), out, _type(x.type(0)))
     if x.type(2) == "Scalar":  # mm(…, out_dtype=…)
-        problem = replace(problem, d_type=_OUTPUT_TYPES.get(x.value(2)), c_type=None)
+        problem = replace(problem, d_type=OUTPUT_TYPES.get(x.value(2)), c_type=None)
     return Operation((problem,))
 
 
@@ -169,7 +169,7 @@ def scaled_mm(x: Inputs) -> Operation:
     left, right = _matrix(x.tensor(0)), _matrix(x.tensor(1))
     a_type, b_type = _type(x.type(1)), _type(x.type(0))  # BLAS' A is the right matrix
     problem = _multiply(left, right, None, a_type)
-    out_type = _OUTPUT_TYPES.get(x.value(6)) if x.value(6) else b_type
+    out_type = OUTPUT_TYPES.get(x.value(6)) if x.value(6) else b_type
     return Operation(
         (
             replace(
@@ -207,27 +207,26 @@ def _number(text: str) -> float | None:
 # ------------------------------------------------------------------------------------------------- batches
 
 
-class _Batched(NamedTuple):
-    dims: list[int]
-    strides: list[int]
+_Batched: TypeAlias = tuple[list[int], list[int]]
+"""Sizes and strides."""
 
 
 def _prepared_batch(x: _Batched, swapped: bool, m: int, n: int) -> tuple[bool, int, int]:
     """Whether BLAS transposes, the leading dimension and the batch stride."""
-    fast, leading = (2, 1) if swapped else (1, 2)
-    if x.strides[fast] == 1 and x.strides[leading] >= max(1, m):
-        return False, x.strides[leading], x.strides[0]
-    if x.strides[leading] == 1 and x.strides[fast] >= max(1, n):
-        return True, x.strides[fast], x.strides[0]
-    return not swapped, x.dims[2], x.dims[1] * x.dims[2]
+    (dims, strides), (fast, leading) = x, (2, 1) if swapped else (1, 2)
+    if strides[fast] == 1 and strides[leading] >= max(1, m):
+        return False, strides[leading], strides[0]
+    if strides[leading] == 1 and strides[fast] >= max(1, n):
+        return True, strides[fast], strides[0]
+    return not swapped, dims[2], dims[1] * dims[2]
 
 
 def _batched(left: _Batched, right: _Batched, out: _Batched | None, a_type: str) -> GemmProblem:
-    batch, rows, k = left.dims
-    cols = right.dims[2]
-    if right.dims[:2] != [batch, k]:
+    batch, rows, k = left[0]
+    cols = right[0][2]
+    if right[0][:2] != [batch, k]:
         raise ValueError("the sizes do not fit")
-    dims, strides = out or _Batched([batch, rows, cols], [rows * cols, cols, 1])
+    dims, strides = out or ([batch, rows, cols], [rows * cols, cols, 1])
     if strides[1] == 1 and (dims[2] == 1 or strides[2] >= max(1, dims[1])):
         swapped, ldc = False, strides[2]
     elif strides[2] == 1 and (dims[1] == 1 or strides[1] >= max(1, dims[2])):
@@ -245,10 +244,9 @@ def _batched(left: _Batched, right: _Batched, out: _Batched | None, a_type: str)
 
 
 def _batch(x: Inputs, i: int) -> _Batched:
-    dims, strides = x.tensor(i)
-    if len(dims) != 3:
+    if len(x.tensor(i)[0]) != 3:
         raise ValueError("no batch of matrices")
-    return _Batched(dims, strides)
+    return x.tensor(i)
 
 
 def bmm(x: Inputs) -> Operation:

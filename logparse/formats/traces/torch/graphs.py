@@ -37,7 +37,7 @@ from typing import Any
 
 from logparse.formats.format import Source
 from logparse.formats.patterns import regex
-from logparse.formats.traces.torch.event_cutter import Batch, TraceEvents, is_operator, parse
+from logparse.formats.traces.torch.event_cutter import TraceEvents, is_operator
 from logparse.formats.traces.torch.records import Columns, Ints
 from logparse.model import Fact
 
@@ -79,21 +79,12 @@ class Capture:
 def events_of(source: Source) -> Iterator[Mapping[str, Any]]:
     """Every event of a trace, parsed; damaged ones are left out."""
     with source.open() as stream:
-        yield from _parsed(TraceEvents(stream))
+        yield from parsed(TraceEvents(stream))
 
 
-def _parsed(trace: TraceEvents) -> Iterator[Mapping[str, Any]]:
-    for batch in trace.batches():
-        yield from _events(batch)
-
-
-def _events(batch: Batch) -> Iterator[Mapping[str, Any]]:
-    i = 0
-    while i < len(batch.bodies):
-        event, taken, _ = parse(batch, i)
-        if event is not None:
-            yield event
-        i += taken
+def parsed(trace: TraceEvents) -> Iterator[Mapping[str, Any]]:
+    """The events of a trace without those that are damaged."""
+    return (event for batch in trace.batches() for event, _, _ in batch.events() if event is not None)
 
 
 def thread_of(event: Mapping[str, Any]) -> _Thread:
@@ -175,7 +166,7 @@ class _Captures:
             return False
         with source.open() as stream:
             trace = TraceEvents(stream)
-            found = list(captures_of(_parsed(trace), self._columns, self._kind_of))
+            found = list(captures_of(parsed(trace), self._columns, self._kind_of))
         for capture in found:
             self._found[capture.names].add(capture)
         mark = {**trace.tail, **trace.header}.get(GRAPH)

@@ -22,7 +22,6 @@ from logparse.formats.traces.torch.inputs import Inputs, Operation, Reader, cont
 from logparse.model import NARROW, GemmProblem
 
 _TYPES = {x.cpp: x.blas for x in TORCH_TYPES}
-_BY_NUMBER = {str(x.number): x.blas for x in TORCH_TYPES}
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def _out_type(x: Inputs, at: Product) -> str | None:
     if at.out is not None:
         return _type(x.type(at.out)) if x.type(at.out) else None
     if at.out_type is not None and x.value(at.out_type):
-        return _BY_NUMBER.get(x.value(at.out_type))
+        return gemms.OUTPUT_TYPES.get(x.value(at.out_type))
     plain = None if at.pairs else _type(x.type(at.x))
     return None if plain in NARROW else plain
 
