@@ -1,10 +1,9 @@
 """Backward-weight convolutions that are slow beside their own forward and backward-data passes.
 
 F, B and W of one layer do the same floating-point work.  The best known time of W is therefore compared with the slower
-of the best F and best B of the same layer in the same file.  W is slow
-above ``slow_factor`` times the slower sibling and above ``slow_floor_ms``; the possible gain is taken to be the
-difference.  Where a file holds no sibling, nothing is claimed.
-Of a trace of the job the time is what the kernels of a call took on average, whatever solution they are of.
+of the best F and best B of the same layer in the same file.  W is slow above ``slow_factor`` times the slower sibling
+and above ``slow_floor_ms``; the possible gain is taken to be the difference.  Where a file holds no sibling, nothing is
+claimed.  Of a trace of the job the time is what the kernels of a call took on average, whatever solution they are of.
 
 A *user* find-db of the same device (what a search wrote) may know a faster solver than the system's: it takes the place
 of that estimate, as MIOpen reads the user find-db first and does not merge the two (``formats/miopen/find_db.py``).
