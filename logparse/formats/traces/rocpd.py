@@ -37,11 +37,34 @@ if TYPE_CHECKING:
     import sqlite3
 
 CATEGORY = "marker"
-_BASES = (
-    *("kernel_dispatch", "region", "sample", "event", "string", "timestamp", "track", "metadata"),
-    *("info_kernel_symbol", "info_agent", "info_process", "info_thread", "info_category"),
-)
-_TABLE = regex(rf"rocpd_({'|'.join(_BASES)})((?:_[0-9A-Fa-f-]+)*)\Z")
+_COLUMNS = {
+    "kernel_dispatch": "start end start_id end_id agent_id track_id kernel_id event_id region_name_id",
+    "region": "start end start_id end_id tid track_id name_id event_id",
+    "event": "id stack_id category_id extdata",
+    "string": "id string",
+    "timestamp": "id value",
+    "track": "id tid agent_id",
+    "info_kernel_symbol": "id display_name kernel_name",
+    "info_agent": "id type name product_name extdata type_index logical_index absolute_index",
+    "info_process": "pid",
+    "info_category": "id name",
+}
+"""Of each table the columns that are read.  Schema 4 keeps time stamps, threads and agents in tables of their own."""
+_TABLE = regex(rf"rocpd_({'|'.join(_COLUMNS)})((?:_[0-9A-Fa-f-]+)*)\Z")
+_REGIONS = """
+    select coalesce(r."start", s.value) as begins, coalesce(r."end", f.value) as ends, coalesce(r.tid, t.tid) as thread,
+        e.stack_id as stack, e.extdata, n.string as name, {category} as category
+    from region r join event e on e.id = r.event_id
+        left join string n on n.id = r.name_id left join timestamp s on s.id = r.start_id
+        left join timestamp f on f.id = r.end_id left join track t on t.id = r.track_id {join}"""
+_KERNELS = """
+    select coalesce(k."start", s.value), coalesce(k."end", f.value),
+        coalesce(a.type_index, a.logical_index, a.absolute_index), y.display_name, y.kernel_name, g.string,
+        l.begins, l.thread
+    from kernel_dispatch k left join timestamp s on s.id = k.start_id left join timestamp f on f.id = k.end_id
+        left join track t on t.id = k.track_id left join info_agent a on a.id = coalesce(k.agent_id, t.agent_id)
+        left join info_kernel_symbol y on y.id = k.kernel_id left join string g on g.id = k.region_name_id
+        left join event e on e.id = k.event_id left join launches l on l.stack = e.stack_id"""
 _BATCH = 100_000
 
 
@@ -95,15 +118,20 @@ def _count(database: sqlite3.Connection, table: str) -> int:
 
 
 class _Part:
-    """The tables of one process."""
+    """The tables of one process, as views of one shape: a column or table that is not there is null or empty."""
 
     def __init__(self, database: sqlite3.Connection, tables: dict[str, str]) -> None:
-        self._db = database
-        self._tables = tables
-        self._columns = {
-            base: {row[1] for row in database.execute(f"pragma table_info({_quoted(name)})")}
-            for base, name in tables.items()
-        }
+        self._db, self._tables = database, tables
+        for base, names in _COLUMNS.items():
+            of = _quoted(tables.get(base, ""))
+            there = {row[1] for row in database.execute(f"pragma table_info({of})")} if base in tables else set()
+            columns = ", ".join(f"{_quoted(x) if x in there else 'null'} as {_quoted(x)}" for x in names.split())
+            database.execute(f"drop view if exists temp.{base}")
+            database.execute(
+                f"create temp view {base} as select {columns} {f'from main.{of}' if base in tables else 'limit 0'}"
+            )
+        category, other = ("c.name", "info_category") if "info_category" in tables else ("c.string", "string")
+        self._regions = _REGIONS.format(category=category, join=f"left join {other} c on c.id = e.category_id")
 
     def outcomes(self) -> Iterator[Outcome]:
         yield Outcome("fact", self._facts(), lines=0)
@@ -119,72 +147,9 @@ class _Part:
         if "region" in self._tables:
             yield Outcome("foreign", lines=_count(self._db, self._tables["region"]) - len(ranges.names))
 
-    # ------------------------------------------------------------------------------------------------ pieces of SQL
-
-    def _table(self, base: str) -> str:
-        return _quoted(self._tables[base])
-
-    def _has(self, base: str, *columns: str) -> bool:
-        return set(columns) <= self._columns.get(base, set())
-
-    def _column(self, base: str, alias: str, *names: str) -> str:
-        """The first of these columns that there is, else null."""
-        return next((f"{alias}.{_quoted(name)}" for name in names if self._has(base, name)), "null")
-
-    def _times(self, base: str, alias: str) -> tuple[str, str, str]:
-        """Start, end and the joins that they need (schema 4 keeps time stamps in a table of their own)."""
-        if self._has(base, "start", "end"):
-            return f'{alias}."start"', f'{alias}."end"', ""
-        if not self._has(base, "start_id", "end_id") or "timestamp" not in self._tables:
-            return "null", "null", ""
-        stamps = self._table("timestamp")
-        joins = (
-            f" left join {stamps} {alias}s on {alias}s.id = {alias}.start_id"
-            f" left join {stamps} {alias}e on {alias}e.id = {alias}.end_id"
-        )
-        return f"{alias}s.value", f"{alias}e.value", joins
-
-    def _owner(self, base: str, alias: str, column: str) -> tuple[str, str]:
-        """A thread or agent of a row, of its own or of its track (schema 4), and the join that it needs."""
-        if self._has(base, column):
-            return f"{alias}.{column}", ""
-        if self._has(base, "track_id") and self._has("track", column):
-            return f"{alias}t.{column}", f" left join {self._table('track')} {alias}t on {alias}t.id = {alias}.track_id"
-        return "null", ""
-
-    def _category(self) -> tuple[str, str]:
-        """An event's category and the join that it needs."""
-        if "info_category" in self._tables:
-            return "c.name", f" left join {self._table('info_category')} c on c.id = e.category_id"
-        if "string" in self._tables:
-            return "c.string", f" left join {self._table('string')} c on c.id = e.category_id"
-        return "null", ""
-
-    def _regions(self, wanted: str, where: str) -> str:
-        """A query of regions ``r`` with their events ``e`` and names ``n``."""
-        start, end, times = self._times("region", "r")
-        thread, track = self._owner("region", "r", "tid")
-        category, join = self._category()
-        return (
-            f"select {wanted.format(start=start, end=end, thread=thread, category=category)}"
-            f" from {self._table('region')} r left join {self._table('event')} e on e.id = r.event_id"
-            f" left join {self._table('string')} n on n.id = r.name_id{times}{track}{join}"
-            f" where {where.format(start=start, end=end, thread=thread, category=category)}"
-        )
-
-    @property
-    def _traced(self) -> bool:
-        """Whether there are regions with events and names."""
-        return all(base in self._tables for base in ("region", "event", "string")) and self._has("region", "event_id")
-
-    # ------------------------------------------------------------------------------------------------ what there is
-
     def _ranges(self) -> Ranges:
-        ranges = Ranges()
-        if not self._traced:
-            return ranges
-        sql = self._regions("{start}, {end}, {thread}, e.extdata, n.string", "{category} like '%MARKER%'")
-        texts: dict[str, str] = {}
+        ranges, texts = Ranges(), dict[str, str]()
+        sql = f"select begins, ends, thread, extdata, name from ({self._regions}) where category like '%MARKER%'"
         for start, end, thread, data, name in self._db.execute(sql):
             if type(start) is int and type(end) is int and type(thread) is int:
                 text = texts.setdefault(data, _message(data)) if isinstance(data, str) else ""
@@ -194,27 +159,12 @@ class _Part:
     def _kernels(self, ranges: Ranges) -> tuple[KernelTotals, int]:
         """Totals of the kernels, and how many rows have no name or times."""
         totals, bad = KernelTotals(), 0
-        start, end, joins = self._times("kernel_dispatch", "k")
-        agent, track = self._owner("kernel_dispatch", "k", "agent_id")
-        names = ["null", "null"]
-        if "info_kernel_symbol" in self._tables:
-            joins += f" left join {self._table('info_kernel_symbol')} s on s.id = k.kernel_id"
-            names = [self._column("info_kernel_symbol", "s", x) for x in ("display_name", "kernel_name")]
-        joins += track
-        device = "null"
-        if "info_agent" in self._tables and agent != "null":
-            joins += f" left join {self._table('info_agent')} a on a.id = {agent}"
-            device = self._column("info_agent", "a", "type_index", "logical_index", "absolute_index")
-        renamed = "null"
-        if self._has("kernel_dispatch", "region_name_id") and "string" in self._tables:
-            joins += f" left join {self._table('string')} g on g.id = k.region_name_id"
-            renamed = "g.string"
-        launch, join = self._launches(ranges)
-        sql = (
-            f"select {start}, {end}, {device}, {', '.join(names)}, {renamed}, {launch}"
-            f" from {self._table('kernel_dispatch')} k{joins}{join}"
-        )
-        cursor = self._db.execute(sql)
+        self._db.execute("drop table if exists temp.launches")
+        calls = f"from ({self._regions}) where category like 'HIP%' group by stack" if ranges.names else "limit 0"
+        columns = "stack, min(begins) as begins, thread" if ranges.names else "0 as stack, 0 as begins, 0 as thread"
+        self._db.execute(f"create temp table launches as select {columns} {calls}")
+        self._db.execute("create index temp.by_stack on launches(stack)")
+        cursor = self._db.execute(_KERNELS)
         while rows := cursor.fetchmany(_BATCH):
             ops = ranges.at([(row[6], row[7]) for row in rows])
             for (begins, ends, index, shown, plain, rename, _, _), op in zip(rows, ops, strict=True):
@@ -226,33 +176,18 @@ class _Part:
                 totals.add(op or region, str(name), index if type(index) is int else None, (ends - begins) / 1e3)
         return totals, bad
 
-    def _launches(self, ranges: Ranges) -> tuple[str, str]:
-        """When and on which thread each kernel was launched: columns and the join that they need."""
-        if not ranges.names or not self._has("event", "stack_id") or not self._has("kernel_dispatch", "event_id"):
-            return "null, null", ""
-        self._db.execute("drop table if exists temp.launches")
-        sql = self._regions("e.stack_id as stack, min({start}) as start, {thread} as tid", "{category} like 'HIP%'")
-        self._db.execute(f"create temp table launches as {sql} group by e.stack_id")
-        self._db.execute("create index temp.by_stack on launches(stack)")
-        event = f" left join {self._table('event')} own on own.id = k.event_id"
-        return "l.start, l.tid", f"{event} left join launches l on l.stack = own.stack_id"
-
     def _facts(self) -> list[Record]:
         facts: list[Record] = [Fact("backend", "HIP")]
-        if self._has("metadata", "tag", "value"):
-            sql = f"select value from {self._table('metadata')} where tag = 'schema_version'"
-            facts += [Fact("rocpd_schema", str(value)) for (value,) in self._db.execute(sql)]
-        if self._has("info_agent", "type", "name"):
-            more = ", ".join(self._column("info_agent", "a", x) for x in ("product_name", "extdata"))
-            sql = f"select a.name, {more} from {self._table('info_agent')} a where a.type = 'GPU'"
-            for name, product, data in self._db.execute(sql):
-                facts += [Fact("arch", str(name))] if name else []
-                facts += [Fact("device", str(product))] if product else []
-                units = _member(data, "cu_count")
-                facts += [Fact("cu_count", str(units))] if type(units) is int else []
-        if self._has("info_process", "pid"):
-            sql = f"select pid from {self._table('info_process')}"
-            facts += [Fact("pid", str(pid)) for (pid,) in self._db.execute(sql) if type(pid) is int]
+        for name, product, data in self._db.execute(
+            "select name, product_name, extdata from info_agent where type = 'GPU'"
+        ):
+            facts += [Fact("arch", str(name))] if name else []
+            facts += [Fact("device", str(product))] if product else []
+            units = _member(data, "cu_count")
+            facts += [Fact("cu_count", str(units))] if type(units) is int else []
+        facts += [
+            Fact("pid", str(pid)) for (pid,) in self._db.execute("select pid from info_process") if type(pid) is int
+        ]
         return list(dict.fromkeys(facts))
 
 
