@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from analyzers.measure.backend import BackendType, Conditions, Place, UnsupportedError
-from analyzers.measure.backends.miopen_candidates import Candidates
+from analyzers.measure.backends.miopen_candidates import candidates
 from analyzers.measure.backends.miopen_library import TYPES, Convolution, Library, Offer
 from analyzers.measure.device.device_backend import DeviceBackend
 from analyzers.measure.device.operands import ConvOperands, conv_of
@@ -27,7 +27,6 @@ class Miopen(DeviceBackend):
         super().__init__(place)  # loads torch, and with it torch's own MIOpen
         self._library = Library()
         self._handle = self._library.made("miopenCreateWithStream", self._device.stream)
-        self._candidates = Candidates(place.device) if place.exhaustive else None
         self._described: dict[str, tuple[Convolution, dict[str, Offer]]] = {}
 
     def environment(self) -> Mapping[str, str]:
@@ -75,7 +74,8 @@ class Miopen(DeviceBackend):
         if conv.text not in self._described:
             convolution = Convolution(self._library, self._handle, conv)
             named: dict[str, Offer] = {}
-            for offer in convolution.offers() + (self._candidates.of(conv) if self._candidates else []):
+            more = candidates(conv, self._place.device) if self._place.exhaustive else []
+            for offer in [*convolution.offers(), *more]:
                 named.setdefault(SOLVERS.get(offer.id, f"id={offer.id}"), offer)
             self._described[conv.text] = convolution, named
         return self._described[conv.text]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 from analyzers.measure.backend import Backend, Conditions, Place, UnsupportedError
-from analyzers.measure.backends import miopen
 from analyzers.measure.backends.miopen import BACKEND
-from analyzers.measure.backends.miopen_candidates import Candidates
 from analyzers.measure.correctness import acceptable, error_bound
 from analyzers.measure.results import Method
 from analyzers.measure.trial import ConfirmTask, RaceTask, WorkerContext
@@ -48,22 +45,6 @@ def calls(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
     monkeypatch.setenv("FAKE_MIOPEN_LOG", str(tmp_path / "calls"))
     return tmp_path / "calls"
-
-
-@pytest.fixture(scope="module")
-def listing(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Candidates]:
-    """One listing process for all tests: it imports PyTorch for seconds."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LD_LIBRARY_PATH", str(library.parent))
-        patch.setenv("FAKE_MIOPEN_LOG", str(tmp_path_factory.mktemp("listing") / "calls"))
-        yield Candidates(Place().device)
-
-
-@pytest.fixture
-def listed(calls: Path, listing: Candidates, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where calls are logged; exhaustive backends ask ``listing``."""
-    monkeypatch.setattr(miopen, "Candidates", lambda device: listing)
-    return calls
 
 
 @pytest.fixture
@@ -114,7 +95,7 @@ def test_a_solver_that_needs_more_workspace_is_not_offered(backend: Backend) -> 
     assert backend.environment()["miopen_version"] == "3.4.0"
 
 
-def test_all_that_apply_are_asked_of_a_process_without_the_find_db(listed: Path) -> None:
+def test_all_that_apply_are_asked_of_a_process_without_the_find_db(calls: Path) -> None:
     backend = BACKEND.open(Place(exhaustive=True))
     names = [x.id for x in backend.solutions(SMALL, 100)]
     assert names[0] == SLOW["W"], "the pick is the one of the library as it is"
