@@ -102,7 +102,7 @@ class WorkerContext:
         """Do a task."""
         started = time.perf_counter()
         try:
-            result = Trial(self, task).run()
+            result = Trial(self, task).run(task)
         finally:
             self.release()
         return replace(result, seconds=time.perf_counter() - started, facts=self.facts)
@@ -116,7 +116,7 @@ class WorkerContext:
         if self._clock is not None:
             self._clock.ready()
         try:
-            pairs = Trial(self, RaceTask(problem=task.problem, workspace_bytes=task.workspace_bytes)).pairs(task)
+            pairs = Trial(self, task).pairs(task)
         finally:
             self.release()
         return Confirmed(
@@ -173,46 +173,48 @@ class WorkerContext:
 class Trial:
     """One problem: its race, or its confirmation."""
 
-    def __init__(self, context: WorkerContext, task: RaceTask) -> None:
-        self._context, self._problem, self._known, self._only = context, task.problem, task.known, task.only
-        self._proposal = task.proposal
-        given = task.workspace_bytes
+    def __init__(self, context: WorkerContext, task: Task) -> None:
+        self._context, self._problem, given = context, task.problem, task.workspace_bytes
         self._workspace_bytes = context.method.workspace_bytes if given is None else given
-        self._rows = {row.solution.text: row for row in task.lost}
+        self._rows: dict[str, Measurement] = {}
         self._owners: dict[str, Backend] = {}
 
     # ------------------------------------------------------------------ a race
 
-    def run(self) -> Result:
+    def run(self, task: RaceTask) -> Result:
         """Race the solutions that were not measured before; returns how each ended."""
-        if self._only:
-            return self._timed()
+        self._rows.update({row.solution.text: row for row in task.lost})
+        if task.only:
+            return self._timed(task)
         offered, refused = self._offers()
         if not offered:
             row = not_measured(self._problem, DEFAULT, "unsupported", refused)
             return Result(problem=self._problem, rows=(row,), ended=f"unsupported: {refused}")
-        before, proposal = set(self._known), self._proposal
-        entrants = self._entrants(proposal.chosen(offered, before) if proposal else offered)
+        before, proposal = set(task.known), task.proposal
+        entrants = self._entrants(proposal.chosen(offered, before) if proposal else offered, task.known)
         if not entrants:
-            return replace(self._known_result(offered[0]), offered=len(offered))
+            return replace(self._known_result(offered[0], task.known), offered=len(offered))
         further = proposal.further(offered, before) if proposal else None
         return replace(self._raced(offered[0], entrants, further), offered=len(offered))
 
-    def _known_result(self, pick: Solution) -> Result:
+    def _known_result(self, pick: Solution, known: Mapping[str, Measurement]) -> Result:
         """The result of earlier races of this environment, where nothing is left to measure."""
-        timed = [row for row in self._known.values() if row.status == "ok" and row.time_us]
+        timed = [row for row in known.values() if row.status == "ok" and row.time_us]
         picked = next((row for row in timed if row.solution == pick), None)
         best = min(timed, key=lambda row: row.time_us or math.inf, default=None)
         worth = 1 - self._context.method.rules.threshold
         if picked and best and (best.time_us or 0.0) > (picked.time_us or 0.0) * worth:
             best = picked
+        return self._result(picked, best, KNOWN)
+
+    def _result(self, pick: Measurement | None, best: Measurement | None, ended: str) -> Result:
         return Result(
             problem=self._problem,
-            pick=picked.solution if picked else None,
+            pick=pick.solution if pick and pick.status == "ok" else None,
             best=best.solution if best else None,
-            pick_us=picked.time_us if picked else None,
+            pick_us=pick.time_us if pick else None,
             best_us=best.time_us if best else None,
-            ended=KNOWN,
+            ended=ended,
         )
 
     def _raced(self, pick: Solution, entrants: Sequence[Solution], further: Further | None = None) -> Result:
@@ -241,15 +243,7 @@ class Trial:
         order = dict.fromkeys([*(x.text for x in entrants), *self._rows])
         rows = [self._rows[text] for text in order if text in self._rows]
         picked, best = self._rows.get(pick.text), self._rows.get(ran.best.text) if ran else None
-        return Result(
-            problem=self._problem,
-            rows=tuple(rows),
-            pick=pick if picked and picked.status == "ok" else None,
-            best=best.solution if best else None,
-            pick_us=picked.time_us if picked else None,
-            best_us=best.time_us if best else None,
-            ended=ran.ended if ran else ended,
-        )
+        return replace(self._result(picked, best, ran.ended if ran else ended), rows=tuple(rows))
 
     def _offers(self) -> tuple[list[Solution], str]:
         """The solutions of every backend that runs this problem, and why the others do not."""
@@ -268,15 +262,15 @@ class Trial:
                     out.append(solution)
         return out, "; ".join(reasons) or "no backend offers a solution"
 
-    def _entrants(self, offered: Sequence[Solution]) -> list[Solution]:
+    def _entrants(self, offered: Sequence[Solution], known: Mapping[str, Measurement]) -> list[Solution]:
         """The solutions to race: the pick, the best known one for comparison, and all that were not measured yet."""
-        fresh = [x for x in offered if x.text not in self._known and x.text not in self._rows]
+        fresh = [x for x in offered if x.text not in known and x.text not in self._rows]
         if not fresh:
             return []
-        timed = [row for x in offered if (row := self._known.get(x.text)) and row.status == "ok" and row.time_us]
+        timed = [row for x in offered if (row := known.get(x.text)) and row.status == "ok" and row.time_us]
         best = min(timed, key=lambda row: row.time_us or math.inf).solution if timed else None
         anchors = [x for x in (offered[0], best) if x is not None and x.text not in self._rows]
-        failed = {text for text, row in self._known.items() if row.status != "ok"}
+        failed = {text for text, row in known.items() if row.status != "ok"}
         return [x for x in dict.fromkeys([*anchors, *fresh]) if x.text not in failed]
 
     def _sampler(self) -> Sampler:
@@ -294,11 +288,11 @@ class Trial:
 
     # ------------------------------------------------------------------ solutions that an action chooses
 
-    def _timed(self) -> Result:
+    def _timed(self, task: RaceTask) -> Result:
         """Samples of the solutions that were asked for, in turn, so that a drift touches all alike."""
-        if all(x.text in self._known for x in self._only):
+        if all(x.text in task.known for x in task.only):
             return Result(problem=self._problem, ended=KNOWN)
-        wanted = [x for x in self._only if x.text not in self._rows]
+        wanted = [x for x in task.only if x.text not in self._rows]
         sampler = self._sampler()
         taken: dict[str, list[float]] = {x.text: [] for x in wanted}
         backends = self._context.backends  # actions name solutions of torch's, which may not be the first one open
@@ -312,11 +306,8 @@ class Trial:
                     time_us = self._context.steady(lambda x=solution: sampler.unchecked(x))  # type: ignore[misc]
                     if turn:
                         taken[solution.text].append(time_us)
-        self._rows |= {text: replace(row, origin=ACTION) for text, row in sampler.refused.items()}
-        for solution in wanted:
-            if taken[solution.text] and solution.text not in self._rows:
-                row = sampler.measured(solution, taken[solution.text])
-                self._rows[solution.text] = replace(row, origin=ACTION)
+        timed = {x.text: sampler.measured(x, taken[x.text]) for x in wanted if taken[x.text]}
+        self._rows |= {text: replace(row, origin=ACTION) for text, row in (timed | sampler.refused).items()}
         return Result(problem=self._problem, rows=tuple(self._rows.values()), ended="timed")
 
     # ------------------------------------------------------------------ a confirmation
