@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from analyzers.measure.backend import Place
 from analyzers.measure.drift import idle_facts, noise
@@ -29,17 +29,6 @@ _STOP_SECONDS = 30.0
 _THREADS = 4  # of an actor: calls arrive while ``listen`` waits
 
 
-class Device(Protocol):
-    """One device, and how a worker process is started on it."""
-
-    @property
-    def place(self) -> Place:
-        """Where it is.  On Ray ``place.device`` includes the node's address once a worker was opened."""
-
-    def open(self, backends: Sequence[str], method: Method) -> Handle:
-        """Start a worker; the previous one must have been stopped."""
-
-
 @dataclass(frozen=True)
 class LocalDevice:
     """A device of this machine."""
@@ -47,16 +36,15 @@ class LocalDevice:
     place: Place
 
     def open(self, backends: Sequence[str], method: Method) -> Handle:
+        """Start a worker; the previous one must have been stopped."""
         return Worker(backends, self.place, method)
 
 
-Devices: TypeAlias = tuple[Sequence[Device], Sequence[str]]
-"""Devices, and remarks on their devices."""
-
-
 @contextlib.contextmanager
-def opened_devices(engine: str, place: Place, devices: Sequence[str]) -> Iterator[Devices]:
-    """The devices to measure on: of this machine, or of a Ray cluster.
+def opened_devices(
+    engine: str, place: Place, devices: Sequence[str]
+) -> Iterator[tuple[Sequence[Device], Sequence[str]]]:
+    """The devices to measure on, of this machine or of a Ray cluster, and remarks on them.
 
     ``devices`` empty: all GPUs, else one CPU.  On Ray only the number and kind of the names count.  Raises
     InputError for an unknown engine, where Ray is not installed, where no cluster answers, and as ``local_devices``.
@@ -109,7 +97,9 @@ def _remarks(devices: Sequence[str]) -> list[str]:
 
 
 class RayDevice:
-    """A GPU (or a core) of a cluster.  An actor sees its own GPU only, which is therefore always ``cuda:0``."""
+    """A GPU (or a core) of a cluster.  An actor sees its own GPU only, which is therefore always ``cuda:0``;
+    ``place.device`` includes the node's address once a worker was opened.
+    """
 
     def __init__(self, ray: Any, place: Place) -> None:
         self.place = place
@@ -137,6 +127,9 @@ class RayDevice:
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.kill(self._host)
         self._host = None
+
+
+Device: TypeAlias = LocalDevice | RayDevice
 
 
 class _Host:

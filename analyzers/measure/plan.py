@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import pandas as pd
 
@@ -32,13 +32,11 @@ _PREPARE_S = 0.02
 _SETUP_S = 0.3
 
 
-Basis: TypeAlias = Literal["measured", "assumed"]
-"""What a time rests on: its own measurement (a linked problem's, a trace's), or peak rates alone."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """One problem of a plan.  ``time_us`` is the best guess of one call, ``regret`` the share that may be saved."""
+    """One problem of a plan.  ``time_us`` is the best guess of one call, ``regret`` the share that may be saved;
+    ``basis``: a time is measured (its own, a linked problem's, a trace's), or rests on peak rates alone.
+    """
 
     problem: Problem
     calls: int | None
@@ -46,7 +44,7 @@ class Item:
     regret: float
     solutions: int
     workspace_bytes: int | None = None
-    basis: Basis = "assumed"
+    basis: Literal["measured", "assumed"] = "assumed"
 
     @property
     def cost_s(self) -> float:

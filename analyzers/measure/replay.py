@@ -13,7 +13,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, get_args
 
 import pandas as pd
 
@@ -89,9 +89,6 @@ class Step:
     eta_s: float | None
 
 
-Progress: TypeAlias = Callable[[Step], None]
-
-
 @dataclass(kw_only=True)
 class Report:
     """What a replay did.  ``confirmations`` by problem text; ``kept``: those that false-discovery control keeps.
@@ -142,7 +139,7 @@ def timed_of(store: Store, options: Options) -> list[RaceTask]:
     return [RaceTask(problem=problem, only=tuple(map(solution_from_text, texts))) for problem, texts in found]
 
 
-def replay(store: Store, options: Options, progress: Progress | None = None) -> Report:
+def replay(store: Store, options: Options, progress: Callable[[Step], None] | None = None) -> Report:
     """Measure, confirm and record.  ``progress`` is called after each outcome.
 
     Ctrl-C ends it with what is measured (``Report.interrupted``).  Raises StoreError on an empty store, InputError on
@@ -280,7 +277,7 @@ def racing_s(reached: Sequence[float], left: int) -> float:
 class _Recorder:
     """Writes outcomes as they come, and keeps the report."""
 
-    def __init__(self, store: Store, report: Report, options: Options, progress: Progress | None) -> None:
+    def __init__(self, store: Store, report: Report, options: Options, progress: Callable[[Step], None] | None) -> None:
         self._store, self._report, self._options, self._progress = store, report, options, progress
         self._pairs: dict[str, Pairs] = {}
         self.confirming_s: Callable[[], float] = lambda: 0.0
