@@ -227,4 +227,4 @@ class _Remote(Handle):
         if self._opened:
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.get(self._host.stop.remote(), timeout=_STOP_SECONDS)
-        self._pipe.close()
+        self.connection.close()

@@ -10,7 +10,7 @@ import json
 import math
 import re
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
@@ -106,11 +106,6 @@ class Report:
     remarks: list[str] = field(default_factory=list)
     seconds: float = 0.0
     resume: bool = True
-
-    @property
-    def statuses(self) -> Mapping[str, int]:
-        """How many solutions ended how."""
-        return Counter(row.status for result in self.results for row in result.rows)
 
 
 def planned(store: Store, options: Options) -> list[Item]:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from typing import TypeAlias
 
-from analyzers.measure.backend import Place
 from analyzers.measure.confirm import refuted
 from analyzers.measure.device_workers import Device
 from analyzers.measure.proposer import Proposal
@@ -91,10 +90,6 @@ class _Slot:
     confirmed: set[tuple[str, str, str]] = field(default_factory=set)  # pairs that this worker has measured
     environment: str | None = None  # of its workers, once one has reported it
     lost: int = 0  # machines lost since the last finished task
-
-    @property
-    def place(self) -> Place:
-        return self.device.place
 
 
 Outcome: TypeAlias = Result | Confirmed
@@ -254,7 +249,7 @@ class Scheduler:
         task, pair = slot.task, slot.pair
         slot.task, slot.pair, slot.lost = None, None, 0
         if isinstance(outcome, Confirmed) and pair is not None:
-            self._advance(pair, outcome, slot.place.device)
+            self._advance(pair, outcome, slot.device.place.device)
             return
         self._lost.pop(outcome.problem.text, None)  # a race's rows include them
         if self._method.processes and isinstance(outcome, Result) and outcome.worth_confirming:
@@ -268,7 +263,7 @@ class Scheduler:
             )
             if won.key not in self._history.confirmed.get(environment, frozenset()):
                 self._pairs.append(won)
-        self._sink(outcome, slot.place.device)
+        self._sink(outcome, slot.device.place.device)
 
     def _advance(self, pair: _Pair, more: Confirmed, device: str) -> None:
         """One process more has measured a pair: the next one follows, unless all did or the winner is refuted."""
@@ -288,14 +283,14 @@ class Scheduler:
 
     def _keep(self, pair: _Pair) -> None:
         if pair.done is not None:
-            self._sink(replace(pair.done, complete=False), self._slots[0].place.device)
+            self._sink(replace(pair.done, complete=False), self._slots[0].device.place.device)
 
     def _worker_lost(self, slot: _Slot, worker: Handle, status: Status, why: str) -> None:
         """The worker has ended: record the solution that it ran, and let another worker continue without it."""
         current, task, opened = worker.current, slot.task, slot.ready
         self._stop_worker(slot)
         if not opened:
-            raise MeasuringError(f"cannot measure on {slot.place.device}: {why} (while {current})")
+            raise MeasuringError(f"cannot measure on {slot.device.place.device}: {why} (while {current})")
         if isinstance(current, Solution) and isinstance(task, RaceTask):
             lost = self._lost.setdefault(task.problem.text, [])
             lost.append(not_measured(task.problem, current, status, why))
@@ -333,13 +328,13 @@ class Scheduler:
         if isinstance(task, RaceTask):
             rows = self._lost.pop(task.problem.text, None) or [not_measured(task.problem, DEFAULT, status, why)]
             facts = slot.worker.facts if slot.worker else self._facts
-            self._sink(Result(problem=task.problem, rows=tuple(rows), ended=why, facts=facts), slot.place.device)
+            self._sink(Result(problem=task.problem, rows=tuple(rows), ended=why, facts=facts), slot.device.place.device)
 
     def _keep_losses(self) -> None:
         """Record failures of unfinished problems too: those solutions must not be tried again."""
         for rows in self._lost.values():
             result = Result(problem=rows[0].problem, rows=tuple(rows), ended="interrupted", facts=self._facts)
-            self._sink(result, self._slots[0].place.device)
+            self._sink(result, self._slots[0].device.place.device)
         self._lost.clear()
 
     def _stop_worker(self, slot: _Slot) -> None:

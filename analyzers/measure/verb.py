@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pandas as pd
@@ -73,7 +74,8 @@ def report_lines(report: Report) -> list[str]:
     """What a replay did, as text."""
     if not report.total:
         return [f"run {report.run}: no problem of what was asked for can be measured", *report.remarks]
-    statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(report.statuses.items())) or "nothing new"
+    counts = Counter(row.status for result in report.results for row in result.rows)
+    statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items())) or "nothing new"
     known = sum(result.known for result in report.results)
     before = f" ({known:,} of them known from before)" if known else ""
     done = f"{len(report.results):,} of {report.total:,} problems{before}"

@@ -88,8 +88,8 @@ def backend_named(name: str) -> BackendType:
 class Handle:
     """The scheduler's handle of a worker, local or remote: a pipe, and the time of its last message (s)."""
 
-    def __init__(self, pipe: Connection[Any, Any]) -> None:
-        self._pipe = pipe
+    def __init__(self, connection: Connection[Any, Any]) -> None:
+        self.connection = connection
         self._death = "has ended"
         self.current: Solution | str = "opening the backends"
         self.last_message_s = self.started = time.monotonic()
@@ -98,16 +98,11 @@ class Handle:
     def send(self, task: Task) -> None:
         """Send a task."""
         self.last_message_s = time.monotonic()
-        self._pipe.send(task)
-
-    @property
-    def connection(self) -> Connection[Any, Any]:
-        """For ``multiprocessing.connection.wait``."""
-        return self._pipe
+        self.connection.send(task)
 
     def receive(self) -> Reply:
         """The next message; blocks until there is one.  Raises EOFError when the worker has ended."""
-        reply: Reply = self._pipe.recv()
+        reply: Reply = self.connection.recv()
         self.last_message_s = time.monotonic()
         if isinstance(reply, Current):
             self.current = reply.what
@@ -124,7 +119,7 @@ class Handle:
 
     def stop(self) -> None:
         """End the process now, also one in a hung kernel."""
-        self._pipe.close()
+        self.connection.close()
 
 
 _BACKENDS = "analyzers.measure.backends"
@@ -157,7 +152,7 @@ class Worker(Handle):
     def stop(self) -> None:
         self._process.kill()
         self._process.join(10)
-        self._pipe.close()
+        self.connection.close()
 
 
 def _serve(parent: Connection[Any, Any], names: Sequence[str], place: Place, method: Method) -> None:
@@ -167,10 +162,8 @@ def _serve(parent: Connection[Any, Any], names: Sequence[str], place: Place, met
     context = _open(parent, names, place, method)
     while context is not None:
         try:
-            task: Task | None = parent.recv()
+            task: Task = parent.recv()
         except EOFError:  # the parent has ended
-            return
-        if task is None:
             return
         try:
             parent.send(context.measure(task) if isinstance(task, RaceTask) else context.confirm(task))
