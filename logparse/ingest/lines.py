@@ -588,6 +588,3 @@ def blocks(
         long(first, offset, held)
     elif any(rest):
         yield b"".join(rest), offset
-
-
-__all__ = ["BLOCK_BYTES", "PIECE_BYTES", "Claimed", "Distinct", "LineReader", "Read", "blocks", "has_long_line"]

@@ -35,13 +35,10 @@ class Ingested:
     state: str  # new, grown, unchanged, failed, left out
     format: str = ""
     run: str = ""
-    bytes: int = 0
     lines: int = 0
-    splits: int = 0
     counts: tuple[int, ...] = (0,) * len(UNITS)
     problems: int = 0
     calls: int = 0
-    seconds: float = 0.0
     error: str = ""
     remark: str = ""
 

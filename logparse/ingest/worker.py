@@ -152,7 +152,7 @@ class _Input:
             return Ingested(self.task.path, "unchanged", earlier[-1].format, earlier[-1].run)
         result = self._read(at)
         state = result.state if result.state == "unchanged" else "grown" if at.source_id else "new"
-        return replace(result, state=state, seconds=time.monotonic() - self._started)
+        return replace(result, state=state)
 
     def _read(self, at: Commit) -> Ingested:
         file_format = self._file_format() if at.start == 0 else None
@@ -289,7 +289,7 @@ class _Input:
         before = {row.run: "" for row in same if row.source_id != source}
         again = f"this stream is in the store already (run {', '.join(before)}): its lines now count twice"
         again = again if before and raw.count else ""
-        return replace(total, state="new", remark=again, seconds=time.monotonic() - self._started)
+        return replace(total, state="new", remark=again)
 
     def _live(self, raw: _Available, source: str) -> Ingested:
         """Lines, committed every few seconds so that a live store can be looked at."""
@@ -341,9 +341,7 @@ class _Input:
             "new" if attempt.commit(row) else "unchanged",
             row.format,
             row.run,
-            bytes=row.bytes,
             lines=row.lines,
-            splits=row.splits,
             counts=tuple(tally.units[unit] for unit in UNITS),
             problems=tally.problems,
             calls=tally.calls,
@@ -358,9 +356,7 @@ def _sum(one: Ingested, two: Ingested) -> Ingested:
     return replace(
         two,
         format=two.format if one.format in ("", FOREIGN) else one.format,
-        bytes=one.bytes + two.bytes,
         lines=one.lines + two.lines,
-        splits=one.splits + two.splits,
         counts=tuple(map(add, one.counts, two.counts)),
         problems=max(one.problems, two.problems),
         calls=one.calls + two.calls,

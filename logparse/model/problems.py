@@ -269,6 +269,7 @@ GEMM_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("beta", ("beta",)),
 )
 GEMM_FIELDS: tuple[str, ...] = tuple(name for _, names in GEMM_WORDS for name in names)
+GEMM_FLAGS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})
 _GEMM_TEXT = " ".join(f"{word}=" + ",".join("%s" for _ in names) for word, names in GEMM_WORDS)
 _NO_STRIDES = {f"stride_{x}": 0 for x in "abcd"}
 GEMM_LAYOUT: tuple[str, ...] = (

@@ -10,6 +10,7 @@ from typing import Any
 
 from logparse.model.problems import (
     CONV_WORDS,
+    GEMM_FLAGS,
     GEMM_WORDS,
     Argument,
     ConvProblem,
@@ -22,7 +23,6 @@ from logparse.model.problems import (
 )
 
 _INT = re.compile(r"-?\d+\Z")
-_BOOLS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})
 
 
 def kind_of(text: str) -> str:
@@ -94,7 +94,7 @@ def _gemm_values(word: str) -> Mapping[str, int | bool | str]:
     for name, cell in _cells(word, _GEMM_NAMES).items():
         if cell is not None:
             number = _INT.match(cell)
-            out[name] = bool(int(cell)) if name in _BOOLS and number else int(cell) if number else cell
+            out[name] = bool(int(cell)) if name in GEMM_FLAGS and number else int(cell) if number else cell
     return out
 
 

@@ -11,7 +11,6 @@ cannot bring them back, no matter when its manifest is written.
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import time
@@ -25,7 +24,7 @@ import pyarrow.parquet as pq
 
 from logparse.location import PutIfAbsent, make_folder, replace_file
 from logparse.store.columns import table as arrow_table
-from logparse.store.parts import row_files
+from logparse.store.parts import parquet_bytes, row_files
 from logparse.store.schema import COMMIT_SCHEMA
 
 FOLDER = "compactions"
@@ -67,21 +66,12 @@ class Manifest:
         """Seconds since it was written; 0 of none, as a compaction may write the first one now."""
         return time.time() - self.written_at if self.number else 0.0
 
-    def to_bytes(self) -> bytes:
-        """The content of the file that ``latest`` reads."""
+    def put(self, filesystem: pafs.FileSystem, root: str, put: PutIfAbsent) -> bool:
+        """Write it under its number, as ``latest`` reads it.  Returns False where another compaction has taken it."""
         told = json.dumps({"parts": sorted(self.parts)}).encode()
         table = self.commits.replace_schema_metadata({**(COMMIT_SCHEMA.metadata or {}), _TOLD: told})
-        sink = io.BytesIO()
-        pq.write_table(table, sink, compression="zstd")
-        return sink.getvalue()
-
-    def path(self, root: str) -> str:
-        return f"{root}/{FOLDER}/{self.number:08d}.parquet"
-
-    def put(self, filesystem: pafs.FileSystem, root: str, put: PutIfAbsent) -> bool:
-        """Write it under its number.  Returns False where another compaction has taken the number."""
         make_folder(filesystem, f"{root}/{FOLDER}")
-        return put(self.path(root), self.to_bytes())
+        return put(f"{root}/{FOLDER}/{self.number:08d}.parquet", parquet_bytes(table, "zstd"))
 
 
 def forget(filesystem: pafs.FileSystem, root: str, attempts: Iterable[str]) -> None:

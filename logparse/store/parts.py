@@ -142,7 +142,7 @@ def path_folder(path: str) -> str:
     return xxhash.xxh3_64_hexdigest(path.encode())
 
 
-def parquet_bytes(table: pa.Table) -> bytes:
+def parquet_bytes(table: pa.Table, compression: str = "snappy") -> bytes:
     sink = io.BytesIO()
-    pq.write_table(table, sink)
+    pq.write_table(table, sink, compression=compression)
     return sink.getvalue()

@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from logparse.formats.format import UNITS, Unit
 from logparse.model import CONV_FIELDS, GEMM_FIELDS
+from logparse.model.problems import GEMM_FLAGS
 
 SCHEMA_VERSION = 1
 _TEXTS = re.compile(
     r"(trans_|_type$|_mode$|^mode$|_layout$|_cast$|^scale_[abcd]$|^(activation|beta|bias_source|direction)$)"
 )
-_BOOLS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})
 
 
 def _columns(text: str) -> pa.Schema:
@@ -66,7 +66,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "facts": _columns("text: attempt name value"),
     "rejects": _columns("text: attempt int: offset length count text: reason text int: line"),
     "gemms": _columns(
-        f"text: attempt problem kind shape {_of_problem(GEMM_FIELDS, _BOOLS)} text: members epilogue int: flops"
+        f"text: attempt problem kind shape {_of_problem(GEMM_FIELDS, GEMM_FLAGS)} text: members epilogue int: flops"
     ),
     "convs": _columns(f"text: attempt problem {_of_problem(CONV_FIELDS)} int: flops"),
 }
