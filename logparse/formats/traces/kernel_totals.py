@@ -41,11 +41,15 @@ class KernelTotals:
     ) -> None:
         """``calls`` kernels that took ``us`` in all, each between ``min_us`` and ``max_us``."""
         least, most = us if min_us is None else min_us, us if max_us is None else max_us
-        entry = self._totals.setdefault((op, kernel, device), [0, 0.0, least, most])
+        entry = self._totals.get((op, kernel, device))
+        if entry is None:
+            entry = self._totals[op, kernel, device] = [0, 0.0, least, most]
         entry[0] += calls
         entry[1] += us
-        entry[2] = min(entry[2], least)
-        entry[3] = max(entry[3], most)
+        if least < entry[2]:
+            entry[2] = least
+        if most > entry[3]:
+            entry[3] = most
 
     def records(self) -> Iterator[Kernel]:
         """One record per operator, kernel and device, in the order in which they came."""

@@ -122,14 +122,13 @@ class _Part:
 
     def __init__(self, database: sqlite3.Connection, tables: dict[str, str]) -> None:
         self._db, self._tables = database, tables
+        database.execute("create temp table if not exists absent (id integer primary key)")
         for base, names in _COLUMNS.items():
-            of = _quoted(tables.get(base, ""))
-            there = {row[1] for row in database.execute(f"pragma table_info({of})")} if base in tables else set()
+            of = _quoted(tables.get(base, "absent"))
+            there = {row[1] for row in database.execute(f"pragma table_info({of})")}
             columns = ", ".join(f"{_quoted(x) if x in there else 'null'} as {_quoted(x)}" for x in names.split())
             database.execute(f"drop view if exists temp.{base}")
-            database.execute(
-                f"create temp view {base} as select {columns} {f'from main.{of}' if base in tables else 'limit 0'}"
-            )
+            database.execute(f"create temp view {base} as select {columns} from {of}")
         category, other = ("c.name", "info_category") if "info_category" in tables else ("c.string", "string")
         self._regions = _REGIONS.format(category=category, join=f"left join {other} c on c.id = e.category_id")
 
