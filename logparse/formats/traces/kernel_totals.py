@@ -46,10 +46,8 @@ class KernelTotals:
             entry = self._totals[op, kernel, device] = [0, 0.0, least, most]
         entry[0] += calls
         entry[1] += us
-        if least < entry[2]:
-            entry[2] = least
-        if most > entry[3]:
-            entry[3] = most
+        entry[2] = min(entry[2], least)
+        entry[3] = max(entry[3], most)
 
     def records(self) -> Iterator[Kernel]:
         """One record per operator, kernel and device, in the order in which they came."""
