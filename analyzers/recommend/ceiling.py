@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from analyzers.analyzer import Settings, Tables, once
-from analyzers.job.gpu_time import gpu_us, kernels_of_run, steps
+from analyzers.analyzer import Tables, once
+from analyzers.job.gpu_time import gpu_us, kernels_of_run
 from analyzers.recommend.confidence import Judgement, basis, pre_us
 from analyzers.times.joins import calls_by_problem, closest, timed
 from analyzers.times.picks import counted_as
@@ -25,9 +25,7 @@ class Ceiling:
     """Every problem at its best known time.  Shares are None where they are not known.
 
     ``share`` is of ``default_us``, the time of the problems whose pick is measured; ``calls_share`` the part of all
-    calls that these are, ``untimed_share`` the part of all calls that no file has any time of; ``time_share`` and
-    ``gpu_share`` are of all GPU time of the run's traces (``gpu_us``), ``step_share`` of the wall time of their steps.
-    ``solutions`` counts what was timed of these problems: the best known of few tries may not be the best.
+    calls that these are, ``untimed_share`` the part of all calls that no file has any time of.
     """
 
     share: float | None
@@ -36,20 +34,13 @@ class Ceiling:
     problems: int
     calls_share: float | None
     untimed_share: float | None
-    time_share: float | None
-    gpu_share: float | None
-    step_share: float | None
-    gpu_us: float | None = None
-    solutions: int = 0
 
 
-def ceiling(
-    rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, settings: Settings, judged: Judgement
-) -> Ceiling:
+def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, judged: Judgement) -> Ceiling:
     """From the rows of ``picks.compare`` and the findings that are kept, which ``in_the_job`` has weighed."""
     known = rows[rows["pick_us"].notna() & rows["calls"].notna()]
     calls, pick = known["calls"].astype("float64"), known["pick_us"].astype("float64")
-    total, wall, traced = gpu_us(tables), steps(tables, settings)[1], _each_us(tables)
+    traced = _each_us(tables)
     each = known["problem"].map(traced).astype("float64").fillna(pick)
     now = (calls * each).groupby(known["problem"]).sum()
     gains = (calls * each * _gains(known, judged)).groupby(known["problem"]).sum()
@@ -57,7 +48,7 @@ def ceiling(
     default = float(now.sum())
     saving = float(gains.combine(listed.reindex(gains.index, fill_value=0.0), max).clip(upper=now).sum())
     every = calls_by_problem(tables.workload).dropna().astype("float64")
-    counted = float(every.sum())
+    counted, without = float(every.sum()), every[~every.index.isin(_with_time(tables, every.index))]
     more = _measured_beside(known["problem"], findings, tables)
     default += sum((x.calls or 0) * traced.get(x.problem.text if x.problem else "", pre_us(x) or 0.0) for x in more)
     saving += sum(x.saving_us or 0.0 for x in more)
@@ -68,14 +59,7 @@ def ceiling(
         default_us=default,
         problems=int(known["problem"].nunique()) + len(more),
         calls_share=called / counted if counted else None,
-        untimed_share=float(every[~every.index.isin(_with_time(tables, every.index))].sum()) / counted
-        if counted
-        else None,
-        time_share=default / total if total else None,
-        gpu_share=saving / total if total else None,
-        step_share=saving / wall if total and wall else None,
-        gpu_us=total,
-        solutions=int(known.sort_values("candidates").drop_duplicates("problem", keep="last")["candidates"].sum()),
+        untimed_share=float(without.sum()) / counted if counted else None,
     )
 
 

@@ -25,7 +25,7 @@ from analyzers.recommend.verdict import Todo, gain, verdict
 from logparse.formats.format import Emission
 from logparse.model import Finding
 
-SCHEMA, VERSION = "logparse-findings", 2
+SCHEMA, VERSION = "logparse-findings", 3
 JSON_NAME, REPORT_NAME = "findings.json", "report.md"
 _LONG = 40
 

@@ -18,7 +18,7 @@ from analyzers import ANALYZERS, below_roofline
 from analyzers.actions import ActionResult
 from analyzers.actions.action import rank as rank_of_actions
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.job.gpu_time import GpuTime, gpu_time, steps
+from analyzers.job.gpu_time import GpuTime, gpu_time, gpu_us, steps
 from analyzers.recommend.ceiling import Ceiling, ceiling, in_the_job
 from analyzers.recommend.confidence import Judgement, basis, completed, judgement, post_us, pre_us
 from analyzers.recommend.duplicates import deduplicated, one_claim_each, rank, reachable, without_saving
@@ -110,7 +110,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         aiter_misses=_aiter_misses(tables),
         object_calls=_object_calls(tables),
         counted=int(tables.sources.loc[own, ["call_lines", "measurement_lines"]].sum().sum()),
-        steps=settings.steps or (steps(tables, settings)[0] if most.gpu_us is not None else None),
+        steps=settings.steps or (steps(tables, settings)[0] if gpu_us(tables) is not None else None),
     )
 
 
@@ -125,7 +125,7 @@ def _ceiling(table: Sequence[Finding], tables: Tables, usual: Settings) -> Ceili
     """The ceiling; what can be gained at most does not depend on what was asked for."""
     judged = judgement(tables, usual.floor_share)
     kept = one_claim_each([x for x in table if _why_left_out(x, usual, judged) is None], tables.links)
-    return ceiling(compare(tables, usual), kept, tables, usual, judged)
+    return ceiling(compare(tables, usual), kept, tables, judged)
 
 
 def _untimed(findings: Sequence[Finding], actions: Sequence[ActionResult], tables: Tables, settings: Settings) -> bool:

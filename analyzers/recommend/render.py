@@ -96,26 +96,13 @@ _LEAST_PART = 0.005
 
 
 def ceiling_lines(ceiling: Ceiling) -> list[str]:
-    """The most that can be gained, and what that rests on."""
+    """The most that can be gained, and of how much of the calls that is known."""
+    untimed = f"; {ceiling.untimed_share:.1%} of calls have no time in any file" if ceiling.untimed_share else ""
     if ceiling.share is None:
-        share = ceiling.untimed_share or 0.0
-        untimed = f"; {share:.1%} of calls have no time in any file" if share else ""
-        untimed = "; no call has a time in any file" if share == 1 else untimed
         return [f"ceiling: unknown: no search has timed what runs and other solutions{untimed}"]
-    compared = "the time of the problems with two measured times"
-    gain = f"{ceiling.share:.1%} of {compared} ({duration(ceiling.saving_us)} of {duration(ceiling.default_us)})"
-    if ceiling.gpu_share is not None and ceiling.gpu_us is not None:
-        whole = f"{ceiling.gpu_share:.1%} of GPU time ({duration(ceiling.saving_us)} of {duration(ceiling.gpu_us)})"
-        gain = f"{whole}, which is {ceiling.share:.1%} of {compared} ({duration(ceiling.default_us)})"
-    untraced = "unknown, no trace counts these calls"
-    step = "unknown, the traces mark no steps" if ceiling.gpu_share is not None else untraced
-    step = step if ceiling.step_share is None else f"{ceiling.step_share:.1%}"
-    time = untraced if ceiling.time_share is None else f"{ceiling.time_share:.1%}"
     return [
-        f"ceiling: if every problem ran at its best known time you gain at most {gain}; of the step: {step}",
-        f"  it rests on {counted(ceiling.problems, 'problem')} and {counted(ceiling.solutions, 'solution')} tried: "
-        f"{_percent(ceiling.calls_share)} of calls; share of GPU time: {time}; "
-        f"calls without any time: {_percent(ceiling.untimed_share)}",
+        f"ceiling: every problem at its best known time saves {duration(ceiling.saving_us)} of "
+        f"{duration(ceiling.default_us)}, the time of {_percent(ceiling.calls_share)} of calls{untimed}"
     ]
 
 

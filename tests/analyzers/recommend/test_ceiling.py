@@ -1,4 +1,4 @@
-"""The ceiling's shares, and when tuning pays."""
+"""The ceiling: what every problem at its best known time saves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.job.gpu_time import STEPS, STEPS_US
 from analyzers.recommend import render
 from analyzers.recommend.ceiling import ceiling
 from analyzers.recommend.confidence import judgement
@@ -26,7 +25,7 @@ def kernel(problem: str | None, total_us: float) -> dict[str, object]:
     return row | {"problem": problem, "total_us": total_us}
 
 
-def traced(**told: str) -> Tables:
+def traced() -> Tables:
     """A traced run of two steps: one problem's pick is measured, one is only traced, one is in no file at all."""
     called = ((ONE, 100), (TWO, 50), (THREE, 50))
     return tables(
@@ -34,7 +33,7 @@ def traced(**told: str) -> Tables:
         workload=[work(x, n, calls_from="profiler") for x, n in called],
         measurements=[measurement(ONE, "Default", 100.0), measurement(ONE, "hipblaslt:9", 60.0)],
         kernels=[kernel(ONE, 12_000.0), kernel(TWO, 6_000.0), kernel(None, 2_000.0)],
-        facts=facts("t", **told),
+        facts=facts("t"),
     )
 
 
@@ -42,13 +41,11 @@ def test_the_time_of_a_trace_counts_where_there_is_one() -> None:
     ceiling = recommend(traced(), Settings()).ceiling
     # 100 calls take 12,000 µs in the job, 120 each; the measured times say that 40 % of that can go.
     assert (ceiling.default_us, ceiling.saving_us) == (12_000.0, pytest.approx(4_800.0))
-    assert (ceiling.gpu_share, ceiling.time_share) == (pytest.approx(0.24), pytest.approx(0.6))
     assert (ceiling.calls_share, ceiling.untimed_share) == (0.5, 0.25)
-    assert ceiling.step_share is None
-    [first, second] = render.ceiling_lines(ceiling)
-    assert "at most 24.0% of GPU time" in first
-    assert "of the step: unknown, the traces mark no steps" in first
-    assert "calls without any time: 25.0%" in second
+    assert render.ceiling_lines(ceiling) == [
+        "ceiling: every problem at its best known time saves 4.8 ms of 12 ms, the time of 50.0% of calls; "
+        "25.0% of calls have no time in any file"
+    ]
 
 
 def test_a_call_takes_what_the_trace_states_where_a_log_counts_more_calls() -> None:
@@ -62,14 +59,6 @@ def test_a_call_takes_what_the_trace_states_where_a_log_counts_more_calls() -> N
     found = recommend(t, Settings())
     assert (found.ceiling.default_us, found.ceiling.saving_us) == (12_000.0, pytest.approx(4_800.0))
     assert [x.saving_us for x in found.findings] == [pytest.approx(4_800.0)]
-    assert found.ceiling.gpu_share is None
-
-
-def test_the_line_names_what_each_share_is_of() -> None:
-    """18.3 % beside "10.3 ms of 18.5 ms" would read as a contradiction."""
-    [first, second] = render.ceiling_lines(recommend(traced(), Settings()).ceiling)
-    assert "24.0% of GPU time (4.8 ms of 20 ms), which is 40.0% of the time of the problems" in first
-    assert "1 problem and 2 solutions tried" in second
 
 
 def test_a_problem_whose_raced_pick_is_best_stays_in_the_denominator() -> None:
@@ -93,23 +82,6 @@ def test_a_problem_whose_raced_pick_is_best_stays_in_the_denominator() -> None:
     assert recommend(lucky, Settings()).ceiling.saving_us == pytest.approx(2.0), "a race's winner was lucky in part"
 
 
-def test_the_share_of_the_step() -> None:
-    marked = recommend(traced(**{STEPS: "2", STEPS_US: "48000"}), Settings())
-    assert marked.ceiling.step_share == pytest.approx(0.1)
-    assert "of the step: 10.0%" in render.ceiling_lines(marked.ceiling)[0]
-
-
-def test_a_log_has_no_step() -> None:
-    ceiling = recommend(
-        tables(
-            workload=[work(ONE, 10)],
-            measurements=[measurement(ONE, "Default", 9.0), measurement(ONE, "hipblaslt:1", 8.0)],
-        ),
-        Settings(steps=5),
-    ).ceiling
-    assert (ceiling.gpu_share, ceiling.step_share, ceiling.untimed_share) == (None, None, 0.0)
-
-
 def test_measured_findings_are_below_the_ceiling() -> None:
     """A problem whose pick no log names counts as in its finding; a guess does not, and no problem counts twice."""
     t = tables(
@@ -129,7 +101,7 @@ def test_measured_findings_are_below_the_ceiling() -> None:
     twice = replace(known, problem=gemm(), saving_us=8.0)
     guess = replace(known, problem=B, evidence=Evidence(now_us=80.0))
     findings = [known, replace(known, saving_us=250.0), twice, guess]
-    found = ceiling(rows, findings, t, Settings(), judgement(t, 0.03))
+    found = ceiling(rows, findings, t, judgement(t, 0.03))
     assert (found.default_us, found.saving_us, found.problems) == (90.0 + 400.0, 10.0 + 300.0, 2)
     assert found.calls_share == 1.0
 
@@ -143,7 +115,7 @@ def test_verdicts() -> None:
     assert recommend(tables(workload=[work(ONE, 1)]), Settings()).ceiling.untimed_share == 1.0
     unknown = render.ceiling_lines(recommend(tables(workload=[work(ONE, 1)]), Settings()).ceiling)
     assert unknown == [
-        "ceiling: unknown: no search has timed what runs and other solutions; no call has a time in any file"
+        "ceiling: unknown: no search has timed what runs and other solutions; 100.0% of calls have no time in any file"
     ]
 
 

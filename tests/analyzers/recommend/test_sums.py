@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from analyzers.analyzer import Settings, Tables
+from analyzers.job.gpu_time import gpu_us
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.times.confirmations import Pairs, confirmation_text, judge
@@ -102,10 +103,9 @@ def check(found: Recommendation, given: Tables) -> None:
     measured = [x.saving_us for x in found.findings if basis(x) != "inferred" and x.saving_us is not None]
     assert sum(measured) <= ceiling.saving_us * (1 + 1e-9), "all measured savings of the list"
     assert ceiling.saving_us <= ceiling.default_us * (1 + 1e-9), "all measured time"
-    traced = given.kernels["total_us"].sum() if ceiling.gpu_us is not None else math.inf
+    traced = given.kernels["total_us"].sum() if gpu_us(given) is not None else math.inf
     assert ceiling.default_us <= traced * (1 + 1e-9), "all GPU time"
-    shares = ("share", "calls_share", "untimed_share", "time_share", "gpu_share", "step_share")
-    for value in (getattr(ceiling, name) for name in shares):
+    for value in (ceiling.share, ceiling.calls_share, ceiling.untimed_share):
         assert value is None or -1e-9 <= value <= 1 + 1e-9
     for finding in found.findings:
         assert finding.saving_share is None or 0 <= finding.saving_share <= 1 + 1e-9
