@@ -6,7 +6,7 @@ by the kernels of a trace), whether its time moved, and what that gained beside 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from textwrap import shorten
@@ -122,8 +122,7 @@ def verify(
     called problem demonstrably does not run its row's solution, when one got slower than ``fail_on`` and noise allow,
     and when no row took effect at all.
     """
-    moved = {str(row["problem"]): row for row in diff(before, after, fail_on).rows.to_dict("records")}
-    evidence = _Evidence(Ran.of(before), Ran.of(after), moved, facts_of_run(after).get("rocblas_version", ""))
+    evidence = Evidence.of(before, after, fail_on)
     outcomes = []
     choosing = [file for file in files if by_name(file.format).selects]
     for file in choosing:
@@ -134,7 +133,9 @@ def verify(
         for text, same in sorted(same_calls(served).items()):
             row, report = served[text], _first(reports, same)
             if row.solution is not None:
-                one = _outcome(file.name, row.line, row.solution, text, same, evidence, promised or {})
+                one = replace(
+                    outcome(text, same, row.solution, evidence, promised or {}), file=file.name, line=row.line
+                )
                 one = one if report is None else _as_reported(one, row, report)
                 short = kernels.short_of_workspace(text, row) if one.effect == "not applied" else None
                 outcomes.append(replace(one, why=one.why or short.text) if short else one)
@@ -151,20 +152,14 @@ def verify(
     )
 
 
-def run_us(before: Tables, after: Tables, same: Callable[[str], str] = lambda text: text) -> tuple[float, float] | None:
-    """All GPU time of the two runs' traces (µs); None where one has none, or where they did not do the same work.
-
-    The same work: equal calls of every problem, two problems being one where ``same`` gives one text for them.
-    """
-    work, total = [], []
+def run_us(before: Tables, after: Tables) -> tuple[float, float] | None:
+    """All GPU time of the two runs' traces (µs); None where one has none, or where they did not do the same work."""
+    total, work = [], []
     for tables in (before, after):
         rows = tables.kernels[tables.kernels["run"] == tables.run] if "run" in tables.kernels else tables.kernels
         total.append(float(rows["total_us"].sum()))
         counted = tables.workload["calls_from"].eq("profiler").all()
-        calls: dict[str, int] = {}
-        for text, count in calls_by_problem(tables.workload).items():
-            calls[same(str(text))] = calls.get(same(str(text)), 0) + (0 if pd.isna(count) else int(count))
-        work.append(calls if counted else None)
+        work.append(calls_by_problem(tables.workload).fillna(0).to_dict() if counted else None)
     if min(total) <= 0 or work[0] is None or work[0] != work[1]:
         return None
     return total[0], total[1]
@@ -189,30 +184,38 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class _Evidence:
+class Evidence:
+    """What ran in both runs, and how the time of each problem moved: rows of a ``Diff``."""
+
     before: Ran
     after: Ran
-    moved: Mapping[str, Mapping[Hashable, Any]]  # rows of a ``Diff`` by problem
+    moved: Mapping[str, Mapping[Hashable, Any]]
     rocblas: str
+
+    @classmethod
+    def of(cls, before: Tables, after: Tables, fail_on: float) -> Evidence:
+        moved = {str(row["problem"]): row for row in diff(before, after, fail_on).rows.to_dict("records")}
+        return cls(Ran.of(before), Ran.of(after), moved, facts_of_run(after).get("rocblas_version", ""))
 
 
 def _first(values: Mapping[K, V], texts: Sequence[K]) -> V | None:
     return next((values[text] for text in texts if text in values), None)
 
 
-def _effect(intended: Solution, texts: Sequence[str], evidence: _Evidence) -> Effect:
+def _effect(intended: Solution | None, texts: Sequence[str], evidence: Evidence) -> Effect:
     if not any(text in evidence.after.calls for text in texts):
         return "not called"
-    if intended.text == "Default":
+    if intended is not None and intended.text == "Default":
         return "unknown"  # a log names what the library picked, which is what Default means
-    pick = _first(evidence.after.picks, texts)
-    if pick is not None:
+    pick, own = (_first(x.picks, texts) for x in (evidence.after, evidence.before))
+    if pick is not None and intended is not None:
         if not same_solution(intended, solution_from_text(pick), evidence.rocblas):
             return "not applied"
-        own = _first(evidence.before.picks, texts)
         ran = own is not None and same_solution(intended, solution_from_text(own), evidence.rocblas)
         return "as before" if ran else "applied"
-    before, after = _first(evidence.before.kernels, texts), _first(evidence.after.kernels, texts)
+    before, after = (_first(x.kernels, texts) for x in (evidence.before, evidence.after))
+    if before is None or after is None:
+        before, after = own, pick
     if before is None or after is None:
         return "unknown"
     return "changed kernel" if before != after else "unchanged kernel"
@@ -227,15 +230,14 @@ def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
     return ids[0] is not None and ids[0] == ids[1]
 
 
-def _outcome(
-    file: str,
-    line: int,
-    intended: Solution,
+def outcome(
     text: str,
     same: Sequence[str],
-    evidence: _Evidence,
+    intended: Solution | None,
+    evidence: Evidence,
     promised: Mapping[str, float],
 ) -> Outcome:
+    """What became of a problem, which logs may name by ``same`` texts; ``intended``: None where no log can name it."""
     timed = [row for x in same if (row := evidence.moved.get(x)) is not None and not pd.isna(row["ratio"])]
     time: Mapping[Hashable, Any] = (
         timed[0] if timed else {"state": "unknown", "basis": None, "a_us": None, "b_us": None}
@@ -245,9 +247,9 @@ def _outcome(
     return Outcome(
         problem=text,
         label=problem_from_text(text).label,
-        file=file,
-        line=line,
-        intended=intended.text,
+        file="",
+        line=0,
+        intended=intended.text if intended else "",
         before=_first(evidence.before.picks, same),
         after=_first(evidence.after.picks, same),
         effect=_effect(intended, same, evidence),
@@ -260,14 +262,14 @@ def _outcome(
     )
 
 
-def _as_reported(outcome: Outcome, row: Row, report: Report) -> Outcome:
+def _as_reported(one: Outcome, row: Row, report: Report) -> Outcome:
     """The outcome where the library's log states whether it found a row: it may name kernels, and no solutions."""
     if report.found is None:
-        return outcome if outcome.effect != "not applied" else replace(outcome, why=report.why)
+        return one if one.effect != "not applied" else replace(one, why=report.why)
     if not report.found:
-        return replace(outcome, effect="not applied", after=outcome.after or "the default")
+        return replace(one, effect="not applied", after=one.after or "the default")
     own = all(kernel in row.text for kernel in report.kernels)
-    return replace(outcome, effect="applied" if own else "not applied")
+    return replace(one, effect="applied" if own else "not applied")
 
 
 def signs(after: Tables) -> Iterator[str]:
