@@ -45,7 +45,7 @@ from analyzers.measure.replay import Options, replay
 from analyzers.measure.results import Method
 from analyzers.recommend import apply_module
 from analyzers.recommend.apply_module import NAME
-from analyzers.recommend.render import lines
+from analyzers.recommend.documents import report
 from analyzers.recommend.verb import advise, write
 from analyzers.times.runs import tables_of
 from analyzers.verify.actions import by_group
@@ -79,7 +79,7 @@ def measured(name: str, options: argparse.Namespace, folder: Path) -> Iterator[d
     settings = Settings()
     found = advise(store, settings, "as_is")
     write(found, settings, folder / "overrides")
-    for line in lines(found):
+    for line in report(found, []).splitlines():
         _say(f"  {line}")
     now = _per_step(store, "as_is")
     module, usable = folder / "overrides" / NAME, [x for x in found.actions if apply_module.has_lines(x)]

@@ -151,9 +151,8 @@ def recommend(
     gpus: Annotated[int, option("GPUs of a target process: so many TunableOp files.", min=1)] = 1,
     same_build: Annotated[bool, option("Logs and times are of one library build and arch.", "--same-build")] = False,
     records: opt.Records = None,
-    actions: Annotated[bool, option("Only what settings and changes of the program do.", "--actions")] = False,
     explain: Annotated[str | None, option("All about one thing to do: its number or name.")] = None,
-    verbose: Annotated[bool, option("All that was found, and every file that is written.", "-v", "--verbose")] = False,
+    verbose: Annotated[bool, option("The report: all that was found and is written.", "-v", "--verbose")] = False,
 ) -> Answer:
     """Rank what is worth changing, and write the override files."""
     from analyzers.analyzer import Settings
@@ -174,7 +173,7 @@ def recommend(
 
         take(held, records, run)
     found = verb.advise(held, settings, run)
-    shown = verb.Shown(n=n, actions=actions, explain=explain, verbose=verbose, store=held.url)
+    shown = verb.Shown(n=n, explain=explain, verbose=verbose, store=held.url)
     return verb.answer(found, settings, out, gpus, own or [], shown)
 
 
@@ -422,9 +421,9 @@ def convert(
     return written(made, converting.lines(made), out, files)
 
 
-@verb("logparse export --as yaml --kind gemm -n 50 --out problems")
+@verb("logparse export --as bench --kind gemm -n 50 --out problems")
 def export(
-    as_: Annotated[str, choice("bench, yaml, driver, untuned, moe or bundle.", "--as", of=opt.EXPORTS)],
+    as_: Annotated[str, choice("bench, driver, untuned, moe or bundle.", "--as", of=opt.EXPORTS)],
     store: opt.Store = None,
     run: opt.Run = None,
     kind: opt.Kind = None,

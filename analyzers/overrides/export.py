@@ -4,7 +4,6 @@
 ``as``      file                                                read by
 ==========  ==================================================  ==================================
 bench       ``hipblaslt-bench …`` lines                         a shell
-yaml        ``- { function: matmul, M: …}``, as profile logs    ``hipblaslt-bench --yaml``
 driver      ``MIOpenDriver conv …`` lines                       a shell
 untuned     TunableOp's untuned CSV, and a script that tunes    ``torch.cuda.tunable``
 moe         fused-MoE tables that servers did not find          a person with the engine's tuner
@@ -26,12 +25,10 @@ from analyzers.times.joins import calls_by_problem
 from analyzers.times.runs import tables_of
 from logparse.errors import EmissionError, InputError
 from logparse.formats.format import Emission
-from logparse.formats.hipblaslt import profile
 from logparse.formats.moe import config as moe_config
 from logparse.formats.tunableop import untuned
 from logparse.model import (
     DEFAULT,
-    GemmProblem,
     Override,
     Problem,
     problem_from_text,
@@ -52,8 +49,8 @@ def of_store(
     sql: str | None = None,
     target: Facts | None = None,
 ) -> Made:
-    """Problems of a run in a tool's own format: the most called, or those of a SELECT with a column ``problem`` (and
-    optionally ``calls``).  Raises InputError.
+    """Problems of a run in a tool's own format: the most called, or those of a SELECT with a column ``problem``.
+    Raises InputError.
     """
     if as_ == "moe":
         return moe(tables_of(store, run))
@@ -61,10 +58,8 @@ def of_store(
         return export(select(tables_of(store, run), kind or KINDS.get(as_), n), as_, target)
     table = query(store.url, sql, run=run)
     if "problem" not in table.column_names:
-        raise InputError("--sql must give a column problem, e.g. select problem, calls from workload")
-    calls = table["calls"].to_pylist() if "calls" in table.column_names else [None] * table.num_rows
-    rows = list(zip(table["problem"].to_pylist(), calls, strict=True))[:n]
-    return export([(_problem(text), count) for text, count in rows], as_, target)
+        raise InputError("--sql must give a column problem, e.g. select problem from workload")
+    return export([_problem(text) for text in table["problem"].to_pylist()[:n]], as_, target)
 
 
 def _problem(text: object) -> Problem:
@@ -81,34 +76,32 @@ def lines(made: Made) -> list[str]:
     return [counted(made.count, "problem"), *left_out_lines(made.refused, "  left out {count:,}: {reason}")]
 
 
-def select(tables: Tables, kind: str | None = None, n: int | None = None) -> list[tuple[Problem, int | None]]:
-    """The run's problems of a kind (default: all) with their calls, the most called first; the first ``n`` of them."""
+def select(tables: Tables, kind: str | None = None, n: int | None = None) -> list[Problem]:
+    """The run's problems of a kind (default: all), the most called first; the first ``n`` of them."""
     work = tables.workload if kind is None else tables.workload[tables.workload["kind"] == kind]
-    calls = calls_by_problem(work)
-    known = {str(text): count_of(count) for text, count in calls.items()}
-    ranked = sorted(known.items(), key=lambda entry: (-(entry[1] or 0), entry[0]))
-    return [(problem_from_text(text), count) for text, count in ranked[:n]]
+    calls = {str(text): count_of(count) or 0 for text, count in calls_by_problem(work).items()}
+    return [problem_from_text(text) for text in sorted(calls, key=lambda text: (-calls[text], text))[:n]]
 
 
-def export(selection: Sequence[tuple[Problem, int | None]], as_: str, target: Facts | None = None) -> Made:
-    """Write problems (with their calls, where known) in a tool's own format, in the order given.
+def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -> Made:
+    """Write problems in a tool's own format, in the order given.
 
     ``target`` is needed for ``untuned`` (PyTorch's version decides how keys are spelled).  Raises InputError for an
     unknown ``as_``.
     """
     if as_ == "untuned":
-        return _untuned([problem for problem, _ in selection], target or {})
+        return _untuned(problems, target or {})
     if as_ not in _LINES:
         raise InputError(f"--as {as_}: one of {', '.join(NAMES)}")
-    name, write, use = _LINES[as_]
+    name, write = _LINES[as_]
     texts: dict[str, None] = {}
     refused = Counter[str]()
-    for problem, calls in selection:
+    for problem in problems:
         try:
-            texts.setdefault(write(problem, calls))
+            texts.setdefault(write(problem))
         except EmissionError as error:
             refused[str(error)] += 1
-    made = Emission(name, "".join(f"{line}\n" for line in texts).encode(), use)
+    made = Emission(name, "".join(f"{line}\n" for line in texts).encode(), "sh {path}")
     return Made((made,) if texts else (), len(texts), refused)
 
 
@@ -137,21 +130,14 @@ def moe(tables: Tables) -> Made:
     return Made((made,) if len(counts) else (), len(counts), {})
 
 
-def _yaml(problem: Problem, calls: int | None) -> str:
-    if not isinstance(problem, GemmProblem):
-        raise EmissionError(f"hipblaslt-bench runs no {problem.kind}")
-    return profile.record(problem, calls or 1)
-
-
-KINDS: Mapping[str, str] = {"bench": "gemm", "yaml": "gemm", "untuned": "gemm", "driver": "conv"}
+KINDS: Mapping[str, str] = {"bench": "gemm", "untuned": "gemm", "driver": "conv"}
 """The kind of problem that a tool runs."""
 NAMES = (*KINDS, "moe", "bundle")
 """Values of ``export --as``; a bundle is made by ``analyzers/measure/sharing.py``."""
 
-_LINES: Mapping[str, tuple[str, Callable[[Problem, int | None], str], str]] = {
-    "bench": ("bench.sh", lambda problem, calls: COMMANDS["hipblaslt"](problem), "sh {path}"),
-    "yaml": ("problems.yaml", _yaml, "hipblaslt-bench --yaml {path}"),
-    "driver": ("driver.sh", lambda problem, calls: COMMANDS["miopen"](problem), "sh {path}"),
+_LINES: Mapping[str, tuple[str, Callable[[Problem], str]]] = {
+    "bench": ("bench.sh", COMMANDS["hipblaslt"]),
+    "driver": ("driver.sh", COMMANDS["miopen"]),
 }
 
 

@@ -38,21 +38,6 @@ def documents(recommendation: Recommendation, settings: Settings, targets: Seque
     ]
 
 
-def _lines(value: object) -> str:
-    """An entry of a list per line.  The standard library indents deeper in Python only, ten times as slowly."""
-    if not isinstance(value, list) or not value:
-        return _json(value)
-    return "[\n  " + ",\n  ".join(map(_json, value)) + "\n ]"
-
-
-def _json(value: object) -> str:
-    """A value as JSON: numbers of numpy as Python's, everything that is not finite as null."""
-    try:
-        return _ENCODER.encode(value)
-    except (TypeError, ValueError):  # a name that is no text, a number that is not finite
-        return _ENCODER.encode(_plain(value))
-
-
 def earlier_files(out: Path) -> list[Path]:
     """The files of targets that the ``findings.json`` in a folder lists; empty if it cannot be read."""
     try:
@@ -102,8 +87,7 @@ def document(recommendation: Recommendation, settings: Settings, targets: Sequen
             for x in targets
         ],
     }
-    text = ",\n".join(f" {_json(name)}: {_lines(value)}" for name, value in content.items())
-    return f"{{\n{text}\n}}\n"
+    return json.dumps(_plain(content), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
 
 def _remark(finding: Finding) -> dict[str, object]:
@@ -130,7 +114,7 @@ def _finding(finding: Finding, shown: Mapping[str, object]) -> dict[str, object]
 
 
 def _plain(value: object) -> Any:
-    """Values that JSON can hold."""
+    """Values that JSON can hold: numbers of numpy as Python's, null for one that is not finite."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Mapping):
@@ -140,9 +124,6 @@ def _plain(value: object) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if value is None or isinstance(value, str | int | float) else _text(value)
-
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_plain)
 
 
 def _text(value: object) -> str | None:
@@ -161,7 +142,7 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> st
     out += [f"* the step is {_escaped(seen.limit)}"] if seen.limit else []
     out += [f"* {line.strip()}" for line in render.gpu_time_lines(recommendation.gpu_time)]
     out += [f"* {line.strip()}" for line in render.ceiling_lines(recommendation.ceiling)]
-    out += [f"* {line}" for line in render.confidence_lines(recommendation)]
+    out += [f"* {line}" for line in (*render.confidence_lines(recommendation), render.counts(recommendation))]
     if recommendation.actions:
         out += [
             "",
@@ -228,7 +209,6 @@ def _evidence(finding: Finding) -> list[tuple[str, object]]:
         ("p", None if finding.p is None else f"{finding.p:.2g}"),
         ("joined at level", finding.evidence.level),
         ("problem", f"`{finding.problem.text}`" if finding.problem else None),
-        ("advice", finding.advice),
     ]
     return [(name, value) for name, value in known if value]
 

@@ -8,7 +8,7 @@ user's, and its output is ingested back.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from analyzers.analyzer import Settings
 from analyzers.overrides.commands import COMMANDS
@@ -68,7 +68,7 @@ def emissions(
     mine = [x.override for x in to_write(known, settings) if x.override is not None]
     caution = _caution(known, settings)
     files: list[Emission] = []
-    notes = [*([caution] if caution else []), *_too_many(known, settings)]
+    notes = [caution] if caution else []
     rows: list[Override] = []
     for writer in writers:
         accepted = list(filter(writer.accepts, mine))
@@ -121,15 +121,6 @@ UNCONFIRMED = (
     "(`logparse replay` on the target tests it)"
 )
 """What the best of many unrepeated times is worth."""
-
-
-def _too_many(known: Sequence[Finding], settings: Settings) -> list[str]:
-    """A note on the rows that are not among the most valuable ones."""
-    every, most = to_write(known, replace(settings, max_rows=None)), to_write(known, settings)
-    if len(most) == len(every):
-        return []
-    lost = (sum(x.saving_us or 0.0 for x in every) - sum(x.saving_us or 0.0 for x in most)) / 1e3
-    return [f"only the {len(most):,} most valuable rows (--max-rows); the others would save {lost:,.3g} ms per run"]
 
 
 def _concerns(finding: Finding, target: Facts) -> bool:

@@ -1,4 +1,4 @@
-"""A ``Recommendation`` as plain lines and table rows, for the terminal, ``report.md`` and ``tune``.
+"""Parts of a ``Recommendation`` as plain lines and table rows, for ``report.md``, the terminal and ``tune``.
 
 Nothing is computed here that is not about showing; ``verdict`` makes the list of what to do, ``screen`` shows that.
 """
@@ -11,42 +11,15 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analyzers import host_bound
 from analyzers.actions import ActionResult
-from analyzers.actions.action import row
 from analyzers.job.gpu_time import GpuTime
-from analyzers.overrides.write import wrote_lines
 from analyzers.recommend.ceiling import Ceiling
 from analyzers.recommend.confidence import CONFIDENCE, basis
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.verdict import Todo, nothing
-from logparse.formats.format import Emission
+from analyzers.recommend.verdict import Todo
 from logparse.model import Finding
-from logparse.output import ROWS, Answer
 from logparse.output.terminal import Block
 from logparse.text import counted, duration
-
-
-def lines(recommendation: Recommendation) -> list[str]:
-    """The recommendation as text: ceiling, remarks on the run, counts; the findings themselves are ``rows``."""
-    remarks = [f"{remark.analyzer}: {remark.message}" for remark in recommendation.remarks]
-    first = [x for x in remarks if x.startswith(f"{host_bound.NAME}:")]
-    out = [
-        f"run {recommendation.run}",
-        *first,
-        *action_lines(recommendation.actions, recommendation.gpu_time),
-    ]
-    out += gpu_time_lines(recommendation.gpu_time)
-    out += ceiling_lines(recommendation.ceiling)
-    out += [x for x in remarks if x not in first]
-    out += [f"→ {text}" for text in advice(recommendation)]
-    return [*out, *confidence_lines(recommendation), *unmeasured_lines(recommendation), counts(recommendation)]
-
-
-def unmeasured_lines(recommendation: Recommendation) -> list[str]:
-    """That a replay times actions, where only an action reaches what a search found."""
-    return [_UNTIMED_ACTIONS] if recommendation.untimed else []
-
 
 _UNTIMED_ACTIONS = (
     "no setting chooses a potential solution for one problem: `logparse replay --only actions` times what each setting "
@@ -57,7 +30,8 @@ _UNTIMED_ACTIONS = (
 def advice(recommendation: Recommendation) -> list[str]:
     """The distinct lines of advice of all findings: many findings share one."""
     found = (*recommendation.remarks, *recommendation.findings)
-    return list(dict.fromkeys(x.advice for x in found if x.advice))
+    every = [x.advice for x in found if x.advice] + [_UNTIMED_ACTIONS] * recommendation.untimed
+    return list(dict.fromkeys(every))
 
 
 def gpu_time_lines(time: GpuTime | None) -> list[str]:
@@ -121,12 +95,9 @@ def confidence_lines(recommendation: Recommendation) -> list[str]:
 
 
 def counts(recommendation: Recommendation) -> str:
-    """One line: how many findings and overrides, and what is left out; or why there are none."""
-    found, left_out = len(recommendation.findings), recommendation.left_out
-    if not found:
-        return nothing(recommendation)
-    reasons = "; ".join(f"{count:,} {why}" for why, count in left_out.items())
-    overrides = len(recommendation.overrides)
+    """One line: how many findings and overrides, and what is left out."""
+    found, overrides = len(recommendation.findings), len(recommendation.overrides)
+    reasons = "; ".join(f"{count:,} {why}" for why, count in recommendation.left_out.items())
     return f"{counted(found, 'finding')}, {overrides:,} with an override" + f"; left out: {reasons}" * bool(reasons)
 
 
@@ -220,11 +191,6 @@ def action_lines(results: Sequence[ActionResult], time: GpuTime | None) -> list[
     return out
 
 
-def action_rows(results: Sequence[ActionResult]) -> pd.DataFrame:
-    """One row per action, the best first (columns: ``logparse.output.answer.TABLES``)."""
-    return pd.DataFrame([row(x) for x in results])
-
-
 def _action(result: ActionResult) -> list[str]:
     per = result.steps or 1.0
     now, then, low, high = (x / per for x in (result.now_us, result.then_us, *result.interval_us))
@@ -261,15 +227,3 @@ def _certainty(result: ActionResult) -> str:
 
 def _loser(label: str, now_us: float, then_us: float) -> str:
     return f"{label} ({duration(now_us)} → {duration(then_us)})"
-
-
-def answer(
-    found: Recommendation, written: Sequence[Emission], notes: Sequence[str], n: int | None, *, actions: bool = False
-) -> Answer:
-    """The recommendation, ``n`` findings of it (or its ``actions`` alone), and the files that were written."""
-    if actions:
-        shown = action_lines(found.actions, found.gpu_time) or ["no action is measured (`logparse replay` measures)"]
-        return Answer([*shown, *wrote_lines(written)], action_rows(found.actions), "recommend --actions")
-    ranked = [brief(rows(replace(found, findings=found.findings[: n or ROWS])))] if found.findings else []
-    text = [*lines(found), *ranked, *wrote_lines(written), *(f"note: {note}" for note in notes)]
-    return Answer(text, lambda: rows(found).head(n or len(found.findings)), "recommend")

@@ -12,7 +12,6 @@ from analyzers.overrides.write import write as write_files
 from analyzers.recommend import apply_module, apply_script, documents, screen
 from analyzers.recommend.override_files import TargetFiles, emissions, targets
 from analyzers.recommend.ranking import Recommendation, recommend
-from analyzers.recommend.render import answer as ranking_answer
 from analyzers.recommend.render import proposed, rows
 from analyzers.times.runs import tables_to_analyse
 from logparse.formats.format import Emission
@@ -83,12 +82,11 @@ def write(
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """What to print: ``n`` things to do or findings, the ``actions`` alone, all about one thing (``explain``, its
-    number or name), or everything (``verbose``).  ``store`` is the one that the printed commands name.
+    """What to print: ``n`` things to do, all about one (``explain``, its number or name), or everything (``verbose``,
+    the report).  ``store`` is the one that the printed commands name.
     """
 
     n: int | None = None
-    actions: bool = False
     explain: str | None = None
     verbose: bool = False
     store: str | None = None
@@ -98,19 +96,21 @@ def answer(found: Recommendation, settings: Settings, out: Path, gpus: int, own:
     """The list of what to do, with the files that ``write`` wrote; it is worth printing also where they cannot be
     written.  To explain one thing writes nothing.
     """
+    table = rows(found).head(shown.n or len(found.findings))
     if shown.explain is not None:
-        return replace(ranking_answer(found, [], [], shown.n), text=screen.explained(found, shown.explain))
+        return Answer(screen.explained(found, shown.explain), table, "recommend")
     errors: list[str] = []
-    made: tuple[list[Emission], list[str]] = ([], [])
+    made: list[Emission] = []
     try:
-        made = write(found, settings, out, gpus, own)
+        made, _ = write(found, settings, out, gpus, own)
     except OSError as error:
         why = f"error: {error.filename or out}: {error.strerror or error}; the files were not written (--out)"
         errors = [why]
-    whole = replace(ranking_answer(found, *made, shown.n, actions=shown.actions), errors=errors, code=int(bool(errors)))
-    if shown.verbose or shown.actions:
-        return whole
-    return replace(whole, text=screen.screen(found, screen.Written(out, made[0], shown.store), shown.n))
+    report = next((x.data.decode() for x in made if x.name == documents.REPORT_NAME), documents.report(found, []))
+    brief = screen.screen(found, screen.Written(out, made, shown.store), shown.n)
+    return Answer(
+        report.splitlines() if shown.verbose else brief, table, "recommend", errors=errors, code=int(bool(errors))
+    )
 
 
 def _set_aside(out: Path, written: Collection[Path]) -> list[str]:

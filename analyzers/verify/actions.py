@@ -17,7 +17,7 @@ from analyzers.actions import ACTIONS, ActionResult
 from analyzers.actions.action import CONVOLUTION, GEMM, step_interval
 from analyzers.actions.totals import results
 from analyzers.analyzer import Settings, Tables
-from analyzers.job.gpu_time import BUSY, collectives_of_run, kernels_of_run, steps, traced_us
+from analyzers.job.gpu_time import collectives_of_run, kernels_of_run, steps, traced_us
 from analyzers.times.units import KINDS, Units, reweighed, traced_kinds, units, units_by_source
 from analyzers.verify.unit_time import UnitTime, timed, unit_time
 from logparse.errors import InputError
@@ -50,8 +50,8 @@ class ActionProof:
 
     They are 0 where a run has no trace.  ``wall``: the unit's wall time without a profiler, None where it is not known;
     ``share``: how much of the unit time of the run before is in kinds of units that both runs have.  ``collectives_us``
-    is the time of their kernels before and after, ``devices`` on how many a process computes.  ``doubts`` are reasons
-    why the two runs cannot be compared, ``notes`` what else their reader must know.
+    is the time of their kernels before and after.  ``doubts`` are reasons why the two runs cannot be compared,
+    ``notes`` what else their reader must know.
     """
 
     before: str
@@ -67,7 +67,6 @@ class ActionProof:
     wall: UnitTime | None = None
     share: float = 1.0
     collectives_us: tuple[float, float] = (0.0, 0.0)
-    devices: int = 1
     doubts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -102,21 +101,6 @@ class ActionProof:
             return ()
         held = sorted(self.groups, key=lambda x: x.after_us - x.promised_us)
         return tuple(x for x in held[:_SHOWN] if x.promised_us - x.after_us > 0.005 * self.before_us) or tuple(held[:1])
-
-    @property
-    def losers(self) -> tuple[Group, ...]:
-        """Kinds of operators that take longer than before by at least 0.5 % of all, what loses most first."""
-        slower = (x for x in self.groups if x.after_us - x.before_us > 0.005 * self.before_us)
-        return tuple(sorted(slower, key=lambda x: x.before_us - x.after_us))
-
-    @property
-    def busy(self) -> tuple[float, float] | None:
-        """Share of a unit's wall time in which a device computes, before and after."""
-        if self.wall is None or not self.before_us or not self.after_us:
-            return None
-        pairs = ((self.before_us, self.wall.before_us), (self.after_us, self.wall.after_us))
-        a, b = (min(us / self.devices / wall, 1.0) if wall else 1.0 for us, wall in pairs)
-        return a, b
 
     @property
     def verdict(self) -> Verdict:
@@ -188,7 +172,6 @@ def verify_actions(
         wall=None if doubts else wall,
         share=both.share,
         collectives_us=both.collectives_us,
-        devices=both.devices,
         doubts=tuple(doubts),
         notes=tuple(both.notes(wall)),
     )
@@ -261,11 +244,6 @@ class _Both:
         a, b = (float(collectives_of_run(x)["total_us"].sum()) for x in (self.before, self.after))
         return a / self.per[0], b / self.per[1]
 
-    @property
-    def devices(self) -> int:
-        rows = kernels_of_run(self.before)
-        return max(int(rows.groupby("source_id")["device"].nunique().max()), 1) if len(rows) else 1
-
     def groups(self, chosen: Sequence[ActionResult], files: ActionResult | None) -> tuple[Group, ...]:
         now, then = ({name: us / per for name, us in by_group(x).items()} for x, per in self._sides)
         change: dict[str, float] = {}
@@ -308,9 +286,6 @@ class _Both:
                 yield f"no unit of {run.run} was timed without a profiler often enough"
             elif found is not None and found.tracing.startswith("not settled"):
                 yield f"the times of {run.run}'s units had {found.tracing}"
-            count, there = max(map(int, _values(run, "ranks").values()), default=1), _ranks(run)["trace"]
-            if there and len(there) < count:
-                yield f"{len(there)} of {count} ranks of {run.run} are traced, which are compared"
         if wall is None and all(x is not None and timed(x) for x in self.units) and self.share >= SHARE:
             yield "no kind of unit was timed without a profiler in both runs"
 
@@ -385,8 +360,6 @@ def lines(found: ActionProof) -> list[str]:
             out.append("moved most: " + _named(moved))
         if found.unexplained:
             out.append("unexplained, far more than was promised: " + _named(found.unexplained))
-        if found.losers:
-            out.append("loses: " + _named(found.losers[:_SHOWN]))
         if found.faster and found.verdict == "had no effect":
             out.append(f"the {found.unit} is faster by more than its kernels that were to gain explain")
     out += [*dict.fromkeys((*found.doubts, *found.notes))][:_SHOWN]
@@ -394,7 +367,7 @@ def lines(found: ActionProof) -> list[str]:
 
 
 def _wall(found: ActionProof) -> Iterator[str]:
-    wall, busy = found.wall, found.busy
+    wall = found.wall
     if wall is None:
         yield f"wall time of a {found.unit} without a profiler: unknown"
         return
@@ -403,9 +376,6 @@ def _wall(found: ActionProof) -> Iterator[str]:
         f"wall time per {found.unit}: {duration(wall.before_us)} → {duration(wall.after_us)}, "
         f"gained {signed(wall.gained_us)} [{signed(wall.low_us)}, {signed(wall.high_us)}] ({of})"
     )
-    if busy is not None:
-        waits = "; less GPU time may not show, as the GPU waits" if min(busy) < BUSY else ""
-        yield f"the GPU computes {busy[0]:.0%} → {busy[1]:.0%} of it{waits}"
 
 
 def _named(groups: Sequence[Group]) -> str:

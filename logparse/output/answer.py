@@ -56,9 +56,6 @@ TABLES: Mapping[str, str] = {
     "confidence text, action text, calls int, pre_us float, post_us float, per_call_us float, per_call_low_us float, "
     "per_call_high_us float, saving_us float, saving_low_us float, saving_high_us float, saving_share float, p float, "
     "solution text, advice text",
-    "recommend --actions": "action text, kind text, now_us float, then_us float, then_low_us float, "
-    "then_high_us float, saving_us float, steps float, changed_share float, measured_share float, losers int, "
-    "lost_us float, exact bool, line text",
     "replay": "problem text, calls int, time_us float, basis text, saving_us float, solutions int, "
     "cost_s float, text text",
     "lint": "file text, line int, severity text, rule text, message text, remedy text",

@@ -8,7 +8,7 @@ import pytest
 
 from analyzers import exposed_communication
 from analyzers.analyzer import Settings, Tables
-from analyzers.recommend import render
+from analyzers.recommend.documents import report
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.verdict import verdict
 from logparse.store import Store
@@ -57,8 +57,7 @@ def test_what_is_below_the_floor_is_no_finding(alone: float, found: int) -> None
 
 def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:
     recommendation = recommend(planted(), Settings())
-    lines = render.lines(recommendation)
-    assert sum(x.startswith("exposed-communication: 150 µs of 500 µs") for x in lines) == 1
+    assert report(recommendation, []).count("exposed-communication: 150 µs of 500 µs") == 1
     assert not recommendation.findings
     seen = verdict(recommendation)
     assert seen.headline == "a step of 500 µs can save up to 150 µs (not measured)"

@@ -5,8 +5,6 @@ import pytest
 from analyzers import host_bound
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import steps
-from analyzers.recommend import render
-from analyzers.recommend.ranking import recommend
 from tests.analyzers.build import facts, tables
 
 
@@ -62,9 +60,3 @@ def test_a_step_that_was_timed_without_the_profiler_counts(step_us: float, found
 def test_graphs_are_not_advised_where_they_are_launched() -> None:
     [found] = host_bound.find(traced(100.0, graph_launches="7"), Settings())
     assert found.advice == host_bound.BEYOND_GRAPHS
-
-
-def test_it_is_printed_before_everything_else() -> None:
-    lines = render.lines(recommend(planted(), Settings()))
-    assert lines[1].startswith("host-bound: the GPU runs kernels in 54.0%")
-    assert sum(line.startswith("host-bound") for line in lines) == 1

@@ -20,9 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logparse.errors import EmissionError
 from logparse.formats.format import FOREIGN, LineFormat, Outcome
-from logparse.formats.hipblaslt.arguments import WORDS, arguments, problem, sizes
+from logparse.formats.hipblaslt.arguments import WORDS, problem
 from logparse.formats.hipblaslt.bench import LOGGED
 from logparse.model import Call, GemmProblem, Member, Record, Reject, Solution, SolutionName
 
@@ -127,29 +126,6 @@ def _member(sizes: dict[str, int]) -> Member:
     if not {"m", "n", "k"} <= sizes.keys():
         raise ValueError("cut profile record: a member of the grouped GEMM lacks m, n or k")
     return Member(**{name: value for name, value in sizes.items() if name not in ("lde", "stride_e")})
-
-
-# ------------------------------------------------------------------------------------------- writing
-
-
-def record(gemm: GemmProblem, calls: int = 1) -> str:
-    """The profile record of a call, which is also an item of ``hipblaslt-bench --yaml``: one line, valid YAML.
-
-    Unknown leading dimensions are written tight, unknown strides 0 for one batch and tight for more; an unknown
-    epilogue or scale is written as none.  How often the tool repeats is left to its defaults.  Raises EmissionError for
-    a grouped GEMM (its records are no YAML) and where a transpose, size, batch count or type is unknown.
-    """
-    p, what = gemm.normal, "profile record"
-    if p.members:
-        raise EmissionError(f"no {what} without a list of sizes in one record for {gemm.label}")
-    head: dict[str, object] = {x.upper() if x in "mnk" else x: size for x, size in sizes(p, p, what).items()}
-    head |= arguments(gemm, what)
-    head["compute_type"] = _PROFILE_WORDS.get(str(p.compute_type), f"c_{p.compute_type}")
-    words = {name: str(value).lower() if isinstance(value, bool) else value for name, value in head.items()}
-    return f"{_OPEN}, " + ", ".join(f"{name}: {value}" for name, value in {**words, "call_count": calls}.items()) + " }"
-
-
-_PROFILE_WORDS = {"f32_f16_r": "c_f32_fast_f16_r", "f32_bf16_r": "c_f32_fast_bf16_r"}
 
 
 FORMAT = LineFormat(

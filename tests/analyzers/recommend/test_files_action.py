@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 
 from analyzers.analyzer import Settings
-from analyzers.recommend import apply_module, render
+from analyzers.recommend import apply_module
+from analyzers.recommend.documents import report
 from analyzers.recommend.files_action import OVERRIDES, files_action
 from analyzers.recommend.ranking import recommend
 from logparse.model import Finding
@@ -76,7 +77,7 @@ def test_a_trace_of_some_steps_weighs_the_rows_of_a_log_of_the_whole_job() -> No
     written = sum(x.override is not None and bool(x.saving_us) for x in found.findings)
     assert written > len(result.parts) == 1
     assert result.application.line.startswith(f"{written} rows, "), "apply.sh applies those of the other steps, too"
-    assert "actions, by GPU time of the whole job per step:" in render.lines(found)
+    assert "actions, by GPU time of the whole job per step:" in report(found, []).splitlines()
 
 
 def test_without_a_row_there_are_no_files(findings: list[Finding]) -> None:
@@ -87,6 +88,6 @@ def test_without_a_row_there_are_no_files(findings: list[Finding]) -> None:
 def test_recommend_lists_the_files_among_the_actions() -> None:
     found = recommend(everything(), Settings())
     assert OVERRIDES.name in [x.action.name for x in found.actions]
-    assert any(line.startswith(f"  {OVERRIDES.name}: ") for line in render.lines(found))
+    assert any(line.startswith(f"  {OVERRIDES.name}: ") for line in report(found, []).splitlines())
     module = apply_module.module(found.actions)
     assert module is None or f"'{OVERRIDES.name}'" not in module.data.decode(), "apply.py holds what Python applies"

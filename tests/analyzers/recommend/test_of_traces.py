@@ -15,8 +15,7 @@ import pytest
 
 from analyzers.analyzer import Settings
 from analyzers.explore.load.analysis import analyse
-from analyzers.recommend import render
-from analyzers.recommend.documents import document
+from analyzers.recommend.documents import document, report
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.times.runs import tables_to_analyse
 from logparse.ingest import ingest
@@ -34,10 +33,8 @@ def recommended(trace: Path, folder: Path) -> Recommendation:
 
 
 def rendered(sample: str, folder: Path) -> str:
-    """All lines, and the findings as a table; the place of the samples is left out."""
-    found = recommended(SAMPLES / sample, folder)
-    table = render.brief(render.rows(found)).round(3).to_csv(index=False)
-    return "\n".join([*render.lines(found), "", table]).replace(f"{SAMPLES}/", "")
+    """The report; the place of the samples is left out."""
+    return report(recommended(SAMPLES / sample, folder), []).replace(f"{SAMPLES}/", "")
 
 
 def golden_of(sample: str) -> Path:
@@ -95,9 +92,9 @@ def test_a_training_step_of_an_mi300x(tmp_path: Path) -> None:
 def test_a_step_that_waits_for_the_host_on_an_h200(tmp_path: Path) -> None:
     found = recommended(CORPUS / "nvidia/convnext_tiny.trace.json.gz", tmp_path)
     assert figures(found)["busy"] == 0.12
-    lines = render.lines(found)
-    assert lines[1].startswith("host-bound: the GPU runs kernels in 12.0% of the time (5.84 ms of 48.8 ms per step)")
-    assert re.fullmatch(r"  idle +43 ms +88\.0% of 48\.8 ms per step", next(x for x in lines if x.startswith("  idle")))
+    text = report(found, [])
+    assert "* host-bound: the GPU runs kernels in 12.0% of the time (5.84 ms of 48.8 ms per step)" in text
+    assert re.search(r"^\* idle +43 ms +88\.0% of 48\.8 ms per step$", text, re.MULTILINE)
 
 
 @needs_corpus

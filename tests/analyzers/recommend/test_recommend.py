@@ -13,6 +13,7 @@ from analyzers.analyzer import Settings
 from analyzers.measure.plan import plan
 from analyzers.recommend import render
 from analyzers.recommend.confidence import basis
+from analyzers.recommend.documents import report
 from analyzers.recommend.override_files import emissions, scripts, targets
 from analyzers.recommend.ranking import Recommendation, deduplicated, recommend
 from analyzers.recommend.verdict import verdict
@@ -136,7 +137,7 @@ def test_what_no_action_reaches_is_potential_and_no_saving(best: str) -> None:
     shown = render.rows(found).set_index("problem")
     assert shown.loc[text, "action"] == f"potential: {best}"
     assert "potential, not a saving (600 µs per run)" in shown.loc[text, "message"]
-    assert not any("--only actions" in x for x in render.lines(found)), "no action does anything to these products"
+    assert "times what each setting" not in report(found, []), "no action does anything to these products"
     assert shown.loc[reached, "action"] == "by hand: kernel:mine:gemm"
 
 
@@ -145,7 +146,7 @@ def test_a_layout_that_a_search_found_names_the_replay_that_times_it_for_the_who
     times = [measurement(W.text, x, us, origin="replay-confirm") for x, us in (("Default", 100.0), (best, 40.0))]
     found = recommend(tables(workload=[work(W.text, 10)], measurements=times), Settings())
     assert render.rows(found)["action"].tolist() == [f"potential: {best}"]
-    assert any("`logparse replay --only actions` times what" in x for x in render.lines(found))
+    assert "`logparse replay --only actions` times what" in report(found, [])
 
 
 def test_traces_give_the_share_of_gpu_time() -> None:
@@ -209,7 +210,6 @@ def test_emissions_of_the_target(found: Recommendation) -> None:
     assert "export OUT=" in files["apply.sh"]
     most = emissions(found, target, [writer()], Settings(max_rows=1), commands=commands())  # type: ignore[arg-type]
     assert [x.data for x in most.files if x.name == "out.txt"] == [b"hipblaslt:9"]
-    assert most.notes[1] == "only the 1 most valuable rows (--max-rows); the others would save 0.1 ms per run"
 
 
 def test_a_search_promises_what_its_finding_promises() -> None:
@@ -318,7 +318,7 @@ def test_tuning_writes_beside_the_users_files(tmp_path: Path, found: Recommendat
 
 
 def test_rendering(found: Recommendation) -> None:
-    text = "\n".join(render.lines(found))
+    text = report(found, [])
     assert "saves 1.2 ms of 5.8 ms, the time of" in text
     assert "93.8% of calls" in text
     assert "4 findings, 2 with an override" in text
@@ -331,10 +331,13 @@ def test_rendering(found: Recommendation) -> None:
     assert short["calls"].tolist() == [3, 110, 10, 5]
     nothing = recommend(tables(), Settings())
     assert len(render.brief(render.rows(nothing))) == 0
-    assert render.lines(nothing) == [
-        "run r",
-        "ceiling: unknown: no search has timed what runs and other solutions",
-        "no verdict: the run holds no call and no measurement of a problem",
+    assert report(nothing, []).splitlines() == [
+        "# What to change in run r",
+        "",
+        "**no verdict: the run holds no call and no measurement of a problem**",
+        "",
+        "* ceiling: unknown: no search has timed what runs and other solutions",
+        "* 0 findings, 0 with an override",
     ]
     for lines in ("call_lines", "measurement_lines"):  # TunableOp's untuned keys; bench output of all solutions
         held = recommend(tables(sources=[{"source_id": "m", "run": "r", lines: 5}]), Settings())

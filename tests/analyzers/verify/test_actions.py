@@ -151,7 +151,6 @@ def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
     assert found.after_us + found.collectives_us[1] == pytest.approx(43100)
     assert (found.before_us, found.promised_us, found.after_us) == pytest.approx((30000, 29250, 28700))
     assert "collectives moved by -7.7 ms (22.1 ms → 14.4 ms), which it does not explain" in lines(found)
-    assert found.busy == pytest.approx((30 / 39.7, 28.7 / 41.5), rel=1e-3)
     assert not found.faster
 
 
@@ -210,7 +209,7 @@ def test_kernels_that_stay_as_they_are_show_no_effect() -> None:
     assert judged(before, simple("after", 1001, steady(2500))).verdict == "had no effect"
     assert judged(before, simple("after", 1001, [])).verdict == "had no effect", "their time alone shows it"
     slower = judged(before, simple("after", 1300, []))
-    assert (slower.verdict, slower.losers[0].name) == ("took effect, not faster", "convolution")
+    assert slower.verdict == "took effect, not faster"
 
 
 def test_a_gain_far_outside_of_the_promise_is_no_pass() -> None:
@@ -234,7 +233,7 @@ def test_a_gain_that_stays_below_the_promise_is_no_pass() -> None:
 def test_without_units_that_no_profiler_slowed_the_time_is_unknown(untimed: str) -> None:
     walls = {"before": steady(2500), "after": steady(2300), untimed: [2000.0] * 4}
     found = judged(simple("before", 1000, walls["before"]), simple("after", 800, walls["after"]))
-    assert (found.verdict, found.wall, found.busy) == ("time unknown", None, None)
+    assert (found.verdict, found.wall) == ("time unknown", None)
     assert f"no unit of {untimed} was timed without a profiler often enough" in lines(found)
 
 
@@ -268,7 +267,7 @@ def test_ranks_that_cannot_be_compared_have_a_sentence() -> None:
     assert unlike.verdict == "time unknown"
     assert unlike.doubts == ("the ranks of after do different units (50 of step, 100 of step …)",)
     both = judged(ranks("before", 1.0, alike, alive=False), ranks("after", 0.8, alike, alive=False))
-    assert (both.doubts, both.notes[0]) == ((), "1 of 2 ranks of before are traced, which are compared")
+    assert both.doubts == ()
     killed = job("after", Kind(8, 100, 6, 800, 1000, 0, steady(2300)), more={"units": {"rank": 0, "ranks": 2}})
     assert judged(before, killed).doubts == ("rank 1 of after left no units: did it die?",)
 
