@@ -175,9 +175,10 @@ class Scheduler:
         if racing:
             task = self._races.popleft()
             text, slot.used = task.problem.text, True
+            known = self._history.timed if task.only else self._history.races
             slot.task = replace(
                 task,
-                known=self._known(slot, timed=bool(task.only)).get(text, {}),
+                known=known.get(slot.environment or "", {}).get(text, {}),
                 lost=tuple(self._lost.get(text, ())),
                 proposal=self._propose(task.problem, slot.worker.facts),
             )
@@ -197,11 +198,6 @@ class Scheduler:
         pairs = [*self._pairs, *(slot.pair for slot in self._slots if slot.pair)]
         left = [self._method.processes - pair.task.turn for pair in pairs]
         return self._opening_s * max(left, default=0) + self._confirmation_s * sum(left) / len(self._slots)
-
-    def _known(self, slot: _Slot, *, timed: bool) -> Known:
-        assert slot.worker
-        history = self._history.timed if timed else self._history.races
-        return history.get(environment_key(slot.worker.facts), {})
 
     # ------------------------------------------------------------------ receiving results
 
