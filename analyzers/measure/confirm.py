@@ -3,7 +3,7 @@
 The winner of many was lucky in part (the winner's curse), and the pick was timed at another moment.  So both run in
 ABBA and BAAB order by turns with fresh inputs in each block, and only the ratio of a block's pair counts: slow drift
 cancels, and what the first place in a block costs falls on both; a block in which the clock changed is taken again.
-``evidence/confirmations.py`` judges the pairs.
+``analyzers/times/confirmations.py`` judges the pairs.
 """
 
 from __future__ import annotations
