@@ -21,7 +21,7 @@ measurement, a roctx range is a message by its text, a HIP call and rows of othe
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -165,14 +165,17 @@ class _Part:
         self._db.execute("create index temp.by_stack on launches(stack)")
         cursor = self._db.execute(_KERNELS)
         while rows := cursor.fetchmany(_BATCH):
+            taken: dict[tuple[str, str, object], list[int]] = defaultdict(list)
             ops = ranges.at([(row[6], row[7]) for row in rows])
             for (begins, ends, index, shown, plain, rename, _, _), op in zip(rows, ops, strict=True):
                 name = shown or plain
-                if not name or type(begins) is not int or type(ends) is not int or ends < begins:
+                if name and type(begins) is int and type(ends) is int and begins <= ends:
+                    taken[op or (rename if rename != name else "") or "", name, index].append(ends - begins)
+                else:
                     bad += 1
-                    continue
-                region = str(rename) if rename and rename != name else ""
-                totals.add(op or region, str(name), index if type(index) is int else None, (ends - begins) / 1e3)
+            for (op, name, index), ns in taken.items():
+                us, device = [x / 1e3 for x in (sum(ns), min(ns), max(ns))], index if type(index) is int else None
+                totals.add(str(op), str(name), device, us[0], calls=len(ns), min_us=us[1], max_us=us[2])
         return totals, bad
 
     def _facts(self) -> list[Record]:
