@@ -28,7 +28,7 @@ Vectors of channels and padding modes (``-Z``, ``-z``) are rejected.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -307,15 +307,9 @@ def read(text: str) -> Outcome:
     if not command.problems:
         at = text.index("MIOpenDriver")
         return Outcome("message", [Message(category="miopen_cmd", function=command.function or "", text=text[at:])])
-    return Outcome("call", list(_calls(command)))
-
-
-def _calls(command: Command) -> Iterator[Call]:
+    category = "miopen_find" if "Find" in (command.function or "") else "miopen_cmd"
     typed = command.function is None
-    find = "Find" in (command.function or "")
-    for problem in command.problems:
-        category = "miopen_find" if find else "miopen_cmd"
-        yield Call(problem=problem, category=category, count=1, by_tool=typed)
+    return Outcome("call", [Call(problem=x, category=category, count=1, by_tool=typed) for x in command.problems])
 
 
 # ---------------------------------------------------------------------------------------------------- writing

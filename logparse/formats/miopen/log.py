@@ -117,7 +117,7 @@ class Reader:
         return replace(ours[0], records=[record for outcome in ours for record in outcome.records])
 
     def close(self) -> Iterable[Record]:
-        out = [record for find in self._finds.values() for record in _flush(find)]
+        out = [record for find in self._finds.values() for record in find.timed]
         self._finds = {}
         return out
 
@@ -134,7 +134,7 @@ class Reader:
         outcome = _timing(find, function, body)
         if outcome is not None:
             return outcome
-        records = _flush(find)
+        records, find.timed = list(find.timed), []
         if (look_up := _LOOK_UP.match(body)) and problem_or_none(problem_from_key, look_up["key"]):
             find.thread.looked_up(look_up["key"])
             find.fallback = False
@@ -171,11 +171,6 @@ def _unnamed(find: _Find, function: str, text: str) -> Outcome:
     """A line whose problem is not known, with the reason where several threads are why."""
     why = [Message(category="miopen_info", text=SHARED)] if find.thread.shared else []
     return Outcome("message", [Message(category="miopen_info", function=function, text=_masked(text)), *why])
-
-
-def _flush(find: _Find) -> list[Record]:
-    timed, find.timed = find.timed, []
-    return list(timed)
 
 
 def _measurement(

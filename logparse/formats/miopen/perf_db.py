@@ -123,7 +123,9 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     if not by_key:
         return []
     name = file_name(target, "udb")
-    return [Emission(name, "".join(_line(x, by_key[x]) for x in sorted(by_key)).encode(), _USE.format(name=name))]
+    rows = ((text, ";".join(map(":".join, solvers.items()))) for text, solvers in sorted(by_key.items()))
+    lines = [f"{text}={row}\n" for text, row in rows]
+    return [Emission(name, "".join(lines).encode(), _USE.format(name=name))]
 
 
 def _with_fallback(override: Override) -> Sequence[Override]:
@@ -135,10 +137,6 @@ def own_key(override: Override, target: Mapping[str, str]) -> str | None:
     with contextlib.suppress(ValueError):
         return perf_key_of(problem_from_key(override.key_text or ""))
     return key(override.problem, target)
-
-
-def _line(key: str, solvers: Mapping[str, str]) -> str:
-    return f"{key}={';'.join(f'{solver}:{params}' for solver, params in solvers.items())}\n"
 
 
 _USE = """\

@@ -117,7 +117,7 @@ def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[Step]) 
     copies = _copies(steps)[at]
     follows = np.zeros(len(order), dtype=bool)
     follows[:-1] = (written[:-1] > 0) & (read[1:] == written[:-1]) & (device[1:] == device[:-1])
-    found: dict[tuple[int, tuple[str, ...]], _Total] = {}
+    found: dict[tuple[int, tuple[str, ...]], list[list[float]]] = {}
     for first in np.flatnonzero(follows).tolist():
         words: list[str] = []
         us: list[float] = []
@@ -137,10 +137,8 @@ def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[Step]) 
                 us.append(0.0)
             us[-1] += float(kernels.us[order[i]])
             last, i = operator, i + 1
-        total = found.setdefault((int(problem[first]), tuple(words)), _Total(0, [0.0] * len(words)))
-        total.calls += 1
-        total.us = [a + b for a, b in zip(total.us, us, strict=True)]
-    return [_fact(problems[index], tail, total) for (index, tail), total in found.items()]
+        found.setdefault((int(problem[first]), tuple(words)), []).append(us)
+    return [_fact(problems[index], tail, calls) for (index, tail), calls in found.items()]
 
 
 def gelu_gradients(kernels: Kernels, steps: Sequence[Step]) -> list[Fact]:
@@ -182,12 +180,6 @@ def _copies(steps: Sequence[Step]) -> npt.NDArray[np.bool_]:
     return np.array([*(x.word == "copy" for x in steps), False])
 
 
-@dataclass
-class _Total:
-    calls: int
-    us: list[float]
-
-
 def _written(problem: Problem) -> int:
     """Elements that a plain product writes; -1 for anything else."""
     if not isinstance(problem, GemmProblem) or problem.members:
@@ -197,6 +189,6 @@ def _written(problem: Problem) -> int:
     return problem.m * problem.n * problem.batch_count
 
 
-def _fact(problem: Problem, tail: Sequence[str], total: _Total) -> Fact:
-    us = [round(x, 3) for x in total.us]
-    return Fact(FACT, json.dumps({"calls": total.calls, "problem": problem.text, "tail": list(tail), "us": us}))
+def _fact(problem: Problem, tail: Sequence[str], calls: Sequence[Sequence[float]]) -> Fact:
+    us = [round(sum(step), 3) for step in zip(*calls, strict=True)]
+    return Fact(FACT, json.dumps({"calls": len(calls), "problem": problem.text, "tail": list(tail), "us": us}))

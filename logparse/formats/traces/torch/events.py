@@ -22,7 +22,7 @@ from logparse.formats.traces.torch.inputs import Backend
 from logparse.formats.traces.torch.launches import operators_by_time
 from logparse.formats.traces.torch.operands import COLLECTIVE, WITHOUT_KERNELS, operator
 from logparse.formats.traces.torch.operators import OPERATORS, operation
-from logparse.formats.traces.torch.records import Columns, KernelIdentity, identities_of, records_of
+from logparse.formats.traces.torch.records import Columns, KernelIdentity, Records
 from logparse.model import Fact, Record, Reject
 
 _NUMBER = rb"(-?\d+(?:\.\d+)?)"
@@ -102,7 +102,7 @@ def read_events(source: Source) -> Iterator[Outcome]:
     yield Outcome("fact", [*_facts(header, columns), *reader.step_facts(), *reader.take_units(header)], lines=0)
     by_time, replays = (None, []) if columns.ids_suffice else operators_by_time(source, columns, reader.kind_of, header)
     yield Outcome("fact", replays, lines=0)
-    yield from records_of(columns, by_time)
+    yield from Records(columns, by_time).outcomes()
     yield Outcome("foreign", lines=reader.foreign)
 
 
@@ -122,7 +122,7 @@ def kernel_identities(source: Source) -> list[KernelIdentity]:
         deque(_taken(events, reader), maxlen=0)
     header = {**events.tail, **events.header}
     by_time = None if columns.ids_suffice else operators_by_time(source, columns, reader.kind_of, header)[0]
-    return identities_of(columns, by_time)
+    return Records(columns, by_time).identities()
 
 
 class _Reader:

@@ -17,6 +17,7 @@ _scaled_mm                             also the scale modes that are no scalar a
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
@@ -118,15 +119,15 @@ def _letter(transposed: bool, a_type: str) -> Trans | None:
     return None if a_type in COMPLEX else "T"  # a conjugate view has the strides of a plain one
 
 
-def _type(text: str) -> str:
-    if text not in _TYPES:
+def type_of(text: str, types: Mapping[str, str] = _TYPES) -> str:
+    if text not in types:
         raise ValueError(f"no type of a GEMM: {text}")
-    return _TYPES[text]
+    return types[text]
 
 
 def mm(x: Inputs) -> Operation:
     out = _matrix(x.tensor(2)) if x.has(2) else None
-    problem = _multiply(_matrix(x.tensor(0)), _matrix(x.tensor(1)), out, _type(x.type(0)))
+    problem = _multiply(_matrix(x.tensor(0)), _matrix(x.tensor(1)), out, type_of(x.type(0)))
     if x.type(2) == "Scalar":  # mm(…, out_dtype=…)
         problem = replace(problem, d_type=OUTPUT_TYPES.get(x.value(2)), c_type=None)
     return Operation((problem,))
@@ -140,14 +141,14 @@ def int_mm(x: Inputs) -> Operation:
 
 def addmm(x: Inputs) -> Operation:
     out = _matrix(x.tensor(5)) if x.has(5) else None
-    problem = _multiply(_matrix(x.tensor(1)), _matrix(x.tensor(2)), out, _type(x.type(1)))
+    problem = _multiply(_matrix(x.tensor(1)), _matrix(x.tensor(2)), out, type_of(x.type(1)))
     if _number(x.value(3)) != 0:
         problem = replace(problem, bias=None, beta=None)
     return Operation((problem,))
 
 
 def addmm_activation(x: Inputs) -> Operation:
-    problem = _multiply(_matrix(x.tensor(1)), _matrix(x.tensor(2)), None, _type(x.type(1)))
+    problem = _multiply(_matrix(x.tensor(1)), _matrix(x.tensor(2)), None, type_of(x.type(1)))
     return Operation((replace(problem, bias=None, beta=None, activation=None),))
 
 
@@ -157,7 +158,7 @@ def linear(x: Inputs) -> Operation:
     folded = _Matrix(rows, k, k, 1)
     weight = _matrix(x.tensor(1))
     turned = _Matrix(weight.cols, weight.rows, weight.col_stride, weight.row_stride)
-    problem = _multiply(_matrix((dims, strides)) if len(dims) == 2 else folded, turned, None, _type(x.type(0)))
+    problem = _multiply(_matrix((dims, strides)) if len(dims) == 2 else folded, turned, None, type_of(x.type(0)))
     if len(dims) != 2 and strides != contiguous_strides(dims):
         problem = replace(problem, trans_b=None, ldb=None)
     if x.has(2):
@@ -167,7 +168,7 @@ def linear(x: Inputs) -> Operation:
 
 def scaled_mm(x: Inputs) -> Operation:
     left, right = _matrix(x.tensor(0)), _matrix(x.tensor(1))
-    a_type, b_type = _type(x.type(1)), _type(x.type(0))  # BLAS' A is the right matrix
+    a_type, b_type = type_of(x.type(1)), type_of(x.type(0))  # BLAS' A is the right matrix
     problem = _multiply(left, right, None, a_type)
     out_type = OUTPUT_TYPES.get(x.value(6)) if x.value(6) else b_type
     return Operation(
@@ -251,12 +252,12 @@ def _batch(x: Inputs, i: int) -> _Batched:
 
 def bmm(x: Inputs) -> Operation:
     out = _batch(x, 2) if x.has(2) else None
-    return Operation((_batched(_batch(x, 0), _batch(x, 1), out, _type(x.type(0))),))
+    return Operation((_batched(_batch(x, 0), _batch(x, 1), out, type_of(x.type(0))),))
 
 
 def baddbmm(x: Inputs) -> Operation:
     out = _batch(x, 5) if x.has(5) else None
-    problem = _batched(_batch(x, 1), _batch(x, 2), out, _type(x.type(1)))
+    problem = _batched(_batch(x, 1), _batch(x, 2), out, type_of(x.type(1)))
     factor = _number(x.value(3))
     beta: Beta | None = None if factor is None else "zero" if factor == 0 else "nonzero"
     return Operation((replace(problem, beta=beta),))

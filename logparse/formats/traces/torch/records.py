@@ -155,24 +155,12 @@ class Columns:
         self.without_id += id < 0
 
 
-def records_of(columns: Columns, by_time: Ints | None) -> Iterator[Outcome]:
-    """Calls, measurements, kernels and messages.  ``by_time``: the operator (or -1) of each kernel that bears no id, or
-    that a graph replayed.
-    """
-    yield from _Records(columns, by_time).outcomes()
-
-
 class KernelIdentity(NamedTuple):
     """A kernel's operator and problem (as its text), as far as they are known, and its name."""
 
     op: str
     problem: str | None
     kernel: str
-
-
-def identities_of(columns: Columns, by_time: Ints | None) -> list[KernelIdentity]:
-    """The identity of each kernel of ``columns``, in their order."""
-    return _Records(columns, by_time).identities()
 
 
 def without_overlap(us: Floats, start: Floats, op: Ints, device: Ints) -> Floats:
@@ -199,7 +187,11 @@ def without_overlap(us: Floats, start: Floats, op: Ints, device: Ints) -> Floats
     return out
 
 
-class _Records:
+class Records:
+    """What a trace's columns make.  ``by_time``: the operator (or -1) of each kernel that bears no id, or that a graph
+    replayed.
+    """
+
     def __init__(self, columns: Columns, by_time: Ints | None) -> None:
         self._columns = columns
         self._op_kind: Ints = np.frombuffer(columns.op_kind, dtype=np.int32).astype(np.int64)
@@ -224,6 +216,7 @@ class _Records:
         self._unread: Counter[tuple[str, str]] = Counter()
 
     def outcomes(self) -> Iterator[Outcome]:
+        """Calls, measurements, kernels, messages and facts."""
         self._walk()
         columns = self._columns
         calls = [
@@ -248,6 +241,7 @@ class _Records:
         yield Outcome("foreign", lines=self._events - self._call_events - self._unread_events)
 
     def identities(self) -> list[KernelIdentity]:
+        """What each kernel computes, in the order of the file."""
         self._walk()
         names, kinds = self._columns.names, self._columns.kinds
         known: dict[tuple[int, int, int], KernelIdentity] = {}

@@ -51,8 +51,8 @@ def product(at: Product) -> Reader:
         (problem,) = _plain(x, at).problems
         assert isinstance(problem, GemmProblem)
         m, n, k = int(problem.m or 0), int(problem.n or 0), int(problem.k or 0)
-        a_type = "f4_r" if at.pairs else _type(x.type(at.w))
-        b_type = "f4_r" if at.pairs else _type(x.type(at.x))
+        a_type = "f4_r" if at.pairs else gemms.type_of(x.type(at.w), _TYPES)
+        b_type = "f4_r" if at.pairs else gemms.type_of(x.type(at.x), _TYPES)
         biased = any(map(x.has, at.bias))
         out = _out_type(x, at)
         changes: dict[str, object] = {
@@ -85,17 +85,11 @@ def _plain(x: Inputs, at: Product) -> Operation:
 def _out_type(x: Inputs, at: Product) -> str | None:
     """The result's type: of the tensor that it is written to, of the argument, else that of a 16- or 32-bit input."""
     if at.out is not None:
-        return _type(x.type(at.out)) if x.type(at.out) else None
+        return gemms.type_of(x.type(at.out), _TYPES) if x.type(at.out) else None
     if at.out_type is not None and x.value(at.out_type):
         return gemms.OUTPUT_TYPES.get(x.value(at.out_type))
-    plain = None if at.pairs else _type(x.type(at.x))
+    plain = None if at.pairs else gemms.type_of(x.type(at.x), _TYPES)
     return None if plain in NARROW else plain
-
-
-def _type(text: str) -> str:
-    if text not in _TYPES:
-        raise ValueError(f"no type of a GEMM: {text}")
-    return _TYPES[text]
 
 
 def _scale(x: Inputs, at: int | None, rows: int, k: int) -> str | None:
