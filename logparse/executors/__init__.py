@@ -11,9 +11,6 @@ from contextlib import contextmanager
 from logparse.errors import UsageError
 from logparse.executors.executor import Executor
 
-ENGINES = ("local", "ray", "ray://HOST:PORT")
-"""The values of ``--engine``."""
-
 
 @contextmanager
 def open_executor(engine: str = "local", jobs: int = 0) -> Iterator[Executor]:
@@ -41,4 +38,4 @@ def ray_address(engine: str) -> str | None:
         return None
     if engine.startswith("ray://") and engine != "ray://":
         return engine
-    raise UsageError(f"--engine {engine}: one of {', '.join(ENGINES)}")
+    raise UsageError(f"--engine {engine}: one of local, ray, ray://HOST:PORT")

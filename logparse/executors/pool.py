@@ -66,7 +66,6 @@ class _Worker:
         theirs.close()
 
     def death(self) -> str:
-        """How the process ended."""
         self._process.join(5)
         code = self._process.exitcode
         if code is None or code >= 0:

@@ -60,7 +60,6 @@ class RayExecutor:
         resources: Callable[[T], Resources],
         progress: Progress | None = None,
     ) -> Iterator[tuple[T, R | TaskError]]:
-        """See ``Executor``."""
         ray, there = self._ray, self._ray.put(function)
         run = ray.remote(_run)
         running: dict[Any, tuple[T, int]] = {}

@@ -18,11 +18,9 @@ from typing import Any
 from logparse.errors import StoreError
 from logparse.executors.executor import Executor, Progress, reporting
 from logparse.executors.local import LocalExecutor
-from logparse.formats.format import Outcome
 from logparse.ingest.input_file import Inputs, find_inputs, name_of
 from logparse.ingest.process_of_file import processes_in_names, stated_process
 from logparse.ingest.schedule import MANY, SMALL_BYTES, Ingested, Schedule, Several, Task, resources
-from logparse.ingest.stream import Tally
 from logparse.ingest.worker import Reader, chosen, source_id
 from logparse.model import Record
 from logparse.store import Store, open_store
@@ -106,10 +104,8 @@ def record(store: Store, records: Iterable[Record], *, run: str, name: str, form
 
     Returns the source's id.  All records become visible at once, or none do.
     """
-    attempt, tally = store.attempt(), Tally()
+    attempt, held = store.attempt(), list(records)
     collector = Collector(attempt)
-    held = list(records)
-    tally.add(Outcome("measurement", held, lines=len(held)))
     collector.add(held)
     collector.flush()
     source = source_id(name, os.urandom(8).hex())
@@ -120,8 +116,8 @@ def record(store: Store, records: Iterable[Record], *, run: str, name: str, form
         path=name,
         format=format,
         content_hash=source,
-        lines=tally.lines,
-        units={**tally.units},
+        lines=len(held),
+        units={"measurement": len(held)},
         whole=True,
         committed_at=time.time(),
     )

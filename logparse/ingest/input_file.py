@@ -67,7 +67,6 @@ class InputFile:
 
     @property
     def name(self) -> str:
-        """See ``name_of``."""
         return name_of(self.path)
 
     @property
@@ -210,7 +209,6 @@ class Digest:
         self._length = 0
 
     def update(self, data: bytes | memoryview) -> None:
-        """Take the next bytes."""
         rest = memoryview(data)
         while rest:
             if self._length == PIECE_BYTES:

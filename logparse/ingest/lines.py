@@ -448,7 +448,6 @@ class _Taking:
         return self._out
 
     def add(self, counter: Counter) -> None:
-        """Take what a counter holds."""
         entries, places, packed = counter.take()
         if not entries:
             return

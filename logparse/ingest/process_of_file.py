@@ -12,9 +12,6 @@ from dataclasses import dataclass
 from logparse.errors import UsageError
 from logparse.formats.patterns import regex
 
-NONE = "none"
-"""``--pid none``: no number of a name is a process."""
-
 _PLACE = regex(
     r"(?<![A-Za-z])(?:pid|rank)[_.=-]?(?P<word>\d{1,18})(?![\dA-Za-z])"
     r"|(?:^|_|(?<!\d)\.)(?P<end>\d{1,18})(?=(?:\.[A-Za-z]\w*)*$)"
@@ -41,10 +38,10 @@ def stated_process(text: str | None) -> Process | None:
     """The value of ``--pid``: a number or ``none``; None where it is absent.  Raises UsageError."""
     if text is None:
         return None
-    if text == NONE:
+    if text == "none":
         return UNKNOWN
     if not is_process(text):
-        raise UsageError(f"--pid {text}: a number, or {NONE} where no number in a name is a process")
+        raise UsageError(f"--pid {text}: a number, or none where no number in a name is a process")
     return Process(int(text), "option")
 
 

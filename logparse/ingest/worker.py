@@ -95,7 +95,6 @@ class Reader:
         return Several(tuple(_settled(one, states.get(one.path, True)) for one in results), rows)
 
     def read(self, task: Task, joint: JointAttempts | None = None) -> Ingested:
-        """Read one file."""
         try:
             return _Input(self, task, joint).do()
         except LogparseError as error:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 Trans = Literal["N", "T", "C"]
 Direction = Literal["F", "B", "W", "B+W"]  # B+W: one operator ran both, its kernels are not distinguishable
@@ -323,9 +323,7 @@ class ConvProblem:
     bias: int | None = None
     mode: Literal["convolution", "transposed"] | None = None
 
-    @property
-    def kind(self) -> Kind:
-        return "conv"
+    kind: ClassVar[Kind] = "conv"
 
     @property
     def normal(self) -> ConvProblem:
@@ -434,9 +432,9 @@ class OperatorProblem:
     name: str
     inputs: tuple[Argument, ...]
 
-    @property
-    def kind(self) -> Kind:
-        return "operator"
+    kind: ClassVar[Kind] = "operator"
+    shape: ClassVar[None] = None
+    flops: ClassVar[None] = None
 
     @property
     def normal(self) -> OperatorProblem:
@@ -447,19 +445,10 @@ class OperatorProblem:
         return " ".join(("operator", self.name, *map(_argument_text, self.inputs)))
 
     @property
-    def shape(self) -> None:
-        return None
-
-    @property
     def tensors(self) -> tuple[Operand, ...]:
         """All tensors among the inputs, those of lists too, in order."""
         nested = (x if isinstance(x, tuple) else (x,) for x in self.inputs)
         return tuple(x for group in nested for x in group if isinstance(x, Operand))
-
-    @property
-    def flops(self) -> None:
-        """Not known."""
-        return None
 
     @property
     def bytes(self) -> float:

@@ -167,7 +167,6 @@ class Bar:
         self._total = total
 
     def advance(self, path: str, count: int) -> None:
-        """Add ``count`` bytes that were read of a file."""
         self._done += count
         done, total, now = self._done, self._total, time.monotonic()
         if not self.shown or now - self._written < _SHOWN_EVERY_S:

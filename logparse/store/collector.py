@@ -91,7 +91,6 @@ class Collector:
             self.flush()
 
     def add_tables(self, tables: dict[str, pa.Table]) -> None:
-        """Take finished tables."""
         for name, ready in tables.items():
             self.problems += ready.num_rows if name == "convs" else 0  # each problem of the file once
             self._attempt.add(name, ready)

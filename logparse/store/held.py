@@ -76,9 +76,6 @@ def write_problems(several: Sequence[Held], into: Attempt) -> None:
     tables = (("gemms", GemmProblem, gemm_row), ("convs", ConvProblem, conv_row))
     for name, kind, row_of in tables:
         mine = [{text: x for text, x in held.problems.items() if isinstance(x, kind)} for held in several]
-        if len(several) == 1:
-            _write_rows(name, [[*map(row_of, mine[0].values())]], several, into)
-            continue
         distinct = {text: problem for problems in mine for text, problem in problems.items()}
         places = {text: place for place, text in enumerate(distinct)}
         place = np.array([places[text] for problems in mine for text in problems], np.int64)
@@ -90,7 +87,6 @@ def write_problems(several: Sequence[Held], into: Attempt) -> None:
 def _write_rows(
     name: str, rows: Sequence[Sequence[dict[str, Any]]], of: Sequence[Held], into: Attempt, category: str | None = None
 ) -> None:
-    """Write the rows of each attempt."""
     together = [*chain.from_iterable(rows)]
     if together:
         made = table(together, _schema(name))

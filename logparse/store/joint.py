@@ -43,14 +43,12 @@ class JointAttempts:
         return Attempt(self._store.filesystem, self._store.root, name, self._store.put, self)
 
     def hold(self, held: Held) -> None:
-        """Take an attempt's records, of which no part is written yet."""
         self._held.append(held)
         self._rows += held.rows_held
         if self._rows > _ROWS:
             self._write()
 
     def take(self, attempt: Attempt, row: Commit) -> None:
-        """Take an attempt's commit, for later."""
         self._taken.append((attempt, row))
 
     def commit(self) -> tuple[pa.Table, dict[str, str | bool]]:

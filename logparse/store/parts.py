@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -17,6 +17,9 @@ from logparse.store.columns import column
 from logparse.store.columns import table as arrow_table
 from logparse.store.schema import COMMIT_SCHEMA, SCHEMAS, Commit, commit_row
 
+if TYPE_CHECKING:
+    from logparse.store.joint import JointAttempts
+
 JOINT = "."
 """In the name of a joint attempt, between its writer's name and its number."""
 
@@ -25,7 +28,7 @@ class Attempt:
     """Part files of one attempt to read a source; ``commit`` makes them visible."""
 
     def __init__(
-        self, filesystem: pafs.FileSystem, root: str, name: str, put: PutIfAbsent, joint: Joint | None = None
+        self, filesystem: pafs.FileSystem, root: str, name: str, put: PutIfAbsent, joint: JointAttempts | None = None
     ) -> None:
         self.name = name
         self.joint = joint
@@ -77,16 +80,6 @@ class Attempt:
         path = f"{self._root}/{row_file(row)}"
         make_folder(self._fs, path.rsplit("/", 1)[0])
         return self._put(path, data)
-
-
-class Joint(Protocol):
-    """Attempts of several sources whose rows are written together (see ``store.joint``)."""
-
-    def hold(self, held: Any) -> None:
-        """Take an attempt's records, of which no part is written yet."""
-
-    def take(self, attempt: Attempt, row: Commit) -> None:
-        """Take an attempt's commit, for later."""
 
 
 def attempt_of(path: str) -> str:
