@@ -255,8 +255,8 @@ def _one_layout(printed: list[str], tensors: Sequence[Sequence[int | None]], pla
         return printed
     described = []
     for name, sizes in zip(printed, tensors, strict=True):
-        size = {axis: length for axis, length in zip(plain, sizes, strict=True) if length is not None}
-        if len(size) != len(plain) or set(name) != set(plain):
+        size = {axis: length or 1 for axis, length in zip(plain, sizes, strict=True)}
+        if set(name) != set(plain):
             return printed
         described.append((_strides(name, size), size))
     for least in (1, 2):

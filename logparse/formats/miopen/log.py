@@ -98,13 +98,11 @@ class _Find:
 class Reader:
     """State of MIOpen's log in one stream, one find per thread where the prefix names threads."""
 
+    awake = False  # also the lines of API blocks bear the prefix
+
     def __init__(self) -> None:
         self._finds: dict[str, _Find] = {}
         self._typed: str | None = None
-
-    @property
-    def awake(self) -> bool:
-        return False  # also the lines of API blocks bear the prefix
 
     def take(self, line: Line) -> Outcome | None:
         if "MIOpenDriver " in line.text and "Info2" not in line.text:  # read by ``driver``

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import numpy.typing as npt
 
@@ -24,29 +22,17 @@ def innermost(
         mine = mine[np.lexsort((mine, -ends[mine], starts[mine]))]
         moments = np.flatnonzero(at_threads == thread)
         moments = moments[np.argsort(at[moments], kind="stable")]
-        _sweep(zip(starts[mine], ends[mine], mine, strict=True), moments, at, ends, found)
+        waiting = iter(mine.tolist())
+        following = next(waiting, None)
+        stack: list[int] = []
+        for moment in moments.tolist():
+            while following is not None and starts[following] <= at[moment]:
+                while stack and ends[stack[-1]] <= starts[following]:
+                    stack.pop()
+                stack.append(following)
+                following = next(waiting, None)
+            found[moment] = next((i for i in reversed(stack) if ends[i] >= at[moment]), -1)
     return found
-
-
-def _sweep(
-    ranges: Iterable[tuple[float, float, int]],
-    moments: npt.NDArray[np.int64],
-    at: Times,
-    ends: Times,
-    found: npt.NDArray[np.int64],
-) -> None:
-    waiting = iter(ranges)
-    following = next(waiting, None)
-    stack: list[int] = []
-    for moment in moments:
-        while following is not None and following[0] <= at[moment]:
-            while stack and ends[stack[-1]] <= following[0]:
-                stack.pop()
-            stack.append(following[2])
-            following = next(waiting, None)
-        open_now = next((i for i in range(len(stack) - 1, -1, -1) if ends[stack[i]] >= at[moment]), None)
-        if open_now is not None:
-            found[moment] = stack[open_now]
 
 
 class Ranges:

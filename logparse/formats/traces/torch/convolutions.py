@@ -83,9 +83,8 @@ def _convolution(
     else:
         filter_ = weights[2:]
     values: dict[str, Any] = {"spatial": rank, "n": dims[0], "c": c, "k": k, "groups": groups}
-    for stem, numbers in {"": inner, "out_": outer, "filter_": filter_}.items():
-        values |= dict(zip((f"{stem}{axis}" for axis in "dhw"[3 - rank :]), numbers, strict=True))
-    for stem, numbers in {"stride_": stride, "pad_": padding, "dilation_": dilation}.items():
+    sizes = {"": inner, "out_": outer, "filter_": filter_, "stride_": stride, "pad_": padding, "dilation_": dilation}
+    for stem, numbers in sizes.items():
         values |= dict(zip((f"{stem}{axis}" for axis in "dhw"[3 - rank :]), numbers, strict=True))
     in_type = _TYPES.get(x.type(input_))
     values |= {"in_type": in_type, "weights_type": _TYPES.get(x.type(weight)), "out_type": in_type}

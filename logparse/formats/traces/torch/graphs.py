@@ -54,7 +54,7 @@ _LAUNCHES = regex(r"(?:cuda|cu)Launch(?:Cooperative)?Kernel")
 _PRODUCT = regex(r"gemm|gemv|nvjet|xmma|wgrad|dgrad|fprop", re.IGNORECASE)
 _NO_PRODUCT = regex(r"(?!.*(?:conv|gem[mv]|dot|depthwise)).*\bat::native::", re.IGNORECASE)
 """Kernels by their names: those of products and convolutions, and PyTorch's own that are none."""
-_RANK = regex(rb'"distributedInfo"\s*:\s*\{[^{}\[\]]*?"rank"\s*:\s*(\d+)')
+_RANK = regex(rb'"rank"\s*:\s*(\d+)')
 _MOST_BESIDE = 256
 _MOST_LACKING = 1.01
 _Thread = tuple[str, str]
@@ -70,10 +70,9 @@ class Capture:
     kinds: tuple[int, ...]
     operators: tuple[int, ...]
 
-    def begins_with(self, names: tuple[int, ...]) -> bool:
-        """Whether it has these kernels and hardly more."""
-        count = len(names)
-        return count < len(self.names) <= count * _MOST_LACKING and self.names[:count] == names
+    def has(self, names: tuple[int, ...]) -> bool:
+        """Whether these are its kernels, but for a few at the end."""
+        return self.names[: len(names)] == names and len(self.names) <= len(names) * _MOST_LACKING
 
 
 def events_of(source: Source) -> Iterator[Mapping[str, Any]]:
@@ -176,7 +175,7 @@ class _Captures:
 
     def _fits(self, capture: Capture, names: tuple[int, ...]) -> bool:
         if capture.names:
-            return capture.names == names or capture.begins_with(names)
+            return capture.has(names)
         if len(capture.kinds) != len(names):
             return False
         if (capture, names) not in self._agreed:
@@ -217,7 +216,7 @@ def _with_captures(source: Source) -> Iterator[Source]:
 def _rank(source: Source) -> bytes | None:
     with source.open() as stream:
         head = stream.read(64 << 10)
-    match = _RANK.search(head) or re.search(rb'"rank"\s*:\s*(\d+)', head)
+    match = _RANK.search(head)
     return match[1] if match else None
 
 
