@@ -423,7 +423,7 @@ def convert(
 
 @verb("logparse export --as bench --kind gemm -n 50 --out problems")
 def export(
-    as_: Annotated[str, choice("bench, driver, untuned, moe or bundle.", "--as", of=opt.EXPORTS)],
+    as_: Annotated[str, choice("bench, driver, untuned or bundle.", "--as", of=opt.EXPORTS)],
     store: opt.Store = None,
     run: opt.Run = None,
     kind: opt.Kind = None,

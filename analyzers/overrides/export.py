@@ -6,14 +6,11 @@
 bench       ``hipblaslt-bench …`` lines                         a shell
 driver      ``MIOpenDriver conv …`` lines                       a shell
 untuned     TunableOp's untuned CSV, and a script that tunes    ``torch.cuda.tunable``
-moe         fused-MoE tables that servers did not find          a person with the engine's tuner
 ==========  ==================================================  ==================================
 """
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -25,7 +22,6 @@ from analyzers.times.joins import calls_by_problem
 from analyzers.times.runs import tables_of
 from logparse.errors import EmissionError, InputError
 from logparse.formats.format import Emission
-from logparse.formats.moe import config as moe_config
 from logparse.formats.tunableop import untuned
 from logparse.model import (
     DEFAULT,
@@ -52,8 +48,6 @@ def of_store(
     """Problems of a run in a tool's own format: the most called, or those of a SELECT with a column ``problem``.
     Raises InputError.
     """
-    if as_ == "moe":
-        return moe(tables_of(store, run))
     if sql is None:
         return export(select(tables_of(store, run), kind or KINDS.get(as_), n), as_, target)
     table = query(store.url, sql, run=run)
@@ -105,34 +99,9 @@ def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -
     return Made((made,) if texts else (), len(texts), refused)
 
 
-_MOE_COLUMNS = ("E", "N", "K", "device_name", "dtype", "block_shape")
-_MOE_USE = """\
-# A tuner needs the model and how it is split over GPUs; both must give the E and N (or N and K) of the row:
-#   E and N:  python3 <vllm>/benchmarks/kernels/benchmark_moe.py --model MODEL --tp-size TP --tune
-#   N and K:  python3 <vllm>/benchmarks/kernels/benchmark_w8a8_block_fp8.py
-#   SGLang:   <sglang>/benchmark/kernels/fused_moe_triton
-# Then: export VLLM_TUNED_CONFIG_FOLDER=FOLDER (SGLang: SGLANG_MOE_CONFIG_DIR)
-"""
-
-
-def moe(tables: Tables) -> Made:
-    """The fused-MoE tables that the run's servers looked for and did not find, most lines first: shapes to tune."""
-    rows = tables.messages[tables.messages["category"] == moe_config.CATEGORY]
-    rows = rows[rows["text"].isin([moe_config.MISSING, moe_config.FALLBACK])]
-    counts = rows.groupby("function")["count"].sum()
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow([*_MOE_COLUMNS, "lines", "file"])
-    for name, lines in sorted(counts.items(), key=lambda entry: (-int(entry[1]), str(entry[0]))):
-        fields = moe_config.fields(str(name))
-        writer.writerow([*(fields.get(x, "") for x in _MOE_COLUMNS), int(lines), f"{name}.json"])
-    made = Emission("moe_to_tune.csv", sink.getvalue().encode(), _MOE_USE)
-    return Made((made,) if len(counts) else (), len(counts), {})
-
-
 KINDS: Mapping[str, str] = {"bench": "gemm", "untuned": "gemm", "driver": "conv"}
 """The kind of problem that a tool runs."""
-NAMES = (*KINDS, "moe", "bundle")
+NAMES = (*KINDS, "bundle")
 """Values of ``export --as``; a bundle is made by ``analyzers/measure/sharing.py``."""
 
 _LINES: Mapping[str, tuple[str, Callable[[Problem], str]]] = {

@@ -13,7 +13,7 @@ from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from analyzers.overrides.lint import content_of, format_of
 from analyzers.overrides.write import Made
@@ -24,27 +24,21 @@ from logparse.text import counted
 
 _SHOWN = 8
 """Maximum of rows that an error names."""
-_Ranked: TypeAlias = tuple[float, str, str, Offer]
-"""Time and text by which rows are ranked, the file's path, and what the row offers."""
 
 
-@dataclass(frozen=True)
-class Choice:
-    """One file's row of a key."""
+class Choice(NamedTuple):
+    """One file's row of a key, by the time and the text that rank it."""
 
+    rank: tuple[float, str]
     file: str
-    line: int
-    solution: str
-    """As the file spells it."""
-    time_us: float | None
-    work: str = ""
-    """What the time is of, beyond the key (``Merging.work``)."""
+    offer: Offer
 
     @property
     def text(self) -> str:
-        time = "without a time" if self.time_us is None else f"{self.time_us / 1000:.6g} ms"
-        work = f" for {self.work}" if self.work else ""
-        return f"{self.solution} {time}{work} ({self.file}:{self.line})"
+        offer = self.offer
+        time = "without a time" if offer.time_us is None else f"{offer.time_us / 1000:.6g} ms"
+        work = f" for {offer.work}" if offer.work else ""
+        return f"{offer.solution} {time}{work} ({self.file}:{offer.line})"
 
 
 @dataclass(frozen=True)
@@ -58,7 +52,7 @@ class Conflict:
     @property
     def equal_work(self) -> bool:
         """Whether all times are of the same work, so that the fastest could be taken."""
-        return {x.work for x in self.others} <= {self.taken.work}
+        return {x.offer.work for x in self.others} <= {self.taken.offer.work}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +102,7 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
 
 def lines(found: Merged) -> list[str]:
     """How many keys were merged, and for each on which files disagree what was taken."""
-    untimed = sum(conflict.taken.time_us is None for conflict in found.conflicts)
+    untimed = sum(conflict.taken.offer.time_us is None for conflict in found.conflicts)
     out = [f"{counted(found.count, 'key')}; {len(found.conflicts):,} with different solutions, the fastest taken"]
     out[0] += f" ({untimed:,} without times: the first file's)" if untimed else ""
     mixed = sum(not conflict.equal_work for conflict in found.conflicts)
@@ -149,42 +143,37 @@ class _Winners:
         for key in sorted(set().union(*(offered for _, offered in self._found))):
             yield from self._of_key(key)
 
-    def _ranked(self, path: str, offer: Offer) -> _Ranked:
+    def _ranked(self, path: str, offer: Offer) -> Choice:
         time_us = math.inf if offer.time_us is None else offer.time_us
         # Equal times go by the solution's text, whatever the order of the files.
-        return (time_us, "" if self._merging.in_order else offer.solution, path, offer)
+        return Choice((time_us, "" if self._merging.in_order else offer.solution), path, offer)
 
     def _of_key(self, key: str) -> Iterator[Offer]:
-        best: dict[str, _Ranked] = {}
+        best: dict[str, Choice] = {}
         work: dict[str, str] = {}  # of each slot that of its first row: times of other work do not compete with it
-        rivals: dict[str, dict[str, _Ranked]] = {}  # of each slot, or of the key, the fastest of each file
+        rivals: dict[str, dict[str, Choice]] = {}  # of each slot, or of the key, the fastest of each file
         for path, offered in self._found:
             for place, offer in enumerate(offered.get(key, ())):
                 ranked = self._ranked(path, offer)
                 taken = best.get(own := self._merging.slot(offer))
                 equal_work = work.setdefault(own, offer.work) == offer.work
-                if equal_work and (taken is None or ranked[:2] < taken[:2]):
+                if equal_work and (taken is None or ranked.rank < taken.rank):
                     best[own] = ranked
                 among = (key, path) if self._merging.several else (own, f"{path}:{place}")
                 fastest = rivals.setdefault(among[0], {})
-                if among[1] not in fastest or ranked[:2] < fastest[among[1]][:2]:
+                if among[1] not in fastest or ranked.rank < fastest[among[1]].rank:
                     fastest[among[1]] = ranked
         self.keys += bool(best)
-        yield from (best[own][3] for own in sorted(best))
+        yield from (best[own].offer for own in sorted(best))
         for name in sorted(rivals):
             # Of equal ones the first path counts, also one that was given twice and has the key the second time.
-            self._compare(name, sorted(rivals[name].values(), key=lambda x: self._named[x[2]]))
+            self._compare(name, sorted(rivals[name].values(), key=lambda x: self._named[x.file]))
 
-    def _compare(self, key: str, rivals: Sequence[_Ranked]) -> None:
-        best = min((x for x in rivals if x[3].work == rivals[0][3].work), key=lambda x: x[:2])
-        others = tuple(_choice(x) for x in rivals if x[3].solution != best[3].solution)
+    def _compare(self, key: str, rivals: Sequence[Choice]) -> None:
+        best = min((x for x in rivals if x.offer.work == rivals[0].offer.work), key=lambda x: x.rank)
+        others = tuple(x for x in rivals if x.offer.solution != best.offer.solution)
         if others:
-            self.conflicts.append(Conflict(key, _choice(best), others))
-
-
-def _choice(ranked: _Ranked) -> Choice:
-    _, _, path, offer = ranked
-    return Choice(path, offer.line, offer.solution, offer.time_us, offer.work)
+            self.conflicts.append(Conflict(key, best, others))
 
 
 def _one_format(formats: Mapping[str, OverrideFormat]) -> OverrideFormat:

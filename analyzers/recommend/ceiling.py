@@ -44,12 +44,11 @@ def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, jud
     each = known["problem"].map(traced).astype("float64").fillna(pick)
     now = (calls * each).groupby(known["problem"]).sum()
     gains = (calls * each * _gains(known, judged)).groupby(known["problem"]).sum()
-    listed = _listed(known["problem"], findings, tables)
+    listed, more = _listed(known["problem"], findings, tables)
     default = float(now.sum())
     saving = float(gains.combine(listed.reindex(gains.index, fill_value=0.0), max).clip(upper=now).sum())
     every = calls_by_problem(tables.workload).dropna().astype("float64")
     counted, without = float(every.sum()), every[~every.index.isin(_with_time(tables, every.index))]
-    more = _measured_beside(known["problem"], findings, tables)
     default += sum((x.calls or 0) * traced.get(x.problem.text if x.problem else "", pre_us(x) or 0.0) for x in more)
     saving += sum(x.saving_us or 0.0 for x in more)
     called = float(calls.sum()) + sum(x.calls or 0 for x in more)
@@ -114,34 +113,24 @@ def _weighed(finding: Finding, each_us: float | None, total_us: float | None) ->
     return replace(finding, saving_us=saving, saving_low_us=low, saving_high_us=high, saving_share=share)
 
 
-def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> pd.Series:
-    """What the findings with two measured times save of each known problem, or of one that may be it."""
+def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tuple[pd.Series, list[Finding]]:
+    """What the findings with two measured times save of each known problem, or of one that may be it; and those on
+    other problems, of one problem the largest.
+    """
     links = tables.links[tables.links["other"].isin(known)].sort_values(["problem", "other"])
     names = dict(zip(links["problem"], links["other"], strict=True)) | {x: x for x in known}
-    rows = [
-        (names[x.problem.text], x.saving_us)
-        for x in findings
-        if x.problem is not None and x.problem.text in names and x.saving_us and basis(x) != "inferred"
-    ]
-    return (
-        pd.DataFrame(rows, columns=["problem", "saving"])
-        .astype({"saving": "float64"})
-        .groupby("problem")["saving"]
-        .sum()
-    )
-
-
-def _measured_beside(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> list[Finding]:
-    """Findings with two measured times on problems that are not among the known ones; of one problem the largest."""
     theirs = tables.links.loc[tables.links["problem"].isin(known), "other"]
-    seen = {*known, *theirs}
-    out = []
-    for finding in sorted(findings, key=lambda x: -(x.saving_us or 0.0)):
-        text = finding.problem.text if finding.problem else ""
-        if text not in seen and finding.saving_us and pre_us(finding) and basis(finding) != "inferred":
+    seen, saved, beside = {*known, *theirs}, dict[str, float](), list[Finding]()
+    for x in sorted(findings, key=lambda x: -(x.saving_us or 0.0)):
+        text = x.problem.text if x.problem else ""
+        if not x.saving_us or basis(x) == "inferred":
+            continue
+        if text in names:
+            saved[names[text]] = saved.get(names[text], 0.0) + x.saving_us
+        elif text not in seen and pre_us(x):
             seen.add(text)
-            out.append(finding)
-    return out
+            beside.append(x)
+    return pd.Series(saved, dtype="float64"), beside
 
 
 def _with_time(tables: Tables, problems: pd.Index) -> set[str]:

@@ -23,13 +23,10 @@ from logparse.model import Finding, changed
 from logparse.target import machine
 
 Basis = Literal["confirmed", "measured", "inferred"]
-CONFIDENCE: Mapping[Basis, str] = {
-    "confirmed": "paired samples of both in fresh processes, and false-discovery control keeps it",
-    "measured": "both times are in one file (or two, where the finding states so), not confirmed: the fastest of many "
-    "was lucky in part (`logparse replay`)",
-    "inferred": "no solution with that time is known yet: it is what a sibling pass, a roofline or a rule suggests",
-}
-"""What a basis means, for readers."""
+"""``confirmed``: paired samples of both in fresh processes, and false-discovery control keeps it.  ``measured``: both
+times are in one file or two; the fastest of many was lucky in part.  ``inferred``: no solution with that time is known
+yet, it is what a sibling pass, a roofline or a rule suggests.
+"""
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,7 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> st
     out += [f"* the step is {_escaped(seen.limit)}"] if seen.limit else []
     out += [f"* {line.strip()}" for line in render.gpu_time_lines(recommendation.gpu_time)]
     out += [f"* {line.strip()}" for line in render.ceiling_lines(recommendation.ceiling)]
-    out += [f"* {line}" for line in (*render.confidence_lines(recommendation), render.counts(recommendation))]
+    out += [f"* {line}" for line in (*render.confidence_lines(recommendation.judgement), render.counts(recommendation))]
     if recommendation.actions:
         out += [
             "",

@@ -21,7 +21,7 @@ from logparse.errors import EmissionError
 from logparse.formats.format import Emission, Writer
 from logparse.model import ConvProblem, Finding, GemmProblem, Override, Problem
 from logparse.target import Facts, arch, folder, same_device, seen_by, serves
-from logparse.text import counted, printable
+from logparse.text import counted
 
 
 @dataclass(frozen=True)
@@ -176,18 +176,14 @@ def scripts(
     """``tune_miopen.sh`` and ``tune_hipblaslt.sh`` for the findings without a measured better solution, in their order,
     and notes on the problems for which no command could be made.
     """
-    first: dict[Problem, Finding] = {}
-    for finding in to_tune(findings):
-        if finding.problem is not None:
-            first.setdefault(finding.problem, finding)
+    problems = dict.fromkeys(x.problem for x in to_tune(findings))
     made, notes = [], []
     for library, head, kind in (("miopen", _MIOPEN, ConvProblem), ("hipblaslt", _HIPBLASLT, GemmProblem)):
         name = f"tune_{library}.sh"
-        lines, refused = _lines([x for x in first if isinstance(x, kind)], commands.get(library))
+        lines, refused = _lines([x for x in problems if isinstance(x, kind)], commands.get(library))
         if lines:
             body = "".join(
-                f"{_worth(first[problem])}{line} >&3 2>&3 || echo 'failed: {n} of {len(lines)}' >&2\n"
-                for n, (line, problem) in enumerate(lines.items(), 1)
+                f"{line} >&3 2>&3 || echo 'failed: {n} of {len(lines)}' >&2\n" for n, line in enumerate(lines, 1)
             )
             text = head.format(count=len(lines)) + body
             use = "run it on the GPU (hours, most valuable first; stop when you like), then ingest what it wrote"
@@ -197,27 +193,15 @@ def scripts(
     return made, notes
 
 
-def _worth(finding: Finding) -> str:
-    """A comment line on what its problem is expected to save; empty where the finding has no number."""
-    label = printable(finding.problem.label) if finding.problem else ""
-    if finding.saving_us is not None:
-        return f"# {label}: about {finding.saving_us:,.0f} µs per run to save\n"
-    if finding.per_call_us is not None:  # of how many calls is not known
-        return f"# {label}: about {finding.per_call_us:,.0f} µs per call to save\n"
-    return ""
-
-
-def _lines(
-    problems: Sequence[Problem], command: Callable[[Problem], str] | None
-) -> tuple[dict[str, Problem], list[str]]:
-    """The distinct commands, first come first, with their problems, and the reasons of the problems without one."""
-    lines: dict[str, Problem] = {}
+def _lines(problems: Sequence[Problem], command: Callable[[Problem], str] | None) -> tuple[list[str], list[str]]:
+    """The distinct commands, first come first, and the reasons of the problems without one."""
+    lines: dict[str, None] = {}
     refused: list[str] = []
     for problem in problems:
         try:
             if command is None:
                 raise EmissionError("its tool is not known")
-            lines.setdefault(command(problem), problem)
+            lines.setdefault(command(problem))
         except EmissionError as error:
             refused.append(str(error))
-    return lines, refused
+    return list(lines), refused

@@ -14,7 +14,7 @@ import pandas as pd
 from analyzers.actions import ActionResult
 from analyzers.job.gpu_time import GpuTime
 from analyzers.recommend.ceiling import Ceiling
-from analyzers.recommend.confidence import CONFIDENCE, basis
+from analyzers.recommend.confidence import Judgement
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verdict import Todo
 from logparse.model import Finding
@@ -80,18 +80,14 @@ def ceiling_lines(ceiling: Ceiling) -> list[str]:
     ]
 
 
-def confidence_lines(recommendation: Recommendation) -> list[str]:
-    """What the words of the column ``confidence`` mean, those that occur; and what was tested."""
-    used = {basis(x) for x in recommendation.findings}
-    judged = recommendation.judgement
-    tested = judged.tested
-    out = [f"confidence {word}: {meaning}" for word, meaning in CONFIDENCE.items() if word in used]
-    if tested:
-        out.append(
-            f"tested: {tested:,} confirmations, {judged.kept:,} are more than {judged.floor:.0%} faster "
-            f"(Benjamini–Hochberg over all of them: at most {judged.rate:.0%} of these are false)"
-        )
-    return out
+def confidence_lines(judged: Judgement) -> list[str]:
+    """How many gains were tested, and how many hold."""
+    if not judged.tested:
+        return []
+    return [
+        f"tested: {judged.tested:,} confirmations, {judged.kept:,} are more than {judged.floor:.0%} faster "
+        f"(Benjamini–Hochberg over all of them: at most {judged.rate:.0%} of these are false)"
+    ]
 
 
 def counts(recommendation: Recommendation) -> str:
@@ -194,36 +190,16 @@ def action_lines(results: Sequence[ActionResult], time: GpuTime | None) -> list[
 def _action(result: ActionResult) -> list[str]:
     per = result.steps or 1.0
     now, then, low, high = (x / per for x in (result.now_us, result.then_us, *result.interval_us))
-    change = f"{then / now - 1:+.1%}" if now else "unknown"
-    head = f"  {result.action.name}: {duration(now)} → {duration(then)} [{duration(low)}, {duration(high)}], {change}"
-    out = [head + _pays(result), f"      {result.application.line}"]
-    out.append(f"      {result.action.about}; {_certainty(result)}")
+    unsure = ": do not" if result.loses else "" if result.pays else ": not confirmed"
+    head = f"  {result.action.name}: {duration(now)} → {duration(then)} [{duration(low)}, {duration(high)}]{unsure}"
+    out = [head, f"      {result.application.line}", f"      {result.action.about}"]
     if result.losers:
-        shown = ", ".join(_loser(x.label, x.now_us / per, x.then_us / per) for x in result.losers[:_LOSERS])
+        shown = ", ".join(f"{x.label} (+{duration((x.then_us - x.now_us) / per)})" for x in result.losers[:_LOSERS])
         more = f" and {len(result.losers) - _LOSERS:,} more" if len(result.losers) > _LOSERS else ""
-        out.append(f"      loses on {shown}{more}")
+        step = "a step" if result.steps else "in all"
+        out.append(f"      slower, {step}: {shown}{more}")
     if result.action.needs:
         out.append(f"      needs {result.action.needs}")
     if result.application.by_hand:
         out.append(f"      or {result.application.by_hand}")
     return out
-
-
-def _pays(result: ActionResult) -> str:
-    if result.loses:
-        return ": do not"
-    unsure = "not confirmed" if result.action.kind == "files" else "no difference that is sure"
-    return "" if result.pays else f": {unsure}"
-
-
-def _certainty(result: ActionResult) -> str:
-    share = result.changed_us / result.now_us if result.now_us else 0.0
-    text = f"it changes {share:.0%} of the GPU time"
-    missing = result.changed_us - result.measured_us
-    if missing > 0.005 * result.now_us:
-        return f"{text}, of which {result.measured_share:.0%} is measured and the rest counts as unchanged"
-    return f"{text}, all of it measured"
-
-
-def _loser(label: str, now_us: float, then_us: float) -> str:
-    return f"{label} ({duration(now_us)} → {duration(then_us)})"

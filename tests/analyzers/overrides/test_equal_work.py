@@ -54,7 +54,7 @@ def test_merge_compares_times_of_equal_work_only(tmp_path: Path, name: str) -> N
     made = merge([file(tmp_path, f"{number}.txt", *text) for number, text in enumerate(texts)])
     assert made.files[0].data.decode() == FIRST + entry(9, 8.0)
     [conflict] = made.conflicts
-    assert (conflict.taken.solution.removeprefix("hipblaslt:"), conflict.equal_work) == ("9", False)
+    assert (conflict.taken.offer.solution.removeprefix("hipblaslt:"), conflict.equal_work) == ("9", False)
     assert "hipblaslt:8 0.005 ms for beta nonzero" in " ".join(lines(made))
     assert "cannot tell the calls apart" in lines(made)[1]
 

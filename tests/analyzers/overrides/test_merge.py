@@ -40,7 +40,7 @@ def test_the_fastest_finite_time_wins(tmp_path: Path) -> None:
         "tunableop_results0.csv": golden,
         "tunableop_results1.csv": golden,
     }
-    assert [(c.key, c.taken.solution, [x.solution for x in c.others]) for c in merged.conflicts] == [
+    assert [(c.key, c.taken.offer.solution, [x.offer.solution for x in c.others]) for c in merged.conflicts] == [
         (A, "Gemm_Hipblaslt_7", ["Default"]),
         (B, "Gemm_Hipblaslt_9", ["Default"]),
     ]
@@ -60,7 +60,7 @@ def test_tables_of_aiter(tmp_path: Path) -> None:
     (made,) = merged.files
     assert made.data.decode() == AITER + f"{CALL.format(16)},asm,3,0,4,k\n{CALL.format(64)},hipblaslt,9,0,9.5,\n"
     assert inspect(made.name, made.data, {"arch": "gfx942", "cu_count": "304"}).ok
-    assert [(c.taken.solution, [x.solution for x in c.others]) for c in merged.conflicts] == [
+    assert [(c.taken.offer.solution, [x.offer.solution for x in c.others]) for c in merged.conflicts] == [
         ("asm,3,0", ["asm,4,0"]),
         ("hipblaslt,9,0", ["hipblaslt,7,0"]),
     ]
@@ -121,7 +121,7 @@ def test_tuning_files_of_hipblaslt(tmp_path: Path) -> None:
     (made,) = merged.files
     rows = {row.problem.m: row.solution.id for row in inspect("t.txt", made.data, {}).rows if row.problem}  # type: ignore[union-attr]
     assert rows == {64: "9", 128: "8", 32: "1"}, "the faster; without times the first file's"
-    assert [(c.taken.solution, c.taken.time_us) for c in merged.conflicts] == [
+    assert [(c.taken.offer.solution, c.taken.offer.time_us) for c in merged.conflicts] == [
         ("hipblaslt:1", None),
         ("hipblaslt:9", 9.5),
     ]
@@ -153,7 +153,7 @@ def test_rows_of_rocblas(tmp_path: Path) -> None:
     merged = merge(paths)
     golden = f"{rocblas.HEADING}\n{row.format(128, 128, 3)}{row.format(64, 64, 7)}"
     assert merged.files[0].data.decode() == golden
-    assert [(c.taken.solution, [x.solution for x in c.others]) for c in merged.conflicts] == [("7", ["9"])]
+    assert [(c.taken.offer.solution, [x.offer.solution for x in c.others]) for c in merged.conflicts] == [("7", ["9"])]
     assert ["of one build" in merged.notes[0], "Tensile silently ignores" in merged.notes[1]] == [True, True]
     assert inspect("x.csv", merged.files[0].data, {}).ok
 
@@ -218,7 +218,7 @@ def test_find_dbs(tmp_path: Path) -> None:
     assert made.data.decode() == (
         f"{KEY.replace('_g32', '')}={NAIVE.format(1)}\n{KEY}={NAIVE.format(2.5)};{GEMM.format(3.9)}\n"
     )
-    assert [(c.taken.solution, [x.solution for x in c.others]) for c in merged.conflicts] == [
+    assert [(c.taken.offer.solution, [x.offer.solution for x in c.others]) for c in merged.conflicts] == [
         ("ConvDirectNaiveConvWrw", ["GemmWrwUniversal"])
     ]
     assert len(merged.notes) == 1
@@ -248,7 +248,7 @@ def test_perf_dbs(tmp_path: Path) -> None:
     golden = f"{key}={solver}:a+1;ConvOclBwdWrW2<1>:1,2\n{other}={solver}:c\n"
     assert sorted(made.data.decode().splitlines()) == sorted(golden.splitlines())
     assert (made.name, merged.count, len(merged.notes)) == (name, 2, 1)
-    assert [c.taken.solution for c in merged.conflicts] == [f"{solver}:a+1"], "no times: the first file's"
+    assert [c.taken.offer.solution for c in merged.conflicts] == [f"{solver}:a+1"], "no times: the first file's"
 
 
 def test_find_dbs_of_other_builds_are_refused(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
 
@@ -12,8 +10,6 @@ import pytest
 from analyzers.analyzer import Tables
 from analyzers.overrides.coverage import coverage
 from analyzers.overrides.coverage import lines as coverage_lines
-from analyzers.overrides.export import lines as export_lines
-from analyzers.overrides.export import moe
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import merge
 from analyzers.verify.verify import verify
@@ -21,7 +17,7 @@ from logparse.errors import InputError
 from logparse.formats.override_format import OverrideFile
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
-from tests.conftest import CORPUS, SAMPLES, needs_corpus
+from tests.conftest import SAMPLES
 
 FOLDER = SAMPLES / "moe"
 NAME = "E=64,N=1408,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8"
@@ -120,19 +116,6 @@ def test_coverage_by_the_lines_of_a_server(server: Store) -> None:
     assert [idle.reason for idle in other.idle] == ["no line of the run is about this table"]
 
 
-def test_the_shapes_to_tune(server: Store) -> None:
-    made = moe(tables(server))
-    rows = list(csv.DictReader(io.StringIO(made.files[0].data.decode())))
-    assert [(row["E"], row["N"], row["K"], row["dtype"], row["block_shape"], row["lines"]) for row in rows] == [
-        ("128", "768", "", "", "", "2"),
-        ("257", "256", "", "", "", "1"),  # that of another Triton was taken
-        ("257", "256", "", "fp8_w8a8", "[128,128]", "1"),
-        ("", "4096", "1024", "fp8_w8a8", "[128,128]", "1"),
-    ]
-    assert rows[0]["file"] == "E=128,N=768,device_name=AMD_Instinct_MI300X.json"
-    assert export_lines(made) == ["4 problems"]
-
-
 def test_verify_by_the_lines_of_a_server(server: Store, tmp_path: Path) -> None:
     log = (FOLDER / "server.log").read_text()
     missing = "E=128,N=768,device_name=AMD_Instinct_MI300X"
@@ -162,13 +145,6 @@ def test_two_tables_of_one_name_become_one(tmp_path: Path) -> None:
     Path(paths[1]).write_text(json.dumps({"triton_version": "3.5.0", "1": TILE}))
     with pytest.raises(InputError, match=r"triton_version is 3\.5\.0, not 3\.4\.0"):
         merge(paths)
-
-
-@needs_corpus
-def test_shapes_that_users_lacked(tmp_path: Path) -> None:
-    store = open_store(tmp_path / "store", create=True)
-    ingest([str(CORPUS / "field" / "vllm-moe" / "warnings.txt")], store, run="before")
-    assert moe(tables(store)).count == 3
 
 
 TUNED = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.recommend.confidence import CONFIDENCE, basis, judgement, post_us, pre_us
+from analyzers.recommend.confidence import basis, judgement, post_us, pre_us
 from analyzers.recommend.ranking import BELOW_FLOOR, NOT_CONFIRMED, recommend, remedy
 from analyzers.times.confirmations import Pairs
 from analyzers.times.origins import CONFIRM
@@ -174,7 +174,3 @@ def test_times_before_and_after() -> None:
     assert of(None, now_us=100.0) == (100.0, None)
     assert of(None, best_us=100.0) == (None, 100.0)
     assert of() == (None, None)
-
-
-def test_every_basis_is_explained() -> None:
-    assert set(CONFIDENCE) == {"confirmed", "measured", "inferred"}

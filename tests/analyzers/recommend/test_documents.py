@@ -109,7 +109,6 @@ def test_the_report() -> None:
     assert {line.count(" | ") for line in rows} == {10}
     for word in (
         "ceiling:",
-        "confidence inferred:",
         "```sh\nsource it\n```",
         "a \\| b",
     ):

@@ -14,7 +14,7 @@ from analyzers.measure.plan import plan
 from analyzers.recommend import render
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.documents import report
-from analyzers.recommend.override_files import emissions, scripts, targets
+from analyzers.recommend.override_files import emissions, targets
 from analyzers.recommend.ranking import Recommendation, deduplicated, recommend
 from analyzers.recommend.verdict import verdict
 from analyzers.times.runs import tables_of
@@ -210,20 +210,6 @@ def test_emissions_of_the_target(found: Recommendation) -> None:
     assert "export OUT=" in files["apply.sh"]
     most = emissions(found, target, [writer()], Settings(max_rows=1), commands=commands())  # type: ignore[arg-type]
     assert [x.data for x in most.files if x.name == "out.txt"] == [b"hipblaslt:9"]
-
-
-def test_a_search_promises_what_its_finding_promises() -> None:
-    one, two = replace(W, n=1), replace(W, n=2)
-    findings = [
-        Finding(analyzer="a", message="slow", problem=one, per_call_us=7.0, calls=3, saving_us=21.0),
-        Finding(analyzer="b", message="also", problem=one, per_call_us=1.0),
-        Finding(analyzer="a", message="slow", problem=two, per_call_us=6.0),
-    ]
-    [made], _ = scripts(findings, commands())  # type: ignore[arg-type]
-    assert [x for x in made.data.decode().splitlines() if x.endswith("to save")] == [
-        f"# {one.label}: about 21 µs per run to save",
-        f"# {two.label}: about 6 µs per call to save",
-    ]
 
 
 def test_another_target_gets_no_override(found: Recommendation) -> None:
