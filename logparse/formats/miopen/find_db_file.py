@@ -196,14 +196,14 @@ class Kinds:
 
     def all_for(self, holds: Callable[[str, str, ConvProblem], bool]) -> npt.NDArray[np.bool_]:
         """Of each item whether this holds for its solver and algorithm, and a problem of its direction."""
-        fine: npt.NDArray[np.bool_] = np.array([self._holds(code, holds) for code in self._codes], bool)[self._place]
-        return fine
-
-    def _holds(self, code: int, holds: Callable[[str, str, ConvProblem], bool]) -> bool:
-        names, direction = divmod(code, 3)
-        solver, algorithm = divmod(names, len(self._index.algorithms))
-        problem = self._tails.example(direction)
-        return problem is not None and holds(self._index.solvers[solver], self._index.algorithms[algorithm], problem)
+        fine: list[bool] = []
+        for names, direction in (divmod(code, 3) for code in self._codes):
+            solver, algorithm = divmod(names, len(self._index.algorithms))
+            problem = self._tails.example(direction)
+            named = self._index.solvers[solver], self._index.algorithms[algorithm]
+            fine.append(problem is not None and holds(*named, problem))
+        out: npt.NDArray[np.bool_] = np.array(fine, bool)[self._place]
+        return out
 
     def lines(self, usual: npt.NDArray[np.bool_]) -> Iterator[tuple[str, Sequence[int]]]:
         """Solver and lines (from 1) of each kind in usual records, in the order of their first lines."""

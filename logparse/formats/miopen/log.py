@@ -70,7 +70,6 @@ _FIND = regex(r"^Find (?P<edge>Start|Ended): (?P<key>[^\s,]+)")
 _LOOK_UP = regex(r'^Looking for key (?P<key>\S+) in cache for file "')
 _FILE = regex(r'"(?:[^"]*[/\\])?(?P<name>[^"/\\]+\.u?[fk]?db(?:\.txt)?)"')
 _LOST = regex(r"^(?:\[[^\]]*\] )?Solver <(?P<solver>.+?)>, workspace required: (?P<ws>\d+), provided")
-_MODE = regex(r"^MIOPEN_FIND_(?P<what>MODE|ENFORCE) = (?P<value>\S+)")
 _VERSIONS = regex(r"HIP version (?P<hip>\d[\w.]*), MIOpen version (?P<version>\d+\.\d+\.\d+)(?:\.(?P<tweak>[\w-]*))?")
 _DEVICE = regex(r"^Raw device name: (?P<arch>gfx\S+)")
 _WHICH: dict[str, Direction] = {"FW": "F", "BWD": "B", "BWrW": "W"}
@@ -83,7 +82,6 @@ _RAN: dict[str, Direction] = {
     "ConvolutionWrwImmediate": "W",
 }
 """The function whose line follows a call's command; those of immediate mode name the solver."""
-_FUNCTIONS: tuple[tuple[str, Direction], ...] = (("Fwd", "F"), ("BwdData", "B"), ("BwdWeights", "W"))
 
 
 @dataclass
@@ -258,8 +256,6 @@ def _fact(level: str, function: str, text: str) -> Outcome | None:
         facts += [Fact("miopen_tweak", match["tweak"])] if match["tweak"] is not None else []
     elif match := _DEVICE.match(text):
         facts.append(Fact("arch", match["arch"]))
-    elif match := _MODE.match(text):
-        facts.append(Fact(f"miopen_find_{match['what'].lower()}", match["value"]))
     elif (match := _FILE.search(text)) and not text.startswith("Ill-formed"):
         # The database's name: arch and CUs, but the version of the library that *wrote* it comes from other lines.
         facts += [fact for fact in facts_of_name(match["name"]) if fact.name in ("cu_count", "backend")]
