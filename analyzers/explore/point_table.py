@@ -22,27 +22,25 @@ another run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
 import pyarrow as pa
 
-from analyzers.explore.queries import FIRST_ROWS, ORDER, RANKED, only_row, readable, sums
-from logparse.devices import PEAK_COLUMN, device_of
+from analyzers.explore.queries import only_row, readable
+from analyzers.times.joins import facts_by_source
+from logparse.devices import PEAK_COLUMN, device_of, devices
 from logparse.lookup import MEANS, TRACED
-from logparse.model import CONV_FIELDS, GEMM_FIELDS, TRIED, TYPE_BYTES, Finding, layer_of, pass_of
-from logparse.store.views import conv_columns_sql, conv_problems_sql
+from logparse.model import CONV_FIELDS, GEMM_FIELDS, TRIED, TYPE_BYTES, Finding
 from logparse.target import apart, arch, device_of_file, same_device
 from logparse.text import sql_text
 
-if TYPE_CHECKING:  # the page's reader makes no DataFrame, and importing pandas takes as long as half of its work
+if TYPE_CHECKING:
     import duckdb
-    import pandas as pd
 
 _TEXT, _NUMBER = "object", "float64"
-_IN_SQL = {_TEXT: "varchar", _NUMBER: "double", "bool": "boolean"}
 VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
     "gemm_problems": {
         **dict.fromkeys(("problem", "kind", "shape", *GEMM_FIELDS, "members", "epilogue"), _TEXT),
@@ -85,8 +83,6 @@ FOUND: Mapping[str, str] = {
 
 def found(findings: Sequence[Finding]) -> pd.DataFrame:
     """Findings about problems as a table, the first of each problem and file (``recommend`` ranks them)."""
-    import pandas as pd
-
     from analyzers.recommend.confidence import basis
     from analyzers.recommend.ranking import remedy  # which the first reader of a store does not need
 
@@ -122,7 +118,6 @@ def points(
     pick.
     """
     import duckdb
-    import pandas as pd
 
     given = {"measurements": measurements, "workload": workload, "calls": calls, "links": links, "facts": facts}
     for frame in [problems] if isinstance(problems, pd.DataFrame) else problems:
@@ -141,29 +136,31 @@ def build(
     compared: pd.DataFrame | None = None,
     findings: pd.DataFrame | None = None,
     others: Path | None = None,
+    table: str = "points",
 ) -> None:
-    """Create the tables ``points`` and ``sums`` from the views that ``con`` has, with what is known of picks, findings
-    and another run's times (Parquet, as of ``beside.keep``).
+    """Create the table ``points`` from the views that ``con`` has, with what is known of picks (``picks.compare``),
+    findings (``found``) and another run's times (Parquet, as of ``beside.keep``).
     """
-    survey(con, run)
-    hold(con)
-    with points_sql(con, compared, findings) as sql:
-        con.execute(f"create or replace table points as {sql}")
+    _survey(con, run)
+    for name, frame, columns in (("picked_", compared, COMPARED), ("found_", findings, FOUND)):
+        known = pd.DataFrame(columns=list(columns)) if frame is None else frame[list(columns)]
+        con.register(name, readable(known.astype(dict(columns))))
+    con.execute(f"create or replace table {table} as {_POINTS}")
+    con.unregister("picked_")
+    con.unregister("found_")
     if others is not None:
-        set_beside(con, "points", others)
-    con.execute(f"create or replace table sums as {sums()}")
+        _set_beside(con, table, others)
 
 
-def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
-    """Create the tables that ``front`` and ``hold`` make the view ``bases`` of, from the views that ``con`` has.
+def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
+    """Create the view ``bases``, what the files themselves contain of each problem, from the views that ``con`` has.
 
     Also ``places`` (``source_id, file, device, hbm_gbs``) and ``peaks`` (``device, dtype, peak_tflops``).
     """
-    facts = _facts(con)
-    made, rates = _peaks(facts)
-    con.register("made_", made)
-    con.register("rates_", rates)
-    con.register("foreign_", _foreign(con, facts, run))
+    facts = facts_by_source(con.execute("select source_id, name, value from facts where value is not null").df())
+    made = {"made_": _devices(facts), "rates_": _peaks(), "foreign_": _foreign(con, facts, run)}
+    for name, table in made.items():
+        con.register(name, table)
     con.execute(f"create or replace macro type_bytes(t) as (case t {_TYPE_CASES} end)")
     con.execute("create or replace table peaks as select * from rates_")
     con.execute(
@@ -176,99 +173,12 @@ def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
     )
     con.execute(f"create or replace table means as {_means(con, run)}", {"run": run})
     _blocked(con, facts, run)
-    for name, stage in _STAGES.items():
-        sql = stage.replace("{repeated}", _repeated(con)) if "{repeated}" in stage else stage
+    for name, sql in _STAGES.items():
         con.execute(f"create or replace table {name} as {sql}", {"run": run} if "$run" in sql else None)
+    con.execute(f"create or replace view bases as {_BASES}")
     con.execute("drop table own_")
-    con.unregister("made_")
-    con.unregister("rates_")
-    con.unregister("foreign_")
-
-
-def front(con: duckdb.DuckDBPyConnection, database: str) -> None:
-    """Create in a database the tables ``sums`` and ``points`` of the first view, after ``survey``: all sums, and the
-    table's first rows.  Columns that order and count are worked out of every problem, by the hash of its text and by
-    what the facets show of it; the others (ids, labels, F and B of a layer) of these rows alone.
-    """
-    with points_sql(con) as points:
-        con.execute(f"create table classes_ as {_CLASSES}")
-        con.execute(f"create table classed_ as {_CLASSED}")
-        con.execute(f"create or replace view {_SIZES} as select *, {_NO_SIZES} from classes_")
-        classed = "select * replace (problem::varchar as problem) from classed_"
-        con.execute(f"create or replace view bases as {_bases(classed, passes=False, ids=False)}")
-        con.execute(f"create table {database}.sums as {sums(f'({points})')}")
-        con.execute(f"create table narrow_ as select problem::ubigint as h, {', '.join(RANKED)} from ({points})")
-        first = _first_problems(con)
-        near = "true"
-        if first is not None:
-            listed = ", ".join(map(str, first or [0]))
-            near = f"hash(problem) in ({', '.join([listed, *map(str, _other_passes(con, listed))])})"
-        con.execute(f"create table near_ as {_dimensions(near)}")
-        con.execute(f"create or replace view {_SIZES} as from near_")
-        con.execute(f"create or replace table passes_ as {_PASSES}")
-        con.execute(f"create or replace view bases as {_bases()}")
-        con.execute(f"create table {database}.points as from ({points}) order by {ORDER} limit {FIRST_ROWS}")
-        for name in ("classes_", "classed_", "narrow_", "near_"):
-            con.execute(f"drop table {name}")
-
-
-def _first_problems(con: duckdb.DuckDBPyConnection) -> Sequence[int] | None:
-    """The hashes of the problems that the first rows are among; None where too many are equal to the last of these rows
-    in all but their ids.
-    """
-    ranked = [f"coalesce({x}, '-infinity'::double)" for x in RANKED]
-    row, order = f"row({', '.join(ranked)})", ", ".join(f"{x} desc" for x in ranked)
-    last = f"select {row} from narrow_ order by {order} limit 1 offset {FIRST_ROWS - 1}"
-    equal = f"{row} >= coalesce(({last}), {row})"  # all where there are fewer rows
-    found = con.execute(f"select distinct h from narrow_ where {equal} limit {_MOST_FIRST + 1}").fetchall()
-    return [h for (h,) in found] if len(found) <= _MOST_FIRST else None
-
-
-def _other_passes(con: duckdb.DuckDBPyConnection, problems: str) -> Sequence[int]:
-    """The hashes of F and B of those problems that are backward weights; ``problems``: their hashes, a list or a query
-    in SQL.
-    """
-    weights = con.execute(
-        f"select distinct problem from conv_rows where hash(problem) in ({problems}) and direction = 'W'"
-    )
-    layers = [layer_of(str(text)) or ("", "") for (text,) in weights.fetchall()]
-    others = [pass_of(direction, layer) for _, layer in layers for direction in "FB"]
-    return [h for (h,) in con.execute("select hash(unnest(?::varchar[]))", [others]).fetchall()]
-
-
-def hold(con: duckdb.DuckDBPyConnection) -> None:
-    """Create the view ``bases``, what the files themselves contain of each problem, after ``survey``: sizes and labels
-    of all problems are worked out once.  The costliest come first, so that what is made of it in its order is nearly in
-    that of ``queries.ORDER``.
-    """
-    con.execute(f"create or replace table rows_ as from ({_ROWS_SQL}) order by {_COST} desc nulls last")
-    con.execute(f"create or replace table held_ as {_dimensions()}")
-    con.execute(f"create or replace view {_SIZES} as from held_")
-    con.execute(f"create or replace table passes_ as {_PASSES}")
-    con.execute(f"create or replace view bases as {_bases('from rows_')}")
-
-
-def narrow(con: duckdb.DuckDBPyConnection, database: str, problems: str) -> None:
-    """Before ``survey`` put in the place of a database's views what makes the ``points`` of some problems alone: of
-    those whose hashes a query gives, and of the other passes of their layers, whose own rows need not be whole.
-    """
-    con.register("passes_of_", pa.table({"h": pa.array(_other_passes(con, problems), pa.uint64())}))
-    near = f"hash(problem) in ({problems} union all from passes_of_)"
-    con.execute(  # the calls that MIOpen chose for decide which texts are one problem
-        f"""create table measurements as
-            select source_id, run, origin, kind, problem, solution, status, time_us from {database}.measurements
-            where {near} or origin = 'miopen-chosen'"""
-    )
-    con.execute(f"create table gemm_problems as from {database}.gemm_problems where {near}")
-    convolutions = conv_problems_sql(f"select * from {database}.conv_rows where {near}")
-    con.execute(f"create table conv_problems as {convolutions}")
-    con.unregister("passes_of_")
-
-
-def _dimensions(where: str = "true") -> str:
-    both = f"""{_GEMMS.format(problems="gemm_problems")} union all by name
-               {_CONVOLUTIONS.format(problems="conv_problems")}"""
-    return f"select *, hash(problem) as h, hash(layer) as layer_h from ({both}) where {where}"
+    for name in made:
+        con.unregister(name)
 
 
 def _means(con: duckdb.DuckDBPyConnection, run: str) -> str:
@@ -297,37 +207,7 @@ def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Mapping[str, st
     con.unregister("homes_")
 
 
-def _repeated(con: duckdb.DuckDBPyConnection) -> str:
-    """The SQL of the number of solutions where one may come twice; most files hold each once."""
-    some = only_row(con.execute("select 1 from each_ where times > solutions limit 1"))
-    return _REPEATED if some else _NONE_REPEATED
-
-
-CHANGED = "select hash(problem) as h from picked_ union select hash(problem) from found_"
-"""The hashes of the problems that picks and findings are known of, within ``points_sql``."""
-
-
-@contextmanager
-def points_sql(
-    con: duckdb.DuckDBPyConnection,
-    compared: pd.DataFrame | None = None,
-    findings: pd.DataFrame | None = None,
-) -> Iterator[str]:
-    """The SQL of ``points`` over ``bases``, ``places`` and ``peaks``, while it can be run: with picks
-    (``picks.compare``) and findings (``found``), without another run's times.
-    """
-    for name, frame, columns in (("picked_", compared, COMPARED), ("found_", findings, FOUND)):
-        if frame is None:
-            nothing = ", ".join(f"null::{_IN_SQL[kind]} as {column}" for column, kind in columns.items())
-            con.execute(f"create or replace temp view {name} as select {nothing} limit 0")
-        else:
-            con.register(name, readable(frame[list(columns)].astype(dict(columns))))
-    yield _POINTS
-    for name in ("picked_", "found_"):
-        con.unregister(name)
-
-
-def set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> None:
+def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> None:
     """Set another run's times (Parquet, as of ``beside.keep``) in a table with the columns of ``points``.
 
     Of several rows of a problem, one per file that measured it, one has them.
@@ -348,15 +228,6 @@ def set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> Non
     con.execute("drop table moved_")
 
 
-def _facts(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
-    """The facts of each source; of two values of one the smaller text counts, as for ``joins.facts_by_source``."""
-    facts: dict[str, dict[str, str]] = {}
-    rows = con.execute("select source_id, name, min(value) from facts where value is not null group by all")
-    for source, name, value in rows.fetchall():
-        facts.setdefault(str(source), {})[str(name)] = str(value)
-    return facts
-
-
 def _foreign(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Mapping[str, str]], run: str) -> pa.Table:
     """Sources of other runs (``source_id``) that are known to be of another device than every one of this run."""
     mine = {str(x) for (x,) in con.execute("select distinct source_id from facts where run = ?", [run]).fetchall()}
@@ -365,29 +236,21 @@ def _foreign(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Mapping[str, st
     return pa.table({"source_id": pa.array(sorted(others) if here else [], pa.string())})
 
 
-def _peaks(facts: Mapping[str, Mapping[str, str]]) -> tuple[pa.Table, pa.Table]:
-    """The device of each source (``source_id, device, hbm_gbs``) and the peaks of these devices by input type."""
-    sources, rates = [], dict[str, list[dict[str, object]]]()
-    for source, known in facts.items():
-        device = device_of(known)
-        if device is not None:
-            sources.append({"source_id": source, "device": device.name, "hbm_gbs": device.hbm_gbs})
-            rates[device.name] = [
-                {"device": device.name, "dtype": t, "peak_tflops": device.peak_tflops(t)} for t in PEAK_COLUMN
-            ]
-    text, number = pa.string(), pa.float64()
-    return (
-        pa.Table.from_pylist(sources, pa.schema({"source_id": text, "device": text, "hbm_gbs": number})),
-        pa.Table.from_pylist(
-            [row for rows in rates.values() for row in rows],
-            pa.schema({"device": text, "dtype": text, "peak_tflops": number}),
-        ),
-    )
+def _devices(facts: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
+    """The device of each source: ``source_id, device, hbm_gbs``."""
+    known = {source: device_of(x) for source, x in facts.items()}
+    rows = [(source, x.name, x.hbm_gbs) for source, x in known.items() if x]
+    types = {"source_id": "string", "device": "string", "hbm_gbs": _NUMBER}
+    return pd.DataFrame(rows, columns=list(types)).astype(types)
+
+
+def _peaks() -> pd.DataFrame:
+    """The peaks of all known devices by input type: ``device, dtype, peak_tflops``."""
+    rows = [(x.name, dtype, x.peak_tflops(dtype)) for x in devices() for dtype in PEAK_COLUMN]
+    return pd.DataFrame(rows, columns=["device", "dtype", "peak_tflops"])
 
 
 def _with_columns(frame: pd.DataFrame | None, columns: Mapping[str, str]) -> pd.DataFrame:
-    import pandas as pd
-
     given = pd.DataFrame() if frame is None else frame
     made = {
         name: given[name] if name in given.columns and len(given) else pd.Series(pd.NA, given.index, dtype=_TEXT)
@@ -413,7 +276,7 @@ _GEMMS = """
                  coalesce(n::bigint::varchar, '?'), '×', coalesce(k::bigint::varchar, '?'),
                  if(coalesce(batch_count, 1) = 1, '', ' b' || batch_count::bigint), ' ', coalesce(a_type, '?'),
                  if(coalesce(epilogue, 'DEFAULT') = 'DEFAULT', '', ' ' || epilogue)) end as label
-  from {problems}"""
+  from gemm_problems"""
 _CONVOLUTIONS = """
   select problem, layer, 'convolution' as operation, direction, in_type as dtype, layout,
          case direction when 'F' then k / coalesce(groups, 1) when 'W' then k / coalesce(groups, 1)
@@ -436,23 +299,11 @@ _CONVOLUTIONS = """
                  if(coalesce(stride_h, 1) = 1, '', ' s' || stride_h::bigint),
                  if(coalesce(groups, 1) = 1, '', ' g' || groups::bigint), ' ', coalesce(in_type, '?'), ' ',
                  coalesce(in_layout, '?'))) as label
-  from {problems}"""
+  from conv_problems"""
 """Both kinds of problem in one set of columns; a convolution as the GEMM that it amounts to, groups as the batch.
 
 ``concat`` takes half as long as ``||``, each of which makes a text of its own, but sees no part that is missing.
 """
-
-_OF_CONVOLUTIONS = f"({conv_columns_sql('select * exclude (shape) from conv_rows')})"
-_ROWS_OF_PROBLEMS = f"""
-  ({_GEMMS.format(problems="gemm_rows")} union all by name {_CONVOLUTIONS.format(problems=_OF_CONVOLUTIONS)})"""
-_CLASS = "hash(operation, direction, dtype, layout)"
-_CLASSES = f"select distinct {_CLASS} as h, operation, direction, dtype, layout from {_ROWS_OF_PROBLEMS}"
-"""What the facets show of problems, a few rows."""
-_NO_SIZES = ", ".join(
-    f"null::{kind} as {name}"
-    for kind, names in (("varchar", "label layer"), ("ubigint", "layer_h"), ("double", "m n k batch flops bytes"))
-    for name in names.split()
-)
 
 _TRIED_STATUSES = ", ".join(sql_text(x) for x in sorted(TRIED))
 _TRIES = f"""
@@ -466,16 +317,6 @@ _TRIES = f"""
 """The measurements, with numbers for their long or many texts; ``own``: the solver where it is the library's choice;
 ``rival``: another one that was tried, so that the two can be compared."""
 
-_REPEATED = f"""
-  select file, h, count(distinct solver) as solutions
-  from ({_TRIES}) semi join (select file, h from each_ where times > solutions) using (file, h)
-  where good group by all"""
-_NONE_REPEATED = "select file, h, null as solutions from each_ limit 0"
-
-_TRIED = """
-  select e.* exclude (times, best, solutions), best.us as best_us, best.solver as best,
-         coalesce(r.solutions, e.times) as solutions
-  from each_ e left join repeated_ r using (file, h)"""
 _STAGES: Mapping[str, str] = {
     "files_": """
         select *, cast(row_number() over (order by source_id, run, origin, kind) as integer) as file,
@@ -489,14 +330,14 @@ _STAGES: Mapping[str, str] = {
         select distinct file, solver from files_ left join facts f on f.source_id = files_.source_id and f.name = 'pick'
         join solvers_ on solution = coalesce(f.value, 'Default')""",
     "each_": f"""
-        select file, h, count(*) filter (not good) as failed, count(*) filter (good) as times,
-               min({{'us': time_us, 'solver': solver}}) filter (good) as best,
-               any_value(own) filter (good) as own, avg(time_us) filter (good and own is not null) as default_us,
-               bit_count(bit_or(1::hugeint << solver % 126) filter (good)) as solutions, bool_or(rival) as contested
-        from ({_TRIES}) group by file, h""",
-    "repeated_": "{repeated}",
+        select * exclude (best), best.us as best_us, best.solver as best
+        from (select file, h, count(*) filter (not good) as failed, count(distinct solver) filter (good) as solutions,
+                     min({{'us': time_us, 'solver': solver}}) filter (good) as best,
+                     any_value(own) filter (good) as own, avg(time_us) filter (good and own is not null) as default_us,
+                     bool_or(rival) as contested
+              from ({_TRIES}) group by file, h)""",
     "traced_": f"select hash(problem) as h, traced_us from ({TRACED})",
-    "called_": f"""
+    "called_": """
         with counted_ as (
           select coalesce(m.other, w.problem) as problem, kind, calls, calls_from
           from workload w left join means m on m.problem = w.problem where run = $run),
@@ -505,7 +346,7 @@ _STAGES: Mapping[str, str] = {
                  min(calls_from) as calls_from from counted_ group by h)
         select w.h, w.kind, w.calls, w.calls_from, k.traced_us, t.* exclude (h)
         from work w left join traced_ k using (h) left join (
-            select t.* from ({_TRIED}) t semi join work using (h) join files_ f using (file)
+            select t.* from each_ t semi join work using (h) join files_ f using (file)
             anti join blocked b on b.h = t.h and b.source_id = f.source_id
             qualify row_number() over (
                 partition by t.h
@@ -515,29 +356,28 @@ _STAGES: Mapping[str, str] = {
         where not exists (select 1 from called_ w where (w.kind = 'conv') = (f.kind = 'conv'))
           and (source_id in (select source_id from sources where run = $run)
                or not exists (select 1 from sources where run = $run))""",
+    "dimensions_": f"""
+        select *, hash(problem) as h, hash(layer) as layer_h
+        from ({_GEMMS} union all by name {_CONVOLUTIONS})""",
 }
 """Tables made one after the other.  Texts go by numbers: the problems' long ones by their hash, those of files and
-solutions in their order, so that the smallest struct is the fastest solution.  Where as many solutions as times are
-seen in 126 classes, no solution comes twice; only elsewhere they are counted, which takes four times as long.
+solutions in their order, so that the smallest struct is the fastest solution.
 """
-_ROWS_SQL = f"""
-    select true as called, * from called_
-    union all by name
-    select false as called, * from ({_TRIED}) semi join alone_ using (file)"""
-"""A row for each called problem, and for each file that measured what no run of the kind called."""
-_CLASSED = f"""
-    select r.* exclude (h), h as problem, class as h
-    from ({_ROWS_SQL}) r
-    join (select hash(problem) as h, any_value({_CLASS}) as class from {_ROWS_OF_PROBLEMS} group by hash(problem))
-      using (h)"""
-"""These rows by the class of their problem: texts come from a table of few rows, in a third of the time."""
-_COST = "coalesce(calls, 1) * coalesce(traced_us, if(contested, default_us, null), best_us)"
-"""``total_us`` of such a row, as far as it is known without picks and findings."""
-_PASSES = f"""
-    select t.file, d.layer_h, min(best_us) filter (d.direction = 'F') as f_us,
-           min(best_us) filter (d.direction = 'B') as b_us
-    from ({_TRIED}) t join dimensions_ d using (h) where d.direction in ('F', 'B') group by all"""
-"""F and B of each layer and file."""
+_BASES = """
+    with rows_ as (  -- one for each called problem, and for each file that measured what no run of the kind called
+      select true as called, * from called_
+      union all by name
+      select false as called, * from each_ semi join alone_ using (file)),
+    passes_ as (  -- F and B of each layer and file
+      select t.file, d.layer_h, min(best_us) filter (d.direction = 'F') as f_us,
+             min(best_us) filter (d.direction = 'B') as b_us
+      from each_ t join dimensions_ d using (h) where d.direction in ('F', 'B') group by all)
+    select left(md5(d.problem || if(r.called, '', '|' || f.source_id || '|' || f.origin)), 12) as id,
+           r.* exclude (h, file, kind, best, own), coalesce(r.kind, f.kind) as kind, f.source_id, f.origin,
+           f.own_run, b.solution as best, o.solution as own, d.* exclude (h, layer, layer_h), p.f_us, p.b_us
+    from rows_ r join dimensions_ d using (h) left join files_ f using (file)
+    left join solvers_ b on b.solver = r.best left join solvers_ o on o.solver = r.own
+    left join passes_ p on d.direction = 'W' and p.layer_h = d.layer_h and p.file = r.file"""
 _BLOCKED = """
     with caller as (
       select distinct hash(coalesce(m.other, c.problem)) as h, coalesce(o.device, '') as device
@@ -553,27 +393,6 @@ _BLOCKED = """
 _NONE_BLOCKED = """
     select null::ubigint as h, null::varchar as problem, null::varchar as source_id where $run is null"""
 
-_SIZES = "dimensions_"
-"""The view of the problems' sizes and labels."""
-_MOST_FIRST = 10 * FIRST_ROWS
-
-
-def _bases(rows: str = _ROWS_SQL, *, passes: bool = True, ids: bool = True) -> str:
-    """The SQL of ``bases``: without F and B, and without ids, which are hashes of long texts, for the sums of the first
-    view.
-    """
-    f_and_b = ("p.f_us, p.b_us", _OF_THE_LAYER) if passes else ("null::double as f_us, null::double as b_us", "")
-    part = "if(r.called, '', '|' || f.source_id || '|' || f.origin)"
-    return f"""
-        select {f"left(md5(d.problem || {part}), 12)" if ids else "''"} as id,
-               r.* exclude (h, file, kind, best, own), coalesce(r.kind, f.kind) as kind, f.source_id, f.origin,
-               f.own_run, b.solution as best, o.solution as own, d.* exclude (h, layer, layer_h), {f_and_b[0]}
-        from ({rows}) r join dimensions_ d using (h) left join files_ f using (file)
-        left join solvers_ b on b.solver = r.best left join solvers_ o on o.solver = r.own {f_and_b[1]}"""
-
-
-_OF_THE_LAYER = """
-    left join passes_ p on d.direction = 'W' and p.layer_h = d.layer_h and p.file = r.file"""
 _SAME = 1e-9  # a mean of equal times differs from them in its last bits, which is no saving
 _POINTS = f"""
 with picks as (

@@ -6,7 +6,6 @@ that a chart gets what the eye can see and not 200,000 rows.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,12 +19,11 @@ if TYPE_CHECKING:
 
 DRAWN = 2_000
 """Points that one chart draws; more cannot be distinguished, and the browser would take longer than 300 ms."""
-RANKED = ("saving_us", "total_us", "calls")
-ORDER = ", ".join([*(f"{x} desc nulls last" for x in RANKED), "id"])
-"""The order of the page's table, and that in which ``points`` lies: what is asked for first is found first."""
+ORDER = "saving_us desc nulls last, total_us desc nulls last, calls desc nulls last, id"
+"""The order of the page's table."""
 
 FIRST_ROWS = 100
-"""Rows of the table that the page asks for at once; the first ones are there before all others."""
+"""Rows of the table that the page asks for at once."""
 
 TABLE: Mapping[str, str] = {
     "label": "Problem",
@@ -115,15 +113,7 @@ AMOUNTS: Mapping[str, str] = {
     "estimated_us": "sum(saving_us) filter (saving_from = 'estimated')",
     "estimates": "count(*) filter (saving_us > 0 and saving_from = 'estimated')",
 }
-"""What ``sums`` and ``totals`` give of many problems; each can be summed up further.  A saving that
-an analyzer infers is an estimate, which is never added to what was measured.
-"""
-
-
-def sums(table: str = "points", where: str = "true") -> str:
-    """The SQL of the table ``sums``: some hundred rows that stand for ``points`` wherever only facets are chosen."""
-    amounts = ", ".join(f"{sql} as {name}" for name, sql in AMOUNTS.items())
-    return f"select {', '.join(FACETS)}, {amounts} from {table} where {where} group by all"
+"""What ``totals`` gives.  A saving that an analyzer infers is an estimate, never added to what was measured."""
 
 
 def readable(frame: pd.DataFrame) -> pd.DataFrame:
@@ -142,122 +132,14 @@ def over(points: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as con:
         con.register("given_", readable(points))
         con.execute("create table points as select * from given_")
-        con.execute(f"create table sums as {sums()}")
         yield con
 
 
-_SEARCHES = 8
-"""Searches whose rows are kept, the latest."""
-_SEARCHING = threading.Lock()
-
-
-def condition(con: duckdb.DuckDBPyConnection, chosen: Selection) -> tuple[str, list[object]]:
-    """The selection as a condition over ``points``, with its parameters (``Selection.where``).
-
-    A text is looked for once: a view asks some five questions, and each would read all texts again.
-    """
-    where, parameters = replace(chosen, search="").where()
-    if not chosen.search:
-        return where, parameters
-    number = _search(con, chosen.search)
-    return f"{where} and rowid in (select place from memory.found where number = {number})", parameters
-
-
-_FACETS = f"hash({', '.join(FACETS)})"
-"""A number for what a row shows in all facets, the same in ``points`` and ``sums``."""
-_SUMMED = ("calls", "total_us", "saving_us", "saving_from")
-"""Columns that ``AMOUNTS`` sums up."""
-FOLDED: Mapping[str, str] = {
-    "texts": """select (row_number() over () - 1)::integer as text, * from (
-                    select hash(problem) as h, lower(concat_ws(chr(10), problem, any_value(label))) as folded
-                    from {points} group by problem)""",
-    "places": f"""select p.rowid as place, text, {_FACETS} as facets, {", ".join(_SUMMED)}
-                  from {{points}} p join {{texts}} t on t.h = hash(p.problem)""",
-}
-"""Tables by which a text is found and summed up in a third of the time: the lower-case texts of each problem once,
-numbered densely, so that DuckDB joins them by place, and their rows with what is summed.
-"""
-
-
-def _search(con: duckdb.DuckDBPyConnection, text: str) -> int:
-    """The number under which the connection's own memory holds the rows of ``points`` that contain a text."""
-    with _SEARCHING:  # of several questions that come together one looks, and the others wait for it
-        con.execute("create table if not exists memory.searches (number bigint, tables varchar, text varchar)")
-        con.execute("create table if not exists memory.found (number bigint, place bigint)")
-        numbers = "max(number) filter (tables = current_database() and text = ?), coalesce(max(number), 0) + 1"
-        known = only_row(con.execute(f"select {numbers} from memory.searches", [text])) or (None, 1)
-        if known[0] is not None:
-            return int(known[0])
-        number = int(known[1])
-        rows, parameters = _rows_with(con, text)
-        with _two_threads(con):
-            con.execute(f"create or replace temp table hits as {rows}", parameters)
-        con.execute(f"insert into memory.found select {number}, place from hits")
-        amounts = ", ".join(f"{sql} as {name}" for name, sql in AMOUNTS.items())
-        summed = f"""select {", ".join(FACETS)}, a.* exclude (facets)
-                     from (select facets, {amounts} from hits group by facets) a
-                     join (select {", ".join(FACETS)}, {_FACETS} as facets from sums) using (facets)"""
-        con.execute(
-            f"create table if not exists memory.summed as select 0::bigint as number, * from ({summed}) limit 0"
-        )
-        con.execute(f"insert into memory.summed select {number}, * from ({summed})")
-        con.execute("drop table hits")
-        con.execute("insert into memory.searches values (?, current_database(), ?)", [number, text])
-        for table in ("searches", "found", "summed"):
-            con.execute(f"delete from memory.{table} where number <= {number - _SEARCHES}")
-        return number
-
-
-@contextmanager
-def _two_threads(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """While a text is looked for, all other questions of the click wait for it, and a second core is free."""
-    (before,) = only_row(con.execute("select current_setting('threads')")) or (1,)
-    con.execute("set threads = 2")
-    try:
-        yield
-    finally:
-        con.execute(f"set threads = {before}")
-
-
-def _rows_with(con: duckdb.DuckDBPyConnection, text: str) -> tuple[str, list[object]]:
-    """The SQL of ``place``, ``facets`` and what is summed of each row of ``points`` that contains a text, and its
-    parameters; of ``FOLDED`` where that is there.
-    """
-    columns = f"facets, {', '.join(_SUMMED)}"
-    folded = "select 1 from duckdb_tables() where database_name = current_database() and table_name = 'places'"
-    if only_row(con.execute(folded)) is None:
-        where, parameters = Selection(search=text).where()
-        source = f"(select *, rowid, {_FACETS} as facets from points)"
-        return f"select rowid as place, {columns} from {source} where {where}", parameters
-    named = f"select {_FACETS} from sums where solver <> 'not measured' and contains(lower(solver), ?)"
-    sql = f"""
-        with hit as materialized (select text from texts where contains(folded, ?))
-        select place, {columns} from places join hit using (text)
-        union all
-        select place, {columns} from places where facets in ({named}) and text not in (from hit)"""
-    return sql, [text.lower()] * 2
-
-
-def _summed(con: duckdb.DuckDBPyConnection, chosen: Selection) -> tuple[str, list[object]] | None:
-    """The table of sums over what the search leaves, without the facets; None where other filters are chosen, too."""
-    if not replace(chosen, values={}).filters:
-        return "sums", []
-    if replace(chosen, values={}, search="").filters:
-        return None
-    return "(from memory.summed where number = ?)", [_search(con, chosen.search)]
-
-
 def totals(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
-    """``AMOUNTS`` of the selection; from ``sums``, in a third of the time, where only facets are chosen."""
-    amounts, known = AMOUNTS, _summed(con, chosen)
-    if known is not None:
-        amounts = {
-            x: f"coalesce(sum({x}), 0)" if sql.startswith("count") else f"sum({x})" for x, sql in AMOUNTS.items()
-        }
-    source, parameters = known or ("points", [])
-    where, more = condition(con, chosen) if known is None else Selection(values=chosen.values).where()
-    columns = ", ".join(f"{sql} as {name}" for name, sql in amounts.items())
-    return con.execute(f"select {columns} from {source} where {where}", [*parameters, *more]).df().iloc[0]
+    """``AMOUNTS`` of the selection."""
+    where, parameters = chosen.where()
+    columns = ", ".join(f"{sql} as {name}" for name, sql in AMOUNTS.items())
+    return con.execute(f"select {columns} from points where {where}", parameters).df().iloc[0]
 
 
 def groups(
@@ -266,11 +148,9 @@ def groups(
     """``facet, value, problems, calls, total_us, values`` of the largest groups of each facet (``values``: how many
     there are), each with the facet's own choice left open.
     """
-    known = _summed(con, chosen)
-    if known is None:
-        numbers, given = condition(con, replace(chosen, values={}))
-        known = f"({sums(where=numbers)})", given
-    source, parameters = known
+    where, parameters = replace(chosen, values={}).where()
+    amounts = "count(*) as problems, sum(calls) as calls, sum(total_us) as total_us"
+    source = f"(select {', '.join(FACETS)}, {amounts} from points where {where} group by all)"
     each = ", ".join(f"{{'facet': '{x}', 'value': {x}}}" for x in facets)
     conditions = ["true"]
     for facet, values in chosen.values.items():
@@ -297,7 +177,7 @@ def sample(
     """These columns of at most ``size`` rows in which each of ``known`` has a value: half the costliest, half spread
     evenly.  Texts are most of the work, hence columns by name.
     """
-    where, parameters = condition(con, chosen)
+    where, parameters = chosen.where()
     where += "".join(f" and {name} is not null" for name in known)
     total = only_row(con.execute(f"select count(*) from points where {where}", parameters))
     count, wanted = int(total[0]) if total else 0, ", ".join(columns)
@@ -320,7 +200,7 @@ def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000
     and ``estimates``, how many other rows have an estimated one.  Where none is measured, those are the estimates, and
     ``estimated`` is true.
     """
-    where, parameters = condition(con, chosen)
+    where, parameters = chosen.where()
     return con.execute(
         f"""with saving as (
               select *, saving_from = 'estimated' as estimated from points where {where} and saving_us > 0)
@@ -335,7 +215,7 @@ def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000
 
 def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
     """``low, high, problems, total_us`` over classes of regret (pick over best, minus one)."""
-    where, parameters = condition(con, chosen)
+    where, parameters = chosen.where()
     return con.execute(
         f"""with edges as (select unnest([0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10]) as low,
                                   unnest([0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 1e9]) as high)
@@ -352,7 +232,7 @@ def movers(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 15, *,
 
     ``slower``: those that lost.
     """
-    where, parameters = condition(con, chosen)
+    where, parameters = chosen.where()
     where += " and moved = 'slower'" if slower else ""
     return con.execute(
         f"""select id, label, calls, here_us, other_us, coalesce(calls, 1) * (other_us - here_us) as change_us
@@ -366,7 +246,7 @@ def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
     """``problems, faster, slower`` (there, as ``logparse diff`` counts them), ``called`` (how many have calls),
     ``here_us, there_us`` (weighed by calls), of the problems that have a time of one kind in both runs.
     """
-    where, parameters = condition(con, chosen)
+    where, parameters = chosen.where()
     return (
         con.execute(
             f"""select count(*) as problems, count(calls) as called, count(*) filter (moved = 'faster') as faster,
@@ -401,7 +281,7 @@ def table(
     there are.  ``sort`` and ``filters`` are those of AG Grid; columns that are not in ``TABLE`` are ignored.
     ``always``: ids that count as the first ones when it is chosen which rows these are.
     """
-    where, parameters = condition(con, chosen)
+    where, parameters = chosen.where()
     for name, rule in (filters or {}).items():
         rule_sql, more = _grid_filter(name, rule)
         where += f" and {rule_sql}"
@@ -419,12 +299,7 @@ def table(
     # Which rows first, then their texts: to sort whole rows takes twice as long.
     shown = f"select p.rowid from points p where {where} order by {first}{by} {limit}"
     sql = f"select id, {columns} from points p where rowid in ({shown}) order by {by}"
-    if not filters and (known := _summed(con, chosen)) is not None:
-        facets, more = Selection(values=chosen.values).where()
-        counting = f"select coalesce(sum(problems), 0) from {known[0]} where {facets}", [*known[1], *more]
-    else:
-        counting = f"select count(*) from points where {where}", parameters
-    count = only_row(con.execute(*counting))
+    count = only_row(con.execute(f"select count(*) from points where {where}", parameters))
     return con.execute(sql, [*parameters, *([list(always)] if always else [])]).df(), int(count[0]) if count else 0
 
 
@@ -459,6 +334,5 @@ def _grid_filter(name: str, rule: Mapping[str, object]) -> tuple[str, list[objec
 
 def one(con: duckdb.DuckDBPyConnection, problem_id: str) -> pd.Series | None:
     """The row of a problem, None if there is no such id."""
-    sql = "select * replace (coalesce(measured, problem) as measured) from points where id = ?"
-    found = con.execute(sql, [problem_id]).df()
+    found = con.execute("select * from points where id = ?", [problem_id]).df()
     return found.iloc[0] if len(found) else None

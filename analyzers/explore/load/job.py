@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-BEGUN, READY, TRIES, VERDICT, FAILED, DONE = "begun", "ready", "tries", "verdict", "failed", "done"
+READY, TRIES, VERDICT, FAILED, DONE = "ready", "tries", "verdict", "failed", "done"
 """What is there, in this order; or why it never will be; or that there is no more."""
 FILES = "overrides.zip"
 """The recommendation's files, for download."""
-FRONT, FIRST, JUDGED = "front.duckdb", "first.duckdb", "judged.duckdb"
-"""The page's tables: all sums and the first rows; all rows, from the files alone; and with the analyzers' results."""
+FIRST, JUDGED = "first.duckdb", "judged.duckdb"
+"""The page's tables: all rows, from the files alone, and with the analyzers' results."""
 
 
 @dataclass(frozen=True)

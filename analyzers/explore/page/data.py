@@ -15,18 +15,7 @@ import pandas as pd
 
 from analyzers.explore import queries as rows
 from analyzers.explore.load.beside import names
-from analyzers.explore.load.job import (
-    BEGUN,
-    FAILED,
-    FILES,
-    FIRST,
-    FRONT,
-    JUDGED,
-    READY,
-    TRIES,
-    VERDICT,
-    Verdict,
-)
+from analyzers.explore.load.job import FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, Verdict
 from analyzers.explore.load.reader import Reading
 from analyzers.explore.selection import Selection
 from analyzers.explore.tries import COLUMNS, Try, of_query, of_source
@@ -35,9 +24,8 @@ from logparse.store import open_store
 from logparse.text import sql_text
 
 DOING = {
-    BEGUN: "1 of 4 done: the sums of all problems. Their table, for filters and charts, follows",
-    READY: "2 of 4 done: all problems with their best times. Reading every other measurement; then the analyzers",
-    TRIES: "3 of 4 done: all problems and measurements. The analyzers are at work: verdict and findings follow",
+    READY: "1 of 3 done: all problems with their best times. Reading every other measurement; then the analyzers",
+    TRIES: "2 of 3 done: all problems and measurements. The analyzers are at work: verdict and findings follow",
 }
 _STORED = tuple(x for x in COLUMNS if x != "problem")
 """Columns of a problem's rows, which are found by the hash of its text."""
@@ -73,14 +61,12 @@ class PageData:
         self._con = duckdb.connect(config={"memory_limit": "400MB", "threads": "1"})
         self._con.execute("set parquet_metadata_cache = true")  # of a thousand row groups: half of a problem's reading
         self._tables = ""
-        self._first, self._ready, self._tries, self._finished = (threading.Event() for _ in range(4))
+        self._ready, self._tries, self._finished = (threading.Event() for _ in range(3))
         threading.Thread(target=self._listen, daemon=True).start()
 
-    def cursor(self, timeout_s: float = 120.0, *, first_view: bool = False) -> duckdb.DuckDBPyConnection:
-        """A cursor of the caller's own, once ``points`` is there; for the ``first_view`` once ``sums`` and its first
-        ``queries.FIRST_ROWS`` rows are.  Raises LogparseError where they never will be.
-        """
-        if not (self._first if first_view else self._ready).wait(timeout_s):
+    def cursor(self, timeout_s: float = 120.0) -> duckdb.DuckDBPyConnection:
+        """A cursor of the caller's own, once ``points`` is there.  Raises LogparseError where it never will be."""
+        if not self._ready.wait(timeout_s):
             raise LogparseError(f"{self.url} takes longer than {timeout_s:g} s to read")
         if not self._tables:
             raise LogparseError(self.error)
@@ -128,7 +114,7 @@ class PageData:
 
     def warm(self) -> None:
         """Ask what the first view will ask, while the browser still evaluates its scripts."""
-        with contextlib.suppress(LogparseError), self.cursor(first_view=True) as con:
+        with contextlib.suppress(LogparseError), self.cursor() as con:
             for question in (rows.totals, rows.groups):
                 question(con, Selection())
             rows.table(con, Selection(), end=rows.FIRST_ROWS)
@@ -140,7 +126,6 @@ class PageData:
 
     def _listen(self) -> None:
         steps: dict[str, Callable[[], None]] = {
-            BEGUN: self._load_front,
             READY: self._load,
             TRIES: self._load_tries,
             VERDICT: self._load_verdict,
@@ -159,27 +144,19 @@ class PageData:
             self.error = f"{type(error).__name__}: {error}"
         finally:
             self._finished.set()
-            self.version += bool(self.error and self._first.is_set())
-            self._first.set()
+            self.version += bool(self.error and self._ready.is_set())
             self._ready.set()
             self._tries.set()
 
-    def _load_front(self) -> None:
-        self._attach(FRONT)
-        self._load_run()
-
     def _load(self) -> None:
         self._attach(FIRST)
-        self._ready.set()
-
-    def _load_run(self) -> None:
         known = json.loads((self.reading.folder / "run.json").read_text())
         self.run, self.runs = known["run"], known["runs"]
         if known["other"]:
             store, (url, run) = open_store(self.url), known["other"]
             self.names = names(store, self.run, open_store(url), run)
             self.other = run if url == store.url else f"{url}:{run}"
-        self._first.set()
+        self._ready.set()
 
     def _load_tries(self) -> None:
         path = sql_text(self.reading.folder / "tries.parquet")
@@ -214,7 +191,7 @@ class Pages:
         if not (chosen.run or chosen.compare):
             return first
         with contextlib.suppress(LogparseError):
-            first.cursor(first_view=True).close()  # its runs are known from then on
+            first.cursor().close()  # its runs are known from then on
         wanted = (chosen.run or first.run, chosen.compare or first.other)
         if wanted == (first.run, first.other) or any(x not in ("", first.other, *first.runs) for x in wanted):
             return first

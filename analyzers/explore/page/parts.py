@@ -28,11 +28,6 @@ FILES_URL = "/overrides.zip"
 FILTERED = "Nothing to draw is left under these filters.<br>Next: take one away, or clear them all."
 
 
-def first_view(chosen: Selection) -> bool:
-    """Whether a selection's sums and charts need no more than what is there first."""
-    return chosen.view == "overview" and not chosen.filters
-
-
 def surroundings(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     """All but charts, table and card, by the ids of the elements; ``filters`` is data, ``content`` names classes.
 
@@ -50,7 +45,7 @@ def surroundings(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
         "content": f"content {chosen.view}",
     }
     try:
-        with page.cursor(first_view=first_view(chosen)) as con:
+        with page.cursor() as con:
             total, groups = queries.totals(con, chosen), queries.groups(con, chosen)
     except LogparseError as error:
         return {**frame, "verdict": components.unreadable(str(error))}
@@ -89,7 +84,7 @@ def drawn(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     chosen = _chosen(asked)
     page = pages.of(chosen)
     try:
-        with page.cursor(first_view=first_view(chosen)) as con:
+        with page.cursor() as con:
             nothing = chosen.view == "compare" and not page.other  # the text above states what to do
             style = ChartStyle(theme_of(str(asked.get("theme"))), names=page.names, headed=False)
             figure = None if nothing else chart(con, chosen, style)

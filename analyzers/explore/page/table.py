@@ -55,8 +55,7 @@ def _rows(
     start: int,
     end: int,
 ) -> tuple[pd.DataFrame, int]:
-    first = not (chosen.filters or sort or filters) and end <= queries.FIRST_ROWS
-    with pages.of(chosen).cursor(first_view=first) as con:
+    with pages.of(chosen).cursor() as con:
         return queries.table(con, chosen, start=start, end=end, sort=sort, filters=filters)
 
 

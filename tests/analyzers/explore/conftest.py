@@ -126,12 +126,11 @@ class _Here:
 def reading_here() -> Iterator[None]:
     """Pages read their stores in this process: the two processes of each would import for seconds.
 
-    What is of a process is left out: to be nice, and to hide pandas.
+    What is of a process is left out: to be nice.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "_started", _Here)
         patch.setattr(child, "os", SimpleNamespace(nice=lambda _: None))
-        patch.setattr(child, "sys", SimpleNamespace(meta_path=[]))
         yield
 
 

@@ -9,8 +9,8 @@ from typing import Literal
 import pandas as pd
 import pytest
 
-from analyzers.explore import point_table, queries, selection
-from analyzers.explore.load.analysis import analyse, store_points
+from analyzers.explore import queries
+from analyzers.explore.load.analysis import store_points
 from analyzers.explore.point_table import build, points
 from analyzers.explore.selection import Selection, facet_text
 from logparse.ingest import record
@@ -169,69 +169,9 @@ def test_grid_sorts_by_known_columns_only(example_points: pd.DataFrame) -> None:
     assert same["label"].iloc[0] == W.label
 
 
-def test_the_first_view_is_the_beginning_of_the_whole(sampled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(point_table, "FIRST_ROWS", 7)
-    with sampled.connect() as con:
-        point_table.survey(con, "demo")
-        con.execute("attach ':memory:' as first_")
-        point_table.front(con, "first_")
-        build(con, "demo")
-        first, rows = (
-            con.execute(f"from {x} order by {queries.ORDER}").fetchall() for x in ("first_.points", "points")
-        )
-        assert first == rows[:7]
-        assert len(rows) > 7
-        order = ", ".join(selection.FACETS)
-        sums, whole = (con.execute(f"from {x} order by {order}").fetchall() for x in ("first_.sums", "sums"))
-        assert [x[: len(selection.FACETS)] for x in sums] == [x[: len(selection.FACETS)] for x in whole]
-        assert [x[len(selection.FACETS) :] for x in sums] == [pytest.approx(x[len(selection.FACETS) :]) for x in whole]
-
-
-def test_what_findings_change_is_made_of_the_changed_problems_alone(sampled: Store) -> None:
-    analysis = analyse(sampled)
-    by_problem = "from {} order by hash(problem) in (from changed), id"
-    with sampled.connect() as con:
-        con.execute("attach ':memory:' as work")
-        con.execute("set search_path = 'work,memory'")
-        with point_table.points_sql(con, analysis.compared, analysis.found) as points:
-            con.execute(f"create table changed as {point_table.CHANGED}")
-            point_table.narrow(con, "memory", "from changed")
-            point_table.survey(con, analysis.run)
-            point_table.hold(con)
-            made = con.execute(f"from ({points}) where hash(problem) in (from changed) order by id").fetchall()
-            changed = con.sql("from changed").to_arrow_table()
-    with sampled.connect() as con:
-        con.register("changed", changed)
-        build(con, analysis.run)
-        before = con.execute(by_problem.format("points")).fetchall()
-    with sampled.connect() as con:
-        con.register("changed", changed)
-        build(con, analysis.run, analysis.compared, analysis.found)
-        after = con.execute(by_problem.format("points")).fetchall()
-    assert 0 < len(made) < len(after)
-    assert after == before[: -len(made)] + made
-
-
-@pytest.mark.parametrize("direction", ["W", "F", "no such direction"])
-def test_totals_from_sums_are_those_of_the_points(sampled: Store, direction: str) -> None:
-    told = ", ".join(f"{sql} as {name}" for name, sql in queries.AMOUNTS.items())
-    with sampled.connect() as con:
-        build(con, sampled.latest_run())
-        summed = queries.totals(con, Selection().toggled("direction", direction))
-        counted = con.execute(f"select {told} from points where direction = ?", [direction]).df().iloc[0]
-    assert list(summed.index) == list(counted.index)
-    assert summed.astype(float).tolist() == pytest.approx(counted.astype(float).tolist(), nan_ok=True)
-    assert (summed["problems"] > 0) == (direction != "no such direction")
-
-
-@pytest.mark.parametrize("folded", [False, True], ids=["points", "texts"])
-def test_a_search_finds_what_the_texts_hold_and_only_the_latest_are_kept(
-    example_points: pd.DataFrame, folded: bool
-) -> None:
+def test_a_search_finds_what_the_texts_hold(example_points: pd.DataFrame) -> None:
     with queries.over(example_points) as con:
-        for name, sql in queries.FOLDED.items() if folded else ():
-            con.execute(f"create table {name} as {sql.format(points='points', texts='texts')}")
-        for text in ("w 64×", "GEMM", ".*", "(\\", *map(str, range(queries._SEARCHES))) * 2:
+        for text in ("w 64×", "GEMM", ".*", "(\\"):
             words = example_points[["label", "best", "problem"]].agg("\n".join, axis=1).str.lower()
             held = set(example_points["id"][words.str.contains(text.lower(), regex=False)])
             rows, count = queries.table(con, Selection(search=text))
@@ -242,13 +182,6 @@ def test_a_search_finds_what_the_texts_hold_and_only_the_latest_are_kept(
             assert queries.totals(con, searched)["problems"] == queries.table(con, searched)[1] == len(backward)
             groups = queries.groups(con, searched)
             assert groups.loc[groups["facet"] == "direction", "problems"].sum() == len(held), "its own choice is open"
-        kept = con.execute("select count(*), count(distinct number) from memory.searches").fetchone()
-        assert kept == (queries._SEARCHES, queries._SEARCHES)
-        numbers = con.execute(
-            "select number from (select number from memory.found union from (select number from memory.summed)) "
-            "where number not in (select number from memory.searches)"
-        )
-        assert numbers.fetchall() == []
 
 
 def test_estimates_are_not_added_to_what_was_measured(example_points: pd.DataFrame) -> None:
