@@ -37,10 +37,8 @@ COLUMNS = (
     *("problem", "state", "basis", "calls_a", "calls_b", "a_us", "b_us", "ratio", "noise", "pick_a", "pick_b"),
     "delta_us",
 )
-CHANGES = STATES[:5]
-"""States of problems of which something is known to have changed."""
-CHANGED = f"state in {CHANGES}"
-"""The same as SQL."""
+CHANGED = f"state in {STATES[:5]}"
+"""Of which problems something is known to have changed, as SQL."""
 
 
 class _Sum(NamedTuple):
@@ -105,11 +103,6 @@ class Diff:
     def rows(self) -> pd.DataFrame:
         frame: pd.DataFrame = self.table().to_pandas()
         return frame
-
-    @property
-    def changes(self) -> pd.DataFrame:
-        """The rows of which something is known to have changed."""
-        return self.rows[self.rows["state"].isin(CHANGES)]
 
 
 _BY_BASIS = """

@@ -31,14 +31,16 @@ def chosen(results: Sequence[ActionResult]) -> tuple[ActionResult, ...]:
     return tuple(out)
 
 
+def alternatives(one: ActionResult, other: ActionResult) -> bool:
+    """Whether only one of two actions can be applied: they exclude each other, or one contains the other."""
+    names = [{x.action.name, *x.action.contains} for x in (one, other)]
+    excluded = one.action.excludes is not None and one.action.excludes == other.action.excludes
+    return excluded or not names[0].isdisjoint(names[1])
+
+
 def _together(one: ActionResult, other: ActionResult) -> bool:
     """Whether two actions can be applied at once and the gain of one is not part of the other's."""
-    names, problems = (
-        [{y.action.name, *y.action.contains} for y in (one, other)],
-        [{x.of for x in y.parts} for y in (one, other)],
-    )
-    alike = one.action.excludes is not None and one.action.excludes == other.action.excludes
-    return not alike and names[0].isdisjoint(names[1]) and problems[0].isdisjoint(problems[1])
+    return not alternatives(one, other) and {x.of for x in one.parts}.isdisjoint(x.of for x in other.parts)
 
 
 def without_a_change(results: Sequence[ActionResult]) -> tuple[ActionResult, ...]:

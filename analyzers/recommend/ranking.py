@@ -41,12 +41,11 @@ class Recommendation:
 
     ``judgement`` holds what was tested.  ``left_out`` counts, by reason, the findings that are not among ``findings``.
     ``calls`` are the run's, by problem text.  ``gpu_time`` is where the time of the run's traces goes.  ``actions``:
-    what override files, settings and changes of the program do to the job, the best first; ``untimed``: none of these
-    is timed, a search found what only one reaches, and a replay would time some.  ``cuda``: the run's files are of
-    NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's tables lack.  ``object_calls``: problems called through
-    hipBLASLt's C++ object.  ``counted``: lines of the run's files that are calls or measurements.  ``steps``: how many
-    steps the run's calls are of, None where that is unknown.  ``step``: what the step takes, now and under each action,
-    simulated from the traces, or why that is unknown; None without a trace.
+    what override files, settings and changes of the program do to the job, the best first.  ``cuda``: the run's files
+    are of NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's tables lack.  ``object_calls``: problems called
+    through hipBLASLt's C++ object.  ``counted``: lines of the run's files that are calls or measurements.  ``steps``:
+    how many steps the run's calls are of, None where that is unknown.  ``step``: what the step takes, now and under
+    each action, simulated from the traces, or why that is unknown; None without a trace.
     """
 
     run: str
@@ -58,7 +57,6 @@ class Recommendation:
     calls: Mapping[str, float]
     gpu_time: GpuTime | None = None
     actions: tuple[ActionResult, ...] = ()
-    untimed: bool = False
     cuda: bool = False
     aiter_misses: tuple[str, ...] = ()
     object_calls: tuple[Problem, ...] = ()
@@ -105,7 +103,6 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         calls={str(x): float(n) for x, n in calls_by_problem(tables.workload).dropna().items()},
         gpu_time=gpu_time(tables),
         actions=tuple(actions),
-        untimed=_untimed(findings, actions, tables, settings),
         cuda=_of_cuda(tables),
         aiter_misses=_aiter_misses(tables),
         object_calls=_object_calls(tables),
@@ -126,16 +123,6 @@ def _ceiling(table: Sequence[Finding], tables: Tables, usual: Settings) -> Ceili
     judged = judgement(tables, usual.floor_share)
     kept = one_claim_each([x for x in table if _why_left_out(x, usual, judged) is None], tables.links)
     return ceiling(compare(tables, usual), kept, tables, judged)
-
-
-def _untimed(findings: Sequence[Finding], actions: Sequence[ActionResult], tables: Tables, settings: Settings) -> bool:
-    timed = any(x.action.kind != "files" for x in actions)
-    if timed or not any(remedy(x).startswith(POTENTIAL) for x in findings):
-        return False
-    from analyzers.actions import ACTIONS
-    from analyzers.actions.totals import wanted
-
-    return bool(wanted(tables, ACTIONS, settings))
 
 
 def _timed_actions(tables: Tables, settings: Settings) -> list[ActionResult]:

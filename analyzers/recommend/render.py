@@ -21,17 +21,11 @@ from logparse.model import Finding
 from logparse.output.terminal import Block
 from logparse.text import counted, duration
 
-_UNTIMED_ACTIONS = (
-    "no setting chooses a potential solution for one problem: `logparse replay --only actions` times what each setting "
-    "and layout does to all of them"
-)
-
 
 def advice(recommendation: Recommendation) -> list[str]:
     """The distinct lines of advice of all findings: many findings share one."""
     found = (*recommendation.remarks, *recommendation.findings)
-    every = [x.advice for x in found if x.advice] + [_UNTIMED_ACTIONS] * recommendation.untimed
-    return list(dict.fromkeys(every))
+    return list(dict.fromkeys(x.advice for x in found if x.advice))
 
 
 def gpu_time_lines(time: GpuTime | None) -> list[str]:

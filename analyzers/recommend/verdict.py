@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from analyzers import exposed_communication, host_bound
 from analyzers.actions import ActionResult
 from analyzers.job.gpu_time import COMMUNICATION, GpuTime
-from analyzers.recommend.apply_module import chosen
+from analyzers.recommend.apply_module import alternatives, chosen
 from analyzers.recommend.confidence import basis, pre_us
 from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import POTENTIAL, Recommendation, remedy
@@ -175,15 +175,9 @@ def _actions(found: Recommendation) -> list[Todo]:
     kept: list[ActionResult] = []
     for result in sorted(found.actions, key=lambda x: -x.saving_us):
         files = result.action.kind == "files" and result.saving_us > 0
-        if (result.pays or files) and not any(_alternative(result, x) for x in kept):
+        if (result.pays or files) and not any(alternatives(result, x) for x in kept):
             kept.append(result)
     return [_action(x, found) for x in kept]
-
-
-def _alternative(one: ActionResult, other: ActionResult) -> bool:
-    names = [{x.action.name, *x.action.contains} for x in (one, other)]
-    excluded = one.action.excludes is not None and one.action.excludes == other.action.excludes
-    return excluded or not names[0].isdisjoint(names[1])
 
 
 def _action(result: ActionResult, found: Recommendation) -> Todo:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzers.analyzer import Tables
-from analyzers.diff.diff import diff
+from analyzers.diff.diff import CHANGED, diff
 from analyzers.diff.render import diff_lines, diff_table
 from analyzers.diff.timings import BASES, timings
 from analyzers.diff.upgrade import PlannedRow, upgrade_plan
@@ -181,7 +181,7 @@ def test_a_run_against_itself_has_no_change(times: list[float], fail_on: float) 
     )
     found = diff(t, t, fail_on)
     assert set(found.rows["state"]) <= {"same", "unknown"}
-    assert len(found.changes) == 0
+    assert found.table(CHANGED).num_rows == 0
 
 
 Measured = list[tuple[str, str, str, float | None]]
@@ -264,7 +264,8 @@ def test_exactly_the_planted_changes_of_a_shipped_find_db(tmp_path: Path, store:
         ingest([str(tmp_path / run / name)], store, run=run)
     a, b = (Tables(run=run, **store.frames(run)) for run in ("old", "new"))
     found = diff(a, b)
-    changes = zip(found.changes["problem"], found.changes["state"], strict=True)
+    table = found.table(CHANGED)
+    changes = zip(table["problem"].to_pylist(), table["state"].to_pylist(), strict=True)
     assert {find_db.key(problem_from_text(text), {}): state for text, state in changes} == planted
     assert len(planted) == 12
 
