@@ -161,7 +161,7 @@ def pictures(store: str, views: Mapping[str, tuple[str, str]], out: Path, chromi
                 page.set_default_timeout(180_000)
                 page.goto(f"http://127.0.0.1:{server.port}/{query}")
                 page.wait_for_selector("#verdict strong:not(:has-text('Reading'))")
-                page.wait_for_selector("#charts .chart:visible .main-svg")
+                page.wait_for_selector(".cards" if "overview" in query else "#charts .chart:visible .main-svg")
                 page.wait_for_selector("#table .ag-row:has-text('s')")
                 page.evaluate("document.querySelector('.store').textContent = ''")  # a temporary folder's name
                 page.wait_for_timeout(2_500)

@@ -368,16 +368,18 @@ _BASES = """
       select true as called, * from called_
       union all by name
       select false as called, * from each_ semi join alone_ using (file)),
-    passes_ as (  -- F and B of each layer and file
+    passes_ as (  -- F and B of each layer and file; without a file as the run's traces have them
       select t.file, d.layer_h, min(best_us) filter (d.direction = 'F') as f_us,
              min(best_us) filter (d.direction = 'B') as b_us
-      from each_ t join dimensions_ d using (h) where d.direction in ('F', 'B') group by all)
+      from (select file, h, best_us from each_
+            union all select null, h, traced_us from called_ where file is null and traced_us is not null) t
+      join dimensions_ d using (h) where d.direction in ('F', 'B') group by all)
     select left(md5(d.problem || if(r.called, '', '|' || f.source_id || '|' || f.origin)), 12) as id,
            r.* exclude (h, file, kind, best, own), coalesce(r.kind, f.kind) as kind, f.source_id, f.origin,
            f.own_run, b.solution as best, o.solution as own, d.* exclude (h, layer, layer_h), p.f_us, p.b_us
     from rows_ r join dimensions_ d using (h) left join files_ f using (file)
     left join solvers_ b on b.solver = r.best left join solvers_ o on o.solver = r.own
-    left join passes_ p on d.direction = 'W' and p.layer_h = d.layer_h and p.file = r.file"""
+    left join passes_ p on d.direction = 'W' and p.layer_h = d.layer_h and p.file is not distinct from r.file"""
 _BLOCKED = """
     with caller as (
       select distinct hash(coalesce(m.other, c.problem)) as h, coalesce(o.device, '') as device
@@ -459,8 +461,8 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        intensity,
        flops / time_us / 1e6 as tflops, flops / then_us / 1e6 as best_tflops, device,
        roof_tflops, flops / time_us / 1e6 / roof_tflops as efficiency,
-       coalesce(own, true) as own, f_us, b_us, sibling_us, best_us / sibling_us as sibling_ratio, m, n, k, batch,
-       source_id,
-       measured, null::double as here_us, null::double as other_us, null::double as change, null::varchar as moved
+       coalesce(own, true) as own, f_us, b_us, sibling_us, coalesce(best_us, time_us) / sibling_us as sibling_ratio,
+       m, n, k, batch, source_id, measured,
+       null::double as here_us, null::double as other_us, null::double as change, null::varchar as moved
 from placed
 """

@@ -31,7 +31,7 @@ from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.load.actions import verdict_of
 from analyzers.explore.load.analysis import Analysis, analyse
 from analyzers.explore.load.beside import beside, compared, keep, names
-from analyzers.explore.load.job import Action, Verdict
+from analyzers.explore.load.job import Action, TimeSplit, Verdict
 from analyzers.explore.page.paste import advice
 from analyzers.explore.plain_text import sentence
 from analyzers.explore.selection import Selection
@@ -276,7 +276,7 @@ def _page(
         todo=_todo(verdict.actions),
         summary=html.escape(f"Run {printable(run)}: {calls}{total:,} problems{known}.{part}"),
         caption=html.escape(f"Problems of {_scope(run, shown, total)}, the most worthwhile first"),
-        remarks=_remarks([html.escape(printable(sentence(x))) for x in verdict.lines]),
+        remarks=_remarks([html.escape(printable(sentence(x))) for x in (*_split(verdict.time), *verdict.lines)]),
         plotly=plotly,
         data=block,
         script=script,
@@ -297,6 +297,12 @@ def _todo(actions: Sequence[Action]) -> str:
     texts = (f"{x.title}: {x.gain} ({x.evidence}); {x.changes}" for x in actions)
     items = "".join(f"<li>{html.escape(printable(x))}</li>" for x in texts)
     return f"<ol>{items}</ol>" if items else ""
+
+
+def _split(time: TimeSplit | None) -> list[str]:
+    """Where the time goes, in one sentence."""
+    parts = " · ".join(f"{name} {duration(us)}" for name, us in time.parts if us > 0) if time else ""
+    return [f"{time.title}, {duration(sum(us for _, us in time.parts))}: {parts}"] if time and parts else []
 
 
 def _remarks(remarks: Sequence[str]) -> str:

@@ -51,8 +51,35 @@ def roofline(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str
     )
     figure.update_yaxes(title={"text": "achieved TFLOP/s"}, **log_axis(rows["tflops"]))
     figure.update_layout(dragmode="select", margin={"t": 84 if title else 56})
+    left = sum(_within(figure, rows, name, axis) for name, axis in (("intensity", "xaxis"), ("tflops", "yaxis")))
+    outside = "Some tiny problems are outside: a double click shows all. " if left else ""
     unknown = "" if device else "device unknown: no ceilings. "
-    return note(figure, unknown + remark, theme)
+    return note(figure, outside + unknown + remark, theme)
+
+
+def _least(rows: pd.DataFrame, column: str) -> float:
+    """The smallest value of a column, without those of problems that together take less than a thousandth of the time.
+
+    One tiny problem would stretch a logarithmic axis by decades in which there is nothing else.
+    """
+    ordered = rows.sort_values(column)
+    share = ordered["total_us"].fillna(0.0).cumsum()
+    kept = ordered[(share >= 0.001 * share.iloc[-1]).to_numpy()]
+    return float(kept[column].iloc[0])
+
+
+def _within(figure: Figure, rows: pd.DataFrame, column: str, axis: str) -> bool:
+    """Begins an axis at ``_least`` where that is far above the smallest value; whether it does."""
+    least, smallest = _least(rows, column), float(rows[column].min())
+    if least < _FAR * smallest:
+        return False
+    largest = max(float(y) for trace in figure.data for y in trace["x" if axis == "xaxis" else "y"] if y)
+    figure.layout[axis]["range"] = [math.log10(least / 1.5), math.log10(largest * 1.5)]
+    return True
+
+
+_FAR = 10.0
+"""From this ratio on an axis without the smallest problems is clearer."""
 
 
 def _device(rows: pd.DataFrame) -> Device | None:
@@ -65,7 +92,7 @@ def _device(rows: pd.DataFrame) -> Device | None:
 
 def _ceilings(figure: Figure, device: Device, rows: pd.DataFrame, theme: Theme) -> None:
     """The bandwidth's slope and a flat peak per input type (the three with the most time)."""
-    ends = float(rows["intensity"].min()) / 1.5, float(rows["intensity"].max()) * 1.5
+    ends = _least(rows, "intensity") / 1.5, float(rows["intensity"].max()) * 1.5
     common = rows.groupby("dtype")["total_us"].sum().sort_values(ascending=False, kind="stable").index
     peaks: dict[float, list[str]] = {}
     for dtype in common[:6]:

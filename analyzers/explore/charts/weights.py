@@ -16,7 +16,7 @@ NOTHING = (
     "No layer here has a time of its backward-weight pass and of F or B.<br>"
     "Next: ingest a trace of a training step with convolutions, or a MIOpen find-db; clear filters on direction"
 )
-COLUMNS = ("id", "label", "direction", "best", "best_us", "sibling_us", "total_us")
+COLUMNS = ("id", "label", "direction", "best", "best_us", "time_us", "sibling_us", "total_us")
 """Columns of ``points`` that are read here."""
 HEIGHT = 560  # px, with and without data: a filter moves nothing below
 RATIOS = (1, 3, 10, 30, 100)
@@ -31,6 +31,7 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, title: str = "", rem
 
     All three do the same floating-point work, so points far above the line of 1 are worth a look.
     """
+    points = points.assign(best_us=points["best_us"].fillna(points["time_us"]))  # of a trace alone there is no other
     rows = points[(points["direction"] == "W") & (points["best_us"] > 0) & (points["sibling_us"] > 0)]
     if not len(rows):
         return blank(NOTHING, theme, title=title, height=HEIGHT)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analyzers.analyzer import Settings
-from analyzers.explore.load.job import Action, ComparedTime, Verdict
+from analyzers.explore.load.job import Action, TimeSplit, Verdict
 from analyzers.explore.queries import only_row
 from analyzers.recommend.apply_module import has_lines
 from analyzers.recommend.files_action import OVERRIDES
@@ -20,19 +20,23 @@ if TYPE_CHECKING:
     import duckdb
 
     from analyzers.explore.load.analysis import Analysis
+    from analyzers.job.gpu_time import GpuTime
 
 _TEXT_FILES = (".sh", ".md", ".json", ".py")
 
 
-def verdict_of(con: duckdb.DuckDBPyConnection, analysis: Analysis, points: str) -> Verdict:
-    """What page and report state of a run.  ``con`` has the store's views and ``means``; ``points`` names the table of
-    problems with the analysis.
+def verdict_of(
+    con: duckdb.DuckDBPyConnection, analysis: Analysis, points: str, other: GpuTime | None = None
+) -> Verdict:
+    """What page and report state of a run.  ``points`` names the table of problems with the analysis in ``con``;
+    ``other`` is the GPU time of the run beside it.
     """
     return Verdict(
         headline=analysis.headline,
         lines=analysis.lines,
         actions=tuple(cards(analysis.recommendation)),
-        time=compared_time(con, analysis.run, points),
+        time=time_split(con, analysis.recommendation, points),
+        beside=times_beside(analysis.recommendation.gpu_time, other),
         objects=tuple(x.text for x in analysis.recommendation.object_calls),
     )
 
@@ -71,24 +75,37 @@ def archive(recommendation: Recommendation, settings: Settings, path: Path) -> N
 
 
 _TIME = """
-    with kernel_time as (
-      select coalesce(m.other, nullif(k.problem, '')) as problem, sum(k.total_us) as us
-      from kernels k left join means m on m.problem = k.problem where k.run = $run group by 1),
-    known as (
+    with known as (
       select problem, sum(total_us) as us,
              bool_or(solutions > 1 or pick_us is not null or finding is not null) as compared,
              sum(calls) filter (total_us is null) as untimed from {points} group by 1)
-    select (select coalesce(sum(us), 0) from kernel_time),
-           (select coalesce(sum(us), 0) from kernel_time where problem is not null),
-           (select coalesce(sum(k.us), 0) from kernel_time k join known p using (problem) where compared),
-           (select coalesce(sum(us), 0) from known), (select coalesce(sum(us), 0) from known where compared),
-           (select coalesce(sum(untimed), 0) from known)"""
+    select coalesce(sum(us) filter (compared), 0), coalesce(sum(us) filter (not compared), 0), coalesce(sum(untimed), 0)
+    from known"""
 
 
-def compared_time(con: duckdb.DuckDBPyConnection, run: str, points: str) -> ComparedTime:
-    """The time of a run.  ``con`` has the store's views and ``means``; ``points`` names the table of problems."""
-    row = only_row(con.execute(_TIME.format(points=points), {"run": run})) or (0,) * 6
-    total, of_problems, of_compared, counted, compared, untimed = (float(x) for x in row)
-    if total > 0:
-        return ComparedTime(of_compared, of_problems - of_compared, total - of_problems, True, int(untimed))
-    return ComparedTime(compared, counted - compared, 0.0, False, int(untimed))
+def time_split(con: duckdb.DuckDBPyConnection, found: Recommendation, points: str) -> TimeSplit:
+    """Where the time of the run goes; ``points`` names the table of problems in ``con``."""
+    compared, alone, untimed = (float(x) for x in only_row(con.execute(_TIME.format(points=points))) or (0, 0, 0))
+    of = verdict(found)
+    if of.split:
+        title = "A step" if of.unit == "step" else "All traces"
+        return TimeSplit(title, tuple((x.name, x.us) for x in of.split), int(untimed))
+    parts = (("compared with another solution, or with a finding", compared), ("nothing to compare with", alone))
+    return TimeSplit("Time of the problems (calls × time; other kernels are unknown)", parts, int(untimed))
+
+
+def times_beside(here: GpuTime | None, there: GpuTime | None) -> tuple[tuple[str, float | None, float | None], ...]:
+    """What two runs' traces state of a step, or of all traces where one of them marks no steps; empty without both."""
+    if here is None or there is None:
+        return ()
+    marked = here.steps is not None and there.steps is not None
+
+    def of(time: GpuTime) -> dict[str, float | None]:
+        per = (time.steps or 1.0) if marked else 1.0
+        exposed = time.alone_us if time.alone_us else None
+        known = {"busy": time.busy_us or time.kernels_us, "exposed communication": exposed, "idle": time.idle_us}
+        whole = {"a step" if marked else "all traces": time.window_us}
+        return {name: None if us is None else us / per for name, us in (whole | known).items()}
+
+    mine, theirs = of(here), of(there)
+    return tuple((name, us, theirs[name]) for name, us in mine.items() if us is not None or theirs[name] is not None)

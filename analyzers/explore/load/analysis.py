@@ -11,8 +11,8 @@ import pandas as pd
 from analyzers import ANALYZERS
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.explore.point_table import build, found
+from analyzers.job.gpu_time import GpuTime, gpu_time
 from analyzers.recommend.ranking import Recommendation, recommend
-from analyzers.recommend.render import gpu_time_lines
 from analyzers.recommend.verdict import verdict
 from analyzers.times.picks import compare
 from analyzers.times.runs import tables_to_analyse
@@ -52,11 +52,31 @@ def analyse(
     return Analysis(
         run=tables.run,
         headline=NOTHING if nothing else verdict(result).headline,
-        lines=(*_gpu_time(result), *(x.message for x in sorted(result.remarks, key=_place))),
+        lines=tuple(x.message for x in sorted(result.remarks, key=_place)),
         compared=compared[~compared["apart"].astype(bool)],
-        found=found(result.findings),
+        found=_with_actions(found(result.findings), result),
         recommendation=result,
     )
+
+
+def traced(store: Store, run: str) -> GpuTime | None:
+    """The GPU time of a run's traces; None, and nothing else is read, where it has none."""
+    if not len(store.query("select 1 from kernels where run = $run limit 1", run, {"run": run})):
+        return None
+    return gpu_time(tables_to_analyse(store, run, LIMITS))
+
+
+def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
+    """The findings by problem, and of problems that an action of the list changes its name, the best one's first."""
+    parts = {x.action.name: x.parts for x in result.actions}
+    named: dict[str, str] = {}
+    for todo in verdict(result).todo:
+        for part in parts.get(todo.name, ()):
+            named.setdefault(part.of, todo.name)
+    rows["action"] = rows["action"].fillna(rows["problem"].map(named))
+    others = [x for x in named if x not in set(rows["problem"])]
+    more = pd.DataFrame({"problem": others, "action": [named[x] for x in others], "timed": False}, columns=rows.columns)
+    return pd.concat([rows, more.astype(rows.dtypes)], ignore_index=True) if others else rows
 
 
 def _isolated(analyzer: Analyzer) -> Analyzer:
@@ -90,9 +110,3 @@ _FIRST = ("host-bound", "layout-transposes", "suboptimal-pick", "slow-wrw")
 
 def _place(remark: Finding) -> int:
     return _FIRST.index(remark.analyzer) if remark.analyzer in _FIRST else len(_FIRST)
-
-
-def _gpu_time(result: Recommendation) -> list[str]:
-    """Where the GPU time goes, in one sentence; none without a trace."""
-    first, *rest = [" ".join(x.split()) for x in gpu_time_lines(result.gpu_time)] or [""]
-    return [f"{first}: {'; '.join(rest)}"] if first else []

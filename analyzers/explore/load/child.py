@@ -126,23 +126,23 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     os.nice(5)
     from analyzers.analyzer import Settings
     from analyzers.explore.load.actions import archive, verdict_of
-    from analyzers.explore.load.analysis import analyse
+    from analyzers.explore.load.analysis import analyse, traced
 
     store, folder = open_store(job.url), Path(job.folder)
     known = json.loads((folder / "run.json").read_text())
     run, settings = str(known["run"]), Settings(target=job.target)
-    others = None
+    others = time = None
     if known["other"]:  # before the findings fill the memory
         with store.reading("measurements") as con:  # of this process's one DuckDB, in which the two are compared
             _limit(con, _COMPARISON)
         url, other = known["other"]
-        others = keep(compared(store, run, open_store(url), other), folder)
+        others, time = keep(compared(store, run, open_store(url), other), folder), traced(open_store(url), other)
     analysis = analyse(store, run, settings)
     with _connect(store) as con:
         con.execute("set threads = 1")  # the findings stay in memory beside it
         _database(con, folder / JUDGED, run, analysis, others)
         con.execute(f"attach {sql_text(folder / JUDGED)} as judged_ (read_only)")
-        verdict = verdict_of(con, analysis, "judged_.points")
+        verdict = verdict_of(con, analysis, "judged_.points", time)
     verdict.write(folder / "verdict.json")
     yield VERDICT, ""
     part = folder / f"{FILES}.part"

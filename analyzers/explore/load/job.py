@@ -47,21 +47,14 @@ class Action:
 
 
 @dataclass(frozen=True)
-class ComparedTime:
-    """What of a run's GPU time was compared with an alternative (µs).
-
-    ``compared``: of problems with a timed alternative or a finding; ``timed``: of problems of which only the time of
-    what ran is known; ``other``: kernels of no known problem.
-
-    ``traced``: the total is all kernel time of the run's traces.  Else it is calls × time of the problems, ``other`` is
-    0, and the time of everything else is unknown.  ``untimed_calls`` are calls of problems without any time.
+class TimeSplit:
+    """Where the time goes, µs by name: with a trace the kinds of work of a step as ``recommend`` splits it, else of the
+    problems' calls × time what was compared with an alternative.  ``untimed_calls`` are of problems without any time.
     """
 
-    compared: float
-    timed: float
-    other: float
-    traced: bool
-    untimed_calls: int
+    title: str
+    parts: tuple[tuple[str, float], ...]
+    untimed_calls: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,8 +67,9 @@ class Verdict:
     lines: tuple[str, ...] = ()
     actions: tuple[Action, ...] = ()
     """What to do, the most worthwhile first."""
-    time: ComparedTime | None = None
-    """The split of the run's time."""
+    time: TimeSplit | None = None
+    beside: tuple[tuple[str, float | None, float | None], ...] = ()
+    """Times per step of this run and of the one beside it, µs, by name; None where a run's traces do not state one."""
     objects: tuple[str, ...] = ()
     """Problems that the run called through hipBLASLt's C++ object."""
 
@@ -83,8 +77,15 @@ class Verdict:
     def read(path: Path) -> Verdict:
         """As ``write`` left it."""
         known = json.loads(path.read_text())
-        actions, time = tuple(Action(**x) for x in known["actions"]), ComparedTime(**known["time"])
-        return Verdict(known["headline"], tuple(known["lines"]), actions, time, tuple(known["objects"]))
+        title, parts, untimed = known["time"].values()
+        return Verdict(
+            headline=known["headline"],
+            lines=tuple(known["lines"]),
+            actions=tuple(Action(**x) for x in known["actions"]),
+            time=TimeSplit(title, tuple((name, us) for name, us in parts), untimed),
+            beside=tuple((name, here, there) for name, here, there in known["beside"]),
+            objects=tuple(known["objects"]),
+        )
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)))

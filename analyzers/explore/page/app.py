@@ -87,7 +87,9 @@ def _guard(app: Dash, host: str, token: str, port: int) -> None:
         if name not in names:
             abort(Response("This server answers only to the host name it was started for.\n", 403))
         origin = request.headers.get("Origin")  # of the same host and port: through a tunnel both are the tunnel's
-        if origin and re.sub(r"\Ahttps?://", "", origin).lower() != request.headers["Host"].lower():
+        foreign = origin and re.sub(r"\Ahttps?://", "", origin).lower() != request.headers["Host"].lower()
+        linked = request.method == "GET" and request.headers.get("Sec-Fetch-Mode") == "navigate"
+        if foreign or (request.headers.get("Sec-Fetch-Site") == "cross-site" and not linked):
             abort(Response("Requests of other sites are not answered.\n", 403))
 
     cookie = f"logparse-{port}"
@@ -103,6 +105,14 @@ def _guard(app: Dash, host: str, token: str, port: int) -> None:
         answer = Response(status=302, headers={"Location": f"{request.path}{'?' * bool(rest)}{rest}"})
         answer.set_cookie(cookie, token, httponly=True, samesite="Strict")
         return answer
+
+    @app.server.before_request  # type: ignore[untyped-decorator]
+    def well_formed() -> None:
+        if request.path == "/_dash-update-component":
+            asked = request.get_json(silent=True)
+            output, inputs = (asked.get("output"), asked.get("inputs")) if isinstance(asked, dict) else (None, None)
+            if not isinstance(output, str) or output not in app.callback_map or not isinstance(inputs, list):
+                abort(Response("No callback of this page.\n", 400))
 
     @app.server.after_request  # type: ignore[untyped-decorator]
     def closed(response: Response) -> Response:

@@ -19,7 +19,7 @@ from analyzers.explore import queries
 from analyzers.explore.charts.compare import NOISE
 from analyzers.explore.charts.compare import verdict as verdict_of
 from analyzers.explore.charts.figure import Figure
-from analyzers.explore.load.job import Action, ComparedTime, Verdict
+from analyzers.explore.load.job import Action, TimeSplit, Verdict
 from analyzers.explore.page.paste import Advice, Paste
 from analyzers.explore.plain_text import percent, sentence
 from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text
@@ -225,17 +225,35 @@ RUNS = 50  # that can be chosen from, the latest
 
 def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[object]:
     """Which run is looked at and which is beside it, and links to others; each loads the page anew."""
-    what: list[Any] = ["Run ", html.B(printable(run))]
-    what += [" beside ", html.B(printable(other))] if other else []
+    what: list[Any] = ["Run ", html.B(_with_end(run))]
+    what += [" beside ", html.B(_with_end(other))] if other else []
     latest = list(reversed(known))[:RUNS]
     if len(known) < 2:
         return [html.Span(what, title=printable(run))]
+    after = f"{run}{AFTER}" if f"{run}{AFTER}" in known else run.removesuffix(AFTER)
+    offered = dcc.Link(f"Compare with {_with_end(after)}", href=_compared(after, chosen).url(), className="offered")
     look = [_run(x, replace(chosen.cleared(), run=x), x == run) for x in latest]
-    compare = [_run(x, replace(chosen.cleared(), view="compare", compare=x), x == other) for x in latest if x != run]
+    compare = [_run(x, _compared(x, chosen), x == other) for x in latest if x != run]
     lists = [html.H2("Look at"), html.Ul(look), html.H2("Compare with"), html.Ul(compare)]
     if rest := len(known) - len(latest):
         lists.append(html.P(f"{rest:,} older ones: start the page with --run LABEL", className="faint"))
-    return [html.Details([html.Summary(what), html.Div(lists)])]
+    pair = [offered] if not other and after in known and after != run else []
+    return [html.Details([html.Summary(what, title=printable(run)), html.Div(lists)]), *pair]
+
+
+AFTER = "-after"
+"""How ``tune`` names the run after a change."""
+_LONGEST = 36
+
+
+def _with_end(name: str) -> str:
+    """A run's name, a long one without its middle: the ends tell runs of one job apart."""
+    shown = printable(name)
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST // 2 - 1]}…{shown[-_LONGEST // 2 :]}"
+
+
+def _compared(name: str, chosen: Selection) -> Selection:
+    return replace(chosen.cleared(), view="compare", compare=name)
 
 
 def _run(name: str, chosen: Selection, here: bool) -> html.Li:
@@ -246,19 +264,31 @@ WORST = 5  # regressions that are named
 
 
 def comparison(
-    other: str, totals: pd.Series, worst: pd.DataFrame, chosen: Selection, *, finished: bool, choice: bool
+    known: Verdict,
+    other: str,
+    totals: pd.Series,
+    worst: pd.DataFrame,
+    chosen: Selection,
+    *,
+    finished: bool,
+    choice: bool,
 ) -> list[object]:
-    """What the comparison comes to, and the problems that lost most: of ``queries.changes`` and ``movers``.
-    ``choice``: the store holds another run.
+    """What the comparison comes to: the traces' times of both runs, then the problems (``queries.changes``), and those
+    that lost most (``movers``).  ``choice``: the store holds another run.
     """
     if not other:
         choose = "Choose a run to compare with in the header, or start" if choice else "This store holds one run. Start"
         return [html.P(f"{choose} the page with --compare {'[STORE#]RUN' if choice else 'STORE#RUN'}")]
+    beside = [_beside(*row) for row in known.beside]
+    times: list[object] = (
+        [html.Table(beside, className="beside", **_aria(label="Times of both runs"))] if beside else []
+    )
     if not totals["problems"]:
-        return [] if finished else [html.P("Reading: the two runs are being compared …")]
+        return times if finished else [html.P("Reading: the two runs are being compared …")]
     noun = "problem has" if totals["problems"] == 1 else "problems have"
     once = "" if totals["called"] else " (each counted once: the store has no calls of them)"
     made: list[object] = [
+        *times,
         html.H2(verdict_of(totals)),
         html.P(
             f"{int(totals['problems']):,} {noun} a time in both runs{once}; "
@@ -278,6 +308,13 @@ def comparison(
         ]
         made += [html.H3("Worst regressions"), html.Ol(rows, className="worst")]
     return made
+
+
+def _beside(name: str, here: float | None, there: float | None) -> html.Tr:
+    """One time of both runs, and its change."""
+    change = f"{there / here - 1:+.1%}" if here and there is not None else ""
+    times = ["unknown" if us is None else duration(us) for us in (here, there)]
+    return html.Tr([html.Th(name, scope="row"), html.Td(f"{times[0]} → {times[1]}"), html.Td(change)])
 
 
 def tabs(chosen: Selection) -> list[object]:
@@ -427,7 +464,7 @@ def verdict(known: Verdict, total: pd.Series, run: str, chosen: Selection, *, fi
 CARDS = 4  # shown at once
 
 
-def answer(actions: Sequence[Action], time: ComparedTime | None, download: str) -> list[object]:
+def answer(actions: Sequence[Action], time: TimeSplit | None, download: str) -> list[object]:
     """The first answer: where the time lies, and what to do.  ``download``: the URL of the files, empty for none."""
     made: list[object] = [] if time is None else _time_bar(time)
     if not actions:
@@ -439,40 +476,30 @@ def answer(actions: Sequence[Action], time: ComparedTime | None, download: str) 
     return made
 
 
-def _time_bar(time: ComparedTime) -> list[object]:
-    total = time.compared + time.timed + time.other
+def _time_bar(time: TimeSplit) -> list[object]:
+    total = sum(us for _, us in time.parts)
     if total <= 0:
         return []
-    parts = [
-        ("compared", "compared with another solution, or with a finding", time.compared),
-        ("timed", "timed, nothing to compare with", time.timed),
-        ("other", "other kernels, of no known GEMM or convolution", time.other),
-    ]
-    shown = [(name, text, us) for name, text, us in parts if us > 0]
+    shown = [(_KINDS.get(name, f"kind{n % 6}"), name, us) for n, (name, us) in enumerate(time.parts) if us > 0]
     bar = [
-        html.Span(className=name, style={"width": f"{100 * us / total:.2f}%"}, title=f"{text}: {duration(us)}")
-        for name, text, us in shown
+        html.Span(className=look, style={"width": f"{100 * us / total:.2f}%"}, title=f"{name}: {duration(us)}")
+        for look, name, us in shown
     ]
     legend = [
-        html.Span([html.I(className=name), f" {percent(us / total)} {text} ({duration(us)})"])
-        for name, text, us in shown
+        html.Span([html.I(className=look), f" {name} {duration(us)} ({percent(us / total)})"])
+        for look, name, us in shown
     ]
-    of = (
-        "GPU time of the traces, of the calls that they hold"
-        if time.traced
-        else "Time of the problems (calls × time; other kernels are unknown)"
-    )
     gap = f"; {time.untimed_calls:,} calls have no time" if time.untimed_calls else ""
+    label = ", ".join(f"{percent(us / total)} {name}" for _, name, us in shown)
     return [
-        html.P([html.B(f"{of}: {duration(total)}"), gap], className="time"),
-        html.Div(
-            bar,
-            className="time-bar",
-            role="img",
-            **_aria(label=", ".join(f"{percent(u / total)} {t}" for _, t, u in shown)),
-        ),
+        html.P([html.B(f"{time.title}: {duration(total)}"), gap], className="time"),
+        html.Div(bar, className="time-bar", role="img", **_aria(label=label)),
         html.P(legend, className="legend"),
     ]
+
+
+_KINDS = {"exposed communication": "exposed", "idle": "idle"}
+"""Looks of their own: what the GPU does not compute in is hatched."""
 
 
 def _card(action: Action, download: str) -> html.Li:

@@ -72,7 +72,8 @@ def _answer(page: PageData, chosen: Selection) -> list[object]:
             totals = queries.changes(con, chosen)
             worst = queries.movers(con, chosen, components.WORST, slower=True)
         choice = len(page.runs) > 1
-        return components.comparison(page.other, totals, worst, chosen, finished=page.finished, choice=choice)
+        known = page.verdict
+        return components.comparison(known, page.other, totals, worst, chosen, finished=page.finished, choice=choice)
     return []
 
 

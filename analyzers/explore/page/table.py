@@ -55,7 +55,10 @@ def _rows(
     start: int,
     end: int,
 ) -> tuple[pd.DataFrame, int]:
-    with pages.of(chosen).cursor() as con:
+    page = pages.of(chosen)
+    if not sort and chosen.view == "compare" and page.other:
+        sort = [{"colId": "change", "sort": "desc"}]
+    with page.cursor() as con:
         return queries.table(con, chosen, start=start, end=end, sort=sort, filters=filters)
 
 

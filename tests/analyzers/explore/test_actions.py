@@ -14,8 +14,8 @@ from analyzers import ANALYZERS
 from analyzers.actions import action
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.explore.load import analysis
-from analyzers.explore.load.actions import archive, cards, compared_time
-from analyzers.explore.load.job import ComparedTime
+from analyzers.explore.load.actions import archive, cards, time_split, times_beside
+from analyzers.job.gpu_time import GpuTime, Part
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.verdict import gain, verdict
 from analyzers.times.runs import tables_of
@@ -84,14 +84,8 @@ def test_the_files_are_one_zip_without_a_path_of_this_machine(sampled: Store, tm
 
 @pytest.fixture
 def con() -> duckdb.DuckDBPyConnection:
-    """A trace of 100 µs: 30 of a problem with two solutions, 20 of one that is only timed, 50 of other kernels.
-
-    Of ``t`` another run's file holds the times of the pick and of others.
-    """
+    """Problems: one with two solutions, one that is only timed, one without a time, one with a timed pick."""
     made = duckdb.connect()
-    made.execute("create table kernels as select * from (values ('r', 'p', 30.0), ('r', 'q', 20.0), ('r', '', 45.0),"
-                 " ('r', null, 5.0), ('other', 'p', 999.0)) t(run, problem, total_us)")  # fmt: skip
-    made.execute("create table means as select null::varchar as problem, null::varchar as other limit 0")
     made.execute("create table points as select * from (values ('p', 2, null, null, 300.0, 3.0),"
                  " ('q', 1, null, null, 200.0, 2.0), ('s', 0, null, null, null, 7.0),"
                  " ('t', null, 50.0, null, 100.0, 2.0))"
@@ -99,12 +93,35 @@ def con() -> duckdb.DuckDBPyConnection:
     return made
 
 
-def test_the_time_of_traces_is_all_kernels_not_only_known_problems(con: duckdb.DuckDBPyConnection) -> None:
-    assert compared_time(con, "r", "points") == ComparedTime(30.0, 20.0, 50.0, True, 7)
+TIME = GpuTime(
+    parts=(Part("communication", 30.0, 1), Part("convolution W", 50.0, 4), Part("convolution F", 20.0, 4)),
+    kernels_us=100.0, traces=1, steps=2.0, window_us=120.0, busy_us=100.0, alone_us=30.0,
+)  # fmt: skip
+
+
+def test_the_time_of_traces_is_split_as_recommend_splits_it(con: duckdb.DuckDBPyConnection) -> None:
+    found = replace(recommend(everything(), Settings()), gpu_time=TIME)
+    split = time_split(con, found, "points")
+    assert split.parts == (("convolutions", 35.0), ("exposed communication", 15.0), ("idle", 10.0))
+    assert (split.title, split.untimed_calls) == ("A step", 7)
 
 
 def test_without_traces_the_time_is_that_of_the_problems(con: duckdb.DuckDBPyConnection) -> None:
-    assert compared_time(con, "no such run", "points") == ComparedTime(400.0, 200.0, 0.0, False, 7)
+    split = time_split(con, replace(recommend(everything(), Settings()), gpu_time=None), "points")
+    assert [us for _, us in split.parts] == [400.0, 200.0]
+    assert split.untimed_calls == 7
+
+
+def test_times_of_two_runs_are_per_step_where_both_mark_steps() -> None:
+    after = replace(TIME, steps=4.0, alone_us=None)
+    assert times_beside(TIME, after) == (
+        ("a step", 60.0, 30.0),
+        ("busy", 50.0, 25.0),
+        ("exposed communication", 15.0, None),
+        ("idle", 10.0, 5.0),
+    )
+    assert times_beside(TIME, replace(after, steps=None))[0] == ("all traces", 120.0, 120.0)
+    assert times_beside(TIME, None) == ()
 
 
 def test_an_analyzer_that_fails_is_a_remark(sampled: Store, monkeypatch: pytest.MonkeyPatch) -> None:

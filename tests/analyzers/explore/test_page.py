@@ -17,6 +17,7 @@ pytest.importorskip("dash", reason="the extra `explore` is not installed")
 from flask.testing import FlaskClient
 
 from analyzers.explore.load.beside import beside, compared, keep
+from analyzers.explore.load.job import Verdict
 from analyzers.explore.page import components
 from analyzers.explore.page.address import tunnel
 from analyzers.explore.page.app import application
@@ -231,7 +232,7 @@ def test_what_a_problem_lost_is_per_run_only_where_its_calls_are_known(
     points = example_points.head(1).assign(calls=calls, here_us=100.0, other_us=200.0, change=1.0, moved="slower")
     with over(points.astype({"calls": "float64"})) as con:
         totals, worst = changes(con, Selection()), movers(con, Selection())
-    made = str(components.comparison("after", totals, worst, Selection(), finished=True, choice=True))
+    made = str(components.comparison(Verdict(), "after", totals, worst, Selection(), finished=True, choice=True))
     assert unit in made
     assert ("counted once" in made) == (calls is None)
 
@@ -308,3 +309,25 @@ def test_records_are_json() -> None:
 )
 def test_a_click_is_a_url(view: str, data: dict[str, object], boxed: bool, url: str) -> None:
     assert clicked(Selection(view=view), data, boxed=boxed).url() == url
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200),  # a link in a mail
+        ({"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}, 200),
+        ({"Sec-Fetch-Site": "none"}, 200),
+    ],
+)
+def test_what_other_sites_load_from_the_page_is_refused(
+    client: FlaskClient, headers: dict[str, str], status: int
+) -> None:
+    assert client.get("/", headers=headers).status_code == status
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"output": "x", "inputs": []}', b'{"output": [1]}'])
+def test_a_callback_that_is_none_of_the_page_is_a_bad_request(client: FlaskClient, body: bytes) -> None:
+    answer = client.post("/_dash-update-component", data=body, content_type="application/json")
+    assert answer.status_code == 400
