@@ -12,16 +12,17 @@ own traces, else the pick's, else what a finding holds against it, else the best
 run itself: what another run measured is evidence, and its ``file`` names that run), ``total_us`` (calls × time),
 ``then_us`` (of a call with the best known solution: where the pick is timed, as much less than ``time_us`` as it is
 faster than the pick, however and wherever the two were timed), ``loss_us`` per call, ``saving_us`` (calls × loss; the
-finding's own where no pick is timed), ``saving_from`` (``measured``, ``estimated``), ``finding``, ``solutions``,
-``failed``, ``flops``, ``bytes``, ``intensity`` (flop/byte), ``tflops`` and ``best_tflops``, ``device``,
-``roof_tflops``, ``efficiency``, ``f_us`` and ``b_us`` (the forward and backward-data passes of the same layer and
-file), ``source_id``, ``measured`` (the problem itself, or the one linked to it that was measured); ``here_us``,
-``other_us``, ``change`` (the second over the first, minus one) and ``moved`` (slower, faster …) of a comparison with
-another run.
+finding's own where no pick is timed), ``saving_from`` (``measured``, ``estimated``), ``finding``, ``proposed``
+(``recommend``'s override, JSON), ``solutions``, ``failed``, ``flops``, ``bytes``, ``intensity`` (flop/byte), ``tflops``
+and ``best_tflops``, ``device``, ``roof_tflops``, ``efficiency``, ``f_us`` and ``b_us`` (the forward and backward-data
+passes of the same layer and file), ``source_id``, ``measured`` (the problem itself, or the one linked to it that was
+measured); ``here_us``, ``other_us``, ``change`` (the second over the first, minus one) and ``moved`` (slower, faster …)
+of a comparison with another run.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +34,7 @@ from analyzers.explore.queries import only_row, readable
 from analyzers.times.joins import facts_by_source
 from logparse.devices import PEAK_COLUMN, device_of, devices
 from logparse.lookup import MEANS, TRACED
-from logparse.model import CONV_FIELDS, GEMM_FIELDS, TRIED, TYPE_BYTES, Finding
+from logparse.model import CONV_FIELDS, GEMM_FIELDS, TRIED, TYPE_BYTES, Finding, Override
 from logparse.target import apart, arch, device_of_file, same_device
 from logparse.text import sql_text
 
@@ -86,10 +87,14 @@ def found(findings: Sequence[Finding]) -> pd.DataFrame:
     from analyzers.recommend.confidence import basis
     from analyzers.recommend.ranking import remedy  # which the first reader of a store does not need
 
+    def as_text(override: Override) -> str:
+        own = {"problem": override.problem.text, "solution": vars(override.solution), "target": dict(override.target)}
+        return json.dumps({**vars(override), **own, "fallback": None})
+
     rows = [
         (
             *(x.problem.text, x.analyzer, x.message, x.advice, remedy(x), x.evidence.source_id),
-            x.override.solution.text if x.override is not None else None,
+            as_text(x.override) if x.override is not None else None,
             *(x.evidence.now_us, x.per_call_us, x.saving_us),
             basis(x) != "inferred",
         )

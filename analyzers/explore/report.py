@@ -68,10 +68,6 @@ CHARTS: Mapping[str, tuple[str, str]] = {
 """The view that each chart is of, and what it shows; the run that it is of stands behind it."""
 PAPER = ("label", *queries.PRESETS[next(iter(queries.PRESETS))], "tflops", "efficiency")
 """Columns of the table that are printed: all of them are too many for a page."""
-_LIMITS = ("threads = 2", "memory_limit = '600MB'", "preserve_insertion_order = false")
-"""Settings of DuckDB: under 400 MB a table of 1.36 million points does not fit, and reading for the analyzers takes
-twice the CPU time.
-"""
 
 
 @dataclass(frozen=True)
@@ -106,27 +102,18 @@ def write_report(
 
     ``compare``: another run, as ``beside`` takes it, which is shown beside this one.
     """
-    import duckdb
-
-    analysis = analyse(store, run, limits=_LIMITS)
+    analysis = analyse(store, run, limits=())
     with tempfile.TemporaryDirectory(prefix="logparse-report-") as folder:
         other = _beside(store, analysis.run, compare, Path(folder)) if compare else None
-        try:
-            made = _fitting(store, analysis, other, top, limit, _LIMITS)
-        except duckdb.OutOfMemoryException:  # more problems than the limits were measured with
-            made = _fitting(store, analysis, other, top, limit, ())
+        made = _fitting(store, analysis, other, top, limit)
     Path(out).write_text(made.text, encoding="utf-8")
     remember([Path(out)])
     return made
 
 
-def _fitting(
-    store: Store, analysis: Analysis, other: Beside | None, top: int, limit: int, settings: Sequence[str]
-) -> Report:
-    """The report with as many problems of ``top`` as fit into ``limit`` bytes, made under settings of DuckDB."""
+def _fitting(store: Store, analysis: Analysis, other: Beside | None, top: int, limit: int) -> Report:
+    """The report with as many problems of ``top`` as fit into ``limit`` bytes."""
     with store.connect() as con:
-        for setting in settings:
-            con.execute(f"set {setting}")
         point_table.build(con, analysis.run, analysis.compared, analysis.found, other.times if other else None)
         verdict, drawn = verdict_of(con, analysis, "points"), _charts(con, analysis.run, other)
         made = _report(con, store.url, analysis.run, verdict, other, drawn, top)
@@ -201,7 +188,7 @@ def _details(con: duckdb.DuckDBPyConnection, verdict: Verdict) -> Mapping[str, o
     for row in chosen.to_dict("records"):
         mine = tries.of_source(by_problem.get(row["measured"], []), row["source_id"])
         pick = row["pick"] if isinstance(row["pick"], str) else None
-        advised = advice(row, mine, facts.get(str(row["source_id"]), {}), verdict=verdict)
+        advised = advice(row, facts.get(str(row["source_id"]), {}), verdict)
         made[str(row["id"])] = {
             "figure": _lean(solutions(mine, LIGHT, pick=pick).plain()) if mine else None,
             "problem": str(row["problem"]),

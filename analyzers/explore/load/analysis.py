@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from analyzers import ANALYZERS
-from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.analyzer import Settings
 from analyzers.explore.point_table import build, found
 from analyzers.job.gpu_time import GpuTime, gpu_time
 from analyzers.recommend.ranking import Recommendation, recommend
@@ -46,7 +45,7 @@ def analyse(
     """
     settings = settings or Settings()
     tables = tables_to_analyse(store, run, limits)
-    result = recommend(tables, settings, [_isolated(x) for x in ANALYZERS])
+    result = recommend(tables, settings)
     compared = compare(tables, settings)
     nothing = not len(tables.workload) and not tables.sources["measurement_lines"].sum()
     return Analysis(
@@ -77,19 +76,6 @@ def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
     others = [x for x in named if x not in set(rows["problem"])]
     more = pd.DataFrame({"problem": others, "action": [named[x] for x in others], "timed": False}, columns=rows.columns)
     return pd.concat([rows, more.astype(rows.dtypes)], ignore_index=True) if others else rows
-
-
-def _isolated(analyzer: Analyzer) -> Analyzer:
-    """The analyzer; if it raises, a remark stands for its findings, and the others' results are shown."""
-
-    def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-        try:
-            return analyzer.find(tables, settings)
-        except Exception as error:  # of any kind: a fault of one analyzer must not hide the run
-            message = f"{analyzer.name} failed, its findings are missing: {type(error).__name__}: {error}"
-            return [Finding(analyzer=analyzer.name, message=message)]
-
-    return replace(analyzer, find=find)
 
 
 def store_points(store: Store, run: str | None = None) -> pd.DataFrame:

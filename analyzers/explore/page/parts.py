@@ -114,7 +114,7 @@ def card(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
             return {"card": html.P("This problem is not in the store (any more).", className="faint")}
         tries = page.tries(row)
         verdict = page.verdict if page.verdict.headline else None
-        advised = advice(row, tries, page.facts(row["source_id"]), target=page.target, verdict=verdict)
+        advised = advice(row, {**page.facts(row["source_id"]), **page.target}, verdict)
     except LogparseError as error:
         return {"card": html.P(str(error))}
     pick = row["pick"] if isinstance(row["pick"], str) else None

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-from types import MappingProxyType
 
 import pandas as pd
 
 from analyzers.explore.load.job import Verdict
 from analyzers.explore.plain_text import sentence
-from analyzers.explore.tries import Row, Try
+from analyzers.explore.tries import Row
 from analyzers.overrides.commands import COMMANDS
 from analyzers.overrides.write import make
-from analyzers.times.cells import number_of
 from analyzers.times.comparison import INCOMPARABLE
 from logparse.errors import EmissionError
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.hipblaslt.tuning_rules import with_objects
 from logparse.formats.override_formats import writers_for
-from logparse.model import Override, Problem, Solution, problem_from_text, solution_from_text
-from logparse.target import machine
+from logparse.model import Override, Problem, Solution, problem_from_text
 from logparse.text import duration
 
 
@@ -45,23 +42,15 @@ class Advice:
     override: Paste
 
 
-def advice(
-    row: Row,
-    tries: Sequence[Try],
-    facts: Mapping[str, str],
-    *,
-    target: Mapping[str, str] = MappingProxyType({}),
-    verdict: Verdict | None = None,
-) -> Advice:
-    """For a row of ``points``, the measurements of its problem, and the facts of the file that made them.
+def advice(row: Row, facts: Mapping[str, str], verdict: Verdict | None = None) -> Advice:
+    """For a row of ``points``, and the facts of the machine that runs the command.
 
-    The override is the one that ``recommend`` proposes for the problem, for ``target`` where that is given; there is no
-    other.  It has a second row where the run called the problem through hipBLASLt's C++ object and such calls need one.
-    ``verdict``: None while the analyzers are at work.
+    The override is the one that ``recommend`` proposes for the problem; there is no other.  It has a second row where
+    the run called the problem through hipBLASLt's C++ object and such calls need one.  ``verdict``: None while the
+    analyzers are at work.
     """
     problem = problem_from_text(str(row["problem"]))
-    override = _override(problem, row, tries, {**machine(facts), **target}, verdict)
-    return Advice(_sentence(row) + _in_the_run(row), _command(problem, {**facts, **target}), override)
+    return Advice(_sentence(row) + _in_the_run(row), _command(problem, facts), _override(row, verdict))
 
 
 def _sentence(row: Row) -> str:
@@ -104,29 +93,14 @@ def _command(problem: Problem, facts: Mapping[str, str]) -> Paste:
         return Paste("", f"no bench command: {error}")
 
 
-def _override(
-    problem: Problem, row: Row, tries: Sequence[Try], target: Mapping[str, str], verdict: Verdict | None
-) -> Paste:
-    proposed = row["proposed"]
+def _override(row: Row, verdict: Verdict | None) -> Paste:
     if verdict is None:
         return Paste("", "no override yet: the analyzers are at work")
-    if not isinstance(proposed, str):
+    if not isinstance(row["proposed"], str):
         return Paste("", f"no override: {_none_proposed(row)}")
-    timed = [(x.time_us, x) for x in tries if x.solution == proposed and x.time_us is not None and x.time_us > 0]
-    if not timed:
-        return Paste("", "no override here: its times are of another file; the downloaded files have it")
-    time_us, best = min(timed, key=itemgetter(0))
-    parts = solution_from_text(proposed)
-    override = Override(
-        problem=problem,
-        solution=Solution(parts.library, parts.id, best.raw or "", best.algorithm or None),
-        target=target,
-        time_us=time_us,
-        default_us=number_of(row["pick_us"]),
-        workspace_bytes=best.workspace_bytes,
-        key_text=best.key_text or None,
-    )
-    return _written(override, [problem_from_text(x) for x in verdict.objects])
+    known = json.loads(row["proposed"])
+    nouns = {"problem": problem_from_text(known["problem"]), "solution": Solution(**known["solution"])}
+    return _written(Override(**{**known, **nouns}), [problem_from_text(x) for x in verdict.objects])
 
 
 def _none_proposed(row: Row) -> str:

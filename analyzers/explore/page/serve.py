@@ -6,7 +6,6 @@ import logging
 import secrets
 import signal
 import socket
-import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -116,23 +115,7 @@ def _server(
     try:
         from werkzeug.serving import make_server
 
-        with _without("IPython"):
-            from analyzers.explore.page.app import application
+        from analyzers.explore.page.app import application
     except ImportError as error:
         raise LogparseError(f"the page needs Dash ({error}): pip install 'logparse[explore]'") from None
     return make_server, application, data
-
-
-@contextmanager
-def _without(name: str) -> Iterator[None]:
-    """Hides a package that is not imported yet: Dash imports IPython wherever it is installed, half a second for what
-    only a notebook needs.
-    """
-    hidden = name not in sys.modules
-    if hidden:
-        sys.modules[name] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        if hidden:
-            del sys.modules[name]

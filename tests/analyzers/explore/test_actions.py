@@ -10,10 +10,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from analyzers import ANALYZERS
 from analyzers.actions import action
-from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.explore.load import analysis
+from analyzers.analyzer import Settings
 from analyzers.explore.load.actions import archive, cards, time_split, times_beside
 from analyzers.job.gpu_time import GpuTime, Part
 from analyzers.recommend.ranking import recommend
@@ -122,15 +120,3 @@ def test_times_of_two_runs_are_per_step_where_both_mark_steps() -> None:
     )
     assert times_beside(TIME, replace(after, steps=None))[0] == ("all traces", 120.0, 120.0)
     assert times_beside(TIME, None) == ()
-
-
-def test_an_analyzer_that_fails_is_a_remark(sampled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(tables: Tables, settings: Settings) -> list[Finding]:
-        raise KeyError("column")
-
-    healthy = [x for x in ANALYZERS if x.name == "suboptimal-pick"]
-    failing: Analyzer = replace(ANALYZERS[0], name="flat-cost", find=broken)
-    monkeypatch.setattr(analysis, "ANALYZERS", (failing, *healthy))
-    made = analysis.analyse(sampled)
-    assert "flat-cost failed, its findings are missing: KeyError: 'column'" in made.lines
-    assert len(made.found), "the others' findings are there"

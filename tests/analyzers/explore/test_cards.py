@@ -130,7 +130,7 @@ def test_a_hot_trace_beside_a_cold_replay_keeps_the_ratio(store: Store) -> None:
     assert (row["time_us"], row["best_us"], row["then_us"]) == (17.0, 18.0, pytest.approx(15.3))
     assert row["saving_us"] == pytest.approx(5 * 1.7)
     given = pd.Series(row)
-    shown = texts(detail(given, advice(given, (), {}), None, ""))  # type: ignore[arg-type]
+    shown = texts(detail(given, advice(given, {}), None, ""))  # type: ignore[arg-type]
     assert "Now 17 µs Best known 15.3 µs" in shown
     assert "In this run a call takes 17 µs: with the same ratio of the two 15.3 µs." in shown
 
@@ -162,7 +162,7 @@ def test_what_a_pick_loses_is_known_where_another_solution_was_tried(store: Stor
     assert (row["time_us"], row["then_us"], row["total_us"]) == (50.0, 50.0, 200.0)
     known = bool(set(others) & {"failed", "ok"})
     given = pd.Series(row)
-    shown = texts(detail(given, advice(given, (), {}), None, ""))  # type: ignore[arg-type]
+    shown = texts(detail(given, advice(given, {}), None, ""))  # type: ignore[arg-type]
     assert ("Could save 0" in shown, "Could save unknown" in shown) == (known, not known)
     assert ("Only the pick is timed" in shown) != known
     with store.connect() as con:

@@ -8,34 +8,39 @@ import pandas as pd
 import pytest
 
 from analyzers.explore.load.job import Verdict
-from analyzers.explore.page.paste import Advice, advice
+from analyzers.explore.page.paste import advice
 from analyzers.explore.plain_text import percent, sentence
-from analyzers.explore.tries import Try, of_frame
-from logparse.model import Problem
+from analyzers.explore.point_table import found
+from logparse.model import Finding, Override, Problem, Solution
 from tests.analyzers.example import W, gemm
 
 HERE = {"arch": "gfx942", "cu_count": "304", "miopen_version": "3.4.0", "miopen_tweak": "7c1e0a9d2"}
 
 
 @pytest.fixture
-def told(example_views: dict[str, pd.DataFrame], example_points: pd.DataFrame) -> pd.Series:
+def told(example_points: pd.DataFrame) -> pd.Series:
     """The row of the backward-weight problem, of which ``recommend`` proposes the best known solution."""
     row = example_points[example_points["problem"] == W.text].iloc[0].copy()
     row["pick"], row["pick_us"], row["finding"] = "miopen:ConvDirectNaiveConvWrw", row["best_us"] * 3, None
-    row["loss_us"], row["proposed"] = row["best_us"] * 2, row["best"]
+    row["loss_us"], row["proposed"] = row["best_us"] * 2, None
     return row
 
 
-def of(row: pd.Series, views: dict[str, pd.DataFrame], facts: dict[str, str], algorithm: str = "GEMM") -> Advice:
-    tries = views["measurements"].assign(algorithm=f"miopenConvolutionBwdWeightsAlgo{algorithm}", workspace_bytes=0)
-    mine = of_frame(tries[tries["problem"] == row["problem"]])
-    return advice(row, mine, facts, verdict=Verdict())
+def proposed(problem: Problem, solution: Solution, target: dict[str, str]) -> str:
+    """As ``found`` has it of a finding with an override."""
+    override = Override(problem=problem, solution=solution, target=target, time_us=10.0, workspace_bytes=0)
+    finding = Finding(analyzer="a", message="", problem=problem, override=override)
+    return str(found([finding])["proposed"].item())
 
 
-def test_a_losing_pick_gets_the_row_that_the_library_reads(
-    told: pd.Series, example_views: dict[str, pd.DataFrame]
-) -> None:
-    made = of(told, example_views, HERE)
+def with_override(row: pd.Series, solver: str, algorithm: str, target: dict[str, str]) -> pd.Series:
+    solution = Solution("miopen", solver, solver, f"miopenConvolutionBwdWeightsAlgo{algorithm}")
+    row["proposed"] = proposed(W, solution, target)
+    return row
+
+
+def test_a_losing_pick_gets_the_row_that_the_library_reads(told: pd.Series) -> None:
+    made = advice(with_override(told, "GemmWrwUniversal", "GEMM", HERE), HERE, Verdict())
     assert str(told["best"]) in made.sentence
     assert made.command.text.startswith("MIOpenDriver conv")
     assert str(told["best"]).partition(":")[2] in made.override.text
@@ -43,61 +48,57 @@ def test_a_losing_pick_gets_the_row_that_the_library_reads(
     assert made.override.note == "for gfx942, 304 CUs"
 
 
-def test_what_recommend_does_not_propose_has_no_row(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:
+def test_what_recommend_does_not_propose_has_no_row(told: pd.Series) -> None:
     """The page has no gates of its own: the best known time alone is no proven gain."""
     told["proposed"] = None
-    made = of(told, example_views, HERE)
+    made = advice(told, HERE, Verdict())
     assert (made.override.text, made.override.note) == (
         "",
         "no override: recommend proposes none; the best known time is no proven gain",
     )
-    assert advice(told, (), HERE).override.note == "no override yet: the analyzers are at work"
+    assert advice(told, HERE).override.note == "no override yet: the analyzers are at work"
 
 
-def test_the_row_is_of_the_proposed_solution_not_of_the_fastest_time(
-    told: pd.Series, example_views: dict[str, pd.DataFrame]
-) -> None:
-    others = example_views["measurements"].query("problem == @W.text and solution != @told['best'] and time_us > 0")
-    told["proposed"] = others["solution"].iloc[0]
-    made = of(told, example_views, HERE, "Direct").override
-    assert str(told["proposed"]).partition(":")[2] in made.text
+def test_the_row_is_of_the_proposed_solution_not_of_the_fastest_time(told: pd.Series) -> None:
+    made = advice(with_override(told, "ConvDirectNaiveConvWrw", "Direct", HERE), HERE, Verdict()).override
+    assert "ConvDirectNaiveConvWrw" in made.text
     assert str(told["best"]).partition(":")[2] not in made.text
-    assert "of another file" in advice(told, (), HERE, verdict=Verdict()).override.note
 
 
-def test_unknown_facts_of_the_machine_are_listed(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:
-    made = of(told, example_views, {"arch": "gfx942", "cu_count": "304"})
+def test_unknown_facts_of_the_machine_are_listed(told: pd.Series) -> None:
+    known = {"arch": "gfx942", "cu_count": "304"}
+    made = advice(with_override(told, "GemmWrwUniversal", "GEMM", known), known, Verdict())
     assert not made.override.text
     assert "miopen_version of the target is unknown" in made.override.note
 
 
-def test_the_best_pick_needs_nothing(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:
+def test_the_best_pick_needs_nothing(told: pd.Series) -> None:
     told["pick"], told["pick_us"], told["loss_us"], told["proposed"] = told["best"], told["best_us"], 0.0, None
-    made = of(told, example_views, HERE)
+    made = advice(told, HERE, Verdict())
     assert "nothing to do" in made.sentence
     assert not made.override.text
     assert "the pick is the best known solution" in made.override.note
 
 
-def test_a_pick_alone_is_not_called_the_best(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:
+def test_a_pick_alone_is_not_called_the_best(told: pd.Series) -> None:
     told["pick"], told["pick_us"], told["loss_us"], told["basis"] = told["best"], math.nan, math.nan, "default"
     told["proposed"] = None
-    made = of(told, example_views, {})
+    made = advice(told, {}, Verdict())
     assert "nothing to compare with" in made.sentence
     assert made.override.note == "no override: only the pick is timed"
     told["basis"] = "incomparable"  # the same index of another build is another solution
-    assert "what the library picks is not timed" in of(told, example_views, {}).sentence
+    assert "what the library picks is not timed" in advice(told, {}, Verdict()).sentence
 
 
-def test_nvidia_has_no_bench_command(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:
-    made = of(told, example_views, {"arch": "sm_90"})
+def test_nvidia_has_no_bench_command(told: pd.Series) -> None:
+    made = advice(told, {"arch": "sm_90"}, Verdict())
     assert not made.command.text
     assert "logparse replay" in made.command.note
 
 
-def test_a_finding_is_a_sentence_with_its_remedy(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:
+def test_a_finding_is_a_sentence_with_its_remedy(told: pd.Series) -> None:
     told["finding"], told["advice"] = "the library hints: 'pad it to 8.'", "pad 50257 to 50264"
-    assert of(told, example_views, HERE).sentence == "The library hints: 'pad it to 8.' Pad 50257 to 50264."
+    assert advice(told, HERE, Verdict()).sentence == "The library hints: 'pad it to 8.' Pad 50257 to 50264."
 
 
 def test_a_call_through_the_object_gets_its_row_too() -> None:
@@ -105,18 +106,17 @@ def test_a_call_through_the_object_gets_its_row_too() -> None:
     problem = gemm(a_type="bf16_r")
     texts = {"problem": problem.text, "best": "hipblaslt:7", "pick": "hipblaslt:1", "finding": None, "basis": "trace"}
     row = {**texts, "best_us": 10.0, "pick_us": 20.0, "time_us": 20.0, "then_us": 10.0, "loss_us": 10.0}
-    row |= {"proposed": "hipblaslt:7", "measured": problem.text}
-    tries = [Try(problem=problem.text, solution="hipblaslt:7", status="ok", time_us=10.0, raw="7")]
     facts = {"arch": "gfx942", "cu_count": "304", "hipblaslt_revision": "3b3d59eb", "hipblaslt_version": "100202"}
+    row["proposed"] = proposed(problem, Solution("hipblaslt", "7", "7"), facts)
 
     def pasted(*called: Problem) -> list[str]:
-        made = advice(row, tries, facts, verdict=Verdict(objects=tuple(x.text for x in called)))
+        made = advice(row, facts, Verdict(objects=tuple(x.text for x in called)))
         return [x for x in made.override.text.splitlines() if ",7," in x]
 
     assert len(pasted()) == len(pasted(gemm(m=2048, a_type="bf16_r"))) == 1
     one, other = pasted(problem)
     assert (",f32_r," in one, ",f32_bf16_r," in other) == (True, True)
-    assert "C++ object" in advice(row, tries, facts, verdict=Verdict(objects=(problem.text,))).override.note
+    assert "C++ object" in advice(row, facts, Verdict(objects=(problem.text,))).override.note
 
 
 def test_words_for_people() -> None:

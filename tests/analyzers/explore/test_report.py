@@ -1,17 +1,13 @@
-"""What the report states of its own tables and charts, and its memory: a limit that is too small is lifted."""
+"""What the report states of its own tables and charts."""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
-from unittest.mock import patch
-
-import duckdb
 
 from analyzers import ANALYZERS
 from analyzers.analyzer import Settings
-from analyzers.explore import report
 from analyzers.explore.report import write_report
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.verdict import verdict
@@ -19,27 +15,6 @@ from logparse.store import Store
 from tests.analyzers.build import measurement, tables, work
 from tests.analyzers.example import B, F, W, gemm
 from tests.analyzers.ingested import bench, read
-
-
-def test_a_limit_that_is_too_small_is_lifted(store: Store, tmp_path: Path) -> None:
-    read(store, tmp_path, {"bench.log": bench(1023, 512, 512, count=40) + bench(64, 64, 64, count=2)})
-    tried = []
-    build = report.point_table.build
-
-    def short(con: duckdb.DuckDBPyConnection, *given: object) -> None:
-        (limit,) = con.execute("select current_setting('memory_limit')").fetchone() or ("",)
-        tried.append(limit)
-        if len(tried) == 1:
-            con.execute("set memory_limit = '1MB'")
-            con.execute("create table t as select i, repeat('x', 1000) as x from range(100000) t(i)")
-        build(con, *given)  # type: ignore[arg-type]
-
-    with patch.object(report.point_table, "build", short):
-        made = write_report(store, tmp_path / "report.html")
-    assert made.total == 2
-    assert len(tried) == 2
-    assert tried[0] != tried[1], "the second attempt has no limit"
-    assert "1023" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_every_chart_and_the_table_state_what_they_show_and_of_which_run(store: Store, tmp_path: Path) -> None:
