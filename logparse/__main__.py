@@ -9,7 +9,10 @@ def program() -> None:
     gc.set_threshold(200_000)
     from logparse.cli import main
 
-    main()
+    try:
+        main()
+    finally:
+        gc.freeze()  # also at the interpreter's end
 
 
 if __name__ == "__main__":

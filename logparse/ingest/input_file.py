@@ -437,14 +437,9 @@ def _expand_url(url: str, left_out: list[Path]) -> dict[str, int]:
         pattern = path[len(folder) :].split("/")
         below = [name for name in sizes if _matches(name.split("/"), pattern)]
     else:
-        below = _without_stores(list(sizes))
+        stores = tuple(name.removesuffix(META) for name in sizes if name.endswith("/" + META))
+        below = [name for name in sizes if not _LEFT_OUT.search(name) and not name.startswith(stores)]
     return {join_url(place, folder + name, query): sizes[name] for name in sorted(below)}
-
-
-def _without_stores(names: Sequence[str]) -> list[str]:
-    """The names without ``_LEFT_OUT`` and files of stores, as ``_walk`` leaves them out."""
-    stores = tuple(name.removesuffix(META) for name in names if name.endswith("/" + META))
-    return [name for name in names if not _LEFT_OUT.search(name) and not name.startswith(stores)]
 
 
 def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
