@@ -14,7 +14,7 @@ import pandas as pd
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.double_counts import remarks_on
 from analyzers.overrides.kernels import Kernels
-from analyzers.overrides.lint import Unread, by_name, unread_lines
+from analyzers.overrides.lint import Unread, by_name, share_lines, unread_lines
 from analyzers.overrides.look_up import State, look_up
 from analyzers.times.cells import count_of
 from analyzers.times.joins import calls_by_problem
@@ -211,7 +211,7 @@ def _contradict(one: str, other: str) -> bool:
 def answer(files: Sequence[OverrideFile], unread: Sequence[Unread], tables: Tables) -> Answer:
     """What files cover of a run; exit code 3 where one serves no call."""
     found = [coverage(file, tables) for file in files]
-    text = [*(line for x in found for line in lines(x)), *_count_lines(tables, found)]
+    text = [*(line for x in found for line in lines(x)), *share_lines(files), *_count_lines(tables, found)]
     code = CHECK_FAILED if not all(x.hits for x in found) else int(bool(unread))
     table = [row for x in found for row in rows(x)]
     return Answer(text, table, "coverage", errors=unread_lines(unread), code=code)

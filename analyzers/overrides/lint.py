@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from analyzers.analyzer import Tables
+from analyzers.job.gpu_time import launches_graphs
 from analyzers.times.joins import against_default, facts_of
 from analyzers.times.miopen_tuning import of_build
 from analyzers.times.workspaces import workspaces
@@ -31,7 +32,8 @@ from logparse.ingest.input_file import HEAD_BYTES, InputFile
 from logparse.links import linked
 from logparse.model import Problem, problem_from_text
 from logparse.output import CHECK_FAILED, Answer, Rows
-from logparse.target import Facts, machine_of_files
+from logparse.target import Facts, device_of_file, machine_of_files
+from logparse.text import counted
 
 CHECKED = ", ".join(format.name for format in OVERRIDE_FORMATS)
 
@@ -200,7 +202,18 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
     if format.convolutions and format.selects:
         notes += _workspaces(reading, workspaces(tables))
         notes += _not_in_the_build(file, tables)
+    if format.graph_unsafe and launches_graphs(tables):
+        notes += _in_graphs(reading, format.graph_unsafe)
     return replace(file, noted=(*file.noted, *notes))
+
+
+def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]:
+    """Rows of libraries that allocate at a shape's first call, which a stream that is being captured does not allow."""
+    lines = [row.line for row in reading.rows if row.live and row.solution and row.solution.library in unsafe]
+    if lines:
+        message = "the run launches graphs: a first call within a capture fails where this library allocates"
+        remedy = "tune with the other backends, or call each size once before the capture"
+        yield Note(lines[0], "warning", "graphs", message, remedy, lines[1:])
 
 
 def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[tuple[str, str], float]) -> list[Note]:
@@ -273,8 +286,24 @@ def answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool 
     if rows:
         table = [row for file in judged for row in row_rows(file)]
         return Answer([table], table, "lint --rows", errors=errors, code=code)
-    text = [line for file in judged for line in lines(file)]
+    text = [line for file in judged for line in lines(file)] + share_lines(judged)
     return Answer(text, lambda: note_rows(judged, unread), "lint", errors=errors, code=code)
+
+
+def share_lines(judged: Sequence[OverrideFile]) -> list[str]:
+    """Of several files for a known device, how many rows can serve it, by family: what a library reads as one table."""
+    families: dict[str, list[int]] = {}
+    for file in judged:
+        counts = families.setdefault(by_name(file.format).family(file.name) or file.format, [0, 0, 0])
+        live = sum(len(lines) for row, lines in file.reading.alike if row.live)
+        counts[:] = [counts[0] + live, counts[1] + len(file.rows), counts[2] + 1]
+    device = device_of_file(judged[0].target) if len(judged) > 1 else ""
+    told = (
+        f"  {name}: {live:,} of {total:,} rows ({live / total:.0%}) in {counted(files, 'file')}"
+        for name, (live, total, files) in families.items()
+        if total
+    )
+    return [f"what can serve {device}:", *told] if device else []
 
 
 def lines(file: OverrideFile) -> list[str]:

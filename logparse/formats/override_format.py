@@ -139,6 +139,9 @@ class OverrideFormat:
     facts makes no such key.  ``selects``: a row chooses a solution (a perf-db's only sets parameters).  ``signs``
     are texts by which the library's log reports that it did not honour a file, and what each means.
 
+    ``family`` names, by a file's name, what the library reads as one table.  ``graph_unsafe`` are libraries of rows
+    that allocate at a first call, so that it fails within the capture of a graph.
+
     Writing.  ``writer`` makes the file; ``lines`` renders rows as lines of one, by which a merged file is written and a
     user's own rows are kept.  ``keep_refusal`` is why no row of one file can stand in another of this format (None:
     they can); without it own rows are not kept.  ``merging`` and ``conversion`` are for ``merge`` and ``convert``.
@@ -162,6 +165,8 @@ class OverrideFormat:
     kernels: Callable[[Problem], str | None] | None = None
     selects: bool = True
     signs: tuple[tuple[str, str], ...] = ()
+    family: Callable[[str], str | None] = field(default=lambda name: None)
+    graph_unsafe: frozenset[str] = frozenset()
     writer: Writer | None = None
     keep_refusal: Callable[[OverrideFile, OverrideFile], str | None] | None = None
     conversion: Conversion | None = None

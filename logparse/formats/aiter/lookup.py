@@ -109,8 +109,10 @@ FUSED_MOE = Lookup(
     keeps_first=True,
 )
 """Before 446260d1 (May 2026) two rows of one key made its reader raise, too."""
-_OTHER_MOE = frozenset({"_tag", "preshuffle", "hidden_pad", "intermediate_pad", "tile_m"})
-"""Columns of later fused-MoE tables, whose readers look for more, and of the grouped one."""
+_OTHER_MOE = frozenset({"preshuffle", "hidden_pad", "intermediate_pad", "tile_m"})
+"""Columns of fused-MoE tables whose readers look for more, and of the grouped one."""
+PASSED_OVER = "flydsl_fallback"
+"""The ``_tag`` of rows that the reader of fused-MoE tables leaves out (aiter/fused_moe.py, ``get_cfg_2stages``)."""
 
 VARIABLES: Mapping[str, str] = {
     "a8w8_blockscale_bpreshuffle_tuned_gemm": "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE",

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 from logparse.errors import InputError
 from logparse.formats.aiter import log as aiter_log
 from logparse.formats.aiter import tables as aiter
-from logparse.formats.aiter.lookup import BF16, VARIABLES, Lookup, stem, table_of
+from logparse.formats.aiter.lookup import BF16, PASSED_OVER, VARIABLES, Lookup, stem, table_of
 from logparse.formats.format import Emission, Head, cells_of
 from logparse.formats.hipblaslt import tuning_rules as hipblaslt_tuning
 from logparse.formats.override_format import Conversion, Merging, OverrideFormat, Report, bytes_of, records_of
@@ -155,8 +155,13 @@ def _elsewhere(entry: Entry, target: Facts) -> str | None:
     return f"{named}: aiter looks for {', '.join(theirs[x] for x in wrong)}"
 
 
+def _left_out(entry: Entry, context: _Context) -> str | None:
+    tagged = context.table.keeps_first and entry.texts.get("_tag") == PASSED_OVER
+    return f"_tag {PASSED_OVER}: the reader of the table leaves the row out" if tagged else None
+
+
 def _passed_over(entry: Entry, context: _Context) -> str | None:
-    used = context.used.get(entry.key)
+    used = None if _left_out(entry, context) else context.used.get(entry.key)
     if not context.table.keeps_first or not entry.key or used is None or used.cells == entry.cells:
         return None
     return f"line {used.line} has the same key: aiter takes the first one; before May 2026 it then read no table at all"
@@ -210,6 +215,7 @@ _RULES: tuple[Rule[Entry, _Context], ...] = (
     Rule("no-call", "error", "matched", _no_call, _RETUNE),
     Rule("device", "error", "matched", lambda e, c: None if c.serves else _elsewhere(e, c.target), _RETUNE),
     Rule("device", "info", "matched", lambda e, c: _elsewhere(e, c.target) if c.serves else None),
+    Rule("tag", "info", "read", _left_out, fault=False),
     Rule("duplicate", "warning", "read", _passed_over, "keep the faster one (`logparse merge`)", fault=False),
     Rule("backend", "error", "honoured", _backend, _RETUNE),
     Rule("backend", "warning", None, _odd_backend, _RETUNE),
@@ -313,7 +319,8 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[Entry, _Context
     notes = [*damage, *(_file_notes(table, columns, found) if columns else ())]
     refusals, others = ([x for x in notes if (x.severity == "error") is wrong] for wrong in (True, False))
     serves = any(_elsewhere(entry, target) is None for entry in found)
-    context = _Context(target, table, columns, serves, {entry.key: entry for entry in reversed(found)})
+    first = {x.key: x for x in reversed(found) if not (table.keeps_first and x.texts.get("_tag") == PASSED_OVER)}
+    context = _Context(target, table, columns, serves, first)
     return Table(found, context, _RULES, others).reading(
         "aiter cannot read the table", refusals=refusals, certain=False, facts=_own_facts(found), target=target
     )
@@ -412,6 +419,8 @@ OVERRIDE_FORMAT = OverrideFormat(
     key=aiter.key,
     instead=padded,
     reported=reported,
+    family=stem,
+    graph_unsafe=frozenset({"torch", "hipblaslt"}),  # ROCm/aiter#4352, #5371
     writer=aiter.WRITER,
     merging=_MERGING,
     conversion=Conversion(
@@ -430,5 +439,6 @@ KERNEL_TABLES = OverrideFormat(
     key=lambda problem, facts: None,
     instead=padded,
     reported=reported,
+    family=stem,
     merging=_MERGING,
 )

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.overrides.coverage import coverage
-from analyzers.overrides.lint import format_of, inspect
+from analyzers.overrides.lint import format_of, inspect, share_lines, with_collisions
 from analyzers.overrides.merge import merge
 from logparse.errors import InputError
 from logparse.formats.aiter import tables as aiter
@@ -142,7 +142,7 @@ def test_what_is_particular_to_a_table() -> None:
     assert said(TABLES["moe"].replace(",one,", ",,")) == [(2, "error", "kernel-name")]
     assert said(TABLES["a8w8"].replace("gfx,", "").replace("gfx942,", "")) == [(1, "warning", "columns")]
     with pytest.raises(InputError):
-        format_of("x.csv", TABLES["moe"].replace(",block_m", ",_tag,block_m").encode())
+        format_of("x.csv", TABLES["moe"].replace(",block_m", ",preshuffle,block_m").encode())
 
 
 @pytest.mark.parametrize(
@@ -168,6 +168,36 @@ def test_of_two_rows_of_a_key_fused_moe_keeps_the_first(tmp_path: Path) -> None:
     merged = merge([str(tmp_path / "tuned_fmoe.csv")])
     assert merged.count == 2
     assert b",other,12.0,two,20.0" in merged.files[0].data, "the faster one, whatever its place"
+
+
+def test_a_row_that_fused_moe_leaves_out_hides_no_other() -> None:
+    head, row = TABLES["moe"].splitlines()
+    text = f"{head},_tag\n{row},flydsl_fallback\n{row.replace('one', 'other')},\n"
+    file = inspect("tuned_fmoe.csv", text.encode(), TARGET)
+    assert [row.live for row in file.rows] == [False, True]
+    assert [(note.line, note.severity, note.rule) for note in file.notes] == [(2, "info", "tag")]
+
+
+def test_rows_that_allocate_at_their_first_call_are_noted_where_the_run_launches_graphs() -> None:
+    file = inspect("bf16_tuned_gemm.csv", (HEAD + ROW + ASM).encode(), TARGET)
+    for launches, wanted in (("graph_launches", [(2, "warning")]), ("steps", [])):
+        run = tables(facts=[{"source_id": "s", "run": "r", "name": launches, "value": "3"}])
+        notes = [x for x in with_collisions(file, run).notes if x.rule == "graphs"]
+        assert [(x.line, x.severity) for x in notes] == wanted
+
+
+def test_what_serves_a_device_is_added_up_by_what_aiter_reads_as_one_table() -> None:
+    files = [
+        inspect(name, (SAMPLES / "tables/a8w8_bpreshuffle_tuned_gemm.csv").read_bytes(), TARGET)
+        for name in ("a8w8_bpreshuffle_tuned_gemm.csv", "other_a8w8_bpreshuffle_tuned_gemm.csv")
+    ]
+    live = sum(row.live for row in files[0].rows)
+    head, line = share_lines(files)
+    assert head == "what can serve gfx942 304:"
+    share = f"{2 * live} of {2 * len(files[0].rows)} rows"
+    assert line.startswith(f"  a8w8_bpreshuffle_tuned_gemm: {share}")
+    assert 0 < live < len(files[0].rows)
+    assert share_lines(files[:1]) == []
 
 
 def test_a_batched_table_of_mx_scales_is_not_judged() -> None:
