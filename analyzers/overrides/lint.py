@@ -14,7 +14,6 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from analyzers.analyzer import Tables
-from analyzers.job.gpu_time import launches_graphs
 from analyzers.times.joins import against_default, facts_of
 from analyzers.times.miopen_tuning import of_build
 from analyzers.times.workspaces import workspaces
@@ -202,7 +201,8 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
     if format.convolutions and format.selects:
         notes += _workspaces(reading, workspaces(tables))
         notes += _not_in_the_build(file, tables)
-    if format.graph_unsafe and launches_graphs(tables):
+    launches = tables.facts["run"].eq(tables.run) & tables.facts["name"].eq("graph_launches")
+    if format.graph_unsafe and launches.any():
         notes += _in_graphs(reading, format.graph_unsafe)
     return replace(file, noted=(*file.noted, *notes))
 
