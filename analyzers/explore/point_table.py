@@ -203,11 +203,11 @@ def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Mapping[str, st
     """Create the table ``blocked`` (``h, problem, source_id``): times not known to be of the run's calls."""
     own = con.execute("select distinct source_id from sources where run = ?", [run]).fetchall()
     pairs = sorted(apart(facts, [str(x) for (x,) in own]))
-    homes = [(source, device_of_file(known)) for source, known in facts.items()] if pairs else []
+    homes = [(source, device_of_file(known)) for source, known in facts.items()]
     for name, columns, rows in (("apart_", ("log", "time"), pairs), ("homes_", ("source_id", "device"), homes)):
         made = pa.table({x: pa.array([row[i] for row in rows], pa.string()) for i, x in enumerate(columns)})
         con.register(name, made)
-    con.execute(f"create or replace table blocked as {_BLOCKED if pairs else _NONE_BLOCKED}", {"run": run})
+    con.execute(f"create or replace table blocked as {_BLOCKED}", {"run": run})
     con.unregister("apart_")
     con.unregister("homes_")
 
@@ -269,7 +269,7 @@ _TYPE_CASES = " ".join(f"when '{name}' then {size}" for name, size in TYPE_BYTES
 _GEMMS = """
   select problem, null as layer, case kind when 'grouped' then 'grouped GEMM' else 'GEMM' end as operation,
          null as direction, a_type as dtype, coalesce(trans_a, '?') || coalesce(trans_b, '?') as layout,
-         m::double as m, n::double as n, k::double as k, batch_count::double as batch, flops::double as flops,
+         flops::double as flops,
          batch_count::double * (m::double * k * coalesce(type_bytes(a_type), 0)
              + k::double * n * coalesce(type_bytes(coalesce(b_type, a_type)), 0)
              + m::double * n * (coalesce(type_bytes(coalesce(d_type, a_type)), 0)
@@ -284,14 +284,7 @@ _GEMMS = """
   from gemm_problems"""
 _CONVOLUTIONS = """
   select problem, layer, 'convolution' as operation, direction, in_type as dtype, layout,
-         case direction when 'F' then k / coalesce(groups, 1) when 'W' then k / coalesce(groups, 1)
-                        else c / coalesce(groups, 1) end as m,
-         case direction when 'W' then c / coalesce(groups, 1) * filter_d * filter_h * filter_w
-                        else n::double * out_d * out_h * out_w end as n,
-         case direction when 'F' then c / coalesce(groups, 1) * filter_d * filter_h * filter_w
-                        when 'W' then n::double * out_d * out_h * out_w
-                        else k / coalesce(groups, 1) * filter_d * filter_h * filter_w end as k,
-         coalesce(groups, 1)::double as batch, flops::double as flops,
+         flops::double as flops,
          n::double * c * d * h * w * type_bytes(in_type)
              + k::double * c * filter_d * filter_h * filter_w / coalesce(groups, 1)
                * type_bytes(coalesce(weights_type, in_type))
@@ -305,7 +298,7 @@ _CONVOLUTIONS = """
                  if(coalesce(groups, 1) = 1, '', ' g' || groups::bigint), ' ', coalesce(in_type, '?'), ' ',
                  coalesce(in_layout, '?'))) as label
   from conv_problems"""
-"""Both kinds of problem in one set of columns; a convolution as the GEMM that it amounts to, groups as the batch.
+"""Both kinds of problem in one set of columns.
 
 ``concat`` takes half as long as ``||``, each of which makes a text of its own, but sees no part that is missing.
 """
@@ -397,9 +390,6 @@ _BLOCKED = """
     from timed t join caller using (h) left join homes_ o on o.source_id = t.source_id
     left join apart_ on log = caller.device and time = coalesce(o.device, '')
     group by all having bool_and(log is not null)"""
-_NONE_BLOCKED = """
-    select null::ubigint as h, null::varchar as problem, null::varchar as source_id where $run is null"""
-
 _SAME = 1e-9  # a mean of equal times differs from them in its last bits, which is no saving
 _POINTS = f"""
 with picks as (
@@ -467,7 +457,7 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        flops / time_us / 1e6 as tflops, flops / then_us / 1e6 as best_tflops, device,
        roof_tflops, flops / time_us / 1e6 / roof_tflops as efficiency,
        coalesce(own, true) as own, f_us, b_us, sibling_us, coalesce(best_us, time_us) / sibling_us as sibling_ratio,
-       m, n, k, batch, source_id, measured,
+       source_id, measured,
        null::double as here_us, null::double as other_us, null::double as change, null::varchar as moved
 from placed
 """

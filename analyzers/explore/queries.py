@@ -21,6 +21,8 @@ DRAWN = 2_000
 """Points that one chart draws; more cannot be distinguished, and the browser would take longer than 300 ms."""
 ORDER = "saving_us desc nulls last, total_us desc nulls last, calls desc nulls last, id"
 """The order of the page's table."""
+MOVED = f"abs(coalesce(calls, 1) * (other_us - here_us)) desc nulls last, {ORDER}"
+"""Its order beside another run: by what a problem's time changed, weighed by its calls."""
 
 FIRST_ROWS = 100
 """Rows of the table that the page asks for at once."""
@@ -227,21 +229,6 @@ def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
     ).df()
 
 
-def movers(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 15, *, slower: bool = False) -> pd.DataFrame:
-    """Problems of both runs whose weighed time changed most: ``id, label, calls, here_us, other_us, change_us``.
-
-    ``slower``: those that lost.
-    """
-    where, parameters = chosen.where()
-    where += " and moved = 'slower'" if slower else ""
-    return con.execute(
-        f"""select id, label, calls, here_us, other_us, coalesce(calls, 1) * (other_us - here_us) as change_us
-            from points where {where} and other_us > 0 and here_us > 0
-            order by abs(change_us) desc, id limit {most}""",
-        parameters,
-    ).df()
-
-
 def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
     """``problems, faster, slower`` (there, as ``logparse diff`` counts them), ``called`` (how many have calls),
     ``here_us, there_us`` (weighed by calls), of the problems that have a time of one kind in both runs.
@@ -275,11 +262,11 @@ def table(
     end: int | None = None,
     sort: Sequence[Mapping[str, object]] = (),
     filters: Mapping[str, Mapping[str, object]] | None = None,
-    always: Sequence[str] = (),
+    default: str = ORDER,
 ) -> tuple[pd.DataFrame, int]:
     """Rows ``start`` to ``end`` of the page's table (``id`` and ``TABLE``, in the units of its titles), and how many
     there are.  ``sort`` and ``filters`` are those of AG Grid; columns that are not in ``TABLE`` are ignored.
-    ``always``: ids that count as the first ones when it is chosen which rows these are.
+    ``default``: the order where ``sort`` leaves it open.
     """
     where, parameters = chosen.where()
     for name, rule in (filters or {}).items():
@@ -291,16 +278,14 @@ def table(
         for x in sort
         if x.get("colId") in TABLE
     ]
-    order += ORDER.split(", ")
     columns = ", ".join(f"{name} * {SCALED[name]} as {name}" if name in SCALED else name for name in TABLE)
     limit = "" if end is None else f"limit {max(0, end - start)} offset {max(0, start)}"
-    by = ", ".join(f"p.{x}" for x in order)
-    first = "list_contains(?::varchar[], p.id) desc, " if always else ""
+    by = ", ".join([*order, default])
     # Which rows first, then their texts: to sort whole rows takes twice as long.
-    shown = f"select p.rowid from points p where {where} order by {first}{by} {limit}"
-    sql = f"select id, {columns} from points p where rowid in ({shown}) order by {by}"
+    shown = f"select rowid from points where {where} order by {by} {limit}"
+    sql = f"select id, {columns} from (from points where rowid in ({shown}) order by {by})"
     count = only_row(con.execute(f"select count(*) from points where {where}", parameters))
-    return con.execute(sql, [*parameters, *([list(always)] if always else [])]).df(), int(count[0]) if count else 0
+    return con.execute(sql, parameters).df(), int(count[0]) if count else 0
 
 
 _COMPARISONS = {

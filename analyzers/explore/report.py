@@ -34,7 +34,7 @@ from analyzers.explore.load.beside import beside, compared, keep, names
 from analyzers.explore.load.job import Action, TimeSplit, Verdict
 from analyzers.explore.page.paste import advice
 from analyzers.explore.plain_text import sentence
-from analyzers.explore.selection import Selection
+from analyzers.explore.selection import INTRO, VIEWS, Selection
 from analyzers.explore.tries import Try
 from analyzers.explore.views import ChartStyle, chart
 from analyzers.times.joins import facts_by_source
@@ -49,23 +49,8 @@ if TYPE_CHECKING:
 LIMIT_BYTES = 10_000_000
 TOP = 500
 SHOWN = 2  # remarks at once
-CHARTS: Mapping[str, tuple[str, str]] = {
-    "Roofline": (
-        "roofline",
-        "The rate of each problem against what the device allows; larger marks take more time.",
-    ),
-    "Regret": (
-        "regret",
-        "What the library's picks lose against the best known solution, and how few rows give most of it back.",
-    ),
-    "Backward weights": (
-        "weights",
-        "The backward-weight pass of each layer against its own F and B; larger marks take more time.",
-    ),
-    "What the files held": ("files", "What every line of every file became."),
-    "Compare": ("compare", "Each problem's time in both runs, beyond noise."),
-}
-"""The view that each chart is of, and what it shows; the run that it is of stands behind it."""
+CHARTS = ("roofline", "regret", "weights", "files", "compare")
+"""The views whose charts are in it."""
 PAPER = ("label", *queries.PRESETS[next(iter(queries.PRESETS))], "tflops", "efficiency")
 """Columns of the table that are printed: all of them are too many for a page."""
 
@@ -138,12 +123,9 @@ def _report(
     charts: Mapping[str, Figure],
     top: int,
 ) -> Report:
-    """The report with the solutions of the ``top`` problems by saving, then by time; among them are those whose time
-    differs most from another run's.
-    """
+    """The report with the solutions of the ``top`` problems by saving, then by time, or by what another run changed."""
     everything = Selection()
-    moved = list(queries.movers(con, everything)["id"]) if other else []
-    frame, total = queries.table(con, everything, start=0, end=top, always=moved)
+    frame, total = queries.table(con, everything, end=top, default=queries.MOVED if other else queries.ORDER)
     con.register("ids_", pd.DataFrame({"id": list(frame["id"])}, dtype="object"))
     chosen = frame.merge(con.execute("select id, own from points semi join ids_ using (id)").df(), on="id", how="left")
     sums = queries.totals(con, everything)
@@ -156,7 +138,7 @@ def _report(
         "paper": (*PAPER, *(queries.COMPARED if other else ())),
         "columns": {str(name): _plain(chosen[name]) for name in chosen.columns if name not in left_out},
         "charts": {name: figure.plain() for name, figure in charts.items()},
-        "captions": {name: f"{CHARTS[name][1]} {scope}." for name in charts},
+        "captions": {VIEWS[view]: f"{INTRO[view]} {scope}." for view in CHARTS if VIEWS[view] in charts},
         "details": _details(con, verdict),
         "total": total,
         "dark": _recolouring(),
@@ -168,10 +150,10 @@ def _charts(con: duckdb.DuckDBPyConnection, run: str, other: Beside | None) -> d
     style = ChartStyle(LIGHT, names=other.names if other else ("", ""))
     sources = con.execute("select * from sources where run = ?", [run]).df()
     made = dict[str, Figure]()
-    for title, (view, _) in CHARTS.items():
+    for view in CHARTS:
         figure = completeness(sources, LIGHT) if view == "files" else chart(con, Selection(view=view), style)
         if figure is not None and (other or view != "compare"):
-            made[title] = figure
+            made[VIEWS[view]] = figure
     return made
 
 
@@ -199,17 +181,7 @@ def _details(con: duckdb.DuckDBPyConnection, verdict: Verdict) -> Mapping[str, o
 
 def _lean(figure: dict[str, Any]) -> dict[str, Any]:
     """Without what every one of these figures has alike, which the page adds again from the first chart's layout."""
-    layout = figure["layout"]
-    for name in (
-        "font",
-        "hoverlabel",
-        "colorway",
-        "paper_bgcolor",
-        "plot_bgcolor",
-        "hovermode",
-        "uirevision",
-    ):
-        layout.pop(name, None)
+    del figure["layout"]["template"]
     return figure
 
 
@@ -248,7 +220,8 @@ def _page(
         block = block.replace(character, f"\\u{ord(character):04x}")
     calls = "" if pd.isna(sums["calls"]) else f"{int(sums['calls']):,} calls of "
     known = f", {duration(float(sums['total_us']))}" if pd.notna(sums["total_us"]) else ", no times" if total else ""
-    part = "" if shown >= total else f" The table and the solutions below are of the {shown:,} most worthwhile ones."
+    order = "the largest change first" if other else "the most worthwhile first"
+    part = "" if shown >= total else f" The table and the solutions below are of {shown:,} of them, {order}."
     if other:
         part += f" Compared with {printable(other.called)}."
     hashes = " ".join(f"'sha256-{_hash(x)}'" for x in (plotly, script))
@@ -262,7 +235,7 @@ def _page(
         headline=html.escape(printable(verdict.headline)),
         todo=_todo(verdict.actions),
         summary=html.escape(f"Run {printable(run)}: {calls}{total:,} problems{known}.{part}"),
-        caption=html.escape(f"Problems of {_scope(run, shown, total)}, the most worthwhile first"),
+        caption=html.escape(f"Problems of {_scope(run, shown, total)}, {order}"),
         remarks=_remarks([html.escape(printable(sentence(x))) for x in (*_split(verdict.time), *verdict.lines)]),
         plotly=plotly,
         data=block,

@@ -1,7 +1,7 @@
 """What is selected: the one state that every chart, the table and the URL share.
 
 A selection is a set of allowed values per facet, an interval per number, a search text and one problem.  It becomes a
-query string (``?view=roofline&direction=W&m=256..4096``) and a WHERE clause with parameters, and comes back from a
+query string (``?view=roofline&direction=W&intensity=1..64``) and a WHERE clause with parameters, and comes back from a
 query string that anybody may have written: what is not known there is dropped.
 """
 
@@ -50,11 +50,6 @@ def facet_text(facet: str, value: str, *, whole: bool = False) -> str:
 NUMBERS: Mapping[str, str] = {
     "intensity": "intensity",
     "tflops": "TFLOP/s",
-    "m": "M",
-    "n": "N",
-    "k": "K",
-    "batch": "batch",
-    "time_us": "time",
     "best_us": "best time",
     "sibling_us": "F or B time",
     "regret": "regret",
@@ -70,6 +65,18 @@ VIEWS: Mapping[str, str] = {
     "weights": "Backward weights",
     "compare": "Compare",
     "files": "Files",
+}
+INTRO: Mapping[str, str] = {
+    "overview": "Where the time goes, what to do about it, and the problems (≈: estimated, not measured). Click a row "
+    "to see its solutions.",
+    "roofline": "How fast each problem runs against what the device allows; larger marks take more time. Drag a box to "
+    "select, click to open.",
+    "regret": "What the library's picks lose against the best known solution, and how few rows give most of it back.",
+    "weights": "The backward-weight pass of each layer against its own F and B; larger marks take more time. Far above "
+    "1× is worth a look.",
+    "compare": "This run against another one, problem by problem, as logparse diff compares them: times of one kind of "
+    "evidence, and beyond noise.",
+    "files": "What every line of every file became. Rejected lines look like a known format and cannot be read.",
 }
 _LONGEST = 400  # characters of a value that is taken from a URL
 _LONGEST_TABLE = 8_000

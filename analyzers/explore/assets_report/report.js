@@ -114,7 +114,7 @@
       body.append(row);
     }
     $('more').style.display = found.length > state.rows ? '' : 'none';
-    const of = data.total > count ? `, the most worthwhile of ${data.total.toLocaleString('en')}` : '';
+    const of = data.total > count ? ` of ${data.total.toLocaleString('en')}` : '';
     $('note').textContent = filtered() ? `${found.length.toLocaleString('en')} of ${count.toLocaleString('en')} problems${of}` : `${count.toLocaleString('en')} problems${of}`;
   };
 
@@ -177,8 +177,8 @@
     section.append(key);
     box.append(section);
     if (!mark.figure) { section.removeChild(chart); return; }
-    const shared = data.charts[Object.keys(data.charts)[0]].layout.template.layout, figure = JSON.parse(JSON.stringify(mark.figure));
-    for (const name of ['font', 'hoverlabel', 'colorway', 'paper_bgcolor', 'plot_bgcolor', 'hovermode']) figure.layout[name] = shared[name];
+    const figure = JSON.parse(JSON.stringify(mark.figure));
+    figure.layout.template = data.charts[Object.keys(data.charts)[0]].layout.template;
     plot(chart, copy(figure));
   };
   const fallback = (node, done) => {  // a file from disk may not use the clipboard interface

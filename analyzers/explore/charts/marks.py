@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +35,6 @@ def add_points(
     size: np.ndarray,
     *,
     opacity: float,
-    place: Mapping[str, int] = MappingProxyType({}),
     hovertemplate: str = HOVER,
     **each: np.ndarray,
 ) -> None:
@@ -56,7 +54,6 @@ def add_points(
                 hovertemplate=hovertemplate,
                 marker={**marker, "line": {"width": 0}},
                 **{name: values[here] for name, values in each.items()},
-                **place,
             )
         left = left & ~here
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analyzers.explore.charts.figure import Figure
+from analyzers.explore.charts.figure import Figure, scatter
 from analyzers.explore.charts.marks import log_axis_over
-from analyzers.explore.charts.palette import Theme, axis_look, blank, layout_look
+from analyzers.explore.charts.palette import Theme, blank, styled
 from analyzers.explore.plain_text import all_shown, distinct, shown, solution_name
 from analyzers.explore.tries import Try
 
@@ -43,29 +43,22 @@ def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None, ti
             data.append({**_times(group, names), "name": legend, "mode": "markers", "marker": look})
     data += _failures([x for x in rows if not x.timed], names, min(times, default=1.0), theme)
     spread = max(times) / min(times) if times else 1.0
-    shared = axis_look(theme)
     # Close ones fill the width, so that samples and intervals can be distinguished; else zero is in sight.
     alone = spread == 1 and all(x.samples_us is None and x.max_us is None for x, _ in timed)
     mode = "tozero" if spread > 2 or alone else "normal"
     linear: dict[str, Any] = {"type": "linear", "rangemode": mode, "nticks": 8}
     across = log_axis_over(spread, most=_NUMBERED) if spread > 20 else linear
-    unit = {**shared["title"], "text": "time of one call (µs)" + (", logarithmic" if spread > 20 else "")}
+    unit = "time of one call (µs)" + (", logarithmic" if spread > 20 else "")
     hidden = len(best) - len(order)
-    layout = {
-        **layout_look(theme, title=title, height=120 + 26 * max(4, len(order))),
-        "xaxis": {**shared, **across, "title": unit},
-        "yaxis": {
-            **shared,
-            "type": "category",
-            "categoryorder": "array",
-            "categoryarray": [names[x] for x in reversed(order)],
-        },
-        "annotations": [_hidden(hidden, theme)] if hidden > 0 else [],
-        "showlegend": True,
-    }
-    layout["margin"]["t"] = 76 if title else 46
-    figure = Figure(*data)
-    figure.update_layout(**layout)
+    figure = styled(Figure(*data), theme, title=title, height=120 + 26 * max(4, len(order)))
+    figure.update_xaxes(title={"text": unit}, **across)
+    figure.update_yaxes(type="category", categoryorder="array", categoryarray=[names[x] for x in reversed(order)])
+    figure.update_layout(showlegend=True, margin={"t": 76 if title else 46})
+    if hidden > 0:
+        figure.add_annotation(
+            text=f"{hidden:,} slower ones are not shown", xref="paper", yref="paper", x=1, y=1, xanchor="right",
+            yanchor="bottom", showarrow=False, font={"size": 11, "color": theme.faint},
+        )  # fmt: skip
     return figure
 
 
@@ -76,13 +69,6 @@ def _best(tries: Sequence[Try]) -> dict[str, float]:
         if x.solution is not None:
             best[x.solution] = min(best.get(x.solution, math.inf), math.inf if x.time_us is None else x.time_us)
     return best
-
-
-def _hidden(count: int, theme: Theme) -> dict[str, object]:
-    return {
-        "text": f"{count:,} slower ones are not shown", "xref": "paper", "yref": "paper", "x": 1, "y": 1,
-        "xanchor": "right", "yanchor": "bottom", "showarrow": False, "font": {"size": 11, "color": theme.faint},
-    }  # fmt: skip
 
 
 def _names(order: list[str], pick: str | None) -> dict[str | None, str]:
@@ -124,17 +110,7 @@ def _strips(rows: Sequence[tuple[Try, float]], names: Mapping[str | None, str], 
         return []
     look = {"symbol": "line-ns-open", "size": 20, "color": theme.faint}
     template = "sample %{x:,.5~r} µs<extra></extra>"
-    return [
-        {
-            "type": "scatter",
-            "x": x,
-            "y": y,
-            "mode": "markers",
-            "name": "samples",
-            "hovertemplate": template,
-            "marker": look,
-        }
-    ]
+    return [scatter(x=x, y=y, mode="markers", name="samples", hovertemplate=template, marker=look)]
 
 
 def _failures(rows: Sequence[Try], names: Mapping[str | None, str], edge: float, theme: Theme) -> list[dict[str, Any]]:
@@ -143,18 +119,12 @@ def _failures(rows: Sequence[Try], names: Mapping[str | None, str], edge: float,
         return []
     words = [str(x.status) if x.error is None else f"{x.status}: {x.error}" for x in rows]
     return [
-        {
-            "type": "scatter",
-            "x": [edge] * len(rows),
-            "y": [names[x.solution] for x in rows],
-            "mode": "text",
-            "name": "no time",
-            "text": all_shown(words, 40),
-            "textposition": "middle right",
-            "textfont": {"color": theme.faint, "size": 11},
-            "hoverinfo": "text",
-        }
-    ]
+        scatter(
+            x=[edge] * len(rows), y=[names[x.solution] for x in rows], mode="text", name="no time",
+            text=all_shown(words, 40), textposition="middle right", textfont={"color": theme.faint, "size": 11},
+            hoverinfo="text",
+        )
+    ]  # fmt: skip
 
 
 def _bytes(value: int | None) -> str:

@@ -25,19 +25,6 @@ from analyzers.explore.plain_text import percent, sentence
 from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text
 from logparse.text import duration, printable
 
-INTRO = {
-    "overview": "Where the time goes, what to do about it, and the problems (≈: estimated, not measured). Click a row "
-    "to see its solutions.",
-    "roofline": "How fast each problem runs against what the device allows; larger marks take more time. Drag a box to "
-    "select, click to open.",
-    "regret": "What the library's picks lose against the best known solution, and how few rows give most of it back.",
-    "weights": "The backward-weight pass of each layer against its own F and B; larger marks take more time. Far above "
-    "1× is worth a look.",
-    "compare": "This run against another one, problem by problem, as logparse diff compares them: times of one kind of "
-    "evidence, and beyond noise.",
-    "files": "What every line of every file became. Rejected lines look like a known format and cannot be read.",
-}
-
 
 def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
     """The frame of the page; callbacks fill it.  ``version``: of the data, so that only what comes later is fetched
@@ -220,14 +207,11 @@ _AS_NUMBER = {
 }
 
 
-RUNS = 50  # that can be chosen from, the latest
-
-
 def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[object]:
     """Which run is looked at and which is beside it, and links to others; each loads the page anew."""
     what: list[Any] = ["Run ", html.B(_with_end(run))]
     what += [" beside ", html.B(_with_end(other))] if other else []
-    latest = list(reversed(known))[:RUNS]
+    latest = list(reversed(known))
     if len(known) < 2:
         return [html.Span(what, title=printable(run))]
     after = f"{run}{AFTER}" if f"{run}{AFTER}" in known else run.removesuffix(AFTER)
@@ -235,8 +219,6 @@ def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[
     look = [_run(x, replace(chosen.cleared(), run=x), x == run) for x in latest]
     compare = [_run(x, _compared(x, chosen), x == other) for x in latest if x != run]
     lists = [html.H2("Look at"), html.Ul(look), html.H2("Compare with"), html.Ul(compare)]
-    if rest := len(known) - len(latest):
-        lists.append(html.P(f"{rest:,} older ones: start the page with --run LABEL", className="faint"))
     pair = [offered] if not other and after in known and after != run else []
     return [html.Details([html.Summary(what, title=printable(run)), html.Div(lists)]), *pair]
 
@@ -260,21 +242,9 @@ def _run(name: str, chosen: Selection, here: bool) -> html.Li:
     return html.Li(html.A(printable(name), href=chosen.url(), className="here" if here else ""))
 
 
-WORST = 5  # regressions that are named
-
-
-def comparison(
-    known: Verdict,
-    other: str,
-    totals: pd.Series,
-    worst: pd.DataFrame,
-    chosen: Selection,
-    *,
-    finished: bool,
-    choice: bool,
-) -> list[object]:
-    """What the comparison comes to: the traces' times of both runs, then the problems (``queries.changes``), and those
-    that lost most (``movers``).  ``choice``: the store holds another run.
+def comparison(known: Verdict, other: str, totals: pd.Series, *, finished: bool, choice: bool) -> list[object]:
+    """What the comparison comes to: the traces' times of both runs, then the problems (``queries.changes``).
+    ``choice``: the store holds another run.
     """
     if not other:
         choose = "Choose a run to compare with in the header, or start" if choice else "This store holds one run. Start"
@@ -287,7 +257,7 @@ def comparison(
         return times if finished else [html.P("Reading: the two runs are being compared …")]
     noun = "problem has" if totals["problems"] == 1 else "problems have"
     once = "" if totals["called"] else " (each counted once: the store has no calls of them)"
-    made: list[object] = [
+    return [
         *times,
         html.H2(verdict_of(totals)),
         html.P(
@@ -295,19 +265,6 @@ def comparison(
             f"faster and slower: beyond {NOISE:.0%} and noise."
         ),
     ]
-    if len(worst):
-        rows = [
-            html.Li(
-                [
-                    dcc.Link(printable(x["label"]), href=replace(chosen, problem=x["id"]).url()),
-                    f" {duration(x['here_us'])} → {duration(x['other_us'])} ({x['other_us'] / x['here_us'] - 1:+.1%}), "
-                    f"{duration(x['change_us'])} more per {'run' if x['calls'] > 0 else 'call'}",
-                ]
-            )
-            for x in worst.to_dict("records")
-        ]
-        made += [html.H3("Worst regressions"), html.Ol(rows, className="worst")]
-    return made
 
 
 def _beside(name: str, here: float | None, there: float | None) -> html.Tr:
@@ -400,10 +357,10 @@ def height_of(figure: Figure) -> dict[str, str]:
 _FRAME = 14  # padding and border of a chart's box (px)
 
 
-def count(problems: int, *, sorted_: bool) -> str:
-    """What the table shows."""
+def count(problems: int, order: str) -> str:
+    """What the table shows; ``order`` is empty where the user chose it."""
     noun = "problem" if problems == 1 else "problems"
-    return f"{problems:,} {noun}" + ("" if sorted_ or problems < 2 else ", the most worthwhile first")
+    return f"{problems:,} {noun}" + (f", {order} first" if order and problems > 1 else "")
 
 
 _OPEN = ("operation", "direction", "dtype", "library", "layout")

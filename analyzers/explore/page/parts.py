@@ -20,7 +20,7 @@ from analyzers.explore.page import components
 from analyzers.explore.page.data import PageData, Pages
 from analyzers.explore.page.paste import advice
 from analyzers.explore.page.table import rows
-from analyzers.explore.selection import Selection, from_url
+from analyzers.explore.selection import INTRO, Selection, from_url
 from analyzers.explore.views import BOXES, ChartStyle, chart, clicked
 from logparse.errors import LogparseError
 
@@ -56,7 +56,7 @@ def surroundings(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     )
     frame["filters"] = components.facets(groups, chosen)
     frame["runs"] = components.runs(page.runs, page.run, page.other, chosen)
-    frame["intro"] = components.INTRO[chosen.view]
+    frame["intro"] = INTRO[chosen.view]
     frame["answer"] = _answer(page, chosen)
     if chosen.view == "compare" and page.other:
         frame["content"] = "content compare beside"
@@ -70,10 +70,9 @@ def _answer(page: PageData, chosen: Selection) -> list[object]:
     if chosen.view == "compare":
         with page.cursor() as con:
             totals = queries.changes(con, chosen)
-            worst = queries.movers(con, chosen, components.WORST, slower=True)
         choice = len(page.runs) > 1
         known = page.verdict
-        return components.comparison(known, page.other, totals, worst, chosen, finished=page.finished, choice=choice)
+        return components.comparison(known, page.other, totals, finished=page.finished, choice=choice)
     return []
 
 

@@ -28,13 +28,13 @@ def rows(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     ``asked``: ``search``, the rows' ``start`` and ``end``, and AG Grid's models of ``sort`` and ``filter``.
     """
     start, end = (x if isinstance(x, int) else 0 for x in (asked.get("start"), asked.get("end")))
-    sort = _sorted(asked.get("sort"))
+    sort, search = _sorted(asked.get("sort")), str(asked.get("search") or "")
+    end = min(end, start + LARGEST_BLOCK)
     try:
-        chosen = from_url(str(asked.get("search") or ""))
-        found, count = _rows(pages, chosen, sort, _filters(asked.get("filter")), start, min(end, start + LARGEST_BLOCK))
+        found, count, order = _rows(pages, from_url(search), sort, _filters(asked.get("filter")), start, end)
     except LogparseError:
         return {"rows": [], "count": 0, "note": ""}
-    return {"rows": records(found), "count": count, "note": components.count(count, sorted_=bool(sort))}
+    return {"rows": records(found), "count": count, "note": components.count(count, "" if sort else order)}
 
 
 def _sorted(model: object) -> Sequence[Mapping[str, object]]:
@@ -54,12 +54,13 @@ def _rows(
     filters: Mapping[str, Mapping[str, object]],
     start: int,
     end: int,
-) -> tuple[pd.DataFrame, int]:
+) -> tuple[pd.DataFrame, int, str]:
+    """Also what their order begins with, where ``sort`` leaves it open."""
     page = pages.of(chosen)
-    if not sort and chosen.view == "compare" and page.other:
-        sort = [{"colId": "change", "sort": "desc"}]
+    moved = chosen.view == "compare" and bool(page.other)
+    default, first = (queries.MOVED, "the largest change") if moved else (queries.ORDER, "the most worthwhile")
     with page.cursor() as con:
-        return queries.table(con, chosen, start=start, end=end, sort=sort, filters=filters)
+        return *queries.table(con, chosen, start=start, end=end, sort=sort, filters=filters, default=default), first
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, object]]:
@@ -83,7 +84,7 @@ def export(pages: Pages, search: str | None) -> str:
     given = given if isinstance(given, dict) else {}
     pairs = [x for x in given.get("sort") or () if isinstance(x, list) and len(x) == 2]
     sort = _sorted([{"colId": name, "sort": way} for name, way in pairs])
-    found, _ = _rows(pages, chosen, sort, _filters(given.get("filter")), 0, CSV_ROWS)
+    found, *_ = _rows(pages, chosen, sort, _filters(given.get("filter")), 0, CSV_ROWS)
     return csv(found)
 
 

@@ -469,6 +469,8 @@ def test_two_stores_are_compared_and_markup_of_a_log_is_text(seen: Visit, both: 
         assert (text in answer, text in chart) == (True, False), "stated once"
     assert PLANTED[:10] in (page.text_content("#chart") or "")
     page.wait_for_function("document.querySelectorAll('#table .ag-row [col-id=here_us]').length >= 3")
+    page.wait_for_function("document.querySelector('#table-note').textContent.endsWith('the largest change first')")
+    page.wait_for_selector("#table .ag-row[row-index='0'] [col-id=moved]:has-text('slower')")
     page.click("#table .ag-header-cell[col-id=other_us] .ag-header-cell-text")
     page.wait_for_function("""() => document.querySelector('#table .ag-row[row-index="0"] [col-id=other_us]')
         ?.textContent === '10.9 ms'""")

@@ -54,11 +54,6 @@ def test_a_column_without_a_value_is_of_texts() -> None:
     assert given["file"].dtype == object, "what was given stays as it is"
 
 
-def test_a_convolution_is_the_gemm_that_it_amounts_to(example_points: pd.DataFrame) -> None:
-    product = 2 * example_points["m"] * example_points["n"] * example_points["k"] * example_points["batch"]
-    assert list(product) == list(example_points["flops"])
-
-
 def test_w_stands_beside_its_own_f_and_b(example_points: pd.DataFrame) -> None:
     row = example_points.set_index("problem").loc[W.text]
     assert (row["f_us"], row["b_us"], row["sibling_us"]) == (187.0, 219.0, 219.0)
@@ -228,15 +223,6 @@ def test_two_texts_of_one_problem_are_one_row_as_in_top(sampled: Store, sampled_
     assert set(called["problem"]) == set(ranked["text"])
     assert called["calls"].sum() == ranked["calls"].sum()
     assert len(called) < len(sampled.frames(sampled.latest_run())["workload"]["problem"].unique())
-
-
-def test_what_must_be_in_the_table_takes_the_place_of_its_last_rows(example_points: pd.DataFrame) -> None:
-    with queries.over(example_points) as con:
-        everything = list(queries.table(con, Selection())[0]["id"])
-        last = everything[-1]
-        shown, total = queries.table(con, Selection(), end=2, always=[last])
-        assert list(shown["id"]) == [everything[0], last], "in the order of the table"
-        assert total == len(everything) == 3
 
 
 def stored(store: Store, run: str, *records: object, **facts: str) -> None:

@@ -244,7 +244,8 @@
   };
   // The table's rows, by blocks; those of before stay until others are there.
   let table;
-  const choice = () => `?${without(page.search, 'view', 'problem', 'table')}`;  // these choose no rows
+  const compares = () => new URLSearchParams(page.search).get('view') === 'compare';  // of the views it alone orders rows
+  const choice = () => `?${without(page.search, ...(compares() ? [] : ['view']), 'problem', 'table')}`;
   const rows = {
     getRows: (params) => {
       const given = { search: choice(), start: params.startRow, end: params.endRow, sort: params.sortModel, filter: params.filterModel };
