@@ -363,6 +363,7 @@ def verify(
     action: Annotated[opt.Words, option("An action that AFTER has applied: judge the whole job by it.")] = None,
     fail_on: opt.FailOn = "3%",
     store: opt.Store = None,
+    verbose: Annotated[bool, option("Every problem, and every row that hit nothing.", "-v", "--verbose")] = False,
 ) -> Answer:
     """Check that overrides took effect and what they gained against the promise; exit code 3 when not."""
     from analyzers.times.runs import remarks_on_words, tables_at
@@ -373,7 +374,8 @@ def verify(
     if action:
         proof = actions.verify_actions(tables_at(before, store), tables_at(after, store), action)
         return replace(actions.answer(proof), errors=remarks)
-    return replace(overrides.answer(findings.verify_at(before, after, files or [], store, share)), errors=remarks)
+    found = findings.verify_at(before, after, files or [], store, share)
+    return replace(overrides.answer(found, verbose), errors=remarks)
 
 
 @verb("logparse diff rocm64 rocm70 --fail-on 3% --overrides tuning.txt", opt.Table)

@@ -81,10 +81,24 @@ def duration(time_us: float | None) -> str:
     return f"{float(f'{time_us / 3.6e9:.3g}'):,g} h"
 
 
+LINES, COLUMNS = 15, 100
+"""What an answer takes of a terminal at most, unless everything is asked for."""
+
+
+def fitted(line: str) -> str:
+    """A line of at most ``COLUMNS``."""
+    return line if len(line) <= COLUMNS else f"{line[: COLUMNS - 1].rstrip()}…"
+
+
 def signed(time_us: float) -> str:
     """A difference of two times for people, without a sign where it is none to 1 ns."""
     us = round(time_us, 3)
     return duration(us) if us >= 0 else f"-{duration(-us)}"
+
+
+def gained(time_us: float) -> str:
+    """``gained 4 ms``, ``lost 4 ms``."""
+    return f"gained {signed(time_us)}" if round(time_us, 3) >= 0 else f"lost {duration(-time_us)}"
 
 
 _KERNEL = re.compile(r"(kernel:)?(?:void )?(?:cutlass::Kernel2?<(\w+)>|(.+))\([^()]*\)", re.DOTALL)

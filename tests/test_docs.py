@@ -249,6 +249,26 @@ def test_the_session_of_the_first_page_is_what_the_program_prints() -> None:
     assert runpy.run_path(str(ROOT / "docs" / "transcript.py"))["renewed"](text) == text
 
 
+def test_the_five_commands_work_as_they_are_printed(tmp_path: Path) -> None:
+    """In a shell, with the files that the page's own commands make, one after the other."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    made = runpy.run_path(str(ROOT / "docs" / "transcript.py"))
+    begin, end = made["BEGIN"], made["END"]
+    typed = re.findall(r"^\$ (.*)", text.partition(begin)[2].partition(end)[0], re.MULTILINE)
+    assert len(typed) == 5
+    folder = made["files_of_session"](text, tmp_path)
+    shell = f'logparse() {{ "{sys.executable}" -m logparse "$@"; }}'
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    environ.pop("LOGPARSE_STORE", None)
+    script = "\n".join(["set -eu", shell, *(f"echo '=====' && {x}" for x in typed)])
+    out = subprocess.run(["sh", "-c", script], cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    assert (out.returncode, out.stderr) == (0, "")
+    *_, recommended, _, verified = out.stdout.split("=====\n")
+    assert recommended.startswith("recommend: a run can save")
+    assert "measured" in recommended, "evidence is kept where the terminal is 100 columns wide"
+    assert verified.startswith("verify: took effect: 4 applied of the files")
+
+
 def test_the_first_page_is_short_and_narrow() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 250

@@ -18,9 +18,8 @@ from logparse.errors import UsageError
 from logparse.formats.format import Emission
 from logparse.output.terminal import Block
 from logparse.store import command_line
-from logparse.text import counted, duration, printable, short_path, shortened
+from logparse.text import COLUMNS, LINES, counted, duration, fitted, printable, short_path, shortened
 
-LINES, COLUMNS = 15, 100
 _NAME, _LABEL = 24, 9
 
 
@@ -36,11 +35,11 @@ class Written:
 def screen(found: Recommendation, written: Written, n: int | None = None) -> list[str]:
     """The lines; with ``n`` so many things to do, however many lines they take."""
     seen = verdict(found)
-    head = _cut(f"recommend: {printable(seen.headline)}")
+    head = fitted(f"recommend: {printable(seen.headline)}")
     if not seen.todo:
         return [head]
     split = [split_line(seen)] if seen.split else []
-    split += [_cut(printable(f"  the step is {seen.limit}"))] if seen.limit else []
+    split += [fitted(printable(f"  the step is {seen.limit}"))] if seen.limit else []
     typed = list(_typed(found, seen, written))
     room = n or max(LINES - 2 - len(split) - len(typed), 1)
     listed = todo_lines(seen.todo[:room])
@@ -52,10 +51,19 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     return [head, *split, *listed, *typed, _rest(seen, written, room)]
 
 
-def summary(seen: Verdict) -> list[str]:
-    """The verdict, the split of a step and all that is to do, without what to type, as ``tune`` prints it."""
-    split = [split_line(seen)] if seen.split and seen.todo else []
-    return [_cut(printable(seen.headline)), *split, *(todo_lines(seen.todo) if seen.todo else [])]
+def ending(found: Recommendation, head: Sequence[str], written: Written, apply: Sequence[str]) -> list[str]:
+    """What ``tune`` prints last: its verdict (``head``), the split of a step, what is left to do, how what was found is
+    applied, and where the rest is.
+    """
+    seen = verdict(found)
+    lines = [*(fitted(printable(x)) for x in head), *([split_line(seen)] if seen.split else [])]
+    typed = [fitted(f"apply    {x}") for x in apply]
+    for todo in seen.todo[:1]:
+        words = ("recommend", "--run", found.run, "--explain", todo.name)
+        typed += _folded(f"why      {command_line(written.store, *words)}")
+    shown = seen.todo[: LINES - len(lines) - len(typed) - 1]
+    rest = fitted(f"rest     {short_path(str(written.out / documents.REPORT_NAME))}")
+    return [*lines, *(todo_lines(shown) if shown else []), *typed, rest]
 
 
 def split_line(seen: Verdict) -> str:
@@ -76,7 +84,9 @@ def todo_lines(todo: Sequence[Todo], first: int = 1) -> list[str]:
     names = shortened([printable(x.name) for x in todo], room)
     gains, known = (max(map(len, x)) for x in zip(*((gain(y), y.evidence) for y in todo), strict=True))
     return [
-        _cut(f"{n:>2} {name:<{room}}  {gain(x):<{gains}}  {x.evidence:<{known}}  {step_text(x)}{printable(_change(x))}")
+        fitted(
+            f"{n:>2} {name:<{room}}  {gain(x):<{gains}}  {x.evidence:<{known}}  {step_text(x)}{printable(_change(x))}"
+        )
         for n, (x, name) in enumerate(zip(todo, names, strict=True), first)
     ]
 
@@ -87,7 +97,7 @@ def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
     labels = [printable(x.problem.label) if x.problem else "" for x in rows[: max(room, 0)]]
     saved = (x.per_call_us if todo.unit == "call" or x.saving_us is None else x.saving_us for x in rows)
     return [
-        _cut(
+        fitted(
             f"     {label:<{max(map(len, labels))}}  saves {duration(None if us is None else us / (found.steps or 1))}"
         )
         for label, us in zip(labels, saved, strict=False)
@@ -119,7 +129,7 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
         yield "apply    no row could be written: why is in the report"
     actions = [x.action.name for x in apply_module.chosen([x for x in found.actions if x.action.kind != "files"])]
     if actions and apply_module.NAME in names:
-        yield _cut(f"apply    {names[apply_module.NAME].use.partition(':  ')[2]}")
+        yield fitted(f"apply    {names[apply_module.NAME].use.partition(':  ')[2]}")
     searches = [f"(cd {here} && {'sh' if x.endswith('.sh') else 'python'} {x})" for x in names if x.startswith("tune_")]
     if searches and any(x.name == SEARCH for x in seen.todo):
         yield from _folded(f"search   {'; '.join(searches)}")
@@ -135,7 +145,7 @@ def _rest(seen: Verdict, written: Written, room: int) -> str:
     left = [f"{counted(len(seen.todo) - room, 'more thing')} to do"] if len(seen.todo) > room else []
     left += [f"{seen.unseen:,} too small to show where the host is the limit"] if seen.unseen else []
     report = [short_path(str(written.out / documents.REPORT_NAME))] if written.files else []
-    return _cut(f"rest     {' · '.join([*report, 'the same with --explain 1, or with -v', *left])}")
+    return fitted(f"rest     {' · '.join([*report, 'the same with --explain 1, or with -v', *left])}")
 
 
 def _folded(line: str) -> Iterator[str]:
@@ -149,10 +159,6 @@ def _folded(line: str) -> Iterator[str]:
             yield f"{line[: COLUMNS - 1]}\\"
             line = line[COLUMNS - 1 :]
     yield line
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= COLUMNS else f"{line[: COLUMNS - 1].rstrip()}…"
 
 
 def explained(found: Recommendation, which: str) -> list[str | Block]:

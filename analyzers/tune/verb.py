@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import datetime
 import os
+import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from analyzers.actions import ACTIONS, ActionResult
+from analyzers.actions import ACTIONS
 from analyzers.actions.totals import results
 from analyzers.analyzer import Settings
-from analyzers.job.gpu_time import GpuTime, traced_us
+from analyzers.job.gpu_time import traced_us
 from analyzers.measure.replay import Options, replay
 from analyzers.measure.scheduler import Limits
-from analyzers.recommend import apply_script, render, screen
+from analyzers.recommend import screen
 from analyzers.recommend.apply_module import NAME, module, without_a_change
-from analyzers.recommend.documents import REPORT_NAME
+from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import advise, write
 from analyzers.recommend.verdict import verdict
@@ -34,6 +35,7 @@ from logparse.capture import with_overrides
 from logparse.capture.job import CANNOT_RUN, NOT_FOUND
 from logparse.capture.plan import TRACES, Plan, Trace, plan
 from logparse.capture.run import capture
+from logparse.formats.format import Emission
 from logparse.ingest import Ingested
 from logparse.ingest.input_file import CAPTURES
 from logparse.store import Store, command_line
@@ -61,7 +63,7 @@ def tune(
         job.replayed()
         found, actions, files = job.recommended()
         again = job.run_again(actions, files)
-        job.settled(found, job.verified(found, actions, files, again), files)
+        job.settled(found, job.verified(found, actions, files, again))
     except KeyboardInterrupt:
         say(f"interrupted: {job.goes_on}")
         return 130
@@ -142,12 +144,11 @@ class _Job:
         settings = Settings()
         found = advise(self.store, settings, self.run)
         written, _ = write(found, settings, self.tuning.out)
-        self._indented([*screen.summary(verdict(found)), f"all of it: {self.tuning.out / REPORT_NAME}"])
         actions = [x.action.name for x in without_a_change(found.actions)]
         files = [x.path for x in written if x.applied and x.path is not None]
         if not actions and not files:
-            self.say("no file or setting is worth applying")
-            _by_hand(found.actions, found.gpu_time, self.tuning.out, self.say)
+            made = module(found.actions)
+            self._ended(found, ["tune: no file or setting is worth applying", f"  {verdict(found).headline}"], made)
             raise _EndedError
         return found, actions, files
 
@@ -173,37 +174,38 @@ class _Job:
             unit = self.tuning.trace.unit if self.tuning.trace else ""
             times = by_turns((self.command, self.environ), (again.command, again.environ), unit, self.say)
         of_files = next((x for x in found.actions if x.action.kind == "files"), None) if files else None
-        proof = verify_actions(before, after, actions, of_files, times)
-        self._indented(lines_of(proof))
-        if files:
-            words = command_line(self.store.url, "verify", self.run, self.after, *map(str, files))
-            self.say(f"  override files: `{words}`")
-        return proof
+        return verify_actions(before, after, actions, of_files, times)
 
-    def settled(self, found: Recommendation, proof: ActionProof, files: Sequence[Path]) -> None:
+    def settled(self, found: Recommendation, proof: ActionProof) -> None:
         """Keep what was applied or take it back, and weigh what is left against the job as it is now."""
-        out = self.tuning.out
         applied = [x for x in found.actions if x.action.name in proof.actions]
         if proof.refuted:
-            _taken_back(files)
-            self.say(f"not kept: {proof.named}; nothing in {out} applies it any more")
-            kept, left = [], [x for x in found.actions if x not in applied]
+            outcome, kept, left = "not kept", [], [x for x in found.actions if x not in applied]
         else:
-            if not proof.ok:
-                self.say(f"kept, though not proven: {proof.named}")
-            kept, left = applied, results(tables_of(self.store, self.after), ACTIONS, Settings(), applied)
+            outcome, kept = "kept" if proof.ok else "kept, though not proven", applied
+            left = results(tables_of(self.store, self.after), ACTIONS, Settings(), applied)
+        of_files = any(x.action is OVERRIDES for x in applied)
+        others = tuple(x for x in found.findings if x.override is None or not of_files)
+        rest = replace(found, actions=tuple(left), findings=others)
+        if proof.refuted:  # the report and the files of what is left; those of what is not kept get another name
+            write(rest, Settings(), self.tuning.out)
         weighed = {x.action.name: x for x in left}
         entries = [weighed.get(x.action.name, x) for x in found.actions if x in kept or x not in applied]
-        made, path = module(entries, kept, left), out / NAME
+        made, path = module(entries, kept, left), self.tuning.out / NAME
         if made is not None:
             path.write_bytes(made.data)
         else:
             path.unlink(missing_ok=True)
-        _by_hand(left, found.gpu_time, out, self.say)
+        first, *more = lines_of(proof)
+        self._ended(rest, [f"tune: {first}: {outcome}", *more], made, bool(kept))
 
-    def _indented(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self.say(f"  {line}")
+    def _ended(self, left: Recommendation, head: Sequence[str], made: Emission | None, kept: bool = False) -> None:
+        """Print the verdict, what is left to do, and how it is applied."""
+        apply = [f"logparse run --with {shlex.quote(str(self.tuning.out))} -- JOB"] * kept
+        if made is not None and any(x.action.kind == "program" and x.pays for x in left.actions):
+            apply.append(made.use)
+        for line in screen.ending(left, head, screen.Written(self.tuning.out, (), self.store.url), apply):
+            self.say(line)
 
 
 def _without_kernels(read: Sequence[Ingested]) -> str:
@@ -219,21 +221,3 @@ def _without_kernels(read: Sequence[Ingested]) -> str:
             "with the environment of this command"
         )
     return f"no GPU kernel was traced, so no action can be weighed against the whole job: {why}"
-
-
-def _taken_back(files: Sequence[Path]) -> None:
-    """Give override files and the scripts beside them another name, so that no job reads them."""
-    for path in {*files, *(x.with_name(apply_script.NAME) for x in files)}:
-        if path.is_file():
-            path.replace(path.with_name(f"{path.name}.old"))
-
-
-def _by_hand(actions: Sequence[ActionResult], gpu: GpuTime | None, out: Path, say: Say) -> None:
-    """The changes of the program that pay, of these."""
-    left = [x for x in actions if x.action.kind == "program" and x.pays]
-    if left:
-        say("left to do by hand:")
-    for line in render.action_lines(left, gpu):
-        say(f"  {line}")
-    if left:
-        say(f"  {out}/apply.py makes them: import apply; apply.settings(); model = apply.model(model)")

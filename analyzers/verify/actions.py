@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from textwrap import shorten
 from typing import Literal, TypeAlias
 
 from analyzers.actions import ACTIONS, ActionResult
@@ -23,14 +22,14 @@ from analyzers.verify.unit_time import UnitTime, timed, unit_time
 from logparse.errors import InputError
 from logparse.formats.job_units import UNIT
 from logparse.output import CHECK_FAILED, Answer
-from logparse.text import duration, signed
+from logparse.text import duration, fitted, gained, signed
 
 Verdict: TypeAlias = Literal["verified", "took effect, not faster", "had no effect", "another workload", "time unknown"]
 SHARE = 0.5
 """Of the time of the run before: two runs whose common kinds of units are less of it did not do the same work."""
 _ALIKE = 0.1
 """Ranks of one job whose numbers of units differ by more than this share do not do the same units."""
-_SHOWN, _WIDTH = 3, 100
+_SHOWN = 3
 _UNITS = {"optimizer": "step", "module": "call", "named": "call", "graph": "replay"}
 
 
@@ -335,22 +334,36 @@ def answer(found: ActionProof) -> Answer:
         }
         for x in found.groups
     ]
-    return Answer(lines(found), table, "verify --action", code=0 if found.ok else CHECK_FAILED)
+    first, *more = lines(found)
+    return Answer([fitted(f"verify: {first}"), *more], table, "verify --action", code=0 if found.ok else CHECK_FAILED)
+
+
+def headline(found: ActionProof) -> str:
+    """The verdict, in the time of a unit where that is known."""
+    times = (found.wall.before_us, found.wall.after_us) if found.wall else (found.before_us, found.after_us)
+    what = f"{found.unit} " if found.wall else f"computation of a {found.unit} "
+    moved = f"{what}{duration(times[0])} → {duration(times[1])} with " if all(times) and found.share else ""
+    return f"{found.verdict}: {moved}{found.named}"
 
 
 def lines(found: ActionProof) -> list[str]:
-    """What was promised and what was gained, what lost, and the verdict last: at most 12 lines."""
-    out = [f"{found.before} → {found.after}: {found.named}"]
+    """The verdict, and what was promised, gained and lost: at most 12 lines."""
+    out = []
     if found.before_us and found.after_us and found.share:
         promised, low, high = (found.before_us - x for x in (found.promised_us, found.high_us, found.low_us))
-        change = f"gained {signed(found.gained_us)} ({found.gained_us / found.before_us:+.1%})"
-        out += [
-            f"computation per {found.unit}: {duration(found.before_us)} → {duration(found.after_us)}, {change}, "
+        out.append(
+            f"computation {duration(found.before_us)} → {duration(found.after_us)}, {gained(found.gained_us)}, "
             f"promised {signed(promised)} [{signed(low)}, {signed(high)}]"
-        ]
-    out += _wall(found)
-    if sum(found.collectives_us):
-        a, b = found.collectives_us
+        )
+    wall = found.wall
+    if wall is None:
+        out.append(f"wall time of a {found.unit} without a profiler: unknown")
+    else:
+        of = f"{wall.runs} runs of each by turns" if wall.runs else "blocks of units"
+        interval = f"[{signed(wall.low_us)}, {signed(wall.high_us)}]"
+        out.append(f"of the wall time of a {found.unit} {gained(wall.gained_us)} {interval} ({of})")
+    a, b = found.collectives_us
+    if abs(b - a) > 0.005 * max(found.before_us, a):
         out.append(f"collectives moved by {signed(b - a)} ({duration(a)} → {duration(b)}), which it does not explain")
     if found.share < 1:
         out.append(f"kinds of units in common: {found.share:.0%} of the unit time of {found.before}")
@@ -363,19 +376,7 @@ def lines(found: ActionProof) -> list[str]:
         if found.faster and found.verdict == "had no effect":
             out.append(f"the {found.unit} is faster by more than its kernels that were to gain explain")
     out += [*dict.fromkeys((*found.doubts, *found.notes))][:_SHOWN]
-    return [*(shorten(x, _WIDTH, placeholder=" …") for x in out), found.verdict]
-
-
-def _wall(found: ActionProof) -> Iterator[str]:
-    wall = found.wall
-    if wall is None:
-        yield f"wall time of a {found.unit} without a profiler: unknown"
-        return
-    of = f"{wall.runs} runs of each by turns" if wall.runs else "blocks of units"
-    yield (
-        f"wall time per {found.unit}: {duration(wall.before_us)} → {duration(wall.after_us)}, "
-        f"gained {signed(wall.gained_us)} [{signed(wall.low_us)}, {signed(wall.high_us)}] ({of})"
-    )
+    return [fitted(headline(found)), *(fitted(f"  {x}") for x in out)]
 
 
 def _named(groups: Sequence[Group]) -> str:

@@ -6,9 +6,9 @@ by the kernels of a trace), whether its time moved, and what that gained beside 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from textwrap import shorten
 from typing import Any, Literal, TypeVar
 
@@ -28,9 +28,11 @@ from logparse.formats.reading import Row
 from logparse.formats.tunableop.solutions import hipblaslt_index
 from logparse.model import Solution, problem_from_text, solution_from_text
 from logparse.output import CHECK_FAILED, Answer, Rows
-from logparse.text import counted, duration, signed
+from logparse.text import LINES, counted, duration, fitted, gained, printable, signed
 
-_SHOWN, _WIDE = 8, 60
+_WIDE = 60
+LONG = 1000
+"""Lines of an answer that holds everything."""
 Effect = Literal["applied", "as before", "not applied", "unchanged kernel", "changed kernel", "not called", "unknown"]
 """``as before``: the intended solution ran in both runs, so nothing shows that the row was read."""
 Move = Literal["faster", "slower", "same", "unknown"]
@@ -325,11 +327,12 @@ def promises(findings: pd.DataFrame) -> dict[str, float]:
 # ------------------------------------------------------------------------------------------------------------- answer
 
 
-def answer(found: Verification) -> Answer:
-    """Whether overrides took effect."""
+def answer(found: Verification, verbose: bool = False) -> Answer:
+    """Whether overrides took effect, in a few lines or in all."""
     table = rows(found)
-    brief = [{name: value for name, value in row.items() if name != "text"} for row in table]
-    return Answer([brief, *lines(found)], table, "verify", code=0 if found.ok else CHECK_FAILED)
+    every = [{name: value for name, value in row.items() if name != "text"} for row in table]
+    text = [*lines(found, LONG), every] if verbose else lines(found)
+    return Answer(text, table, "verify", code=0 if found.ok else CHECK_FAILED)
 
 
 def rows(found: Verification) -> Rows:
@@ -343,27 +346,45 @@ def rows(found: Verification) -> Rows:
     return out
 
 
-def lines(found: Verification) -> list[str]:
-    """What was applied, what it gained, what hit nothing, and the verdict last."""
-    effects: dict[str, int] = {}
-    for outcome in found.outcomes:
-        effects[outcome.effect] = effects.get(outcome.effect, 0) + 1
-    counts = ", ".join(f"{count:,} {effect}" for effect, count in sorted(effects.items())) or "none"
-    which = "problems served by the files" if found.by_file else "problems of the findings"
-    out = [f"{found.before} → {found.after}: {which}: {counts}"]
+def headline(found: Verification) -> str:
+    """The verdict, what took effect, and what that gained."""
     timed = [x for x in found.outcomes if x.gained_us is not None]
-    if timed:
-        promise = "" if found.promised_us is None else f", {signed(found.promised_us)} were promised for these"
-        out.append(f"gained {signed(found.gained_us)} per run on {counted(len(timed), 'problem')}{promise}")
+    counts = Counter(x.effect for x in found.outcomes)
+    effects = ", ".join(f"{count:,} {effect}" for effect, count in sorted(counts.items())) or "no problem"
+    which = "of the files" if found.by_file else "of the findings"
+    word = "not verified" if not found.ok else "verified" if timed else "took effect"
+    if not timed:
+        return f"{word}: {effects} {which}; no time was compared"
+    promise = "" if found.promised_us is None else f" (promised {signed(found.promised_us)})"
+    return f"{word}: {effects} {which}; {gained(found.gained_us)} a run{promise}"
+
+
+def lines(found: Verification, most: int = LINES) -> list[str]:
+    """At most so many lines: the verdict, why it is not the other one, and what became of each problem."""
+    out = [f"verify: {headline(found)}"]
     if found.run_us is not None:
         a, b = found.run_us
-        out.append(
-            f"end to end: {duration(a)} → {duration(b)} of GPU time, gained {signed(a - b)} ({(a - b) / a:+.1%})"
-        )
-    if found.idle:
-        count, never = (sum(len(x.lines) for _, x in found.idle if x.never or every) for every in (True, False))
-        out.append(f"{count:,} rows were never hit, {never:,} of them never can be")
-    unused = ((name, line, idle.reason) for name, idle in found.idle for line in idle.lines)
-    out += [f"  {name}, line {line}: {reason}" for name, line, reason in islice(unused, _SHOWN)]
-    out += [f"  failed: {failure}" for failure in found.failures]
-    return [*out, "verified" if found.ok else "not verified"]
+        out.append(f"  GPU time of the traces: {duration(a)} → {duration(b)}, {gained(a - b)}")
+    failed = [f"  failed: {x}" for x in found.failures]
+    out += failed[: most // 3] + [f"  and {len(failed) - most // 3:,} failures more"] * (len(failed) > most // 3)
+    idle = [f"  {name}, line {line}: {x.reason}" for name, x in found.idle for line in x.lines]
+    if most != LINES:
+        return [*out, *idle]
+    done = sorted(found.outcomes, key=lambda x: (x.move != "slower", -abs(x.gained_us or 0.0), x.label))
+    room = LINES - len(out) - 1
+    out += _problems(done[:room])
+    rest = [f"{len(done) - room:,} more problems"] * (len(done) > room)
+    rest += [f"{counted(len(idle), 'row')} that hit nothing"] * bool(idle)
+    return [fitted(printable(x)) for x in [*out, *([f"rest     {', '.join(rest)}: -v"] if rest else [])]]
+
+
+def _problems(shown: Sequence[Outcome]) -> list[str]:
+    """One line for each: what took effect, one call before and after, and what that is in a run."""
+    table = []
+    for x in shown:
+        times = f"{duration(x.before_us)} → {duration(x.after_us)} a call" if x.gained_us is not None else ""
+        table.append((x.label, x.effect, times, gained(x.gained_us) if x.gained_us is not None else ""))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
+    ]

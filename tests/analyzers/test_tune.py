@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,11 +21,13 @@ from analyzers.tune import verb
 from analyzers.tune.by_turns import by_turns, units_in
 from analyzers.tune.verb import Tuning, tune
 from logparse.ingest import ingest
-from logparse.store import Store
+from logparse.store import Store, open_store
+from logparse.text import COLUMNS, LINES
 from tests.analyzers.verify.test_actions import Kind, job, steady
 from tests.conftest import SAMPLES
 
 TRACE = SAMPLES / "traces/job.trace.json"
+GOLDEN = Path(__file__).parent / "recommend/golden/tune"
 
 
 def interrupted(*_: object, **__: object) -> NoReturn:
@@ -136,6 +138,14 @@ def planted(
     patch.setattr(verb, "by_turns", lambda *x: times)
 
 
+def screen_of(said: list[str]) -> list[str]:
+    """What is printed last: at most 15 lines of at most 100 columns."""
+    ending = said[next(i for i, x in enumerate(said) if x.startswith("tune: ")) :]
+    assert len(ending) <= LINES
+    assert max(map(len, ending)) <= COLUMNS
+    return ending
+
+
 def applied(out: Path) -> dict[str, Any]:
     """The names that a written apply.py holds, torch left out."""
     lines = [x for x in (out / "apply.py").read_text().splitlines() if x.startswith(("CHOSEN = ", "ALONE = "))]
@@ -152,6 +162,33 @@ def images(run: str, us: float, wall: float, **solutions: float) -> Tables:
     return job(run, Kind(8, 100, 6, us, 0, 0, steady(wall)), ratios=named)
 
 
+def taken_back() -> tuple[list[Units], list[Units]]:
+    """Times by turns that are no faster."""
+    return ([x for us in (1200, 1201, 1202) if (x := units(images("a", 1000, us, both=1.2))) is not None],) * 2
+
+
+ENDINGS: Mapping[str, tuple[Any, ...]] = {
+    "kept": (images("before", 1000, 1200, both=0.3), images("after", 600, 800, both=0.3)),
+    "not faster": (images("before", 1000, 1200, both=1.2), images("after", 600, 800, both=1.2), taken_back()),
+    "nothing to apply": (job("before", Kind(8, 100, 6, 1000, 300, 500, steady(2200)), ratio=1.0), None),
+}
+
+
+@pytest.mark.parametrize("case", ENDINGS)
+def test_what_it_prints_last(case: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As reviewed texts; after a wanted change remove them, and review what this writes."""
+    monkeypatch.chdir(tmp_path)
+    planted(monkeypatch, *ENDINGS[case])
+    said: list[str] = []
+    assert tune(["job"], open_store("held", create=True), Tuning(out=Path("overrides")), said.append, {}) == 0
+    text = "\n".join(screen_of(said)) + "\n"
+    golden = GOLDEN / f"{case}.txt"
+    if not golden.exists():
+        golden.write_text(text, encoding="utf-8")
+        pytest.fail(f"{golden} is written: review it")
+    assert text == golden.read_text(encoding="utf-8")
+
+
 def test_what_is_left_is_weighed_against_the_job_with_what_was_kept(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
@@ -159,8 +196,10 @@ def test_what_is_left_is_weighed_against_the_job_with_what_was_kept(
     planted(monkeypatch, images("before", 1000, 1200, both=0.69), images("after", 600, 800, both=0.69))
     said: list[str] = []
     assert tune(["job"], store, Tuning(out=tmp_path), said.append, {}) == 0
-    assert "  verified" in said
-    assert not [x for x in said if "left to do" in x or "kept" in x]
+    ending = screen_of(said)
+    assert ending[0] == "tune: verified: step 1.2 ms → 800 µs with cudnn_benchmark: kept"
+    assert not [x for x in ending if x.startswith((" 1 ", "apply    in the program"))], "nothing is left to do"
+    assert f"apply    logparse run --with {tmp_path} -- JOB"[:99] in "\n".join(ending)
     assert applied(tmp_path) == {"CHOSEN": ("cudnn_benchmark",), "ALONE": ("cudnn_benchmark",)}
 
 
@@ -170,31 +209,22 @@ def test_a_change_that_contains_what_was_kept_and_pays_beside_it_is_left(
     planted(monkeypatch, images("before", 1000, 1200, both=0.3), images("after", 600, 800, both=0.3))
     said: list[str] = []
     tune(["job"], store, Tuning(out=tmp_path), said.append, {})
-    [line] = [x for x in said if "channels_last_benchmark: " in x and said.index(x) > said.index("left to do by hand:")]
-    assert "600 µs → 300 µs" in line
-    assert not [x for x in said[said.index("left to do by hand:") :] if x.startswith("    channels_last: ")]
+    [line] = [x for x in screen_of(said) if x.startswith(" 1 ")]
+    assert line.startswith(" 1 channels_last_benchmark  600 → 300 µs  measured  ")
     assert applied(tmp_path) == {"CHOSEN": ("channels_last_benchmark",), "ALONE": ("cudnn_benchmark",)}
 
 
 def test_what_makes_no_step_faster_is_taken_back(monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path) -> None:
     """The traced runs' steps got faster, those timed by turns did not."""
-    times = ([x for us in (1200, 1201, 1202) if (x := units(images("a", 1000, us, both=1.2))) is not None],) * 2
-    planted(monkeypatch, images("before", 1000, 1200, both=1.2), images("after", 600, 800, both=1.2), times)
+    planted(monkeypatch, *ENDINGS["not faster"])
     said: list[str] = []
     assert tune(["job"], store, Tuning(out=tmp_path), said.append, {}) == 0
-    assert "  took effect, not faster" in said
-    assert f"not kept: cudnn_benchmark; nothing in {tmp_path} applies it any more" in said
+    assert screen_of(said)[0] == "tune: took effect, not faster: step 1.2 ms → 1.2 ms with cudnn_benchmark: not kept"
+    written = json.loads((tmp_path / "findings.json").read_text())
+    assert "cudnn_benchmark" not in {x["action"] for x in written["actions"]}, "the report is of what is left"
+    assert "cudnn_benchmark:" not in (tmp_path / "report.md").read_text()
     assert "cudnn_benchmark'" not in (tmp_path / "apply.py").read_text().replace("channels_last_benchmark'", "")
     assert applied(tmp_path)["ALONE"] == ()
-
-
-def test_files_that_are_taken_back_are_read_by_no_job(tmp_path: Path) -> None:
-    folder = tmp_path / "gfx942"
-    folder.mkdir()
-    for name in ("apply.sh", "tunableop_results0.csv"):
-        (folder / name).write_text("x")
-    verb._taken_back([folder / "tunableop_results0.csv"])
-    assert sorted(x.name for x in folder.iterdir()) == ["apply.sh.old", "tunableop_results0.csv.old"]
 
 
 def script(log: Path, word: str, us: float, code: int = 0) -> list[str]:

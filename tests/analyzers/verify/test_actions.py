@@ -118,11 +118,15 @@ def job(
 def judged(before: Tables, after: Tables, **more: object) -> ActionProof:
     found = verify_actions(before, after, ["cudnn_benchmark"], **more)  # type: ignore[arg-type]
     printed = lines(found)
-    assert printed[-1] == found.verdict
+    assert printed[0].startswith(f"{found.verdict}: ")
     assert len(printed) <= 12
     assert max(map(len, printed)) <= 100
     assert answer(found).code == (0 if found.verdict == "verified" else CHECK_FAILED)
     return found
+
+
+def stripped(found: ActionProof) -> list[str]:
+    return [x.strip() for x in lines(found)]
 
 
 def simple(run: str, conv_us: float, wall: Sequence[float], **more: float) -> Tables:
@@ -150,7 +154,7 @@ def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
     assert found.before_us + found.collectives_us[0] == pytest.approx(52100)
     assert found.after_us + found.collectives_us[1] == pytest.approx(43100)
     assert (found.before_us, found.promised_us, found.after_us) == pytest.approx((30000, 29250, 28700))
-    assert "collectives moved by -7.7 ms (22.1 ms → 14.4 ms), which it does not explain" in lines(found)
+    assert "collectives moved by -7.7 ms (22.1 ms → 14.4 ms), which it does not explain" in stripped(found)
     assert not found.faster
 
 
@@ -185,7 +189,7 @@ def test_kinds_that_one_run_lacks_are_left_out_and_stated() -> None:
     assert found.share == pytest.approx(1050 / 1350, rel=0.01)
     assert (found.before_us, found.after_us) == pytest.approx(((60 * 400 + 30 * 800) / 90, (60 * 360 + 30 * 720) / 90))
     assert found.promised_us == pytest.approx(found.after_us)
-    assert "kinds of units in common: 78 % of the unit time of before".replace(" %", "%") in lines(found)
+    assert "kinds of units in common: 78 % of the unit time of before".replace(" %", "%") in stripped(found)
 
 
 def test_runs_that_do_other_units_are_another_workload() -> None:
@@ -201,7 +205,7 @@ def test_a_step_and_a_call_are_not_compared() -> None:
     call = job("after", Kind(8, 100, 6, 800, 1000, 0, steady(2300)), more={"units": {"unit": "module"}})
     found = judged(simple("before", 1000, steady(2500)), call)
     assert (found.verdict, found.share) == ("another workload", 0)
-    assert not [x for x in lines(found) if x.startswith("computation")], "nothing equal is there to compare"
+    assert not [x for x in stripped(found) if x.startswith("computation")], "nothing equal is there to compare"
 
 
 def test_kernels_that_stay_as_they_are_show_no_effect() -> None:
@@ -217,7 +221,7 @@ def test_a_gain_far_outside_of_the_promise_is_no_pass() -> None:
     assert found.verdict == "another workload"
     assert not found.refuted
     assert [x.name for x in found.unexplained] == ["aten::add"]
-    assert "unexplained, far more than was promised: aten::add 1 ms → 400 µs" in lines(found)
+    assert "unexplained, far more than was promised: aten::add 1 ms → 400 µs" in stripped(found)
     same = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(2500), other_us=400.0))
     assert same.verdict == "took effect, not faster"
 
@@ -234,14 +238,14 @@ def test_without_units_that_no_profiler_slowed_the_time_is_unknown(untimed: str)
     walls = {"before": steady(2500), "after": steady(2300), untimed: [2000.0] * 4}
     found = judged(simple("before", 1000, walls["before"]), simple("after", 800, walls["after"]))
     assert (found.verdict, found.wall) == ("time unknown", None)
-    assert f"no unit of {untimed} was timed without a profiler often enough" in lines(found)
+    assert f"no unit of {untimed} was timed without a profiler often enough" in stripped(found)
 
 
 def test_a_job_that_ends_before_it_settles_has_a_sentence() -> None:
     early = job("after", Kind(8, 4, 0, 800, 1000, 0, [9000, 3000, 2400, 2300]), more={"units": {"unit_tracing": ""}})
     found = judged(simple("before", 1000, steady(2500)), early)
     assert found.verdict == "time unknown"
-    assert "after has no trace with kernels: its job ended before its units of work had settled" in lines(found)
+    assert "after has no trace with kernels: its job ended before its units of work had settled" in stripped(found)
 
 
 def ranks(run: str, ratio: float, other: Mapping[str, object], alive: bool = True) -> Tables:

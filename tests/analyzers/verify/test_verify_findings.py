@@ -50,10 +50,9 @@ def test_channels_last_is_found_again_and_paid() -> None:
     assert found.ok
     assert found.run_us == (5600.0, 1500.0)
     assert verify_lines(found) == [
-        "a → b: problems of the findings: 1 changed kernel",
-        "gained 4 ms per run on 1 problem, 3 ms were promised for these",
-        "end to end: 5.6 ms → 1.5 ms of GPU time, gained 4.1 ms (+73.2%)",
-        "verified",
+        "verify: verified: 1 changed kernel of the findings; gained 4 ms a run (promised 3 ms)",
+        "  GPU time of the traces: 5.6 ms → 1.5 ms, gained 4.1 ms",
+        f"  {W.label}  changed kernel  500 µs → 100 µs a call  gained 4 ms",
     ]
     assert [x["problem"] for x in rows(found)] == [W.label]
 
