@@ -12,7 +12,7 @@ pytest.importorskip("dash", reason="the extra `explore` is not installed")
 from analyzers.explore import queries
 from analyzers.explore.page.data import PageData
 from analyzers.explore.selection import Selection
-from analyzers.measure.replay import Options, Report, replay
+from analyzers.measure.replay import Options, ReplayReport, replay
 from analyzers.measure.results import Method
 from analyzers.measure.scheduler import Limits
 from logparse.ingest import ingest
@@ -30,7 +30,7 @@ PROBLEMS, ROUNDS = 6, 12
 def test_a_page_a_replay_and_an_ingest_on_one_store_at_once(tmp_path: Path) -> None:
     store = store_of(tmp_path / "store", [named("pick", "fast", m=16 + 8 * n) for n in range(PROBLEMS)])
     runs = list[str]()
-    reports, failures = list[Report](), list[BaseException]()
+    reports, failures = list[ReplayReport](), list[BaseException]()
 
     def measure() -> None:
         options = Options(backends=(NAME,), devices=("cpu",), limits=Limits(hang_s=30.0), method=Method(processes=1))

@@ -79,7 +79,7 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class ReplayStep:
     """What is shown after each outcome."""
 
     done: int
@@ -90,7 +90,7 @@ class Step:
 
 
 @dataclass(kw_only=True)
-class Report:
+class ReplayReport:
     """What a replay did.  ``confirmations`` by problem text; ``kept``: those that false-discovery control keeps.
 
     ``resume``: the next one with the same options skips what this one has measured.
@@ -134,18 +134,18 @@ def timed_of(store: Store, options: Options) -> list[RaceTask]:
     return [RaceTask(problem=problem, only=tuple(map(solution_from_text, texts))) for problem, texts in found]
 
 
-def replay(store: Store, options: Options, progress: Callable[[Step], None] | None = None) -> Report:
+def replay(store: Store, options: Options, progress: Callable[[ReplayStep], None] | None = None) -> ReplayReport:
     """Measure, confirm and record.  ``progress`` is called after each outcome.
 
-    Ctrl-C ends it with what is measured (``Report.interrupted``).  Raises StoreError on an empty store, InputError on
-    an unknown backend or engine, MeasuringError where a backend cannot be opened.
+    Ctrl-C ends it with what is measured (``ReplayReport.interrupted``).  Raises StoreError on an empty store,
+    InputError on an unknown backend or engine, MeasuringError where a backend cannot be opened.
     """
     for name in options.backends:
         backend_named(name)
     run = store.latest_run(options.run)
     items = planned(store, options) if "races" in options.stages else []
     timed = timed_of(store, options) if "actions" in options.stages else []
-    report = Report(run=run, total=len(timed) + len(items), resume=options.resume)
+    report = ReplayReport(run=run, total=len(timed) + len(items), resume=options.resume)
     recorder = _Recorder(store, report, options, progress)
     tf32 = not traced_without_tf32(store, options.run)
     place = Place(store=absolute(store.url), exhaustive=options.exhaustive, conv_tf32=tf32)
@@ -272,7 +272,9 @@ def racing_s(reached: Sequence[float], left: int) -> float:
 class _Recorder:
     """Writes outcomes as they come, and keeps the report."""
 
-    def __init__(self, store: Store, report: Report, options: Options, progress: Callable[[Step], None] | None) -> None:
+    def __init__(
+        self, store: Store, report: ReplayReport, options: Options, progress: Callable[[ReplayStep], None] | None
+    ) -> None:
         self._store, self._report, self._options, self._progress = store, report, options, progress
         self._pairs: dict[str, Pairs] = {}
         self.confirming_s: Callable[[], float] = lambda: 0.0
@@ -303,7 +305,7 @@ class _Recorder:
         if self._progress:
             self._progress(self._step(outcome, confirmation))
 
-    def _step(self, outcome: Outcome, confirmation: Confirmation | None) -> Step:
+    def _step(self, outcome: Outcome, confirmation: Confirmation | None) -> ReplayStep:
         done, seconds = len(self._report.results), time.monotonic() - self._started
         left = self._report.total - done
         self._reached += [seconds] * (done + 1 - len(self._reached))
@@ -311,7 +313,7 @@ class _Recorder:
         eta = racing_s(self._reached, left) + self.confirming_s() * self._report.total / done if done else None
         budget = self._options.limits.budget_s
         eta = eta if budget is None or eta is None else max(0.0, min(eta, budget - seconds))
-        return Step(
+        return ReplayStep(
             done=done,
             total=self._report.total,
             outcome=outcome,

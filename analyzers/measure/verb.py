@@ -9,7 +9,7 @@ import pandas as pd
 
 from analyzers.measure.device_workers import local_devices
 from analyzers.measure.plan import Item
-from analyzers.measure.replay import Options, Report, Step, planned, replay, timed_of
+from analyzers.measure.replay import Options, ReplayReport, ReplayStep, planned, replay, timed_of
 from analyzers.measure.results import Result
 from logparse.output import Answer
 from logparse.store import Store
@@ -34,7 +34,7 @@ def plan(store: Store, options: Options) -> Answer:
 def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answer:
     """Measure the problems, and show each outcome as it comes; exit code 130 where Ctrl-C ended it."""
 
-    def take(step: Step) -> None:
+    def take(step: ReplayStep) -> None:
         if not (isinstance(step.outcome, Result) and step.outcome.known):  # that is no news
             echo(outcome_line(step))
 
@@ -42,7 +42,7 @@ def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answ
     return Answer(report_lines(report), code=130 * report.interrupted)
 
 
-def outcome_line(step: Step) -> str:
+def outcome_line(step: ReplayStep) -> str:
     """One outcome: what the library's pick takes, what the best known takes, how long is left."""
     left = "" if step.eta_s is None else f", {step.eta_s:,.0f} s left"
     head = f"[{step.done}/{step.total}{left}] {step.outcome.problem.label}"
@@ -70,7 +70,7 @@ def plan_rows(items: Sequence[Item]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def report_lines(report: Report) -> list[str]:
+def report_lines(report: ReplayReport) -> list[str]:
     """What a replay did, as text."""
     if not report.total:
         return [f"run {report.run}: no problem of what was asked for can be measured", *report.remarks]

@@ -39,7 +39,7 @@ NATIVE_VERSION = 4
 """Version of the native counter's arguments and results."""
 NOWHERE = (b"", b"")
 
-Entry: TypeAlias = tuple[bytes, bytes | None, int, bool, bool]
+CountedLine: TypeAlias = tuple[bytes, bytes | None, int, bool, bool]
 """First raw line, its text if parts were removed, its offset, whether it is also an event, and whether it is torn."""
 Counted: TypeAlias = tuple[int, int, int, int, bytes, int]
 """Lines, foreign and blank ones, splits (torn parts, foreign or not), events (pairs of int64), and the end's place."""
@@ -97,7 +97,7 @@ class PlainCounter:
         self._forget()
 
     def _forget(self) -> None:
-        self._entries: list[Entry] = []
+        self._entries: list[CountedLine] = []
         self._numbers: dict[tuple[bytes, bool, bool], int] = {}  # by text, whether parts were removed, torn
         self._places: dict[Place, int] = {}
         self._cells: dict[tuple[int, int], int] = {}
@@ -131,7 +131,7 @@ class PlainCounter:
                     events.extend((begin, len(line)))
         return len(lines), foreign, blank, splits, events.tobytes(), offset + len(data)
 
-    def take(self) -> tuple[list[Entry], list[Place], bytes]:
+    def take(self) -> tuple[list[CountedLine], list[Place], bytes]:
         """Return entries, places and cells (triples of int64: entry, place, count) since the last call."""
         cells = array("q")
         for (entry, place), times in self._cells.items():
@@ -156,7 +156,7 @@ class PlainCounter:
             return 0
         return at
 
-    def _count(self, line: bytes, offset: int, times: int, *, torn: bool = False) -> Entry | None:
+    def _count(self, line: bytes, offset: int, times: int, *, torn: bool = False) -> CountedLine | None:
         """Count a line (or a part of one) and return its entry; None when it bears no marker of a record."""
         place, text, key = NOWHERE, line, None
         if line.startswith(self._starts, CLOCK_BYTES - 1) and (prefix := PREFIX.match(line)) is not None:

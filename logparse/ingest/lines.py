@@ -34,8 +34,8 @@ from logparse.ingest.counting import (
     NOWHERE,
     PREFIX,
     Counted,
+    CountedLine,
     Counter,
-    Entry,
     Place,
     PlainCounter,
     any_of,
@@ -461,7 +461,7 @@ class _Taking:
         for entry, total, (begin, end) in zip(entries, times, pairwise([*begins.tolist(), len(cells)]), strict=True):
             self._entry(entry, total, numbers[begin:end], counts[begin:end])
 
-    def _entry(self, entry: Entry, times: int, numbers: Ints, counts: Ints) -> None:
+    def _entry(self, entry: CountedLine, times: int, numbers: Ints, counts: Ints) -> None:
         reader, out = self._reader, self._out
         raw, key, offset, event, torn = entry
         raw, key = uncoloured(raw), None if key is None else uncoloured(key).rstrip()

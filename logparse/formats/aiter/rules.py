@@ -46,7 +46,7 @@ _RETUNE = "tune again on the target with aiter's tuner; a bf16 table can also co
 
 
 @dataclass(frozen=True)
-class Entry:
+class TunedRow:
     """One row: its cells as pandas types them, and as they stand in the file; ``width`` is how many there are.
 
     ``looked_up`` is how the reader of such tables looks a call up, ``file`` the table's name.
@@ -107,20 +107,20 @@ class _Context:
     columns: Sequence[str]
     serves: bool
     """Whether some row is of the target's device: one table serves several, as aiter's own do."""
-    used: Mapping[str, Entry]
+    used: Mapping[str, TunedRow]
     """Of each key the entry that aiter takes."""
 
 
 # ------------------------------------------------------------------------------------------------ rules about rows
 
 
-def _short(entry: Entry, context: _Context) -> str | None:
+def _short(entry: TunedRow, context: _Context) -> str | None:
     if entry.width >= len(context.columns):
         return None
     return f"{entry.width} values for {len(context.columns)} columns: values may stand under the wrong name"
 
 
-def _untyped(entry: Entry, context: _Context) -> str | None:
+def _untyped(entry: TunedRow, context: _Context) -> str | None:
     table, cells = context.table, entry.cells
     wrong = [x for x in (*table.sizes, *sorted(table.flags)) if not isinstance(cells.get(x, 0), (int, float))]
     wrong += [x for x in table.keys if x in table.words and not isinstance(cells.get(x, ""), str)]
@@ -130,7 +130,7 @@ def _untyped(entry: Entry, context: _Context) -> str | None:
     return f"no call equals {named}: pandas gives the whole column another type"
 
 
-def _no_call(entry: Entry, context: _Context) -> str | None:
+def _no_call(entry: TunedRow, context: _Context) -> str | None:
     if _untyped(entry, context):
         return None
     wrong, table = [], context.table
@@ -146,7 +146,7 @@ def _no_call(entry: Entry, context: _Context) -> str | None:
 _DTYPES = frozenset(aiter.DTYPES)
 
 
-def _elsewhere(entry: Entry, target: Facts) -> str | None:
+def _elsewhere(entry: TunedRow, target: Facts) -> str | None:
     theirs = {"gfx": arch(target) or "", "cu_num": target.get("cu_count", "")}
     wrong = [x for x, want in theirs.items() if want and x in entry.cells and _plain(entry.cells[x]) != want]
     if not wrong:
@@ -155,35 +155,35 @@ def _elsewhere(entry: Entry, target: Facts) -> str | None:
     return f"{named}: aiter looks for {', '.join(theirs[x] for x in wrong)}"
 
 
-def _left_out(entry: Entry, context: _Context) -> str | None:
+def _left_out(entry: TunedRow, context: _Context) -> str | None:
     tagged = context.table.keeps_first and entry.texts.get("_tag") == PASSED_OVER
     return f"_tag {PASSED_OVER}: the reader of the table leaves the row out" if tagged else None
 
 
-def _passed_over(entry: Entry, context: _Context) -> str | None:
+def _passed_over(entry: TunedRow, context: _Context) -> str | None:
     used = None if _left_out(entry, context) else context.used.get(entry.key)
     if not context.table.keeps_first or not entry.key or used is None or used.cells == entry.cells:
         return None
     return f"line {used.line} has the same key: aiter takes the first one; before May 2026 it then read no table at all"
 
 
-def _backend(entry: Entry, context: _Context) -> str | None:
+def _backend(entry: TunedRow, context: _Context) -> str | None:
     if context.table is not BF16 or _known_backend(entry, context):
         return None
     return f"aiter has no backend {entry.texts.get('libtype')!r} and raises a KeyError at the call"
 
 
-def _odd_backend(entry: Entry, context: _Context) -> str | None:
+def _odd_backend(entry: TunedRow, context: _Context) -> str | None:
     if context.table is BF16 or not context.table.backends or _known_backend(entry, context):
         return None
     return f"{entry.texts.get('libtype')!r} is no backend of this table: aiter runs its default kernel, or stops"
 
 
-def _known_backend(entry: Entry, context: _Context) -> bool:
+def _known_backend(entry: TunedRow, context: _Context) -> bool:
     return "libtype" not in context.columns or context.table.has(entry.cells.get("libtype"), entry.file)
 
 
-def _bad_index(entry: Entry, context: _Context) -> str | None:
+def _bad_index(entry: TunedRow, context: _Context) -> str | None:
     name = context.table.index
     index = entry.cells.get(name)
     if name not in context.columns or (isinstance(index, int) and not isinstance(index, bool)):
@@ -191,7 +191,7 @@ def _bad_index(entry: Entry, context: _Context) -> str | None:
     return f"{name} {entry.texts.get(name)!r}: aiter hands it on as it is, and a backend takes whole numbers only"
 
 
-def _no_kernel(entry: Entry, context: _Context) -> str | None:
+def _no_kernel(entry: TunedRow, context: _Context) -> str | None:
     wanted = context.table.names
     if entry.cells.get("libtype") in aiter.BY_KERNEL_NAME:
         wanted = ("kernelName",)
@@ -200,7 +200,7 @@ def _no_kernel(entry: Entry, context: _Context) -> str | None:
     return f"{library} finds its kernel by {', '.join(empty)}, which is empty" if empty else None
 
 
-def _failed(entry: Entry, context: _Context) -> str | None:
+def _failed(entry: TunedRow, context: _Context) -> str | None:
     time = entry.cells.get("us", entry.cells.get("soltimes"))
     if not isinstance(time, (int, float)) or 0 < time < math.inf:
         return None
@@ -209,7 +209,7 @@ def _failed(entry: Entry, context: _Context) -> str | None:
     return f"a time of {time} µs: the tuner could not run it, aiter uses it all the same"
 
 
-_RULES: tuple[Rule[Entry, _Context], ...] = (
+_RULES: tuple[Rule[TunedRow, _Context], ...] = (
     Rule("values", "warning", None, _short, _RETUNE),
     Rule("type", "error", "matched", _untyped, "write numbers and True or False, without blanks"),
     Rule("no-call", "error", "matched", _no_call, _RETUNE),
@@ -243,7 +243,7 @@ def _table(head: Head) -> Lookup | None:
     return table_of([x.strip() for x in text.partition("\n")[0].split(",")])
 
 
-def entries(name: str, text: str) -> tuple[list[str], list[Entry], list[Note]]:
+def entries(name: str, text: str) -> tuple[list[str], list[TunedRow], list[Note]]:
     """The columns, the rows typed as pandas types them, and why pandas does not read the file (empty: it does)."""
     lines = list(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
     rows = [(n, cells_of(line)) for n, line in lines if line.strip()]
@@ -268,7 +268,7 @@ def entries(name: str, text: str) -> tuple[list[str], list[Entry], list[Note]]:
     for place, (number, cells) in enumerate(body):
         texts = dict(zip(columns, cells, strict=False))
         row = {x: values[place] for x, values in typed.items()}
-        out.append(Entry(number, row, texts, len(cells), table, name))
+        out.append(TunedRow(number, row, texts, len(cells), table, name))
     return columns, out, notes
 
 
@@ -288,7 +288,7 @@ def _plain(cell: Cell) -> str:
     return str(int(cell)) if isinstance(cell, float) and math.isfinite(cell) and cell == int(cell) else str(cell)
 
 
-def _file_notes(table: Lookup, columns: Sequence[str], found: Sequence[Entry]) -> Iterator[Note]:
+def _file_notes(table: Lookup, columns: Sequence[str], found: Sequence[TunedRow]) -> Iterator[Note]:
     if not found:
         yield Note(None, "error", "empty", "no row in the file", _RETUNE)
     missing = [x for x in (*table.keys, *table.needed) if x not in columns]
@@ -296,7 +296,7 @@ def _file_notes(table: Lookup, columns: Sequence[str], found: Sequence[Entry]) -
         old = set(missing) <= set(table.late)
         message = f"no column {', '.join(missing)}: {table.late[missing[0]] if old else 'aiter raises a KeyError'}"
         yield Note(1, "warning" if old else "error", "columns", message, _RETUNE)
-    first: dict[str, Entry] = {}
+    first: dict[str, TunedRow] = {}
     for entry in found:
         other = first.setdefault(entry.key, entry) if entry.key else entry
         if other.cells != entry.cells and not table.keeps_first:
@@ -311,7 +311,7 @@ def _file_notes(table: Lookup, columns: Sequence[str], found: Sequence[Entry]) -
         yield Note(None, "info", "build", message, "keep it with the build it was made on")
 
 
-def read(name: str, data: bytes, target: Facts) -> Reading[Table[Entry, _Context]]:
+def read(name: str, data: bytes, target: Facts) -> Reading[Table[TunedRow, _Context]]:
     """What aiter takes from the table; whether its indices are of the target's hipBLASLt is unknown."""
     text, _ = text_of(data)
     columns, found, damage = entries(name, text)
@@ -332,7 +332,7 @@ def _csv(cells: Sequence[str]) -> str:
     return sink.getvalue()
 
 
-def _own_facts(found: Sequence[Entry]) -> dict[str, str]:
+def _own_facts(found: Sequence[TunedRow]) -> dict[str, str]:
     out = {}
     for ours, theirs in (("arch", "gfx"), ("cu_count", "cu_num")):
         values = {_plain(entry.cells[theirs]) for entry in found if entry.cells.get(theirs) is not None}

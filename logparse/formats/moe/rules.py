@@ -42,7 +42,7 @@ Pairs = list[tuple[str, object]]
 
 
 @dataclass(frozen=True)
-class Entry:
+class Tile:
     """One member of the table: its number of tokens, and the words of its tile (None: it is no object).
 
     Its key is the table's name.
@@ -73,7 +73,7 @@ class _Context:
     name: str
     """The table's name."""
     version: str
-    last: Mapping[int, Entry]
+    last: Mapping[int, Tile]
     """The entry that counts, by its number of tokens."""
 
     def field(self, name: str) -> str:
@@ -83,16 +83,16 @@ class _Context:
 # ----------------------------------------------------------------------------------------------- rules about entries
 
 
-def _later(entry: Entry, context: _Context) -> str | None:
+def _later(entry: Tile, context: _Context) -> str | None:
     other = context.last[entry.tokens]
     return None if other is entry else f"line {other.line} has {entry.tokens} tokens, too: the later one counts"
 
 
-def _negative(entry: Entry, context: _Context) -> str | None:
+def _negative(entry: Tile, context: _Context) -> str | None:
     return f"no batch has {entry.tokens} tokens" if entry.tokens < 1 else None
 
 
-def _no_tile(entry: Entry, context: _Context) -> str | None:
+def _no_tile(entry: Tile, context: _Context) -> str | None:
     if entry.words is None:
         return "no object of sizes"
     needed = [*_BLOCKS, "GROUP_SIZE_M"]
@@ -102,7 +102,7 @@ def _no_tile(entry: Entry, context: _Context) -> str | None:
     return f"no {', '.join(missing)}: the kernel cannot be launched" if missing else None
 
 
-def _odd_size(entry: Entry, context: _Context) -> str | None:
+def _odd_size(entry: Tile, context: _Context) -> str | None:
     wrong = []
     for name in (*_BLOCKS, "num_warps", "GROUP_SIZE_M", "num_stages", "SPLIT_K"):
         value = (entry.words or {}).get(name, 1)
@@ -114,19 +114,19 @@ def _odd_size(entry: Entry, context: _Context) -> str | None:
     return f"{', '.join(wrong)}: Triton takes powers of two only, and whole numbers" if wrong else None
 
 
-def _unknown_word(entry: Entry, context: _Context) -> str | None:
+def _unknown_word(entry: Tile, context: _Context) -> str | None:
     names = [name for name in entry.words or () if name not in _KNOWN]
     return f"{', '.join(names)}: no argument of the kernel that is known here" if names else None
 
 
-def _of_amd(entry: Entry, context: _Context) -> str | None:
+def _of_amd(entry: Tile, context: _Context) -> str | None:
     names = [name for name in _AMD if name in (entry.words or ())]
     if not names or not context.field("device_name").startswith("NVIDIA_"):
         return None
     return f"{', '.join(names)}: options of AMD's backend, which stop the launch on {context.field('device_name')}"
 
 
-_RULES: tuple[Rule[Entry, _Context], ...] = (
+_RULES: tuple[Rule[Tile, _Context], ...] = (
     Rule("duplicate", "warning", "read", _later, "remove it", fault=False),
     Rule("tokens", "error", "matched", _negative, "remove it"),
     Rule("tile", "error", "honoured", _no_tile, _TUNE),
@@ -144,7 +144,7 @@ def table_name(name: str) -> str:
     return name.removesuffix(".json").replace(", ", ",")
 
 
-def read(name: str, data: bytes, target: Facts) -> Reading[Table[Entry, _Context]]:
+def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]]:
     """What a server takes from the table."""
     table = table_name(name)
     refusals, members = _members(data)
@@ -242,7 +242,7 @@ def _notes(table: str, target: Facts) -> Iterator[Note]:
         yield Note(None, "warning", "device", message, "compare it with the server's line about its table")
 
 
-def _ladder(entries: Sequence[Entry]) -> Iterator[Note]:
+def _ladder(entries: Sequence[Tile]) -> Iterator[Note]:
     """Batches that are served by an entry far from them: the look-up takes the nearest one, never the default.
 
     A table with entries of 8 tokens and fewer cost 2.35 % of a prefill of 2,048 (vllm-project/vllm#52192).
@@ -275,9 +275,9 @@ def _of_version(version: str, target: Facts) -> Iterator[Note]:
         yield Note(None, "warning", "triton", message, _TUNE)
 
 
-def _entry(table: str, line: int, key: str, value: object) -> Entry:
+def _entry(table: str, line: int, key: str, value: object) -> Tile:
     pairs = value if isinstance(value, list) and all(isinstance(x, tuple) for x in value) and value else None
-    return Entry(table, line, int(key), None if pairs is None else {str(name): word for name, word in pairs})
+    return Tile(table, line, int(key), None if pairs is None else {str(name): word for name, word in pairs})
 
 
 def key(problem: Problem, target: Facts) -> str | None:

@@ -41,7 +41,7 @@ _REWRITE = "let `logparse recommend --target` or rocblas-gemm-tune write the row
 
 
 @dataclass(frozen=True)
-class Entry:
+class OverrideRow:
     """One line that is no heading: its cells as ``std::getline`` splits them.
 
     ``native`` is whether the rocBLAS that reads it takes its own negative indices (None: unknown).
@@ -108,24 +108,24 @@ class Entry:
 @dataclass(frozen=True)
 class _Context:
     bom: bool
-    same_key: Mapping[str, Sequence[Entry]]
+    same_key: Mapping[str, Sequence[OverrideRow]]
 
 
 # ------------------------------------------------------------------------------------------------ rules about rows
 
 
-def _count(entry: Entry, context: object) -> str | None:
+def _count(entry: OverrideRow, context: object) -> str | None:
     return None if entry.whole else f"{len(entry.cells)} values: Tensile silently ignores any number but 15 and 18"
 
 
-def _bad_number(entry: Entry, context: object) -> str | None:
+def _bad_number(entry: OverrideRow, context: object) -> str | None:
     if not entry.whole:
         return None
     wrong = [name for name, value in entry.numbers.items() if value is None] + ["beta"] * (entry.beta is None)
     return f"{', '.join(wrong)}: no number that Tensile reads" if wrong else None
 
 
-def _bad_index(entry: Entry, context: object) -> str | None:
+def _bad_index(entry: OverrideRow, context: object) -> str | None:
     index = entry.numbers["index"] if entry.whole else None
     if index is None or index > 0:
         return None
@@ -134,7 +134,7 @@ def _bad_index(entry: Entry, context: object) -> str | None:
     return f"{_own(index)}: read after rocBLAS 5.2 only" if entry.native is False else None
 
 
-def _own_index(entry: Entry, context: object) -> str | None:
+def _own_index(entry: OverrideRow, context: object) -> str | None:
     index = entry.numbers["index"] if entry.whole else None
     if entry.native is not None or index is None or index >= -rocblas.RESERVED:
         return None
@@ -151,12 +151,12 @@ def reads_native(target: Facts) -> bool | None:
     return (int(match[1]), int(match[2])) > (5, 2) if match else None
 
 
-def _bad_type(entry: Entry, context: object) -> str | None:
+def _bad_type(entry: OverrideRow, context: object) -> str | None:
     wrong = [x for x in entry.types if x not in _BYTES] if entry.whole else []
     return f"Tensile knows no type {', '.join(map(repr, wrong))}" if wrong else None
 
 
-def _no_call(entry: Entry, context: object) -> str | None:
+def _no_call(entry: OverrideRow, context: object) -> str | None:
     if not entry.whole:
         return None
     low = [x for x, value in entry.numbers.items() if x != "index" and value is not None and value < (x in _SIZES)]
@@ -166,26 +166,26 @@ def _no_call(entry: Entry, context: object) -> str | None:
     return f"no call has this {', '.join(low)}" if low else None
 
 
-def _trans(entry: Entry, context: _Context) -> str | None:
+def _trans(entry: OverrideRow, context: _Context) -> str | None:
     if context.bom and entry.line == 1:
         return "a byte order mark stands before the first row, which makes its transA a T"
     odd = [cell for cell in entry.cells[:2] if cell not in ("N", "T", "C")] if entry.whole else []
     return f"{', '.join(map(repr, odd))}: Tensile reads anything but N as T" if odd else None
 
 
-def _unbatched_strides(entry: Entry, context: object) -> str | None:
+def _unbatched_strides(entry: OverrideRow, context: object) -> str | None:
     if len(entry.cells) != _COUNTS[1] or entry.numbers["batch"] != 1:
         return None
     strides = {entry.numbers[name] for name in ("sa", "sb", "sc")}
     return None if strides in ({0}, {1}) else "strides of a batch of one: no call has other than three of 0 or of 1"
 
 
-def _conflict(entry: Entry, context: _Context) -> str | None:
+def _conflict(entry: OverrideRow, context: _Context) -> str | None:
     others = [x for x in context.same_key.get(entry.key, ()) if x.numbers["index"] != entry.numbers["index"]]
     return f"line {others[0].line} has the same key with another solution" if others else None
 
 
-_RULES: tuple[Rule[Entry, _Context], ...] = (
+_RULES: tuple[Rule[OverrideRow, _Context], ...] = (
     Rule("15-or-18-values", "error", "read", _count, _REWRITE),
     Rule("number", "error", "read", _bad_number, _REWRITE),
     Rule("index", "error", "read", _bad_index, "rocBLAS's own negative index i is row index -i - 10"),
@@ -213,12 +213,12 @@ def _is_row(line: str) -> bool:
     return len(cells) in _COUNTS and {*cells[:2]} <= {"N", "T", "C"} and all(x.strip().isdigit() for x in cells[2:6])
 
 
-def entries(text: str, native: bool | None) -> Iterator[Entry]:
+def entries(text: str, native: bool | None) -> Iterator[OverrideRow]:
     """Every line with a comma that is no heading."""
     for number, line in enumerate(text.split("\n"), start=1):
         if "," in line and _HEADING not in line:
             cells = line.split(",")
-            yield Entry(number, tuple(cells[:-1] if cells[-1] == "" else cells), native)
+            yield OverrideRow(number, tuple(cells[:-1] if cells[-1] == "" else cells), native)
 
 
 def key(problem: Problem, target: Facts) -> str | None:
@@ -229,7 +229,7 @@ def key(problem: Problem, target: Facts) -> str | None:
     if row is None or problem.a_type != problem.b_type:
         return None
     cells = row.replace("xf32_r", "f32_r").split(",")
-    own = Entry(0, (*cells, "1")).key
+    own = OverrideRow(0, (*cells, "1")).key
     if not own or problem.a_type not in COMPLEX:
         return own or None
     # No row states a conjugated operand, and none serves it.
@@ -267,7 +267,7 @@ def _text(
     return ",".join(map(str, words))
 
 
-def read(name: str, data: bytes, target: Facts) -> Reading[Table[Entry, _Context]]:
+def read(name: str, data: bytes, target: Facts) -> Reading[Table[OverrideRow, _Context]]:
     """What Tensile takes from the file; whether its indices are of the target's build is unknown."""
     text, bom = text_of(data)
     found = tuple(entries("\ufeff" * bom + text, reads_native(target)))

@@ -8,7 +8,7 @@ import pytest
 
 from analyzers.measure import device_workers, verb
 from analyzers.measure.device_workers import local_devices
-from analyzers.measure.replay import Options, Report, replay
+from analyzers.measure.replay import Options, ReplayReport, replay
 from analyzers.measure.results import Result
 from analyzers.measure.verb import report_lines
 from logparse.errors import InputError
@@ -41,7 +41,7 @@ def test_a_replay_of_no_problem_states_that_alone(tmp_path: Path) -> None:
 def test_what_goes_on_from_here_is_what_resumes() -> None:
     done = Result(problem=named("pick"))
     lines = {
-        words: report_lines(Report(run="r", total=2, finished=False, results=results, resume=resume))[-1]
+        words: report_lines(ReplayReport(run="r", total=2, finished=False, results=results, resume=resume))[-1]
         for words, results, resume in (("on", [done], True), ("again", [done], False), ("none", [], True))
     }
     assert lines == {

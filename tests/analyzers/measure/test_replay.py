@@ -17,7 +17,7 @@ import pytest
 from analyzers.analyzer import Settings
 from analyzers.measure import verb
 from analyzers.measure.backends import BACKENDS
-from analyzers.measure.replay import Options, Report, Step, planned, replay, seconds, stages
+from analyzers.measure.replay import Options, ReplayReport, ReplayStep, planned, replay, seconds, stages
 from analyzers.measure.results import Method
 from analyzers.measure.scheduler import Limits, MeasuringError, Scheduler
 from analyzers.measure.worker import backend_named
@@ -39,7 +39,7 @@ def statuses(store: Store) -> dict[str, str]:
     return dict(zip(rows["solution"], rows["status"], strict=True))
 
 
-def measure(path: Path, *problems: Problem, options: Options = FAKE) -> tuple[Store, Report]:
+def measure(path: Path, *problems: Problem, options: Options = FAKE) -> tuple[Store, ReplayReport]:
     store = store_of(path, problems)
     return store, replay(store, options)
 
@@ -80,7 +80,7 @@ def test_every_process_of_a_confirmation_is_a_fresh_one(tmp_path: Path, monkeypa
 
 
 def test_the_time_left_covers_the_confirmations(tmp_path: Path) -> None:
-    steps: list[Step] = []
+    steps: list[ReplayStep] = []
     store = store_of(tmp_path, [named("pick", "fast", m=16), named("pick", "fast", m=24)])
     replay(store, FAKE, steps.append)
     assert [step.confirmation is None for step in steps] == [True, True, False, False]
@@ -241,7 +241,7 @@ def test_each_outcome_is_a_line_and_what_was_known_is_none(tmp_path: Path) -> No
 def test_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     store = store_of(tmp_path, [named("pick", "fast", m=8 * i) for i in range(1, 6)])
 
-    def interrupt(step: Step) -> None:
+    def interrupt(step: ReplayStep) -> None:
         if step.done == 2:
             raise KeyboardInterrupt
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.measure.replay import Options, Step, replay
+from analyzers.measure.replay import Options, ReplayStep, replay
 from analyzers.measure.results import Method
 from analyzers.measure.scheduler import Limits
 from logparse.store import Store
@@ -58,7 +58,7 @@ def test_a_lost_actor_loses_only_the_problem_in_hand(tmp_path: Path) -> None:
     store = store_of(tmp_path, problems)
     killed: list[int] = []
 
-    def kill(step: Step) -> None:
+    def kill(step: ReplayStep) -> None:
         if not killed:
             killed.append(processes(b"ray::_Host")[0])
             os.kill(killed[0], signal.SIGKILL)
@@ -73,7 +73,7 @@ def test_a_lost_actor_loses_only_the_problem_in_hand(tmp_path: Path) -> None:
 def test_interrupt_keeps_what_was_measured_and_ends_the_actors(tmp_path: Path) -> None:
     store = store_of(tmp_path, [named("pick", "patient", m=8 * i) for i in range(1, 6)])
 
-    def interrupt(step: Step) -> None:
+    def interrupt(step: ReplayStep) -> None:
         raise KeyboardInterrupt
 
     report = replay(store, replace(FAKE, devices=("cpu",)), interrupt)

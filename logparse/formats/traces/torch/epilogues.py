@@ -64,14 +64,14 @@ def is_tanh(kernel: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Step:
+class ElementWise:
     """One elementwise operator: its word, and how many elements it writes."""
 
     word: str
     elements: int
 
 
-def step(name: str, args: Mapping[str, Any]) -> Step | None:
+def step(name: str, args: Mapping[str, Any]) -> ElementWise | None:
     """What an operator of ``STEPS`` does; None where its inputs are not recorded or not readable."""
     dims, values = args.get("Input Dims"), args.get("Concrete Inputs")
     if not isinstance(dims, list) or not dims or not all(_sizes(x) for x in dims[:1]):
@@ -84,7 +84,7 @@ def step(name: str, args: Mapping[str, Any]) -> Step | None:
         word = "relu" if texts[1:2] in (["0"], ["0."], ["0.0"]) else word
     elif word == "gelu" and texts[1:2] == ["tanh"]:
         word = "gelu_tanh"
-    return Step(word, max(math.prod(x) for x in dims[:2] if _sizes(x)))
+    return ElementWise(word, max(math.prod(x) for x in dims[:2] if _sizes(x)))
 
 
 def _sizes(dims: object) -> bool:
@@ -106,7 +106,7 @@ class Kernels:
     tanh: npt.NDArray[np.bool_]
 
 
-def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[Step]) -> list[Fact]:
+def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[ElementWise]) -> list[Fact]:
     """One fact per problem and tail, in the order in which they first come."""
     if not steps or not len(kernels.us):
         return []
@@ -141,7 +141,7 @@ def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[Step]) 
     return [_fact(problems[index], tail, calls) for (index, tail), calls in found.items()]
 
 
-def gelu_gradients(kernels: Kernels, steps: Sequence[Step]) -> list[Fact]:
+def gelu_gradients(kernels: Kernels, steps: Sequence[ElementWise]) -> list[Fact]:
     """One fact per size and steps of the gradients of GELUs that are written out."""
     words = [*(x.word for x in steps), ""]
     if "tanh_backward" not in words:
@@ -176,7 +176,7 @@ def gelu_gradients(kernels: Kernels, steps: Sequence[Step]) -> list[Fact]:
     ]
 
 
-def _copies(steps: Sequence[Step]) -> npt.NDArray[np.bool_]:
+def _copies(steps: Sequence[ElementWise]) -> npt.NDArray[np.bool_]:
     return np.array([*(x.word == "copy" for x in steps), False])
 
 

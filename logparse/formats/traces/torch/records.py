@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from logparse.formats.format import Outcome
 from logparse.formats.traces.torch.busy import BEFORE, Timeline, before, busy, collectives
-from logparse.formats.traces.torch.epilogues import Kernels, Step, gelu_gradients, is_tanh, tails
+from logparse.formats.traces.torch.epilogues import ElementWise, Kernels, gelu_gradients, is_tanh, tails
 from logparse.formats.traces.torch.gradients import split
 from logparse.formats.traces.torch.inputs import Operation
 from logparse.model import (
@@ -59,7 +59,7 @@ class Columns:
     def __init__(self) -> None:
         self.names: list[str] = []
         self.kinds: list[tuple[int, Operation | None, bool]] = []  # name, what it computes, whether that is unread
-        self.steps: dict[int, Step] = {}
+        self.steps: dict[int, ElementWise] = {}
         """Kinds that are elementwise steps, which may follow a product."""
         self.operators: dict[int, OperatorProblem] = {}
         """Kinds that are no problem of a math library, with their inputs."""
@@ -87,7 +87,7 @@ class Columns:
         self.plain_kinds = _Memo(lambda raw: self.kind(self.raw_names[raw]))
         """Kinds of operators that are no problems, by their names as they stand in the file."""
         self._text: dict[str, int] = {}
-        self._kinds: dict[tuple[int, Operation | None, bool, Step | None, OperatorProblem | None], int] = {}
+        self._kinds: dict[tuple[int, Operation | None, bool, ElementWise | None, OperatorProblem | None], int] = {}
 
     @property
     def ids_suffice(self) -> bool:
@@ -125,7 +125,7 @@ class Columns:
         operation: Operation | None = None,
         *,
         unread: bool = False,
-        step: Step | None = None,
+        step: ElementWise | None = None,
         operator: OperatorProblem | None = None,
     ) -> int:
         """The index of a kind of operator: its name and what it computes."""

@@ -11,14 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.formats.traces.torch.epilogues import LONGEST, STEPS, Kernels, Step, gelu_gradients, is_tanh, step, tails
+from logparse.formats.traces.torch.epilogues import (
+    LONGEST,
+    STEPS,
+    ElementWise,
+    Kernels,
+    gelu_gradients,
+    is_tanh,
+    step,
+    tails,
+)
 from logparse.model import GemmProblem
 
 PRODUCT = GemmProblem(m=3, n=2, k=5, batch_count=1, a_type="bf16_r")
 BATCHED = GemmProblem(m=3, n=1, k=5, batch_count=2, a_type="bf16_r")
 PARTIAL = GemmProblem(m=3, n=2, k=5, a_type="bf16_r")
-GELU, BIAS, OTHER = Step("gelu", 6), Step("bias", 6), Step("relu", 7)
-PROBLEMS, ALL_STEPS = [PRODUCT, BATCHED, PARTIAL], [GELU, BIAS, OTHER, Step("copy", 7)]
+GELU, BIAS, OTHER = ElementWise("gelu", 6), ElementWise("bias", 6), ElementWise("relu", 7)
+PROBLEMS, ALL_STEPS = [PRODUCT, BATCHED, PARTIAL], [GELU, BIAS, OTHER, ElementWise("copy", 7)]
 
 
 def found(*rows: tuple[str, str], devices: str = "") -> list[tuple[int, list[str], list[float]]]:
@@ -122,7 +131,10 @@ def test_a_bias_is_a_vector_along_the_last_axis() -> None:
 
 
 def test_the_gradient_of_a_gelu_that_is_written_out_is_a_run_of_its_steps() -> None:
-    steps = [Step(x, 6) for x in ("mul", "tanh_backward", "pow", "copy")] + [Step("mul", 7), Step("copy", 7)]
+    steps = [ElementWise(x, 6) for x in ("mul", "tanh_backward", "pow", "copy")] + [
+        ElementWise("mul", 7),
+        ElementWise("copy", 7),
+    ]
 
     def gradients(kinds: str, devices: str = "") -> list[tuple[int, int, list[str], float]]:
         """Of kernels of 1 µs, each of an operator of its own but ``+``, which is one more of the operator before."""
