@@ -1,6 +1,7 @@
 """The program, for a shell: ``python -m logparse``, and the script ``logparse``."""
 
 import gc
+import sys
 
 
 def program() -> None:
@@ -12,7 +13,8 @@ def program() -> None:
     try:
         main()
     finally:
-        gc.freeze()  # also at the interpreter's end
+        if "_duckdb" not in sys.modules:  # DuckDB warns at exit about uncollected objects
+            gc.freeze()  # also at the interpreter's end
 
 
 if __name__ == "__main__":

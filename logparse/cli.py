@@ -330,10 +330,15 @@ def lint(
 ) -> Answer:
     """Check per row whether the library will read, match and honour it; exit code 3 on errors, 1 for another file."""
     from analyzers.overrides.lint import answer, lint_files
+
+    if against is None:
+        return answer(*lint_files(files, facts_of(target), None, as_format), rows)
+    from analyzers.overrides.coverage import with_idle
     from analyzers.times.runs import read_at, tables_to_check
 
-    tables = read_at(against, None, tables_to_check) if against else None
-    return answer(*lint_files(files, facts_of(target), tables, as_format), rows)
+    tables = read_at(against, None, tables_to_check)
+    judged, unread = lint_files(files, facts_of(target), tables, as_format)
+    return answer([with_idle(x, tables) for x in judged], unread, rows)
 
 
 @verb("logparse coverage tunableop_results0.csv --against logparse-store", opt.Table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby, islice
 from typing import Literal
 
@@ -20,7 +20,7 @@ from analyzers.times.cells import count_of
 from analyzers.times.joins import calls_by_problem
 from analyzers.times.picks import compare
 from logparse.formats.override_format import OverrideFile, OverrideFormat, Report
-from logparse.formats.reading import Row
+from logparse.formats.reading import Note, Row
 from logparse.model import problem_from_text
 from logparse.output import CHECK_FAILED, Answer, Rows
 
@@ -102,6 +102,14 @@ def coverage(file: OverrideFile, tables: Tables) -> Coverage:
             )
         )
     return Coverage(file.title, format, tables.run, tuple(uses), tuple(_idle(file, uses)))
+
+
+def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
+    """The file with notes on the live rows that serve no call of the workload: ``lint --against``."""
+    idle = [x for x in coverage(file, tables).idle if not x.never and len(x.lines)]
+    remedy = f"nothing of run {tables.run} uses it"
+    notes = [Note(x.lines[0], "info", "no-call", x.reason, remedy, x.lines[1:]) for x in idle]
+    return replace(file, noted=(*file.noted, *notes))
 
 
 def reports_of(file: OverrideFile, tables: Tables) -> Mapping[str, Report]:

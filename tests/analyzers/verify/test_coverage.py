@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from analyzers.analyzer import Tables
-from analyzers.overrides.coverage import coverage, served_by, times_of
+from analyzers.overrides.coverage import coverage, served_by, times_of, with_idle
 from analyzers.overrides.coverage import lines as coverage_lines
 from analyzers.overrides.lint import facts_of_run, inspect, lint, with_collisions
+from analyzers.overrides.lint import lines as lint_lines
 from logparse.errors import InputError
 from logparse.formats.aiter import tables as aiter
 from logparse.formats.hipblaslt import tuning_file
@@ -67,6 +68,9 @@ def test_rows_that_never_hit_state_the_reason() -> None:
     assert idle[5] == (False, "no call of the workload")
     assert idle[6][0]
     assert set(idle) == {3, 4, 5, 6}
+    told = lint_lines(with_idle(inspect("r0.csv", text.encode(), CUDA), run()))
+    assert f"  info [no-call] line 4: {near} → nothing of run r uses it" in told
+    assert "  info [no-call] line 5: no call of the workload → nothing of run r uses it" in told
 
 
 def test_a_log_that_lacks_the_key() -> None:
