@@ -486,7 +486,7 @@ def test_a_file_in_place_of_a_run_is_remarked(tmp_path: Path) -> None:
     assert run("diff", "one", "one", *at).stderr == "note: one is compared with itself\n"
     out = run("verify", TUNED, "one", TUNED, *at)
     assert (out.returncode, "which it is compared with" in out.stderr) == (3, True)
-    assert out.stdout.splitlines()[0] == "tunableop_results0.csv → one: problems served by the files: none"
+    assert out.stdout.splitlines()[0] == "verify: not verified: no problem of the files; no time was compared"
     assert "run one has no call (ingest a log or a trace of the job into it)" in out.stdout
 
 
