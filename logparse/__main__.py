@@ -1,20 +1,21 @@
 """The program, for a shell: ``python -m logparse``, and the script ``logparse``."""
 
 import gc
-import sys
 
 
 def program() -> None:
-    """Run the program."""
+    """Run the program, whose process ends here."""
     # Imports make 100,000 objects that stay: to look for garbage among them again and again takes longer than --help.
     gc.set_threshold(200_000)
     from logparse.cli import main
+    from logparse.output.program import end_process
 
+    code: object = 0
     try:
         main()
-    finally:
-        if "_duckdb" not in sys.modules:  # DuckDB warns at exit about uncollected objects
-            gc.freeze()  # also at the interpreter's end
+    except SystemExit as ended:
+        code = ended.code
+    end_process(code)
 
 
 if __name__ == "__main__":

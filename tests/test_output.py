@@ -547,6 +547,44 @@ def test_offsets_have_a_name_that_needs_no_quotes(samples_store: str) -> None:
     assert [type(row["offset_bytes"]) for row in json.loads(out.stdout)] == [int, int]
 
 
+ENDING = """
+import atexit, os, sys, tempfile, threading, time
+from logparse.output.program import end_process
+
+class Freed:
+    def __del__(self, write=os.write):
+        write(1, b"taken apart\\n")
+
+def late():
+    time.sleep(0.05)
+    print("thread")
+
+freed, folder = Freed(), tempfile.TemporaryDirectory(dir=sys.argv[1])
+atexit.register(print, "exit function")
+threading.Thread(target=late).start()
+print("buffered")
+{watched}
+end_process(3)"""
+
+
+@pytest.mark.parametrize("watched", ["", "sys.setprofile(lambda *event: None)"])
+def test_a_process_ends_at_once_and_leaves_nothing_undone(watched: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ENDING.format(watched=watched), str(tmp_path)]
+    out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (out.returncode, out.stderr, list(tmp_path.iterdir())) == (3, "", [])
+    assert out.stdout.splitlines() == ["buffered", "thread", "exit function", *["taken apart"] * bool(watched)]
+
+
+@pytest.mark.parametrize("verb", ["top", "recommend", "status", "coverage", "diff"])
+def test_a_program_that_ends_prints_nothing_else(verb: str, samples_store: str, tmp_path: Path) -> None:
+    """DuckDB warns of uncollected objects where the interpreter is taken apart; a verb's own notes stand alone."""
+    rest = {"coverage": [TUNED], "diff": [TUNED, TUNED], "recommend": ["--out", str(tmp_path)]}.get(verb, [])
+    command = [sys.executable, "-m", "logparse", verb, *rest, "--store", samples_store]
+    out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert out.stdout
+    assert [x for x in out.stderr.splitlines() if not x.startswith(("note: ", "remark: "))] == []
+
+
 def test_the_c_locale_and_closed_streams(samples_store: str) -> None:
     environ = {
         **os.environ,

@@ -92,6 +92,14 @@ class Diff:
         return sum(x.known for x in sums), math.fsum(x.delta_us for x in sums)
 
     @cached_property
+    def flips(self) -> tuple[int, int, float | None]:
+        """Problems with another pick in each run, problems with a pick in both, and how much the times of the former
+        differ (the median share; None without times): the winner-flip rate of two tunes, and what a flip is worth.
+        """
+        ((flipped, picked, apart),) = self.con.execute(_FLIPS).fetchall()
+        return int(flipped), int(picked), apart
+
+    @cached_property
     def _sums(self) -> dict[str, _Sum]:
         return {state: _Sum(*sums) for state, *sums in self.con.execute(_SUMS).fetchall()}
 
@@ -141,6 +149,9 @@ _COMPARED = f"""
 _SUMS = (
     "select state, count(*), count(ratio), count(delta_us), coalesce(fsum(delta_us), 0) from compared group by state"
 )
+_FLIPS = """
+    select count(*) filter (pick_a <> pick_b), count(*), median(abs(ratio - 1)) filter (pick_a <> pick_b)
+    from compared where pick_a is not null and pick_b is not null"""
 _ORDERED = f"""
     select {", ".join(COLUMNS)} from compared where {{where}}
     order by list_position({list(STATES)}, state), coalesce(abs(delta_us), 0) desc,

@@ -31,6 +31,12 @@ def diff_lines(found: Diff) -> list[str]:
         out.append(f"{_UNCOMPARED}, and a gate fails on that")
     if found.devices:
         out.append(f"the runs are of two devices ({' and '.join(found.devices)}): changes may be the devices' own")
+    flipped, picked, apart = found.flips
+    if flipped:
+        worth = "" if apart is None else f"; the times differ there by {apart:.1%} in the median"
+        out.append(
+            f"picks differ in {flipped:,} of {picked:,} problems (winner-flip rate {flipped / picked:.0%}){worth}"
+        )
     known, delta_us = found.cost("slower", "faster")
     if known:
         word = "more" if delta_us > 0 else "less"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import NoReturn
 
 from logparse.errors import LogparseError, QueryError, UsageError
 from logparse.text import printable
@@ -47,6 +50,34 @@ def run_program(app: Callable[[Sequence[str]], object], words: Sequence[str]) ->
 def _is_interrupt(error: Exception) -> bool:
     """Whether Ctrl-C ended a query: DuckDB makes errors of its own of a KeyboardInterrupt."""
     return str(error) == "Query interrupted" or "KeyboardInterrupt" in str(error)
+
+
+def end_process(code: object) -> NoReturn:
+    """End this process with an exit code, without taking the interpreter apart: DuckDB warns of uncollected objects
+    there, and to free those of NumPy, Arrow and DuckDB takes up to a quarter of a short question's time.
+
+    What others rely on happens as at any other end: threads are joined, exit functions run (temporary files, child
+    processes, Ray), streams are flushed.  ``multiprocessing`` ends its processes in the same way.
+    """
+    if not isinstance(code, int) or _has_more_to_do():
+        sys.exit(code)  # type: ignore[arg-type]
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(code)  # the interpreter reports streams that it cannot flush
+    os._exit(code)
+
+
+def _has_more_to_do() -> bool:
+    """Whether somebody waits for the interpreter's own end: a profiler, a debugger, the prompt of ``python -i``, or a
+    GPU's runtime with its tools, which write their results when the C library ends.
+    """
+    monitoring = getattr(sys, "monitoring", None)  # from Python 3.12 on
+    observed = sys.gettrace() or sys.getprofile() or (monitoring and any(map(monitoring.get_tool, range(6))))
+    return bool(observed or sys.flags.inspect or "torch" in sys.modules)
 
 
 @contextmanager

@@ -105,7 +105,8 @@ def test_new_and_vanished_problems_have_the_times_of_their_run() -> None:
     assert rows.loc[G[1], ["a_us", "delta_us", "pick_a"]].tolist() == [100.0, -1000.0, "k10"]
     assert rows.loc[[G[1], G[2]], ["ratio", "noise"]].isna().all(axis=None)
     assert found.delta_us == pytest.approx(-1000.0), "that of problems of both runs"
-    assert diff_lines(found)[2:] == [
+    assert found.flips == (1, 1, 0.5)
+    assert diff_lines(found)[3:] == [
         "new: 3 problems, 2 of them 2 ms per run; the others' time or calls are unknown",
         "vanished: 1 problem, 1 ms per run",
     ]
@@ -137,6 +138,7 @@ def test_renderings() -> None:
     found = diff(run_a(), run_b())
     assert diff_lines(found) == [
         "r → r: 1 slower, 1 faster, 1 changed, 1 new, 1 vanished, 1 same (beyond 3.0% and noise)",
+        "picks differ in 1 of 4 problems (winner-flip rate 25%); the times differ there by 0.0% in the median",
         "slower and faster: in all 800 µs less per run where the calls are known",
         "new: 1 problem, whose time per run is unknown",
         "vanished: 1 problem, whose time per run is unknown",
