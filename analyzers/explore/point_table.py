@@ -13,11 +13,11 @@ run itself: what another run measured is evidence, and its ``file`` names that r
 ``then_us`` (of a call with the best known solution: where the pick is timed, as much less than ``time_us`` as it is
 faster than the pick, however and wherever the two were timed), ``loss_us`` per call, ``saving_us`` (calls × loss; the
 finding's own where no pick is timed), ``saving_from`` (``measured``, ``estimated``), ``finding``, ``proposed``
-(``recommend``'s override, JSON), ``solutions``, ``failed``, ``flops``, ``bytes``, ``intensity`` (flop/byte), ``tflops``
-and ``best_tflops``, ``device``, ``roof_tflops``, ``efficiency``, ``f_us`` and ``b_us`` (the forward and backward-data
-passes of the same layer and file), ``source_id``, ``measured`` (the problem itself, or the one linked to it that was
-measured); ``here_us``, ``other_us``, ``change`` (the second over the first, minus one) and ``moved`` (slower, faster …)
-of a comparison with another run.
+(``recommend``'s override, JSON), ``solutions``, ``failed``, ``flops``, ``bytes``, ``intensity`` (flop/byte),
+``tflops``, ``device``, ``roof_tflops``, ``efficiency``, ``f_us`` and ``b_us`` (the forward and backward-data passes of
+the same layer and file), ``source_id``, ``measured`` (the problem itself, or the one linked to it that was measured);
+``here_us``, ``other_us``, ``change`` (the second over the first, minus one) and ``moved`` (slower, faster …) of a
+comparison with another run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pyarrow as pa
 
-from analyzers.explore.queries import only_row, readable
+from analyzers.explore.queries import readable
 from analyzers.times.joins import facts_by_source
 from logparse.devices import PEAK_COLUMN, device_of, devices
 from logparse.lookup import MEANS, TRACED
@@ -176,7 +176,7 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
            from sources full join made_ using (source_id) group by source_id""",
         {"run": run},
     )
-    con.execute(f"create or replace table means as {_means(con, run)}", {"run": run})
+    con.execute(f"create or replace table means as with {MEANS} select problem, other from means", {"run": run})
     _blocked(con, facts, run)
     for name, sql in _STAGES.items():
         con.execute(f"create or replace table {name} as {sql}", {"run": run} if "$run" in sql else None)
@@ -184,19 +184,6 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
     con.execute("drop table own_")
     for name in made:
         con.unregister(name)
-
-
-def _means(con: duckdb.DuckDBPyConnection, run: str) -> str:
-    """The SQL of ``problem, other``: texts of the run that count for another one, as for ``logparse top``.
-
-    Only a run whose logs name picks can have any; the links of a find-db are not worked out for nothing.
-    """
-    named = "select solution is not null and not by_tool from calls where run = $run"
-    chosen = "select origin = 'miopen-chosen' from measurements where run = $run"
-    sql = f"select bool_or(x) from ({named} union all {chosen}) t(x)"
-    if only_row(con.execute(sql, {"run": run})) != (True,):
-        return "select null::varchar as problem, null::varchar as other where $run is null"
-    return f"with {MEANS} select problem, other from means"
 
 
 def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Mapping[str, str]], run: str) -> None:
@@ -452,9 +439,9 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        case when saving_us is not null then if(pick_us is null and not found_timed, 'estimated', 'measured') end
          as saving_from,
        if(abs(pick_us / best_us - 1) < {_SAME}, 0.0, pick_us / best_us - 1) as regret, finding, advice,
-       analyzer, action, proposed, if(proposed is null, null, 'yes') as override, solutions, failed, flops, bytes,
+       analyzer, action, proposed, solutions, failed, flops, bytes,
        intensity,
-       flops / time_us / 1e6 as tflops, flops / then_us / 1e6 as best_tflops, device,
+       flops / time_us / 1e6 as tflops, device,
        roof_tflops, flops / time_us / 1e6 / roof_tflops as efficiency,
        coalesce(own, true) as own, f_us, b_us, sibling_us, coalesce(best_us, time_us) / sibling_us as sibling_ratio,
        source_id, measured,

@@ -1,6 +1,6 @@
 """Questions to the table ``points`` under a selection; every answer is a small DataFrame that a chart draws.
 
-All of it is SQL over a connection that holds ``points`` (``problems.build``, or ``over`` for a DataFrame of it), so
+All of it is SQL over a connection that holds ``points`` (``point_table.build``, or ``over`` for a DataFrame of it), so
 that a chart gets what the eye can see and not 200,000 rows.
 """
 
@@ -37,7 +37,6 @@ TABLE: Mapping[str, str] = {
     "best": "Best known",
     "pick": "Pick",
     "action": "Action",
-    "override": "Override",
     "saving_from": "Saving is",
     "here_us": "This run (µs)",
     "other_us": "Other run (µs)",
@@ -57,7 +56,7 @@ TABLE: Mapping[str, str] = {
 }
 """Columns of the page's table with their titles; ``SCALED`` has the factor of each value for its unit."""
 PRESETS: Mapping[str, Sequence[str]] = {
-    "What to do": ("saving_us", "total_us", "calls", "time_us", "then_us", "action", "override", "device"),
+    "What to do": ("saving_us", "total_us", "calls", "time_us", "then_us", "action", "device"),
     "Times": ("total_us", "calls", "time_us", "then_us", "regret", "sibling_ratio", "tflops", "efficiency", "device"),
     "Solutions": ("saving_us", "time_us", "pick", "then_us", "best", "solutions", "finding"),
     "Where from": ("total_us", "calls", "operation", "dtype", "layout", "device", "file"),
@@ -69,7 +68,7 @@ BESIDE = "Two runs"
 COMPARED = ("here_us", "other_us", "change", "moved")
 """Columns of the comparison with another run."""
 SPARED = (
-    *("device", "override", "file", "calls", "efficiency", "tflops"),
+    *("device", "file", "calls", "efficiency", "tflops"),
     *("finding", "layout", "solutions", "best", "pick"),
 )
 """Columns of a set that are left out, in this order, where the window has no room for all of them."""
@@ -83,7 +82,7 @@ SCALED: Mapping[str, float] = {
 TEXTS = frozenset(
     {
         *("label", "pick", "best", "operation", "dtype", "layout", "file"),
-        *("finding", "action", "override", "device", "saving_from", "moved"),
+        *("finding", "action", "device", "saving_from", "moved"),
     }
 )
 
@@ -111,9 +110,6 @@ AMOUNTS: Mapping[str, str] = {
     "total_us": "sum(total_us)",
     "untimed_calls": "sum(calls) filter (total_us is null)",
     "saving_us": "sum(saving_us) filter (saving_from = 'measured')",
-    "savings": "count(*) filter (saving_us > 0 and saving_from = 'measured')",
-    "estimated_us": "sum(saving_us) filter (saving_from = 'estimated')",
-    "estimates": "count(*) filter (saving_us > 0 and saving_from = 'estimated')",
 }
 """What ``totals`` gives.  A saving that an analyzer infers is an estimate, never added to what was measured."""
 
@@ -198,17 +194,15 @@ def sample(
 
 
 def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000) -> pd.DataFrame:
-    """The largest measured savings: ``id, label, saving_us, loss_us, calls, total_saving_us, count``, in falling order,
-    and ``estimates``, how many other rows have an estimated one.  Where none is measured, those are the estimates, and
-    ``estimated`` is true.
+    """The largest measured savings: ``id, label, saving_us, loss_us, calls, total_saving_us, count``, in falling order.
+    Where none is measured, the estimates, and ``estimated`` is true.
     """
     where, parameters = chosen.where()
     return con.execute(
         f"""with saving as (
               select *, saving_from = 'estimated' as estimated from points where {where} and saving_us > 0)
             select id, label, best, saving_us, loss_us, calls, estimated, sum(saving_us) over () as total_saving_us,
-                   count(*) over () as count,
-                   if(estimated, 0, (select count(*) from saving where estimated)) as estimates
+                   count(*) over () as count
             from saving where estimated = (select bool_and(estimated) from saving)
             order by saving_us desc, id limit {most}""",
         parameters,
@@ -288,16 +282,10 @@ def table(
     return con.execute(sql, parameters).df(), int(count[0]) if count else 0
 
 
-_COMPARISONS = {
-    "equals": "=",
-    "notEqual": "<>",
-    "lessThan": "<",
-    "lessThanOrEqual": "<=",
-    "greaterThan": ">",
-    "greaterThanOrEqual": ">=",
-}
+_COMPARISONS = {"equals": "=", "lessThan": "<", "greaterThan": ">"}
+NUMBER_RULES = (*_COMPARISONS, "inRange", "blank", "notBlank")
 TEXT_RULES = ("contains", "notContains", "blank", "notBlank")
-"""What the grid offers for a column of texts."""
+"""What the grid offers for a column of numbers, and of texts."""
 
 
 def _grid_filter(name: str, rule: Mapping[str, object]) -> tuple[str, list[object]]:

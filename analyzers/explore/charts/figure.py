@@ -7,7 +7,7 @@ view; plotly.js checks them anyway.  ``figures`` makes it of these for notebooks
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ class Figure:
         self._plots = 1
 
     def add_bar(self, **settings: Any) -> None:
-        self.add_trace(bar(), **settings)
+        self.add_trace({"type": "bar"}, **settings)
 
     def add_scatter(self, **settings: Any) -> None:
         self.add_trace(scatter(), **settings)
@@ -86,10 +86,6 @@ def _number(col: int) -> str:
     return str(col) if col > 1 else ""
 
 
-def bar(**settings: Any) -> Trace:
-    return {"type": "bar", **settings}
-
-
 def scatter(**settings: Any) -> Trace:
     return {"type": "scatter", **settings}
 
@@ -114,33 +110,22 @@ def subplots(cols: int, *, subplot_titles: Sequence[str] = (), horizontal_spacin
 
 def _merge(settings: dict[str, Any], more: Mapping[str, Any]) -> None:
     for name, value in more.items():
-        if type(value) in _PLAIN_TYPES or not isinstance(value, Mapping):
-            settings[name] = value
+        if isinstance(value, dict):
+            _merge(settings.setdefault(name, {}), value)
         else:
-            own = settings.setdefault(name, {})
-            _merge(own, value)
-
-
-_AS_IT_IS = frozenset({str, int, bool, type(None)})
-_PLAIN_TYPES = _AS_IT_IS | {float, list, tuple}
-"""Nearly all values are of these: a look at the type takes a tenth of ``isinstance`` of an abstract class."""
+            settings[name] = value
 
 
 def _plain(value: Any) -> Any:
-    kind = type(value)
-    if kind in _AS_IT_IS:
-        return value
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if kind is dict or isinstance(value, Mapping):
-        return {name: inner if type(inner) in _AS_IT_IS else _plain(inner) for name, inner in value.items()}
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, np.ndarray | pd.Series):
         return _listed(np.asarray(value))
+    if isinstance(value, list | tuple):
+        return [_plain(x) for x in value]
     if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        return [x if type(x) in _AS_IT_IS else _plain(x) for x in value]
-    return value
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _listed(values: np.ndarray) -> list[Any]:

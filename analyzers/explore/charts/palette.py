@@ -82,47 +82,39 @@ def axis_look(theme: Theme) -> dict[str, Any]:
     }
 
 
-def layout_look(theme: Theme, *, title: str = "", height: int = 460) -> dict[str, Any]:
-    """What the layouts of all figures share."""
-    heading = (
-        {"title": {"text": title, "x": 0, "xref": "paper", "font": {"size": 15, "color": theme.ink}}} if title else {}
-    )
-    return {
+def template(theme: Theme) -> dict[str, Any]:
+    """The look that all figures share as plotly's template, which each setting of a figure's own goes before."""
+    text = {"family": FONT, "size": 12, "color": theme.ink}
+    look = {
         "paper_bgcolor": theme.panel,
         "plot_bgcolor": theme.panel,
-        "font": {"family": FONT, "size": 12, "color": theme.ink},
+        "font": text,
         "colorway": list(theme.categories),
-        "height": height,
-        # Left there is room for "100,000": where a click makes the numbers wider, plotly draws everything twice.
-        "margin": {"l": 78, "r": 24, "t": 54 if title else 26, "b": 52},
         "hoverlabel": {
-            "bgcolor": theme.panel,
-            "bordercolor": theme.faint,
-            "align": "left",
-            "namelength": -1,
-            "font": {"family": FONT, "size": 12, "color": theme.ink},
+            "bgcolor": theme.panel, "bordercolor": theme.faint, "align": "left", "namelength": -1, "font": text,
         },
         # Hung from the box: plotly misplaces a legend of several lines that stands on the plot.
-        "legend": {"orientation": "h", "yref": "container", "y": 1 - (56 if title else 30) / height, "yanchor": "top",
-                   "x": 0, "font": {"size": 11, "color": theme.ink}},
+        "legend": {"orientation": "h", "yref": "container", "yanchor": "top", "x": 0,
+                   "font": {"size": 11, "color": theme.ink}},
         "hovermode": "closest",
-        "uirevision": "keep",
-        **heading,
     }  # fmt: skip
-
-
-def template(theme: Theme) -> dict[str, Any]:
-    """The look as plotly's template, which each setting of a figure's own goes before."""
-    look = {k: v for k, v in layout_look(theme).items() if k not in ("height", "margin")}
     return {"layout": {**look, "xaxis": axis_look(theme), "yaxis": axis_look(theme)}}
 
 
 def styled(figure: Figure, theme: Theme, *, title: str = "", height: int = 460) -> Figure:
     """Give a figure the theme's colours, and grid lines, fonts and margins that all figures share."""
-    look = layout_look(theme, title=title, height=height)
-    own = {name: look[name] for name in ("paper_bgcolor", "plot_bgcolor", "height", "margin", "title") if name in look}
-    legend = {"y": look["legend"]["y"]}
-    figure.update_layout(template=template(theme), uirevision="keep", legend=legend, **own)
+    figure.update_layout(
+        template=template(theme),
+        uirevision="keep",
+        paper_bgcolor=theme.panel,
+        plot_bgcolor=theme.panel,
+        height=height,
+        legend={"y": 1 - (56 if title else 30) / height},
+        # Left there is room for "100,000": where a click makes the numbers wider, plotly draws everything twice.
+        margin={"l": 78, "r": 24, "t": 54 if title else 26, "b": 52},
+    )
+    if title:
+        figure.update_layout(title={"text": title, "x": 0, "xref": "paper", "font": {"size": 15, "color": theme.ink}})
     return figure
 
 

@@ -93,14 +93,9 @@ def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int
     figure.update_xaxes(title={"text": "rows changed, most valuable first"}, rangemode="tozero", col=column)
     figure.update_yaxes(title={"text": f"time saved (ms){once}"}, rangemode="tozero", col=column)
     rows = "row gives" if needed == 1 else f"{needed:,} rows give"
-    return [f"The first {rows} {SHARE:.0%} of {duration(total)} in {count:,} rows", *_estimates(savings)]
-
-
-def _estimates(savings: pd.DataFrame) -> list[str]:
-    if savings["estimated"].any():
-        return ["Estimated by analyzers: no pick is timed against an alternative"]
-    others = int(savings["estimates"].iloc[0])
-    return [f"{others:,} more {'has' if others == 1 else 'have'} an estimate, which is not added"] if others else []
+    remark = f"The first {rows} {SHARE:.0%} of {duration(total)} in {count:,} rows"
+    guess = savings["estimated"].any()
+    return [remark, *(["Estimated by analyzers: no pick is timed against an alternative"] if guess else [])]
 
 
 def _transparent(colour: str) -> str:

@@ -20,18 +20,17 @@ NOTHING = (
 )
 COLUMNS = (
     *("id", "label", "solver", "operation", "direction", "dtype", "device", "time_us", "then_us", "total_us"),
-    *("saving_us", "regret", "intensity", "tflops", "best_tflops"),
+    *("regret", "intensity", "tflops"),
 )
 """Columns of ``points`` that are read here."""
 HEIGHT = 560  # px, with and without data: a filter moves nothing below
-TO_BEST = 300  # lines from now to best that are drawn
 
 
 def roofline(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str = "") -> Figure:
     """Each problem at its intensity (flop per byte that must move) and its rate now; area = share of the time.
 
-    Colour is regret (time now over best known, minus one) where a pick is timed, else operation; a thin line leads up
-    to the best known rate.  Ceilings are those of the device with the most time here (``devices.csv``).
+    Colour is regret (time now over best known, minus one) where a pick is timed, else operation.  Ceilings are those of
+    the device with the most time here (``devices.csv``).
     """
     rows = points[(points["intensity"] > 0) & (points["tflops"] > 0)]
     if not len(rows):
@@ -40,7 +39,6 @@ def roofline(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str
     device = _device(rows)
     if device is not None:
         _ceilings(figure, device, rows, theme)
-    _to_best(figure, rows, theme)
     judged, diameter = rows["regret"].notna().to_numpy(), sizes(rows["total_us"])
     if judged.any():
         _judged(figure, rows[judged], diameter[judged], theme)
@@ -121,19 +119,6 @@ def _ceilings(figure: Figure, device: Device, rows: pd.DataFrame, theme: Theme) 
             showarrow=False, xanchor="right", yanchor="bottom", font={"size": 11, "color": theme.ink},
             bgcolor=theme.panel, opacity=0.85,
         )  # fmt: skip
-
-
-def _to_best(figure: Figure, rows: pd.DataFrame, theme: Theme) -> None:
-    gain = rows[rows["best_tflops"] > rows["tflops"] * 1.02].sort_values("saving_us", ascending=False).head(TO_BEST)
-    if not len(gain):
-        return
-    x, y = list[float | None](), list[float | None]()
-    for intensity, now, best in zip(gain["intensity"], gain["tflops"], gain["best_tflops"], strict=True):
-        x += [intensity, intensity, None]
-        y += [now, best, None]
-    figure.add_scattergl(
-        x=x, y=y, mode="lines", line={"color": theme.good, "width": 1}, name="now → best known", hoverinfo="skip"
-    )
 
 
 def _judged(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme) -> None:

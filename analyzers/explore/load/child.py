@@ -39,10 +39,6 @@ _MB, _ROWS_PER_MB = 300, 20_000
 """DuckDB's memory limit: so much, and a megabyte per so many measurements.  A store of 193,590 problems (649,000
 measurements) is read within it as fast as without; 400 MB were too few for 4.5 million.
 """
-_COMPARISON = 0.5
-"""The part of it that the judge takes for a comparison, which makes tables outside DuckDB too."""
-_ROWS = 30_720
-"""Rows that one thread takes at a time: by default 122,880, which leaves the second core nothing to do."""
 _TRIES = """
     select hash(problem) as h, source_id, origin, library, solution, raw, algorithm, status, time_us, min_us, max_us,
            std_us, samples_us, workspace_bytes, error, key_text from measurements where kind <> 'family'"""
@@ -107,7 +103,7 @@ def _database(
 
     ``others``: another run's times, as of ``beside.keep``.
     """
-    con.execute(f"attach {sql_text(path)} as out_ (row_group_size {_ROWS})")
+    con.execute(f"attach {sql_text(path)} as out_")
     compared, found = (analysis.compared, analysis.found) if analysis else (None, None)
     point_table.build(con, run, compared, found, others, "out_.points")
     for name, sql in _SMALL.items():
@@ -133,8 +129,8 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     run, settings = str(known["run"]), Settings(target=job.target)
     others = time = None
     if known["other"]:  # before the findings fill the memory
-        with store.reading("measurements") as con:  # of this process's one DuckDB, in which the two are compared
-            _limit(con, _COMPARISON)
+        with store.reading("measurements") as con:  # of this process's one DuckDB
+            _limit(con, 0.5)  # the comparison makes tables outside DuckDB too
         url, other = known["other"]
         others, time = keep(compared(store, run, open_store(url), other), folder), traced(open_store(url), other)
     analysis = analyse(store, run, settings)
@@ -145,12 +141,7 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
         verdict = verdict_of(con, analysis, "judged_.points", time)
     verdict.write(folder / "verdict.json")
     yield VERDICT, ""
-    part = folder / f"{FILES}.part"
-    try:
-        archive(analysis.recommendation, settings, part)
-        part.rename(folder / FILES)
-    except OSError:  # without room for them the page has everything else
-        part.unlink(missing_ok=True)
+    archive(analysis.recommendation, settings, folder / FILES)
     (folder / FIRST).unlink()  # who has it open keeps it
     yield DONE, ""
 
@@ -160,8 +151,6 @@ def _connect(store: Store) -> duckdb.DuckDBPyConnection:
     _limit(con)
     con.execute("set preserve_insertion_order = false")
     con.execute("set enable_progress_bar = false")
-    con.execute(f"attach ':memory:' as work (row_group_size {_ROWS})")
-    con.execute("set search_path = 'work,memory'")
     return con
 
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,8 +21,6 @@ from analyzers.explore.load.job import DONE, FAILED, Job
 
 _GIVEN_BACK = {"MALLOC_TRIM_THRESHOLD_": "1000000", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
 """Settings of glibc under which freed memory goes back to the system: a fifth less at the reader's peak."""
-_PREFIX, _NEW_S = "logparse-explore-", 60.0
-"""Names of the folders, and how old (seconds) one without a lock is before it counts as left behind."""
 _CHILD = "analyzers.explore.load.child"
 
 
@@ -38,10 +34,8 @@ class Reading:
         other: str | None = None,
         target: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        _sweep()
-        self._folder = tempfile.TemporaryDirectory(prefix=_PREFIX)
+        self._folder = tempfile.TemporaryDirectory(prefix="logparse-explore-")
         self.folder = Path(self._folder.name)
-        self._lock = _locked(self.folder)
         self._closed = self._followed = False
         self._job = Job(url, run, other, dict(target), self._folder.name)
         self._process = _started(self._job)
@@ -76,38 +70,6 @@ class Reading:
         if self._process.stdout and not self._followed:  # else the one who follows closes it
             self._process.stdout.close()
         self._folder.cleanup()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
-
-def _locked(folder: Path) -> int | None:
-    """A descriptor that holds the folder's lock for as long as this process lives; None where another one does, or
-    the system has no such locks.
-    """
-    try:
-        import fcntl
-
-        descriptor = os.open(folder, os.O_RDONLY)
-    except (ImportError, OSError):
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-def _sweep() -> None:
-    """Remove the folders of pages that were killed: those whose lock no process holds (new ones, not locked yet,
-    stay).
-    """
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        if (lock := _locked(folder)) is not None:
-            if time.time() - os.stat(lock).st_mtime > _NEW_S:
-                shutil.rmtree(folder, ignore_errors=True)
-            os.close(lock)
 
 
 def _started(job: Job) -> subprocess.Popen[str]:

@@ -193,15 +193,16 @@ def _column(name: str, title: str) -> dict[str, object]:
         "headerName": heading,
         "width": _NUMBER_WIDTH + 10 * (name == "saving_us"),  # room for the mark of an estimate
         **_AS_NUMBER,
-        "filterParams": {"filterPlaceholder": f"in {unit}", **_ONE_RULE},
+        "filterParams": {"filterPlaceholder": f"in {unit}", **_NUMBER_RULE},
         "valueFormatter": {"function": f"estimated(params, {scaled})" if name == "saving_us" else scaled},
     }
 
 
 _ONE_RULE = {"maxNumConditions": 1}
+_NUMBER_RULE = {"filterOptions": queries.NUMBER_RULES, **_ONE_RULE}
 _AS_NUMBER = {
     "filter": "agNumberColumnFilter",
-    "filterParams": _ONE_RULE,
+    "filterParams": _NUMBER_RULE,
     "type": "rightAligned",
     "valueFormatter": {"function": _NUMBER},
 }
@@ -400,10 +401,8 @@ def verdict(known: Verdict, total: pd.Series, run: str, chosen: Selection, *, fi
     once = "" if calls or not total["problems"] else " (each counted once: the store has no calls of them)"
     untimed = total["untimed_calls"]
     gap = f"; {int(untimed):,} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
-    stated = total["savings"] and (chosen.filters or not headline)
+    stated = total["saving_us"] > 0 and (chosen.filters or not headline)
     saving = f"; up to {duration(float(total['saving_us']))} to save" if stated else ""
-    if total["estimates"]:
-        saving += f"; estimated, not measured: {duration(float(total['estimated_us']))} in {int(total['estimates']):,}"
     made: list[object] = [
         html.Strong(
             printable(headline) if headline else "Reading: analyzers are running …" if not finished else "No verdict"

@@ -13,7 +13,6 @@ from types import MappingProxyType
 import duckdb
 import pandas as pd
 
-from analyzers.explore import queries as rows
 from analyzers.explore.load.beside import names
 from analyzers.explore.load.job import FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, Verdict
 from analyzers.explore.load.reader import Reading
@@ -111,13 +110,6 @@ class PageData:
     def wait(self, timeout_s: float) -> bool:
         """Until all is read, or nothing more will come."""
         return self._finished.wait(timeout_s)
-
-    def warm(self) -> None:
-        """Ask what the first view will ask, while the browser still evaluates its scripts."""
-        with contextlib.suppress(LogparseError), self.cursor() as con:
-            for question in (rows.totals, rows.groups):
-                question(con, Selection())
-            rows.table(con, Selection(), end=rows.FIRST_ROWS)
 
     def close(self) -> None:
         """Stop reading and remove what was written."""

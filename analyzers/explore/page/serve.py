@@ -75,7 +75,6 @@ def explore(
         server = make_server(
             host, port, application(data, host, port, token).server, threaded=True, fd=listening.fileno()
         )
-        threading.Thread(target=data.warm, daemon=True).start()
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         say(f"{address}  (Ctrl-C ends it)")
         say(tunnel(port, token))

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import webbrowser
@@ -25,7 +24,7 @@ pytest.importorskip("dash", reason="the extra `explore` is not installed")
 
 from analyzers.explore.load import child
 from analyzers.explore.load.job import READY
-from analyzers.explore.load.reader import Reading, _locked, _sweep
+from analyzers.explore.load.reader import Reading
 from analyzers.explore.page import app, serve
 from analyzers.explore.page.data import PageData
 from logparse.store import Store
@@ -134,42 +133,17 @@ def test_the_page_shows_progress_until_the_analysis_is_there(sampled: Store, tmp
 
 @pytest.mark.parametrize(
     "end",
-    [
-        signal.SIGKILL,
-        *(pytest.param(x, marks=pytest.mark.nightly) for x in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)),
-    ],
+    [signal.SIGTERM, *(pytest.param(x, marks=pytest.mark.nightly) for x in (signal.SIGHUP, signal.SIGINT))],
 )
-def test_a_page_that_is_ended_leaves_no_folder_behind(
-    sampled: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: signal.Signals
-) -> None:
-    """A killed page cannot remove its folder: the next one does, and leaves those of living pages."""
-    alive = tmp_path / "logparse-explore-alive"
-    alive.mkdir()
-    lock = _locked(alive)
-    assert lock is not None
+def test_a_page_that_is_ended_leaves_no_folder_behind(sampled: Store, tmp_path: Path, end: signal.Signals) -> None:
     command = [sys.executable, "-m", "logparse", "explore", "--store", sampled.url, "--port", "0", "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)}) as page:
         assert page.stdout
         assert page.stdout.readline().startswith(b"http")
-        assert len(list(tmp_path.glob("logparse-explore-*"))) == 2
+        assert len(list(tmp_path.glob("logparse-explore-*"))) == 1
         page.send_signal(end)
         page.wait(60)
-    if end == signal.SIGKILL:
-        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        (begins := tmp_path / "logparse-explore-begins").mkdir()
-        _sweep()
-        begins.rmdir()  # it was left alone
-    assert waited(partial(gone, tmp_path, alive, sweep=end == signal.SIGKILL))
-    os.close(lock)
-
-
-def gone(parent: Path, alive: Path, *, sweep: bool) -> bool:
-    """Whether that one alone is there, a minute later; a reader of who was killed may write until it notices."""
-    if sweep:
-        for folder in parent.glob("logparse-explore-*"):
-            os.utime(folder, (0, 0))
-        _sweep()
-    return list(parent.glob("logparse-explore-*")) == [alive]
+    assert waited(lambda: not list(tmp_path.glob("logparse-explore-*"))), "a reader may write until it notices"
 
 
 def waited(true: Callable[[], bool], seconds: float = 120.0) -> bool:
