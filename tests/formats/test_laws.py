@@ -51,7 +51,7 @@ def test_a_line_of_a_table_counts_as_measured_or_called_where_it_gives_a_record(
     assert {("hipblaslt-tuning-file", "measurement"), ("aiter", "call")} <= counted
 
 
-HEADS = {"table": 1, "aiter": 1, "tunableop-untuned": 0, "rocprof-csv": 1}
+HEADS = {"table": 1, "aiter": 1, "transformer-engine-cache": 1, "tunableop-untuned": 0, "rocprof-csv": 1}
 """Tables by the lines before their rows.  Of a user's own table with rows of two machines the first row decides which
 one the file is of; those of a library's own keys have a law beside that of its reader, in
 ``tests/analyzers/overrides/test_laws.py``."""
@@ -60,7 +60,7 @@ IN_ORDER = {
         ("hipblaslt-tuning-file", "tunableop-results"), "of one key's rows the first counts: the other law"
     ),
     **dict.fromkeys(("miopen-find-db", "miopen-perf-db"), "of records of one key the first counts: the other law"),
-    **dict.fromkeys(("facts", "job-units"), "one object, whose members have names"),
+    **dict.fromkeys(("facts", "job-units", "bundle"), "one object, whose members have names"),
     **dict.fromkeys(("torch-profiler", "rocpd"), "events have clocks, threads and launches, not places"),
     "hipblaslt-bench-output": "a row belongs to the header before it, and a Winner's to a row above",
     "miopen-driver-output": "times follow the command and the solution that they are of",
