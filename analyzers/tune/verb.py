@@ -8,8 +8,10 @@ from __future__ import annotations
 import datetime
 import os
 import shlex
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -39,6 +41,7 @@ from logparse.formats.format import Emission
 from logparse.ingest import Ingested
 from logparse.ingest.input_file import CAPTURES
 from logparse.store import Store, command_line
+from logparse.text import counted
 
 Say: TypeAlias = Callable[[str], None]
 
@@ -134,7 +137,11 @@ class _Job:
     def replayed(self) -> None:
         what = "what each problem runs under each action, then better solutions"
         self.say(f"2/5 replay: {what}, {self.tuning.budget_s:,.0f} s at most")
-        report = replay(self.store, Options(run=self.run, limits=Limits(budget_s=self.tuning.budget_s)))
+        log = self.tuning.out / "replay.log"
+        with _output_in(log):
+            report = replay(self.store, Options(run=self.run, limits=Limits(budget_s=self.tuning.budget_s)))
+        if printed := log.read_bytes().count(b"\n"):
+            self.say(f"the libraries printed {counted(printed, 'line')}: {log}")
         if report.interrupted:
             raise KeyboardInterrupt
 
@@ -206,6 +213,26 @@ class _Job:
             apply.append(made.use)
         for line in screen.ending(left, head, screen.Written(self.tuning.out, (), self.store.url), apply):
             self.say(line)
+
+
+@contextmanager
+def _output_in(path: Path) -> Iterator[None]:
+    """What this process and those that it starts print meanwhile goes to a file: libraries warn at length."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(output) for output in (1, 2)]
+    with path.open("wb") as file:
+        for output in (1, 2):
+            os.dup2(file.fileno(), output)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for output, own in zip((1, 2), kept, strict=True):
+            os.dup2(own, output)
+            os.close(own)
 
 
 def _without_kernels(read: Sequence[Ingested]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -90,6 +91,23 @@ def test_a_replay_that_was_interrupted_names_the_verb_that_goes_on(
     said: list[str] = []
     assert tune(["job"], store, Tuning(out=tmp_path / "overrides"), said.append, {}) == 130
     assert f"logparse replay --store {store.url} --run tune-" in said[-1]
+
+
+def test_what_libraries_print_while_it_measures_is_in_a_file_and_counted(
+    stages: pytest.MonkeyPatch, store: Store, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def warns(store: Store, options: object) -> Any:
+        os.write(2, b"a library warns\n")
+        subprocess.run(["sh", "-c", "echo another; echo a third >&2"], check=True)
+        return SimpleNamespace(interrupted=True)
+
+    stages.setattr(verb, "replay", warns)
+    said: list[str] = []
+    tune(["job"], store, Tuning(out=tmp_path / "overrides"), said.append, {})
+    log = tmp_path / "overrides/replay.log"
+    assert f"the libraries printed 3 lines: {log}" in said
+    assert sorted(log.read_text().splitlines()) == ["a library warns", "a third", "another"]
+    assert capfd.readouterr() == ("", "")
 
 
 def without_kernels(folder: Path, *_: object, **more: Any) -> Any:
