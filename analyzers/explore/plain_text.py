@@ -45,6 +45,13 @@ def solution_name(text: str) -> str:
     return kernel_name(text.partition(":")[2] or text)
 
 
+def amount(calls: float) -> str:
+    """A number of calls, ``unknown`` for NaN: of a step it need not be whole."""
+    if math.isnan(calls):
+        return "unknown"
+    return f"{calls:,.0f}" if calls >= 100 or calls == round(calls) else f"{calls:.3g}"
+
+
 def percent(share: float | None) -> str:
     """A share for people: ``93%``, ``2.6%``, ``<0.1%``; ``unknown`` for None and NaN."""
     if share is None or math.isnan(share):

@@ -5,19 +5,20 @@ A row is a problem of the run's workload; where the run logged no call of a kind
 problems of that kind take its place, one row per file that measured them, and each weighs one call.  Picks and
 findings of such a row are of its own file, and no time is of a device that is known to be another one than the run's.
 
-Columns: ``id``, ``problem``, ``label``, ``kind``, the facets and numbers of ``selection``, ``calls``, ``pick``,
-``pick_us`` (where another solution was tried, too: the time of a pick that was timed alone is ``best_us``, and what it
-loses is unknown), ``basis`` (how the pick's time is known), ``best``, ``best_us``, ``time_us`` (of a call in the run's
-own traces, else the pick's, else what a finding holds against it, else the best), ``own`` (whether that time is of the
-run itself: what another run measured is evidence, and its ``file`` names that run), ``total_us`` (calls × time),
-``then_us`` (of a call with the best known solution: where the pick is timed, as much less than ``time_us`` as it is
-faster than the pick, however and wherever the two were timed), ``loss_us`` per call, ``saving_us`` (calls × loss; the
-finding's own where no pick is timed), ``saving_from`` (``measured``, ``estimated``), ``finding``, ``proposed``
-(``recommend``'s override, JSON), ``solutions``, ``failed``, ``flops``, ``bytes``, ``intensity`` (flop/byte),
-``tflops``, ``device``, ``roof_tflops``, ``efficiency``, ``f_us`` and ``b_us`` (the forward and backward-data passes of
-the same layer and file), ``source_id``, ``measured`` (the problem itself, or the one linked to it that was measured);
-``here_us``, ``other_us``, ``change`` (the second over the first, minus one) and ``moved`` (slower, faster …) of a
-comparison with another run.
+Columns: ``id``, ``problem``, ``label``, ``kind``, the facets and numbers of ``selection``, ``calls`` (of a step where
+traces alone count them and mark steps, as ``unit`` states, and so are all sums), ``pick``, ``pick_us`` (where another
+solution was tried, too: the time of a pick that was timed alone is ``best_us``, and what it loses is unknown),
+``basis`` (how the pick's time is known), ``best``, ``best_us``, ``time_us`` (of a call in the run's own traces, else
+the pick's, else what a finding holds against it, else the best), ``own`` (whether that time is of the run itself: what
+another run measured is evidence, and its ``file`` names that run), ``total_us`` (calls × time), ``then_us`` (of a call
+with the best known solution: where the pick is timed, as much less than ``time_us`` as it is faster than the pick,
+however and wherever the two were timed), ``loss_us`` per call, ``saving_us`` (calls × loss; the finding's own where no
+pick is timed), ``saving_from`` (``measured``, ``estimated``), ``finding``, ``proposed`` (``recommend``'s override,
+JSON), ``solutions``, ``failed``, ``flops``, ``bytes``, ``intensity`` (flop/byte), ``tflops``, ``device``,
+``roof_tflops``, ``efficiency``, ``f_us`` and ``b_us`` (the forward and backward-data passes of the same layer and
+file), ``source_id``, ``measured`` (the problem itself, or the one linked to it that was measured); ``here_us``,
+``other_us``, ``change`` (the second over the first, minus one) and ``moved`` (slower, faster …) of a comparison with
+another run.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import pandas as pd
 import pyarrow as pa
 
 from analyzers.explore.queries import readable
+from analyzers.job.gpu_time import STEPS
 from analyzers.times.joins import facts_by_source
 from logparse.devices import PEAK_COLUMN, device_of, devices
 from logparse.lookup import MEANS, TRACED
@@ -83,9 +85,10 @@ FOUND: Mapping[str, str] = {
 
 
 def found(findings: Sequence[Finding]) -> pd.DataFrame:
-    """Findings about problems as a table, the first of each problem and file (``recommend`` ranks them)."""
-    from analyzers.recommend.confidence import basis
-    from analyzers.recommend.ranking import remedy  # which the first reader of a store does not need
+    """Findings about problems as a table, the first of each problem and file (``recommend`` ranks them).  What its list
+    does about each is not stated yet.
+    """
+    from analyzers.recommend.confidence import basis  # which the first reader of a store does not need
 
     def as_text(override: Override) -> str:
         own = {"problem": override.problem.text, "solution": vars(override.solution), "target": dict(override.target)}
@@ -93,7 +96,7 @@ def found(findings: Sequence[Finding]) -> pd.DataFrame:
 
     rows = [
         (
-            *(x.problem.text, x.analyzer, x.message, x.advice, remedy(x), x.evidence.source_id),
+            *(x.problem.text, x.analyzer, x.message, x.advice, None, x.evidence.source_id),
             as_text(x.override) if x.override is not None else None,
             *(x.evidence.now_us, x.per_call_us, x.saving_us),
             basis(x) != "inferred",
@@ -303,6 +306,10 @@ _TRIES = f"""
 ``rival``: another one that was tried, so that the two can be compared."""
 
 _STAGES: Mapping[str, str] = {
+    "steps_": f"""
+        select nullif(sum(try_cast(value as double)), 0) as steps from facts
+        where run = $run and name = '{STEPS}'
+          and (select bool_and(calls_from = 'profiler') from workload where run = $run)""",
     "files_": """
         select *, cast(row_number() over (order by source_id, run, origin, kind) as integer) as file,
                coalesce(run = $run, true) as own_run
@@ -387,7 +394,8 @@ with picks as (
          arg_min(measured, best_us) as measured, arg_min(source_id, best_us) as source_id
   from picked_ group by problem),
 merged as (
-  select b.* exclude (best, best_us, origin, source_id, own, default_us, own_run, contested),
+  select b.* exclude (calls, best, best_us, origin, source_id, own, default_us, own_run, contested),
+         b.calls / coalesce(steps, 1) as calls, if(steps is null, 'run', 'step') as unit,
          coalesce(p.best, b.best)::varchar as best,
          coalesce(p.best_us, b.best_us) as best_us, coalesce(p.origin, b.origin) as origin,
          coalesce(p.measured, b.problem) as measured, coalesce(p.source_id, b.source_id) as source_id,
@@ -396,10 +404,10 @@ merged as (
          coalesce(p.basis, case when b.default_us is not null then 'default' end) as basis,
          f.message::varchar as finding, f.advice::varchar as advice, f.analyzer::varchar as analyzer,
          f.action::varchar as action,
-         f.per_call_us, f.held_us, f.found_us,
+         f.per_call_us, f.held_us, f.found_us / coalesce(steps, 1) as found_us,
          f.proposed::varchar as proposed, coalesce(f.timed, false) as found_timed
   -- pick and best are of one record: one without a time of the pick takes no place of one that has it
-  from bases b left join picks p on p.problem = b.problem and (b.called or p.source_id = b.source_id)
+  from bases b cross join steps_ left join picks p on p.problem = b.problem and (b.called or p.source_id = b.source_id)
       and (p.pick_us is not null or b.default_us is null)
   left join (
       select f.*, n.problem is not null as blocked,
@@ -444,7 +452,7 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        flops / time_us / 1e6 as tflops, device,
        roof_tflops, flops / time_us / 1e6 / roof_tflops as efficiency,
        coalesce(own, true) as own, f_us, b_us, sibling_us, coalesce(best_us, time_us) / sibling_us as sibling_ratio,
-       source_id, measured,
+       source_id, measured, unit,
        null::double as here_us, null::double as other_us, null::double as change, null::varchar as moved
 from placed
 """

@@ -109,6 +109,7 @@ AMOUNTS: Mapping[str, str] = {
     "calls": "sum(calls)",
     "total_us": "sum(total_us)",
     "untimed_calls": "sum(calls) filter (total_us is null)",
+    "unit": "any_value(unit)",
     "saving_us": "sum(saving_us) filter (saving_from = 'measured')",
 }
 """What ``totals`` gives.  A saving that an analyzer infers is an estimate, never added to what was measured."""
@@ -194,14 +195,14 @@ def sample(
 
 
 def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000) -> pd.DataFrame:
-    """The largest measured savings: ``id, label, saving_us, loss_us, calls, total_saving_us, count``, in falling order.
+    """The largest measured savings: ``id, label, saving_us, calls, unit, total_saving_us, count``, in falling order.
     Where none is measured, the estimates, and ``estimated`` is true.
     """
     where, parameters = chosen.where()
     return con.execute(
         f"""with saving as (
               select *, saving_from = 'estimated' as estimated from points where {where} and saving_us > 0)
-            select id, label, best, saving_us, loss_us, calls, estimated, sum(saving_us) over () as total_saving_us,
+            select id, label, saving_us, calls, unit, estimated, sum(saving_us) over () as total_saving_us,
                    count(*) over () as count
             from saving where estimated = (select bool_and(estimated) from saving)
             order by saving_us desc, id limit {most}""",

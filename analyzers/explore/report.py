@@ -33,7 +33,7 @@ from analyzers.explore.load.analysis import Analysis, analyse
 from analyzers.explore.load.beside import beside, compared, keep, names
 from analyzers.explore.load.job import Action, TimeSplit, Verdict
 from analyzers.explore.page.paste import advice
-from analyzers.explore.plain_text import sentence
+from analyzers.explore.plain_text import amount, sentence
 from analyzers.explore.selection import INTRO, VIEWS, Selection
 from analyzers.explore.tries import Try
 from analyzers.explore.views import ChartStyle, chart
@@ -218,7 +218,8 @@ def _page(
     block = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
     for character in "<>&\u2028\u2029":  # nothing in the data can end its block
         block = block.replace(character, f"\\u{ord(character):04x}")
-    calls = "" if pd.isna(sums["calls"]) else f"{int(sums['calls']):,} calls of "
+    of = "a step has " if sums["unit"] == "step" else ""
+    calls = of if pd.isna(sums["calls"]) else f"{of}{amount(sums['calls'])} calls of "
     known = f", {duration(float(sums['total_us']))}" if pd.notna(sums["total_us"]) else ", no times" if total else ""
     order = "the largest change first" if other else "the most worthwhile first"
     part = "" if shown >= total else f" The table and the solutions below are of {shown:,} of them, {order}."

@@ -89,11 +89,11 @@ def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int
         col=column,
     )
     figure.add_vline(x=needed, line={"color": theme.alarm, "width": 1, "dash": "dot"}, col=column)
-    once = "" if savings["calls"].notna().any() else " (each problem called once)"
+    once = f" of a {savings['unit'].iloc[0]}" if savings["calls"].notna().any() else " (each problem called once)"
     figure.update_xaxes(title={"text": "rows changed, most valuable first"}, rangemode="tozero", col=column)
-    figure.update_yaxes(title={"text": f"time saved (ms){once}"}, rangemode="tozero", col=column)
+    figure.update_yaxes(title={"text": f"time saved{once} (ms)"}, rangemode="tozero", col=column)
     rows = "row gives" if needed == 1 else f"{needed:,} rows give"
-    remark = f"The first {rows} {SHARE:.0%} of {duration(total)} in {count:,} rows"
+    remark = f"The first {rows} {SHARE:.0%} of {duration(total)}{once} in {count:,} rows"
     guess = savings["estimated"].any()
     return [remark, *(["Estimated by analyzers: no pick is timed against an alternative"] if guess else [])]
 

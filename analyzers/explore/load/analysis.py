@@ -66,13 +66,14 @@ def traced(store: Store, run: str) -> GpuTime | None:
 
 
 def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
-    """The findings by problem, and of problems that an action of the list changes its name, the best one's first."""
+    """The findings by problem, and of all problems that the list names what it does about them, the best first."""
     parts = {x.action.name: x.parts for x in result.actions}
     named: dict[str, str] = {}
     for todo in verdict(result).todo:
-        for part in parts.get(todo.name, ()):
-            named.setdefault(part.of, todo.name)
-    rows["action"] = rows["action"].fillna(rows["problem"].map(named))
+        of = [x.problem.text for x in (result.findings[n - 1] for n in todo.findings) if x.problem is not None]
+        for text in (*of, *(part.of for part in parts.get(todo.name, ()))):
+            named.setdefault(text, todo.name)
+    rows["action"] = rows["problem"].map(named)
     others = [x for x in named if x not in set(rows["problem"])]
     more = pd.DataFrame({"problem": others, "action": [named[x] for x in others], "timed": False}, columns=rows.columns)
     return pd.concat([rows, more.astype(rows.dtypes)], ignore_index=True) if others else rows

@@ -12,13 +12,13 @@ from secrets import compare_digest
 from typing import Any
 from urllib.parse import urlencode
 
-from dash import ClientsideFunction, Dash, Input, Output, State, no_update
+from dash import ClientsideFunction, Dash, Input, Output, State
 from flask import Response, abort, request, send_file
 
 from analyzers.explore.page import components
 from analyzers.explore.page.address import LOOPBACK, tunnel
 from analyzers.explore.page.data import PageData, Pages
-from analyzers.explore.page.parts import FILES_URL, PARTS, as_json
+from analyzers.explore.page.parts import FILES_URL, PARTS, TABLE_URL, as_json
 from analyzers.explore.page.table import export
 from analyzers.explore.selection import from_url
 
@@ -33,11 +33,10 @@ def application(page: PageData | Pages, host: str = "127.0.0.1", port: int = 805
     )
     pages = page if isinstance(page, Pages) else Pages(page)
     first = pages.first
-    app.layout = lambda: components.layout(first.url, tunnel(port), first.version)
+    app.layout = lambda: components.layout(first.url, tunnel(port), TABLE_URL, first.version)
     app.index_string = _INDEX
     _navigation(app)
     _parts(app, pages)
-    _export(app, pages)
     _files(app, pages)
     _guard(app, host, token, port)
     return app
@@ -107,12 +106,9 @@ def _guard(app: Dash, host: str, token: str, port: int) -> None:
         return answer
 
     @app.server.before_request  # type: ignore[untyped-decorator]
-    def well_formed() -> None:
-        if request.path == "/_dash-update-component":
-            asked = request.get_json(silent=True)
-            output, inputs = (asked.get("output"), asked.get("inputs")) if isinstance(asked, dict) else (None, None)
-            if not isinstance(output, str) or output not in app.callback_map or not isinstance(inputs, list):
-                abort(Response("No callback of this page.\n", 400))
+    def no_callback() -> None:
+        if request.path == "/_dash-update-component":  # the page's callbacks all run in the browser
+            abort(Response("No callback of this page.\n", 400))
 
     @app.server.after_request  # type: ignore[untyped-decorator]
     def closed(response: Response) -> Response:
@@ -142,6 +138,17 @@ def _navigation(app: Dash) -> None:
         Output("search", "data-seen"),
         Input("search", "value"),
         prevent_initial_call=True,
+    )
+
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        ClientsideFunction("explore", "watch"),
+        Output("version", "data"),
+        Output("pulse", "disabled"),
+        Output("doing", "children"),
+        Input("pulse", "n_intervals"),
+        State("version", "data"),
+        State("url", "search"),
+        prevent_initial_call=True,  # what shows a version would wait for this one first
     )
 
     # The browser decides on the colours (the system preference until the user chooses) and whether it has WebGL, which
@@ -175,20 +182,8 @@ def _parts(app: Dash, pages: Pages) -> None:
             abort(404)
         return Response(as_json(PARTS[name](pages, asked)), mimetype="application/json")
 
-    @app.callback(
-        Output("version", "data"), Output("pulse", "disabled"), Output("doing", "children"),
-        Input("pulse", "n_intervals"), State("version", "data"), State("url", "search"),
-        prevent_initial_call=True,  # what shows a version would wait for this one first
-    )  # fmt: skip  # type: ignore[untyped-decorator]
-    def watch(_: int | None, shown: int, search: str | None) -> Any:
-        page = pages.of(from_url(search))
-        version = page.version
-        return (no_update if version == shown else version), page.finished, page.doing
-
-
-def _export(app: Dash, pages: Pages) -> None:
-    @app.callback(
-        Output("download", "data"), Input("export", "n_clicks"), State("url", "search"), prevent_initial_call=True
-    )  # type: ignore[untyped-decorator]
-    def table(_: int, search: str | None) -> Any:
-        return {"content": export(pages, search), "filename": "logparse-problems.csv", "type": "text/csv"}
+    @app.server.route(TABLE_URL)  # type: ignore[untyped-decorator]
+    def table() -> Response:
+        headers = {"Content-Disposition": "attachment; filename=logparse-problems.csv"}
+        text = export(pages, request.query_string.decode("utf-8", "replace"))
+        return Response(text, mimetype="text/csv", headers=headers)

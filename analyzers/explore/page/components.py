@@ -21,12 +21,12 @@ from analyzers.explore.charts.compare import verdict as verdict_of
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.load.job import Action, TimeSplit, Verdict
 from analyzers.explore.page.paste import Advice, Paste
-from analyzers.explore.plain_text import percent, sentence
+from analyzers.explore.plain_text import amount, percent, sentence
 from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text
 from logparse.text import duration, printable
 
 
-def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
+def layout(store: str, tunnel: str, table_url: str, version: int = 0) -> html.Div:
     """The frame of the page; callbacks fill it.  ``version``: of the data, so that only what comes later is fetched
     again.
     """
@@ -37,7 +37,6 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
             dcc.Store(id="webgl", data=None),
             dcc.Interval(id="pulse", interval=700),
             dcc.Store(id="version", data=version),
-            dcc.Download(id="download"),
             html.A("Skip to the table", href="#table-box", className="skip"),
             html.Header(
                 [
@@ -66,7 +65,7 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
                             html.Div(html.Div(id="chart", className="chart"), id="charts", tabIndex="-1"),
                             html.Div(id="detail", **_aria(live="polite")),
                             html.Div(
-                                _table(),
+                                _table(table_url),
                                 id="table-box",
                                 tabIndex="-1",
                                 role="region",
@@ -95,7 +94,7 @@ def _data(**attributes: str) -> dict[str, Any]:
     return {f"data-{name}": value for name, value in attributes.items()}
 
 
-def _table() -> list[Any]:
+def _table(table_url: str) -> list[Any]:
     return [
         html.Div(
             [
@@ -143,7 +142,7 @@ def _table() -> list[Any]:
                     [html.Summary("Columns"), _chooser()],
                     id="choose",
                 ),
-                html.Button("Export CSV", id="export", n_clicks=0),
+                html.Button("Export CSV", id="export", **_data(url=table_url)),
             ],
             className="above",
         ),
@@ -325,8 +324,8 @@ def facets(groups: pd.DataFrame, chosen: Selection) -> list[dict[str, object]]:
     column = _measure(groups)
     found = dict[str, list[tuple[str, float, int]]]()
     amounts = groups[column].fillna(0.0)
-    for facet, value, amount, values in zip(groups["facet"], groups["value"], amounts, groups["values"], strict=True):
-        found.setdefault(facet, []).append((str(value), float(amount), int(values)))
+    for facet, value, share, values in zip(groups["facet"], groups["value"], amounts, groups["values"], strict=True):
+        found.setdefault(facet, []).append((str(value), float(share), int(values)))
     made: list[dict[str, object]] = []
     for facet, title in FACETS.items():
         known = sorted(found.get(facet, ()), key=lambda x: -x[1])
@@ -392,22 +391,22 @@ def verdict(known: Verdict, total: pd.Series, run: str, chosen: Selection, *, fi
     What could be saved is stated of what is filtered; of all it is the ceiling of the headline.
     """
     headline, remarks = known.headline, REMARKS if chosen.view == "overview" else 0
-    calls = f"{int(total['calls']):,} calls of " if pd.notna(total["calls"]) else ""
+    calls = f"{amount(total['calls'])} calls of " if pd.notna(total["calls"]) else ""
     time = (
         f", calls × time of a call is {duration(float(total['total_us']))}"
         if pd.notna(total["total_us"]) and total["total_us"] > 0
         else ""
     )
     once = "" if calls or not total["problems"] else " (each counted once: the store has no calls of them)"
-    untimed = total["untimed_calls"]
-    gap = f"; {int(untimed):,} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
+    untimed, of = total["untimed_calls"], ", of a step" if total["unit"] == "step" else ""
+    gap = f"; {amount(untimed)} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
     stated = total["saving_us"] > 0 and (chosen.filters or not headline)
     saving = f"; up to {duration(float(total['saving_us']))} to save" if stated else ""
     made: list[object] = [
         html.Strong(
             printable(headline) if headline else "Reading: analyzers are running …" if not finished else "No verdict"
         ),
-        html.P(f"Selected: {calls}{int(total['problems']):,} problems{time}{once}{gap}{saving}. Run {printable(run)}."),
+        html.P(f"Selected{of}: {calls}{total['problems']:,} problems{time}{once}{gap}{saving}. Run {printable(run)}."),
     ]
     texts = [printable(sentence(x)) for x in known.lines]
     made += [html.P(x, className="remark") for x in texts[:remarks]]
@@ -476,7 +475,10 @@ def detail(row: pd.Series, advised: Advice, chart: html.Div, close: str) -> html
     numbers = [
         ("Now" if row["own"] else f"As of {printable(str(row['file']))}", duration(row["time_us"])),
         ("Best known", duration(row["then_us"])),
-        ("Calls", "unknown" if pd.isna(row["calls"]) else f"{int(row['calls']):,}"),
+        (
+            "Calls of a step" if row["unit"] == "step" else "Calls",
+            amount(row["calls"]),
+        ),
         ("Could save" + (", estimated" if estimated else ""), duration(row["saving_us"])),
         ("Rate", "unknown" if pd.isna(row["tflops"]) else f"{row['tflops']:,.3g} TFLOP/s"),
         ("Of roofline", percent(row["efficiency"])),

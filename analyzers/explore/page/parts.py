@@ -24,7 +24,7 @@ from analyzers.explore.selection import INTRO, Selection, from_url
 from analyzers.explore.views import BOXES, ChartStyle, chart, clicked
 from logparse.errors import LogparseError
 
-FILES_URL = "/overrides.zip"
+FILES_URL, TABLE_URL = "/overrides.zip", "/problems.csv"
 FILTERED = "Nothing to draw is left under these filters.<br>Next: take one away, or clear them all."
 
 
@@ -131,8 +131,17 @@ def after_click(_: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     chosen, data = _chosen(asked), asked.get("data")
     if not isinstance(data, dict):
         return {"search": None}
-    new = clicked(chosen, data, boxed=bool(asked.get("boxed")))
+    try:
+        new = clicked(chosen, data, boxed=bool(asked.get("boxed")))
+    except (AttributeError, IndexError, TypeError, ValueError):  # no event of plotly's
+        new = chosen
     return {"search": None if new == chosen else new.url()}
+
+
+def watch(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
+    """How far the reading of the page's store is."""
+    page = pages.of(_chosen(asked))
+    return {"version": page.version, "finished": page.finished, "doing": page.doing}
 
 
 PARTS: Mapping[str, Callable[[Pages, Mapping[str, Any]], dict[str, object]]] = {
@@ -141,6 +150,7 @@ PARTS: Mapping[str, Callable[[Pages, Mapping[str, Any]], dict[str, object]]] = {
     "card": card,
     "rows": rows,
     "click": after_click,
+    "watch": watch,
 }
 
 

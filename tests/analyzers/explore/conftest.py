@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -27,24 +27,6 @@ if TYPE_CHECKING:
 
 PLANTED = '<img src=x onerror="window.ran=1">'
 LINK = '<a href="http://outside.example/">x</a>'
-
-
-def asked(client: FlaskClient, output: str, values: Mapping[str, object]) -> dict[str, Any]:
-    """What the page answers to the callback with this output, called as the browser calls it."""
-    (callback,) = (x for x in client.get("/_dash-dependencies").get_json() if f"..{output}.." in x["output"])
-    names = callback["output"].strip(".").split("...")
-    places = [{**x, "value": values.get(f"{x['id']}.{x['property']}")} for x in callback["inputs"] + callback["state"]]
-    count = len(callback["inputs"])
-    body = {
-        "output": callback["output"],
-        "outputs": [dict(zip(("id", "property"), name.rsplit(".", 1), strict=True)) for name in names],
-        "inputs": places[:count],
-        "state": places[count:],
-        "changedPropIds": [f"{x['id']}.{x['property']}" for x in places[:count]],
-    }
-    answer = client.post("/_dash-update-component", json=body)
-    assert answer.status_code == 200, answer.text
-    return dict(answer.get_json()["response"])
 
 
 def part(client: FlaskClient, name: str, **given: object) -> dict[str, Any]:

@@ -65,8 +65,9 @@ def test_a_click_in_a_chart_answers_with_a_url(client: FlaskClient) -> None:
     box = {"points": [], "range": {"x": [1, 2], "y": [3, 4]}}
     assert after(box, boxed=True, view="roofline") == "?view=roofline&intensity=1..2&tflops=3..4&search=NT"
     unreadable: object
-    for unreadable in ("0", None, []):
-        assert after(unreadable) is None
+    for unreadable in ("0", None, [], {"points": [3]}, {"points": [{"customdata": ["regret", "x"]}]}):
+        assert after(unreadable, view="regret") is None
+    assert after({"range": {"x": ["a", 1], "y": [1, 2]}}, boxed=True, view="roofline") is None
 
 
 def test_rows_come_as_the_table_asks(client: FlaskClient) -> None:
@@ -315,7 +316,7 @@ def test_what_other_sites_load_from_the_page_is_refused(
     assert client.get("/", headers=headers).status_code == status
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"output": "x", "inputs": []}', b'{"output": [1]}'])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"output": "x", "inputs": []}', b'{"output": [1]}'])
 def test_a_callback_that_is_none_of_the_page_is_a_bad_request(client: FlaskClient, body: bytes) -> None:
     answer = client.post("/_dash-update-component", data=body, content_type="application/json")
     assert answer.status_code == 400

@@ -262,6 +262,15 @@ def test_a_trace_of_some_calls_times_all(store: Store) -> None:
     assert (row["calls"], row["time_us"], row["total_us"]) == (7, 800.0, 7 * 800.0)
 
 
+def test_calls_and_sums_are_of_a_step_where_traces_alone_count_and_mark_them(store: Store) -> None:
+    stored(store, "a", *traced(W, 800.0, 6), profiler_steps="3")
+    stored(store, "b", *traced(W, 800.0, 6), Call(problem=W, category="bench", count=5, pid=7), profiler_steps="3")
+    [row] = store_points(store, "a").to_dict("records")
+    assert (row["calls"], row["time_us"], row["total_us"], row["unit"]) == (2, 800.0, 1600.0, "step")
+    [row] = store_points(store, "b").to_dict("records")
+    assert (row["calls"], row["total_us"], row["unit"]) == (11, 11 * 800.0, "run"), "the log counts the whole job"
+
+
 def test_a_faster_run_of_the_pick_is_no_better_solution(store: Store) -> None:
     for run, us in (("before", 100.0), ("after", 150.0)):
         rows = [replace(timed(W, x, t), origin="table") for x, t in (("Default", us), ("miopen:A", 200.0))]

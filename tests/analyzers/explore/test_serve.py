@@ -28,7 +28,7 @@ from analyzers.explore.load.reader import Reading
 from analyzers.explore.page import app, serve
 from analyzers.explore.page.data import PageData
 from logparse.store import Store
-from tests.analyzers.explore.conftest import asked, part
+from tests.analyzers.explore.conftest import part
 
 
 def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,8 +104,7 @@ def test_the_page_shows_progress_until_the_analysis_is_there(sampled: Store, tmp
     client = app.application(data).server.test_client()
 
     def line() -> str:
-        told = asked(client, "doing.children", {"version.data": 0})
-        return str(told["doing"]["children"])
+        return str(part(client, "watch")["doing"])
 
     def begins(text: str) -> bool:
         return line().startswith(text)
@@ -119,13 +118,13 @@ def test_the_page_shows_progress_until_the_analysis_is_there(sampled: Store, tmp
             reading.next.release()
             assert waited(partial(begins, done)), line()
             assert re.search(r" … \d+ s\Z", line())
-            assert not asked(client, "doing.children", {})["pulse"]["disabled"], "more is to come"
+            assert not part(client, "watch")["finished"], "more is to come"
             overview = part(client, "surroundings", search="?view=overview")
             assert "Selected: " in str(overview["verdict"]), "the first step is enough for the first view"
         reading.next.release()
         assert data.wait(120)
         assert line() == ""
-        assert asked(client, "doing.children", {})["pulse"]["disabled"]
+        assert part(client, "watch")["finished"]
         assert data.verdict.headline
     finally:
         data.close()

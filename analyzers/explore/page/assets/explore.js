@@ -398,6 +398,13 @@
       if (wanted !== (text || '')) dash_clientside.set_props('search', { value: wanted });
       return '';
     },
+    // How far the reading is; a server that has ended answers nothing.
+    watch: async (_, version, search) => {
+      const same = dash_clientside.no_update, body = JSON.stringify({ search });
+      const answer = await fetch('/part/watch', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body }).catch(() => null);
+      const made = answer?.ok ? await answer.json() : null;
+      return made ? [made.version === version ? same : made.version, made.finished, made.doing] : [same, same, same];
+    },
     search: (text) => { changed('search', (text || '').trim()); return ''; },
     // The table sorted and filtered as in the URL; what the user changes goes there.
     arrange: async (wanted) => {
@@ -448,6 +455,7 @@
     }
     const button = event.target.closest('button[data-copies]');
     if (button) copy(button);
+    if (event.target.id === 'export') location.href = `${event.target.dataset.url}${location.search}`;
   });
   // "/" searches, Esc closes the card, the arrow keys open the next problem of the table in it.
   const step = (by) => {
