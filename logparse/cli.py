@@ -360,6 +360,19 @@ def coverage(
     return answer(*lint_files(files, facts_of(target), tables), tables)
 
 
+@verb("logparse bisect tuned_fmoe.csv --check './gsm8k.sh --at-least 0.85'")
+def bisect(
+    table: Annotated[Path, argument("Override file; it stays as it is.")],
+    check: Annotated[str, option("Shell command: exit code 0 is good, 125 skip, else bad.")],
+    timeout: Annotated[float | None, option("Seconds until a run is ended and is bad.", min=0.1)] = None,
+    out: Annotated[Path | None, opt.path("Write the file without the rows that were found.")] = None,
+) -> Answer:
+    """Find the rows of an override file that make a job fail: run a check with parts of them."""
+    from analyzers.overrides import bisect as bisecting
+
+    return bisecting.answer(table, check, timeout, out, partial(typer.echo, err=True, nl=False))
+
+
 @verb("logparse verify before after overrides/*/tunableop_results0.csv", opt.Table)
 def verify(
     before: opt.RunName,

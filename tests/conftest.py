@@ -175,6 +175,7 @@ LONGEST = [
     "tests/analyzers/actions/test_fused_epilogue.py",
     "tests/analyzers/test_suboptimal_pick.py",
     "tests/analyzers/explore/test_analysis.py",
+    "tests/analyzers/overrides/test_bisect.py",
 ]
 """Groups that take longest, which workers begin with: one of them at the end would keep a single core busy."""
 _GROUPS = {"browser", "cluster", "torch_processes"}

@@ -28,7 +28,7 @@ def store(samples: Store) -> str:
 
 VERBS = [
     *("ingest", "recommend", "replay", "top", "show", "sql", "status", "formats", "forget"),
-    *("lint", "coverage", "verify", "diff", "merge", "export", "capture", "explore", "report"),
+    *("lint", "coverage", "bisect", "verify", "diff", "merge", "export", "capture", "explore", "report"),
 ]
 
 

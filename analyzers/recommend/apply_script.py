@@ -9,9 +9,9 @@ shell for sh, dash and bash, also under ``set -eu``.
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from logparse.formats.format import Emission
 from logparse.formats.tunableop.results import FILE_NAME as TUNABLEOP
@@ -19,7 +19,6 @@ from logparse.model import Override
 from logparse.target import BUILD, Facts, arch
 
 NAME = "apply.sh"
-_SETTING = re.compile(r"(?:export|unset)\s")
 _DEVICE = ("arch", "cu_count")
 
 
@@ -65,10 +64,10 @@ def is_applied(file: Emission) -> bool:
 
 
 def _settings(file: Emission) -> list[str]:
-    """The lines of ``use`` that change the environment, with the folder as the script finds it."""
+    """The file's settings, with the folder as the script finds it."""
     here = '"$_logparse_folder"'
     placed = file.use.replace("{folder}", here).replace("{path}", f"{here}/{shlex.quote(file.name)}")
-    return [line.strip() for line in placed.splitlines() if _SETTING.match(line.strip())]
+    return replace(file, use=placed).settings
 
 
 _PYTHON = """\

@@ -8,6 +8,7 @@ Every input line ends in exactly one ``Unit``; ingest checks that nothing is los
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -172,6 +173,14 @@ class Emission:
     path: Path | None = None
     applied: bool = False
     shared: bool = False
+
+    @property
+    def settings(self) -> list[str]:
+        """The lines of ``use`` that change the environment."""
+        return [line.strip() for line in self.use.splitlines() if _SETTING.match(line)]
+
+
+_SETTING = re.compile(r"\s*(?:export|unset)\s")
 
 
 @dataclass(frozen=True)

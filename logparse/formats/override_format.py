@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO
-from typing import Any
+from typing import Any, TypeAlias
 
 from logparse.formats.format import Emission, FileFormat, Head, Source, Writer
 from logparse.formats.reading import Note, Offer, Reading, Row, Verdict, remarks_on
@@ -121,6 +121,21 @@ class Conversion:
     matched: str
 
 
+Keep: TypeAlias = Callable[[int, bytes], bool]
+"""Whether a row stays in a file, given its line and its text."""
+
+
+def cut_lines(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
+    """A table with some of its rows: each is its line, with a header line of its own two; all others stay."""
+    last = {row.line - row.text.count("\n"): row.line for row in rows}
+    out, lines = list[bytes](), enumerate(data.split(b"\n"), start=1)
+    for number, line in lines:
+        whole = [line, *(next(lines)[1] for _ in range(number, last.get(number, number)))]
+        if number not in last or keep(last[number], whole[-1].strip()):
+            out += whole
+    return b"\n".join(out)
+
+
 @dataclass(frozen=True, kw_only=True)
 class OverrideFormat:
     """What is known of one override format: a member of ``OVERRIDE_FORMATS``.
@@ -143,8 +158,10 @@ class OverrideFormat:
     that allocate at a first call, so that it fails within the capture of a graph.
 
     Writing.  ``writer`` makes the file; ``lines`` renders rows as lines of one, by which a merged file is written and a
-    user's own rows are kept.  ``keep_refusal`` is why no row of one file can stand in another of this format (None:
-    they can); without it own rows are not kept.  ``merging`` and ``conversion`` are for ``merge`` and ``convert``.
+    user's own rows are kept.  ``cut`` is the file with those of its rows that are to be kept, each asked for in the
+    file's order, and every other byte as it was.  ``keep_refusal`` is why no row of one file can stand in another of
+    this format (None: they can); without it own rows are not kept.  ``merging`` and ``conversion`` are for ``merge``
+    and ``convert``.
     """
 
     name: str
@@ -155,6 +172,7 @@ class OverrideFormat:
     merging: Merging
     remarks: Callable[[str, bytes, Reading[Any]], Iterable[Note]] = remarks_on
     lines: Callable[[Sequence[Row]], list[str]] = field(default=lambda rows: [row.text for row in rows])
+    cut: Callable[[bytes, Iterable[Row], Keep], bytes] = cut_lines
     compared: tuple[str, ...] = ()
     tried: Callable[[Sequence[Row], Facts], Sequence[Row]] = field(default=lambda rows, facts: rows)
     foreign: Callable[[str, Facts], str | None] = field(default=lambda key, facts: None)

@@ -6,12 +6,18 @@ The times of its kernels are planted, so it is known what must come out.  Each p
 from __future__ import annotations
 
 import json
+import shlex
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from logparse.formats.hipblaslt.tuning_file import TUNING_COLUMNS
+from logparse.model import GemmProblem
 from tests.conformance.loop import Loop
 from tests.conformance.rocm import Rocm
+from tests.conformance.test_hipblaslt_files import GIT, entry
 
 BF16, F32 = 14, 0
 CALL = ["T", "N", 96, 64, 128, 1, [BF16, BF16, F32, F32], 2, 0]
@@ -55,3 +61,18 @@ def test_nothing_better_is_nothing_worth_doing(loop: Loop) -> None:
     before(loop)
     assert "nothing worth doing" in loop.logparse("recommend")
     assert not list(loop.folder.glob("overrides/*/hipblaslt_tuning.txt"))
+
+
+def test_the_rows_by_which_a_kernel_runs_are_named(loop: Loop) -> None:
+    """Of two rows of one key the library takes the second one where the first is left out: both are guilty."""
+    index = list(solutions(loop))[1]
+    types = {"a_type": "bf16_r", "b_type": "bf16_r", "c_type": "f32_r", "d_type": "f32_r", "compute_type": "f32_r"}
+    call = GemmProblem(trans_a="T", trans_b="N", m=96, n=64, k=128, batch_count=1, **types)  # type: ignore[arg-type]
+    rows = [replace(call, m=m) for m in (32, 48, 96, 160, 96, 192)]
+    lines = [GIT, *(line for row in rows for line in entry(row, index, TUNING_COLUMNS))]
+    (loop.folder / "tuning.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    check = f"! {shlex.join(loop.job('hipblaslt_job', CALL, 1))} | grep -q '^.{index},'"
+    done = loop.run(sys.executable, "-m", "logparse", "bisect", "tuning.txt", "--check", check).splitlines()
+    assert done[0].startswith("the check fails by 2 rows of 6 (")
+    assert [line.split(":")[0] for line in done[1:3]] == ["  line 7", "  line 11"]
+    assert done[3].startswith("confirmed: ")

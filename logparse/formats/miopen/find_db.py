@@ -109,7 +109,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
         return []
     name = file_name(target)
     lines = [f"{text}={';'.join(_items(rows))}\n" for text, rows in sorted(by_key.items())]
-    return [Emission(name, "".join(lines).encode(), _USE.format(name=name))]
+    return [Emission(name, "".join(lines).encode(), USE.format(name=name))]
 
 
 def _can_stand_in(row: Override) -> bool:
@@ -146,7 +146,7 @@ def _item(row: Override) -> str:
     return f"{row.solution.raw or row.solution.id}:{milliseconds},{row.workspace_bytes},{algorithm}"
 
 
-_USE = """\
+USE = """\
 # MIOpen user find-db {name}
 # Found by its name: only this library build on this GPU reads it. Your own database is not changed;
 # to keep its rows in use, copy your .ufdb.txt rows and your .udb.txt into the same folder.

@@ -20,7 +20,7 @@ from logparse.formats.miopen.find_db_items import REFIND, RULES
 from logparse.formats.miopen.problem_key import is_key
 from logparse.formats.miopen.records import line_notes
 from logparse.formats.miopen.solvers import known_algorithm
-from logparse.formats.override_format import Merging, OverrideFormat
+from logparse.formats.override_format import Merging, OverrideFormat, bytes_of
 from logparse.formats.reading import Note, Offer, Reading, Row
 from logparse.formats.reading import remarks as row_remarks
 from logparse.target import Facts
@@ -122,7 +122,7 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
     """Of each record the fastest item first."""
     records = (sorted(record, key=lambda row: (_rank(row), row.text)) for _, record in groupby(rows, lambda x: x.key))
     lines = (f"{record[0].key}={';'.join(row.text for row in record)}" for record in records)
-    return miopen_records.written(lines, name)
+    return [Emission(name, bytes_of(lines), find_db.USE.format(name=name))]
 
 
 OVERRIDE_FORMAT = OverrideFormat(
@@ -143,6 +143,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     ),
     writer=find_db.WRITER,
     lines=miopen_records.lines,
+    cut=miopen_records.cut,
     keep_refusal=miopen_records.keep_refusal,
     merging=Merging(
         header=miopen_records.header("ufdb"),

@@ -97,6 +97,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     selects=False,
     writer=perf_db.WRITER,
     lines=miopen_records.lines,
+    cut=miopen_records.cut,
     keep_refusal=miopen_records.keep_refusal,
     merging=Merging(header=_header, write=miopen_records.write, slot=miopen_records.slot, in_order=True),
 )

@@ -15,7 +15,7 @@ from logparse.errors import InputError
 from logparse.formats.format import Emission, Outcome
 from logparse.formats.miopen.db_names import FILE_NAME
 from logparse.formats.miopen.solvers import direction_of_solver, known_algorithm
-from logparse.formats.override_format import OverrideFile, bytes_of
+from logparse.formats.override_format import Keep, OverrideFile, bytes_of
 from logparse.formats.reading import Note, Offer, Row, Rule
 from logparse.model import ConvProblem, Measurement, Record, Reject
 from logparse.target import Facts
@@ -154,7 +154,7 @@ def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
         yield Note(number, "error", "no-key", "no 'key=' in the line: MIOpen skips it with an error", "remove it")
 
 
-# --------------------------------------------------------------------------------------------------- merged, kept
+# ----------------------------------------------------------------------------------------------- merged, kept, cut
 
 
 def lines(rows: Iterable[Row | Offer]) -> list[str]:
@@ -163,6 +163,19 @@ def lines(rows: Iterable[Row | Offer]) -> list[str]:
     for row in rows:
         records.setdefault(row.key, []).append(row.text)
     return [f"{key}={';'.join(texts)}" for key, texts in records.items()]
+
+
+def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
+    """The database with some of its items; a record of which none is kept goes with its line."""
+    records, out = {row.line for row in rows}, list[bytes]()
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        key, equals, payload = line.partition(b"=")
+        items = payload.split(b";")
+        end = b";" + items.pop() if len(items) > 1 and not items[-1].strip() else b""
+        kept = [x for x in items if number in records and keep(number, key + equals + x)]
+        if kept or number not in records:
+            out.append(key + equals + b";".join(kept) + end if kept else line)
+    return b"\n".join(out)
 
 
 def slot(row: Offer) -> str:
@@ -191,9 +204,4 @@ def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
 
 def write(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
     """The merged database under the name of all."""
-    return written(lines(rows), name)
-
-
-def written(lines: Iterable[str], name: str) -> list[Emission]:
-    """A user's database of these records."""
-    return [Emission(name, bytes_of(lines), "export MIOPEN_USER_DB_PATH={folder}")]
+    return [Emission(name, bytes_of(lines(rows)), "export MIOPEN_USER_DB_PATH={folder}")]

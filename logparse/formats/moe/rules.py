@@ -23,8 +23,8 @@ from logparse.devices import device_of
 from logparse.errors import InputError
 from logparse.formats.format import Emission, Head
 from logparse.formats.moe import config as moe_config
-from logparse.formats.override_format import Merging, OverrideFormat, Report
-from logparse.formats.reading import Note, Offer, Reading, Rule, Table
+from logparse.formats.override_format import Keep, Merging, OverrideFormat, Report
+from logparse.formats.reading import Note, Offer, Reading, Row, Rule, Table
 from logparse.model import OperatorProblem, Problem, Solution
 from logparse.target import Facts, arch
 
@@ -36,6 +36,7 @@ _KNOWN = {*_BLOCKS, "GROUP_SIZE_M", "SPLIT_K", "num_warps", "num_stages", "num_c
 _INTEGER = re.compile(r"\s*[+-]?\d{1,18}(?:_\d{1,18})*\s*\Z", re.ASCII)
 """What ``int()`` takes."""
 _MEMBER = re.compile(r'"((?:[^"\\\n]|\\.)*)"\s*:\s*(?=[\[{])')
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]')
 
 Pairs = list[tuple[str, object]]
 """An object as its members in order: a name that stands twice counts, too."""
@@ -323,6 +324,25 @@ def _tokens(row: Offer) -> int:
     return int(row.text.split('"')[1])
 
 
+def _cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
+    """The table with some of its entries, and its other members."""
+    text, lines, depth, ends = data.decode(), (row.line for row in rows), 0, list[int]()
+    for token in _TOKEN.finditer(text):
+        depth += (token[0] in "{[") - (token[0] in "}]")
+        if (depth, token[0]) in ((1, "{"), (1, ","), (0, "}")):
+            ends.append(token.start())
+    members = [text[start + 1 : end] for start, end in pairwise(ends)]
+    blanks = members[-1][len(members[-1].rstrip()) :]
+    members[-1] = members[-1].rstrip()
+    kept = [x for x in members if not _is_entry(x) or keep(next(lines), " ".join(x.split()).encode())]
+    return (text[: ends[0] + 1] + ",".join(kept) + blanks + text[ends[-1] :]).encode()
+
+
+def _is_entry(member: str) -> bool:
+    name = _TOKEN.search(member)
+    return name is not None and _INTEGER.match(json.loads(name[0])) is not None
+
+
 OVERRIDE_FORMAT = OverrideFormat(
     name="moe-config",
     kinds=frozenset(),
@@ -330,6 +350,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     reader=read,
     key=key,
     reported=reported,
+    cut=_cut,
     merging=Merging(
         header=_header,
         write=_merged,

@@ -236,7 +236,7 @@ FORMAT = FileFormat(
 
 # ---------------------------------------------------------------------------------------------------------------- write
 
-_USE = """\
+USE = """\
 export PYTORCH_TUNABLEOP_ENABLED=1
 export PYTORCH_TUNABLEOP_TUNING=0
 export PYTORCH_TUNABLEOP_FILENAME={folder}/tunableop_results.csv
@@ -276,7 +276,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
         body.append(f"{key},{named},{_milliseconds(override.time_us)}")
     data = "".join(f"{text}\n" for text in [*header, *body]).encode()
     gpus = int(target.get("gpus", "1"))
-    return [Emission(f"{FILE_NAME}{gpu}.csv", data, _USE) for gpu in range(gpus)]
+    return [Emission(f"{FILE_NAME}{gpu}.csv", data, USE) for gpu in range(gpus)]
 
 
 def key_of(override: Override, target: Mapping[str, str]) -> str:

@@ -239,8 +239,7 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
     facts = {f"{validators.PREFIX}{key}": value for key, value in agreed.items() if " " not in key}
     head = validators.lines({**facts, "backend": "CUDA"})
     data = bytes_of([*head, *(row.text for row in rows)])
-    use = f"export PYTORCH_TUNABLEOP_FILENAME={{folder}}/{results.FILE_NAME}.csv"
-    return [Emission(f"{results.FILE_NAME}{gpu}.csv", data, use) for gpu in range(gpus)]
+    return [Emission(f"{results.FILE_NAME}{gpu}.csv", data, results.USE) for gpu in range(gpus)]
 
 
 def _takes(given: Solution, rocblas_version: str) -> Solution | None:

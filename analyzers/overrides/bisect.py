@@ -1,0 +1,299 @@
+"""Which rows of an override file make a job fail: a check runs with parts of the rows until none can be left out.
+
+``narrowed`` finds by halves the last row of the shortest failing beginning of the file, then with that row kept the
+next, until these fail alone: log2(n) runs each (the dichotomic search of Hemery, Lecoutre, Saïs & Boussemart,
+"Extracting MUCs from Constraint Networks", ECAI 2006).  It supposes that more rows never mend a failure.  ``ddmin``
+(Zeller & Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE TSE 28(2), 2002) supposes nothing: its
+result fails, and does not without any one of its rows.  It gets what the search has left: two rows of 8,336 that fail
+only together take 29 runs on the average, and 83 by ``ddmin`` alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count, pairwise
+from pathlib import Path
+from statistics import fmean
+from typing import BinaryIO, Literal, NamedTuple, TypeAlias
+
+from analyzers.overrides.lint import content_of, format_of
+from analyzers.overrides.write import write, wrote_lines
+from logparse.errors import InputError, UsageError
+from logparse.formats.format import Emission
+from logparse.formats.override_format import Keep
+from logparse.ingest.input_file import HEAD_BYTES
+from logparse.output import CHECK_FAILED, Answer
+from logparse.text import counted, duration, printable, shortened
+
+Verdict = Literal["good", "bad", "skip"]
+Rows: TypeAlias = Sequence[int]
+"""Rows by their places in the file, from 0, in order."""
+_GRACE_S, _WIDTH, _SHOWN = 10, 100, 10
+"""Time in which a check may end before it is killed; columns of the answer, and lines of it that name rows."""
+_DEVICE = re.compile(r"\d+(?=\.[^.]*\Z)")
+
+
+def ddmin(rows: Rows, fails: Callable[[Rows], bool]) -> Rows:
+    """A part of failing ``rows`` that fails, and does not without any one of its rows; no rows do not fail."""
+    parts = 2
+    while len(rows) > 1:
+        ends = list(pairwise(len(rows) * part // parts for part in range(parts + 1)))
+        chunk = next((x for x in (rows[a:b] for a, b in ends) if fails(x)), None)
+        rest = None if chunk else next((x for x in ([*rows[:a], *rows[b:]] for a, b in ends) if fails(x)), None)
+        if chunk:
+            rows, parts = chunk, 2
+        elif rest:
+            rows, parts = rest, max(parts - 1, 2)
+        elif parts == len(rows):
+            break
+        else:
+            parts = min(2 * parts, len(rows))
+    return rows
+
+
+def narrowed(rows: Rows, ask: Callable[[Rows, int, int], Verdict]) -> Rows:
+    """A part of failing ``rows`` that fails; a large one where too much is skipped.
+
+    ``ask`` also gets how many rows are suspected, and how many are needed beside one of these.
+    """
+    needed: list[int] = []
+    while ask(sorted(needed), len(rows), len(needed)) != "bad":
+        good, bad = 0, len(rows)  # with so many of the rows and the needed ones it does not fail, and does
+        while bad - good > 1:
+            steps = dict.fromkeys(good + (bad - good) * part // 16 for part in (8, 4, 12, 2, 14, 6, 10))
+            tried = ((x, ask(sorted([*rows[:x], *needed]), bad - good, len(needed))) for x in steps if good < x < bad)
+            middle, found = next((x for x in tried if x[1] != "skip"), (0, "skip"))
+            if found == "skip":
+                return sorted([*rows[:bad], *needed])
+            good, bad = (good, middle) if found == "bad" else (middle, bad)
+        needed.append(rows[bad - 1])
+        rows = rows[: bad - 1]
+    return sorted(needed)
+
+
+class Run(NamedTuple):
+    """How the check ended with the ``rows`` of this hash; ``code`` is None where it took too long."""
+
+    rows: str
+    code: int | None
+    seconds: float
+    log: str
+
+    @property
+    def verdict(self) -> Verdict:
+        return "good" if self.code == 0 else "skip" if self.code == 125 else "bad"
+
+    def __str__(self) -> str:
+        code = self.code or 0
+        how = "timeout" if self.code is None else f"exit {code}" if code >= 0 else f"signal {-code}"
+        return f"{self.verdict} ({how}, {duration(self.seconds * 1e6)}, {self.log})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """An override file, its ``rows`` (line and text), name and use of a copy (``made``), and the other override files
+    of its folder (``beside``) where its library looks for names.
+    """
+
+    path: Path
+    data: bytes
+    cut: Callable[[Keep], bytes]
+    rows: Sequence[tuple[int, str]]
+    made: Emission
+    beside: Sequence[Path]
+
+    def with_rows(self, rows: Rows) -> bytes:
+        wanted, place = frozenset(rows), count()
+        return self.cut(lambda line, text: next(place) in wanted)
+
+    def placed(self, rows: Rows, folder: Path) -> Emission:
+        """A copy with these rows in a folder of its own, with the files beside it; of equal ones (of TunableOp's other
+        devices) the same rows.
+        """
+        data, files = self.with_rows(rows), [(path.name, path.read_bytes()) for path in self.beside]
+        shutil.rmtree(folder, ignore_errors=True)
+        others = [Emission(name, data if other == self.data else other, "") for name, other in files]
+        return write([replace(self.made, data=data), *others], folder)[0]
+
+
+def opened(path: Path) -> Table:
+    """The table at a path.  Raises InputError where no library reads it, or its rows cannot be taken apart."""
+    name, data = content_of(str(path))
+    format, rows = format_of(name, data), list[tuple[int, str]]()
+    read = format.reader(name, data, {}).rows
+
+    def keep(line: int, text: bytes) -> bool:
+        rows.append((line, printable(text.decode("utf-8", "replace"))))
+        return True
+
+    cut = partial(format.cut, data, read)
+    if not read or cut(keep) != data or len(format.reader(name, cut(lambda line, text: False), {}).rows):
+        raise InputError(f"{path}: {format.name} without rows that can be taken apart (`logparse lint` states why)")
+    try:
+        made = format.merging.write((), name, dict(format.merging.header(name, data)), 1)[0]
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    if format.merging.per_device and _DEVICE.search(name):  # the variable has the name without the device's number
+        generic, own = (_DEVICE.sub("", x) for x in (made.name, name))
+        made = replace(made, name=name, use=made.use.replace(generic, shlex.quote(own)))
+    beside = list(_beside(path, made.name)) if "{folder}" in made.use else []
+    return Table(path=path, data=data, cut=cut, rows=rows, made=made, beside=beside)
+
+
+def _beside(path: Path, copy: str) -> Iterator[Path]:
+    for other in sorted(path.parent.iterdir()):
+        if other.is_file() and other.name not in (path.name, copy) and not other.name.startswith("."):
+            with suppress(InputError, OSError), open(other, "rb") as file:  # no override file, or of another user
+                format_of(other.name, file.read(HEAD_BYTES))
+                yield other
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checks:
+    """The runs of a check with parts of a table's rows, each in a journal once it has ended: none is made twice.
+
+    ``say`` takes text for the user, of a run before and after it.
+    """
+
+    table: Table
+    check: str
+    timeout_s: float | None
+    folder: Path
+    journal: BinaryIO
+    say: Callable[[str], None]
+    runs: list[Run] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.journal.seek(0)
+        for line in self.journal:
+            with suppress(ValueError, TypeError):  # a kill may have cut it
+                self.runs.append(Run(**json.loads(line)))
+
+    def run(self, rows: Rows, suspected: int, needed: int, *, again: bool = False) -> Run:
+        """The run with these rows, or the second one; ``suspected`` and ``needed`` are those of ``narrowed``."""
+        name, ended = hashlib.sha256(repr([*rows]).encode()).hexdigest()[:16], len(self.runs)
+        if sum(run.rows == name for run in self.runs) <= again:
+            # The search, the needed ones alone, ``ddmin`` (its own bound, or all parts); the ends, the confirmation.
+            least = min((needed + 1) * (needed + 4), (1 << min(needed + 1, 30)) - 2)
+            search = 0 if again or not suspected else (suspected - 1).bit_length() + 1 + least
+            to_go = search + max(0, 2 - ended) + (2 if suspected else 1)
+            eta = f", {duration(to_go * fmean(run.seconds for run in self.runs) * 1e6)}" if ended else ""
+            left = f"{suspected:,} suspected, at most {counted(to_go, 'run')} to go{eta}"
+            self.say(f"run {ended + 1}: {counted(len(rows), 'row')}; {left}: ")
+            self.runs.append(self._run(name, rows, f"run{ended + 1}.log"))
+            self.journal.write(f"\n{json.dumps(self.runs[-1]._asdict())}\n".encode())
+            os.fsync(self.journal.fileno())
+            self.say(f"{self.runs[-1]}\n")
+        return [run for run in self.runs if run.rows == name][again]
+
+    def _run(self, name: str, rows: Rows, log: str) -> Run:
+        """A run of the check, which inherits the journal: its lock holds while a check outlives this process."""
+        copy, code = self.table.placed(rows, self.folder / "table"), None
+        script = "\n".join([*copy.settings, f"export LOGPARSE_TABLE={shlex.quote(str(copy.path))}", self.check])
+        began = time.monotonic()
+        with open(self.folder / log, "wb") as output:
+            process = subprocess.Popen(
+                ["sh", "-c", script], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                start_new_session=True, pass_fds=[self.journal.fileno()],
+            )  # fmt: skip
+            try:
+                with suppress(subprocess.TimeoutExpired):
+                    code = process.wait(self.timeout_s)
+            finally:
+                _end(process)
+        return Run(name, code, time.monotonic() - began, log)
+
+    def guilty(self) -> tuple[list[Rows], Sequence[str]]:
+        """Sets of rows that fail by themselves, each without any smaller one, and why they are not certain (empty: they
+        failed again, and the file passes without them).  Raises InputError where the check does not depend on the rows.
+        """
+        rows: Rows = range(len(self.table.rows))
+        names = ", ".join(line.split()[1].partition("=")[0] for line in self.table.made.settings)
+        for part, wanted, otherwise in (
+            (rows, "bad", f"it does not fail by this file, or the job does not read {names}"),
+            ((), "good", "no row is to blame, or the check itself is wrong"),
+        ):
+            run = self.run(part, len(rows), 0)
+            if run.verdict != wanted:
+                what = f"{'with all rows' if part else 'without any row'} the check is not {wanted}"
+                raise InputError(f"{self.table.path}: {what}: {run}; {otherwise}")
+        found: list[Rows] = []
+        while True:
+            part = narrowed(rows, lambda *x: self.run(*x).verdict)
+            least = ddmin(part, lambda x: self.run(x, 1, len(x)).verdict == "bad")
+            found.append(least)
+            first, second = (self.run(least, 1, 0, again=x) for x in (False, True))
+            if second.verdict != "bad":
+                return found, ["the check is flaky, with the same rows:", f"{first}", f"{second}"]
+            rows = [x for x in rows if x not in least]
+            rest = self.run(rows, 0, 0)
+            if rest.verdict != "bad":
+                return found, [] if rest.verdict == "good" else [f"without these rows: {rest}"]
+            self.say(f"found line {', '.join(str(self.table.rows[x][0]) for x in least)}; others fail, too\n")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End what is left of a check: its processes may hold the GPU, or a port, that the next one needs."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(process.pid, number)
+            process.wait(_GRACE_S)
+
+
+def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, say: Callable[[str], None]) -> Answer:
+    """Find the guilty rows, and write the file without them to ``out``; exit code 130 where Ctrl-C ended it."""
+    if out is not None and out.exists() and out.samefile(path):
+        raise UsageError(f"--out {out}: it is the file that is read")
+    table = opened(path.absolute())
+    key = hashlib.sha256(b"\0".join([table.data, os.fsencode(check), repr(timeout_s).encode()])).hexdigest()
+    folder = table.path.parent / f".{path.name}.bisect-{key[:8]}"
+    folder.mkdir(exist_ok=True)
+    with open(folder / "answers.jsonl", "a+b", buffering=0) as journal:
+        try:
+            fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{folder}: another bisect, or a check that a killed one started, still runs") from None
+        checks = Checks(table=table, check=check, timeout_s=timeout_s, folder=folder, journal=journal, say=say)
+        known = f"{counted(len(checks.runs), 'answer')} known; answers and outputs in {printable(folder.name)}"
+        say(f"{counted(len(table.rows), 'row')}, {known}\n")
+        try:
+            found, doubt = checks.guilty()
+        except KeyboardInterrupt:
+            return Answer(errors=["", "stopped: the answers are kept, the same command goes on"], code=130)
+    text = lines(checks, found, doubt)
+    if doubt:
+        text.append(f"to begin anew remove {printable(folder.name)}")
+    elif out is None:
+        text.append("the same command with --out FILE writes the file without them, and runs nothing again")
+    else:
+        rest = [x for x in range(len(table.rows)) if not any(x in rows for rows in found)]
+        text += wrote_lines(write([Emission(out.name, table.with_rows(rest), "")], out.parent, [str(path)]))
+    return Answer(text, code=CHECK_FAILED if doubt else 0)
+
+
+def lines(checks: Checks, found: Sequence[Rows], doubt: Sequence[str]) -> list[str]:
+    """The rows that were found, as they stand in the file, and how certain they are."""
+    named: list[str] = []
+    for rows in found:
+        named += ["  only together:"] if len(rows) > 1 else []
+        for line, text in (checks.table.rows[x] for x in rows):
+            head = f"  line {line}: "
+            named.append(head + shortened([text], _WIDTH - len(head))[0])
+    more = [f"  and {len(named) - _SHOWN:,} lines more"] if len(named) > _SHOWN else []
+    of = f"{counted(sum(map(len, found)), 'row')} of {len(checks.table.rows):,}"
+    cost = f"({counted(len(checks.runs), 'run')}, {duration(sum(run.seconds for run in checks.runs) * 1e6)})"
+    sure = ["not certain:", *doubt] if doubt else ["confirmed: they fail again, and the file passes without them"]
+    return [f"the check fails by {of} {cost}", *named[:_SHOWN], *more, *sure]
