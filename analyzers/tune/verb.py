@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -208,7 +207,7 @@ class _Job:
 
     def _ended(self, left: Recommendation, head: Sequence[str], made: Emission | None, kept: bool = False) -> None:
         """Print the verdict, what is left to do, and how it is applied."""
-        apply = [f"logparse run --with {shlex.quote(str(self.tuning.out))} -- JOB"] * kept
+        apply = [command_line(None, "run", "--with", str(self.tuning.out), "--", "JOB")] * kept
         if made is not None and any(x.action.kind == "program" and x.pays for x in left.actions):
             apply.append(made.use)
         for line in screen.ending(left, head, screen.Written(self.tuning.out, (), self.store.url), apply):
