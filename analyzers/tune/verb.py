@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -59,7 +59,10 @@ def tune(
 ) -> int:
     """Tune a job; returns its exit code, 130 where Ctrl-C ended a stage.  Raises InputError, MeasuringError."""
     run = f"tune-{datetime.datetime.now():%Y%m%dT%H%M%S}"
-    job = _Job(command, store, tuning, say, environ, run, plan(command, trace=tuning.trace, environ=environ))
+    with suppress(OSError):  # a folder that cannot be written is reported with what is written there
+        tuning.out.mkdir(parents=True, exist_ok=True)
+    first = replace(plan(command, trace=tuning.trace, environ=environ), copy=tuning.out / f"{run}.log")
+    job = _Job(command, store, tuning, say, environ, run, first)
     try:
         job.captured()
         job.replayed()
@@ -136,7 +139,7 @@ class _Job:
     def replayed(self) -> None:
         what = "what each problem runs under each action, then better solutions"
         self.say(f"2/5 replay: {what}, {self.tuning.budget_s:,.0f} s at most")
-        log = self.tuning.out / "replay.log"
+        log = self.tuning.out / f"{self.run}-replay.log"
         with _output_in(log):
             report = replay(self.store, Options(run=self.run, limits=Limits(budget_s=self.tuning.budget_s)))
         if printed := log.read_bytes().count(b"\n"):
@@ -163,6 +166,7 @@ class _Job:
         words, environ = with_overrides.applied(self.command, self.tuning.out, self.environ)
         # While it records untuned keys, TunableOp reads no tuned rows (PyTorch 2.10 and later).
         again = plan(words, trace=self.tuning.trace, tunableop=False, environ=environ)
+        again = replace(again, copy=self.tuning.out / f"{self.after}.log")
         begun = time.monotonic()
         code, _ = capture(words, again, lambda: self.store, self.say, run=self.after, environ=environ)
         if code:

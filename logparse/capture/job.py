@@ -1,18 +1,20 @@
 """Runs a user's command with the output, signals and exit code that it has when it is called directly.
 
-Standard output is the command's own.  So is standard error, unless a copy is requested (MIOpen writes nowhere else):
-then the command sees a pipe instead of a terminal there, and a copy goes to a file.
+Standard output and error are the command's own, unless a copy of them is requested (MIOpen writes nowhere else): then
+the command sees a pipe there, or a terminal of its own where there is one, and what it prints goes through as it is.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import select
 import shutil
 import signal
 import subprocess
+import termios
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,18 +48,29 @@ def unrunnable(program: str, environ: Mapping[str, str]) -> Ended | None:
     return Ended(CANNOT_RUN if there else NOT_FOUND, not_run=os.strerror(errno.EACCES if there else errno.ENOENT))
 
 
-def run(command: Sequence[str], environ: Mapping[str, str], copy_stderr: Path | None = None) -> Ended:
+def run(
+    command: Sequence[str], environ: Mapping[str, str], copy_stderr: Path | None = None, copy: Path | None = None
+) -> Ended:
     """Run ``command`` to its end, and forward every signal that it did not get itself.
 
-    Raises InputError where signals cannot be told apart (other systems than Linux).
+    ``copy_stderr`` gets a copy of its standard error, ``copy`` one of both outputs behind what it has already.  Raises
+    InputError where signals cannot be told apart (other systems than Linux).
     """
     if not hasattr(signal, "sigwaitinfo"):
         raise InputError("running a job needs Linux; elsewhere use --print, set the variables yourself and ingest")
+    files = {1: [x for x in (copy,) if x], 2: [x for x in (copy_stderr, copy) if x]}
+    ends = {output: _ends(output, output == 1 or copy_stderr is None) for output in files if files[output]}
+    theirs = {output: write for output, (_, write) in ends.items()}
     try:
-        child = subprocess.Popen(command, env=dict(environ), stderr=subprocess.PIPE if copy_stderr else None)
+        child = subprocess.Popen(command, env=dict(environ), stdout=theirs.get(1), stderr=theirs.get(2))
     except OSError as error:
+        for read, _ in ends.values():
+            os.close(read)
         return Ended(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN, not_run=error.strerror)
-    with _copied(child, copy_stderr) as lost, _waiting() as signals:
+    finally:
+        for write in theirs.values():
+            os.close(write)
+    with _copied({output: read for output, (read, _) in ends.items()}, files) as lost, _waiting() as signals:
         while child.poll() is None:
             seen = signal.sigwaitinfo(signals)
             if seen.si_signo != signal.SIGCHLD and seen.si_code != _FROM_TERMINAL:
@@ -80,37 +93,55 @@ def _waiting() -> Iterator[set[signal.Signals]]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def _ends(output: int, terminal: bool) -> tuple[int, int]:
+    """Where an output is read and written: a pipe, or a terminal that changes nothing, where this process has one."""
+    if not terminal or not os.isatty(output):
+        return os.pipe()
+    read, write = os.openpty()
+    attributes = termios.tcgetattr(write)
+    attributes[1] &= ~termios.OPOST  # the terminal behind it makes its line ends
+    termios.tcsetattr(write, termios.TCSANOW, attributes)
+    fcntl.ioctl(write, termios.TIOCSWINSZ, fcntl.ioctl(output, termios.TIOCGWINSZ, b"\0" * 8))
+    return read, write
+
+
 @contextlib.contextmanager
-def _copied(child: subprocess.Popen[bytes], path: Path | None) -> Iterator[list[str]]:
-    """Copies the command's standard error to this process's and to a file, until it has ended and its pipe is empty."""
+def _copied(sources: Mapping[int, int], files: Mapping[int, Sequence[Path]]) -> Iterator[list[str]]:
+    """Copies the command's outputs to this process's and to files, until it has ended and nothing is left to read."""
     lost: list[str] = []
-    if path is None or child.stderr is None:
-        yield lost
-        return
     ended = threading.Event()
-    source = child.stderr.fileno()
-    pump = threading.Thread(target=_pump, args=(source, path, ended, lost), daemon=True)
-    pump.start()
+    pumps = [
+        threading.Thread(target=_pump, args=(source, output, files[output], ended, lost), daemon=True)
+        for output, source in sources.items()
+    ]
+    for pump in pumps:
+        pump.start()
     try:
         yield lost
     finally:
         ended.set()
-        pump.join()
-        child.stderr.close()
+        for pump in pumps:
+            pump.join()
+        for source in sources.values():
+            os.close(source)
 
 
-def _pump(source: int, path: Path, ended: threading.Event, lost: list[str]) -> None:
-    """Empty the pipe even if the copy or this process's standard error fails: the job must never wait."""
-    outputs: dict[int, str] = {os.dup(2): "standard error"}
-    try:
-        outputs[os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)] = str(path)
-    except OSError as error:
-        lost.append(f"{path}: {error.strerror}")
+def _pump(source: int, own: int, paths: Sequence[Path], ended: threading.Event, lost: list[str]) -> None:
+    """Empty the source even if a copy or this process's output fails: the job must never wait."""
+    outputs: dict[int, str] = {os.dup(own): "standard output" if own == 1 else "standard error"}
+    for path in paths:
+        try:
+            outputs[os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)] = str(path)
+        except OSError as error:
+            lost.append(f"{path}: {error.strerror}")
     while True:
         ready, _, _ = select.select([source], [], [], _IDLE_SECONDS)
         if not ready and ended.is_set():
             break  # a process that the job left behind may keep the pipe open
-        data = os.read(source, 1 << 16) if ready else b""
+        try:
+            data = os.read(source, 1 << 16) if ready else b""
+        except OSError:  # a terminal whose last writer is gone
+            break
         if ready and not data:
             break
         for output in list(outputs):

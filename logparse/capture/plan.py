@@ -89,12 +89,13 @@ class Setting:
 
 @dataclass(frozen=True)
 class Plan:
-    """The settings of a job."""
+    """The settings of a job; ``copy`` is a file for all that it prints, beside the logs in ``folder``."""
 
     folder: Path
     settings: tuple[Setting, ...]
     warnings: tuple[str, ...]
     copy_stderr: bool
+    copy: Path | None = None
 
     def environ(self, base: Mapping[str, str]) -> dict[str, str]:
         """The job's environment."""

@@ -56,7 +56,8 @@ def capture(
     for warning in plan.warnings:
         say(f"warning: {printable(warning)}")
     say(f"logs go to {printable(str(plan.folder))}")
-    ended = job.run(command, plan.environ(environ), plan.folder / STDERR_FILE if plan.copy_stderr else None)
+    errors = plan.folder / STDERR_FILE if plan.copy_stderr else None
+    ended = job.run(command, plan.environ(environ), errors, plan.copy)
     if ended.not_run:
         say(f"error: {printable(command[0])}: {ended.not_run}")
         return ended.code, []

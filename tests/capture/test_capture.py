@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -301,6 +302,31 @@ def test_a_full_disk_stops_the_copy_and_not_the_job(tmp_path: Path, capfd: pytes
     assert ended.lost_copy is not None
     assert "No space left" in ended.lost_copy
     assert len(capfd.readouterr().err) == 1_000_000
+
+
+def test_what_a_job_prints_goes_through_and_to_a_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    prints = "import sys; print('out', sys.stdout.isatty(), flush=True); print('err', file=sys.stderr)"
+    for _ in range(2):
+        assert job.run(python(prints), os.environ, None, tmp_path / "job.log").code == 0
+    assert capfd.readouterr() == ("out False\n" * 2, "err\n" * 2)
+    assert sorted((tmp_path / "job.log").read_text().splitlines()) == ["err", "err", "out False", "out False"]
+
+
+def test_a_job_at_a_terminal_still_has_one(tmp_path: Path) -> None:
+    """Its line ends and its bars that return to the line's start are in the file as it wrote them."""
+    prints = "import sys; print(sys.stdout.isatty(), sys.stderr.isatty(), flush=True); sys.stdout.write('\\r 5%')"
+    runs = "import os; from pathlib import Path; from logparse.capture import job; "
+    runs += f"job.run({python(prints)!r}, os.environ, None, Path({str(tmp_path / 'job.log')!r}))"
+    ours, theirs = os.openpty()
+    process = subprocess.Popen([sys.executable, "-c", runs], stdout=theirs, stderr=theirs, cwd=ROOT)
+    os.close(theirs)
+    seen = b""
+    with contextlib.suppress(OSError):  # the other side is closed
+        while data := os.read(ours, 4096):
+            seen += data
+    os.close(ours)
+    assert (process.wait(), seen) == (0, b"True True\r\n\r 5%")
+    assert (tmp_path / "job.log").read_bytes() == b"True True\n\r 5%"
 
 
 def test_a_store_that_cannot_be_opened_is_reported_before_the_job_runs(tmp_path: Path) -> None:
