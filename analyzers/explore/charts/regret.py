@@ -91,7 +91,7 @@ def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int
     figure.add_vline(x=needed, line={"color": theme.alarm, "width": 1, "dash": "dot"}, col=column)
     once = f" of a {savings['unit'].iloc[0]}" if savings["calls"].notna().any() else " (each problem called once)"
     figure.update_xaxes(title={"text": "rows changed, most valuable first"}, rangemode="tozero", col=column)
-    figure.update_yaxes(title={"text": f"time saved{once} (ms)"}, rangemode="tozero", col=column)
+    figure.update_yaxes(title={"text": f"time saved{once}, ms"}, rangemode="tozero", col=column)
     rows = "row gives" if needed == 1 else f"{needed:,} rows give"
     remark = f"The first {rows} {SHARE:.0%} of {duration(total)}{once} in {count:,} rows"
     guess = savings["estimated"].any()

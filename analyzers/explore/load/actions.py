@@ -103,7 +103,7 @@ def times_beside(here: GpuTime | None, there: GpuTime | None) -> tuple[tuple[str
     def of(time: GpuTime) -> dict[str, float | None]:
         per = (time.steps or 1.0) if marked else 1.0
         exposed = time.alone_us if time.alone_us else None
-        known = {"busy": time.busy_us or time.kernels_us, "exposed communication": exposed, "idle": time.idle_us}
+        known = {"GPU time": time.busy_us or time.kernels_us, "exposed communication": exposed, "idle": time.idle_us}
         whole = {"a step" if marked else "all traces": time.window_us}
         return {name: None if us is None else us / per for name, us in (whole | known).items()}
 

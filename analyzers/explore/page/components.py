@@ -435,7 +435,7 @@ def _time_bar(time: TimeSplit) -> list[object]:
     total = sum(us for _, us in time.parts)
     if total <= 0:
         return []
-    shown = [(_KINDS.get(name, f"kind{n % 6}"), name, us) for n, (name, us) in enumerate(time.parts) if us > 0]
+    shown = [(_KINDS.get(name, f"kind{n % 8}"), name, us) for n, (name, us) in enumerate(time.parts) if us > 0]
     bar = [
         html.Span(className=look, style={"width": f"{100 * us / total:.2f}%"}, title=f"{name}: {duration(us)}")
         for look, name, us in shown

@@ -90,7 +90,7 @@ def drawn(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
             figure = None if nothing else chart(con, chosen, style)
     except LogparseError:
         figure = None
-    if figure is None:
+    if figure is None or (chosen.view == "compare" and not figure.data and not page.finished):
         return {}
     figure.layout["uirevision"] = chosen.view  # a zoom stays while filters change; the next view has its own axes
     if not figure.data and chosen.filters:

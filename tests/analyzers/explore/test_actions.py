@@ -114,7 +114,7 @@ def test_times_of_two_runs_are_per_step_where_both_mark_steps() -> None:
     after = replace(TIME, steps=4.0, alone_us=None)
     assert times_beside(TIME, after) == (
         ("a step", 60.0, 30.0),
-        ("busy", 50.0, 25.0),
+        ("GPU time", 50.0, 25.0),
         ("exposed communication", 15.0, None),
         ("idle", 10.0, 5.0),
     )
