@@ -305,16 +305,16 @@ def test_a_full_disk_stops_the_copy_and_not_the_job(tmp_path: Path, capfd: pytes
 
 
 def test_what_a_job_prints_goes_through_and_to_a_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    prints = "import sys; print('out', sys.stdout.isatty(), flush=True); print('err', file=sys.stderr)"
+    prints = "import os; os.write(1, b'out %d\\n' % os.isatty(1)); os.write(2, b'err\\n')"
     for _ in range(2):
         assert job.run(python(prints), os.environ, None, tmp_path / "job.log").code == 0
-    assert capfd.readouterr() == ("out False\n" * 2, "err\n" * 2)
-    assert sorted((tmp_path / "job.log").read_text().splitlines()) == ["err", "err", "out False", "out False"]
+    assert capfd.readouterr() == ("out 0\n" * 2, "err\n" * 2)
+    assert sorted((tmp_path / "job.log").read_text().splitlines()) == ["err", "err", "out 0", "out 0"]
 
 
 def test_a_job_at_a_terminal_still_has_one(tmp_path: Path) -> None:
     """Its line ends and its bars that return to the line's start are in the file as it wrote them."""
-    prints = "import sys; print(sys.stdout.isatty(), sys.stderr.isatty(), flush=True); sys.stdout.write('\\r 5%')"
+    prints = "import os; os.write(1, b'%d %d\\n\\r 5%%' % (os.isatty(1), os.isatty(2)))"
     runs = "import os; from pathlib import Path; from logparse.capture import job; "
     runs += f"job.run({python(prints)!r}, os.environ, None, Path({str(tmp_path / 'job.log')!r}))"
     ours, theirs = os.openpty()
@@ -325,8 +325,8 @@ def test_a_job_at_a_terminal_still_has_one(tmp_path: Path) -> None:
         while data := os.read(ours, 4096):
             seen += data
     os.close(ours)
-    assert (process.wait(), seen) == (0, b"True True\r\n\r 5%")
-    assert (tmp_path / "job.log").read_bytes() == b"True True\n\r 5%"
+    assert (process.wait(), seen) == (0, b"1 1\r\n\r 5%")
+    assert (tmp_path / "job.log").read_bytes() == b"1 1\n\r 5%"
 
 
 def test_a_store_that_cannot_be_opened_is_reported_before_the_job_runs(tmp_path: Path) -> None:
