@@ -31,7 +31,7 @@ from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.load.actions import verdict_of
 from analyzers.explore.load.analysis import Analysis, analyse
 from analyzers.explore.load.beside import beside, compared, keep, names
-from analyzers.explore.load.job import Action, TimeSplit, Verdict
+from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
 from analyzers.explore.page.paste import advice
 from analyzers.explore.plain_text import amount, sentence
 from analyzers.explore.selection import INTRO, VIEWS, Selection
@@ -118,7 +118,7 @@ def _report(
     con: duckdb.DuckDBPyConnection,
     url: str,
     run: str,
-    verdict: Verdict,
+    verdict: PageVerdict,
     other: Beside | None,
     charts: Mapping[str, Figure],
     top: int,
@@ -157,7 +157,7 @@ def _charts(con: duckdb.DuckDBPyConnection, run: str, other: Beside | None) -> d
     return made
 
 
-def _details(con: duckdb.DuckDBPyConnection, verdict: Verdict) -> Mapping[str, object]:
+def _details(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[str, object]:
     """Per problem of the table ``ids_``: its solutions as a figure, what to do, what to paste where."""
     chosen = con.execute("select p.* from points p semi join ids_ using (id)").df()
     con.register("wanted_", pa.table({"problem": pa.array(sorted(set(chosen["measured"])), pa.string())}))
@@ -203,7 +203,7 @@ def _recolouring() -> dict[str, str]:
 def _page(
     url: str,
     run: str,
-    verdict: Verdict,
+    verdict: PageVerdict,
     other: Beside | None,
     sums: pd.Series,
     shown: int,
@@ -253,7 +253,7 @@ def _name(url: str) -> str:
     return url.rstrip("/").rsplit("/", 1)[-1]
 
 
-def _todo(actions: Sequence[Action]) -> str:
+def _todo(actions: Sequence[Card]) -> str:
     """What to do, numbered as ``recommend`` numbers it."""
     texts = (f"{x.title}: {x.gain} ({x.evidence}); {x.changes}" for x in actions)
     items = "".join(f"<li>{html.escape(printable(x))}</li>" for x in texts)

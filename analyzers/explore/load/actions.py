@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analyzers.analyzer import Settings
-from analyzers.explore.load.job import Action, TimeSplit, Verdict
+from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
 from analyzers.explore.queries import only_row
 from analyzers.recommend.apply_module import has_lines
 from analyzers.recommend.files_action import OVERRIDES
@@ -27,11 +27,11 @@ _TEXT_FILES = (".sh", ".md", ".json", ".py")
 
 def verdict_of(
     con: duckdb.DuckDBPyConnection, analysis: Analysis, points: str, other: GpuTime | None = None
-) -> Verdict:
+) -> PageVerdict:
     """What page and report state of a run.  ``points`` names the table of problems with the analysis in ``con``;
     ``other`` is the GPU time of the run beside it.
     """
-    return Verdict(
+    return PageVerdict(
         headline=analysis.headline,
         lines=analysis.lines,
         actions=tuple(cards(analysis.recommendation)),
@@ -41,17 +41,17 @@ def verdict_of(
     )
 
 
-def cards(recommendation: Recommendation) -> list[Action]:
+def cards(recommendation: Recommendation) -> list[Card]:
     """What to do, in the one order of ``recommend``'s list."""
     return [_action(x, recommendation) for x in verdict(recommendation).todo]
 
 
-def _action(todo: Todo, recommendation: Recommendation) -> Action:
+def _action(todo: Todo, recommendation: Recommendation) -> Card:
     result = next((x for x in recommendation.actions if x.action.name == todo.name), None)
     findings = [recommendation.findings[n - 1] for n in todo.findings]
     remarks = [x for x in recommendation.remarks if x.analyzer == todo.name]
     advice = next((x.advice for x in (*remarks, *findings) if x.advice), None)
-    return Action(
+    return Card(
         title=todo.name,
         detail=advice or todo.what if result is None else f"{todo.what}: {result.application.line}",
         gain=gain(todo) if todo.now_us is None else f"{gain(todo)} a {todo.unit}",

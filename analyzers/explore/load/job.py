@@ -31,7 +31,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Action:
+class Card:
     """One thing to do, of ``recommend``'s list (``analyzers/recommend/verdict.py``), as texts.
 
     ``gain``: now → then, or "unknown"; ``evidence``: how that is known; ``changes``: what one does.  ``files``: the
@@ -58,14 +58,14 @@ class TimeSplit:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PageVerdict:
     """What the analysis of a run comes to, made by ``actions.verdict_of``: the one thing that page and report show of
     it beside the table of problems.
     """
 
     headline: str = ""
     lines: tuple[str, ...] = ()
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Card, ...] = ()
     """What to do, the most worthwhile first."""
     time: TimeSplit | None = None
     beside: tuple[tuple[str, float | None, float | None], ...] = ()
@@ -74,14 +74,14 @@ class Verdict:
     """Problems that the run called through hipBLASLt's C++ object."""
 
     @staticmethod
-    def read(path: Path) -> Verdict:
+    def read(path: Path) -> PageVerdict:
         """As ``write`` left it."""
         known = json.loads(path.read_text())
         title, parts, untimed = known["time"].values()
-        return Verdict(
+        return PageVerdict(
             headline=known["headline"],
             lines=tuple(known["lines"]),
-            actions=tuple(Action(**x) for x in known["actions"]),
+            actions=tuple(Card(**x) for x in known["actions"]),
             time=TimeSplit(title, tuple((name, us) for name, us in parts), untimed),
             beside=tuple((name, here, there) for name, here, there in known["beside"]),
             objects=tuple(known["objects"]),

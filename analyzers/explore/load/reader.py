@@ -24,7 +24,7 @@ _GIVEN_BACK = {"MALLOC_TRIM_THRESHOLD_": "1000000", "MALLOC_MMAP_THRESHOLD_": "6
 _CHILD = "analyzers.explore.load.child"
 
 
-class Reading:
+class StoreReading:
     """Starts to read at once."""
 
     def __init__(

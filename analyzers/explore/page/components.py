@@ -19,7 +19,7 @@ from analyzers.explore import queries
 from analyzers.explore.charts.compare import NOISE
 from analyzers.explore.charts.compare import verdict as verdict_of
 from analyzers.explore.charts.figure import Figure
-from analyzers.explore.load.job import Action, TimeSplit, Verdict
+from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
 from analyzers.explore.page.paste import Advice, Paste
 from analyzers.explore.plain_text import amount, percent, sentence
 from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text
@@ -242,7 +242,7 @@ def _run(name: str, chosen: Selection, here: bool) -> html.Li:
     return html.Li(html.A(printable(name), href=chosen.url(), className="here" if here else ""))
 
 
-def comparison(known: Verdict, other: str, totals: pd.Series, *, finished: bool, choice: bool) -> list[object]:
+def comparison(known: PageVerdict, other: str, totals: pd.Series, *, finished: bool, choice: bool) -> list[object]:
     """What the comparison comes to: the traces' times of both runs, then the problems (``queries.changes``).
     ``choice``: the store holds another run.
     """
@@ -385,7 +385,7 @@ def unreadable(error: str) -> list[object]:
     return [html.Strong("The store could not be read"), html.P(printable(error))]
 
 
-def verdict(known: Verdict, total: pd.Series, run: str, chosen: Selection, *, finished: bool) -> list[object]:
+def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection, *, finished: bool) -> list[object]:
     """What to know first: the ceiling, what is selected, what the analyzers remark.
 
     What could be saved is stated of what is filtered; of all it is the ceiling of the headline.
@@ -419,7 +419,7 @@ def verdict(known: Verdict, total: pd.Series, run: str, chosen: Selection, *, fi
 CARDS = 4  # shown at once
 
 
-def answer(actions: Sequence[Action], time: TimeSplit | None, download: str) -> list[object]:
+def answer(actions: Sequence[Card], time: TimeSplit | None, download: str) -> list[object]:
     """The first answer: where the time lies, and what to do.  ``download``: the URL of the files, empty for none."""
     made: list[object] = [] if time is None else _time_bar(time)
     if not actions:
@@ -457,7 +457,7 @@ _KINDS = {"exposed communication": "exposed", "idle": "idle"}
 """Looks of their own: what the GPU does not compute in is hatched."""
 
 
-def _card(action: Action, download: str) -> html.Li:
+def _card(action: Card, download: str) -> html.Li:
     link = html.A("Download the files (zip)", href=download, className="get") if action.files and download else None
     return html.Li(
         [

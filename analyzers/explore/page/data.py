@@ -14,8 +14,8 @@ import duckdb
 import pandas as pd
 
 from analyzers.explore.load.beside import names
-from analyzers.explore.load.job import FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, Verdict
-from analyzers.explore.load.reader import Reading
+from analyzers.explore.load.job import FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, PageVerdict
+from analyzers.explore.load.reader import StoreReading
 from analyzers.explore.selection import Selection
 from analyzers.explore.tries import COLUMNS, Try, of_query, of_source
 from logparse.errors import LogparseError
@@ -39,7 +39,7 @@ class PageData:
         run: str | None = None,
         other: str | None = None,
         target: Mapping[str, str] = MappingProxyType({}),
-        reading: Reading | None = None,
+        reading: StoreReading | None = None,
     ) -> None:
         self.url, self.run, self.runs = url, run or "", list[str]()
         self.other = ""
@@ -48,13 +48,13 @@ class PageData:
         """What the two are called in a chart."""
         self.target = dict(target)
         """Facts of the machine that will read the overrides; empty: each is for the machine that it was measured on."""
-        self.verdict = Verdict()
+        self.verdict = PageVerdict()
         """What the analyzers come to, once they are done."""
         self.error = ""
         self._begun, self._done = time.monotonic(), ""
         self.version = 0
         """Grows when there is more to show than at first."""
-        self.reading = reading or Reading(url, run, other, target)
+        self.reading = reading or StoreReading(url, run, other, target)
         """What reads the store, where that has begun already."""
         # A thread per query: a click asks three at once, and a second thread for each takes up to a quarter more CPU.
         self._con = duckdb.connect(config={"memory_limit": "400MB", "threads": "1"})
@@ -156,7 +156,7 @@ class PageData:
         self._tries.set()
 
     def _load_verdict(self) -> None:
-        self.verdict = Verdict.read(self.reading.folder / "verdict.json")
+        self.verdict = PageVerdict.read(self.reading.folder / "verdict.json")
         self._attach(JUDGED)
 
     def _attach(self, name: str) -> None:

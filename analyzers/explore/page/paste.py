@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analyzers.explore.load.job import Verdict
+from analyzers.explore.load.job import PageVerdict
 from analyzers.explore.plain_text import sentence
 from analyzers.explore.tries import Row
 from analyzers.overrides.commands import COMMANDS
@@ -42,7 +42,7 @@ class Advice:
     override: Paste
 
 
-def advice(row: Row, facts: Mapping[str, str], verdict: Verdict | None = None) -> Advice:
+def advice(row: Row, facts: Mapping[str, str], verdict: PageVerdict | None = None) -> Advice:
     """For a row of ``points``, and the facts of the machine that runs the command.
 
     The override is the one that ``recommend`` proposes for the problem; there is no other.  It has a second row where
@@ -93,7 +93,7 @@ def _command(problem: Problem, facts: Mapping[str, str]) -> Paste:
         return Paste("", f"no bench command: {error}")
 
 
-def _override(row: Row, verdict: Verdict | None) -> Paste:
+def _override(row: Row, verdict: PageVerdict | None) -> Paste:
     if verdict is None:
         return Paste("", "no override yet: the analyzers are at work")
     if not isinstance(row["proposed"], str):

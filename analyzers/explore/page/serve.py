@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from analyzers.explore.load.reader import Reading
+from analyzers.explore.load.reader import StoreReading
 from analyzers.explore.page.address import LOOPBACK, tunnel
 from logparse.errors import LogparseError
 
@@ -57,7 +57,7 @@ def explore(
     """
     facts = _facts(target)
     listening = _listening(host, port)
-    reading = Reading(url, run, compare, facts)  # while this process still imports all that it needs
+    reading = StoreReading(url, run, compare, facts)  # while this process still imports all that it needs
     try:
         from analyzers.explore.load.beside import beside
         from logparse.store import open_store
@@ -106,7 +106,7 @@ def _facts(target: Sequence[str]) -> Mapping[str, str]:
 
 
 def _server(
-    url: str, run: str | None, other: str | None, target: Mapping[str, str], reading: Reading
+    url: str, run: str | None, other: str | None, target: Mapping[str, str], reading: StoreReading
 ) -> tuple[Callable[..., Any], Callable[..., Any], PageData]:
     from analyzers.explore.page.data import PageData
 

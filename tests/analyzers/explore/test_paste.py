@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from analyzers.explore.load.job import Verdict
+from analyzers.explore.load.job import PageVerdict
 from analyzers.explore.page.paste import advice
 from analyzers.explore.plain_text import percent, sentence
 from analyzers.explore.point_table import found
@@ -40,7 +40,7 @@ def with_override(row: pd.Series, solver: str, algorithm: str, target: dict[str,
 
 
 def test_a_losing_pick_gets_the_row_that_the_library_reads(told: pd.Series) -> None:
-    made = advice(with_override(told, "GemmWrwUniversal", "GEMM", HERE), HERE, Verdict())
+    made = advice(with_override(told, "GemmWrwUniversal", "GEMM", HERE), HERE, PageVerdict())
     assert str(told["best"]) in made.sentence
     assert made.command.text.startswith("MIOpenDriver conv")
     assert str(told["best"]).partition(":")[2] in made.override.text
@@ -51,7 +51,7 @@ def test_a_losing_pick_gets_the_row_that_the_library_reads(told: pd.Series) -> N
 def test_what_recommend_does_not_propose_has_no_row(told: pd.Series) -> None:
     """The page has no gates of its own: the best known time alone is no proven gain."""
     told["proposed"] = None
-    made = advice(told, HERE, Verdict())
+    made = advice(told, HERE, PageVerdict())
     assert (made.override.text, made.override.note) == (
         "",
         "no override: recommend proposes none; the best known time is no proven gain",
@@ -60,21 +60,21 @@ def test_what_recommend_does_not_propose_has_no_row(told: pd.Series) -> None:
 
 
 def test_the_row_is_of_the_proposed_solution_not_of_the_fastest_time(told: pd.Series) -> None:
-    made = advice(with_override(told, "ConvDirectNaiveConvWrw", "Direct", HERE), HERE, Verdict()).override
+    made = advice(with_override(told, "ConvDirectNaiveConvWrw", "Direct", HERE), HERE, PageVerdict()).override
     assert "ConvDirectNaiveConvWrw" in made.text
     assert str(told["best"]).partition(":")[2] not in made.text
 
 
 def test_unknown_facts_of_the_machine_are_listed(told: pd.Series) -> None:
     known = {"arch": "gfx942", "cu_count": "304"}
-    made = advice(with_override(told, "GemmWrwUniversal", "GEMM", known), known, Verdict())
+    made = advice(with_override(told, "GemmWrwUniversal", "GEMM", known), known, PageVerdict())
     assert not made.override.text
     assert "miopen_version of the target is unknown" in made.override.note
 
 
 def test_the_best_pick_needs_nothing(told: pd.Series) -> None:
     told["pick"], told["pick_us"], told["loss_us"], told["proposed"] = told["best"], told["best_us"], 0.0, None
-    made = advice(told, HERE, Verdict())
+    made = advice(told, HERE, PageVerdict())
     assert "nothing to do" in made.sentence
     assert not made.override.text
     assert "the pick is the best known solution" in made.override.note
@@ -83,22 +83,22 @@ def test_the_best_pick_needs_nothing(told: pd.Series) -> None:
 def test_a_pick_alone_is_not_called_the_best(told: pd.Series) -> None:
     told["pick"], told["pick_us"], told["loss_us"], told["basis"] = told["best"], math.nan, math.nan, "default"
     told["proposed"] = None
-    made = advice(told, {}, Verdict())
+    made = advice(told, {}, PageVerdict())
     assert "nothing to compare with" in made.sentence
     assert made.override.note == "no override: only the pick is timed"
     told["basis"] = "incomparable"  # the same index of another build is another solution
-    assert "what the library picks is not timed" in advice(told, {}, Verdict()).sentence
+    assert "what the library picks is not timed" in advice(told, {}, PageVerdict()).sentence
 
 
 def test_nvidia_has_no_bench_command(told: pd.Series) -> None:
-    made = advice(told, {"arch": "sm_90"}, Verdict())
+    made = advice(told, {"arch": "sm_90"}, PageVerdict())
     assert not made.command.text
     assert "logparse replay" in made.command.note
 
 
 def test_a_finding_is_a_sentence_with_its_remedy(told: pd.Series) -> None:
     told["finding"], told["advice"] = "the library hints: 'pad it to 8.'", "pad 50257 to 50264"
-    assert advice(told, HERE, Verdict()).sentence == "The library hints: 'pad it to 8.' Pad 50257 to 50264."
+    assert advice(told, HERE, PageVerdict()).sentence == "The library hints: 'pad it to 8.' Pad 50257 to 50264."
 
 
 def test_a_call_through_the_object_gets_its_row_too() -> None:
@@ -110,13 +110,13 @@ def test_a_call_through_the_object_gets_its_row_too() -> None:
     row["proposed"] = proposed(problem, Solution("hipblaslt", "7", "7"), facts)
 
     def pasted(*called: Problem) -> list[str]:
-        made = advice(row, facts, Verdict(objects=tuple(x.text for x in called)))
+        made = advice(row, facts, PageVerdict(objects=tuple(x.text for x in called)))
         return [x for x in made.override.text.splitlines() if ",7," in x]
 
     assert len(pasted()) == len(pasted(gemm(m=2048, a_type="bf16_r"))) == 1
     one, other = pasted(problem)
     assert (",f32_r," in one, ",f32_bf16_r," in other) == (True, True)
-    assert "C++ object" in advice(row, facts, Verdict(objects=(problem.text,))).override.note
+    assert "C++ object" in advice(row, facts, PageVerdict(objects=(problem.text,))).override.note
 
 
 def test_words_for_people() -> None:

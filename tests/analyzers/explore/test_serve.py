@@ -24,7 +24,7 @@ pytest.importorskip("dash", reason="the extra `explore` is not installed")
 
 from analyzers.explore.load import child
 from analyzers.explore.load.job import READY
-from analyzers.explore.load.reader import Reading
+from analyzers.explore.load.reader import StoreReading
 from analyzers.explore.page import app, serve
 from analyzers.explore.page.data import PageData
 from logparse.store import Store
@@ -74,7 +74,7 @@ def test_what_a_library_prints_is_no_step(capfd: pytest.CaptureFixture[str]) -> 
 
 def test_ctrl_c_does_not_end_a_reader_while_it_starts(sampled: Store) -> None:
     """It is sent to all processes of a terminal, and a reader that imported printed a traceback."""
-    reading = Reading(sampled.url)
+    reading = StoreReading(sampled.url)
     try:
         reading._process.send_signal(signal.SIGINT)
         assert next(reading.steps())[0] == READY
@@ -83,7 +83,7 @@ def test_ctrl_c_does_not_end_a_reader_while_it_starts(sampled: Store) -> None:
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ()), "this process still takes it"
 
 
-class Stepwise(Reading):
+class Stepwise(StoreReading):
     """Tells each step only when it is asked for the next one."""
 
     def __init__(self, url: str) -> None:
