@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from textwrap import shorten
+from textwrap import fill, shorten
 from typing import Any, Literal, TypeVar
 
 import pandas as pd
@@ -28,7 +28,7 @@ from logparse.formats.reading import Row
 from logparse.formats.tunableop.solutions import hipblaslt_index
 from logparse.model import Solution, problem_from_text, solution_from_text
 from logparse.output import CHECK_FAILED, Answer, Rows
-from logparse.text import LINES, counted, duration, fitted, gained, printable, signed
+from logparse.text import COLUMNS, LINES, counted, duration, fitted, gained, printable, signed
 
 _WIDE = 60
 LONG = 1000
@@ -365,8 +365,11 @@ def lines(found: Verification, most: int = LINES) -> list[str]:
     if found.run_us is not None:
         a, b = found.run_us
         out.append(f"  GPU time of the traces: {duration(a)} → {duration(b)}, {gained(a - b)}")
-    failed = [f"  failed: {x}" for x in found.failures]
-    out += failed[: most // 3] + [f"  and {len(failed) - most // 3:,} failures more"] * (len(failed) > most // 3)
+    for failure in found.failures[: most // 3]:
+        text = printable(f"  failed: {failure}")
+        out += fill(text, COLUMNS, subsequent_indent="    ").splitlines() if most == LINES else [text]
+    if (left := len(found.failures) - most // 3) > 0:
+        out.append(f"  and {left:,} failures more")
     idle = [f"  {name}, line {line}: {x.reason}" for name, x in found.idle for line in x.lines]
     if most != LINES:
         return [*out, *idle]

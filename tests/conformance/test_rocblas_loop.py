@@ -62,7 +62,7 @@ def test_the_planted_best_is_found_written_and_used(loop: Loop) -> None:
     applied = f". {written.parent / 'apply.sh'}"
     lines = loop.launches("after", loop.job("rocblas_job", CALL, CALLS), applied)
     assert [line.split()[0] for line in lines] == [names[best]] * CALLS
-    with pytest.raises(AssertionError, match=r"no row can be shown .*TENSILE_DB=0x40"):
+    with pytest.raises(AssertionError, match=r"(?s)no row can be shown .*TENSILE_DB=0x40"):
         loop.logparse("verify", "before", "after", str(written))  # rocBLAS's logs do not name what it took
     with_kernels(loop, "before")
     with_kernels(loop, "after")
@@ -70,7 +70,7 @@ def test_the_planted_best_is_found_written_and_used(loop: Loop) -> None:
         loop.logparse("verify", "before", "after", str(written))
     with_kernels(loop, "proven", applied)
     verdict = loop.logparse("verify", "before", "proven", str(written))
-    assert verdict.splitlines()[-1] == "verified"
+    assert verdict.startswith("verify: took effect: ")
 
 
 def test_nothing_better_is_nothing_worth_doing(loop: Loop) -> None:
