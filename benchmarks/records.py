@@ -72,7 +72,7 @@ def compare(kind: str, results: Path) -> str:
         times = timed(own[text])
         if recorded in times:
             lost[text] = times[recorded] / min(times.values()) - 1
-    tried = [lost[x] for x in borrowed.again if x in lost]
+    tried = [lost[x] for _, x in borrowed.again if x in lost]
     size = sum(len(x.data) for x in files)
     held = sum(x <= HELD for x in lost.values())
     ordered = sorted(lost.values())

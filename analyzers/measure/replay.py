@@ -152,7 +152,7 @@ def replay(store: Store, options: Options, progress: Callable[[ReplayStep], None
     narrow = options.neighbours
     before = history(store) if options.resume or narrow else History()
     experience = experience_of(before) if narrow else Experience()
-    known, borrowed = without_checks(before, store) if options.resume else (History(), Borrowed(0, {}))
+    known, borrowed = without_checks(before, store) if options.resume else (History(), Borrowed())
     workspaces = {x.problem.text: x.workspace_bytes for x in items if x.workspace_bytes is not None}
 
     def propose(problem: Problem, facts: Mapping[str, str]) -> Proposal | None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
-from analyzers.measure.results import Result
+from analyzers.measure.results import Result, environment_key
 from analyzers.measure.scheduler import History
-from analyzers.times.cells import count_of, number_of, text_of
+from analyzers.times.cells import count_of, number_of
 from analyzers.times.confirmations import samples_in
 from analyzers.times.joins import calls_by_problem, facts_by_source
 from analyzers.times.origins import ACTION, CONFIRM, RACE
@@ -53,24 +53,25 @@ def take(store: Store, place: str, run: str | None) -> None:
 
 @dataclass(frozen=True)
 class Borrowed:
-    """Which problems nothing but records settles (``count``), and of those that are tried again the recorded best."""
+    """What nothing but other machines' records has times of, each an environment key and a problem's text."""
 
-    count: int
-    again: Mapping[str, str]
+    settled: Set[tuple[str, str]] = frozenset()
+    again: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Those that are tried again, with the recorded best."""
 
     def report(self, results: Iterable[Result]) -> list[str]:
-        """How many of the recorded winners held."""
-        if not self.count:
-            return []
-        lost = []
+        """Of how many problems the records left nothing to measure, and how many of the recorded winners held."""
+        settled, lost = 0, []
         for result in results:
+            pair = environment_key(result.facts), result.problem.text
+            settled += result.known and pair in self.settled
             times = {x.solution.text: x.time_us for x in result.rows if x.status == "ok" and x.time_us}
-            best = self.again.get(result.problem.text, "")
+            best = self.again.get(pair, "")
             if best in times and result.best_us:
                 lost.append((times[best] or 0.0) / result.best_us - 1)
-        line = f"{counted(self.count, 'problem')} settled by other machines' records"
+        line = f"{counted(settled, 'problem')} settled by other machines' records"
         if not lost:
-            return [line]
+            return [line] if self.settled else []
         held = sum(x <= HELD for x in lost)
         return [f"{line}; of {len(lost)} tried again the recorded best held in {held}, at most {max(lost):.1%} slower"]
 
@@ -88,18 +89,20 @@ def without_checks(known: History, store: Store) -> tuple[History, Borrowed]:
     for environment, problem in again:
         timed = {x: row.time_us for x, row in known.races[environment][problem].items() if row.time_us}
         if timed:
-            best[problem] = min(timed, key=lambda x: timed[x])
+            best[environment, problem] = min(timed, key=lambda x: timed[x])
     races = {
         environment: {problem: rows for problem, rows in held.items() if (environment, problem) not in again}
         for environment, held in known.races.items()
     }
-    return replace(known, races=races), Borrowed(len({problem for _, problem in pairs}), best)
+    return replace(known, races=races), Borrowed(pairs - again, best)
 
 
 def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[str]]:
     """The workload's file and one per race or confirmation, and lines about what they hold.  Raises StoreError."""
     calls = calls_by_problem(tables_of(store, run).workload)
-    known = {str(x): count for x, value in calls.items() if (count := count_of(value)) and not _operator(str(x))}
+    known = {
+        str(x): count for x, value in calls.items() if (count := count_of(value)) and not str(x).startswith(_OPERATOR)
+    }
     files = [bundle.dump({}, [], known)] if known else []
     facts, machines = facts_by_source(store.query("select source_id, name, value from facts")), Counter[str]()
     for source, own in store.query(_ROWS).groupby("source_id"):
@@ -112,15 +115,13 @@ def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[
     return emitted, [*notes, "no paths, and no names of hosts, users or processes"]
 
 
+_OPERATOR = "operator "
+"""How the texts of problems begin that are a named operator, whose name may be the user's own: none is passed on."""
 _ROWS = f"""
     select m.* from measurements m join sources s using (source_id)
-    where s.format = 'replay' and m.origin in ('{RACE}', '{CONFIRM}', '{ACTION}') order by m.source_id, m.ordinal"""
+    where s.format = 'replay' and m.origin in ('{RACE}', '{CONFIRM}', '{ACTION}')
+        and not starts_with(m.problem, '{_OPERATOR}') order by m.source_id, m.ordinal"""
 """What replays of this store measured: other machines' records are not this one's to pass on."""
-
-
-def _operator(problem: str) -> bool:
-    """Whether it is no product or convolution but a named operator, whose name may be the user's own."""
-    return problem.startswith("operator ")
 
 
 def _machine(facts: Facts) -> str:
@@ -130,7 +131,7 @@ def _machine(facts: Facts) -> str:
 
 
 def _measurements_of(rows: pd.DataFrame) -> list[Measurement]:
-    """Measurements from rows of the store's view."""
+    """Measurements from rows of the store's view, without the message of an error: it may name files and processes."""
     # A text comes once per solution, or per problem: reading it each time was nearly all of the time.
     problems = {text: problem_from_text(text) for text in rows["problem"].unique()}
     solutions = {text: solution_from_text(text) for text in rows["solution"].unique()}
@@ -143,7 +144,6 @@ def _measurements_of(rows: pd.DataFrame) -> list[Measurement]:
             time_us=number_of(row["time_us"]),
             samples_us=samples_in(row["samples_us"]),
             workspace_bytes=count_of(row["workspace_bytes"]),
-            error=text_of(row["error"]),
         )
         for row in rows.to_dict("records")
     ]

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from analyzers.measure import sharing
 from analyzers.measure.replay import history
-from analyzers.measure.results import Result
+from analyzers.measure.results import KNOWN, Result, environment_key, not_measured
 from analyzers.overrides.write import write
 from logparse.errors import InputError
 from logparse.ingest.all_inputs import ingest, record
-from logparse.model import Fact, GemmProblem, Measurement, Solution
+from logparse.model import Fact, GemmProblem, Measurement, OperatorProblem, Solution
 from logparse.store import Store, open_store
 from tests.analyzers.example import gemm
 from tests.conftest import SAMPLES
 
+HERE = {"arch": "gfx942"}
 FAST, SLOW = Solution("hipblaslt", "7"), Solution("hipblaslt", "8")
 
 
@@ -69,16 +71,16 @@ def test_a_tenth_is_tried_again_and_the_rest_is_known(mine: Store, shared: Path)
     known, of = sharing.without_checks(history(mine), mine)
     again = {x.text for x in problems(40) if zlib.crc32(x.text.encode()) % 10 == 0}
     assert again
-    assert of.count == 40
-    assert of.again == dict.fromkeys(again, FAST.text)
-    assert {*known.races["5f0c"]} == {x.text for x in problems(40)} - again
+    assert of.again == {("5f0c", x): FAST.text for x in again}
+    assert of.settled == {("5f0c", x.text) for x in problems(40)} - {*of.again}
+    assert {*known.races["5f0c"]} == {x for _, x in of.settled}
 
 
 def test_what_this_machine_measured_itself_is_not_tried_again(mine: Store, shared: Path) -> None:
     sharing.take(mine, str(shared), None)
     raced(mine, problems(40))
     known, of = sharing.without_checks(history(mine), mine)
-    assert (of.count, of.again, len(known.races["5f0c"])) == (0, {}, 40)
+    assert (of.settled, of.again, len(known.races["5f0c"])) == (set(), {}, 40)
 
 
 def test_the_report_states_how_many_records_held() -> None:
@@ -87,15 +89,26 @@ def test_the_report_states_how_many_records_held() -> None:
             Measurement(problem=problem, solution=x, origin="replay", time_us=us)
             for x, us in ((FAST, fast), (SLOW, slow))
         ]
-        return Result(problem=problem, rows=tuple(rows), best_us=min(fast, slow))
+        return Result(problem=problem, rows=tuple(rows), best_us=min(fast, slow), facts=HERE)
 
-    one, two, three = problems(3)
-    of = sharing.Borrowed(30, {one.text: FAST.text, two.text: FAST.text})
-    (line,) = of.report([result(one, 1.0, 2.0), result(two, 1.25, 1.0), result(three, 9.0, 1.0)])
+    one, two, three, four, five = problems(5)
+    key = environment_key(HERE)
+    recorded = {(key, x.text) for x in (four, five)} | {("another", three.text)}
+    of = sharing.Borrowed(recorded, {(key, one.text): FAST.text, (key, two.text): FAST.text})
+    nothing_left = Result(problem=four, ended=KNOWN, facts=HERE)
+    results = [result(one, 1.0, 2.0), result(two, 1.25, 1.0), result(three, 9.0, 1.0), nothing_left]
+    (line,) = of.report(results)
     known, _, again = line.partition("; ")
-    assert known == "30 problems settled by other machines' records"
+    assert known == "1 problem settled by other machines' records"
     assert again == "of 2 tried again the recorded best held in 1, at most 25.0% slower"
-    assert sharing.Borrowed(0, {}).report([result(one, 1.0, 2.0)]) == []
+    assert sharing.Borrowed().report(results) == []
+
+
+def test_records_of_another_environment_settle_nothing(mine: Store, shared: Path) -> None:
+    sharing.take(mine, str(shared), None)
+    _, of = sharing.without_checks(history(mine), mine)
+    known = [Result(problem=x, ended=KNOWN, facts=HERE) for x in problems(40)]
+    assert of.report(known) == ["0 problems settled by other machines' records"]
 
 
 def test_a_place_without_records_is_an_error(mine: Store, tmp_path: Path) -> None:
@@ -108,3 +121,14 @@ def test_what_was_borrowed_is_not_passed_on(mine: Store, shared: Path) -> None:
     sharing.take(mine, str(shared), None)
     files, _ = sharing.bundled(mine)
     assert [x.name for x in files] == ["workload.json"]
+
+
+def test_neither_messages_of_errors_nor_operators_of_the_user_are_passed_on(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "other"), create=True)
+    why = "OutOfMemoryError: process 4711 of /home/user/job.py"
+    failed = not_measured(gemm(8), FAST, "failed", why)
+    own = replace(failed, problem=OperatorProblem("user_library::fused", ()), status="ok", time_us=3.0, error=None)
+    record(store, [failed, own, Fact("environment", "5f0c")], run="run", name="x", format="replay")
+    (file,), _ = sharing.bundled(store)
+    assert b'"failed"' in file.data
+    assert not [x for x in (b"4711", b"job.py", b"user_library") if x in file.data]
