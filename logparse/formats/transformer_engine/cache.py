@@ -15,7 +15,7 @@ Source: ROCm/TransformerEngine ``transformer_engine/common/gemm/rocm_gemm.cu``, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -86,6 +86,11 @@ class CacheRow:
         text = self.cells.get(name, "")
         return int(text) if _INTEGER.match(text) else -1
 
+    @property
+    def workspaces(self) -> tuple[int, int]:
+        """The smallest and the largest workspace of a call that the row serves (bytes)."""
+        return self.number("ws_min"), self.number("ws_max")
+
     @cached_property
     def wrong(self) -> str:
         """What the library's parser raises for; empty if nothing."""
@@ -116,7 +121,7 @@ class CacheRow:
 def _problem(cells: Mapping[str, str]) -> GemmProblem:
     """The product of a row; C is D itself, and whether it is added (β) is no part of the row."""
     device = ARCHES.get(int(cells["dev_cap"]))
-    types = {f"{x}_type": on_arch(_TYPES[cells[f"type_{x}"]], device) if f"type_{x}" in cells else None for x in "abd"}
+    types = {f"{x}_type": on_arch(_TYPES[cells[f"type_{x}"]], device) for x in "abd"}
     epilogue = {**_PLAIN, **_EPILOGUES[cells["epi"]][1]}
     scale = {"0": "scalar", "2": "block32"}.get(cells["scale_mode"])
     values: dict[str, Any] = {
@@ -179,27 +184,31 @@ def recognise(head: Head) -> bool:
     return head.data.removeprefix(b"\xef\xbb\xbf").startswith(b"dev_cap,m,n,k,trans_a,trans_b,type_a")
 
 
-def rows_of(header: str, lines: Iterable[tuple[int, str]]) -> Iterator[CacheRow]:
-    names = [_RENAMED.get(x, x) for x in header.strip("\ufeff\r\n ").split(",")]
-    for number, line in lines:
-        text = line.strip(" \t\n\r\f\v")
-        if text and not text.startswith("#"):
-            values = text.split(",")
-            cells = {"aux_type": "-", "scale_mode": "0"} | dict(zip(names, values, strict=False))
-            yield CacheRow(number, text, cells, len(values) >= len(names))
+def columns_of(header: str) -> list[str]:
+    """The columns of a file, renamed to those of the widest header."""
+    return [_RENAMED.get(x, x) for x in header.strip("\ufeff\r\n ").split(",")]
+
+
+def row_of(columns: Sequence[str], number: int, line: str) -> CacheRow | None:
+    """The row of a line; None for a blank one or a comment."""
+    text = line.strip(" \t\n\r\f\v")
+    if not text or text.startswith("#"):
+        return None
+    values = text.split(",")
+    cells = {"aux_type": "-", "scale_mode": "0"} | dict(zip(columns, values, strict=False))
+    return CacheRow(number, text, cells, len(values) >= len(columns))
 
 
 def read(source: Source) -> Iterator[Outcome]:
     """Each row as a choice without a time; the device and the columns as facts."""
-    header = ""
+    columns: Sequence[str] = ()
     known: set[str] = set()
     for number, line in enumerate(source.lines(), start=1):
         if number == 1:
-            header = line.text
-            columns = next((Fact(COLUMNS, x) for x, y in HEADERS.items() if y == header.strip("\ufeff\r")), None)
-            yield Outcome("fact", [columns] if columns else [])
+            columns, header = columns_of(line.text), line.text.strip("\ufeff\r")
+            yield Outcome("fact", [Fact(COLUMNS, name) for name, text in HEADERS.items() if text == header])
             continue
-        row = next(rows_of(header, [(number, line.text)]), None)
+        row = row_of(columns, number, line.text)
         if row is None:
             yield Outcome("blank")
         elif row.wrong or not row.complete:
@@ -229,7 +238,7 @@ FORMAT = FileFormat(
     origins=(Origin(_ORIGIN, evidence=False),),
 )
 
-_SAID = ("autotune results", "algo storage legend", "entry in algo cache", "cached algoId", "Use hipBLASLt algo [")
+_PHRASES = ("autotune results", "algo storage legend", "entry in algo cache", "cached algoId", "Use hipBLASLt algo [")
 
 
 def read_line(text: str) -> Outcome:
@@ -238,13 +247,13 @@ def read_line(text: str) -> Outcome:
 
 
 def _about(text: str) -> bool:
-    return any(words in text for words in _SAID)
+    return any(words in text for words in _PHRASES)
 
 
 LOG = LineFormat(
     name="transformer-engine-log",
     about="lines of TransformerEngine about its hipBLASLt cache (TE_HIPBLASLT_LOG_TUNING=1)",
-    markers=tuple(words.encode() for words in _SAID),
+    markers=tuple(words.encode() for words in _PHRASES),
     start=rb"^(?:Loading autotune|Could not |Saving autotune|Incorrect algo|\[WARNING\] |\[INFO\] Use hipBLASLt)",
     read=read_line,
 )

@@ -21,10 +21,11 @@ from logparse.formats.transformer_engine.cache import (
     KEY,
     WRITER,
     CacheRow,
+    columns_of,
     device_cap,
     key,
     recognise,
-    rows_of,
+    row_of,
 )
 from logparse.target import Facts
 
@@ -49,7 +50,7 @@ def _short(row: CacheRow, context: _Context) -> str | None:
 
 
 def _empty_range(row: CacheRow, context: _Context) -> str | None:
-    low, high = row.number("ws_min"), row.number("ws_max")
+    low, high = row.workspaces
     return f"ws_min {low:,} is above ws_max {high:,}: the row is dropped" if low > high else None
 
 
@@ -59,10 +60,11 @@ def _scale_type(row: CacheRow, context: _Context) -> str | None:
 
 
 def _overlaps(row: CacheRow, context: _Context) -> str | None:
+    low, high = row.workspaces
     for other in context.keys.get(row.key, ()):
         if other.line >= row.line:
             return None
-        if row.number("ws_min") <= other.number("ws_max") and row.number("ws_max") >= other.number("ws_min"):
+        if low <= other.workspaces[1] and high >= other.workspaces[0]:
             return f"line {other.line} has the same key and an overlapping range of workspaces: the first row is kept"
     return None
 
@@ -90,7 +92,8 @@ _RULES: tuple[Rule[CacheRow, _Context], ...] = (
 def reader(name: str, data: bytes, target: Facts) -> Reading[Table[CacheRow, _Context]]:
     """What ``load_`` keeps of a file on the target."""
     header, *lines = data.decode("utf-8", "surrogateescape").split("\n")
-    rows = list(rows_of(header, enumerate(lines, start=2)))
+    names = columns_of(header)
+    rows = [row for number, line in enumerate(lines, start=2) if (row := row_of(names, number, line))]
     device = device_cap(target)
     mine = [row for row in rows if device in (None, row.number("dev_cap"))]
     columns = next((x for x, y in HEADERS.items() if y == header), None)
@@ -98,7 +101,7 @@ def reader(name: str, data: bytes, target: Facts) -> Reading[Table[CacheRow, _Co
     facts = {COLUMNS: columns} if columns else {}
     facts |= {"arch": next(iter(devices)) or ""} if len(devices) == 1 and None not in devices else {}
     entries = [row for row in rows if not row.wrong]
-    kept: list[CacheRow] = [row for row in mine if row in entries and not _empty_range(row, _Context(None, {}))]
+    kept = [row for row in mine if not row.wrong and row.workspaces[0] <= row.workspaces[1]]
     notes = [Note(1, "info", "header", f"{columns} columns: {_BUILDS[columns]}")] if columns else []
     return Table(entries, _Context(device, with_key(kept)), _RULES, notes).reading(
         "TransformerEngine does not take the file",
@@ -110,19 +113,17 @@ def reader(name: str, data: bytes, target: Facts) -> Reading[Table[CacheRow, _Co
 
 
 _BUILDS = {
-    "20": "builds of 2024 and 2025 whose rows state no scaling mode; any other build ignores the whole file",
-    "21": "builds of 2025 with column fp8_scale; any other build ignores the whole file",
-    "22": "builds with columns aux_type and scale_mode (2026); any other build ignores the whole file",
+    "20": "builds whose rows state no scaling mode; any other build ignores the whole file",
+    "21": "builds with column fp8_scale; any other build ignores the whole file",
+    "22": "builds with columns aux_type and scale_mode; any other build ignores the whole file",
 }
 
 
 def _of_header(header: str, columns: str | None, target: Facts) -> Iterator[Note]:
     if columns is None:
-        plain = header.strip("\ufeff\r ")
-        near = (
-            "a byte order mark, blanks or CRLF line ends" if plain in HEADERS.values() else "no known build's columns"
-        )
-        message = f"{near}: a build takes a file only if the first line is its own header to the letter"
+        bare = header.strip("\ufeff\r ") in HEADERS.values()
+        found = "a byte order mark, blanks or CRLF line ends" if bare else "no known build's columns"
+        message = f"{found}: a build takes a file only if the first line is its own header to the letter"
         yield Note(1, "error", "header", message, "take the header of a file that the target's build saved")
     elif target.get(COLUMNS, columns) != columns:
         message = f"{columns} columns, the target's build reads {target[COLUMNS]}: it ignores the whole file"
