@@ -298,12 +298,12 @@ def share_lines(judged: Sequence[OverrideFile]) -> list[str]:
         live = sum(len(lines) for row, lines in file.reading.alike if row.live)
         counts[:] = [counts[0] + live, counts[1] + len(file.rows), counts[2] + 1]
     device = device_of_file(judged[0].target) if len(judged) > 1 else ""
-    told = (
+    shares = (
         f"  {name}: {live:,} of {total:,} rows ({live / total:.0%}) in {counted(files, 'file')}"
         for name, (live, total, files) in families.items()
         if total
     )
-    return [f"what can serve {device}:", *told] if device else []
+    return [f"what can serve {device}:", *shares] if device else []
 
 
 def lines(file: OverrideFile) -> list[str]:

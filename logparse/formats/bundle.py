@@ -23,7 +23,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any, get_args
 
-from logparse.formats.format import FileFormat, Head, Origin, Outcome, Source, Unit
+from logparse.formats.format import FileFormat, Head, Origin, Outcome, Source, Unit, content
 from logparse.formats.patterns import regex
 from logparse.model import FACTS, Call, Fact, Measurement, Record, Reject, Status, problem_from_text, solution_from_text
 
@@ -32,9 +32,9 @@ RECORD = "record-"
 """How the names of records begin."""
 PRIVATE = frozenset({"pid", "kernels_of"})
 """Facts of one process of one job."""
-_REPLAY = frozenset({"environment", "confirmation", "pick", "drift", "drifted", "threads"})
+_REPLAY = frozenset({"environment", "confirmation", "pick", "threads"})
 _PREFIXES = ("replay_", "validator:")
-"""Facts of a replay without which its times cannot be told apart from others or judged."""
+"""Facts of a replay that identify what its times may be compared with, and how they were measured."""
 _ROW = tuple(x.name for x in fields(Measurement) if x.name not in ("problem", "solution", "key_text"))
 _BEGIN = regex(rb'\s*\{\s*"logparse_bundle"\s*:')
 
@@ -58,9 +58,8 @@ def recognise(head: Head) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Facts, times and calls of one file; a member that is none of these is a reject, and counted."""
-    with source.open() as stream:
-        data = b"".join(iter(lambda: stream.read(1 << 20), b""))
+    """Facts, times and calls of one file; each that cannot be read is a counted reject."""
+    data = content(source)
     try:
         found = json.loads(data)
         if not isinstance(found, dict) or found.get("logparse_bundle") != VERSION:
@@ -91,7 +90,7 @@ def _time(row: Mapping[str, Any]) -> Record:
     numbers = [values[name] for name in ("time_us", "min_us", "max_us", "std_us") if name in values]
     samples = tuple(values.pop("samples_us", ()))
     if not all(isinstance(x, int | float) for x in (*numbers, *samples)) or not isinstance(values.get("origin"), str):
-        raise ValueError("a time that is no number, or none's origin")
+        raise ValueError("a time is not a number, or its origin is missing")
     problem, solution = problem_from_text(row["problem"]), solution_from_text(row["solution"])
     return Measurement(problem=problem, solution=solution, samples_us=samples, **values)
 

@@ -83,6 +83,12 @@ class Source(Protocol):
         ...
 
 
+def content(source: Source) -> bytes:
+    """The whole of a small file; one read of a pipe or an archive may return less than there is."""
+    with source.open() as stream:
+        return b"".join(iter(lambda: stream.read(1 << 20), b""))
+
+
 @dataclass(frozen=True)
 class Origin:
     """Who took the times that a format reads: ``name`` is the ``origin`` of its measurements.

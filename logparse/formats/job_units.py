@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from logparse.formats.format import FileFormat, Head, Outcome, Source
+from logparse.formats.format import FileFormat, Head, Outcome, Source, content
 from logparse.formats.patterns import regex
 from logparse.model import Fact, Reject
 
@@ -30,9 +30,8 @@ def recognise(head: Head) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """One fact per member and kind; what is none of these is a reject."""
-    with source.open() as stream:
-        data = b"".join(iter(lambda: stream.read(1 << 20), b""))
+    """One fact per member and kind; any other file is one reject."""
+    data = content(source)
     try:
         yield Outcome("fact", facts(data))
     except ValueError as error:

@@ -18,13 +18,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from logparse.formats.format import FileFormat, Head, Outcome, Source
+from logparse.formats.format import FileFormat, Head, Outcome, Source, content
 from logparse.formats.patterns import regex
 from logparse.model import FACTS, Fact, Reject
 
 FILE_NAME = "facts.json"
 _BEGIN = regex(rb'(?:\xef\xbb\xbf)?\s*\{\s*(?:\}|"(?P<name>[\w:.-]+)"\s*:\s*["\d])')
-_BYTES = 1 << 20
 
 
 def recognise(head: Head) -> bool:
@@ -38,8 +37,7 @@ def recognise(head: Head) -> bool:
 
 def read(source: Source) -> Iterator[Outcome]:
     """Every member as a fact, or a reject; a file that is no such object is one reject."""
-    with source.open() as stream:
-        data = b"".join(iter(lambda: stream.read(_BYTES), b""))  # one read may give less than there is
+    data = content(source)
     try:
         values = json.loads(data.decode("utf-8-sig"), object_pairs_hook=list)
     except (ValueError, RecursionError) as error:

@@ -229,7 +229,7 @@ _LONGEST = 36
 
 
 def _with_end(name: str) -> str:
-    """A run's name, a long one without its middle: the ends tell runs of one job apart."""
+    """A run's name; a long one keeps both ends, since runs of one job often differ in the last letters alone."""
     shown = printable(name)
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST // 2 - 1]}…{shown[-_LONGEST // 2 :]}"
 

@@ -172,7 +172,7 @@ def _unnamed(find: _Find, function: str, text: str) -> Outcome:
 def _measurement(
     named: Named, solver: str, origin: str, ms: str = "", workspace: str | None = None, why: str = ""
 ) -> Measurement:
-    """What a line states of a solver; ``why`` it is no time where it is none."""
+    """What a line states of a solver; ``why``: the reason for a line without a time."""
     problem, key = named
     family = known_algorithm(solver)
     time_us = None if why else from_milliseconds(ms)

@@ -57,7 +57,7 @@ def items(text: str, problem_of: Callable[[str], ConvProblem], split: Split) -> 
 
 
 def problem_or_none(problem_of: Callable[[str], ConvProblem], key: str) -> ConvProblem | None:
-    """The problem of a key; None where the text is none."""
+    """The problem of a key; None where the text cannot be read as one."""
     try:
         return problem_of(key)
     except ValueError:

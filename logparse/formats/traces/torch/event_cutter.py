@@ -66,7 +66,7 @@ class Batch:
         return self._bodies
 
     def events(self) -> Iterator[tuple[dict[str, Any] | None, int, str]]:
-        """Each event parsed (None: it is none, and why), and which body it begins with."""
+        """Each event, or None and the reason if it cannot be parsed; between them the number of its first body."""
         i = 0
         while i < len(self.bodies):
             event, taken, reason = parse(self, i)
