@@ -577,7 +577,7 @@ def test_a_process_ends_at_once_and_leaves_nothing_undone(watched: str, tmp_path
 
 @pytest.mark.parametrize("verb", ["top", "recommend", "status", "coverage", "diff"])
 def test_a_program_that_ends_prints_nothing_else(verb: str, samples_store: str, tmp_path: Path) -> None:
-    """DuckDB warns of uncollected objects where the interpreter is taken apart; a verb's own notes stand alone."""
+    """DuckDB warns of uncollected objects when the interpreter shuts down; a verb's own notes stand alone."""
     rest = {"coverage": [TUNED], "diff": [TUNED, TUNED], "recommend": ["--out", str(tmp_path)]}.get(verb, [])
     command = [sys.executable, "-m", "logparse", verb, *rest, "--store", samples_store]
     out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

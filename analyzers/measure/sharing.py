@@ -53,11 +53,11 @@ def take(store: Store, place: str, run: str | None) -> None:
 
 @dataclass(frozen=True)
 class Borrowed:
-    """What nothing but other machines' records has times of, each an environment key and a problem's text."""
+    """Pairs of environment key and problem text that only other machines' records have times of."""
 
     settled: Set[tuple[str, str]] = frozenset()
     again: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Those that are tried again, with the recorded best."""
+    """The pairs that are measured again, with the recorded best solution."""
 
     def report(self, results: Iterable[Result]) -> list[str]:
         """Of how many problems the records left nothing to measure, and how many of the recorded winners held."""
@@ -116,7 +116,7 @@ def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[
 
 
 _OPERATOR = "operator "
-"""How the texts of problems begin that are a named operator, whose name may be the user's own: none is passed on."""
+"""The prefix of problem texts that are an operator's name and arguments.  They may be the user's own: not exported."""
 _ROWS = f"""
     select m.* from measurements m join sources s using (source_id)
     where s.format = 'replay' and m.origin in ('{RACE}', '{CONFIRM}', '{ACTION}')

@@ -130,7 +130,7 @@ class Table:
 
 
 def opened(path: Path) -> Table:
-    """The table at a path.  Raises InputError where no library reads it, or its rows cannot be taken apart."""
+    """The table at a path.  Raises InputError where no library reads it, or its rows cannot be split."""
     name, data = content_of(str(path))
     format, rows = format_of(name, data), list[tuple[int, str]]()
     read = format.reader(name, data, {}).rows
@@ -163,7 +163,7 @@ def _beside(path: Path, copy: str) -> Iterator[Path]:
 
 @dataclass(frozen=True, kw_only=True)
 class Checks:
-    """The runs of a check with parts of a table's rows, each in a journal once it has ended: none is made twice.
+    """The runs of a check with parts of a table's rows, each in a journal once it has ended, so none is repeated.
 
     ``say`` takes text for the user, of a run before and after it.
     """

@@ -1,7 +1,7 @@
 """What is read next: files go in, tasks come out, results go in.  It opens no file and starts no process.
 
 A file is read by a task of its own; small ones, where there are very many, by one task for several (see
-``store.joint``).  A joint task whose worker died is taken apart: one of its files may kill any worker that reads it.
+``store.joint``).  A joint task whose worker died is split: one of its files may kill any worker that reads it.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def _is_interrupt(error: Exception) -> bool:
 
 
 def end_process(code: object) -> NoReturn:
-    """End this process with an exit code, without taking the interpreter apart: DuckDB warns of uncollected objects
+    """End this process with an exit code, without shutting down the interpreter: DuckDB warns of uncollected objects
     there, and to free those of NumPy, Arrow and DuckDB takes up to a quarter of a short question's time.
 
     What others rely on happens as at any other end: threads are joined, exit functions run (temporary files, child

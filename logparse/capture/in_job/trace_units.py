@@ -68,7 +68,7 @@ _RARE = 0.05
 _ALIKE = 5
 """Units whose outermost modules were all known, after which no other module is watched."""
 _KINDS, _TIMES, _PENDING = 64, 2000, 256
-"""At most: kinds that are counted apart, times kept of each, and units whose device events are still to be read."""
+"""Limits: kinds with their own count, times kept of each, and units whose device events are still to be read."""
 _WRITE_S, _QUIET_S = 5.0, 4.0
 _CAPTURES, _CAPTURES_S, _REPLAYS = 16, 8.0, 20_000
 """Captures of graphs that are traced at most, seconds after which no other one is, and replays that are noted."""

@@ -52,7 +52,7 @@ def text_column(texts: Iterable[str]) -> pa.Array:
 
 @lru_cache(maxsize=1 << 14)
 def _problem_of(tail: Tail) -> ConvProblem | None:
-    """A problem of this tail, its sizes 1; None where MIOpen makes no such key, or spells it otherwise."""
+    """A problem of this tail, its sizes 1; None where MIOpen has no such key, or spells it otherwise."""
     try:
         problem = problem_from_key(_SMALLEST[tail[0]] + tail[1])
     except ValueError:
@@ -68,7 +68,7 @@ def _pieces(problem: ConvProblem) -> Pieces:
 
 
 class Tails:
-    """The fields of some tails: ``places`` is where each stands in the columns, -1 where MIOpen makes no such key."""
+    """The fields of some tails: ``places`` is the index of each in the columns, -1 where MIOpen has no such key."""
 
     def __init__(self, tails: Sequence[Tail]) -> None:
         found = [_problem_of(tail) for tail in tails]

@@ -166,7 +166,7 @@ def lines(rows: Iterable[Row | Offer]) -> list[str]:
 
 
 def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
-    """The database with some of its items; a record of which none is kept goes with its line."""
+    """The database with some of its items; a record without any of them is dropped with its line."""
     records, out = {row.line for row in rows}, list[bytes]()
     for number, line in enumerate(data.split(b"\n"), start=1):
         key, equals, payload = line.partition(b"=")

@@ -82,7 +82,7 @@ class CacheRow:
     time_us: float | None = field(default=None, init=False)
 
     def number(self, name: str) -> int:
-        """The integer in a column; −1 where it is none."""
+        """The integer in a column; −1 if its text is not an integer."""
         text = self.cells.get(name, "")
         return int(text) if _INTEGER.match(text) else -1
 

@@ -1,4 +1,4 @@
-"""Records of other machines: what a replay need not measure, what it tries again all the same, and how that is told."""
+"""Records of other machines: what a replay need not measure, what it measures again, and how it reports that."""
 
 from __future__ import annotations
 

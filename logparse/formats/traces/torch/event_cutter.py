@@ -220,7 +220,7 @@ class TraceEvents:
 
 
 def _damaged(reason: str, offset: int, length: int) -> Outcome:
-    """A stretch of the file that is no event, though it stands where one should."""
+    """Bytes where an event should stand, and that cannot be parsed as one."""
     return Outcome("reject", [Reject(reason, 0, length)], at=offset)
 
 

@@ -1,6 +1,6 @@
 """The events of torch.profiler's traces, read as fast as their spelling allows (see ``torch_profiler``).
 
-A block of events that all look as Kineto writes them is taken apart by one regular expression; where one does not, its
+A block of events that all look as Kineto writes them is parsed by one regular expression; where one does not, its
 events are parsed one by one.
 """
 
