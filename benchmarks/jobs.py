@@ -14,7 +14,12 @@ own; those of one GPU run side by side, a GPU each.  A job takes two to four min
 2. where that applied nothing: run with its best action, named in the program (``apply.model`` too), and compared by
    ``verify``; an action that is promised to cost time is tried as well, for then the promise can be wrong;
 3. judged by a *truth* that owes nothing to our profiler: the program itself times the later half of its units, with
-   nothing of ours in it, by turns without and with the action.
+   nothing of ours in it, by turns without and with the action.  All these processes are started at once and make
+   everything ready; then each has the device for itself, one after another.
+
+The step under each action, as ``recommend`` simulates it, is recorded beside that: of the others that lines of Python
+apply, the two of which the simulation says most are chosen, before anything is measured, and timed in the same turns
+(``steps.py --record``).
 
 The truth is *faster* where all runs with the action were faster than all without (one of twenty such triples by chance)
 and the means differ by 1 %; *slower* likewise.  "verified" is right where the truth is faster, and wrong where it is
@@ -55,27 +60,32 @@ ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "benchmarks" / "job_programs"
 FLOOR = 0.01
 """A smaller change of the truth counts as no change: jobs differ by as much between two machines of one kind."""
-_RUN_S, _JOB_S, _LEAST_S = 90.0, 300.0, 120.0
+_RUN_S, _JOB_S, _LEAST_S = 90.0, 400.0, 120.0
 """Seconds: of one run for the truth and of one job at most; a job is not begun with less left."""
+_OTHERS = 2
+"""Further actions of a job whose step is measured."""
 _SHORT = {"JOB_SECONDS": "3", "JOB_UNITS": "40"}
 """Of the runs for the truth; others run their units for ``Job.seconds``, at least 64 of them."""
 _SMOKE = {"JOB_SMOKE": "1", "JOB_SECONDS": "2", "JOB_UNITS": "64", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 FASTER = frozenset({"verified"})
 NOT_FASTER = frozenset({"took effect, not faster", "had no effect"})
-_WALL = re.compile(r"wall time per \w+: (.*)")
+_WALL = re.compile(r"of the wall time of an? \w+ (.*)")
 """Text of the unit's wall time before and after."""
 VERDICTS = (*FASTER, *NOT_FASTER, "another workload", "time unknown")
 
 
 @dataclass(frozen=True)
 class Job:
-    """A program, how many GPUs it takes, why it cannot run on a CPU, and for how long it runs its units."""
+    """A program, how many GPUs it takes, why it cannot run on a CPU, for how long it runs its units, and how many of
+    its processes fit into the memory of a GPU.
+    """
 
     program: str
     about: str
     gpus: int = 1
     only_gpu: str = ""
     seconds: str = "4"
+    at_once: int = 12
 
     def command(self, name: str) -> list[str]:
         """As a user starts it."""
@@ -85,11 +95,11 @@ class Job:
 
 JOBS: Mapping[str, Job] = {
     "ddp": Job("distributed.py", "ResNeXt-50, DDP, two GPUs", 2),
-    "fsdp": Job("distributed.py", "Llama-like, FSDP2, two GPUs", 2),
+    "fsdp": Job("distributed.py", "Llama-like, FSDP2, two GPUs", 2, at_once=6),
     "tensor_parallel": Job("distributed.py", "blocks split over two GPUs", 2),
     "generate": Job("serving.py", "transformers `generate`, two lengths of prompt"),
     "vision_server": Job("serving.py", "RegNetY, batches of 1, 4, 16 at random"),
-    "graph_decode": Job("serving.py", "decode in a captured graph", only_gpu="a CPU captures no graphs"),
+    "graph_decode": Job("serving.py", "decode in a captured graph", only_gpu="a CPU captures no graphs", at_once=4),
     "fp8": Job(
         "serving.py", "`torch._scaled_mm` in plain functions", only_gpu="a CPU's product has other layouts", seconds="7"
     ),
@@ -127,6 +137,7 @@ class _Stages:
 
         job = JOBS[row["job"]]
         self._command, self._options, self._folder, self._row = job.command(row["job"]), options, folder, row
+        self._at_once = 2 if options.smoke else job.at_once
         self._environ: dict[str, str] = {**os.environ, "JOB_SECONDS": job.seconds, **(_SMOKE if options.smoke else {})}
         self._store = open_store(str(folder / "store"), create=True)
         self._said: list[str] = []
@@ -186,7 +197,7 @@ class _Stages:
         planned = plan(self._command, logs, trace=Trace(), tunableop=False, environ=environ)
         if self._options.smoke:
             logs.mkdir()
-            _run(self._command, planned.environ(environ), _RUN_S)
+            subprocess.run(self._command, env=planned.environ(environ), check=True, timeout=_RUN_S)
             for trace in logs.glob("trace_*.json.gz"):
                 _as_device(trace)
             ingest([str(logs)], self._store, run=run)
@@ -202,22 +213,27 @@ class _Stages:
         from analyzers.analyzer import Settings
         from analyzers.recommend.apply_module import without_a_change
         from analyzers.recommend.verb import advise, write
+        from analyzers.times.runs import tables_of
 
         row, runs = self._row, set(self._store.sources()["run"])
         before = min(runs, key=len)
         found = advise(self._store, Settings(), before)
         written = write(found, Settings(), self._folder / "applied")[0]
         row["offered"] = [_offer(x) for x in found.actions]
+        row["step"] = _simulated(found.step, tables_of(self._store, before))
+        row["others"] = []
         if (after := f"{before}-after") in runs:
             names = [x.action.name for x in without_a_change(found.actions)]
             paths = [x.path.name for x in written if x.applied and x.path is not None]
             row["applied_by"], row["actions"], row["tune_verdict"] = "tune", [*names, *paths], _verdict(self._said)
             files = next((x for x in found.actions if x.action.kind == "files"), None) if paths else None
+            row["others"] = _others(found.step, found.actions, row["actions"])
             return before, after, names, files
         if (best := _best(found.actions)) is None:
             row["applied_by"], row["actions"] = "nothing", []
             return before, before, [], None
         row["applied_by"], row["actions"] = "name", [best.action.name]
+        row["others"] = _others(found.step, found.actions, row["actions"])
         path = self._folder / "applied" / "apply.py"
         self._named = {"JOB_APPLY": str(path), "JOB_APPLY_NAMES": best.action.name}
         self._captured(after, {**self._environ, **self._named})
@@ -242,7 +258,7 @@ class _Stages:
         return {"unit": found.sort, "tracing": found.tracing, "mean_us": found.mean_us, "kinds": kinds}
 
     def _truths(self) -> Iterator[None]:
-        """Runs without and with the action by turns; a job without one runs once, for its time alone."""
+        """Runs without and with the action by turns, and with others; a job without any runs once, for its time."""
         from logparse.capture import with_overrides
 
         short = self._environ if self._options.smoke else {**self._environ, **_SHORT}
@@ -251,10 +267,20 @@ class _Stages:
             sides["after"] = (self._command, {**short, **self._named})
         elif self._row["actions"]:
             sides["after"] = with_overrides.applied(self._command, self._folder / "applied", short)
+        path = str(self._folder / "applied" / "apply.py")
+        for name in self._row["others"]:
+            sides[name] = (self._command, {**short, "JOB_APPLY": path, "JOB_APPLY_NAMES": name})
         held = self._row["truth"] = {side: [] for side in sides}
-        for turn in range(self._options.truth_runs if len(sides) > 1 else 1):
-            for side in sorted(sides, reverse=turn % 2 == 0):  # before, after, after, before …
-                held[side].append(_truth(*sides[side], self._folder))
+        order = [
+            side
+            for turn in range(self._options.truth_runs if len(sides) > 1 else 1)
+            for side in (list(sides) if turn % 2 == 0 else reversed(sides))  # before, after, after, before …
+        ]
+        for begin in range(0, len(order), self._at_once):
+            for side, found in _one_by_one(
+                [(x, *sides[x]) for x in order[begin : begin + self._at_once]], self._folder
+            ):
+                held[side].append(found)
                 yield
 
 
@@ -282,32 +308,94 @@ def _offer(x: Any) -> dict[str, Any]:
 
 
 def _verdict(said: Sequence[str]) -> str | None:
-    """The last line that is a verdict."""
-    return next((x.strip() for x in reversed(said) if x.strip() in VERDICTS), None)
+    """That of the first line of ``tune``'s ending: "tune: VERDICT…: kept"."""
+    ending = next((x.removeprefix("tune: ") for x in reversed(said) if x.startswith("tune: ")), "")
+    return next((x for x in sorted(VERDICTS, key=len, reverse=True) if ending.startswith(x)), None)
 
 
-def _truth(command: Sequence[str], environ: Mapping[str, str], folder: Path) -> dict[str, Any]:
-    """One run of the program with nothing of ours: what it says of its units.  Raises RuntimeError."""
-    path = folder / "truth.json"
-    path.unlink(missing_ok=True)
-    _run(command, {**environ, "JOB_TRUTH_FILE": str(path)}, _RUN_S)
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+def _simulated(step: Any, tables: Any) -> Any:
+    """The simulated step in µs, now and under each action, or why there is none; ``traced_us``: unchanged, with the
+    host as slow as the profiler made it, ``scaled_us``: with the host's factor.
+    """
+    from analyzers.job.step.answer import Step, traced_step, unchanged
+
+    if step is None or isinstance(step, str):
+        return step
+    held = traced_step(tables)
+    assert isinstance(held, Step)
+    return {
+        "traced_us": held.us(unchanged, 1.0),
+        "scaled_us": held.us(unchanged, step.now.host_factor),
+        "now": dataclasses.asdict(step.now),
+        "under": {name: dataclasses.asdict(x) for name, x in step.under.items()},
+    }
 
 
-def _run(command: Sequence[str], environ: Mapping[str, str], seconds: float) -> None:
-    """Run a program to its end.  Raises RuntimeError with its last lines."""
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(command, env=dict(environ), stdout=output, stderr=subprocess.STDOUT)
+def _others(step: Any, actions: Sequence[Any], applied: Sequence[str]) -> list[str]:
+    """Of the actions that were not applied alone, those of which the simulation says most."""
+    if step is None or isinstance(step, str):
+        return []
+    from analyzers.recommend.apply_module import has_lines
+
+    usable = {x.action.name for x in actions if has_lines(x)} - ({*applied} if len(applied) == 1 else set())
+    change = {name: abs(x.then_us - x.now_us) for name, x in step.under.items() if name in usable}
+    return sorted(change, key=lambda x: -change[x])[:_OTHERS]
+
+
+class _Run:
+    """A run of the program with nothing of ours, which waits for its turn once all is ready."""
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str], folder: Path) -> None:
+        folder.mkdir()
+        self._go, self._found = folder / "go", folder / "truth.json"
+        self._output = folder / "output.txt"
+        own = {**environ, "JOB_GO_FILE": str(self._go), "JOB_TRUTH_FILE": str(self._found)}
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(command, env=own, stdout=output, stderr=subprocess.STDOUT)
+
+    def ready(self) -> None:
+        """Wait until it is.  Raises RuntimeError where it ends or takes too long."""
+        ready, by = Path(f"{self._go}.ready"), time.monotonic() + _RUN_S
+        while not ready.exists():
+            if self._process.poll() is not None or time.monotonic() > by:
+                raise RuntimeError(f"not ready, exit {self._process.poll()}: {_last_lines(self._output)}")
+            time.sleep(0.05)
+
+    def went(self) -> dict[str, Any]:
+        """What the program says of its units.  Raises RuntimeError."""
+        self._go.touch()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_RUN_S)
+        if self._process.poll() != 0:
+            raise RuntimeError(f"exit {self._process.poll()}: {_last_lines(self._output)}")
+        found: dict[str, Any] = json.loads(self._found.read_text(encoding="utf-8"))
+        return found
+
+    def end(self) -> None:
+        if self._process.poll() is None:
+            _ended(self._process)
+
+
+def _one_by_one(
+    runs: Sequence[tuple[str, Sequence[str], Mapping[str, str]]], folder: Path
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """All runs are started and made ready at once; then they have the device one after another."""
+    held: list[tuple[str, _Run]] = []
+    with tempfile.TemporaryDirectory(dir=folder, prefix="truth-") as place:
         try:
-            code: int | None = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            code = None
-            _ended(process)
-        output.seek(0)
-        last = "\n".join(output.read().decode(errors="replace").splitlines()[-8:])
-    if code != 0:
-        raise RuntimeError(f"{'no end within ' + str(seconds) + ' s' if code is None else f'exit {code}'}: {last}")
+            for number, (side, command, environ) in enumerate(runs):
+                held.append((side, _Run(command, environ, Path(place) / str(number))))
+            for _, each in held:
+                each.ready()
+            for side, each in held:
+                yield side, each.went()
+        finally:
+            for _, each in held:
+                each.end()
+
+
+def _last_lines(path: Path) -> str:
+    return "\n".join(path.read_text(errors="replace").splitlines()[-8:])
 
 
 # ------------------------------------------------------------------------------------------------- all jobs

@@ -4,6 +4,7 @@
 ``JOB_SECONDS``        how long the units of a run take, about: their number follows from the time of some first ones
 ``JOB_UNITS``          ... but at least so many
 ``JOB_TRUTH_FILE``     where the mean wall time of a unit over the later half of a run is written
+``JOB_GO_FILE``        units are not begun before this file is there; ``….ready`` says that all else is done
 ``JOB_SMOKE``          1: tiny sizes, on the CPU
 ``JOB_APPLY``          a generated ``apply.py``
 ``JOB_APPLY_NAMES``    the actions of it that are applied, joined by commas
@@ -69,6 +70,7 @@ def run(unit: Callable[[int], object], kinds: int = 1) -> None:
 
     The later half is timed as a whole, without waiting for the device in between.
     """
+    _await_turn()
     for index in range(_FIRST):
         unit(index)
     finish()
@@ -95,6 +97,7 @@ def serve(answer: Callable[[int], object], choose: Callable[[], int], shares: di
     A server waits for each answer, so each is timed; the mean counts sizes by their probability, not by how often
     chance chose them.
     """
+    _await_turn()
     for size in shares:
         for _ in range(_FIRST):
             answer(size)
@@ -120,6 +123,19 @@ def report(seconds: dict[str, list[float]], shares: dict[str, float], units: int
     mean = math.fsum(shares[name] * each for name, each in means.items()) / total
     found = {"unit_us": 1e6 * mean, "units": units, "kinds_us": {name: 1e6 * each for name, each in means.items()}}
     Path(path).write_text(json.dumps(found), encoding="utf-8")
+
+
+def _await_turn() -> None:
+    """Wait for this process's turn, where several are started at once and take the device one after another."""
+    if not (path := os.environ.get("JOB_GO_FILE")):
+        return
+    finish()
+    if dist.is_initialized():
+        _agreed(0)
+    if not dist.is_initialized() or not dist.get_rank():
+        Path(f"{path}.ready").touch()
+    while not Path(path).exists():
+        time.sleep(0.01)
 
 
 def _agreed(count: int) -> int:
