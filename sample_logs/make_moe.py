@@ -1,7 +1,7 @@
 """Makes ``sample_logs/moe/``: run it from anywhere, the files are always the same.
 
-It writes fused-MoE tables and the lines about them from the writers' sources (see the folder's README) and imports
-nothing of logparse, so that the samples are evidence independent of the reader.
+It writes fused-MoE tables, the lines about them and FlashInfer's tactics from the writers' sources (see the folder's
+README) and imports nothing of logparse, so that the samples are evidence independent of the reader.
 """
 
 from __future__ import annotations
@@ -38,6 +38,24 @@ def clean() -> dict[str, object]:
     return {str(m): tile(16 if m < 64 else 64, 64, 128, 1 if m < 64 else 16, 4) for m in (1, 16, 64, 1024)}
 
 
+def tactics() -> dict[str, object]:
+    """What FlashInfer's autotuner saved, one entry of another program among it."""
+    gemm = "('fp4_gemm', 'CutlassFp4GemmRunner', (({m}, 1536), (1536, 4096), (-1, 192), ()), ())"
+    moe = "('flashinfer::trtllm_fp4_block_scale_moe', 'MoERunner', (({m}, 1536), ({m}, 8)), ())"
+    return {
+        "_metadata": {
+            "flashinfer_version": "0.6.13",
+            "cuda_version": "13.0",
+            "cudnn_version": "unknown",
+            "gpu": "NVIDIA B200",
+        },
+        **{gemm.format(m=m): ["CutlassFp4GemmRunner", tactic] for m, tactic in ((1, 4), (64, -1))},
+        **{moe.format(m=m): ["MoERunner", tactic] for m, tactic in ((1, [8, 52]), (64, [64, 1]))},
+        "('mm_bf16', 'CublasRunner', ((1, 2),), (torch.bfloat16,))": [3],
+        "_generation": "5f0c",
+    }
+
+
 def server() -> list[str]:
     """Lines of vLLM's workers, then of SGLang's."""
     default = "Using default MoE config. Performance might be sub-optimal!"
@@ -69,6 +87,7 @@ def main() -> None:
     OUT.mkdir(exist_ok=True)
     for name, entries in ((TABLE, table()), (CLEAN, clean())):
         (OUT / f"{name}.json").write_text(json.dumps(entries, indent=4) + "\n", encoding="utf-8", newline="")
+    (OUT / "autotune_configs.json").write_text(json.dumps(tactics(), indent=2), encoding="utf-8", newline="")
     (OUT / "server.log").write_text("".join(f"{line}\n" for line in server()), encoding="utf-8", newline="")
 
 

@@ -33,10 +33,14 @@ def diff_lines(found: Diff) -> list[str]:
         out.append(f"the runs are of two devices ({' and '.join(found.devices)}): changes may be the devices' own")
     flipped, picked, apart = found.flips
     if flipped:
-        worth = "" if apart is None else f"; the times differ there by {apart:.1%} in the median"
-        out.append(
-            f"picks differ in {flipped:,} of {picked:,} problems (winner-flip rate {flipped / picked:.0%}){worth}"
+        times = (
+            "what that costs is unknown" if apart is None else f"the times differ there by {apart:.1%} in the median"
         )
+        out.append(
+            f"picks differ in {flipped:,} of {picked:,} problems (winner-flip rate {flipped / picked:.0%}); {times}"
+        )
+    elif picked:
+        out.append(f"picks are the same in all {counted(picked, 'problem')} that have one in both runs")
     known, delta_us = found.cost("slower", "faster")
     if known:
         word = "more" if delta_us > 0 else "less"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from analyzers.analyzer import Tables, once
-from analyzers.times.origins import CHOSEN, CONFIRM, EVIDENCE, PICK, TRACE
+from analyzers.times.origins import CONFIRM, EVIDENCE, PICK, PICKED, TRACE
 from logparse.model import DEFAULT
 from logparse.store import Store
 from logparse.store.database import shared_database
@@ -51,7 +51,7 @@ _PICKS = f"""
     with named as (
         select category, problem, solution, sum(coalesce(count, 1)) as n from calls
         where solution is not null and not coalesce(by_tool, false) group by all
-        union all select origin, problem, solution, count(*) from measurements where origin = '{CHOSEN}' group by all),
+        union all select origin, problem, solution, count(*) from measurements where origin in {PICKED} group by all),
     logged as (
         select problem, category from named group by problem, category
         qualify row_number() over (partition by problem order by sum(n) desc, category) = 1)
@@ -68,7 +68,7 @@ _NOISE = """
     else std_us / time_us end"""
 """Of its samples where there are any, else the deviation in the file."""
 _ROWS = f"""
-    select problem, named, calls, pick, null as basis, null as solution, null as time_us, null as noise
+    select problem, true as named, calls, pick, null as basis, null as solution, null as time_us, null as noise
     from called full join picks using (problem)
     union all by name
     select problem, {TRACE!r} as basis, string_agg(distinct kernel, ' + ' order by kernel) as solution,

@@ -18,7 +18,7 @@ from analyzers.times.joins import against_default, facts_of
 from analyzers.times.miopen_tuning import of_build
 from analyzers.times.workspaces import workspaces
 from logparse.errors import InputError
-from logparse.formats import FORMATS
+from logparse.formats import FORMATS, flashinfer
 from logparse.formats.aiter import tables as aiter
 from logparse.formats.format import FileFormat, Head
 from logparse.formats.moe import config as moe_config
@@ -38,6 +38,7 @@ CHECKED = ", ".join(format.name for format in OVERRIDE_FORMATS)
 
 _UNCHECKED: Mapping[str, str] = {
     aiter.FORMAT.name: "a table of aiter that is not checked, as those of its tuned kernels are",
+    flashinfer.FORMAT.name: "FlashInfer takes it only where all its metadata are its own; tactics are not checked",
 }
 """Formats of tables that a library reads as overrides and that are not judged."""
 _BOM = b"\xef\xbb\xbf"

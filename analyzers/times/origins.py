@@ -13,6 +13,8 @@ action, sampled in turn and without a search, which is of a whole job and not of
 """
 CHOSEN = "miopen-chosen"
 """Origin of rows in which a MIOpen log names the solver that was taken."""
+PICKED = (CHOSEN, "flashinfer", "transformer-engine-cache")
+"""Origins of rows that name what is taken, without a time: those of a log, and of files that a library reads."""
 TRACE = "trace"
 """Origin of kernel times in the job's own traces."""
 PICK = "pick"

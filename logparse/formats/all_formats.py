@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from logparse.formats import (
     bundle,
+    flashinfer,
     job_units,
     library_errors,
     machine_facts,
@@ -61,6 +62,7 @@ FORMATS: tuple[Format, ...] = (
     traces_rocprof.FORMAT,
     traces_rocpd.FORMAT,
     moe_config.LOG,
+    flashinfer.FORMAT,
     machine_facts.FORMAT,
     bundle.FORMAT,
     job_units.FORMAT,

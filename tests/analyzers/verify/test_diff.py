@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from analyzers.analyzer import Tables
 from analyzers.diff.diff import CHANGED, diff
 from analyzers.diff.render import diff_lines, diff_table
-from analyzers.diff.timings import BASES, timings
+from analyzers.diff.timings import BASES, times_of_run, timings
 from analyzers.diff.upgrade import PlannedRow, upgrade_plan
 from analyzers.overrides.lint import inspect
 from logparse.formats.hipblaslt import tuning_file
@@ -25,7 +25,7 @@ from logparse.model import Override, Solution, problem_from_text
 from logparse.store import Store
 from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import ARCH, W, gemm
-from tests.conftest import CORPUS, needs_corpus, sized
+from tests.conftest import CORPUS, SAMPLES, needs_corpus, sized
 
 G = [gemm(m).text for m in (4096, 2048, 1024, 512, 256, 128)]
 
@@ -144,6 +144,34 @@ def test_renderings() -> None:
         "vanished: 1 problem, whose time per run is unknown",
     ]
     assert diff_table(found)["state"].to_pylist() == ["slower", "faster", "changed", "new", "vanished"]
+
+
+@pytest.mark.parametrize(
+    ("sample", "old", "new", "flips"),
+    [
+        (
+            "tunableop/tunableop_results0.csv",
+            "Hipblaslt_91077,1.7416",
+            "Hipblaslt_91078,1.5",
+            "in 1 of 20 problems (winner-flip rate 5%); the times",
+        ),
+        ("hipblaslt/tuning_7.0.txt", ",105597,", ",105598,", "winner-flip rate"),
+        ("tables/aiter_bf16_tuned_gemm.csv", "asm,5,13", "asm,6,13", "in 1 of 2 problems (winner-flip rate 50%)"),
+        ("tables/te_hipblaslt_cache.csv", ",104379,1", ",104380,1", "what that costs is unknown"),
+        ("moe/autotune_configs.json", "52", "53", "in 1 of 4 problems (winner-flip rate 25%); what that costs is"),
+    ],
+)
+def test_winners_that_flip(sample: str, old: str, new: str, flips: str, store: Store, tmp_path: Path) -> None:
+    """Of two tunes of one machine, whatever the file."""
+    text = (SAMPLES / sample).read_text(encoding="utf-8")
+    for run, content in (("a", text), ("b", text.replace(old, new, 1))):
+        (tmp_path / run).mkdir()
+        path = tmp_path / run / Path(sample).name
+        path.write_text(content, encoding="utf-8")
+        ingest([str(path)], store, run=run)
+    found = diff(times_of_run(store, "a"), times_of_run(store, "b"))
+    assert found.flips[0] == 1
+    assert flips in "\n".join(diff_lines(found))
 
 
 def test_noise_is_respected() -> None:
