@@ -71,7 +71,7 @@ class StreamRead:
             self.tally.saw(held)
             self._collector.add(held)
         self._collector.flush()
-        self.tally.problems = self._collector.problems
+        self.tally.count_problems(self._collector)
 
     def _absorb(self, read: Read) -> None:
         tally, collector = self.tally, self._collector
@@ -167,6 +167,9 @@ class Tally:
         """Take the processes that prefixes named; it only matters whether there is exactly one."""
         if len(self._pids) < 2:
             self._pids |= set(sorted(pids - {NULL})[:2])
+
+    def count_problems(self, collector: Collector) -> None:
+        self.problems = collector.problems(measured=self.units["measurement"] > 0, bench_output=self.bench_output)
 
     @property
     def formats(self) -> str:

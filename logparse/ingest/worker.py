@@ -194,7 +194,7 @@ class _Input:
                 collector.add_tables(dict(outcome.tables))
             collector.flush()
             digest = hashed.result()
-        tally.problems = collector.problems
+        tally.count_problems(collector)
         self._report(size)
         source = at.source_id or source_id(self.task.path, digest)
         row = replace(at, source_id=source, content_hash=digest, start=0, end=size, bytes=size, whole=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -36,18 +37,43 @@ _ORDINALS = 200_000
 _ONCE, _UNKNOWN = np.array([1]), np.array([NULL])
 
 
+class _Source(NamedTuple):
+    """What names a problem: calls of a log's category, typed commands, or (without a category) measurements."""
+
+    conv: bool
+    category: str | None = None
+    by_tool: bool = False
+
+
 class Collector:
     """Gathers the records of one source and writes them as parts of an attempt."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         self._held = Held(attempt.name)
-        self._written_problems: set[int] = set()
+        self._distinct: dict[_Source | None, set[int]] = {}  # None: only kernels name them
+        self._calls_of: Counter[_Source] = Counter()
+        self._distinct_before: Counter[_Source | None] = Counter()
         self._facts: set[tuple[str, str]] = set()
         self._ordinals: dict[tuple[str, str], int] = {}
         self._next_ordinal = 0
-        self.problems = 0
-        """Number of distinct problems; above 200,000 some may count twice."""
+
+    def problems(self, *, measured: bool, bench_output: bool) -> int:
+        """The number of distinct problems, as ``top`` lists them; above 200,000 some may count twice.
+
+        A call may stand under a text in each category of a log, and a typed command is the call whose result is printed
+        below it.  So of GEMMs and of convolutions the category with the most calls counts (typed commands only where no
+        line is ``measured``; bench lines beside ``bench_output`` are typed, too), else what was measured.
+        """
+        total = 0
+        for conv in (False, True):
+            sources = [x for x in self._distinct if x is not None and x.conv == conv]
+            typed = {x: x.by_tool or (x.category == "bench" and bench_output) for x in sources}
+            called = [x for x in sources if x.category is not None and not (typed[x] and measured)]
+            called.sort(key=lambda x: (typed[x], -self._calls_of[x], x.category))
+            for source in [*called, *(x for x in sources if x.category is None)][:1]:
+                total += self._distinct_before[source] + len(self._distinct[source])
+        return total
 
     def add(
         self,
@@ -84,7 +110,7 @@ class Collector:
             elif isinstance(record, Collective):
                 rows["collectives"].append(vars(record))
             else:
-                problem = self._problem(record.problem) if record.problem else None
+                problem = self._problem(record.problem, None) if record.problem else None
                 operator = record.operator.text if record.operator else None
                 rows["kernels"].append(vars(record) | {"problem": problem, "operator": operator})
         if self._held.rows_held >= _ROWS or self._held.cell_count >= _CELLS:
@@ -92,12 +118,14 @@ class Collector:
 
     def add_tables(self, tables: dict[str, pa.Table]) -> None:
         for name, ready in tables.items():
-            self.problems += ready.num_rows if name == "convs" else 0  # each problem of the file once
+            if name == "convs":  # each problem of the file once
+                source = _Source(conv=True)
+                self._distinct.setdefault(source, set())
+                self._distinct_before[source] += ready.num_rows
             self._attempt.add(name, ready)
 
     def flush(self) -> None:
         """Write what is held as parts, or leave it to the joint parts that the attempt belongs to."""
-        self._remember_problems()
         held, self._held = self._held, Held(self._attempt.name)
         if self._attempt.joint is not None:
             self._attempt.joint.hold(held)
@@ -105,9 +133,10 @@ class Collector:
             write([held], self._attempt)
 
     def _call(self, call: Call, counts: Ints, pids: Ints, seconds: Ints) -> None:
+        source = _Source(call.problem.kind == "conv", call.category, call.by_tool)
         key = CallKey(
             call.problem.kind,
-            self._problem(call.problem),
+            self._problem(call.problem, source),
             call.solution.text if call.solution else None,
             call.workspace_bytes,
             call.by_tool,
@@ -120,6 +149,7 @@ class Collector:
             counts = np.full_like(counts, NULL)
         elif call.count != 1:
             counts = counts * call.count
+        self._calls_of[source] += 0 if call.count is None else int(counts.sum())
         self._held.cells.append((self._held.calls.setdefault(key, len(self._held.calls)), counts, pids, seconds))
         self._held.cell_count += len(counts)
 
@@ -131,14 +161,15 @@ class Collector:
             entry[1] = min(entry[1], offset)
 
     def _measurement(self, item: Measurement) -> None:
-        text, solution = self._problem(item.problem), item.solution
+        kind, solution = item.problem.kind, item.solution
+        text = self._problem(item.problem, _Source(kind == "conv"))
         key = (text, solution.text)
         ordinal = self._ordinals.get(key, self._next_ordinal)
         self._ordinals[key] = ordinal + 1
         if len(self._ordinals) > _ORDINALS:  # bounds memory; later ordinals begin above all earlier ones
             self._next_ordinal = max(self._ordinals.values())
             self._ordinals.clear()
-        row = vars(item) | {"kind": item.problem.kind, "problem": text, "ordinal": ordinal}
+        row = vars(item) | {"kind": kind, "problem": text, "ordinal": ordinal}
         row |= {"library": solution.library, "solution": solution.text, "algorithm": solution.algorithm}
         self._held.rows["measurements"].append(
             row | {"raw": solution.raw or None, "samples_us": list(item.samples_us) or None}
@@ -152,21 +183,19 @@ class Collector:
         if len(self._facts) > _WRITTEN:  # bounds memory; a fact may be written twice
             self._facts.clear()
 
-    def _problem(self, problem: Problem) -> str:
+    def _problem(self, problem: Problem, source: _Source | None) -> str:
         text = problem_text(problem)
-        if text not in self._held.problems and xxhash.xxh3_64_intdigest(text.encode()) not in self._written_problems:
+        distinct = self._distinct.setdefault(source, set())
+        if (digest := hash(text)) not in distinct:
+            if len(distinct) >= _WRITTEN:  # bounds memory; a problem may be written twice
+                self._distinct_before[source] += len(distinct)
+                distinct.clear()
+            distinct.add(digest)
             self._held.problems[text] = problem
-            self.problems += 1
             if len(self._held.problems) >= _PROBLEMS:
-                self._remember_problems()
                 write_problems([self._held], self._attempt)
                 self._held.problems.clear()
         return text
-
-    def _remember_problems(self) -> None:
-        self._written_problems |= {xxhash.xxh3_64_intdigest(text.encode()) for text in self._held.problems}
-        if len(self._written_problems) > _WRITTEN:  # bounds memory; a problem may be written twice
-            self._written_problems.clear()
 
 
 def _reject_row(reject: Reject, count: int, offset: int, raw: bytes, line: bytes) -> dict[str, Any]:
