@@ -54,7 +54,8 @@ class TuningRow:
     """One line of values (``line`` counts from 1) and the names of the header line before it, if there is one; of what
     the library takes of it ``key`` and ``index`` under which it keeps it, and the cells ``taken``.
 
-    The key of a row that it drops without a message is empty; ``rule`` and ``why`` are then the reason.
+    The key of a row that it drops without a message is empty; ``rule`` and ``why`` are then the reason.  ``claim``: its
+    time is another row's, which somebody copied to a size that nobody timed.
     """
 
     line: int
@@ -65,6 +66,7 @@ class TuningRow:
     key: str = ""
     rule: str = ""
     why: str = ""
+    claim: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -78,12 +80,21 @@ class TuningRow:
 
     @property
     def time_us(self) -> float | None:
-        """Microseconds; None where the row has no time."""
+        """Microseconds; None where the row has no time, or another row's."""
+        value = self._number("us")
+        return value if 0 < value < math.inf and not self.claim else None
+
+    @property
+    def stated_flops(self) -> float:
+        """The operations of the call that was timed, by the row's Gflop/s and time; 0 where it does not state both."""
+        value = self._number("hipblaslt-Gflops") * self._number("us") * 1e3
+        return value if 0 < value < math.inf else 0.0
+
+    def _number(self, column: str) -> float:
         try:
-            value = float(self.cells.get("us", "nan"))
+            return float(self.cells.get(column, "nan"))
         except ValueError:
-            return None
-        return value if 0 < value < math.inf else None
+            return math.nan
 
     @property
     def text(self) -> str:
@@ -127,9 +138,10 @@ def recognise(head: Head) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Each row as a measurement (microseconds); the revision, arch and CU count as facts."""
+    """Each row as a measurement (microseconds), a claim without its time; the revision, arch and CU count as facts."""
     header: tuple[str, ...] | None = None
-    known: set[Fact] = set()
+    lines: list[Line] = []
+    rows: list[TuningRow] = []
     for number, line in enumerate(source.lines(), start=1):
         if not line.text.strip():
             yield Outcome("blank")
@@ -139,8 +151,11 @@ def read(source: Source) -> Iterator[Outcome]:
             header = split(line.text)
             yield Outcome("fact")  # it names columns and has no time
         else:
-            yield _outcome(row_of(number, split(line.text), header, None), line, known)
+            lines.append(line)
+            rows.append(row_of(number, split(line.text), header, None))
             header = None
+    known: set[Fact] = set()
+    yield from (_outcome(row, line, known) for row, line in zip(with_claims(rows), lines, strict=True))
 
 
 def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
@@ -165,7 +180,7 @@ def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
             key_text=key(gemm, {}),
         )
     )
-    return Outcome("measurement", records)
+    return Outcome("measurement" if row.time_us else "fact", records)
 
 
 DEVICE: Mapping[str, str] = {"arch": "gcnArchName", "cu_count": "CUs"}
@@ -214,8 +229,12 @@ def version(target: Mapping[str, str]) -> int | None:
 
 
 def by_name(number: int | None) -> bool | None:
-    """Whether this version reads columns by name (0.15, development of ROCm 7.0, and later), not by their places."""
-    return None if number is None else number >= 1500
+    """Whether this version reads columns by name, not by their places; None where both occur.
+
+    0.15, the development of ROCm 7.0 from April 2025 on, read by place until ROCm/hipBLASLt pull request 1962 of May,
+    and serving images were built of it: a build reads the layout that it wrote.
+    """
+    return None if number is None or 1500 <= number < 100_000 else number >= 100_000
 
 
 def folds_fast(number: int | None) -> bool | None:
@@ -262,7 +281,9 @@ def _key_values(problem: GemmProblem, target: Mapping[str, str]) -> dict[str, ob
 
 def _data_type(name: str | None, target: Mapping[str, str]) -> str | None:
     """A type of a call on this target, as its tuning file names it."""
-    return OCP.get(name or "", name) if by_name(version(target)) is False else on_arch(name, target.get("arch"))
+    number = version(target)
+    older = number is not None and number < BETWEEN
+    return OCP.get(name or "", name) if older else on_arch(name, target.get("arch"))
 
 
 def object_key(problem: Problem, target: Mapping[str, str]) -> str | None:
@@ -305,14 +326,49 @@ def rows_of(text: str, number: int | None) -> list[TuningRow]:
         elif header is not None or (FIRST not in content and len(values) > 1):
             out.append(row_of(line, values, header, number))
             header = None
+    return with_claims(out)
+
+
+def with_claims(rows: Sequence[TuningRow]) -> list[TuningRow]:
+    """The rows, marked where the time is another row's.
+
+    hipblaslt-bench computes a row's Gflop/s of its sizes and time (with an epilogue's operations, some per element of
+    D).  Rows of several sizes with one solution, time and rate are copies of the one whose sizes fit the rate best.
+    """
+    timed = [(row, _timing(row), *_operations(row), row.stated_flops) for row in rows]
+    best: dict[tuple[str, ...], tuple[float, int]] = {}
+    for _, timing, least, _, stated in timed:
+        if least and stated:
+            fit = abs(stated / least - 1), least
+            best[timing] = min(best.get(timing, fit), fit)
+    out = []
+    for row, timing, least, most, stated in timed:
+        fits = not least or not stated or least * (1 - _ROUNDED) <= stated <= most * (1 + _ROUNDED)
+        own = fits and least == best.get(timing, (0.0, least))[1]
+        out.append(row if own else replace(row, claim=True))
     return out
+
+
+_EPILOGUE, _ROUNDED = 10, 0.02
+"""Most operations per element of D that a bench adds for an epilogue, and what rounding may change."""
+
+
+def _timing(row: TuningRow) -> tuple[str, ...]:
+    return tuple(row.cells.get(x, "") for x in (INDEX, "us", "hipblaslt-Gflops"))
+
+
+def _operations(row: TuningRow) -> tuple[int, int]:
+    """Operations of the row's product, alone and with the costliest epilogue; 0 where a size is no number."""
+    m, n, k, batch = (leading(row.taken.get(x, "")) or 0 for x in ("m", "n", "k", "batch_count"))
+    return 2 * m * n * k * batch, (2 * k + _EPILOGUE) * m * n * batch
 
 
 def row_of(line: int, values: tuple[str, ...], header: tuple[str, ...] | None, number: int | None) -> TuningRow:
     """One row as this version takes it; of an unknown one, as that which its layout is for."""
     row = TuningRow(line, values, header)
     try:
-        named = header is not None if number is None else bool(by_name(number))
+        sure = by_name(number)
+        named = header is not None if sure is None else sure
         cells = _by_name(row) if named else _by_place(row)
         index = leading(cells[INDEX], 32)
         if index is None or index <= 0:

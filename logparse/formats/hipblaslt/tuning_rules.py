@@ -17,7 +17,6 @@ ROCm/rocm-libraries ``projects/hipblaslt``, the same file.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -51,6 +50,7 @@ from logparse.target import arch as arch_of
 
 _REWRITE = "let `logparse recommend --target` write the file"
 _RETUNE = "tune again with the target's hipblaslt-bench (HIPBLASLT_TUNING_FILE)"
+_REPLAY = "time it: `logparse replay` on the target"
 
 # ------------------------------------------------------------------------------------------- what is kept of a row
 
@@ -145,7 +145,7 @@ def _other_arch(row: TuningRow, context: Context) -> str | None:
 
 
 def _other_layout(row: TuningRow, context: Context) -> str | None:
-    if context.number is not None or not row.key:
+    if by_name(context.number) is not None or not row.key:
         return None
     if row.header is None:
         return "values without a header line: read before ROCm 7.0, ignored by 7.0 and later"
@@ -177,24 +177,8 @@ def _other_cus(row: TuningRow, context: Context) -> str | None:
 
 
 def _copied(row: TuningRow, context: Context) -> str | None:
-    """A row states its Gflop/s, which hipblaslt-bench computes of its sizes and time (with an epilogue's, some per
-    element of D): rows of which they are another's were copied to sizes that nobody timed.
-    """
-    gemm, time_us = row.problem, row.time_us
-    try:
-        stated = float(row.cells.get("hipblaslt-Gflops", "nan")) * 1e3 * (time_us or math.nan)
-    except ValueError:
-        return None
-    if gemm is None or not gemm.flops or not stated > 0:
-        return None
-    most = gemm.flops + _EPILOGUE * (gemm.m or 0) * (gemm.n or 0) * (gemm.batch_count or 1)
-    if gemm.flops * (1 - _ROUNDED) <= stated <= most * (1 + _ROUNDED):
-        return None
-    return "its Gflop/s are not those of its sizes and its time: the row is a copy of one of other sizes"
-
-
-_EPILOGUE, _ROUNDED = 10, 0.02
-"""Most operations per element of D that a bench adds for an epilogue, and what rounding may change."""
+    message = "its Gflop/s are not those of its sizes and its time: the row is a copy of one of other sizes"
+    return message if row.claim else None
 
 
 def work_of(problem: Problem | None) -> str:
@@ -247,7 +231,7 @@ _RULES: tuple[Rule[TuningRow, Context], ...] = (
     Rule("read-as", "warning", None, _read_as, _RETUNE),
     Rule("grouped", "warning", None, _grouped, "remove it"),
     Rule("cu-count", "warning", None, _other_cus, _RETUNE),
-    Rule("copied", "warning", None, _copied, _RETUNE),
+    Rule("copied", "warning", None, _copied, _REPLAY),
     Rule("conflict", "error", None, _conflict, "keep the faster one"),
     Rule("shared", "warning", None, _shared, "time both on both calls, keep the one that costs less in all"),
 )

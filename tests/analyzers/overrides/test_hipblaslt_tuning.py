@@ -5,6 +5,8 @@ What the real library takes of thousands of edited files is compared in ``tests/
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
 from analyzers.overrides.lint import by_name, inspect
@@ -15,7 +17,7 @@ from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.hipblaslt.tuning_file import TUNING_COLUMNS
 from logparse.formats.override_format import OverrideFile
 from logparse.formats.tunableop import signature
-from logparse.model import Fact, Override, Solution
+from logparse.model import Fact, GemmProblem, Measurement, Override, Solution
 from tests.analyzers.example import ARCH, gemm
 from tests.conftest import CORPUS, needs_corpus
 from tests.formats.reading import Memory
@@ -52,7 +54,7 @@ def test_an_empty_revision_is_a_revision() -> None:
     (row,) = inspect(made.name, made.data, TARGET).rows
     assert (row.live, row.key, row.solution) == (True, tuning_file.key(CALL, TARGET), given.solution)
     outcomes = list(tuning_file.read(Memory(made.data, "t.txt")))
-    assert {x.unit for x in outcomes} == {"fact", "measurement"}
+    assert {x.unit for x in outcomes} == {"fact"}  # a row without a time measures nothing
     assert outcomes[0].records == (Fact("hipblaslt_revision", ""),)
     with pytest.raises(EmissionError, match="hipblaslt_revision"):
         tuning_file.write([given], {"arch": "gfx90a"})
@@ -201,8 +203,49 @@ def test_xf32_by_place_is_of_no_release() -> None:
     keys = [inspect("t.txt", text, OLD | {"hipblaslt_version": x}).rows[0].key[-6:] for x in ("1202", "1400")]
     assert keys == ["", ",f32_r"]
     fnuz = (FIRST + f"    {VALUES}\n").replace("f16_r,f16_r,f16", "f8_fnuz_r,f8_fnuz_r,f16").encode()
-    versions: list[dict[str, str]] = [{"hipblaslt_version": "1202"}, {"hipblaslt_version": "1400"}, {}]
-    assert [inspect("t.txt", fnuz, target).rows[0].live for target in versions] == [False, True, True]
+    versions = ("1202", "1400", "1500", "", "100000")
+    targets = [{"hipblaslt_version": x} if x else {} for x in versions]
+    assert [inspect("t.txt", fnuz, x).rows[0].live for x in targets] == [False, True, True, True, False]
+    call = gemm(4096, n=64, k=1024, trans_a="N", trans_b="N", **HALF | {"a_type": "f8_fnuz_r", "b_type": "f8_fnuz_r"})
+    for target in targets[1:4]:
+        (row,) = inspect("t.txt", fnuz, target | {"arch": "gfx942"}).rows
+        assert row.key == tuning_file.key(call, target | {"arch": "gfx942"})
+
+
+def test_rows_copied_to_neighbouring_sizes_are_claims() -> None:
+    """Serving teams copy a measurement to the sizes below it: the row whose sizes fit its Gflop/s was timed."""
+    cells = VALUES.split(",")
+    copies = [",".join([*cells[:5], str(n), *cells[6:]]) for n in (63, 64, 62, 64)]
+    another = ",".join([*cells[:5], "128", *cells[6:31], "300000", cells[32], "3.579", *cells[34:]])
+    text = GIT + "".join(entry(values=x) for x in (*copies, another))
+    outcomes = list(tuning_file.read(Memory(text.encode(), "t.txt")))
+    measured = [x for outcome in outcomes for x in outcome.records if isinstance(x, Measurement)]
+    assert [(x.problem.n, x.time_us) for x in measured if isinstance(x.problem, GemmProblem)] == [
+        (63, None),
+        (64, 2.5),
+        (62, None),
+        (64, 2.5),
+        (128, 3.579),
+    ]
+    assert sum(x.unit == "measurement" for x in outcomes) == 3
+    notes = inspect("t.txt", text.encode(), TARGET).notes
+    assert [note.line for note in notes if note.rule == "copied"] == [3, 7]
+
+
+@needs_corpus
+def test_mlperfs_file() -> None:
+    """521 measurements of FP8 copied to 8,336 rows, for a build of April or May 2025 that reads by place."""
+    data = gzip.decompress((CORPUS / "serving/mlperf_tuning_aa0bda7b.txt.gz").read_bytes())
+    outcomes = list(tuning_file.read(Memory(data, "t.txt")))
+    assert (len(outcomes), sum(x.unit == "measurement" for x in outcomes)) == (8337, 521)
+    builds = {"1500": "aa0bda7b", "1201": "aa0bda7b", "100200": "aa0bda7b", "1300": "d5f81531"}
+    own = {"arch": "gfx942", "cu_count": "304"}
+    used = []
+    for version, revision in builds.items():
+        target = own | {"hipblaslt_version": version, "hipblaslt_revision": revision}
+        file = inspect("t.txt", data, target)
+        used.append(sum(row.live for row in file.rows) if file.accepted else 0)
+    assert used == [8336, 0, 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def tuning(name: str, folder: Path, *entries: tuple[str, str, str], revision: st
     lines = (SAMPLES / f"hipblaslt/tuning_{'7.0' if headed else '6.4'}.txt").read_text().splitlines()
     out = [f"Git Version: {revision}"]
     for m, index, us in entries:
-        entry = lines[2 if headed else 1]
+        entry = lines[2 if headed else 1].replace(",481566,", ",0,")  # the rate of the sample's sizes
         out += [lines[1]] if headed else []
         out.append(entry.replace(",12288,8192,4096,1,", f",{m},8192,4096,1,").replace("1712.4,105597", f"{us},{index}"))
     path = folder / name
