@@ -443,7 +443,9 @@ def convert(
 
 @verb("logparse export --as bench --kind gemm -n 50 --out problems")
 def export(
-    as_: Annotated[str, choice("bench, driver, untuned or bundle.", "--as", of=opt.EXPORTS)],
+    tables: Annotated[opt.Words, argument("With --portable: tables of aiter, also its tuner's profile.")] = None,
+    as_: Annotated[str | None, choice("bench, driver, untuned or bundle.", "--as", of=opt.EXPORTS)] = None,
+    portable: Annotated[bool, option("One table of these without indices of a library's build.", "--portable")] = False,
     store: opt.Store = None,
     run: opt.Run = None,
     kind: opt.Kind = None,
@@ -452,16 +454,25 @@ def export(
     target: opt.Target = None,
     out: opt.Out = Path("problems"),
 ) -> Answer:
-    """Write problems as input for the libraries' own tools."""
+    """Write problems as input for the libraries' own tools, or an aiter table for other builds of its libraries."""
     from analyzers.overrides import export as exporting
     from analyzers.overrides.write import Made, written
+
+    if portable != bool(tables) or portable == bool(as_):
+        raise UsageError("either --as, or --portable and tables of aiter")
+    if tables:
+        from analyzers.overrides import portable as moving
+        from analyzers.times.runs import tables_to_check
+
+        made = moving.portable(tables, tables_to_check(opened(store), run) if store or run else None)
+        return written(made, moving.lines(made), out, tables)
 
     if as_ == "bundle":
         from analyzers.measure.sharing import bundled
 
         files, notes = bundled(opened(store), run)
         return written(Made(tuple(files), len(files), {}), notes, out)
-    made = exporting.of_store(opened(store), as_, run=run, kind=kind, n=n, sql=sql, target=facts_of(target))
+    made = exporting.of_store(opened(store), as_ or "", run=run, kind=kind, n=n, sql=sql, target=facts_of(target))
     return written(made, exporting.lines(made), out)
 
 

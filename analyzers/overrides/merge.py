@@ -68,7 +68,12 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
     Raises InputError where one cannot be read, where they are of several formats, devices or builds, and where no row
     can be used: a file without rows would take the place of the library's own.
     """
-    contents = deque((path, *content_of(path)) for path in paths)
+    return merge_contents([(path, *content_of(path)) for path in paths], gpus)
+
+
+def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Merged:
+    """As ``merge``, of files in memory: path, name and bytes of each."""
+    contents = deque(files)
     notes = [f"{path}: empty, nothing taken" for path, _, data in contents if not _holds_text(data)]
     contents = deque(x for x in contents if _holds_text(x[2]))
     if not contents:
@@ -79,7 +84,7 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
         raise InputError(f"--gpus: only TunableOp reads one file per device, these are {format.name}")
     notes += [merging.note] if merging.note else []
     agreed: dict[str, tuple[str, str]] = {}
-    files, dropped = [], list[str]()
+    readings, dropped = [], list[str]()
     while contents:  # each is let go once it is read
         path, name, data = contents.popleft()
         clean = _clean(data)
@@ -90,8 +95,8 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
         _agree(agreed, path, header)
         reading = format.reader(name, clean, {})
         dropped += [f"{path}, line {line}: left out: {why}" for line, why in _left_out(reading)]
-        files.append((path, reading))
-    winners = _Winners(merging, files)
+        readings.append((path, reading))
+    winners = _Winners(merging, readings)
     common = {name: value for name, (value, _) in agreed.items()}
     written = tuple(merging.write(iter(winners), first, common, gpus))
     if not winners.keys:

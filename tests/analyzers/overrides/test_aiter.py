@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from analyzers.overrides.coverage import coverage
 from analyzers.overrides.lint import format_of, inspect, share_lines, with_collisions
 from analyzers.overrides.merge import merge
+from analyzers.overrides.portable import portable
 from logparse.errors import InputError
 from logparse.formats.aiter import tables as aiter
 from logparse.formats.aiter.lookup import table_of
@@ -339,3 +340,44 @@ def test_tables_of_aiter_have_no_errors(name: str) -> None:
     file = inspect(name, Path(CORPUS / "tunableop/aiter" / name).read_bytes(), {})
     assert file.rows
     assert [note for note in file.notes if note.severity in ("error", "warning")] == []
+
+
+def test_a_table_without_indices_of_a_library(tmp_path: Path) -> None:
+    """hipBLASLt's indices are of one build; its heuristic and aiter's own kernels are not, and the next best stays."""
+    call = "gfx942,304,{},256,5120,False,torch.bfloat16,torch.bfloat16,False,False,{},,,\n"
+    rows = {64: "hipblaslt,7,0,10.0,", 8: "hipblaslt,8,0,6.0,", 32: "hipblaslt,-1,0,8.0,", 16: "asm,3,0,4.0,kernel"}
+    others = ("hipblaslt,7,0,10.0,", "hipblaslt,9,0,11.0,", "opus,2,0,12.5,k", "torch,0,0,20.0,")
+    table, profile = tmp_path / "bf16_tuned_gemm.csv", tmp_path / "profile.csv"
+    table.write_text(HEAD + "".join(call.format(m, row) for m, row in rows.items()))
+    profile.write_text(HEAD + "".join(call.format(64, row) for row in others))
+    files = [str(table), str(profile)]
+    made = portable(files)
+    kept = {row.key.split(",")[2]: row.solution for row in judged(made.files[0].data.decode()).rows}
+    assert {m: x.text if x else "" for m, x in kept.items()} == {
+        "16": "asm:3",
+        "32": "hipblaslt:heuristic",
+        "64": "opus:2",
+    }
+    assert made.notes == (
+        "2 rows pointed to an index (2 of hipBLASLt): 1 replaced by the next best, 1 left out",
+        "cost of the replaced: 10 µs → 12.5 µs (+25.0%) if each is called once",
+        "cost of 1 more row: unknown, no other kernel is timed in these files; now 6 µs if each is called once",
+    )
+    problems = {row.key.split(",")[2]: row.problem.text for row in judged(table.read_text()).rows if row.problem}
+    run = tables(workload=[work(problems["64"], 30), work(problems["8"], 2)])
+    assert portable(files, run).notes[1:] == (
+        "cost of the replaced: 300 µs → 375 µs (+25.0%) per run of r",
+        "cost of 1 more row: unknown, no other kernel is timed in these files; now 12 µs per run of r",
+    )
+    assert portable(files, tables()).notes[1] == "run r counts no call that these rows serve: each weighs the same"
+
+
+def test_tables_of_which_nothing_can_move(tmp_path: Path) -> None:
+    path = tmp_path / "bf16_tuned_gemm.csv"
+    path.write_text(HEAD + ROW)
+    with pytest.raises(InputError, match="every row names an index"):
+        portable([str(path)])
+    with pytest.raises(InputError, match="this is tunableop-results"):
+        portable([str(SAMPLES / "tunableop/tunableop_results0.csv")])
+    path.write_text(HEAD + ASM)
+    assert portable([str(path)]).notes == ("no row pointed to an index of a library: nothing is lost",)

@@ -1,0 +1,105 @@
+"""A table of aiter without the rows that point into one build of a library, and what their calls lose by it.
+
+``hipblaslt,104377`` in a row is an index of hipBLASLt's list of kernels, which changes from build to build: elsewhere
+it runs another kernel, or none.  Rows of aiter's own kernels (asm, ck, flydsl, opus, triton …), of torch and of
+hipBLASLt's heuristic (−1) hold wherever that aiter runs.  Of a key whose fastest row is such an index the next best one
+is taken, if a file has it: those that the tuner's ``--profile_file`` names are all candidates (ROCm/aiter#5183).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from analyzers.analyzer import Tables
+from analyzers.overrides.coverage import coverage
+from analyzers.overrides.lint import content_of, facts_of_run, format_of
+from analyzers.overrides.merge import merge_contents
+from analyzers.overrides.write import Made
+from logparse.errors import InputError
+from logparse.formats.format import Emission
+from logparse.formats.override_format import OverrideFormat
+from logparse.formats.reading import Row
+from logparse.text import counted, duration
+
+_LIBRARIES = {"hipblaslt": "hipBLASLt", "rocblas": "rocBLAS"}
+
+
+def portable(paths: Sequence[str], tables: Tables | None = None) -> Made:
+    """The fastest row of each key that names no library's index; ``notes`` are what was left out and what that costs,
+    weighed by the calls of the run that ``tables`` hold.
+
+    Raises InputError where files cannot be merged, are no tables of aiter, or hold nothing but indices.
+    """
+    contents = [(path, *content_of(path)) for path in paths]
+    format = format_of(contents[0][1], contents[0][2])
+    if "aiter" not in format.name:
+        raise InputError(f"{paths[0]}: only rows of aiter's tables say whose kernel they name; this is {format.name}")
+    whole = merge_contents(contents)
+    kept = [(path, name, _without_indices(format, name, data)) for path, name, data in contents]
+    kept = [(path, name, data) for path, name, data in kept if format.reader(name, data, {}).rows]
+    if not kept:
+        raise InputError("every row names an index of a library's build: tune with the other backends")
+    made = merge_contents(kept)
+    weights = _calls(format, whole.files[0], tables) if tables is not None else {}
+    old, new = ({row.key: row for row in _rows(format, x.files[0])} for x in (whole, made))
+    notes = _cost(old, new, weights, tables.run if tables else "")
+    return Made(made.files, made.count, {}, notes=(*notes, *(x for x in made.notes if x != format.merging.note)))
+
+
+def lines(made: Made) -> list[str]:
+    """How many rows were written, and what the table lost."""
+    return [counted(made.count, "row"), *made.notes]
+
+
+def _without_indices(format: OverrideFormat, name: str, data: bytes) -> bytes:
+    rows = format.reader(name, data, {}).rows
+    bound = {row.line for row in rows if _is_bound(row)}
+    return format.cut(data, rows, lambda line, text: line not in bound)
+
+
+def _is_bound(row: Row) -> bool:
+    return row.solution is not None and row.solution.library in _LIBRARIES and row.solution.id != "heuristic"
+
+
+def _rows(format: OverrideFormat, file: Emission) -> Sequence[Row]:
+    return list(format.reader(file.name, file.data, {}).rows)
+
+
+def _calls(format: OverrideFormat, file: Emission, tables: Tables) -> Mapping[str, int]:
+    """Key → calls of the run that its row serves, where the logs count them."""
+    keys = {row.line: row.key for row in _rows(format, file)}
+    out = Counter[str]()
+    for use in coverage(format.inspect(file.name, file.data, facts_of_run(tables)), tables).uses:
+        if use.line is not None:
+            out[keys[use.line]] += use.calls or 0
+    return out
+
+
+def _cost(old: Mapping[str, Row], new: Mapping[str, Row], weights: Mapping[str, int], run: str) -> list[str]:
+    bound = {key: row for key, row in old.items() if _is_bound(row)}
+    named = Counter(_LIBRARIES[row.solution.library] for row in bound.values() if row.solution)
+    whose = ", ".join(f"{count:,} of {name}" for name, count in sorted(named.items()))
+    if not bound:
+        return ["no row pointed to an index of a library: nothing is lost"]
+    replaced = [key for key in bound if key in new]
+    out = [f"{counted(len(bound), 'row')} pointed to an index ({whose}): {len(replaced):,} replaced by the next best"]
+    out[0] += f", {len(bound) - len(replaced):,} left out"
+    timed = [key for key in replaced if bound[key].time_us and new[key].time_us]
+    if run and not any(weights.get(key) for key in bound):
+        out.append(f"run {run} counts no call that these rows serve: each weighs the same")
+        weights = {}
+    before, after = (
+        math.fsum((weights.get(key, 0) if weights else 1) * (rows[key].time_us or 0.0) for key in timed)
+        for rows in (bound, new)
+    )
+    each = f"per run of {run}" if weights else "if each is called once"
+    if before:
+        out.append(f"cost of the replaced: {duration(before)} → {duration(after)} ({after / before - 1:+.1%}) {each}")
+    lost = bound.keys() - timed
+    if lost:
+        now = math.fsum((weights.get(key, 0) if weights else 1) * (bound[key].time_us or 0.0) for key in lost)
+        what = f"unknown, no other kernel is timed in these files; now {duration(now)} {each}"
+        out.append(f"cost of {counted(len(lost), 'more row' if timed else 'row')}: {what}")
+    return out
