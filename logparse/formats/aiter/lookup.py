@@ -97,6 +97,17 @@ _BATCHED = Lookup(
     names=("kernelName",),
     compiled=True,
 )
+_MXSCALE = Lookup(
+    keys=("gfx", "b", "m", "n", "k"),
+    late={},
+    index="kernelId",
+    needed=("libtype", *_BY_ID),
+    backends=frozenset({"opus"}),
+)
+"""Batched 8-bit GEMMs with scales that are powers of two, as ``lookup_mxscale_bmm_config`` reads them at e4048607.
+
+Later tables have a column ``w_scale_block``, of which nothing is judged.
+"""
 _MOE_SIZES = ("token", "model_dim", "inter_dim", "expert", "topk")
 _MOE_TYPES = ("dtype", "q_dtype_a", "q_dtype_w")
 FUSED_MOE = Lookup(
@@ -119,6 +130,7 @@ VARIABLES: Mapping[str, str] = {
     "a8w8_bpreshuffle_tuned_gemm": "AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE",
     "a8w8_blockscale_tuned_gemm": "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE",
     "a4w4_blockscale_tuned_gemm": "AITER_CONFIG_GEMM_A4W4",
+    "batched_gemm_a8w8_blockscale_mxscale_tuned": "AITER_CONFIG_BATCHED_GEMM_A8W8_BLOCKSCALE_MXSCALE",
     "a8w8_tuned_batched_gemm": "AITER_CONFIG_A8W8_BATCHED_GEMM",
     "bf16_tuned_batched_gemm": "AITER_CONFIG_BF16_BATCHED_GEMM",
     "a8w8_tuned_gemm": "AITER_CONFIG_GEMM_A8W8",
@@ -140,6 +152,8 @@ def table_of(columns: Sequence[str]) -> Lookup | None:
         return BF16
     if {"token", "model_dim", "inter_dim", "kernelName1"} <= has:
         return None if has & _OTHER_MOE else FUSED_MOE
+    if {"b", "m", "n", "k", "kernelId"} <= has:
+        return None if "w_scale_block" in has else _MXSCALE
     if not {"M", "N", "K", "kernelId"} <= has:
         return None
     return _BATCHED if "B" in has else _QUANTISED if "q_dtype_w" in has else _BLOCKSCALE

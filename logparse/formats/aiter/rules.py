@@ -54,7 +54,7 @@ class TunedRow:
 
     line: int
     cells: Mapping[str, Cell]
-    texts: Mapping[str, str]
+    texts: dict[str, str]
     width: int
     looked_up: Lookup
     file: str
@@ -76,7 +76,8 @@ class TunedRow:
     @property
     def problem(self) -> GemmProblem | None:
         try:
-            return aiter.problem_of_row(self.texts, self.file)
+            sizes = {x.upper(): cell for x, cell in self.texts.items() if len(x) == 1}  # mxscale has small letters
+            return aiter.problem_of_row(self.texts | sizes, self.file)
         except (KeyError, ValueError):
             return None
 

@@ -5,9 +5,13 @@ file of that name: one letter more and it is never read, whatever is in it.  It 
 and ``int()`` of every name but ``triton_version`` (one that is no number raises, and the server ends), then the entry
 whose number of tokens is nearest, the first of two.  An entry's words are arguments of a Triton kernel: sizes of blocks
 must be powers of two, an option that the backend does not know stops the launch.
+
+Tables of block-scaled products (``N=…,K=…``, no experts) are taken likewise, ``triton_version`` not excepted, and from
+the server's own folder alone.  Their kernel loads one scale per step along K.
 Source: vllm-project/vllm vllm/model_executor/layers/fused_moe/fused_moe.py (``get_config_file_name``,
 ``get_moe_configs``, ``invoke_fused_moe_kernel``), sgl-project/sglang
-python/sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_config.py.
+python/sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_config.py; ``get_w8a8_block_fp8_configs`` and
+``_w8a8_block_fp8_matmul`` of vLLM's ``fp8_utils.py`` and SGLang's ``fp8_kernel.py``.
 """
 
 from __future__ import annotations
@@ -29,10 +33,11 @@ from logparse.model import OperatorProblem, Problem, Solution
 from logparse.target import Facts, arch
 
 _VERSION = "triton_version"
-_TUNE = "tune it on the target: benchmark_moe.py --tune (vLLM), benchmark/kernels/fused_moe_triton (SGLang)"
+_TUNE = "tune it on the target: benchmark_moe.py, benchmark_w8a8_block_fp8.py (vLLM), benchmark/kernels (SGLang)"
 _BLOCKS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
 _AMD = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")
 _KNOWN = {*_BLOCKS, "GROUP_SIZE_M", "SPLIT_K", "num_warps", "num_stages", "num_ctas", "USE_TMA", *_AMD}
+_BLOCK = re.compile(r"\[\d+,(\d{1,9})\]")
 _INTEGER = re.compile(r"\s*[+-]?\d{1,18}(?:_\d{1,18})*\s*\Z", re.ASCII)
 """What ``int()`` takes."""
 _MEMBER = re.compile(r'"((?:[^"\\\n]|\\.)*)"\s*:\s*(?=[\[{])')
@@ -79,6 +84,12 @@ class _Context:
 
     def field(self, name: str) -> str:
         return moe_config.fields(self.name).get(name, "")
+
+    @property
+    def scaled(self) -> int | None:
+        """The block along K of a block-scaled product."""
+        block = None if _has_experts(self.name) else _BLOCK.fullmatch(self.field("block_shape"))
+        return int(block[1]) if block else None
 
 
 # ----------------------------------------------------------------------------------------------- rules about entries
@@ -127,6 +138,13 @@ def _of_amd(entry: Tile, context: _Context) -> str | None:
     return f"{', '.join(names)}: options of AMD's backend, which stop the launch on {context.field('device_name')}"
 
 
+def _one_scale(entry: Tile, context: _Context) -> str | None:
+    step, block = (entry.words or {}).get("BLOCK_SIZE_K"), context.scaled
+    if not isinstance(step, int) or block is None or step <= block:
+        return None
+    return f"BLOCK_SIZE_K {step} spans several blocks of {block}: the kernel scales all by the first one's scale"
+
+
 _RULES: tuple[Rule[Tile, _Context], ...] = (
     Rule("duplicate", "warning", "read", _later, "remove it", fault=False),
     Rule("tokens", "error", "matched", _negative, "remove it"),
@@ -134,6 +152,7 @@ _RULES: tuple[Rule[Tile, _Context], ...] = (
     Rule("size", "error", "honoured", _odd_size, _TUNE),
     Rule("word", "warning", None, _unknown_word, "remove it, unless the server's own kernel takes it"),
     Rule("backend", "error", "honoured", _of_amd, _TUNE),
+    Rule("scale", "error", None, _one_scale, "a step along K of one block at most"),
 )
 
 
@@ -196,10 +215,14 @@ def _of_names(table: str, members: Iterable[tuple[int, str]]) -> list[Note]:
         message = f"a server looks for E=…,N=…,device_name=….json, and never for {table[:80]}.json"
         out.append(Note(None, "error", "name", message, "name it as the log's line about the missing table does"))
     for line, key in members:
-        if key != _VERSION and not _INTEGER.match(key):
+        if (key != _VERSION or not _has_experts(table)) and not _INTEGER.match(key):
             message = f"{key[:40]!r} is no number of tokens: int() raises, and the server ends"
             out.append(Note(line, "error", "keys", message, "remove it"))
     return out
+
+
+def _has_experts(table: str) -> bool:
+    return table.startswith("E=")
 
 
 def _facts(table: str) -> dict[str, str]:
@@ -317,7 +340,11 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
     version = [f'"{_VERSION}": {json.dumps(agreed[_VERSION])}'] if agreed[_VERSION] else []
     members = [*version, *(row.text for row in sorted(rows, key=_tokens))]
     data = "{\n    " + ",\n    ".join(members) + "\n}\n"
-    return [Emission(f"{agreed['table']}.json", data.encode(), "export VLLM_TUNED_CONFIG_FOLDER={folder}")]
+    use = "export VLLM_TUNED_CONFIG_FOLDER={folder}" if _has_experts(agreed["table"]) else _OWN_FOLDER
+    return [Emission(f"{agreed['table']}.json", data.encode(), use)]
+
+
+_OWN_FOLDER = "# no variable names its folder: copy it to vllm/model_executor/layers/quantization/utils/configs"
 
 
 def _tokens(row: Offer) -> int:

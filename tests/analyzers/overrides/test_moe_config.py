@@ -95,6 +95,19 @@ def test_rules_that_depend_on_the_name() -> None:
         assert rules(judged({"1": TILE}, name)) == [(None, "error", "name")]
 
 
+def test_tables_of_block_scaled_products(tmp_path: Path) -> None:
+    """They name no experts; their reader takes ``triton_version`` for a number, and no folder of the user's."""
+    name = "N=4096,K=1024,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8,block_shape=[128,128]"
+    assert rules(judged({"1": TILE}, name)) == []
+    assert rules(judged({"triton_version": "3.4.0", "1": TILE}, name)) == [(1, "error", "keys")]
+    wide = TILE | {"BLOCK_SIZE_K": 256}
+    assert rules(judged({"1": wide, "8": TILE | {"BLOCK_SIZE_K": 64}}, name)) == [(2, "error", "scale")]
+    assert rules(judged({"1": wide}, f"E=8,{name.replace('K=1024,', '')}")) == [], "its kernel takes the smaller one"
+    path = tmp_path / f"{name}.json"
+    path.write_text(json.dumps({"1": TILE}))
+    assert merge([str(path)]).files[0].use.startswith("# no variable names its folder")
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Store:
     store = open_store(tmp_path_factory.mktemp("moe") / "store", create=True)
