@@ -16,7 +16,6 @@ and users, clocks and the order of calls are in none of them.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -48,6 +47,8 @@ def dump(facts: Mapping[str, str], times: Sequence[Measurement], calls: Mapping[
         | {name: value for name in _ROW if (value := getattr(x, name)) not in (None, ())}
         for x in times
     ]
+    import hashlib  # here, as every ingest imports this module
+
     data = json.dumps({"logparse_bundle": VERSION, "facts": kept, "times": rows, "calls": dict(sorted(calls.items()))})
     name = f"{RECORD}{hashlib.sha256(data.encode()).hexdigest()[:16]}.json" if times else "workload.json"
     return name, data.encode() + b"\n"

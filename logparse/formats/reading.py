@@ -308,6 +308,15 @@ def judge(
     return Verdicts(read, matched, honoured, why, fault), tuple(breaches)
 
 
+def why_unused(entry: T, context: C, rules: Sequence[Rule[T, C]]) -> str:
+    """The reason why an entry of an accepted file is not used, as ``judge`` states it; empty where it is used."""
+    for stage in STAGES:
+        for rule in rules:
+            if rule.stops == stage and (message := rule.check(entry, context)) is not None:
+                return message
+    return ""
+
+
 def remarks(line: int, entry: T, context: C, rules: Sequence[Rule[T, C]]) -> Iterator[Note]:
     """The notes of the rules that only add one."""
     for rule in rules:

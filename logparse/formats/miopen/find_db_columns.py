@@ -49,8 +49,10 @@ class _Block:
         if not len(lines):
             return replace(self, tables={})
         problem, convs = self._problems(lines)
-        items = np.flatnonzero(self.usual[self.index.line])
-        line = (np.cumsum(self.usual, dtype=np.int32) - 1)[self.index.line[items]]
+        items, line = np.arange(len(self.index.line)), self.index.line
+        if len(lines) < len(self.usual):
+            items = np.flatnonzero(self.usual[line])
+            line = (np.cumsum(self.usual, dtype=np.int32) - 1)[line[items]]
         measurements = self._measurements(lines, line, items, problem)
         tables = {"measurements": _table(measurements), "convs": _table({"problem": problem, **convs})}
         return replace(self, tables=tables)

@@ -17,13 +17,13 @@ import numpy.typing as npt
 
 from logparse.formats.miopen.find_db_index import Index, index_of
 from logparse.formats.miopen.find_db_items import RULES, items, row_of, usable
-from logparse.formats.miopen.key_tails import Ints, Tails, number_column
+from logparse.formats.miopen.key_tails import DIRECTIONS, Ints, Tails, number_column
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.miopen.records import Item, problem_or_none
 from logparse.formats.miopen.solvers import known_algorithm
 from logparse.formats.reading import Less, LongFile, Offer, Row, Verdict, judge, offers
 from logparse.formats.workspaces import Workspaces
-from logparse.model import ConvProblem
+from logparse.model import Direction
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -187,21 +187,19 @@ class Kinds:
     """The items of usual records by solver, algorithm and direction: those of one kind are judged alike."""
 
     def __init__(self, index: Index, tails: Tails, places: Ints) -> None:
-        self._index, self._tails = index, tails
+        self._index = index
         directions = tails.direction[places[index.line]]
         codes = (index.solver.astype(np.int64) * len(index.algorithms) + index.algorithm) * 3 + directions
         found = number_column(codes).dictionary_encode()
         self._codes = found.dictionary.to_pylist()
         self._place = np.frombuffer(found.indices.buffers()[1], np.int32)[: len(codes)]
 
-    def all_for(self, holds: Callable[[str, str, ConvProblem], bool]) -> npt.NDArray[np.bool_]:
-        """Of each item whether this holds for its solver and algorithm, and a problem of its direction."""
+    def all_for(self, holds: Callable[[str, str, Direction], bool]) -> npt.NDArray[np.bool_]:
+        """Of each item whether this holds for its solver, its algorithm and its direction."""
         fine: list[bool] = []
         for names, direction in (divmod(code, 3) for code in self._codes):
             solver, algorithm = divmod(names, len(self._index.algorithms))
-            problem = self._tails.example(direction)
-            named = self._index.solvers[solver], self._index.algorithms[algorithm]
-            fine.append(problem is not None and holds(*named, problem))
+            fine.append(holds(self._index.solvers[solver], self._index.algorithms[algorithm], DIRECTIONS[direction]))
         out: npt.NDArray[np.bool_] = np.array(fine, bool)[self._place]
         return out
 
@@ -216,5 +214,5 @@ class Kinds:
                 yield self._index.solvers[self._index.solver[group[0]]], lines
 
 
-def _unremarkable(solver: str, algorithm: str, problem: ConvProblem) -> bool:
-    return known_algorithm(solver) is not None and usable(solver, algorithm, problem)
+def _unremarkable(solver: str, algorithm: str, direction: Direction) -> bool:
+    return known_algorithm(solver) is not None and usable(solver, algorithm, direction)

@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from logparse.formats.decimals import MS_TO_US, shifted
 from logparse.formats.format import Outcome
@@ -23,8 +24,8 @@ from logparse.formats.miopen import records as miopen_records
 from logparse.formats.miopen.problem_key import is_key, key_of, problem_from_key
 from logparse.formats.miopen.records import Item, items_of
 from logparse.formats.miopen.solvers import ALGORITHMS, TUNABLE, algorithm_name, known_algorithm
-from logparse.formats.reading import Breach, Row, Rule, Verdicts, judge, whole
-from logparse.model import ConvProblem, Measurement, Reject, Solution
+from logparse.formats.reading import Breach, Row, Rule, Verdicts, judge, whole, why_unused
+from logparse.model import ConvProblem, Direction, Measurement, Reject, Solution
 from logparse.target import Facts
 
 ORIGIN = "find-db"
@@ -126,7 +127,7 @@ def _loose(item: Item, target: Facts) -> str | None:
 
 
 def _negative(item: Item, target: Facts) -> str | None:
-    if not item.values or _us(item.values[0]) >= 0:
+    if not item.values or "-" not in item.values[0] or _us(item.values[0]) >= 0:
         return None
     return (
         f"a time of {item.values[0]} ms: MIOpen takes a solver with a time instead, and runs UNKNOWN where none is left"
@@ -186,7 +187,8 @@ def items(key: str, payload: str, problem: ConvProblem | None, line: int = 1, fi
     """The items of one record, each with the one at which MIOpen throws; ``first`` is the line of the key's first."""
     found = tuple(items_of(line, key, payload, first, problem, _split))
     own = key_of(problem) if problem is not None else None
-    thrown, spelled = next((x.text for x in found if _throws(x)), ""), "" if own in (None, key) else own or ""
+    thrown = next((x.text for x in found if not _usual(x) and _throws(x)), "")
+    spelled = "" if own in (None, key) else own or ""
     return [replace(x, thrown=thrown, spelled=spelled) for x in found] if thrown or spelled else found
 
 
@@ -210,7 +212,8 @@ def read_record(text: str) -> Outcome:
 
 def measured(item: Item, problem: ConvProblem, origin: str = ORIGIN) -> Measurement | Reject:
     """A solver's time for the problem of the item's key."""
-    why = judge(item.line, item, {}, RULES, True, "")[0].why
+    alone = item.first is None and not (item.repeated or item.thrown or item.spelled)
+    why = "" if alone and _usual(item) else why_unused(item, {}, RULES)
     if not item.solver:
         return Reject(why)
     time_us = 0.0 if why else _us(item.values[0])
@@ -259,8 +262,23 @@ def _bytes(item: Item) -> int | None:
     return int(space) if _BYTES.match(space) else None
 
 
-def usable(solver: str, algorithm: str, problem: ConvProblem) -> bool:
-    """Whether an item of usual numbers breaks no rule that stops it."""
-    numbers = ("1", "0", algorithm)
-    item = Item(1, key_of(problem) or "", problem, f"{solver}:{','.join(numbers)}", solver, numbers, None, False)
+def _usual(item: Item) -> bool:
+    """Whether the item by itself breaks no rule that stops it (of others the rules have to be asked)."""
+    if item.problem is None or len(item.values) != 3 or (_old_form(item) and item.text.count(",") < 3):
+        return False
+    time, space, algorithm = item.values
+    return bool(
+        _PLAIN.match(time)
+        and time[0] != "-"
+        and _BYTES.match(space)
+        and int(space) <= _MOST_MEMORY
+        and usable(item.solver, algorithm, item.problem.direction)
+    )
+
+
+@lru_cache(maxsize=1 << 12)
+def usable(solver: str, algorithm: str, direction: Direction) -> bool:
+    """Whether an item of usual numbers breaks no rule that stops it, in a record of a usual key."""
+    key, numbers = f"1-1-1-1x1-1-1-1-1-0x0-1x1-1x1-0-NCHW-FP32-{direction}", ("1", "0", algorithm)
+    item = Item(1, key, problem_from_key(key), f"{solver}:{','.join(numbers)}", solver, numbers, None, False)
     return solver not in ALGORITHMS and not judge(1, item, {}, RULES, True, "")[1]

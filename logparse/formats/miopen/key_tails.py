@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from logparse.formats.miopen.problem_key import key_of, problem_from_key
-from logparse.model import ConvProblem
+from logparse.model import ConvProblem, Direction
 
 Ints = npt.NDArray[np.int64]
 
@@ -24,6 +24,7 @@ Tail = tuple[int, str]
 Pieces = tuple[bytes, bytes, bytes]
 """What stands before the sizes of ``in`` in the problem's text, from the filter's to those of ``out``, behind these."""
 
+DIRECTIONS: tuple[Direction, ...] = ("F", "B", "W")
 _SMALLEST = {2: "1-1-1-1x1-1-1-1-1-", 3: "1-1-1-1-1x1x1-1-1-1-1-1-"}
 """What stands before a key's tail, by its count of dimensions."""
 _NULL = int(np.iinfo(np.int64).min)
@@ -76,13 +77,9 @@ class Tails:
         self.places: Ints = np.where(known, np.cumsum(known) - 1, -1)
         self._problems = [problem for problem in found if problem is not None]
         self.pieces = tuple(map(_pieces, self._problems))
-        self.direction = np.array([*("FBW".index(x.direction) for x in self._problems), 0], np.int64)
-        """0, 1, 2 for F, B, W; one more value, for a place of -1."""
+        self.direction = np.array([*(DIRECTIONS.index(x.direction) for x in self._problems), 0], np.int64)
+        """Places in ``DIRECTIONS``; one more value, for a place of -1."""
         self.groups = np.array([x.groups for x in self._problems], np.int64)
-
-    def example(self, direction: int) -> ConvProblem | None:
-        """A problem of this direction (0, 1, 2)."""
-        return next((x for x in self._problems if "FBW".index(x.direction) == direction), None)
 
     def column(self, name: str, places: Ints) -> pa.Array:
         """A field of ``ConvProblem`` for tails at these places."""

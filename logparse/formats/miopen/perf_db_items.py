@@ -17,7 +17,7 @@ from logparse.formats.miopen.problem_key import TYPES, split_types
 from logparse.formats.miopen.records import Item, items_of, unknown_solver
 from logparse.formats.miopen.solvers import TUNABLE
 from logparse.formats.patterns import regex
-from logparse.formats.reading import Breach, Row, Rule, Verdicts, judge
+from logparse.formats.reading import Breach, Row, Rule, Verdicts, why_unused
 from logparse.model import ConvProblem, Measurement, Reject, Solution
 from logparse.target import Facts
 
@@ -168,7 +168,7 @@ def read_record(text: str, line: int = 1, first: int = 1) -> Outcome:
 
 def tuned(item: Item, problem: ConvProblem) -> Measurement | Reject:
     """That a solver is tuned for the problem of the item's key; what MIOpen does not use is ``skipped``."""
-    why = judge(item.line, item, {}, RULES, True, "")[0].why
+    why = why_unused(item, {}, RULES)
     if not item.solver:
         return Reject(why)
     return Measurement(
