@@ -85,6 +85,8 @@ class Settings:
     """Findings that save less per run are not shown."""
     floor_share: float = 0.03
     """Nothing is proposed for less than this share of a problem's own time."""
+    ladder: int | None = None
+    """Step of n of the sizes between measured ones that get rows of hipBLASLt's tuning file; None: they get none."""
     steps: int | None = None
     """Steps (or requests) that the run's logs are of; None: as many as its traces marked."""
     confirmed_only: bool = False

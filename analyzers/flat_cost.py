@@ -24,15 +24,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.times.joins import calls_of, facts_of, not_elsewhere, timed
 from analyzers.times.origins import EVIDENCE, RACE, TRACE
-from analyzers.times.roofline import Size, matrices, roofline_us
+from analyzers.times.roofline import Size, resized, roofline_us
 from logparse.model import Evidence, Finding, GemmProblem, problem_from_text
 from logparse.target import Facts, device_of_file, same_device
 
@@ -98,30 +97,12 @@ def _sized(text: str) -> tuple[GemmProblem, str, float, float] | None:
     return (problem, text, float(flops), float(bytes)) if flops and bytes else None
 
 
-_FIELDS = tuple(x.name for x in fields(GemmProblem))
-
-
-def without(problem: GemmProblem, size: Size) -> tuple[object, ...]:
-    """The problem's fields with this size left open, and with it whatever only follows from sizes: leading dimensions
-    without a gap and the batch strides of matrices without a gap.
-    """
-    known: dict[str, Any] = {name: getattr(problem, name) for name in _FIELDS}
-    known[size] = None
-    for name, (rows, cols) in matrices(problem).items():
-        ld, stride = getattr(problem, f"ld{name}"), getattr(problem, f"stride_{name}")
-        if ld == getattr(problem, rows):
-            known[f"ld{name}"] = None
-        if ld is not None and stride == ld * getattr(problem, cols):
-            known[f"stride_{name}"] = None
-    return tuple(known.values())
-
-
 def families(times: Sequence[Timed], size: Size) -> Iterator[list[Timed]]:
     """Those of one source and origin that differ in nothing but this size; only groups of two or more."""
-    open_size = {text: without(problem, size) for text, problem in {x.text: x.problem for x in times}.items()}
+    open_size = {text: resized(problem, size, None) for text, problem in {x.text: x.problem for x in times}.items()}
     found: dict[tuple[object, ...], list[Timed]] = {}
     for x in times:
-        found.setdefault((x.source_id, x.origin, *open_size[x.text]), []).append(x)
+        found.setdefault((x.source_id, x.origin, open_size[x.text]), []).append(x)
     yield from (members for members in found.values() if len(members) > 1)
 
 

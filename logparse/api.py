@@ -8,7 +8,7 @@ function of that name.
 >>> names = ("hipblaslt_rank0_4242.log", "bench_output.txt")
 >>> results = api.ingest([f"{folder_of_logs}/{name}" for name in names], folder, run="job")
 >>> [(result.state, result.problems) for result in results]
-[('new', 17), ('new', 34)]
+[('new', 17), ('new', 17)]
 >>> store = api.open(folder)
 >>> found = api.recommend(store)
 >>> len(found.findings) == len(store.findings()) > 0      # kept in the store, as by `logparse recommend`

@@ -147,6 +147,7 @@ def recommend(
     own: Annotated[opt.Words, option("Override files that the job reads now: their other rows are kept.")] = None,
     confirmed: Annotated[bool, option("Write only overrides that a replay confirmed.", "--confirmed")] = False,
     max_rows: Annotated[int | None, option("Rows of an override file at most, the most valuable first.", min=1)] = None,
+    ladder: Annotated[int | None, option("hipBLASLt rows for the multiples of N between sizes, too.", min=1)] = None,
     steps: Annotated[int | None, option("Steps that the logs are of. [default: as the traces mark]", min=1)] = None,
     gpus: Annotated[int, option("GPUs of a target process: so many TunableOp files.", min=1)] = 1,
     same_build: Annotated[bool, option("Logs and times are of one library build and arch.", "--same-build")] = False,
@@ -164,6 +165,7 @@ def recommend(
         floor_share=parse_share(min_gain, "--min-gain", most=1.0),
         confirmed_only=confirmed,
         max_rows=max_rows,
+        ladder=ladder,
         steps=steps,
         target=facts_of(target),
     )
@@ -187,6 +189,7 @@ def replay(
     kind: Annotated[str | None, choice("gemm or conv.", of=("gemm", "conv"))] = None,
     direction: Annotated[str | None, choice("F, B or W.", of=("F", "B", "W"))] = None,
     top: Annotated[int | None, option("Only the N most valuable problems.", min=1)] = None,
+    ladder: Annotated[int | None, option("Time, too, what `recommend --ladder N` needs.", min=1)] = None,
     budget: Annotated[str | None, option("Stop after this long: 90s, 10m, 1.5h.")] = None,
     silence: Annotated[str, option("Kill a worker that reports nothing for this long.")] = "60s",
     workspace: Annotated[int | None, option("Workspace in bytes. [default: the log's, else PyTorch's]", min=0)] = None,
@@ -211,6 +214,7 @@ def replay(
         kind=kind,
         direction=direction,
         top=top,
+        ladder=ladder,
         resume=resume,
         exhaustive=exhaustive,
         neighbours=propose == "neighbours",
@@ -443,8 +447,8 @@ def convert(
 
 @verb("logparse export --as bench --kind gemm -n 50 --out problems")
 def export(
-    tables: Annotated[opt.Words, argument("Tables of aiter, or for candidates any override files.")] = None,
-    as_: Annotated[str | None, choice("bench, driver, untuned, bundle or candidates.", "--as", of=opt.EXPORTS)] = None,
+    tables: Annotated[opt.Words, argument("With --portable: tables of aiter, also its tuner's profile.")] = None,
+    as_: Annotated[str | None, choice("bench, driver, untuned or bundle.", "--as", of=opt.EXPORTS)] = None,
     portable: Annotated[bool, option("One table of these without indices of a library's build.", "--portable")] = False,
     store: opt.Store = None,
     run: opt.Run = None,
@@ -458,9 +462,9 @@ def export(
     from analyzers.overrides import export as exporting
     from analyzers.overrides.write import Made, written
 
-    if portable == bool(as_) or (portable and not tables) or (tables and as_ not in (None, "candidates")):
-        raise UsageError("either --as (only candidates takes files), or --portable and tables of aiter")
-    if tables and portable:
+    if portable != bool(tables) or portable == bool(as_):
+        raise UsageError("either --as, or --portable and tables of aiter")
+    if tables:
         from analyzers.overrides import portable as moving
         from analyzers.times.runs import tables_to_check
 
@@ -472,12 +476,6 @@ def export(
 
         files, notes = bundled(opened(store), run)
         return written(Made(tuple(files), len(files), {}), notes, out)
-    if as_ == "candidates":
-        from analyzers.times.runs import tables_of
-        from analyzers.verify import candidates as listing
-
-        made = listing.candidates(tables_of(opened(store), run), tables or [], facts_of(target), n)
-        return written(made, listing.lines(made), out)
     made = exporting.of_store(opened(store), as_ or "", run=run, kind=kind, n=n, sql=sql, target=facts_of(target))
     return written(made, exporting.lines(made), out)
 

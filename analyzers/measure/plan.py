@@ -10,6 +10,7 @@ import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.efficiency import efficiencies
+from analyzers.times import ladders
 from analyzers.times.cells import count_of
 from analyzers.times.joins import calls_by_problem, closest, facts_of, run_facts
 from analyzers.times.passes import backward_weights, passes
@@ -69,6 +70,7 @@ def plan(
     kind: str | None = None,
     direction: str | None = None,
     top: int | None = None,
+    ladder: int | None = None,
     solutions: int = 20,
 ) -> list[Item]:
     """The problems of a run, the most valuable first.
@@ -77,7 +79,7 @@ def plan(
     (``picks.records``), a slow backward-weights pass (``passes.backward_weights``), and a trace's time far below the
     roofline.  A run without calls (only tuning files) offers the problems that its own files measured.  A text without
     calls that may be a counted call (a TunableOp key beside the log's line) is left to that.  ``solutions`` is how many
-    each is expected to have.
+    each is expected to have.  The middles of a ladder's rungs between these problems follow last.
     """
     calls = calls_by_problem(tables.workload)
     wanted = [x for x in map(problem_from_text, _asked(tables, calls)) if _wanted(x, kind, direction)]
@@ -86,23 +88,26 @@ def plan(
     far = traced[traced["far"]]
     below, now_us = (1 - far["within_us"] / far["now_us"]).to_dict(), traced["now_us"].to_dict()
     workspaces = tables.calls.groupby("problem")["workspace_bytes"].max().dropna()
-    items = []
-    for problem in wanted:
+
+    def item(problem: Problem) -> Item:
         time_us, regret = known.get(problem.text, (now_us.get(problem.text), 0.0))
         prior = PRIOR_REGRET.get(getattr(problem, "direction", "gemm"), 0.03)
-        items.append(
-            Item(
-                problem=problem,
-                calls=count_of(calls.get(problem.text)),
-                time_us=_guess_us(problem) if time_us is None else time_us,
-                regret=regret or below.get(problem.text) or prior,
-                solutions=solutions,
-                workspace_bytes=count_of(workspaces.get(problem.text)),
-                basis="assumed" if time_us is None else "measured",
-            )
+        return Item(
+            problem=problem,
+            calls=count_of(calls.get(problem.text)),
+            time_us=_guess_us(problem) if time_us is None else time_us,
+            regret=regret or below.get(problem.text) or prior,
+            solutions=solutions,
+            workspace_bytes=count_of(workspaces.get(problem.text)),
+            basis="assumed" if time_us is None else "measured",
         )
-    items.sort(key=lambda item: (-item.value, item.problem.text))
-    return items[:top]
+
+    items = sorted(map(item, wanted), key=lambda item: (-item.value, item.problem.text))[:top]
+    if ladder is None:
+        return items
+    ends = {x.text for x in ladders.called(tables)} & {x.problem.text for x in items}
+    found = ladders.rungs((x.problem for x in items if x.problem.text in ends), ladder)
+    return items + [item(x.middle) for x in found]
 
 
 def _asked(tables: Tables, calls: pd.Series) -> list[str]:

@@ -30,6 +30,7 @@ from analyzers.measure.scheduler import History, Limits, Outcome, Scheduler
 from analyzers.measure.sharing import Borrowed, without_checks
 from analyzers.measure.trial import RaceTask
 from analyzers.measure.worker import backend_named
+from analyzers.times import ladders
 from analyzers.times.cells import number_of
 from analyzers.times.confirmations import Confirmation, Pairs, confirmation_text, judge, judge_all
 from analyzers.times.origins import ACTION, PICK, RACE
@@ -53,7 +54,8 @@ class Options:
     """What to replay and how.
 
     ``engine``: ``local``, or Ray (``logparse.executors``); ``devices`` empty: all GPUs that torch, or Ray, sees, else
-    the CPU; ``run`` None: the latest.  Raises UsageError for a name of no engine or no device.
+    the CPU; ``run`` None: the latest; ``ladder``: step of n of the sizes between, whose middles are raced too.  Raises
+    UsageError for a name of no engine or no device, and for a ladder without hipBLASLt.
     """
 
     backends: tuple[str, ...] = ("torch",)
@@ -63,6 +65,7 @@ class Options:
     kind: str | None = None
     direction: str | None = None
     top: int | None = None
+    ladder: int | None = None
     resume: bool = True
     exhaustive: bool = False
     neighbours: bool = False
@@ -76,6 +79,8 @@ class Options:
         for name in self.devices:
             if not _DEVICE.fullmatch(name):
                 raise UsageError(f"--device {name}: cpu, or the numbers of GPUs (0,1)")
+        if self.ladder and ladders.LIBRARY not in ",".join(self.backends).lower():
+            raise UsageError(f"--ladder is of hipBLASLt's tuning file: add --backend {ladders.LIBRARY}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +125,7 @@ def planned(store: Store, options: Options) -> list[Item]:
         kind=options.kind,
         direction=options.direction,
         top=options.top,
+        ladder=options.ladder,
         solutions=min(options.method.limit, per_backend),
     )
 

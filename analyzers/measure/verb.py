@@ -7,10 +7,13 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
+from analyzers.analyzer import Settings
 from analyzers.measure.device_workers import local_devices
 from analyzers.measure.plan import Item
 from analyzers.measure.replay import Options, ReplayReport, ReplayStep, planned, replay, timed_of
 from analyzers.measure.results import Result
+from analyzers.times import ladders
+from analyzers.times.runs import tables_of
 from logparse.output import Answer
 from logparse.store import Store
 from logparse.text import counted
@@ -39,7 +42,8 @@ def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answ
             echo(outcome_line(step))
 
     report = replay(store, options, take)
-    return Answer(report_lines(report), code=130 * report.interrupted)
+    ladder = [] if options.ladder is None else ladders.judged(tables_of(store, report.run), Settings(), options.ladder)
+    return Answer([*(x.line for x in ladder), *report_lines(report)], code=130 * report.interrupted)
 
 
 def outcome_line(step: ReplayStep) -> str:

@@ -101,8 +101,8 @@ def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -
 
 KINDS: Mapping[str, str] = {"bench": "gemm", "untuned": "gemm", "driver": "conv"}
 """The kind of problem that a tool runs."""
-NAMES = (*KINDS, "bundle", "candidates")
-"""Values of ``export --as``; the last two are made by ``analyzers/measure/sharing.py``, ``verify/candidates.py``."""
+NAMES = (*KINDS, "bundle")
+"""Values of ``export --as``; a bundle is made by ``analyzers/measure/sharing.py``."""
 
 _LINES: Mapping[str, tuple[str, Callable[[Problem], str]]] = {
     "bench": ("bench.sh", COMMANDS["hipblaslt"]),

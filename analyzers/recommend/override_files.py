@@ -68,7 +68,11 @@ def emissions(
     mine = [x.override for x in to_write(known, settings) if x.override is not None]
     caution = _caution(known, settings)
     files: list[Emission] = []
-    notes = [caution] if caution else []
+    ladder = [x for x in recommendation.ladder if x.override in mine]
+    notes = [*([caution] if caution else []), *(x.line for x in ladder)]
+    own = {x.problem.text for x in mine}
+    between = [row for rung in ladder for row in rung.rows if row.problem.text not in own]
+    mine += between if settings.max_rows is None else between[: max(settings.max_rows - len(mine), 0)]
     rows: list[Override] = []
     for writer in writers:
         accepted = list(filter(writer.accepts, mine))

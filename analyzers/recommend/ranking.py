@@ -22,7 +22,8 @@ from analyzers.job.gpu_time import GpuTime, gpu_time, gpu_us, steps
 from analyzers.recommend.ceiling import Ceiling, ceiling, in_the_job
 from analyzers.recommend.confidence import Judgement, basis, completed, judgement, post_us, pre_us
 from analyzers.recommend.duplicates import deduplicated, one_claim_each, rank, reachable, without_saving
-from analyzers.recommend.files_action import files_action
+from analyzers.recommend.files_action import files_action, to_write
+from analyzers.times import ladders
 from analyzers.times.comparison import by_hand, out_of_reach
 from analyzers.times.joins import called_problems, calls_by_problem
 from analyzers.times.origins import ACTION
@@ -45,7 +46,8 @@ class Recommendation:
     are of NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's tables lack.  ``object_calls``: problems called
     through hipBLASLt's C++ object.  ``counted``: lines of the run's files that are calls or measurements.  ``steps``:
     how many steps the run's calls are of, None where that is unknown.  ``step``: what the step takes, now and under
-    each action, simulated from the traces, or why that is unknown; None without a trace.
+    each action, simulated from the traces, or why that is unknown; None without a trace.  ``ladder``: the sizes between
+    those of the overrides, where they were asked for.
     """
 
     run: str
@@ -63,6 +65,7 @@ class Recommendation:
     counted: int = 0
     steps: float | None = None
     step: StepTimes | str | None = None
+    ladder: tuple[ladders.Rung, ...] = ()
 
     @property
     def overrides(self) -> tuple[Override, ...]:
@@ -107,6 +110,9 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         aiter_misses=_aiter_misses(tables),
         object_calls=_object_calls(tables),
         counted=int(tables.sources.loc[own, ["call_lines", "measurement_lines"]].sum().sum()),
+        ladder=tuple(ladders.judged(tables, settings, settings.ladder, _proposed(findings, settings)))
+        if settings.ladder
+        else (),
         steps=settings.steps or (steps(tables, settings)[0] if gpu_us(tables) is not None else None),
     )
 
@@ -123,6 +129,10 @@ def _ceiling(table: Sequence[Finding], tables: Tables, usual: Settings) -> Ceili
     judged = judgement(tables, usual.floor_share)
     kept = one_claim_each([x for x in table if _why_left_out(x, usual, judged) is None], tables.links)
     return ceiling(compare(tables, usual), kept, tables, judged)
+
+
+def _proposed(findings: Sequence[Finding], settings: Settings) -> list[Override]:
+    return [x.override for x in to_write(findings, settings) if x.override is not None]
 
 
 def _timed_actions(tables: Tables, settings: Settings) -> list[ActionResult]:

@@ -14,6 +14,7 @@ from analyzers.recommend import apply_module, apply_script, documents, render
 from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verdict import SEARCH, Share, Todo, Verdict, gain, step_text, verdict
+from analyzers.times import ladders
 from logparse.errors import UsageError
 from logparse.formats.format import Emission
 from logparse.output.terminal import Block
@@ -123,6 +124,14 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
         yield from _folded(f"D={named}{more}")
     if any(x.evidence != "confirmed" for x in seen.todo if x.findings):
         yield from _folded(f"confirm  {command_line(written.store, 'replay', '--run', found.run)}")
+    if found.ladder:
+        written_rungs = [x for x in found.ladder if not x.why]
+        rows = counted(sum(len(x.sizes) for x in written_rungs), "row")
+        yield fitted(f"ladder   {rows} on {len(written_rungs):,} of {len(found.ladder):,} rungs: see the report")
+    if any(x.untimed for x in found.ladder):
+        step = str(found.ladder[0].sizes.step)
+        words = ("replay", "--run", found.run, "--backend", ladders.LIBRARY, "--ladder", step)
+        yield from _folded(f"ladder   {command_line(written.store, *words)}")
     if apply_script.NAME in names:
         yield from _folded(f"apply    . {here}/{apply_script.NAME}")
     elif written.files and any(x.name == OVERRIDES.name for x in seen.todo):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from analyzers.analyzer import Settings, Tables
 from analyzers.times.joins import facts_of, not_elsewhere, timed
 from analyzers.times.origins import ACTION
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Samples: TypeAlias = Mapping[tuple[str, str], tuple[str, tuple[float, ...]]]
 """By problem text and solution text: the source, and its samples in µs."""
@@ -16,17 +19,19 @@ Samples: TypeAlias = Mapping[tuple[str, str], tuple[str, tuple[float, ...]]]
 def samples_of(tables: Tables, settings: Settings) -> Samples:
     """What replays timed for actions, of the target's device and the environment that timed most."""
     rows = timed(tables.measurements[(tables.measurements["origin"] == ACTION).to_numpy(dtype=bool)])
-    rows = not_elsewhere(rows, tables, settings)
-    if not len(rows):
-        return {}
-    facts = facts_of(tables)
-    environment = rows["source_id"].map(lambda x: facts.get(str(x), {}).get("environment", ""))
-    rows = rows.assign(environment=environment)
-    most = rows["environment"].value_counts().sort_index().idxmax()
-    rows = rows[rows["environment"] == most].sort_values("source_id")
+    rows = of_one_environment(not_elsewhere(rows, tables, settings), tables).sort_values("source_id")
     columns = (rows[name] for name in ("problem", "solution", "source_id", "samples_us"))
     return {
         (str(problem), str(solution)): (str(source), tuple(map(float, taken)))
         for problem, solution, source, taken in zip(*columns, strict=True)
         if taken is not None and not isinstance(taken, float) and len(taken)
     }
+
+
+def of_one_environment(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """The rows of a replay's environment, that which timed most."""
+    if not len(rows):
+        return rows
+    facts = facts_of(tables)
+    environments = rows["source_id"].map(lambda x: facts.get(str(x), {}).get("environment", ""))
+    return rows[environments == environments.value_counts().sort_index().idxmax()]

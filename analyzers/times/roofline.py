@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,21 @@ def matrices(problem: GemmProblem) -> dict[str, tuple[Size, Size]]:
     a: tuple[Size, Size] = ("m", "k") if problem.trans_a == "N" else ("k", "m")
     b: tuple[Size, Size] = ("k", "n") if problem.trans_b == "N" else ("n", "k")
     return {"a": a, "b": b, "c": ("m", "n"), "d": ("m", "n")}
+
+
+def resized(problem: GemmProblem, size: Size, value: int | None) -> GemmProblem:
+    """The problem with another ``size`` (None: left open), and with the leading dimensions and batch strides that
+    follow from it: those of matrices without a gap.
+    """
+    out: dict[str, Any] = {size: value}
+    after = replace(problem, **out)
+    for name, (rows, cols) in matrices(problem).items():
+        ld, stride = getattr(problem, f"ld{name}"), getattr(problem, f"stride_{name}")
+        new = out[f"ld{name}"] = getattr(after, rows) if ld == getattr(problem, rows) else ld
+        if ld and stride and stride == ld * (getattr(problem, cols) or 0):
+            width = getattr(after, cols)
+            out[f"stride_{name}"] = None if new is None or width is None else new * width
+    return replace(after, **out)
 
 
 def input_type(problem: Problem, facts: Mapping[str, str]) -> str | None:

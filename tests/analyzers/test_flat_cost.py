@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from analyzers import flat_cost
 from analyzers.analyzer import Settings, Tables
-from analyzers.flat_cost import GROWTH, LATENCY_US, SAME, Timed, as_long, without
+from analyzers.flat_cost import GROWTH, LATENCY_US, SAME, Timed, as_long
+from analyzers.times.roofline import resized
 from logparse.store import Store
 from tests.analyzers.build import facts, measurement, tables
 from tests.analyzers.ingested import bench, key, product, read, tunableop
@@ -70,8 +71,8 @@ def test_another_leading_dimension_is_another_family() -> None:
     padded = product(4096, 512, 8192, ldb=8200)
     rows = [*times((8192, 5000.0)), measurement(padded.text, "hipblaslt:1", 5000.0)]
     assert flat_cost.find(tables(measurements=rows), Settings()) == []
-    assert without(product(512, 64, 32), "m") == without(product(77, 64, 32), "m")
-    assert without(product(512, 64, 32, ldd=600), "m") != without(product(77, 64, 32), "m")
+    assert resized(product(512, 64, 32), "m", None) == resized(product(77, 64, 32), "m", None)
+    assert resized(product(512, 64, 32, ldd=600), "m", None) != resized(product(77, 64, 32), "m", None)
 
 
 sizes = st.integers(1, 1 << 15)

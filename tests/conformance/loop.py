@@ -59,10 +59,10 @@ class Loop:
             sourced=sourced,
         )
 
-    def replay(self, backend: str) -> str:
+    def replay(self, backend: str, *more: str) -> str:
         """Measured with the real library.  A worker that hangs is ended after the shortest silence that is safe."""
         own = f"tests.conformance.virtual_device:{backend.upper()}"
-        options = ["--backend", own, "--device", "cpu", "--silence", "30s"]
+        options = ["--backend", own, "--device", "cpu", "--silence", "30s", *more]
         return self.logparse("replay", *options, python=str(self.rocm.launcher))
 
     def rows(self, sql: str) -> list[dict[str, str]]:

@@ -15,7 +15,7 @@ import pytest
 
 from logparse.formats.hipblaslt.tuning_file import TUNING_COLUMNS
 from logparse.model import GemmProblem
-from tests.conformance.loop import Loop
+from tests.conformance.loop import BEST_US, OTHER_US, OWN_US, Loop
 from tests.conformance.rocm import Rocm
 from tests.conformance.test_hipblaslt_files import GIT, entry
 
@@ -61,6 +61,23 @@ def test_nothing_better_is_nothing_worth_doing(loop: Loop) -> None:
     before(loop)
     assert "nothing worth doing" in loop.logparse("recommend")
     assert not list(loop.folder.glob("overrides/*/hipblaslt_tuning.txt"))
+
+
+def test_a_call_of_a_size_between_is_served_by_the_rows_of_its_ends(loop: Loop) -> None:
+    """Neither end was called with n = 80, and the library has a slow choice of its own there, too."""
+    words = solutions(loop)
+    own, best = list(words)[:2]
+    times = ((OWN_US, words[own]), (BEST_US, words[best]), (OTHER_US, "Cijk_A"), (2, "PostGSU"))
+    loop.plant(times)
+    low, high, between = ([*CALL[:3], n, *CALL[4:]] for n in (64, 96, 80))
+    jobs = " && ".join(shlex.join(loop.job("hipblaslt_job", call, CALLS)) for call in (low, high))
+    loop.capture("before", ["bash", "-c", jobs])
+    printed = loop.replay("hipblaslt", "--ladder", "16")
+    assert f"to n = 96: hipblaslt:{best} regret " in printed
+    assert loop.logparse("recommend", "--ladder", "16").count("ladder   1 row on 1 of 1 rungs") == 1
+    (script,) = loop.folder.glob("overrides/*/apply.sh")
+    lines = loop.launches("after", loop.job("hipblaslt_job", between, CALLS), f". {script}")
+    assert [line.startswith(words[best].split()[0]) for line in lines] == [True] * CALLS
 
 
 def test_the_rows_by_which_a_kernel_runs_are_named(loop: Loop) -> None:
