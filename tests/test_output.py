@@ -440,6 +440,7 @@ def test_an_ingest_that_gave_nothing_states_the_reason(tmp_path: Path) -> None:
     [
         ("Trace", "export in `on_trace_ready`"),
         ("mtia_runtime", "a trace of MTIA"),
+        ("async_npu", "a trace of Ascend NPUs"),
         ("cuda_profiler_range", "counters of CUPTI"),
         ("Kernel", "a trace of 2021"),
         ("cpu_op", "a trace of the CPU alone"),

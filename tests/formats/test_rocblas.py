@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -55,6 +56,13 @@ def test_typed_lines() -> None:
         (1, False, "rocblas_bench"), (1, True, "rocblas_bench"), (1, False, "rocblas_bench"),
     ]  # fmt: skip
     assert len({one.problem for one in calls}) == 1
+
+
+def test_a_typed_leading_dimension_is_raised_to_the_least_one_as_the_tool_does() -> None:
+    small = re.sub(r"--ld([abc]) \d+", r"--ld\1 0", LOG[0])
+    assert small != LOG[0]
+    assert call(f"{small} -i 100").problem == call(f"{LOG[0]} -i 100").problem
+    assert call(small).problem != call(LOG[0]).problem
 
 
 @pytest.mark.parametrize(

@@ -262,11 +262,20 @@ def _tool_problem(words: _Words) -> GemmProblem:
 
 
 def _with_default_layout(member: Mapping[str, int], words: _Words) -> dict[str, int]:
+    """The sizes with the layout that the tool takes: it raises what is too small (``client.cpp``, ``run_bench_test``),
+    so ``--lda 0`` is the least one, and strides only without ``--any_stride``.
+    """
     trans: Any = {f"trans_{x.lower()}": words.values[f"trans{x}"].upper() for x in "AB"}
     shape = GemmProblem(**trans, m=member["m"], n=member["n"], k=member["k"])
-    out = {**tight_leading_dimensions(shape), **member}
+    out = {**member, **_at_least(tight_leading_dimensions(shape), member)}
     strides = tight_strides(shape, out)
-    return {**(strides if words.number("batch_count") != 1 else dict.fromkeys(strides, 0)), **out}
+    if words.number("batch_count") == 1:
+        return {**dict.fromkeys(strides, 0), **out}
+    return {**strides, **out} if words.flag("any_stride") else {**out, **_at_least(strides, out)}
+
+
+def _at_least(least: Mapping[str, int], given: Mapping[str, int]) -> dict[str, int]:
+    return {name: max(size, given.get(name, size)) for name, size in least.items()}
 
 
 def _sizes(words: _Words) -> dict[str, Any]:

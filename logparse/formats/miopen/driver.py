@@ -22,7 +22,9 @@ A command has no output sizes: they are computed as MIOpen does
 (``max(1, (in + 2·pad − (dilation·(filter − 1) + 1)) // stride + 1)``, transposed the inverse of it).  A typed command's
 absent flags have the driver's defaults; a logged one always prints all sizes, so one that lacks some was cut and is
 rejected.  ``conv`` is read as FP32; a log also prints it for FP64, FP8 and mixed types, which the line cannot express.
-Vectors of channels and padding modes (``-Z``, ``-z``) are rejected.
+Vectors of channels and padding modes (``-Z``, ``-z``) are rejected, and layouts of other dimensions than the command's,
+at which the driver throws.  Commands without the driver's name are read as iree-turbine's driver does: the dimensions
+are those of the layouts, and without ``-F`` it runs forward (``kernel/boo/op_exports/conv.py``).
 """
 
 from __future__ import annotations
@@ -130,17 +132,20 @@ def read_command(text: str) -> Command | None:
     match = _COMMAND.match(text) or _BARE.match(text)
     if match is None:
         return None
-    op, function = match["op"], match.groupdict().get("function")
+    found = match.groupdict()
+    op, function, bare = found["op"], found.get("function"), "function" not in found
     if op not in TYPE_OF_OP:
         return Command(op, (), function)
     logged = function is not None
     flags = _read_flags(text, match.start("flags"), logged)
-    three = flags.get("spatial_dim") == 3
+    axes = {len(str(flags[name])) for name in ("in_layout", "fil_layout", "out_layout") if name in flags}
+    three = max(axes) == 5 if bare and axes else flags.get("spatial_dim") == 3
     missing = [name for name, *_ in _sizes_of(three) if name not in flags]
     if logged and missing:
         raise CommandError(f"a logged command prints all sizes, this one lacks {missing[0]}: it was cut")
     problem = _problem(op, {**_DEFAULTS, **flags}, three, logged)
-    return Command(op, tuple(replace(problem, direction=x) for x in _directions(int(flags.get("forw", 0)))), function)
+    directions = _directions(int(flags.get("forw", 1 if bare else 0)))
+    return Command(op, tuple(replace(problem, direction=x) for x in directions), function)
 
 
 @lru_cache(maxsize=8_192)
@@ -202,6 +207,9 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
         layouts = _one_layout(layouts, _tensors(sizes, axes, groups, transposed), plain)
     else:
         layouts = [_mlir_letters(x.upper()) for x in layouts]
+        if other := next((x for x in layouts if len(x) != len(plain)), None):
+            hint = "" if three else " (--spatial_dim 3 is missing)"
+            raise CommandError(f"the layout {other} has other than {len(axes)} dimensions, and the driver throws{hint}")
         if sizes["c"] % groups or sizes["k"] % groups:
             channels = f"{sizes['c']} input and {sizes['k']} output channels"
             raise CommandError(f"{channels} are no multiples of {groups} groups")

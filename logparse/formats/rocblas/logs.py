@@ -32,10 +32,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from logparse.errors import EmissionError
 from logparse.formats.format import BlockFormat, Emission, Line, LineFormat, Origin, Outcome, Writer
+from logparse.formats.hipblaslt.enums import tight_leading_dimensions
 from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
 from logparse.model import Beta, Call, GemmProblem, Measurement, Message, Override, Problem, Record, Reject, Solution
@@ -127,6 +129,10 @@ def call_of(given: Mapping[str, str], category: str, text: str, count: int | Non
     if problem is None:
         function = given.get("rocblas_function", "")
         return Outcome("message", [Message(category=category, function=function, text=text.strip())])
+    if by_tool and problem.trans_a and problem.trans_b:  # rocblas-bench raises what is too small
+        given_ld = {name: x for name in ("lda", "ldb", "ldc", "ldd") if (x := getattr(problem, name)) is not None}
+        least = tight_leading_dimensions(problem)
+        problem = replace(problem, **{name: max(x, least.get(name, x)) for name, x in given_ld.items()})
     solution = Solution("rocblas", str(index)) if index else None
     call = Call(problem=problem, category=category, count=count, solution=solution, by_tool=by_tool)
     other = "" if by_tool else _other_rows(given.get("rocblas_function", ""), problem)

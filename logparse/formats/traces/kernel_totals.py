@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from logparse.formats.format import Outcome
 from logparse.model import Fact, Kernel
 
-_SAME = ("_results.db", "_results.json", "_kernel_trace.csv", "_kernel_stats.csv", "_counter_collection.csv")
-"""Ends of the names of rocprofv3's files of one process that all hold its kernels, the fullest first (counters make
-kernels run one after the other).  The JSON is no longer read; its place stays that of facts in older stores."""
+_SAME = (
+    *("_results.db", "_results.json", "_kernel_trace.csv", "_kernel_stats.csv", "_counter_collection.csv"),
+    *("_kernels_summary.csv", "_kernels_summary_by_rank.csv"),
+)
+"""Ends of the names of rocprofv3's and rocpd's files of one process that all hold its kernels, the fullest first
+(counters make kernels run one after the other).  The JSON is no longer read; its place stays that of facts in older
+stores."""
 
 
 def of_one_process(name: str) -> Iterator[Outcome]:

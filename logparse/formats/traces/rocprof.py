@@ -11,18 +11,21 @@
 
     "Node_Id","Logical_Node_Id","Agent_Type",…,"Cu_Count",…,"Name","Vendor_Name","Product_Name","Model_Name"
 
+    "Name","Calls","DURATION (nsec)","AVERAGE (nsec)","PERCENT (INC)","MIN (nsec)","MAX (nsec)","STD_DEV"
+
 Made by ``rocprofv3 --kernel-trace [--stats] [--marker-trace] [--pmc …] --output-format csv -- COMMAND``, with
 ``HIPBLASLT_ENABLE_MARKER=1`` for hipBLASLt's own ranges, or by ``rocpd convert --output-format csv``, which puts
-``Guid`` in front.  rocprof-compute's ``pmc_perf.csv`` is read, too: it runs a job several times, and its timestamps
-are means with fractions.  Timestamps are nanoseconds.  Columns are found by name: rocprofv3 has moved them between
-releases, and an agent is a number, ``Agent N`` or ``GPU N``.
+``Guid`` in front; ``rocpd summary --format csv`` writes the last form, by rank with ``ProcessID`` in front.
+rocprof-compute's ``pmc_perf.csv`` is read, too: it runs a job several times, and its timestamps are means with
+fractions.  Timestamps are nanoseconds.  Columns are found by name: rocprofv3 has moved them between releases, and an
+agent is a number, ``Agent N`` or ``GPU N``.
 
 A CSV kernel trace does not have the range in which a kernel was launched (the database has, see ``rocpd``); the marker
 trace is a file of its own, whose ranges become messages.  Of counters (``Counter_Name``) there is a row for each and
 every dispatch: only those of the first one are kernels.  A kernel is one unit (measurement), a marker one message, a
 GPU a fact; the header and all else (calls of HIP, statistics of calls and copies, which look like those of kernels) is
 foreign.
-Source: ROCm/rocprofiler-sdk source/lib/output/generateCSV.cpp, source/lib/python/rocpd/csv.py.
+Source: ROCm/rocprofiler-sdk source/lib/output/generateCSV.cpp, source/lib/python/rocpd/csv.py, …/summary.py.
 """
 
 from __future__ import annotations
@@ -42,7 +45,15 @@ _AGENTS = ("Agent_Type", "Cu_Count", "Name", "Product_Name")
 _COUNTERS = ("Kernel_Name", "Counter_Name", "Start_Timestamp", "End_Timestamp")
 _TRACE = ("Kernel_Name", "Start_Timestamp", "End_Timestamp")
 _STATS = ("Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage", "MinNs", "MaxNs")
+_OF_SUMMARY = {
+    "DURATION (nsec)": "TotalDurationNs",
+    "AVERAGE (nsec)": "AverageNs",
+    "PERCENT (INC)": "Percentage",
+    "MIN (nsec)": "MinNs",
+    "MAX (nsec)": "MaxNs",
+}
 _MARKERS = ("Domain", "Function", "Start_Timestamp", "End_Timestamp")
+_OF_KERNELS = ("kernel_stats.csv", "kernels_summary.csv", "kernels_summary_by_rank.csv")
 _LAYOUTS = (_COUNTERS, _TRACE, _STATS, _MARKERS, _AGENTS)
 _NO_KERNEL = regex(r"(?:__)?hip[A-Z]\w*\Z|hsa_\w+\Z|[A-Z][A-Z0-9_]+\Z")
 """Names in statistics of calls, copies (``MEMORY_COPY_…``) and domains (``KERNEL_DISPATCH``)."""
@@ -54,7 +65,11 @@ def recognise(head: Head) -> bool:
 
 
 def _header(data: bytes) -> list[str]:
-    return _cells(data.split(b"\n", 1)[0].decode("utf-8-sig", "backslashreplace"))
+    return _columns(data.split(b"\n", 1)[0].decode("utf-8-sig", "backslashreplace"))
+
+
+def _columns(text: str) -> list[str]:
+    return [_OF_SUMMARY.get(name, name) for name in _cells(text)]
 
 
 def _cells(text: str) -> list[str]:
@@ -74,7 +89,7 @@ def read(source: Source) -> Iterator[Outcome]:
     first = next(lines, None)
     if first is None:
         return
-    columns = _cells(first.text.removeprefix("\ufeff"))
+    columns = _columns(first.text.removeprefix("\ufeff"))
     layout = _layout(columns)
     if layout is None:
         yield Outcome("reject", [Reject("no columns of rocprofv3")], at=first.offset)
@@ -90,7 +105,8 @@ def read(source: Source) -> Iterator[Outcome]:
 class _Rows:
     def __init__(self, columns: list[str], layout: tuple[str, ...], name: str) -> None:
         self._columns, self._layout = columns, layout
-        self._of_kernels = name.endswith("kernel_stats.csv") or not name.endswith("_stats.csv")
+        others = name.endswith(("_stats.csv", "_summary.csv", "_by_rank.csv"))
+        self._of_kernels = name.endswith(_OF_KERNELS) or not others
         self._counter: str | None = None
         self._totals = KernelTotals()
         self._ranges: Counter[str] = Counter()

@@ -113,6 +113,17 @@ def test_documented_defaults_of_a_typed_command() -> None:
     assert gemm("$ hipblaslt-bench -m 8 -n 8 -k 8 -v").a_type is None  # no precision given, and the default has changed
 
 
+def test_a_typed_layout_is_raised_to_the_least_one_as_the_tool_does() -> None:
+    line = "hipblaslt-bench -m 256 -n 64 -k 32 --transA T --precision f16_r --batch_count 4 -v"
+    wanted = gemm(line)
+    assert (wanted.lda, wanted.stride_a, wanted.ldd, wanted.stride_d) == (32, 32 * 256, 256, 256 * 64)
+    assert gemm(f"{line} --lda 0 --ldb 31 --ldc 0 --ldd 0 --stride_a 0 --stride_b 7") == wanted
+    assert gemm(f"{line} --any_stride --stride_a 0").stride_a == 0
+    assert gemm(f"{line} --lda 40 --stride_b 5000").lda == 40
+    assert gemm(f"{line} --lda 40 --stride_b 5000").stride_a == 40 * 256
+    assert gemm(f"{line} --lda 40 --stride_b 5000").stride_b == 5000
+
+
 def test_what_an_edited_line_lacks() -> None:
     line = texts.bench(Launch(a="f8_r", d="f8_r")).split(" --activation_type")[0].replace("--scaleA 0 --scaleB 0", "")
     problem = gemm(line)

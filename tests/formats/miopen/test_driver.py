@@ -83,6 +83,26 @@ def test_a_command_without_the_drivers_name() -> None:
         assert read(f"{other}\n") == ([], {"foreign": 1})
 
 
+VOLUME = (
+    "-n 16 -c 288 --in_d 8 -H 48 -W 32 -k 288 --fil_d 1 -y 3 -x 3 --pad_d 0 -p 1 -q 1 --conv_stride_d 1 -u 1 -v 1 "
+    "--dilation_d 1 -l 1 -j 1 -g 3 --in_layout NDHWC --fil_layout NDHWC --out_layout NDHWC"
+)
+
+
+def test_a_command_without_the_drivers_name_has_the_dimensions_of_its_layouts_and_runs_forward() -> None:
+    """As in iree-turbine's driver; MIOpen's throws at such layouts, and runs all directions."""
+    (call,) = driver.read(f"convbfp16 {VOLUME}").records
+    assert isinstance(call, Call)
+    assert [call] == list(driver.read(f"MIOpenDriver convbfp16 {VOLUME} --spatial_dim 3 -F 1").records)
+    (reject,) = driver.read(f"MIOpenDriver convbfp16 {VOLUME}").records
+    assert isinstance(reject, Reject)
+    assert "NDHWC has other than 2 dimensions" in reject.reason
+    assert "--spatial_dim 3 is missing" in reject.reason
+    (reject,) = driver.read("MIOpenDriver conv -n 8 --spatial_dim 3 --in_layout NHWC").records
+    assert isinstance(reject, Reject)
+    assert "NHWC has other than 3 dimensions" in reject.reason
+
+
 @pytest.mark.parametrize(("channels", "groups"), [("-c 64 -k 64", 5), ("-c 64 -k 63", 2), ("-c 9 -k 64", 4)])
 def test_groups_that_do_not_divide_the_channels_are_no_convolution(channels: str, groups: int) -> None:
     (reject,) = driver.read(f"MIOpenDriver conv -n 8 {channels} -g {groups} -F 1").records
@@ -152,7 +172,7 @@ def problems(draw: st.DrawFn) -> ConvProblem:
     words += ["--group_count", str(groups)]
     words += ["--spatial_dim", "3" if three else "2", "-m", draw(st.sampled_from(["conv", "trans"]))]
     for flag in ("in", "fil", "out"):
-        words += [f"--{flag}_layout", draw(st.sampled_from(["NCHW", "NHWC", "NCDHW", "NDHWC"]))]
+        words += [f"--{flag}_layout", draw(st.sampled_from(["NCDHW", "NDHWC"] if three else ["NCHW", "NHWC"]))]
     words += ["-F", draw(st.sampled_from("124"))]
     command = driver.read_command(" ".join(words))
     assert command is not None

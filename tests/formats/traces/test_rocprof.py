@@ -50,6 +50,27 @@ def test_statistics_are_the_same_totals() -> None:
     assert units(stats) == {"foreign": 1, "measurement": 2}
 
 
+def test_summaries_of_rocpd_are_the_same_totals(store: Store, tmp_path: Path) -> None:
+    """``rocpd summary --format csv``, also by rank; the kernels of a process count once beside its trace."""
+    old = '"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"'
+    new = '"Name","Calls","DURATION (nsec)","AVERAGE (nsec)","PERCENT (INC)","MIN (nsec)","MAX (nsec)","STD_DEV"'
+    text = (FOLDER / "4242_kernel_stats.csv").read_text(encoding="utf-8")
+    summary = text.replace(old, new)
+    assert summary != text
+    by_rank = "\n".join(('"ProcessID","Hostname",', '4242,"a",')[n > 0] + x for n, x in enumerate(summary.splitlines()))
+    paths = []
+    for name, rows in (("kernels_summary", summary), ("kernels_summary_by_rank", by_rank), ("domain_summary", summary)):
+        paths.append(tmp_path / f"4242_{name}.csv")
+        paths[-1].write_text(rows, encoding="utf-8")
+    for path in paths[:2]:
+        assert totals(outcomes(rocprof.FORMAT, path)) == totals(outcomes(rocprof.FORMAT, text.encode()))
+    assert units(outcomes(rocprof.FORMAT, paths[2])).keys() == {"foreign"}
+    shutil.copy(FOLDER / "4242_kernel_trace.csv", tmp_path)
+    ingest([str(tmp_path)], store)
+    (calls,) = store.query("select sum(calls) as n from kernels where kernel like 'Cijk%'")["n"]
+    assert calls == 2
+
+
 def test_calls_and_their_statistics_are_foreign() -> None:
     found = outcomes(rocprof.FORMAT, FOLDER / "rocpd_hip_api_trace.csv")
     assert [(m.category, m.text, m.count) for m in records_of(found, Message)] == [

@@ -82,6 +82,7 @@ _OWN = {"Trace", "overhead", "Overhead"}
 """Categories of the profiler's own events."""
 _TRACES = (
     ("mtia", "a trace of MTIA, whose kernels are not read"),
+    ("async_npu|HostToDevice", "a trace of Ascend NPUs, whose kernels are not read"),
     ("cuda_profiler_range", "counters of CUPTI, which have no kernel's time: trace without `profile_all_kernels`"),
     ("Kernel$|Operator$", "a trace of 2021 (categories Kernel and Operator), which is not read: record it anew"),
     ("cpu_op|python_function|user_annotation", "a trace of the CPU alone: add `ProfilerActivity.CUDA` (also on AMD)"),

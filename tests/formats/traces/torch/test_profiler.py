@@ -405,3 +405,9 @@ def test_top_adds_up_to_the_time_of_the_kernels(store: Store) -> None:
     ranked = top(store, by="time", n=1000).set_index("text")["total_us"]
     assert ranked.to_dict() == pytest.approx(held.to_dict())
     assert ranked.is_monotonic_decreasing
+
+
+def test_the_unit_of_display_is_not_that_of_the_times() -> None:
+    """Times are microseconds, also where the viewer shows nanoseconds or counts from a base in nanoseconds."""
+    shown = CONTENT | {"displayTimeUnit": "ns", "baseTimeNanoseconds": 1759190000000000000}
+    assert totals(outcomes(FORMAT, json.dumps(shown).encode())) == totals(outcomes(FORMAT, JOB))
