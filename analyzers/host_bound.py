@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.job.gpu_time import GpuTime, gpu_time, launches_graphs
+from analyzers.job.gpu_time import GpuTime, gpu_time
+from analyzers.times.joins import launches_graphs
 from logparse.model import Evidence, Finding
 from logparse.text import duration
 

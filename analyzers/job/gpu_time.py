@@ -169,11 +169,6 @@ def gpu_us(tables: Tables) -> float | None:
     return traced_us(tables) if tables.workload["calls_from"].eq("profiler").all() else None
 
 
-def launches_graphs(tables: Tables) -> bool:
-    """Whether the run's traces show launches of graphs."""
-    return bool(tables.facts.loc[tables.facts["run"] == tables.run, "name"].eq("graph_launches").any())
-
-
 def traced_us(tables: Tables) -> float | None:
     """GPU time of the run's traces, whatever else counts its calls; None without a trace."""
     total = float(kernels_of_run(tables)["total_us"].sum())

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from analyzers.analyzer import Tables
-from analyzers.times.joins import against_default, facts_of
+from analyzers.times.joins import against_default, facts_of, launches_graphs
 from analyzers.times.miopen_tuning import of_build
 from analyzers.times.workspaces import workspaces
 from logparse.errors import InputError
@@ -202,8 +202,7 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
     if format.convolutions and format.selects:
         notes += _workspaces(reading, workspaces(tables))
         notes += _not_in_the_build(file, tables)
-    launches = tables.facts["run"].eq(tables.run) & tables.facts["name"].eq("graph_launches")
-    if format.graph_unsafe and launches.any():
+    if format.graph_unsafe and launches_graphs(tables):
         notes += _in_graphs(reading, format.graph_unsafe)
     return replace(file, noted=(*file.noted, *notes))
 

@@ -45,6 +45,11 @@ def facts_of(tables: Tables) -> dict[str, dict[str, str]]:
     return facts_by_source(tables.facts)
 
 
+def launches_graphs(tables: Tables) -> bool:
+    """Whether the run's traces show launches of graphs."""
+    return bool(tables.facts.loc[tables.facts["run"] == tables.run, "name"].eq("graph_launches").any())
+
+
 @once
 def run_facts(tables: Tables) -> dict[str, str]:
     """The facts of the machine that the run's calls are of: those on which its logs and traces agree that state them,
