@@ -447,8 +447,8 @@ def convert(
 
 @verb("logparse export --as bench --kind gemm -n 50 --out problems")
 def export(
-    tables: Annotated[opt.Words, argument("With --portable: tables of aiter, also its tuner's profile.")] = None,
-    as_: Annotated[str | None, choice("bench, driver, untuned or bundle.", "--as", of=opt.EXPORTS)] = None,
+    tables: Annotated[opt.Words, argument("Tables of aiter, or for candidates any override files.")] = None,
+    as_: Annotated[str | None, choice("bench, driver, untuned, bundle or candidates.", "--as", of=opt.EXPORTS)] = None,
     portable: Annotated[bool, option("One table of these without indices of a library's build.", "--portable")] = False,
     store: opt.Store = None,
     run: opt.Run = None,
@@ -462,20 +462,26 @@ def export(
     from analyzers.overrides import export as exporting
     from analyzers.overrides.write import Made, written
 
-    if portable != bool(tables) or portable == bool(as_):
-        raise UsageError("either --as, or --portable and tables of aiter")
-    if tables:
+    if portable == bool(as_) or (portable and not tables) or (tables and as_ not in (None, "candidates")):
+        raise UsageError("either --as (only candidates takes files), or --portable and tables of aiter")
+    if tables and portable:
         from analyzers.overrides import portable as moving
         from analyzers.times.runs import tables_to_check
 
         made = moving.portable(tables, tables_to_check(opened(store), run) if store or run else None)
-        return written(made, moving.lines(made), out, tables)
+        return written(made, made.notes, out, tables)
 
     if as_ == "bundle":
         from analyzers.measure.sharing import bundled
 
         files, notes = bundled(opened(store), run)
         return written(Made(tuple(files), len(files), {}), notes, out)
+    if as_ == "candidates":
+        from analyzers.times.runs import tables_of
+        from analyzers.verify import candidates as listing
+
+        made = listing.candidates(tables_of(opened(store), run), tables or [], facts_of(target), n)
+        return written(made, made.notes, out)
     made = exporting.of_store(opened(store), as_ or "", run=run, kind=kind, n=n, sql=sql, target=facts_of(target))
     return written(made, exporting.lines(made), out)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -211,15 +211,11 @@ def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
         ]
         for state in ("vanished", "new")
     )
-    out = _only_pairs(_grouped(mine, _shape), _grouped(theirs, _shape), lambda a, b: linked(a, b) is not None)
+    out = _only_pairs(mine, theirs, lambda x: x.problem.shape, lambda a, b: linked(a, b) is not None)
     mine, theirs = ([x for x in mine if x.text not in out.values()], [x for x in theirs if x.text not in out])
     for same in (lambda a, b: True, lambda a, b: work_of(a) == work_of(b)):
-        out = _only_pairs(_grouped(mine, _library_key), _grouped(theirs, _library_key), same) | out
+        out = _only_pairs(mine, theirs, _library_key, same) | out
     return out
-
-
-def _shape(single: _Single) -> str | None:
-    return single.problem.shape
 
 
 def _library_key(single: _Single) -> tuple[str, str] | None:
@@ -238,30 +234,20 @@ _KEYS = {
 """Origin of times → the key of the library whose override files they stand in."""
 
 
-def _grouped(singles: Iterable[_Single], key: Callable[[_Single], Hashable]) -> dict[Hashable, list[_Single]]:
-    out: dict[Hashable, list[_Single]] = {}
-    for single in singles:
-        name = key(single)
-        if name is not None:
-            out.setdefault(name, []).append(single)
-    return out
-
-
 def _only_pairs(
-    mine: Mapping[Hashable, Sequence[_Single]],
-    theirs: Mapping[Hashable, Sequence[_Single]],
+    mine: Iterable[_Single],
+    theirs: Iterable[_Single],
+    key: Callable[[_Single], Hashable],
     same: Callable[[Problem, Problem], bool],
 ) -> dict[str, str]:
-    """Text of B → text of A, of those in one group that are the same, where each has no other partner."""
-    pairs = [
-        (two.text, one.text)
-        for name, group in theirs.items()
-        for two in group
-        for one in mine.get(name, ())
-        if same(two.problem, one.problem)
-    ]
-    ours, others = (Counter(side) for side in zip(*pairs, strict=True)) if pairs else ({}, {})
-    return {text: other for text, other in pairs if ours[text] == others[other] == 1}
+    """Text of B → text of A, of those with one key (not None) that are the same, where each has no other partner."""
+    ours: dict[Hashable, list[_Single]] = {}
+    for one in mine:
+        ours.setdefault(key(one), []).append(one)
+    ours.pop(None, None)
+    pairs = [(two.text, one.text) for two in theirs for one in ours.get(key(two), ()) if same(two.problem, one.problem)]
+    seconds, firsts = (Counter(side) for side in zip(*pairs, strict=True)) if pairs else ({}, {})
+    return {text: other for text, other in pairs if seconds[text] == firsts[other] == 1}
 
 
 def _devices(left: Facts, right: Facts) -> tuple[str, str] | None:

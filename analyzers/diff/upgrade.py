@@ -56,11 +56,6 @@ def upgrade_plan(files: Sequence[OverrideFile], b: Tables, floor: float = FAIL_O
     return out
 
 
-def _may_serve(row: Row, texts: Sequence[str]) -> bool:
-    """Whether the row may serve one of these calls, whose logs leave part of the key open."""
-    return any(may_be(row.problem, problem_from_text(text)) for text in texts)
-
-
 def _decision(
     file: OverrideFile,
     row: Row,
@@ -76,7 +71,8 @@ def _decision(
     if foreign is not None:
         return "re-measure", foreign
     calls = [] if served is None else served.get(row.key, ())
-    if served is not None and not calls and not _may_serve(row, served.get(None, ())):
+    vague = () if served is None else served.get(None, ())  # calls whose logs leave part of the key open
+    if served is not None and not calls and not any(may_be(row.problem, problem_from_text(x)) for x in vague):
         return "drop", "the new run does not call it"
     library = row.solution.library if row.solution else ""
     name = row.solution.text if row.solution else ""

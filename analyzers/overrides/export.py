@@ -13,22 +13,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from analyzers.analyzer import Tables
 from analyzers.overrides.commands import COMMANDS
-from analyzers.overrides.write import Made, left_out_lines
+from analyzers.overrides.write import Made, left_out_lines, make
 from analyzers.times.cells import count_of
 from analyzers.times.joins import calls_by_problem
 from analyzers.times.runs import tables_of
 from logparse.errors import EmissionError, InputError
 from logparse.formats.format import Emission
 from logparse.formats.tunableop import untuned
-from logparse.model import (
-    DEFAULT,
-    Override,
-    Problem,
-    problem_from_text,
-)
+from logparse.model import DEFAULT, Override, Problem, problem_from_text
 from logparse.sql import query
 from logparse.store import Store
 from logparse.target import Facts
@@ -101,8 +97,8 @@ def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -
 
 KINDS: Mapping[str, str] = {"bench": "gemm", "untuned": "gemm", "driver": "conv"}
 """The kind of problem that a tool runs."""
-NAMES = (*KINDS, "bundle")
-"""Values of ``export --as``; a bundle is made by ``analyzers/measure/sharing.py``."""
+NAMES = (*KINDS, "bundle", "candidates")
+"""Values of ``export --as``; the last two are made by ``analyzers/measure/sharing.py``, ``verify/candidates.py``."""
 
 _LINES: Mapping[str, tuple[str, Callable[[Problem], str]]] = {
     "bench": ("bench.sh", COMMANDS["hipblaslt"]),
@@ -111,16 +107,9 @@ _LINES: Mapping[str, tuple[str, Callable[[Problem], str]]] = {
 
 
 def _untuned(problems: Sequence[Problem], target: Facts) -> Made:
-    accepted: list[Override] = []
-    refused = Counter[str]()
-    for problem in problems:
-        one = Override(problem=problem, solution=DEFAULT, target=target)
-        try:
-            if not untuned.accepts(one):
-                raise EmissionError(f"PyTorch has no TunableOp for {problem.label}")
-            untuned.write([one], target)
-            accepted.append(one)
-        except EmissionError as error:
-            refused[str(error)] += 1
-    made = untuned.write(accepted, target) if accepted else []
-    return Made(tuple(made), made[0].data.count(b"\n") if made else 0, refused)
+    rows = [Override(problem=problem, solution=DEFAULT, target=target) for problem in problems]
+    made = make(untuned.WRITER, [x for x in rows if untuned.accepts(x)], target)
+    refused = Counter(f"PyTorch has no TunableOp for {x.problem.label}" for x in rows if not untuned.accepts(x))
+    return replace(
+        made, count=made.files[0].data.count(b"\n") if made.files else 0, refused=refused + Counter(made.refused)
+    )

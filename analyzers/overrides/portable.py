@@ -27,8 +27,8 @@ _LIBRARIES = {"hipblaslt": "hipBLASLt", "rocblas": "rocBLAS"}
 
 
 def portable(paths: Sequence[str], tables: Tables | None = None) -> Made:
-    """The fastest row of each key that names no library's index; ``notes`` are what was left out and what that costs,
-    weighed by the calls of the run that ``tables`` hold.
+    """The fastest row of each key that names no library's index; ``notes`` are how many these are, what was left out
+    and what that costs, weighed by the calls of the run that ``tables`` hold.
 
     Raises InputError where files cannot be merged, are no tables of aiter, or hold nothing but indices.
     """
@@ -36,21 +36,16 @@ def portable(paths: Sequence[str], tables: Tables | None = None) -> Made:
     format = format_of(contents[0][1], contents[0][2])
     if "aiter" not in format.name:
         raise InputError(f"{paths[0]}: only rows of aiter's tables say whose kernel they name; this is {format.name}")
-    whole = merge_contents(contents)
     kept = [(path, name, _without_indices(format, name, data)) for path, name, data in contents]
     kept = [(path, name, data) for path, name, data in kept if format.reader(name, data, {}).rows]
     if not kept:
         raise InputError("every row names an index of a library's build: tune with the other backends")
-    made = merge_contents(kept)
-    weights = _calls(format, whole.files[0], tables) if tables is not None else {}
-    old, new = ({row.key: row for row in _rows(format, x.files[0])} for x in (whole, made))
-    notes = _cost(old, new, weights, tables.run if tables else "")
-    return Made(made.files, made.count, {}, notes=(*notes, *(x for x in made.notes if x != format.merging.note)))
-
-
-def lines(made: Made) -> list[str]:
-    """How many rows were written, and what the table lost."""
-    return [counted(made.count, "row"), *made.notes]
+    whole, made = merge_contents(contents), merge_contents(kept)
+    old, new = ({row.key: row for row in format.reader(x.name, x.data, {}).rows} for (x,) in (whole.files, made.files))
+    weights = _calls(format, whole.files[0], old, tables) if tables is not None else {}
+    cost = _cost(old, new, weights, tables.run if tables else "")
+    dropped = (x for x in made.notes if x != format.merging.note)
+    return Made(made.files, made.count, {}, notes=(counted(made.count, "row"), *cost, *dropped))
 
 
 def _without_indices(format: OverrideFormat, name: str, data: bytes) -> bytes:
@@ -63,14 +58,9 @@ def _is_bound(row: Row) -> bool:
     return row.solution is not None and row.solution.library in _LIBRARIES and row.solution.id != "heuristic"
 
 
-def _rows(format: OverrideFormat, file: Emission) -> Sequence[Row]:
-    return list(format.reader(file.name, file.data, {}).rows)
-
-
-def _calls(format: OverrideFormat, file: Emission, tables: Tables) -> Mapping[str, int]:
+def _calls(format: OverrideFormat, file: Emission, rows: Mapping[str, Row], tables: Tables) -> Mapping[str, int]:
     """Key → calls of the run that its row serves, where the logs count them."""
-    keys = {row.line: row.key for row in _rows(format, file)}
-    out = Counter[str]()
+    keys, out = {row.line: key for key, row in rows.items()}, Counter[str]()
     for use in coverage(format.inspect(file.name, file.data, facts_of_run(tables)), tables).uses:
         if use.line is not None:
             out[keys[use.line]] += use.calls or 0

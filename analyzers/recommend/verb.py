@@ -58,7 +58,7 @@ def write(
     ``gpus`` is how many devices a process of the target sees: PyTorch reads one TunableOp file for each.
     """
     if own:
-        from analyzers.overrides.own_rows import with_own  # with all that reads input files
+        from analyzers.overrides.merge import with_own  # with all that reads input files
 
     writers = tuple(writers_for(recommendation.overrides))
     written: list[Emission] = []

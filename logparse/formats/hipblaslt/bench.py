@@ -26,11 +26,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
+from logparse.errors import EmissionError
 from logparse.formats.format import FOREIGN, LineFormat, Outcome
 from logparse.formats.hipblaslt.arguments import SWITCHES, TYPES, WORDS, arguments, problem, sizes, tight_strides
 from logparse.formats.hipblaslt.enums import BENCH_COMPUTE_TYPES, BENCH_TYPES, SCALES, tight_leading_dimensions
 from logparse.formats.patterns import regex
-from logparse.model import Call, GemmProblem, Member, Message, Reject, Solution
+from logparse.model import Call, GemmProblem, Member, Message, Problem, Reject, Solution
 
 # ------------------------------------------------------------------------------------------- the flags
 
@@ -294,13 +295,15 @@ _OF_MEMBER = frozenset(f.name for f in fields(Member))
 # ------------------------------------------------------------------------------------------- writing
 
 
-def command(gemm: GemmProblem, solution: Solution | None = None) -> str:
+def command(gemm: Problem, solution: Solution | None = None) -> str:
     """The hipblaslt-bench command that runs this problem (flags of ROCm 6.4 and later).
 
     Unknown leading dimensions and strides are written tight; an unknown epilogue or scale is left out, which means
     none. Raises EmissionError where a transpose, size, batch count or type is unknown: the tool would silently take a
     default.
     """
+    if not isinstance(gemm, GemmProblem):
+        raise EmissionError(f"hipblaslt-bench runs no {gemm.kind}")
     p, what = gemm.normal, "hipblaslt-bench command"
     words = ["hipblaslt-bench", "--api_method", "cpp" if p.members else "c"]
     words += ["--grouped_gemm"] * bool(p.members)

@@ -38,7 +38,7 @@ from typing import Any
 from logparse.errors import EmissionError
 from logparse.formats.format import LineFormat, Outcome
 from logparse.formats.patterns import regex
-from logparse.model import Call, ConvProblem, Direction, Message, Reject
+from logparse.model import Call, ConvProblem, Direction, Message, Problem, Reject
 
 # Long name, short name, default, field of the problem.
 _SIZES = (
@@ -323,18 +323,21 @@ def read(text: str) -> Outcome:
 # ---------------------------------------------------------------------------------------------------- writing
 
 
-def command(problem: ConvProblem) -> str:
-    """The command that runs this problem, e.g. to measure or tune it (``-s 1`` appended tunes).
+def command(problem: Problem) -> str:
+    """The command that runs this problem, e.g. to measure or tune it (``-s 1`` appended tunes); ``PATH`` finds the
+    driver, whose folder differs by ROCm version.
 
     Raises EmissionError naming the field that is unknown or that the driver cannot express.
     """
+    if not isinstance(problem, ConvProblem):
+        raise EmissionError(f"MIOpenDriver runs no {problem.kind}")
     op = _OP_OF_TYPE.get(problem.in_type or "")
     if op is None or any(x not in (None, problem.in_type) for x in (problem.weights_type, problem.out_type)):
         raise EmissionError(f"MIOpenDriver has no command for the types of {problem.text}")
     if problem.direction not in _BIT_OF_DIRECTION:
         raise EmissionError(f"MIOpenDriver has no direction {problem.direction}")
     three = problem.spatial == 3
-    words = [f"./bin/MIOpenDriver {op}"]
+    words = [f"MIOpenDriver {op}"]
     for name, short, _, field in _sizes_of(three):
         value = getattr(problem, field)
         if value is None:

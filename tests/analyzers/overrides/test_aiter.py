@@ -373,17 +373,18 @@ def test_a_table_without_indices_of_a_library(tmp_path: Path) -> None:
         "64": "opus:2",
     }
     assert made.notes == (
+        "3 rows",
         "2 rows pointed to an index (2 of hipBLASLt): 1 replaced by the next best, 1 left out",
         "cost of the replaced: 10 µs → 12.5 µs (+25.0%) if each is called once",
         "cost of 1 more row: unknown, no other kernel is timed in these files; now 6 µs if each is called once",
     )
     problems = {row.key.split(",")[2]: row.problem.text for row in judged(table.read_text()).rows if row.problem}
     run = tables(workload=[work(problems["64"], 30), work(problems["8"], 2)])
-    assert portable(files, run).notes[1:] == (
+    assert portable(files, run).notes[2:] == (
         "cost of the replaced: 300 µs → 375 µs (+25.0%) per run of r",
         "cost of 1 more row: unknown, no other kernel is timed in these files; now 12 µs per run of r",
     )
-    assert portable(files, tables()).notes[1] == "run r counts no call that these rows serve: each weighs the same"
+    assert portable(files, tables()).notes[2] == "run r counts no call that these rows serve: each weighs the same"
 
 
 def test_tables_of_which_nothing_can_move(tmp_path: Path) -> None:
@@ -394,4 +395,4 @@ def test_tables_of_which_nothing_can_move(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="this is tunableop-results"):
         portable([str(SAMPLES / "tunableop/tunableop_results0.csv")])
     path.write_text(HEAD + ASM)
-    assert portable([str(path)]).notes == ("no row pointed to an index of a library: nothing is lost",)
+    assert portable([str(path)]).notes == ("1 row", "no row pointed to an index of a library: nothing is lost")

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 import logparse.formats
 from analyzers.overrides.look_up import look_up
-from analyzers.overrides.merge import merge
-from analyzers.overrides.own_rows import with_own
+from analyzers.overrides.merge import merge, with_own
 from analyzers.overrides.write import make
 from logparse.formats import FORMATS
 from logparse.formats.format import Emission, FileFormat, Head, Outcome, Writer

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from analyzers.overrides.lint import inspect
-from analyzers.overrides.own_rows import with_own
+from analyzers.overrides.merge import with_own
 from logparse.errors import InputError
 from logparse.formats.format import Emission
 from logparse.ingest.stated_target import target_from

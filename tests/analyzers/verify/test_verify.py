@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,11 @@ from analyzers.analyzer import Tables
 from analyzers.overrides.coverage import coverage
 from analyzers.overrides.lint import inspect, note_rows, row_rows
 from analyzers.overrides.lint import lines as lint_lines
+from analyzers.verify.candidates import candidates
 from analyzers.verify.verify import SIGNS, promises, same_solution, verify
 from analyzers.verify.verify import lines as verify_lines
 from analyzers.verify.verify import rows as verify_rows
+from logparse.errors import InputError
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.miopen import find_db
 from logparse.formats.override_format import OverrideFile
@@ -61,6 +64,26 @@ def test_applied_and_gained() -> None:
     assert [(name, x.never, x.reason) for name, x in found.idle] == [("tuning.txt", False, "no call of the workload")]
     assert verify_lines(found)[0] == "verify: verified: 2 applied of the files; gained 200 µs a run (promised 250 µs)"
     assert [x["effect"] for x in verify_rows(found)] == ["applied", "applied"]
+
+
+def test_candidates_for_kernel_writing_tools_have_both_names_and_their_row(tmp_path: Path) -> None:
+    path = tmp_path / "tuning.txt"
+    row = Override(problem=ONE, solution=Solution("hipblaslt", "7"), target=HERE)
+    path.write_bytes(tuning_file.write([row], HERE)[0].data)
+    engaged, idle, silent = (run("a", one, "1", (900.0, 100.0)) for one in ("7", "1", "7"))
+    silent = replace(silent, calls=silent.calls[:0])
+    for tables_of_run, state in ((engaged, True), (idle, False), (silent, None)):
+        made = candidates(tables_of_run, [str(path)], HERE)
+        first, second = json.loads(made.files[0].data)["hot_kernels"]
+        assert first.pop("override") == {"file": "tuning.txt", "line": 3, "solution": "hipblaslt:7", "engaged": state}
+        assert (first["kernel_id"], first["name"], first["device_kernel_name"][0]) == ("k001", "mm", "k")
+        assert (first["gpu_pct"], first["call_count"], first["problem"]) == (90.0, 10, ONE.label)
+        assert (second["override"], second["step_pct"]) == (None, None)
+        assert len(made.notes) == 2
+    made = candidates(engaged, [], {}, 1)
+    assert made.notes == ("1 kernel, 90.0% of the GPU time that computes",)
+    with pytest.raises(InputError, match="run r has no kernels"):
+        candidates(tables(), [], {})
 
 
 def test_another_solution_ran() -> None:
