@@ -41,13 +41,22 @@ class Made:
 
 
 def make(writer: Writer, overrides: Sequence[Override], target: Facts) -> Made:
-    """The writer's files, with the overrides that it can write and that the target's reader then uses."""
-    held, refused = readable(writer, overrides, target)
-    try:
-        files = together(writer, held, target)
-    except EmissionError as error:  # each is valid alone, but not together
-        files, refused, held = (), {**refused, str(error): held}, []
-    return Made(files, len(held), {why: len(left) for why, left in refused.items()}, tuple(held))
+    """The writer's files, with the overrides that it can write and that the target's reader then uses.
+
+    Where they are valid alone and not together, the first of each key of the library is written.
+    """
+    valid, refused = readable(writer, overrides, target)
+    firsts = {id(x) for x in {writer.key(x.problem, target): x for x in reversed(valid)}.values()}
+    files: tuple[Emission, ...] = ()
+    for held in (valid, [x for x in valid if id(x) in firsts], []):
+        try:
+            files = together(writer, held, target)
+            break
+        except EmissionError as error:
+            why = str(error)
+    counts = {reason: len(left) for reason, left in refused.items()}
+    counts |= {why: len(valid) - len(held)} if len(held) < len(valid) else {}
+    return Made(files, len(held), counts, tuple(held))
 
 
 def readable(

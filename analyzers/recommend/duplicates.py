@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -11,7 +11,9 @@ from analyzers import suboptimal_pick
 from analyzers.recommend.confidence import basis
 from analyzers.times.comparison import out_of_reach
 from analyzers.times.joins import of_problems
-from logparse.model import Finding, changed, solution_from_text
+from analyzers.times.ladders import LIBRARY, Race
+from logparse.formats.hipblaslt import tuning_file
+from logparse.model import Finding, Override, Problem, changed, problem_from_text, solution_from_text
 from logparse.text import duration
 
 
@@ -49,6 +51,71 @@ def one_claim_each(findings: Sequence[Finding], links: pd.DataFrame) -> list[Fin
         claims.setdefault(text, finding.analyzer)
         out.append(_potential(finding, f"instead of what {min(by)} proposes") if by else finding)
     return out
+
+
+def one_row_each(findings: Sequence[Finding], calls: Mapping[str, float], races: Mapping[str, Race]) -> list[Finding]:
+    """Findings whose overrides compete for no row of hipBLASLt's tuning file, which has one for all calls that differ
+    in β, bias or activation.
+
+    That row gets the override that costs these calls least in all, each counted and timed for itself; the first one
+    where a time is missing, and none where the library's own choices cost less.
+    """
+    rows: dict[tuple[str, str], list[Override]] = {}
+    for x in findings:
+        if x.override is not None and x.override.solution.library == LIBRARY:
+            rows.setdefault(_row(x.override.problem, x.override.target), []).append(x.override)
+    targets = {place: found[0].target for (_, place), found in rows.items()}
+    served: dict[tuple[str, str], dict[str, str]] = {}
+    for text in {*calls, *(x.problem.text for found in rows.values() for x in found)} if rows else ():
+        problem = problem_from_text(text)
+        for target in targets.values():
+            served.setdefault(_row(problem, target), {})[text] = problem.label
+    best = {row: _cheapest([x.solution.text for x in found], served[row], calls, races) for row, found in rows.items()}
+
+    def judged(finding: Finding) -> Finding:
+        override = finding.override
+        row = ("", "") if override is None else _row(override.problem, override.target)
+        others = [label for text, label in sorted(served.get(row, {}).items()) if text != _text(finding)]
+        if override is None or row not in best or not others:
+            return finding
+        row_has = best[row] or "none, as its own choices cost less"
+        message = f"{finding.message}; the library has one row for it and {' and '.join(others)}: {row_has}"
+        return changed(finding, message=message, override=override if override.solution.text == best[row] else None)
+
+    return list(map(judged, findings))
+
+
+def _row(problem: Problem, target: Mapping[str, str]) -> tuple[str, str]:
+    """The row of a call in the file of a target; of a call without one the call itself."""
+    return tuning_file.key(problem, target) or problem.text, repr(sorted(target.items()))
+
+
+def _cheapest(
+    solutions: Sequence[str], texts: Collection[str], calls: Mapping[str, float], races: Mapping[str, Race]
+) -> str | None:
+    """The solution that costs the calls least in all, None where the library's own choices cost no more; the first
+    where a time is missing.
+    """
+    costs = {x: _cost(x, texts, calls, races) for x in solutions}
+    known = {x: us for x, us in costs.items() if us is not None}
+    if len(known) < len(costs):
+        return solutions[0]
+    least, own = min(known, key=known.__getitem__), _cost(None, texts, calls, races)
+    return None if own is not None and own <= known[least] else least
+
+
+def _cost(
+    solution: str | None, texts: Collection[str], calls: Mapping[str, float], races: Mapping[str, Race]
+) -> float | None:
+    """What the calls of these problems take with a solution, or each with the library's own choice (µs)."""
+    total = 0.0
+    for text in texts:
+        race = races.get(text)
+        time_us = race and race.times.get(race.pick if solution is None else solution)
+        if not time_us:
+            return None
+        total += calls.get(text, 1.0) * time_us
+    return total
 
 
 def reachable(finding: Finding) -> Finding:

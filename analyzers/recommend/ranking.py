@@ -21,7 +21,7 @@ from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.job.gpu_time import GpuTime, gpu_time, gpu_us, steps
 from analyzers.recommend.ceiling import Ceiling, ceiling, in_the_job
 from analyzers.recommend.confidence import Judgement, basis, completed, judgement, post_us, pre_us
-from analyzers.recommend.duplicates import deduplicated, one_claim_each, rank, reachable, without_saving
+from analyzers.recommend.duplicates import deduplicated, one_claim_each, one_row_each, rank, reachable, without_saving
 from analyzers.recommend.files_action import files_action, to_write
 from analyzers.times import ladders
 from analyzers.times.comparison import by_hand, out_of_reach
@@ -92,7 +92,9 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
     table = in_the_job(deduplicated(_of_the_run(found, tables), tables.links), tables)
     left_out = [_why_left_out(x, settings, judged) for x in table]
     kept = one_claim_each([x for x, why in zip(table, left_out, strict=True) if why is None], tables.links)
-    findings = sorted(map(reachable, kept), key=rank)
+    calls = {str(x): float(n) for x, n in calls_by_problem(tables.workload).dropna().items()}
+    ranked = sorted(map(reachable, kept), key=rank)
+    findings = one_row_each(ranked, calls, ladders.races(tables, settings))
     most = _ceiling(table, tables, usual)
     files, own = files_action(findings, most.default_us, tables, settings), tables.sources["run"] == tables.run
     actions = sorted([*_timed_actions(tables, settings), *([files] if files else [])], key=rank_of_actions)
@@ -103,7 +105,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         remarks=tuple(x for x in found if x.problem is None),
         findings=tuple(findings),
         left_out=dict(sorted(Counter(filter(None, left_out)).items())),
-        calls={str(x): float(n) for x, n in calls_by_problem(tables.workload).dropna().items()},
+        calls=calls,
         gpu_time=gpu_time(tables),
         actions=tuple(actions),
         cuda=_of_cuda(tables),

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from analyzers.analyzer import Settings, Tables
+from analyzers.analyzer import Settings, Tables, once
 from analyzers.times.action_times import of_one_environment
 from analyzers.times.joins import calls_by_problem, facts_of, is_default, not_elsewhere, timed
 from analyzers.times.origins import ACTION, CONFIRM, RACE
@@ -99,7 +99,7 @@ def rungs(problems: Iterable[Problem], step: int) -> list[Rung]:
 
 
 @dataclass(frozen=True)
-class _Race:
+class Race:
     """Times (µs) of one problem's solutions in one race, the library's own choice, and the facts of its machine."""
 
     times: Mapping[str, float]
@@ -111,14 +111,14 @@ def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Ov
     """The rungs of a run, each with the override of an end (None: the winner of its race) that costs least where it
     costs most; those without one are left out.
     """
-    races = _races(tables, settings)
+    raced = races(tables, settings)
     if overrides is None:
-        best = ((text, solution_from_text(min(x.times, key=x.times.__getitem__))) for text, x in races.items())
+        best = ((text, solution_from_text(min(x.times, key=x.times.__getitem__))) for text, x in raced.items())
         overrides = [Override(problem=problem_from_text(text), solution=x, target={}) for text, x in best]
     proposed = {x.problem.text: x for x in overrides if x.solution.library == LIBRARY}
     out = []
     for rung in rungs(called(tables), step):
-        found = [races.get(x.text, _Race({})) for x in rung.timed]
+        found = [raced.get(x.text, Race({})) for x in rung.timed]
         ends = [proposed[x.text] for x in (rung.low, rung.high) if x.text in proposed]
         tried = [_served(rung, x, found) for x in ends if serves(found[1].facts, x.target, LIBRARY) is not False]
         if tried:
@@ -126,7 +126,7 @@ def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Ov
     return out
 
 
-def _served(rung: Rung, override: Override, races: Sequence[_Race]) -> Rung:
+def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
     """The rung with what the override's solution costs."""
     solution, why = override.solution.text, ""
     taken = [x.times.get(solution) for x in races]
@@ -141,15 +141,15 @@ def _served(rung: Rung, override: Override, races: Sequence[_Race]) -> Rung:
     return replace(rung, override=override, regrets=regrets, why=why)
 
 
-def _races(tables: Tables, settings: Settings) -> dict[str, _Race]:
+@once
+def races(tables: Tables, settings: Settings) -> dict[str, Race]:
     """Problem text → its race with the most solutions, in the environment that raced most."""
     rows = timed(tables.measurements[(tables.measurements["origin"] == RACE).to_numpy(dtype=bool)])
-    rows = of_one_environment(not_elsewhere(rows, tables, settings), tables)
-    rows, facts = rows.assign(own=is_default(rows, tables.facts)), facts_of(tables)
-    out: dict[str, _Race] = {}
-    for (text, source), race in rows.groupby(["problem", "source_id"]):
-        times = {str(x): float(us) for x, us in race.groupby("solution")["time_us"].min().items()}
-        if str(text) not in out or len(times) > len(out[str(text)].times):
-            own = next(iter(race.loc[race["own"], "solution"]), "")
-            out[str(text)] = _Race(times, own, facts.get(str(source), {}))
-    return out
+    rows = of_one_environment(not_elsewhere(rows, tables, settings), tables).sort_values("time_us", ascending=False)
+    times: dict[tuple[str, str], dict[str, float]] = {}
+    for text, source, solution, us in rows[["problem", "source_id", "solution", "time_us"]].itertuples(index=False):
+        times.setdefault((str(text), str(source)), {})[str(solution)] = float(us)
+    own = rows[is_default(rows, tables.facts)]
+    picks, facts = dict(zip(own["source_id"], own["solution"], strict=True)), facts_of(tables)
+    fewest = sorted(times.items(), key=lambda x: len(x[1]))
+    return {text: Race(of, str(picks.get(source, "")), facts.get(source, {})) for (text, source), of in fewest}

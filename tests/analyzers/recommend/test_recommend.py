@@ -11,6 +11,7 @@ import pytest
 
 from analyzers.analyzer import Settings
 from analyzers.measure.plan import plan
+from analyzers.overrides.write import make
 from analyzers.recommend import render
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.documents import report
@@ -20,6 +21,7 @@ from analyzers.recommend.verdict import verdict
 from analyzers.times.runs import tables_of
 from logparse.errors import EmissionError, UsageError
 from logparse.formats.format import Emission, Writer
+from logparse.formats.hipblaslt.tuning_file import WRITER
 from logparse.ingest.stated_target import target_from
 from logparse.model import Evidence, Finding, Override, Problem, Solution
 from logparse.store import Store
@@ -430,3 +432,41 @@ def test_problems_of_other_runs_are_evidence_and_no_findings() -> None:
     assert {x.problem.text for x in found.findings if x.problem is not None} == {mine.text}
     (regrets,) = (x.message for x in found.remarks if x.analyzer == "suboptimal-pick")
     assert regrets.startswith("picks of 1 problem ")
+
+
+@pytest.mark.parametrize(
+    ("plain", "added", "row"),
+    [
+        ({"hipblaslt:7": 40.0, "hipblaslt:9": 44.0}, {"hipblaslt:7": 42.0, "hipblaslt:9": 40.0}, "9"),  # 1,640 µs
+        ({"hipblaslt:7": 40.0, "hipblaslt:9": 48.0}, {"hipblaslt:7": 40.5, "hipblaslt:9": 40.0}, "7"),  # 1,615 of 1,680
+        ({"hipblaslt:7": 40.0, "hipblaslt:9": 400.0}, {"hipblaslt:7": 80.0, "hipblaslt:9": 40.0}, None),
+        ({"hipblaslt:7": 40.0}, {"hipblaslt:9": 40.0}, "9"),  # not timed on both: the one that saves more
+    ],
+)
+def test_calls_that_share_a_row_get_what_costs_them_least_in_all(
+    plain: dict[str, float], added: dict[str, float], row: str | None, store: Store, tmp_path: Path
+) -> None:
+    """Ten calls with β = 0 and thirty that accumulate: hipBLASLt's key is the same."""
+    own, facts_there = {"hipblaslt:5": 50.0}, HERE | {"hipblaslt_version": "100202"}
+    log = bench(64, 32, 16, count=10) + bench(64, 32, 16, count=30).replace("--beta 0.0", "--beta 1.0")
+    read(store, tmp_path, {"job.log": log + bench(128, 32, 16)})
+    for beta, times, winner in (("zero", plain, "hipblaslt:7"), ("nonzero", added, "hipblaslt:9")):
+        problem = product(64, 32, 16, beta=beta, ldc=64)
+        replayed(store, problem, own | times, winner, pick="hipblaslt:5", facts=facts_there)
+    replayed(store, product(128, 32, 16), own | plain, "hipblaslt:7", pick="hipblaslt:5", facts=facts_there)
+    found = recommend(tables_of(store), Settings())
+    made = emissions(found, facts_there, [WRITER], Settings())
+    lines = made.files[0].data.decode().splitlines()[2::2]
+    assert {x.split(",")[4]: x.split(",")[34] for x in lines} == {"128": "7"} | ({"64": row} if row else {})
+    shared = [x for x in found.findings if "the library has one row for it and" in x.message]
+    assert len(shared) == 2
+    assert sum(x.override is not None for x in shared) == (row is not None)
+
+
+def test_overrides_that_are_valid_alone_cost_no_other() -> None:
+    one, two = (Override(problem=product(64, 32, 16, beta=x), solution=Solution("hipblaslt", y), target=HERE)
+                for x, y in (("zero", "7"), ("nonzero", "9")))  # fmt: skip
+    third = Override(problem=product(128, 32, 16), solution=Solution("hipblaslt", "8"), target=HERE)
+    made = make(WRITER, [two, one, third], HERE)
+    assert made.held == (two, third)
+    assert list(made.refused.values()) == [1]
