@@ -21,7 +21,7 @@ from logparse.links import linked
 from logparse.model import Problem, problem_from_text
 from logparse.store.columns import column
 from logparse.store.database import shared_database
-from logparse.target import Facts, arch, same_device
+from logparse.target import BUILD, BY_NAME, Facts, arch, same_build, same_device
 
 if TYPE_CHECKING:
     import duckdb
@@ -67,6 +67,8 @@ class Diff:
     """The two devices, where the runs are known to be of different ones."""
     floor_us: float = 0.0
     """Changes of one call by at most this many µs count as the same."""
+    builds: tuple[str, ...] = ()
+    """Libraries of which the runs are of two builds, so that an index may be another kernel."""
 
     @property
     def ok(self) -> bool:
@@ -179,7 +181,8 @@ def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, f
         con.execute(f"create or replace temp table compared as {_COMPARED}", given)
     for name in "ab":  # they are as large as what was made of them
         con.unregister(name)
-    return Diff(one.run, two.run, fail_on, con, _devices(one.machine, two.machine), floor_us)
+    builds = tuple(x for x in BUILD if x not in BY_NAME and same_build(one.machine, two.machine, x) is False)
+    return Diff(one.run, two.run, fail_on, con, _devices(one.machine, two.machine), floor_us, builds)
 
 
 _RENAMED = """

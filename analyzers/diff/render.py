@@ -31,6 +31,9 @@ def diff_lines(found: Diff) -> list[str]:
         out.append(f"{_UNCOMPARED}, and a gate fails on that")
     if found.devices:
         out.append(f"the runs are of two devices ({' and '.join(found.devices)}): changes may be the devices' own")
+    if found.builds:
+        what = "an index may be another kernel there: measure old rows again (--overrides FILE lists them)"
+        out.append(f"the runs are of two builds of {' and '.join(found.builds)}; {what}")
     flipped, picked, apart = found.flips
     if flipped:
         times = (

@@ -174,6 +174,13 @@ def test_winners_that_flip(sample: str, old: str, new: str, flips: str, store: S
     assert flips in "\n".join(diff_lines(found))
 
 
+def test_indices_of_two_builds_may_be_other_kernels() -> None:
+    rows = [measurement(G[0], "hipblaslt:1", 100.0)]
+    builds = [tables(measurements=rows, facts=facts("m", arch="gfx942", hipblaslt_revision=x)) for x in "ab"]
+    assert "two builds of hipblaslt;" in diff_lines(diff(*builds))[1]
+    assert not any("builds" in x for x in diff_lines(diff(builds[0], builds[0])))
+
+
 def test_noise_is_respected() -> None:
     def one(time: float, samples: tuple[float, ...] = (), std: float | None = None) -> Tables:
         return tables(
