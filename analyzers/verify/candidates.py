@@ -45,7 +45,8 @@ def candidates(tables: Tables, paths: Sequence[str], target: Facts, n: int | Non
     files, unread = lint_files(paths, target, tables) if paths else ([], [])
     names = [rows[name].map(text_of).fillna("") for name in ("op", "kernel", "problem")]
     sums = rows.groupby(names)[["calls", "total_us"]].sum().sort_values("total_us", ascending=False, kind="stable")
-    served = _served([text for _, _, text in sums.index if text], verify(tables, tables, files).outcomes)
+    outcomes = verify(tables, tables, files).outcomes if files else ()
+    served = _served([text for _, _, text in sums.index if text], outcomes)
     total, (_, wall_us) = float(sums["total_us"].sum()), steps(tables, Settings())
     found: list[Candidate] = []
     for (op, kernel, text), calls, us in sums.head(n or len(sums)).itertuples():
