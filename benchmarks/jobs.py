@@ -19,7 +19,7 @@ own; those of one GPU run side by side, a GPU each.  A job takes two to four min
 
 The step under each action, as ``recommend`` simulates it, is recorded beside that: of the others that lines of Python
 apply, the two of which the simulation says most are chosen, before anything is measured, and timed in the same turns
-(``steps.py --record``).
+(``steps.py --record``).  ``--steps`` does that alone: the job is traced and replayed and timed, and nothing is judged.
 
 The truth is *faster* where all runs with the action were faster than all without (one of twenty such triples by chance)
 and the means differ by 1 %; *slower* likewise.  "verified" is right where the truth is faster, and wrong where it is
@@ -140,6 +140,7 @@ class _Stages:
         self._at_once = 2 if options.smoke else job.at_once
         self._environ: dict[str, str] = {**os.environ, "JOB_SECONDS": job.seconds, **(_SMOKE if options.smoke else {})}
         self._store = open_store(str(folder / "store"), create=True)
+        self._begun = time.monotonic()
         self._said: list[str] = []
         self._named: dict[str, str] = {}
         row["said"] = self._said
@@ -147,6 +148,11 @@ class _Stages:
     def done(self) -> Iterator[str]:
         """The names of the stages, each when it has ended.  Raises RuntimeError where the job fails."""
         row = self._row
+        if self._options.steps:
+            self._foretold()
+            yield "foretold"
+            yield from self._truths()
+            return
         if self._options.smoke:
             self._as_if_tuned()
         else:
@@ -159,8 +165,35 @@ class _Stages:
             row |= self._judged(before, after, names, files)
             row["units"]["after"] = self._units(after)
         yield "judged"
-        for _ in self._truths():
-            yield "truth"
+        yield from self._truths()
+
+    def _foretold(self) -> None:
+        """The job traced, once more alone, and replayed, as ``tune`` does: what the step is simulated to take."""
+        from analyzers.analyzer import Settings
+        from analyzers.measure.replay import Options, replay
+        from analyzers.measure.scheduler import Limits
+        from analyzers.recommend.verb import advise, write
+        from analyzers.times.runs import tables_of
+        from analyzers.tune.by_turns import alone
+        from logparse.ingest import ingest
+
+        row, folder = self._row, self._folder / "alone"
+        self._captured("steps", self._environ)
+        row["seconds"]["captured"] = time.monotonic() - self._begun
+        if alone((self._command, self._environ), folder, "", print) is not None:
+            ingest([str(folder)], self._store, run="steps")
+        row["seconds"]["alone"] = time.monotonic() - self._begun
+        limits = Limits(budget_s=self._options.replay)
+        replay(self._store, Options(run="steps", limits=limits, stages=frozenset({"actions"})))
+        row["seconds"]["replayed"] = time.monotonic() - self._begun
+        found = advise(self._store, Settings(), "steps")
+        write(found, Settings(), self._folder / "applied")
+        row["offered"] = [_offer(x) for x in found.actions]
+        row["step"], row["units"] = (
+            _simulated(found.step, tables_of(self._store, "steps")),
+            {"before": self._units("steps")},
+        )
+        row["applied_by"], row["actions"], row["others"] = "nothing", [], _others(found.step, found.actions, [])
 
     def _tuned(self) -> None:
         from analyzers.tune.verb import Tuning, tune
@@ -257,7 +290,7 @@ class _Stages:
         kinds = {x.name: {"count": x.count, "traced": x.traced, "mean_us": x.mean_us} for x in found.kinds}
         return {"unit": found.sort, "tracing": found.tracing, "mean_us": found.mean_us, "kinds": kinds}
 
-    def _truths(self) -> Iterator[None]:
+    def _truths(self) -> Iterator[str]:
         """Runs without and with the action by turns, and with others; a job without any runs once, for its time."""
         from logparse.capture import with_overrides
 
@@ -281,7 +314,7 @@ class _Stages:
                 [(x, *sides[x]) for x in order[begin : begin + self._at_once]], self._folder
             ):
                 held[side].append(found)
-                yield
+                yield "truth"
 
 
 def _as_device(path: Path) -> None:
@@ -471,7 +504,7 @@ def all_jobs(
         place.mkdir()
         with devices.taken(2 if options.smoke else JOBS[name].gpus) as visible:
             left = min(deadline - time.monotonic(), _JOB_S)
-            if left < _LEAST_S:
+            if left < (_LEAST_S if not options.steps else _LEAST_S / 2):
                 keep(name, {"job": name, "failed": f"not begun: {max(left, 0):.0f} s of the budget were left"})
                 return
             print(f"{name} on {visible}: begun", flush=True)
@@ -500,7 +533,8 @@ def _watched(
 ) -> None:
     """The job's process until it ends or its time is over."""
     words = ["--job", name, "--folder", str(folder.resolve()), "--replay", str(options.replay)]
-    words += ["--truth-runs", str(options.truth_runs), *(["--smoke"] if options.smoke else [])]
+    words += ["--truth-runs", str(options.truth_runs)]
+    words += [f"--{name}" for name in ("smoke", "steps") if getattr(options, name)]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     environ = {**os.environ, "CUDA_VISIBLE_DEVICES": visible, "PYTHONPATH": path}
     begun, seen = time.monotonic(), ""
@@ -675,6 +709,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", type=Path, help="a new folder for stores, logs and traces, which is not removed")
     parser.add_argument("--wheels", help="folder of wheels to put on the path")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes on the CPU; no requirement is tested")
+    parser.add_argument("--steps", action="store_true", help="only what the step is foretold to take, and takes")
     parser.add_argument("--job", choices=tuple(JOBS), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -692,18 +727,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(json.dumps(record["summary"], indent=1))
     print(f"{record['seconds']:.0f} s; {out}")
     short = len(record["summary"]["right"]) < 0.9 * record["summary"]["jobs"]
-    return 1 if (short or record["summary"]["verified_wrongly"]) and not record["smoke"] else 0
+    judged = record["record"] == "jobs" and not record["smoke"]
+    return 1 if judged and (short or record["summary"]["verified_wrongly"]) else 0
 
 
 def _path(record: Mapping[str, Any], options: argparse.Namespace) -> Path:
     device = str(record["environment"]["device"]).replace(" ", "-")
-    return Path(options.results) / f"jobs{'-smoke' if record['smoke'] else ''}-{device}-{record['date'][:10]}.json"
+    return (
+        Path(options.results)
+        / f"{record['record']}{'-smoke' if record['smoke'] else ''}-{device}-{record['date'][:10]}.json"
+    )
 
 
 def _ran(options: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     names, begun = _chosen(options), time.monotonic()
     record: dict[str, Any] = {
-        "record": "jobs",
+        "record": "steps" if options.steps else "jobs",
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "smoke": options.smoke,
         "environment": _environment(options.smoke),

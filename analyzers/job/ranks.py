@@ -104,7 +104,8 @@ def _ranks(facts: pd.DataFrame, of: pd.Series, rows: pd.DataFrame, matched: pd.D
     steps, window, compute, alone = map(
         value, ("profiler_steps", "gpu_window_us", "gpu_compute_us", "gpu_communication_alone_us")
     )
-    timed = {str(source): x.mean_us for source, x in units_by_source(facts).items() if x.mean_us is not None}
+    counted = sorted(units_by_source(facts).items(), key=lambda x: not x[1].alone)
+    timed = {str(source): x.mean_us for source, x in counted if x.mean_us is not None}
     for rank in sorted(set(of), key=str):
         sources = [x for x in of.index[of == rank] if x in compute.index and x in steps.index]
         count = float(steps.reindex(sources).sum())

@@ -7,6 +7,7 @@ stored: their units are read where the job wrote them.
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pandas as pd
 
 from analyzers.times.units import Units, units_of_facts
 from analyzers.verify.actions import Times
+from analyzers.verify.unit_time import unit_time
 from logparse.capture import job
 from logparse.capture.plan import timing
 from logparse.formats import job_units
@@ -22,6 +24,8 @@ RUNS, RUNS_OF_SHORT, SHORT_US = 3, 5, 5e3
 """Of each: the fewest whose means have a spread worth the name; more where a unit takes less than ``SHORT_US``, of
 which three give a very wide interval.
 """
+_MOST, _MOST_S = 8, 300.0
+"""Runs of each at most, and seconds of all after which none is added, while these decide nothing."""
 AT_MOST_S = 120.0
 """A job that takes longer is not run again: its units are many, and their own spread serves."""
 _INTERRUPTED = 130
@@ -37,25 +41,48 @@ def by_turns(
 
     ``unit`` is the callable whose calls are units, as ``--unit`` names it.  Raises KeyboardInterrupt.
     """
-    say(f"the job by turns as it was and as it is, {RUNS} or {RUNS_OF_SHORT} times each, without logs and a profiler")
+    say(
+        f"the job by turns as it was and as it is, {RUNS} or {RUNS_OF_SHORT} times each without logs and a profiler, "
+        f"at most {_MOST} where these decide nothing"
+    )
     found: tuple[list[Units], list[Units]] = [], []
-    turn, turns = 0, 2 * RUNS
+    turn, turns, begun = 0, 2 * RUNS, time.monotonic()
     while turn < turns:
-        command, environ = (before, after)[turn % 2]
         with tempfile.TemporaryDirectory(prefix="logparse-") as folder:
-            ended = job.run(command, timing(Path(folder), unit, environ))
-            if ended.code == _INTERRUPTED:
-                raise KeyboardInterrupt
-            units = units_in(Path(folder))
-        if ended.code or units is None:
-            why = f"ended with exit code {ended.code}" if ended.code else "timed no unit of work"
-            say(f"a run of the job {why}: the times of the traced runs must serve")
+            units = alone((before, after)[turn % 2], Path(folder), unit, say)
+        if units is None:
+            say("the times of the traced runs must serve")
             return None
         found[turn % 2].append(units)
         turn += 1
         if units.mean_us is not None and units.mean_us < SHORT_US:
-            turns = 2 * RUNS_OF_SHORT
+            turns = max(turns, 2 * RUNS_OF_SHORT)
+        if turn == turns < 2 * _MOST and time.monotonic() - begun < _MOST_S and _undecided(found):
+            turns += 2
     return found
+
+
+def _undecided(times: Times) -> bool:
+    wall = unit_time(*times, {x.name: float(x.count) for x in times[0][0].kinds})
+    return wall is not None and wall.undecided
+
+
+def alone(
+    job_as_it_is: tuple[Sequence[str], Mapping[str, str]], folder: Path, unit: str, say: Callable[[str], None]
+) -> Units | None:
+    """One run of a command in its environment, without logs and a profiler: its units, which it writes into the folder;
+    None where it fails or times nothing.  Raises KeyboardInterrupt.
+    """
+    command, environ = job_as_it_is
+    folder.mkdir(parents=True, exist_ok=True)
+    ended = job.run(command, timing(folder, unit, environ))
+    if ended.code == _INTERRUPTED:
+        raise KeyboardInterrupt
+    units = units_in(folder)
+    if ended.code or units is None:
+        say(f"a run of the job {f'ended with exit code {ended.code}' if ended.code else 'timed no unit of work'}")
+        return None
+    return units
 
 
 def units_in(folder: Path) -> Units | None:

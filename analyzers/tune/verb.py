@@ -29,7 +29,7 @@ from analyzers.recommend.verb import advise, write
 from analyzers.recommend.verdict import verdict
 from analyzers.times.runs import tables_of
 from analyzers.times.units import units
-from analyzers.tune.by_turns import AT_MOST_S, by_turns
+from analyzers.tune.by_turns import AT_MOST_S, alone, by_turns
 from analyzers.verify.actions import ActionProof, verify_actions
 from analyzers.verify.actions import lines as lines_of
 from logparse.capture import with_overrides
@@ -37,7 +37,7 @@ from logparse.capture.job import CANNOT_RUN, NOT_FOUND
 from logparse.capture.plan import TRACES, Plan, Trace, plan
 from logparse.capture.run import capture
 from logparse.formats.format import Emission
-from logparse.ingest import Ingested
+from logparse.ingest import Ingested, ingest
 from logparse.ingest.input_file import CAPTURES
 from logparse.store import Store, command_line
 from logparse.text import counted
@@ -125,16 +125,27 @@ class _Job:
 
     def captured(self) -> None:
         self.say("1/5 capture: the job as it is, with its libraries' logs and a profiler over a few steps")
+        begun = time.monotonic()
         code, read = capture(self.command, self.first, lambda: self.store, self.say, run=self.run, environ=self.environ)
         if code:
             if code not in (CANNOT_RUN, NOT_FOUND) or self.first.folder.exists():  # else that is reported already
                 self.say(f"the job ended with exit code {code}: it is not run again; {self.goes_on}")
             raise _EndedError(code)
+        if time.monotonic() - begun <= AT_MOST_S and units(tables_of(self.store, self.run)) is not None:
+            self.timed_alone()
         if traced_us(tables_of(self.store, self.run)) is None:
             self.say(_without_kernels(read))
             if not any(x.calls for x in read):
                 self.say("no call was counted either: nothing is left to replay, and nothing is changed")
                 raise _EndedError
+
+    def timed_alone(self) -> None:
+        """Logs slow the host, some jobs to half of their speed: the time of a unit is that of a run without them."""
+        self.say("    and once more without logs and a profiler: how long its units take")
+        folder = self.first.folder / "alone"
+        unit = self.tuning.trace.unit if self.tuning.trace else ""
+        if alone((self.command, self.environ), folder, unit, self.say) is not None:
+            ingest([str(folder)], self.store, run=self.run)
 
     def replayed(self) -> None:
         what = "what each problem runs under each action, then better solutions"

@@ -17,7 +17,7 @@ from analyzers.actions.action import CONVOLUTION, GEMM, step_interval
 from analyzers.actions.totals import results
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import collectives_of_run, kernels_of_run, steps, traced_us
-from analyzers.times.units import KINDS, Units, reweighed, traced_kinds, units, units_by_source
+from analyzers.times.units import KINDS, Units, reweighed, traced_kinds, units, units_by_source, units_of_facts
 from analyzers.verify.unit_time import UnitTime, timed, unit_time
 from logparse.errors import InputError
 from logparse.formats.job_units import UNIT
@@ -94,6 +94,11 @@ class ActionProof:
         return self.wall is not None and self.wall.faster
 
     @property
+    def undecided(self) -> bool:
+        """Whether the wall time's interval holds no gain as well as one that would be worth having."""
+        return self.wall is not None and self.wall.undecided
+
+    @property
     def unexplained(self) -> tuple[Group, ...]:
         """Where the gain is far outside of the promised interval, by twice its reach: the operators that hold it."""
         if self.low_us - self.after_us <= self.promised_us - self.low_us:
@@ -106,6 +111,8 @@ class ActionProof:
         if self.share < SHARE:
             return "another workload"
         if self.doubts:
+            return "time unknown"
+        if not self.faster and self.undecided:
             return "time unknown"
         if not self.faster and abs(self.gained_us) <= self.noise_us:
             return "had no effect"
@@ -230,7 +237,11 @@ class _Both:
 
     @property
     def timed(self) -> Times:
-        a, b = ([x] if x is not None else [] for x in self.units)
+        """The units of both runs, with or both without their logs."""
+        found = self.units
+        if len({x.alone for x in found if x}) > 1:
+            found = tuple(units_of_facts(x.facts[x.facts["run"] == x.run], alone=False) for x in self.runs)
+        a, b = ([x] if x is not None else [] for x in found)
         return a, b
 
     @property
@@ -307,7 +318,7 @@ def _unlike_ranks(tables: Tables) -> Iterator[str]:
     """That ranks of one run do different units, of which no average means anything."""
     of = _values(tables, "rank")
     found = units_by_source(tables.facts[tables.facts["run"] == tables.run])
-    ranks = [x for source, x in found.items() if source in of]
+    ranks = [x for source, x in found.items() if source in of and not x.alone]
     numbers = [x.count for x in ranks]
     if len({x.sort for x in ranks}) > 1 or (numbers and min(numbers) < (1 - _ALIKE) * max(numbers)):
         made = ", ".join(f"{x.count} of {_UNITS.get(x.sort, x.sort)}" for x in ranks[:_SHOWN])
@@ -376,6 +387,8 @@ def lines(found: ActionProof) -> list[str]:
         if found.faster and found.verdict == "had no effect":
             out.append(f"the {found.unit} is faster by more than its kernels that were to gain explain")
     out += [*dict.fromkeys((*found.doubts, *found.notes))][:_SHOWN]
+    if found.undecided:
+        out.insert(2, "which decides nothing: its units differ by more than that; more or longer runs would")
     return [fitted(headline(found)), *(fitted(f"  {x}") for x in out)]
 
 

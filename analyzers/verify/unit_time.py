@@ -20,6 +20,8 @@ from analyzers.statistics.intervals import Variance
 from analyzers.times.units import Units
 
 _BLOCKS = 10
+_WORTH = 0.04
+"""Of a unit's time: a gain that a user would not want to miss."""
 _LEAST = 3
 """Units of a kind, or runs, from which a variance is estimated at least."""
 
@@ -44,6 +46,11 @@ class UnitTime:
     @property
     def faster(self) -> bool:
         return self.low_us > 0
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the interval holds both no gain and one of more than ``_WORTH``: neither is shown."""
+        return self.low_us <= 0 and self.high_us > _WORTH * self.before_us
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,11 @@
      "kinds": {"float32[16, 3, 224, 224]": {"count": 200, "traced": 6, "us": [41230.1, 41260.9]}}}
 
 ``us`` are times of units that ran without the profiler (the last 2,000, in order), ``count`` all units of the kind.
-Written by ``logparse/capture/in_job/trace_units.py``.  Its facts are read by ``analyzers/job/units.py``:
-``unit`` (what a unit is), ``unit_tracing``, ``rank`` and, of each kind, ``unit:KIND`` with that kind's object.
+``"alone": true`` is of a run of the job without logs and a profiler; its kinds may have ``host_us``: what the host took
+for units before which the device was idle.
+Written by ``logparse/capture/in_job/trace_units.py``.  Its facts are read by ``analyzers/times/units.py``:
+``unit`` (what a unit is), ``unit_tracing``, ``unit_alone``, ``rank`` and, of each kind, ``unit:KIND`` with that kind's
+object.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from logparse.formats.format import FileFormat, Head, Outcome, Source, content
 from logparse.formats.patterns import regex
 from logparse.model import Fact, Reject
 
-UNIT, TRACING, KIND = "unit", "unit_tracing", "unit:"
+UNIT, TRACING, ALONE, KIND = "unit", "unit_tracing", "unit_alone", "unit:"
 """Names of facts; that of a kind begins with ``KIND``."""
 _BEGIN = regex(rb'\s*\{\s*"logparse_units"\s*:')
 
@@ -49,15 +52,19 @@ def facts(data: bytes) -> list[Fact]:
         raise ValueError("no kinds with count, traced and us")
     made = [Fact(UNIT, str(found.get("logparse_units"))), Fact(TRACING, str(found.get("tracing", "")))]
     made += [Fact(name, str(found[name])) for name in ("rank", "ranks") if isinstance(found.get(name), int)]
+    made += [Fact(ALONE, "1")] if found.get("alone") is True else []
     return made + [Fact(f"{KIND}{name}", json.dumps(kind)) for name, kind in kinds.items()]
 
 
 def _is_kind(kind: Any) -> bool:
     if not isinstance(kind, Mapping):
         return False
-    times = kind.get("us")
     counted = all(type(kind.get(name)) is int and kind[name] >= 0 for name in ("count", "traced"))
-    return counted and isinstance(times, list) and all(isinstance(x, (int, float)) and x >= 0 for x in times)
+    return counted and all(_are_times(x) for x in (kind.get("us"), kind.get("host_us", [])))
+
+
+def _are_times(times: Any) -> bool:
+    return isinstance(times, list) and all(isinstance(x, (int, float)) and x >= 0 for x in times)
 
 
 FORMAT = FileFormat(

@@ -51,6 +51,7 @@ def stages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatc
     setting = SimpleNamespace(action=SimpleNamespace(name="tf32"))
     monkeypatch.setattr(verb, "capture", partial(captured, tmp_path))
     monkeypatch.setattr(verb, "replay", lambda store, options: SimpleNamespace(interrupted=False))
+    monkeypatch.setattr(verb, "alone", lambda *x: None)
     monkeypatch.setattr(verb, "without_a_change", lambda actions: (setting,))
     monkeypatch.setattr(verb.with_overrides, "applied", lambda command, out, environ: (command, environ))
     return monkeypatch
@@ -154,6 +155,7 @@ def planted(
     patch.setattr(verb, "tables_of", lambda store, run: after if run.endswith("-after") else before)
     patch.setattr(verb, "advise", lambda store, settings, run: recommend(before, settings))
     patch.setattr(verb, "by_turns", lambda *x: times)
+    patch.setattr(verb, "alone", lambda *x: None)
 
 
 def screen_of(said: list[str]) -> list[str]:
@@ -273,7 +275,7 @@ def test_a_run_that_fails_leaves_the_times_of_the_traced_ones(command: list[str]
     said: list[str] = []
     good = script(tmp_path / "log", "x", 10.0)
     assert by_turns((good, environ), (command, environ), "", said.append) is None
-    assert why in said[-1]
+    assert why in said[-2]
     assert by_turns((script(tmp_path / "log", "x", 1.0, 2), environ), (good, environ), "", said.append) is None
 
 

@@ -6,6 +6,7 @@ torch is a package of the test's own, but for the trace: starting the real one t
 from __future__ import annotations
 
 import os
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,9 @@ import pytest
 
 from analyzers.times.runs import tables_of
 from analyzers.times.units import units
+from analyzers.tune.by_turns import units_in
 from logparse.capture import with_overrides
+from logparse.capture.plan import timing
 from logparse.errors import InputError
 from logparse.ingest import ingest
 from logparse.store import open_store
@@ -113,3 +116,44 @@ def test_steps_of_the_first_optimizer_are_counted_by_their_sizes_and_some_are_tr
     assert all(x.traced and 0 < len(x.us) < x.count for x in found.kinds), "none is timed once the profiler has run"
     assert found.mean_us == pytest.approx(20e3, rel=0.9)
     assert found.untraced_share == 0
+
+
+DEVICE = """
+import time
+import torch
+
+class Device:  # which has 30 ms of work of each step, behind that of the step before
+    free = 0.0
+class Event:
+    def __init__(self, enable_timing=True): pass
+    def record(self): self.at = max(Device.free, time.perf_counter())
+    def query(self): return time.perf_counter() >= self.at
+    def synchronize(self): time.sleep(max(self.at - time.perf_counter(), 0.0))
+    def elapsed_time(self, end): return 1e3 * (end.at - self.at)
+torch.cuda.Event = Event
+torch.cuda.is_initialized = lambda: True
+torch.cuda.is_current_stream_capturing = lambda: False
+torch.cuda.synchronize = lambda: time.sleep(max(Device.free - time.perf_counter(), 0.0))
+
+layer = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+for number in range(60):
+    layer(torch.ones(2 if number % 4 else 16, 8)).sum().backward()
+    time.sleep(0.01)
+    Device.free = max(Device.free, time.perf_counter()) + 0.03
+    optimizer.step()
+time.sleep(max(Device.free - time.perf_counter(), 0.0))
+"""
+
+
+def test_a_run_without_logs_times_units_on_the_device_and_the_host_by_itself(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    environ = timing(tmp_path, "", os.environ)
+    assert output_of([sys.executable, "-c", DEVICE], environ) == ("", "")
+    found = units_in(tmp_path)
+    assert found is not None
+    assert found.alone
+    host = [us for kind in found.kinds for us in kind.host_us]
+    assert 8 <= len(host) <= 16
+    assert statistics.median(host) == pytest.approx(10e3, rel=0.5), "not the 30 ms of the device"
+    assert found.mean_us == pytest.approx(30e3, rel=0.1), "nor do units count before which the device was idle"

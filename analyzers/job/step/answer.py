@@ -1,19 +1,21 @@
 """What other kernel times do to the step: now → then, what limits it, and where it would end.
 
-The profiler slows the host.  ``host_factor`` scales what the host does such that the unchanged step takes what it took
-without the profiler; a step that does not wait for the host tells nothing of it, and keeps the traced host: then the
-interval begins with a host that is ``ROUGH`` times as fast.  What still lacks to the untraced time is a factor on every
-answer.  An action's launches are those of the trace: work that it takes away costs no time on the device and its launch
-on the host.
+The profiler slows the host.  ``host_factor`` scales what the host does such that it takes, by itself, what it took
+without the profiler for units before which the device was idle (``UnitKind.host_us``), and the unchanged step no more
+than it took.  Where that was not measured, the unchanged step alone decides; one that does not wait for the host tells
+nothing of it, and keeps the traced host: then the interval begins with a host that is ``ROUGH`` times as fast.  What
+still lacks to the untraced time is a factor on every answer.  An action's launches are those of the trace: work that it
+takes away costs no time on the device and its launch on the host.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +23,7 @@ import pandas as pd
 
 from analyzers.analyzer import Tables, once
 from analyzers.job.step.build import build
-from analyzers.job.step.graph import KINDS, Floats, Graph, shares, times
+from analyzers.job.step.graph import KINDS, Bounds, Floats, Graph, shares, times
 from analyzers.job.step.traces import RankTrace, read_trace
 from analyzers.times.units import units
 from logparse.errors import InputError
@@ -83,25 +85,50 @@ class StepUnknown:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """The graphs of a job's traced windows, and how often each kind of unit ran (empty: as in the traces)."""
+    """The graphs of a job's traced windows, and how often each kind of unit ran (empty: as in the traces).
+    ``untraced_us`` is the time of an average unit without a profiler, ``host_us`` what its host takes by itself, by
+    kind, and ``host_spread`` half of the range in which the middle half of these times lies, relative.
+    """
 
     graphs: Sequence[Graph]
     counts: Mapping[str, float]
     untraced_us: float | None = None
     notes: tuple[str, ...] = ()
+    host_us: Mapping[str, float] = field(default_factory=dict)
+    host_spread: float = 0.0
 
     def us(self, each: Callable[[Graph], Floats], host_factor: float) -> float:
         """The mean time of a unit; ``each`` gives the times of a graph's kernels and transfers."""
+        return self._mean(self._by_kind(each, host_factor, lambda x: (x.first, x.last)))
+
+    def issued_us(self, host_factor: float) -> float:
+        """The mean time that the host takes until it has issued a unit, of the kinds of which ``host_us`` is known."""
+        found = self._by_kind(unchanged, host_factor, lambda x: (x.begun, x.issued))
+        return self._mean({kind: us for kind, us in found.items() if kind in self.host_us})
+
+    @property
+    def measured_host_us(self) -> float:
+        """``host_us`` of the kinds that the traces hold, weighed as theirs are; 0 where none is known."""
+        kinds = {unit.kind for graph in self.graphs for unit in graph.bounds}
+        return self._mean({kind: [us] for kind, us in self.host_us.items() if kind in kinds})
+
+    def _by_kind(
+        self, each: Callable[[Graph], Floats], host_factor: float, ends: Callable[[Bounds], tuple[int, int]]
+    ) -> dict[str, list[float]]:
         found: dict[str, list[float]] = defaultdict(list)
         first: dict[str, list[float]] = defaultdict(list)
         for graph in self.graphs:
             at = times(graph, each(graph), host_factor)
             begun: set[int] = set()
             for unit in graph.bounds:
-                (found if unit.rank in begun else first)[unit.kind].append(at[unit.last] - at[unit.first])
+                begin, end = ends(unit)
+                (found if unit.rank in begun else first)[unit.kind].append(at[end] - at[begin])
                 begun.add(unit.rank)
         for kind, us in first.items():  # the first unit of a window is not yet in step; it counts where it is the only
             found.setdefault(kind, us)
+        return found
+
+    def _mean(self, found: Mapping[str, Sequence[float]]) -> float:
         known = {kind: self.counts.get(kind, 0.0) for kind in found}
         known = known if any(known.values()) else {kind: float(len(us)) for kind, us in found.items()}
         total = math.fsum(known.values())
@@ -115,26 +142,38 @@ def unchanged(graph: Graph) -> Floats:
 
 @once
 def host_factor_of(step: Step) -> float:
-    """The factor on the host's work with which the unchanged step takes its untraced time; 1 where none is known.
-
-    Where no factor reaches it, the one nearest to 1 that comes closest.
+    """The factor on the host's work with which it takes what it took by itself, or the unchanged step its untraced
+    time; 1 where none is known.  Where no factor reaches it, the one nearest to 1 that comes closest.
     """
+    by_step = _of_step(step)
+    if not step.measured_host_us:
+        return by_step
+    alone = _reaching(step.measured_host_us, step.issued_us, _HOST_LEAST, _HOST_MOST)
+    target = step.untraced_us  # an untraced step that is shorter than the host by itself is the better witness
+    return min(alone, by_step) if target is not None and step.us(unchanged, alone) > target else alone
+
+
+def _of_step(step: Step) -> float:
     target = step.untraced_us
     traced = step.us(unchanged, 1.0)
     if target is None or not traced or abs(traced / target - 1.0) < _SAME:
         return 1.0
+
+    def simulated(factor: float) -> float:
+        return step.us(unchanged, factor)
+
     if traced > target:
-        least = step.us(unchanged, _HOST_LEAST) * (1.0 + _SAME)
-        return _reaching(max(target, least), step, _HOST_LEAST, 1.0)
-    depends = step.us(unchanged, 1.02) / traced - 1.0 >= 0.02 * _DEPENDS
-    return _reaching(target, step, 1.0, _HOST_MOST) if depends else 1.0
+        least = simulated(_HOST_LEAST) * (1.0 + _SAME)
+        return _reaching(max(target, least), simulated, _HOST_LEAST, 1.0)
+    depends = simulated(1.02) / traced - 1.0 >= 0.02 * _DEPENDS
+    return _reaching(target, simulated, 1.0, _HOST_MOST) if depends else 1.0
 
 
-def _reaching(target: float, step: Step, low: float, high: float) -> float:
-    """The factor between these at which the unchanged step takes so long, by bisection; else the nearer end."""
+def _reaching(target: float, us: Callable[[float], float], low: float, high: float) -> float:
+    """The factor between these at which ``us`` is so long, by bisection; else the nearer end."""
     while high - low > _HOST_EXACT:
         middle = (low + high) / 2
-        low, high = (middle, high) if step.us(unchanged, middle) < target else (low, middle)
+        low, high = (middle, high) if us(middle) < target else (low, middle)
     return (low + high) / 2
 
 
@@ -144,12 +183,15 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     simulated = step.us(unchanged, host)
     now = step.untraced_us or simulated
     scale = now / simulated if simulated else 1.0
-    fastest = host if step.us(unchanged, host / ROUGH) < simulated * (1.0 - 2 * _SAME) else host / ROUGH
+    witnessed = step.measured_host_us or step.us(unchanged, host / ROUGH) < simulated * (1.0 - 2 * _SAME)
+    fastest = host if witnessed else host / ROUGH
 
     def withfactors_of(given: Mapping[str, Factor], which: int, host_factor: float = host) -> float:
         return scale * step.us(lambda x: x.scaled(factors_of(x, given)[which]), host_factor)
 
-    then, low, high = withfactors_of(factors, 0), withfactors_of(factors, 1, fastest), withfactors_of(factors, 2)
+    then = withfactors_of(factors, 0)
+    low = withfactors_of(factors, 1, fastest * (1.0 - step.host_spread))
+    high = withfactors_of(factors, 2, host * (1.0 + step.host_spread))
     parts = _shares(step, factors, host)
     known = step.untraced_us is not None
     notes = [*step.notes, *dict.fromkeys(note for graph in step.graphs for note in graph.notes)]
@@ -238,7 +280,18 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
         found = replace(found, kinds=tuple(x for x in found.kinds if x.name in traced))
     counts = {x.name: float(x.count) for x in found.kinds} if found else {}
     untraced = found.mean_us if found else None
-    return Step(graphs, counts, untraced or _stated(tables), tuple(f"not simulated: {x}" for x in skipped))
+    hosts = {x.name: x.host_us for x in found.kinds if len(x.host_us) > 1} if found else {}
+    notes = [f"not simulated: {x}" for x in skipped]
+    if found is not None and not found.alone:
+        notes.append("units were timed beside the libraries' logs, which slow the host (`logparse tune` does without)")
+    middle = {name: statistics.median(us) for name, us in hosts.items()}
+    return Step(graphs, counts, untraced or _stated(tables), tuple(notes), middle, _spread(hosts.values()))
+
+
+def _spread(hosts: Collection[Sequence[float]]) -> float:
+    """Half of the range between the quartiles, over the median; of several kinds the mean."""
+    each = [np.quantile(us, (0.25, 0.5, 0.75)) for us in hosts]
+    return math.fsum((x[2] - x[0]) / 2 / x[1] for x in each if x[1]) / len(each) if each else 0.0
 
 
 def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[str]:

@@ -214,7 +214,10 @@ class _Rank:
         for at in [units[0].start, *(x.end for x in units)] if units else []:
             given = [each.given(at) for each in self._streams.values()]
             nodes.append(self._nodes.join([self._marks[at], *(x for x in given if x)], HOST))
-        return [Bounds(self._trace.rank, u.kind, a, b) for u, a, b in zip(units, nodes, nodes[1:], strict=False)]
+        return [
+            Bounds(self._trace.rank, unit.kind, first, last, self._marks[unit.start], self._marks[unit.end])
+            for unit, first, last in zip(units, nodes, nodes[1:], strict=False)
+        ]
 
     # ------------------------------------------------------------------------------------------------------- the host
 

@@ -32,12 +32,16 @@ _PASSES = 64
 
 
 class Bounds(NamedTuple):
-    """The nodes at which a unit of work of a rank begins and ends, and its kind."""
+    """The nodes at which a unit of work of a rank begins and ends, and its kind; ``begun`` and ``issued``: the nodes of
+    its host alone.
+    """
 
     rank: int
     kind: str
     first: int
     last: int
+    begun: int
+    issued: int
 
 
 @dataclass(slots=True)
@@ -139,7 +143,7 @@ def finished(
         cut += int(bad.sum())
     alone = np.isneginf(values["lag_a"]) & np.isneginf(values["lag_b"])
     values["lag_a"][alone] = 0.0  # what follows nothing begins with the trace
-    moved = [x._replace(first=int(place[x.first]), last=int(place[x.last])) for x in bounds]
+    moved = [Bounds(x.rank, x.kind, *(int(place[node]) for node in x[2:])) for x in bounds]
     return Graph(**values, bounds=moved, identities=identities, cut=cut, unmatched_us=unmatched_us, notes=notes)
 
 

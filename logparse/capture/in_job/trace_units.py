@@ -17,15 +17,18 @@ the outermost module got first, and how often it was called.  Every unit is coun
 around it, without waiting for the device).
 
 Tracing begins once the times have settled: where the marginal standard error rule (White, "An effective truncation
-heuristic for bias reduction in simulation output", Simulation 69, 1997) cuts off at most the first half of them, at the
-latest after ``_MOST_UNITS`` units or ``_MOST_S`` seconds.  Several short windows are traced, further and further apart,
-until every kind of at least ``_RARE`` of the units was seen.  The ranks of a job begin together: rank 0 announces the
-unit in the store of ``torch.distributed``.
+heuristic for bias reduction in simulation output", Simulation 69, 1997) cuts off at most the first half of them, each
+over the median of its kind, at the latest after ``_MOST_UNITS`` units or ``_MOST_S`` seconds.  Several short windows
+are traced, further and further apart, until every kind of at least ``_RARE`` of the units was seen.  The ranks of a job
+begin together: rank 0 announces the unit in the store of ``torch.distributed``.
 
 Where windows are traced, so is the capture of each graph (``capture_traces/trace_PID_gN.json.gz``), as far as no other
 profiler is on and within ``_CAPTURES`` and ``_CAPTURES_S``: a replay launches kernels without operators, and the reader
 joins them to those of the capture.  The header of a window's trace tells which graphs it replays, in order: an
 annotation around a replay would take its kernels from the profiler's step.
+
+Where nothing is traced (``LOGPARSE_TRACE_UNITS`` 0), the host is timed by itself, too: before some units the device
+becomes idle, and what the host takes until the unit's end is its own time, however long the device goes on.
 
 Each window is a trace (``trace_PID_WINDOW.json.gz``); ``units_PID.json`` holds kinds, counts and untraced times.  It is
 written again every few seconds, since workers are often killed.  What fails here is reported and never stops the job.
@@ -39,6 +42,7 @@ import contextlib
 import itertools
 import json
 import os
+import statistics
 import sys
 import threading
 import time
@@ -69,6 +73,8 @@ _ALIKE = 5
 """Units whose outermost modules were all known, after which no other module is watched."""
 _KINDS, _TIMES, _PENDING = 64, 2000, 256
 """Limits: kinds with their own count, times kept of each, and units whose device events are still to be read."""
+_HOST_EVERY, _HOST_UNITS = 3, 15
+"""Every so many units the host is timed by itself, and so many of them at most."""
 _WRITE_S, _QUIET_S = 5.0, 4.0
 _CAPTURES, _CAPTURES_S, _REPLAYS = 16, 8.0, 20_000
 """Captures of graphs that are traced at most, seconds after which no other one is, and replays that are noted."""
@@ -125,11 +131,14 @@ class _Clock:
 
 
 class _Kind:
-    """Units of one kind: how many ran, how many were traced, and the times (us) of those without a profiler."""
+    """Units of one kind: how many ran, how many were traced, the times (us) of those without a profiler, and what the
+    host took by itself.
+    """
 
     def __init__(self) -> None:
         self.count = self.traced = 0
         self.us: collections.deque[float] = collections.deque(maxlen=_TIMES)
+        self.host_us: list[float] = []
 
 
 class _Series:
@@ -137,8 +146,8 @@ class _Series:
 
     def __init__(self) -> None:
         self.kinds: dict[str, _Kind] = {}
-        self.times: list[float] = []
-        self.count = 0
+        self.times: list[tuple[_Kind, float]] = []
+        self.count = self.hosts = 0
         self.since_s = time.monotonic()
         self._pending: collections.deque[tuple[_Kind, Any, Any]] = collections.deque()
 
@@ -164,7 +173,7 @@ class _Series:
             if us is not None:
                 kind.us.append(us)
                 if len(self.times) < _TIMES:
-                    self.times.append(us)
+                    self.times.append((kind, us))
 
     @property
     def ready(self) -> str | None:
@@ -172,7 +181,8 @@ class _Series:
         seconds = time.monotonic() - self.since_s
         if self.count < _LEAST_UNITS or (self.count < _ENOUGH_UNITS and seconds < _LEAST_S):
             return None
-        if settled(self.times):
+        usual = {id(kind): statistics.median(kind.us) or 1.0 for kind in self.kinds.values() if kind.us}
+        if settled([us / usual[id(kind)] for kind, us in self.times]):
             return "settled"
         if self.count >= _MOST_UNITS or seconds > _MOST_S:
             return f"not settled after {self.count} units, {seconds:.0f} s"
@@ -206,6 +216,7 @@ class _Job:
         self.calls = 0
         self.started: Any = None
         self.last_end: Any = None
+        self.host_from: float | None = None
         self.profiler: Any = None
         self.window_kinds: dict[int, str] = {}
         self.window_s = 0.0
@@ -361,6 +372,7 @@ class _Job:
     # ---------------------------------------------------------------------------------------------- counting, tracing
 
     def ended(self, sort: str, start: Any, end: Any) -> None:
+        at = time.perf_counter()
         self.touched = True
         self.alike += 1
         if self.alike == _ALIKE:  # no other module was called from outside for so many units: watch these alone
@@ -378,6 +390,8 @@ class _Job:
             self.disturbed = False
             if self.sort != sort or self.ready == _TIME:
                 return
+            if not _TRACED:
+                self._time_host(series, name, at)
             if self.traced_sort not in ("", sort):
                 self.drop()
             self._go_on(series, name)
@@ -387,6 +401,17 @@ class _Job:
             return
         if time.monotonic() - self.written_s > _WRITE_S and self.profiler is None:
             self.write()
+
+    def _time_host(self, series: _Series, name: str, at: float) -> None:
+        """Note what the host took since the device was idle, and let it become idle again before some units."""
+        begun, self.host_from = self.host_from, None
+        if begun is not None:
+            series.kind(name).host_us.append(1e6 * (at - begun))
+            series.hosts += 1
+        due = series.count % _HOST_EVERY == 0 and series.count >= _LEAST_UNITS and series.hosts < _HOST_UNITS
+        if due and torch.cuda.is_initialized() and not _capturing():
+            torch.cuda.synchronize()
+            self.disturbed, self.host_from = True, time.perf_counter()
 
     @property
     def sort(self) -> str | None:
@@ -521,10 +546,16 @@ class _Job:
         series = self.series.get(sort, _Series())
         series.read(wait=at_end and not torch.cuda.is_initialized())
         kinds = {
-            name: {"count": kind.count, "traced": kind.traced, "us": [round(us, 3) for us in kind.us]}
+            name: {
+                "count": kind.count,
+                "traced": kind.traced,
+                "us": [round(us, 3) for us in kind.us],
+                **({"host_us": [round(us, 3) for us in kind.host_us]} if kind.host_us else {}),
+            }
             for name, kind in series.kinds.items()
         }
         found = {"logparse_units": sort, "tracing": self.ready, "windows": self.windows, "kinds": kinds}
+        found["alone"] = not _TRACED
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             found["rank"], found["ranks"] = torch.distributed.get_rank(), torch.distributed.get_world_size()
         elif os.environ.get("RANK", "").isdigit():
