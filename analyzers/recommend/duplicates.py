@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -96,26 +97,15 @@ def _cheapest(
     """The solution that costs the calls least in all, None where the library's own choices cost no more; the first
     where a time is missing.
     """
-    costs = {x: _cost(x, texts, calls, races) for x in solutions}
-    known = {x: us for x, us in costs.items() if us is not None}
-    if len(known) < len(costs):
-        return solutions[0]
-    least, own = min(known, key=known.__getitem__), _cost(None, texts, calls, races)
-    return None if own is not None and own <= known[least] else least
 
+    def cost(solution: str | None) -> float:
+        known = (races.get(text, Race({})) for text in texts)
+        times = (x.times.get(x.pick if solution is None else solution, math.inf) for x in known)
+        return math.fsum(us * calls.get(text, 1.0) for text, us in zip(texts, times, strict=True))
 
-def _cost(
-    solution: str | None, texts: Collection[str], calls: Mapping[str, float], races: Mapping[str, Race]
-) -> float | None:
-    """What the calls of these problems take with a solution, or each with the library's own choice (µs)."""
-    total = 0.0
-    for text in texts:
-        race = races.get(text)
-        time_us = race and race.times.get(race.pick if solution is None else solution)
-        if not time_us:
-            return None
-        total += calls.get(text, 1.0) * time_us
-    return total
+    costs = {x: cost(x) for x in solutions}
+    least = min(costs, key=costs.__getitem__)
+    return solutions[0] if math.inf in costs.values() else None if cost(None) <= costs[least] else least
 
 
 def reachable(finding: Finding) -> Finding:
