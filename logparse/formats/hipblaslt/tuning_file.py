@@ -231,8 +231,8 @@ def version(target: Mapping[str, str]) -> int | None:
 def by_name(number: int | None) -> bool | None:
     """Whether this version reads columns by name, not by their places; None where both occur.
 
-    0.15, the development of ROCm 7.0 from April 2025 on, read by place until ROCm/hipBLASLt pull request 1962 of May,
-    and serving images were built of it: a build reads the layout that it wrote.
+    0.15, the development of ROCm 7.0 from April 2025 on (ROCm/rocBLAS pull request 1613), read by place until
+    ROCm/hipBLASLt pull request 1962 of May: a row is then read as by the build that its layout is of.
     """
     return None if number is None or 1500 <= number < 100_000 else number >= 100_000
 
