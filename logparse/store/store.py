@@ -250,9 +250,7 @@ class Store:
         for table in SCHEMAS:
             for info in self._infos(table):
                 attempt = attempt_of(info.path)
-                if info.path.removeprefix(f"{self.root}/") in manifest.parts:
-                    continue
-                if attempt in held:
+                if attempt in held or info.path.removeprefix(f"{self.root}/") in manifest.parts:
                     continue
                 if attempt in merged or attempt.startswith(MERGED):
                     doomed += [info.path] if settled else []

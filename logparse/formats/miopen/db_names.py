@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from logparse.errors import EmissionError
+from logparse.formats.format import Head
 from logparse.formats.patterns import regex
 from logparse.formats.reading import Note, Verdict, accepted
 from logparse.model import Fact
@@ -19,6 +20,14 @@ FILE_NAME = regex(
 """A database file's name: ``gfx942130.HIP.3_4_0_037eb6dc4-dirty.ufdb.txt``; CUs are decimal after ``_``, else hex."""
 
 _MACHINE = ("arch", "cu_count", "backend", "miopen_version", "miopen_tweak")
+
+
+def recognised(head: Head, names: str, is_key: Callable[[str], bool]) -> bool:
+    """Whether a file has a database's name, or begins with a line of the form ``key=id:values``."""
+    if re.search(names, head.name):
+        return True
+    key, equals, payload = head.data.lstrip(b"\r\n").split(b"\n", 1)[0].partition(b"=")
+    return bool(equals) and b":" in payload and is_key(key.decode("latin-1"))
 
 
 def of_fusions(name: str) -> bool:

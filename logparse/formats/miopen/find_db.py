@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from logparse.errors import EmissionError
 from logparse.formats.format import FOREIGN, Emission, FileFormat, Head, Origin, Outcome, Source, Writer
-from logparse.formats.miopen.db_names import facts_of_name, file_name, of_fusions
+from logparse.formats.miopen.db_names import facts_of_name, file_name, of_fusions, recognised
 from logparse.formats.miopen.problem_key import is_key, key_direction, key_of
 from logparse.formats.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
 from logparse.model import ConvProblem, Fact, Override, Problem
@@ -35,12 +35,7 @@ BIASED = "3.3.0 user files: times are too low, may be negative, slower solvers a
 
 
 def recognise(head: Head) -> bool:
-    """By name, or by a first line of the form ``find-db key = id:values``."""
-    if re.search(r"\.u?fdb\.txt$", head.name):
-        return True
-    first = head.data.lstrip(b"\r\n").split(b"\n", 1)[0]
-    key, equals, payload = first.partition(b"=")
-    return bool(equals) and b":" in payload and is_key(key.decode("latin-1"))
+    return recognised(head, r"\.u?fdb\.txt$", is_key)
 
 
 def _file_facts(name: str) -> list[Fact]:

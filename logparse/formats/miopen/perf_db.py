@@ -27,7 +27,7 @@ from dataclasses import replace
 
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
-from logparse.formats.miopen.db_names import facts_of_name, file_name
+from logparse.formats.miopen.db_names import facts_of_name, file_name, recognised
 from logparse.formats.miopen.find_db import unread
 from logparse.formats.miopen.perf_db_items import KEY, ORIGIN, perf_key_of, read_record
 from logparse.formats.miopen.problem_key import problem_from_key
@@ -48,11 +48,7 @@ def of_batch_norms(name: str) -> bool:
 
 
 def recognise(head: Head) -> bool:
-    """By its name or first key."""
-    if re.search(r"(?<![fk])\.u?db\.txt$", head.name):
-        return True
-    key, equals, payload = head.data.lstrip(b"\r\n").split(b"\n", 1)[0].partition(b"=")
-    return bool(equals) and b":" in payload and KEY.fullmatch(key.decode("latin-1")) is not None
+    return recognised(head, r"(?<![fk])\.u?db\.txt$", lambda text: KEY.fullmatch(text) is not None)
 
 
 def facts_of_file(name: str) -> list[Fact]:

@@ -45,13 +45,8 @@ _AGENTS = ("Agent_Type", "Cu_Count", "Name", "Product_Name")
 _COUNTERS = ("Kernel_Name", "Counter_Name", "Start_Timestamp", "End_Timestamp")
 _TRACE = ("Kernel_Name", "Start_Timestamp", "End_Timestamp")
 _STATS = ("Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage", "MinNs", "MaxNs")
-_OF_SUMMARY = {
-    "DURATION (nsec)": "TotalDurationNs",
-    "AVERAGE (nsec)": "AverageNs",
-    "PERCENT (INC)": "Percentage",
-    "MIN (nsec)": "MinNs",
-    "MAX (nsec)": "MaxNs",
-}
+_SUMMARY = ("DURATION (nsec)", "AVERAGE (nsec)", "PERCENT (INC)", "MIN (nsec)", "MAX (nsec)")
+_OF_SUMMARY = dict(zip(_SUMMARY, _STATS[2:], strict=True))
 _MARKERS = ("Domain", "Function", "Start_Timestamp", "End_Timestamp")
 _OF_KERNELS = ("kernel_stats.csv", "kernels_summary.csv", "kernels_summary_by_rank.csv")
 _LAYOUTS = (_COUNTERS, _TRACE, _STATS, _MARKERS, _AGENTS)

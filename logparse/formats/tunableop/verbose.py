@@ -111,7 +111,7 @@ class _Reader:
 
     def tuning(self, match: re.Match[str]) -> Outcome:
         block = self._block(match)
-        records = self._without_time(block, "timed, not better than the best so far")
+        records = self._without_time(block)
         self._pending.setdefault((match["id"], match["sol"]), []).append(block)
         return _counted(records)
 
@@ -132,7 +132,7 @@ class _Reader:
     def screened(self, match: re.Match[str]) -> Outcome:
         """A candidate that PyTorch gave up before its time was taken."""
         block, (status, why) = self._block(match), _SCREENED[match["why"]]
-        records = self._without_time(block, "timed, not better than the best so far")
+        records = self._without_time(block)
         return _counted([*records, _measured(block, match["sol"], status, why)])
 
     def fastest(self, match: re.Match[str]) -> Outcome:
@@ -140,7 +140,7 @@ class _Reader:
         if block is None:
             return Outcome("message")
         self._done[block.key] = block.timed
-        return _counted(self._without_time(block, "timed, not better than the best so far"))
+        return _counted(self._without_time(block))
 
     def top_five(self, match: re.Match[str]) -> Outcome:
         self._top_five = True
@@ -175,12 +175,6 @@ class _Reader:
         self._loading = True
         return Outcome("message")
 
-    def validator(self, match: re.Match[str]) -> Outcome:
-        return Outcome("fact")
-
-    def other(self, match: re.Match[str]) -> Outcome:
-        return Outcome("message")
-
     def running(self, match: re.Match[str]) -> Outcome:
         """``KEY validation: expect FILE to match RUNNING``: the running side is a fact of this log."""
         return Outcome("fact", validators.facts({match["key"]: match["running"]}))
@@ -197,7 +191,7 @@ class _Reader:
         # The log may begin in the middle, and rocBLAS blogs quote it with lines left out: the line names its key.
         return self._open.setdefault(key, _Block(key, problem))
 
-    def _without_time(self, block: _Block, why: str) -> list[Measurement]:
+    def _without_time(self, block: _Block, why: str = "timed, not better than the best so far") -> list[Measurement]:
         """Candidates of this tuning whose timing began and left no line."""
         out = []
         for (_, name), blocks in self._pending.items():
@@ -268,22 +262,19 @@ _LINES: tuple[tuple[str, Callable[[_Reader, re.Match[str]], Outcome]], ...] = (
     (rf"{_KEY} -> (?P<sol>[^,\s]+),(?P<ms>{_MS})", _Reader.winner),
     (rf"Untuned,{_OP},(?P<params>[^,\s]*)(?:,BLAS_PARAMS:.*)?", _Reader.untuned),
     (r"reading tuning results from .*|Loading results", _Reader.loading),
-    (r"Validator \w+=.*", _Reader.validator),
+    (r"Validator \w+=.*", lambda reader, match: Outcome("fact")),
     (r"(?P<key>[A-Z][A-Z_]+) validation: expect .* to match (?P<running>.*)", _Reader.running),
     (r"could not open .* for reading tuning results|results validator check failed", _Reader.reported),
     (r'key="\w+" is not provided for validation\.|missing candidate .*, using default', _Reader.reported),
-    (rf"missing (?:op|params)_signature, returning null ResultEntry|{_KEY} already has a best .*", _Reader.other),
+    (
+        rf"missing (?:op|params)_signature, returning null ResultEntry|{_KEY} already has a best .*",
+        lambda reader, match: Outcome("message"),
+    ),
 )
 _PATTERNS = tuple((regex(text + r"\s*\Z"), reader) for text, reader in _LINES)
 _OTHERS = (
-    *(
-        "├──offset at ",
-        "├──verify numerics: ",
-        "Realtime append: ",
-        "could not parse line: ",
-        "no result, using default",
-    ),
-    *("Rotating buffer ", "Wrote validators to realtime output file"),
+    *("├──offset at ", "├──verify numerics: ", "Realtime append: ", "could not parse line: "),
+    *("no result, using default", "Rotating buffer ", "Wrote validators to realtime output file"),
 )
 _MARKERS = (
     *("├──".encode(), "└──".encode(), b"TunableOp_", b"reading tuning results", b" validation: expect "),
