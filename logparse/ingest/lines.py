@@ -291,26 +291,31 @@ class LineReader:
 
     def _event(self, line: bytes, place: int) -> None:
         """Show a line with a marker of a block format; the counter has counted it only if it is also a record."""
-        pieces = self.pieces(line)
+        plain, pieces = uncoloured(line), self._counted(line)
         format, start, end = pieces[-1]
         if format is None:
             if not self._shown(line, place):
                 self.read.foreign += 1
             return
-        if len(pieces) == 2 and pieces[0][0] is None and start <= mark_length(line):
+        if len(pieces) == 2 and pieces[0][0] is None and start <= mark_length(plain):
             start = 0  # the mark names the rank whose reader is to see the piece
-        piece = line[start:end]
+        piece = plain[start:end]
         for block, reader in self._blocks:
             if any(m in piece for m in block.markers):
                 reader.take(_line(piece, place + start))
 
     def _between(self, line: bytes, place: int) -> None:
         """Show a line without a block marker; if the counter took it for foreign or blank, a reader may claim it."""
-        if self.pieces(line)[-1][0] is None and self._shown(line, place):
+        if self._counted(line)[-1][0] is None and self._shown(line, place):
             if line.strip():
                 self.read.foreign -= 1
             else:
                 self.read.blank -= 1
+
+    def _counted(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
+        """The pieces of a line without its colours, as it is read if the counter took it for a record by its bytes."""
+        record = b"\x1b" not in line or any(marker in line for marker, _ in self._record_markers)
+        return self.pieces(uncoloured(line)) if record else [(None, 0, len(line))]
 
     def _shown(self, raw: bytes, place: int) -> bool:
         """Show a line to block readers; returns whether one claims it."""

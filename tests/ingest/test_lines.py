@@ -116,6 +116,21 @@ def test_lines_in_colour_are_read_as_without(sample: str, native: str, monkeypat
     assert Counter(map(repr, found)) == Counter(map(repr, plain))
 
 
+@pytest.mark.parametrize("native", ["0", "1"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"MIOpenDriver\x1b[m conv -F 1",  # a record without the colour, by a marker that stands there with it
+        b"MIOpen(HIP)M\x1b[mIOpenDriver convfp16 -n 8",
+        b"[WARNING] MIOpen(HIP)cached algoI\x1b[md",  # its marker is there without the colour only
+    ],
+)
+def test_a_colour_inside_a_record_is_one_line(line: bytes, native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``read_lines`` compares units and lines."""
+    monkeypatch.setenv("LOGPARSE_NATIVE", native)
+    assert read_lines(line, STREAMS)[1]
+
+
 def test_application_text_before_a_record_is_split_off() -> None:
     out = read(f"[rank0]: loss 3.2 {API}\n")
     assert (out.lines, out.splits, out.foreign, len(out.distinct)) == (1, 1, 1, 1)

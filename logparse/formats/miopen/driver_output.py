@@ -44,11 +44,13 @@ LIST_ORIGIN = "driver-list"
 _DIRECTION: dict[str, Direction] = {"Forward": "F", "Backward Data": "B", "Backward Weights": "W"}
 _WHICH = r"(?P<which>Forward|Backward Data|Backward Weights)"
 _FLOAT = r"[-+.\deE]+|nan|inf|-nan"
-_PICK = regex(rf"^MIOpen {_WHICH} Conv\. Algorithm: (?P<code>-?\d+)(?:, Solution: (?P<id>\d+)/(?P<solver>.*?))?\s*$")
+_PICK = regex(
+    rf"^MIOpen {_WHICH} Conv\. Algorithm: (?P<code>-?\d{{1,9}})(?:, Solution: (?P<id>\d+)/(?P<solver>.*?))?\s*$"
+)
 _TIME = regex(rf"^GPU Kernel Time {_WHICH} Conv\. Elapsed: (?P<ms>{_FLOAT}) ms\b")
 _AVAILABLE = regex(rf"^{_WHICH} Conv solutions available: \d+")
 _ITEM = regex(
-    rf"^- id: (?P<id>\d+),? +algo: (?P<code>\d+), +time: +(?P<ms>{_FLOAT})(?: ms)?, +ws: +(?P<ws>\d+), "
+    rf"^- id: (?P<id>\d+),? +algo: (?P<code>\d{{1,9}}), +time: +(?P<ms>{_FLOAT})(?: ms)?, +ws: +(?P<ws>\d{{1,18}}), "
     r"+name: (?P<solver>\S+)"
 )
 _VERIFY = regex(

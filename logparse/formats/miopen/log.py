@@ -59,17 +59,17 @@ _BARE = regex(
 _AGAIN = regex(r"(?<=\S)(?=MIOpen\((?:HIP|OpenCL)\)(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: \w+ \[)")
 _ADDRESS = regex(r"0[xX](?=0*[1-9a-fA-F])[0-9a-fA-F]{5,16}\b")
 _FLOAT = r"[-+.\deE]+"
-_CHOSEN = regex(rf"^(?P<which>FW|BWD|BWrW) Chosen Algorithm: (?P<solver>\S+) , (?P<ws>\d+), (?P<ms>{_FLOAT})$")
+_CHOSEN = regex(rf"^(?P<which>FW|BWD|BWrW) Chosen Algorithm: (?P<solver>\S+) , (?P<ws>\d{{1,18}}), (?P<ms>{_FLOAT})$")
 _TIMED = regex(
     rf"^(?:solution\(current vs best\):)?\s*(?P<solver>[\w<>-]+): (?P<kernels>.*): (?P<ms>{_FLOAT}) (?:<|>=) {_FLOAT}$"
 )
-_RUN = regex(r"^solver_id = (?P<solver>\S+), workspace = (?P<ws>\d+)$")
-_SELECTED = regex(rf"^Selected: (?P<solver>\S+): .*: (?P<ms>{_FLOAT}), works?pa?ce_sz = (?P<ws>\d+)$")
+_RUN = regex(r"^solver_id = (?P<solver>\S+), workspace = (?P<ws>\d{1,18})$")
+_SELECTED = regex(rf"^Selected: (?P<solver>\S+): .*: (?P<ms>{_FLOAT}), works?pa?ce_sz = (?P<ws>\d{{1,18}})$")
 _SET_VALUES = regex(r"^(?P<key>\S+), content (?:inserted|overwritten): (?P<item>.+)$")
 _FIND = regex(r"^Find (?P<edge>Start|Ended): (?P<key>[^\s,]+)")
 _LOOK_UP = regex(r'^Looking for key (?P<key>\S+) in cache for file "')
 _FILE = regex(r'"(?:[^"]*[/\\])?(?P<name>[^"/\\]+\.u?[fk]?db(?:\.txt)?)"')
-_LOST = regex(r"^(?:\[[^\]]*\] )?Solver <(?P<solver>.+?)>, workspace required: (?P<ws>\d+), provided")
+_LOST = regex(r"^(?:\[[^\]]*\] )?Solver <(?P<solver>.+?)>, workspace required: (?P<ws>\d{1,18}), provided")
 _VERSIONS = regex(r"HIP version (?P<hip>\d[\w.]*), MIOpen version (?P<version>\d+\.\d+\.\d+)(?:\.(?P<tweak>[\w-]*))?")
 _DEVICE = regex(r"^Raw device name: (?P<arch>gfx\S+)")
 _WHICH: dict[str, Direction] = {"FW": "F", "BWD": "B", "BWrW": "W"}

@@ -143,6 +143,20 @@ def test_what_is_left_out_is_remarked() -> None:
     assert units["reject"] == 0
 
 
+@pytest.mark.parametrize("digits", [19, 5000])
+def test_a_workspace_of_too_many_digits_is_no_number(digits: int) -> None:
+    """Python itself reads no more than 4,300."""
+    size = "9" * digits
+    log = f"""\
+./bin/MIOpenDriver conv -n 8 -F 1
+MIOpen(HIP): Info [ConvolutionForward] FW Chosen Algorithm: GemmFwdRest , {size}, 8.5
+Forward Conv solutions available: 1
+- id: 16 algo: 1, time: 4.0 ms, ws: {size}, name: ConvAsm3x3U
+"""
+    records, _ = read(log)
+    assert not any(isinstance(x, Measurement) for x in records)
+
+
 def test_lines_of_the_driver_inside_the_log_are_messages() -> None:
     text = (
         "MIOpen(HIP): MIOpenDriver Info2 [GPUMem] hipMalloc 53218620 at 0x7f4888367000 Ok\n"
