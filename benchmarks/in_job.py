@@ -32,7 +32,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -55,9 +55,8 @@ from analyzers.statistics.intervals import Interval
 from analyzers.times.confirmations import Confirmation, Pairs, judge_all
 from analyzers.times.origins import TRACE
 from analyzers.times.runs import tables_of
-from analyzers.verify.findings import in_any_layout
 from logparse.ingest import ingest
-from logparse.model import Problem, Solution, problem_from_text
+from logparse.model import ConvProblem, Problem, Solution, problem_from_text
 from logparse.store import Store, open_store
 
 IN_JOB = 0.056
@@ -149,6 +148,14 @@ class Running:
     def _drain(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
+
+
+def in_any_layout(text: str) -> str:
+    """A problem's text without what ``channels_last`` changes: one text for a call before and after."""
+    problem = problem_from_text(text)
+    if not isinstance(problem, ConvProblem):
+        return text
+    return replace(problem, in_layout=None, weights_layout=None, out_layout=None).text
 
 
 @dataclass

@@ -381,7 +381,7 @@ def bisect(
 def verify(
     before: opt.RunName,
     after: opt.RunName,
-    files: Annotated[opt.Words, argument("Override files. [default: what BEFORE's findings propose]")] = None,
+    files: Annotated[opt.Words, argument("Override files, unless --action is given.")] = None,
     action: Annotated[opt.Words, option("An action that AFTER has applied: judge the whole job by it.")] = None,
     fail_on: opt.FailOn = "3%",
     store: opt.Store = None,
@@ -389,14 +389,16 @@ def verify(
 ) -> Answer:
     """Check that overrides took effect and what they gained against the promise; exit code 3 when not."""
     from analyzers.times.runs import remarks_on_words, tables_at
-    from analyzers.verify import actions, findings
+    from analyzers.verify import actions
     from analyzers.verify import verify as overrides
 
     share, remarks = parse_share(fail_on, "--fail-on"), remarks_on_words([before, after], store)
     if action:
         proof = actions.verify_actions(tables_at(before, store), tables_at(after, store), action)
         return replace(actions.answer(proof), errors=remarks)
-    found = findings.verify_at(before, after, files or [], store, share)
+    if not files:
+        raise UsageError("verify needs override files, or --action NAME; `logparse diff` compares two runs without")
+    found = overrides.verify_at(before, after, files, store, share)
     return replace(overrides.answer(found, verbose), errors=remarks)
 
 

@@ -489,6 +489,9 @@ def test_a_file_in_place_of_a_run_is_remarked(tmp_path: Path) -> None:
     assert (out.returncode, "which it is compared with" in out.stderr) == (3, True)
     assert out.stdout.splitlines()[0] == "verify: not verified: no problem of the files; no time was compared"
     assert "run one has no call (ingest a log or a trace of the job into it)" in out.stdout
+    bare = run("verify", "one", "one", *at)
+    assert (bare.returncode, bare.stdout) == (2, "")
+    assert "needs override files, or --action" in bare.stderr
 
 
 def test_the_same_stream_twice_is_remarked(tmp_path: Path) -> None:

@@ -19,9 +19,10 @@ from analyzers.diff.diff import FAIL_ON, diff
 from analyzers.diff.timings import kernels_of, main_pick
 from analyzers.overrides.coverage import Idle, coverage, reports_of, served_by
 from analyzers.overrides.kernels import Kernels
-from analyzers.overrides.lint import by_name, facts_of_run, same_calls
+from analyzers.overrides.lint import by_name, facts_of_run, lint, same_calls
 from analyzers.times.cells import count_of
 from analyzers.times.joins import calls_by_problem
+from analyzers.times.runs import existing, tables_at
 from logparse.formats.override_format import OverrideFile, Report
 from logparse.formats.override_formats import OVERRIDE_FORMATS
 from logparse.formats.reading import Row
@@ -95,11 +96,6 @@ class Verification:
         return not self.failures
 
     @property
-    def by_file(self) -> bool:
-        """Whether it is about rows of files, not about findings."""
-        return bool(self.idle) or any(x.file for x in self.outcomes)
-
-    @property
     def gained_us(self) -> float:
         """What the served problems gained per run after, as far as it is known."""
         return sum(x.gained_us for x in self.outcomes if x.gained_us is not None)
@@ -109,6 +105,18 @@ class Verification:
         """What was promised for those whose gain is known; None where nothing was promised."""
         known = [x.promised_us for x in self.outcomes if x.promised_us is not None and x.gained_us is not None]
         return sum(known) if known else None
+
+
+def verify_at(
+    before: str, after: str, files: Sequence[str], store: str | None, fail_on: float = FAIL_ON
+) -> Verification:
+    """Compare the run that ``after`` names with that of ``before`` for the rows of override files; promises are those
+    of the last ``recommend`` in the store of ``before``.
+    """
+    a, b = tables_at(before, store), tables_at(after, store)
+    held = existing(before.rpartition("#")[0] or before) or existing(store)
+    promised = promises(held.findings()) if held is not None else {}
+    return verify(a, b, [lint(path, None, b) for path in files], promised, fail_on)
 
 
 def verify(
@@ -135,14 +143,13 @@ def verify(
         for text, same in sorted(same_calls(served).items()):
             row, report = served[text], _first(reports, same)
             if row.solution is not None:
-                one = replace(
-                    outcome(text, same, row.solution, evidence, promised or {}), file=file.name, line=row.line
-                )
+                one = _outcome(text, same, row.solution, evidence, promised or {})
+                one = replace(one, file=file.name, line=row.line)
                 one = one if report is None else _as_reported(one, row, report)
                 short = kernels.short_of_workspace(text, row) if one.effect == "not applied" else None
                 outcomes.append(replace(one, why=one.why or short.text) if short else one)
     idle = [(file.name, row) for file in choosing for row in coverage(file, after).idle]
-    complaints = tuple(signs(after))
+    complaints = tuple(_signs(after))
     return Verification(
         before.run,
         after.run,
@@ -204,13 +211,13 @@ def _first(values: Mapping[K, V], texts: Sequence[K]) -> V | None:
     return next((values[text] for text in texts if text in values), None)
 
 
-def _effect(intended: Solution | None, texts: Sequence[str], evidence: Evidence) -> Effect:
+def _effect(intended: Solution, texts: Sequence[str], evidence: Evidence) -> Effect:
     if not any(text in evidence.after.calls for text in texts):
         return "not called"
-    if intended is not None and intended.text == "Default":
+    if intended.text == "Default":
         return "unknown"  # a log names what the library picked, which is what Default means
     pick, own = (_first(x.picks, texts) for x in (evidence.after, evidence.before))
-    if pick is not None and intended is not None:
+    if pick is not None:
         if not same_solution(intended, solution_from_text(pick), evidence.rocblas):
             return "not applied"
         ran = own is not None and same_solution(intended, solution_from_text(own), evidence.rocblas)
@@ -232,14 +239,10 @@ def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
     return ids[0] is not None and ids[0] == ids[1]
 
 
-def outcome(
-    text: str,
-    same: Sequence[str],
-    intended: Solution | None,
-    evidence: Evidence,
-    promised: Mapping[str, float],
+def _outcome(
+    text: str, same: Sequence[str], intended: Solution, evidence: Evidence, promised: Mapping[str, float]
 ) -> Outcome:
-    """What became of a problem, which logs may name by ``same`` texts; ``intended``: None where no log can name it."""
+    """What became of a problem, which logs may name by ``same`` texts."""
     timed = [row for x in same if (row := evidence.moved.get(x)) is not None and not pd.isna(row["ratio"])]
     time: Mapping[Hashable, Any] = (
         timed[0] if timed else {"state": "unknown", "basis": None, "a_us": None, "b_us": None}
@@ -251,7 +254,7 @@ def outcome(
         label=problem_from_text(text).label,
         file="",
         line=0,
-        intended=intended.text if intended else "",
+        intended=intended.text,
         before=_first(evidence.before.picks, same),
         after=_first(evidence.after.picks, same),
         effect=_effect(intended, same, evidence),
@@ -274,7 +277,7 @@ def _as_reported(one: Outcome, row: Row, report: Report) -> Outcome:
     return replace(one, effect="applied" if own else "not applied")
 
 
-def signs(after: Tables) -> Iterator[str]:
+def _signs(after: Tables) -> Iterator[str]:
     """What the run's logs report of overrides that were not honoured."""
     for text, meaning in SIGNS:
         hits = after.messages[after.messages["text"].str.contains(text, regex=False)]
@@ -351,12 +354,11 @@ def headline(found: Verification) -> str:
     timed = [x for x in found.outcomes if x.gained_us is not None]
     counts = Counter(x.effect for x in found.outcomes)
     effects = ", ".join(f"{count:,} {effect}" for effect, count in sorted(counts.items())) or "no problem"
-    which = "of the files" if found.by_file else "of the findings"
     word = "not verified" if not found.ok else "verified" if timed else "took effect"
     if not timed:
-        return f"{word}: {effects} {which}; no time was compared"
+        return f"{word}: {effects} of the files; no time was compared"
     promise = "" if found.promised_us is None else f" (promised {signed(found.promised_us)})"
-    return f"{word}: {effects} {which}; {gained(found.gained_us)} a run{promise}"
+    return f"{word}: {effects} of the files; {gained(found.gained_us)} a run{promise}"
 
 
 def lines(found: Verification, most: int = LINES) -> list[str]:

@@ -13,14 +13,13 @@ import pytest
 
 from analyzers.overrides.lint import inspect
 from analyzers.verify import actions, verify
-from analyzers.verify.findings import verify_findings
 from logparse.formats.hipblaslt import tuning_file
 from logparse.model import Override, Solution
 from logparse.output import Answer
 from logparse.text import COLUMNS, LINES
 from tests.analyzers.build import call, facts, tables, work
-from tests.analyzers.example import W, gemm
-from tests.analyzers.verify import test_actions, test_verify, test_verify_findings
+from tests.analyzers.example import gemm
+from tests.analyzers.verify import test_actions, test_verify
 
 GOLDEN = Path(__file__).parent / "golden"
 SLOW, FAST = (1000.0, 500.0), (800.0, 400.0)
@@ -57,12 +56,6 @@ def many(fast: float) -> Answer:
     return verify.answer(verify.verify(*runs, [file]))
 
 
-def of_findings(us: float) -> Answer:
-    after = test_verify_findings.run("b", (test_verify_findings.W_LAST, "wgrad_nhwc", us))
-    promised = test_verify_findings.findings((W, 3000.0))
-    return verify.answer(verify_findings(test_verify_findings.BEFORE, after, promised))
-
-
 def of_action(conv_us: float, wall: float, talk_us: float = 0.0) -> Answer:
     before = test_actions.simple("before", 1000, test_actions.steady(2500), talk_us=900.0)
     after = test_actions.simple("after", conv_us, test_actions.steady(wall), talk_us=talk_us)
@@ -80,8 +73,6 @@ CASES: Mapping[str, Callable[[], Answer]] = {
     "another solution ran": lambda: of_files(("1", "1"), ("1", "7"), FAST),
     "slower": lambda: of_files(("1", "1"), ("7", "7"), (1200.0, 400.0)),
     "many rows": lambda: many(80.0),
-    "findings": lambda: of_findings(100.0),
-    "findings, slower": lambda: of_findings(900.0),
     "action, faster": lambda: of_action(800.0, 2300.0, 900.0),
     "action, not faster": lambda: of_action(800.0, 2600.0, 400.0),
 }

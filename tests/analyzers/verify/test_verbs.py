@@ -16,7 +16,7 @@ from analyzers.overrides.lint import lint, lint_files, note_rows, unread_lines
 from analyzers.overrides.merge import merge
 from analyzers.overrides.write import write
 from analyzers.times.runs import tables_at, tables_of
-from analyzers.verify.findings import verify_at
+from analyzers.verify.verify import verify_at
 from logparse.cli import app
 from logparse.errors import InputError
 from logparse.ingest import ingest

@@ -15,7 +15,7 @@ from analyzers.overrides.coverage import coverage
 from analyzers.overrides.lint import inspect, note_rows, row_rows
 from analyzers.overrides.lint import lines as lint_lines
 from analyzers.verify.candidates import candidates
-from analyzers.verify.verify import SIGNS, promises, same_solution, verify
+from analyzers.verify.verify import SIGNS, promises, run_us, same_solution, verify
 from analyzers.verify.verify import lines as verify_lines
 from analyzers.verify.verify import rows as verify_rows
 from logparse.errors import InputError
@@ -262,6 +262,15 @@ def test_one_kernel_under_two_names() -> None:
     assert not same_solution(rocblas, Solution("hipblaslt", "477"), "4.2.0-1d9f3c2b")
     assert not same_solution(Solution("rocblas", "-9"), Solution("hipblaslt", "477"), "5.0.0")
     assert not same_solution(Solution("miopen", "x"), Solution("miopen", "y"), "")
+
+
+def test_whole_runs_are_compared_where_their_traces_did_the_same_work() -> None:
+    logged = [run(label, "1", "1", times) for label, times in (("a", (1000.0, 500.0)), ("b", (800.0, 500.0)))]
+    a, b = (replace(x, workload=x.workload.assign(calls_from="profiler")) for x in logged)
+    assert run_us(a, b) == (1500.0, 1300.0)
+    assert run_us(a, tables("b")) is None
+    assert run_us(a, replace(b, workload=b.workload[:1])) is None, "one is not called any more: that is other work"
+    assert run_us(*logged) is None, "a log's calls are of the whole job"
 
 
 def test_promises_are_per_call() -> None:
