@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from analyzers.explore.notebook import (
         backward_weights,
         compare,
-        completeness,
         points,
         regret,
         roofline,
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
         store_points,
     )
 
-__all__ = ["backward_weights", "compare", "completeness", "points", "regret", "roofline"]
-__all__ += ["solutions", "store_points"]
+__all__ = ["backward_weights", "compare", "points", "regret", "roofline", "solutions", "store_points"]
 
 
 def __getattr__(name: str) -> object:

@@ -10,7 +10,6 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from analyzers.explore import queries
-from analyzers.explore.charts import files as _files
 from analyzers.explore.charts import solutions as _solutions
 from analyzers.explore.charts.compare import NOISE
 from analyzers.explore.charts.figure import Figure
@@ -21,8 +20,7 @@ from analyzers.explore.selection import Selection
 from analyzers.explore.tries import of_frame
 from analyzers.explore.views import ChartStyle, chart
 
-__all__ = ["backward_weights", "compare", "completeness", "points", "regret", "roofline"]
-__all__ += ["solutions", "store_points"]
+__all__ = ["backward_weights", "compare", "points", "regret", "roofline", "solutions", "store_points"]
 
 
 def roofline(
@@ -67,11 +65,6 @@ def compare(
     moved = np.select([ratio > 1 + NOISE, ratio < 1 - NOISE], ["slower", "faster"], "same")
     both = here.assign(here_us=here["time_us"], other_us=other, moved=moved)
     return _of_view("compare", both, None, ChartStyle(theme_of(theme), "Compare", names))
-
-
-def completeness(sources: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
-    """What every line of every file became; ``sources`` is the SQL view of that name."""
-    return _checked(_files.completeness(sources, theme_of(theme), title="What the files held"))
 
 
 def _of_view(view: str, problems: pd.DataFrame, measurements: pd.DataFrame | None, style: ChartStyle) -> go.Figure:

@@ -25,7 +25,6 @@ from plotly.offline import get_plotlyjs
 
 from analyzers.explore import point_table, queries, tries
 from analyzers.explore.charts.figure import Figure
-from analyzers.explore.charts.files import completeness
 from analyzers.explore.charts.palette import DARK, LIGHT
 from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.load.actions import verdict_of
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 LIMIT_BYTES = 10_000_000
 TOP = 500
 SHOWN = 2  # remarks at once
-CHARTS = ("roofline", "regret", "weights", "files", "compare")
+CHARTS = ("roofline", "regret", "weights", "compare")
 """The views whose charts are in it."""
 PAPER = ("label", *queries.PRESETS[next(iter(queries.PRESETS))], "tflops", "efficiency")
 """Columns of the table that are printed: all of them are too many for a page."""
@@ -100,7 +99,7 @@ def _fitting(store: Store, analysis: Analysis, other: Beside | None, top: int, l
     """The report with as many problems of ``top`` as fit into ``limit`` bytes."""
     with store.connect() as con:
         point_table.build(con, analysis.run, analysis.compared, analysis.found, other.times if other else None)
-        verdict, drawn = verdict_of(con, analysis, "points"), _charts(con, analysis.run, other)
+        verdict, drawn = verdict_of(con, analysis, "points"), _charts(con, other)
         made = _report(con, store.url, analysis.run, verdict, other, drawn, top)
         while len(made.text.encode()) > limit and top > 10:
             top = top // 2
@@ -146,15 +145,10 @@ def _report(
     return Report(_page(url, run, verdict, other, sums, len(frame), total, data), len(frame), total)
 
 
-def _charts(con: duckdb.DuckDBPyConnection, run: str, other: Beside | None) -> dict[str, Figure]:
+def _charts(con: duckdb.DuckDBPyConnection, other: Beside | None) -> dict[str, Figure]:
     style = ChartStyle(LIGHT, names=other.names if other else ("", ""))
-    sources = con.execute("select * from sources where run = ?", [run]).df()
-    made = dict[str, Figure]()
-    for view in CHARTS:
-        figure = completeness(sources, LIGHT) if view == "files" else chart(con, Selection(view=view), style)
-        if figure is not None and (other or view != "compare"):
-            made[VIEWS[view]] = figure
-    return made
+    made = {VIEWS[view]: chart(con, Selection(view=view), style) for view in CHARTS if other or view != "compare"}
+    return {title: figure for title, figure in made.items() if figure is not None}
 
 
 def _details(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[str, object]:

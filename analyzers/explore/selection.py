@@ -64,7 +64,6 @@ VIEWS: Mapping[str, str] = {
     "regret": "Regret",
     "weights": "Backward weights",
     "compare": "Compare",
-    "files": "Files",
 }
 INTRO: Mapping[str, str] = {
     "overview": "Where the time goes, what to do about it, and the problems (≈: estimated, not measured). Click a row "
@@ -76,7 +75,6 @@ INTRO: Mapping[str, str] = {
     "1× is worth a look.",
     "compare": "This run against another one, problem by problem, as logparse diff compares them: times of one kind of "
     "evidence, and beyond noise.",
-    "files": "What every line of every file became. Rejected lines look like a known format and cannot be read.",
 }
 _LONGEST = 400  # characters of a value that is taken from a URL
 _LONGEST_TABLE = 8_000

@@ -10,7 +10,6 @@ from analyzers.explore import queries
 from analyzers.explore.charts.compare import COLUMNS as COMPARE
 from analyzers.explore.charts.compare import compare
 from analyzers.explore.charts.figure import Figure
-from analyzers.explore.charts.files import completeness
 from analyzers.explore.charts.palette import Theme
 from analyzers.explore.charts.regret import regret
 from analyzers.explore.charts.roofline import COLUMNS as ROOFLINE
@@ -49,10 +48,6 @@ def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) 
     return _CHARTS[chosen.view](con, chosen, style) if chosen.view in _CHARTS else None
 
 
-def _files(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
-    return completeness(con.execute("select * from sources").df(), style.theme, title=style.title)
-
-
 def _roofline(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
     drawn = queries.sample(con, chosen, ROOFLINE, ("intensity", "tflops"))
     return roofline(drawn.rows, style.theme, title=style.title, remark=drawn.note)
@@ -79,7 +74,6 @@ _CHARTS: Mapping[str, Callable[[duckdb.DuckDBPyConnection, Selection, ChartStyle
     "regret": _regret,
     "weights": _weights,
     "compare": _compare,
-    "files": _files,
 }
 
 

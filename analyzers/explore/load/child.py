@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     from analyzers.explore.load.analysis import Analysis
     from logparse.store import Store
 
-_SMALL = {
-    "sources": "select * from sources where run = $run",
-    "facts": "select * from facts",
-}
 _MB, _ROWS_PER_MB = 300, 20_000
 """DuckDB's memory limit: so much, and a megabyte per so many measurements.  A store of 193,590 problems (649,000
 measurements) is read within it as fast as without; 400 MB were too few for 4.5 million.
@@ -106,8 +102,7 @@ def _database(
     con.execute(f"attach {sql_text(path)} as out_")
     compared, found = (analysis.compared, analysis.found) if analysis else (None, None)
     point_table.build(con, run, compared, found, others, "out_.points")
-    for name, sql in _SMALL.items():
-        con.execute(f"create table out_.{name} as {sql}", {"run": run} if "$run" in sql else None)
+    con.execute("create table out_.facts as select * from facts")
     con.execute("detach out_")
 
 

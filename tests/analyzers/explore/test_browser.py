@@ -450,7 +450,7 @@ def test_charts_and_table_suit_every_window_and_theme(seen: Visit, demo: Served)
 
 def test_two_stores_are_compared_and_markup_of_a_log_is_text(seen: Visit, both: Served) -> None:
     page = seen.page
-    for view in ("overview", "roofline", "regret", "files"):
+    for view in ("overview", "roofline", "regret"):
         show(page, both.url + f"?view={view}")
     show(page, both.url + "?view=weights")
     assert PLANTED in page.inner_text("#verdict"), "the run's name is shown as it is"

@@ -112,7 +112,6 @@ def test_other_empty_figures_state_the_next_command(
     empty = (
         explore.solutions(example_views["empty"]),
         explore.compare(example_points, example_points.head(0)),
-        explore.completeness(pd.DataFrame(columns=["path", "lines"])),
     )
     for figure in empty:
         assert not figure.data
@@ -188,25 +187,3 @@ def test_rows_for_ninety_percent() -> None:
     savings = pd.DataFrame({"saving_us": [80.0, 15.0, 5.0], "total_saving_us": 100.0})
     assert rows_for(savings) == 2
     assert rows_for(savings.head(0)) == 0
-
-
-def test_all_records_of_a_replay_are_one_row_of_the_files() -> None:
-    row = {"call_lines": 0, "message_lines": 0, "measurement_lines": 1, "fact_lines": 0, "reject_lines": 0}
-    row |= {"foreign_lines": 0, "blank_lines": 0, "lines": 1}
-    records = [{**row, "path": f"replay {n}", "format": "replay"} for n in range(30)]
-    log = {
-        **row,
-        "path": "logs/a.log",
-        "format": "hipblaslt-bench",
-        "lines": 50,
-        "call_lines": 50,
-        "measurement_lines": 0,
-    }
-    bars = {
-        bar.name: dict(zip(bar.y, bar.customdata, strict=True))
-        for bar in explore.completeness(pd.DataFrame([*records, log])).data
-    }
-    assert bars == {
-        "call": {"30 replay records": 0, "a.log": 50},
-        "measurement": {"30 replay records": 30, "a.log": 0},
-    }
