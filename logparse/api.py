@@ -13,8 +13,8 @@ function of that name.
 >>> found = api.recommend(store)
 >>> len(found.findings) == len(store.findings()) > 0      # kept in the store, as by `logparse recommend`
 True
->>> api.roofline(api.store_points(store)).layout.title.text
-'Roofline'
+>>> api.roofline(api.store_points(store)).layout.yaxis.title.text
+'achieved TFLOP/s'
 
 The figures (``roofline``, ``regret``, ``compare`` …) are those of ``analyzers.explore``.
 """

@@ -27,21 +27,21 @@ def roofline(
     problems: pd.DataFrame, measurements: pd.DataFrame | None = None, *, theme: str | Theme = "light"
 ) -> go.Figure:
     """Arithmetic intensity (flop/byte) against achieved TFLOP/s under the device's ceilings."""
-    return _of_view("roofline", problems, measurements, ChartStyle(theme_of(theme), "Roofline"))
+    return _of_view("roofline", problems, measurements, ChartStyle(theme_of(theme)))
 
 
 def regret(
     problems: pd.DataFrame, measurements: pd.DataFrame | None = None, *, theme: str | Theme = "light"
 ) -> go.Figure:
     """Distribution of regret, and the cumulative time saved by the first N rows."""
-    return _of_view("regret", problems, measurements, ChartStyle(theme_of(theme), "Regret"))
+    return _of_view("regret", problems, measurements, ChartStyle(theme_of(theme)))
 
 
 def backward_weights(
     problems: pd.DataFrame, measurements: pd.DataFrame | None = None, *, theme: str | Theme = "light"
 ) -> go.Figure:
     """W against the slower of F and B of the same layer."""
-    return _of_view("weights", problems, measurements, ChartStyle(theme_of(theme), "Backward weights"))
+    return _of_view("weights", problems, measurements, ChartStyle(theme_of(theme)))
 
 
 def solutions(
@@ -49,7 +49,7 @@ def solutions(
 ) -> go.Figure:
     """Every solution of one problem (its text) in the SQL view ``measurements``."""
     chosen = measurements if problem is None else measurements[measurements["problem"] == problem]
-    return _checked(_solutions.solutions(of_frame(chosen), theme_of(theme), pick=pick, title="Solutions"))
+    return _checked(_solutions.solutions(of_frame(chosen), theme_of(theme), pick=pick))
 
 
 def compare(
@@ -64,7 +64,7 @@ def compare(
     ratio = other / here["time_us"]
     moved = np.select([ratio > 1 + NOISE, ratio < 1 - NOISE], ["slower", "faster"], "same")
     both = here.assign(here_us=here["time_us"], other_us=other, moved=moved)
-    return _of_view("compare", both, None, ChartStyle(theme_of(theme), "Compare", names))
+    return _of_view("compare", both, None, ChartStyle(theme_of(theme), names))
 
 
 def _of_view(view: str, problems: pd.DataFrame, measurements: pd.DataFrame | None, style: ChartStyle) -> go.Figure:

@@ -38,7 +38,6 @@ class ChartStyle:
     """
 
     theme: Theme
-    title: str = ""
     names: tuple[str, str] = ("this run", "the other run")
     headed: bool = True
 
@@ -50,23 +49,21 @@ def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) 
 
 def _roofline(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
     drawn = queries.sample(con, chosen, ROOFLINE, ("intensity", "tflops"))
-    return roofline(drawn.rows, style.theme, title=style.title, remark=drawn.note)
+    return roofline(drawn.rows, style.theme, remark=drawn.note)
 
 
 def _regret(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
-    return regret(queries.regrets(con, chosen), queries.savings(con, chosen), style.theme, title=style.title)
+    return regret(queries.regrets(con, chosen), queries.savings(con, chosen), style.theme)
 
 
 def _weights(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
     drawn = queries.sample(con, chosen, WEIGHTS, ("sibling_us", "best_us"))
-    return backward_weights(drawn.rows, style.theme, title=style.title, remark=drawn.note)
+    return backward_weights(drawn.rows, style.theme, remark=drawn.note)
 
 
 def _compare(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
     drawn, totals = queries.sample(con, chosen, COMPARE, ("here_us", "other_us")), queries.changes(con, chosen)
-    return compare(
-        drawn.rows, totals, style.theme, names=style.names, title=style.title, remark=drawn.note, headed=style.headed
-    )
+    return compare(drawn.rows, totals, style.theme, names=style.names, remark=drawn.note, headed=style.headed)
 
 
 _CHARTS: Mapping[str, Callable[[duckdb.DuckDBPyConnection, Selection, ChartStyle], Figure]] = {

@@ -30,7 +30,6 @@ def compare(
     *,
     names: tuple[str, str] = ("this run", "the other run"),
     noise: float = NOISE,
-    title: str = "",
     remark: str = "",
     headed: bool = True,
 ) -> Figure:
@@ -41,7 +40,7 @@ def compare(
     """
     rows = points[(points["here_us"] > 0) & (points["other_us"] > 0)]
     if not len(rows):
-        return blank(NOTHING, theme, title=title, height=HEIGHT)
+        return blank(NOTHING, theme, height=HEIGHT)
     figure = Figure()
     ends = [float(f(f(rows["here_us"]), f(rows["other_us"]))) for f in (min, max)]
     ends = [ends[0] / 1.5, ends[1] * 1.5]
@@ -67,7 +66,7 @@ def compare(
         text=texts(rows["label"]),
         customdata=columns(zip(rows["id"], change, strict=True)),
     )
-    styled(figure, theme, title=title, height=HEIGHT)
+    styled(figure, theme, height=HEIGHT)
     axis, (here, there) = log_axis(rows["here_us"]), _short(names)
     figure.update_xaxes(title={"text": f"{here}: time of one call (µs)"}, **axis)
     figure.update_yaxes(title={"text": f"{there}: time of one call (µs)"}, **axis)

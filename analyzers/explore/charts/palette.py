@@ -101,7 +101,7 @@ def template(theme: Theme) -> dict[str, Any]:
     return {"layout": {**look, "xaxis": axis_look(theme), "yaxis": axis_look(theme)}}
 
 
-def styled(figure: Figure, theme: Theme, *, title: str = "", height: int = 460) -> Figure:
+def styled(figure: Figure, theme: Theme, *, height: int) -> Figure:
     """Give a figure the theme's colours, and grid lines, fonts and margins that all figures share."""
     figure.update_layout(
         template=template(theme),
@@ -109,12 +109,10 @@ def styled(figure: Figure, theme: Theme, *, title: str = "", height: int = 460) 
         paper_bgcolor=theme.panel,
         plot_bgcolor=theme.panel,
         height=height,
-        legend={"y": 1 - (56 if title else 30) / height},
+        legend={"y": 1 - 30 / height},
         # Left there is room for "100,000": where a click makes the numbers wider, plotly draws everything twice.
-        margin={"l": 78, "r": 24, "t": 54 if title else 26, "b": 52},
+        margin={"l": 78, "r": 24, "t": 26, "b": 52},
     )
-    if title:
-        figure.update_layout(title={"text": title, "x": 0, "xref": "paper", "font": {"size": 15, "color": theme.ink}})
     return figure
 
 
@@ -126,14 +124,12 @@ def colour_bar(title: str, theme: Theme, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def headline(figure: Figure, text: str, theme: Theme, *, lines: int = 1) -> None:
-    """The figure's headline, in ``lines`` of words above it and its legend, under its title where it has one."""
-    height, title = figure.layout["height"], figure.layout.get("title", {}).get("text", "")
-    words = f"{title}<br><span style='font-size:13px'>{text}</span>" if title else text
-    below = 12 + 18 * lines + (24 if title else 0)
+def headline(figure: Figure, text: str, theme: Theme, *, lines: int) -> None:
+    """The figure's headline, in ``lines`` of words above it and its legend."""
+    height, below = figure.layout["height"], 12 + 18 * lines
     figure.update_layout(
-        title={"text": words, "x": 0, "xref": "container", "y": 1 - (below - 18) / height, "yref": "container",
-               "yanchor": "bottom", "pad": {"l": 12}, "font": {"size": 15 if title else 13, "color": theme.ink}},
+        title={"text": text, "x": 0, "xref": "container", "y": 1 - (below - 18) / height, "yref": "container",
+               "yanchor": "bottom", "pad": {"l": 12}, "font": {"size": 13, "color": theme.ink}},
         legend={"y": 1 - below / height},
         margin={"t": below + 34},
     )  # fmt: skip
@@ -155,9 +151,9 @@ EMPTY = 200
 """Height (px) of a chart that has nothing to draw, whatever is chosen."""
 
 
-def blank(text: str, theme: Theme, *, title: str = "", height: int = 300) -> Figure:
+def blank(text: str, theme: Theme, *, height: int) -> Figure:
     """A figure without data with a text that names the next step."""
-    figure = styled(Figure(), theme, title=title, height=height)
+    figure = styled(Figure(), theme, height=height)
     figure.update_layout(margin={"l": 24, "r": 24})  # no axis stands beside the text
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)

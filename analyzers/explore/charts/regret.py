@@ -25,21 +25,21 @@ def rows_for(savings: pd.DataFrame, share: float = SHARE) -> int:
     return int(reached.to_numpy().argmax()) + 1 if reached.any() else len(savings)
 
 
-def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
+def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme) -> Figure:
     """Left: problems and time by class of regret.  Right: cumulative time saved by number of rows changed.
 
     ``regrets`` as of ``rows.regrets``, ``savings`` as of ``rows.savings`` (largest first).
     """
     judged = regrets[regrets["problems"] > 0]
     if not len(judged) and not len(savings):
-        return blank(NOTHING, theme, title=title, height=HEIGHT)
+        return blank(NOTHING, theme, height=HEIGHT)
     both = bool(len(judged) and len(savings))
     titles = ["Regret of the picks"] * bool(len(judged)) + ["Time saved by the first N rows"] * bool(len(savings))
     figure = subplots(cols=2 if both else 1, horizontal_spacing=0.14, subplot_titles=titles)
     if len(judged):
         _classes(figure, regrets, theme)
     remark = _cumulative(figure, savings, theme, 2 if both else 1) if len(savings) else ["No row saves anything"]
-    styled(figure, theme, title=title, height=HEIGHT)
+    styled(figure, theme, height=HEIGHT)
     figure.update_layout(showlegend=False)
     figure.update_annotations(selector={"yanchor": "bottom"}, font={"size": 12, "color": theme.ink})
     headline(figure, "<br>".join(remark), theme, lines=len(remark))

@@ -26,7 +26,7 @@ COLUMNS = (
 HEIGHT = 560  # px, with and without data: a filter moves nothing below
 
 
-def roofline(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str = "") -> Figure:
+def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
     """Each problem at its intensity (flop per byte that must move) and its rate now; area = share of the time.
 
     Colour is regret (time now over best known, minus one) where a pick is timed, else operation.  Ceilings are those of
@@ -34,7 +34,7 @@ def roofline(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str
     """
     rows = points[(points["intensity"] > 0) & (points["tflops"] > 0)]
     if not len(rows):
-        return blank(NOTHING, theme, title=title, height=HEIGHT)
+        return blank(NOTHING, theme, height=HEIGHT)
     figure = Figure()
     device = _device(rows)
     if device is not None:
@@ -43,12 +43,12 @@ def roofline(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str
     if judged.any():
         _judged(figure, rows[judged], diameter[judged], theme)
     _plain(figure, rows[~judged], diameter[~judged], theme, only=not judged.any())
-    styled(figure, theme, title=title, height=HEIGHT)
+    styled(figure, theme, height=HEIGHT)
     figure.update_xaxes(
         title={"text": "arithmetic intensity (flop / byte, least traffic)"}, **log_axis(rows["intensity"])
     )
     figure.update_yaxes(title={"text": "achieved TFLOP/s"}, **log_axis(rows["tflops"]))
-    figure.update_layout(dragmode="select", margin={"t": 84 if title else 56})
+    figure.update_layout(dragmode="select", margin={"t": 56})
     left = sum(_within(figure, rows, name, axis) for name, axis in (("intensity", "xaxis"), ("tflops", "yaxis")))
     outside = "Some tiny problems are outside: a double click shows all. " if left else ""
     unknown = "" if device else "device unknown: no ceilings. "

@@ -21,13 +21,13 @@ _NUMBERED = 50
 """Times the smallest, up to which there is room for numbers within a decade."""
 
 
-def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None, title: str = "") -> Figure:
+def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None) -> Figure:
     """A row per solution, the fastest on top: samples as a strip, else the file's interval, else one point.
 
     ``pick`` is the solution that the library chose, marked.
     """
     if not tries:
-        return blank(NOTHING, theme, title=title, height=220)
+        return blank(NOTHING, theme, height=220)
     best = _best(tries)
     order = sorted(best, key=lambda x: (best[x], x))[:MOST]
     names = _names(order, pick)
@@ -50,10 +50,10 @@ def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None, ti
     across = log_axis_over(spread, most=_NUMBERED) if spread > 20 else linear
     unit = "time of one call (µs)" + (", logarithmic" if spread > 20 else "")
     hidden = len(best) - len(order)
-    figure = styled(Figure(*data), theme, title=title, height=120 + 26 * max(4, len(order)))
+    figure = styled(Figure(*data), theme, height=120 + 26 * max(4, len(order)))
     figure.update_xaxes(title={"text": unit}, **across)
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=[names[x] for x in reversed(order)])
-    figure.update_layout(showlegend=True, margin={"t": 76 if title else 46})
+    figure.update_layout(showlegend=True, margin={"t": 46})
     if hidden > 0:
         figure.add_annotation(
             text=f"{hidden:,} slower ones are not shown", xref="paper", yref="paper", x=1, y=1, xanchor="right",

@@ -26,7 +26,7 @@ HOVER = (
 )
 
 
-def backward_weights(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str = "") -> Figure:
+def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
     """W (best known) against max(F, B) (best known) per layer and file; lines of equal ratio; solver as symbol.
 
     All three do the same floating-point work, so points far above the line of 1 are worth a look.
@@ -34,7 +34,7 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, title: str = "", rem
     points = points.assign(best_us=points["best_us"].fillna(points["time_us"]))  # of a trace alone there is no other
     rows = points[(points["direction"] == "W") & (points["best_us"] > 0) & (points["sibling_us"] > 0)]
     if not len(rows):
-        return blank(NOTHING, theme, title=title, height=HEIGHT)
+        return blank(NOTHING, theme, height=HEIGHT)
     figure = Figure()
     low, high = float(rows["sibling_us"].min()) / 1e3 / 1.5, float(rows["sibling_us"].max()) / 1e3 * 1.5
     ceiling = float(rows["best_us"].max()) / 1e3 * 2
@@ -64,10 +64,10 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, title: str = "", rem
         text=texts(rows["label"]),
         customdata=_data(rows),
     )
-    styled(figure, theme, title=title, height=HEIGHT)
+    styled(figure, theme, height=HEIGHT)
     figure.update_xaxes(title={"text": "slower of F and B, best known (ms)"}, **log_axis(rows["sibling_us"]))
     figure.update_yaxes(title={"text": "backward weights W, best known (ms)"}, **log_axis(rows["best_us"]))
-    figure.update_layout(dragmode="select", margin={"t": 96 if title else 66})
+    figure.update_layout(dragmode="select", margin={"t": 66})
     return note(figure, remark, theme) if remark else figure
 
 
