@@ -298,7 +298,7 @@ def one_process(
             ways = {x.text: x for x in context.backends["torch"].solutions(problem, 100)}
             winner: Solution = ways[solution]
             task = ConfirmTask(problem=problem, pick=ways["Default"], winner=winner, turn=turn)
-            out[text, solution] = context.confirm(task).pairs
+            out[text, solution] = context.run(task).pairs
         except Exception as error:  # one pair's failure must not lose the record of the others
             failed[f"{text} {solution}"] = f"{type(error).__name__}: {error}"
             context.release()

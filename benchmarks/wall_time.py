@@ -124,7 +124,7 @@ def replayed(names: Sequence[str], place: Place, problems: Sequence[Problem], bu
     with steps.step("rest of the races"):
         for problem in problems:
             if time.monotonic() < deadline:
-                results.append(context.measure(RaceTask(problem=problem)))
+                results.append(context.run(RaceTask(problem=problem)))
     steps.show(f"races of {len(results)} problems")
     pairs = [(x.problem, x.pick, x.best) for x in results if x.worth_confirming and x.pick and x.best]
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as fresh:
@@ -165,7 +165,7 @@ def confirmed(names: Sequence[str], place: Place, pairs: Sequence[Pair]) -> Step
     context = opened(names, place, steps)
     with steps.step("rest of the confirmations"):
         for problem, pick, winner in pairs:
-            context.confirm(ConfirmTask(problem=problem, pick=pick, winner=winner))
+            context.run(ConfirmTask(problem=problem, pick=pick, winner=winner))
     return steps
 
 

@@ -220,7 +220,7 @@ def replay(
         neighbours=propose == "neighbours",
         method=Method(workspace_bytes=workspace, cache="hot" if hot else "cold"),
         limits=measuring.limits(budget, silence),
-        stages=measuring.stages(only),
+        only=only,
     )
     held = opened(store)
     if records:

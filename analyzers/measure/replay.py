@@ -13,7 +13,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
 
 import pandas as pd
 
@@ -27,11 +26,10 @@ from analyzers.measure.plan import Item, plan
 from analyzers.measure.proposer import Proposal
 from analyzers.measure.results import Confirmed, Method, Result, environment_key
 from analyzers.measure.scheduler import History, Limits, Outcome, Scheduler
-from analyzers.measure.sharing import Borrowed, without_checks
+from analyzers.measure.sharing import Borrowed, measurements_of, without_checks
 from analyzers.measure.trial import RaceTask
 from analyzers.measure.worker import backend_named
 from analyzers.times import ladders
-from analyzers.times.cells import number_of
 from analyzers.times.confirmations import Confirmation, Pairs, confirmation_text, judge, judge_all
 from analyzers.times.origins import ACTION, PICK, RACE
 from analyzers.times.runs import tables_of, tables_to_analyse
@@ -45,17 +43,15 @@ from logparse.store import Store
 FORMAT = "replay"
 _DEVICE = re.compile(r"cpu(:[0-9]+)?|cuda:(0|[1-9][0-9]*)")
 
-Stage = Literal["actions", "races"]
-"""``actions``: what each problem runs under each action, without a search; ``races``: the search for better ones."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """What to replay and how.
 
     ``engine``: ``local``, or Ray (``logparse.executors``); ``devices`` empty: all GPUs that torch, or Ray, sees, else
-    the CPU; ``run`` None: the latest; ``ladder``: step of n of the sizes between, whose middles are raced too.  Raises
-    UsageError for a name of no engine or no device, and for a ladder without hipBLASLt.
+    the CPU; ``run`` None: the latest; ``ladder``: step of n of the sizes between, whose middles are raced too.
+    ``only``: ``actions``, what each problem runs under each action, without a search, or ``races``, the search for
+    better ones.  Raises UsageError for a name of no engine or no device, and for a ladder without hipBLASLt.
     """
 
     backends: tuple[str, ...] = ("torch",)
@@ -71,7 +67,7 @@ class Options:
     neighbours: bool = False
     method: Method = field(default_factory=Method)
     limits: Limits = field(default_factory=Limits)
-    stages: frozenset[Stage] = frozenset(get_args(Stage))
+    only: str | None = None
 
     def __post_init__(self) -> None:
         if self.engine != "local":
@@ -132,9 +128,9 @@ def planned(store: Store, options: Options) -> list[Item]:
 
 def timed_of(store: Store, options: Options) -> list[RaceTask]:
     """What the actions of the run need timed; nothing without the backend ``torch``, whose settings they are, and where
-    only some problems are asked for.
+    only some problems, or only races, are asked for.
     """
-    if "torch" not in options.backends or options.kind or options.direction or options.top:
+    if "torch" not in options.backends or options.kind or options.direction or options.top or options.only == "races":
         return []
     found = wanted(tables_to_analyse(store, options.run), ACTIONS, Settings())
     return [RaceTask(problem=problem, only=tuple(map(solution_from_text, texts))) for problem, texts in found]
@@ -149,8 +145,8 @@ def replay(store: Store, options: Options, progress: Callable[[ReplayStep], None
     for name in options.backends:
         backend_named(name)
     run = store.latest_run(options.run)
-    items = planned(store, options) if "races" in options.stages else []
-    timed = timed_of(store, options) if "actions" in options.stages else []
+    items = planned(store, options) if options.only != "actions" else []
+    timed = timed_of(store, options)
     report = ReplayReport(run=run, total=len(timed) + len(items), resume=options.resume)
     recorder = _Recorder(store, report, options, progress)
     tf32 = not traced_without_tf32(store, options.run)
@@ -227,25 +223,13 @@ def experience_of(history: History) -> Experience:
 
 def _best(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, Measurement]]]:
     """The fastest measurement by environment, problem and solution."""
-    # A text comes once per solution, or per problem: reading it each time was nearly all of the time.
-    problems = {text: problem_from_text(text) for text in rows["problem"].unique()}
-    solutions = {text: solution_from_text(text) for text in rows["solution"].unique()}
     out: dict[str, dict[str, dict[str, Measurement]]] = {}
-    fastest = rows.sort_values("time_us", kind="stable").drop_duplicates(["environment", "problem", "solution"])
-    for row in fastest.to_dict("records"):
-        out.setdefault(row["environment"], {}).setdefault(row["problem"], {})[row["solution"]] = Measurement(
-            problem=problems[row["problem"]],
-            solution=solutions[row["solution"]],
-            origin=row["origin"],
-            status=row["status"],
-            time_us=number_of(row["time_us"]),
-        )
+    keys = ["environment", "problem", "solution"]
+    fastest = rows.sort_values("time_us", kind="stable").drop_duplicates(keys)
+    columns = (fastest[name] for name in keys)
+    for environment, problem, solution, one in zip(*columns, measurements_of(fastest), strict=True):
+        out.setdefault(environment, {}).setdefault(problem, {})[solution] = one
     return out
-
-
-def stages(only: str | None) -> frozenset[Stage]:
-    """Both stages, or the one that is named."""
-    return frozenset(x for x in get_args(Stage) if only in (None, x))
 
 
 def limits(budget: str | None, silence: str) -> Limits:
@@ -319,16 +303,10 @@ class _Recorder:
         eta = racing_s(self._reached, left) + self.confirming_s() * self._report.total / done if done else None
         budget = self._options.limits.budget_s
         eta = eta if budget is None or eta is None else max(0.0, min(eta, budget - seconds))
-        return ReplayStep(
-            done=done,
-            total=self._report.total,
-            outcome=outcome,
-            confirmation=confirmation,
-            eta_s=eta,
-        )
+        total = self._report.total
+        return ReplayStep(done=done, total=total, outcome=outcome, confirmation=confirmation, eta_s=eta)
 
     def close(self) -> None:
         """False-discovery control over all confirmations of this call."""
-        floor = self._options.method.floor
-        _, self._report.kept = judge_all(self._pairs, floor=floor)
+        self._report.kept = judge_all(self._pairs, floor=self._options.method.floor)[1]
         self._report.seconds = time.monotonic() - self._started

@@ -107,7 +107,7 @@ def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[
     facts, machines = facts_by_source(store.query("select source_id, name, value from facts")), Counter[str]()
     for source, own in store.query(_ROWS).groupby("source_id"):
         of = facts.get(str(source), {})
-        files.append(bundle.dump(of, _measurements_of(own), {}))
+        files.append(bundle.dump(of, measurements_of(own), {}))
         machines[_machine(of)] += 1
     notes = [f"{counted(len(known), 'problem')} with their calls, without order or time"]
     notes += [f"{counted(count, 'record')} of {machine}" for machine, count in machines.most_common()]
@@ -130,7 +130,7 @@ def _machine(facts: Facts) -> str:
     return "; ".join([device, *builds, f"operands {facts.get('replay_cache', 'cold')}"])
 
 
-def _measurements_of(rows: pd.DataFrame) -> list[Measurement]:
+def measurements_of(rows: pd.DataFrame) -> list[Measurement]:
     """Measurements from rows of the store's view, without the message of an error: it may name files and processes."""
     # A text comes once per solution, or per problem: reading it each time was nearly all of the time.
     problems = {text: problem_from_text(text) for text in rows["problem"].unique()}
@@ -142,8 +142,8 @@ def _measurements_of(rows: pd.DataFrame) -> list[Measurement]:
             origin=row["origin"],
             status=row["status"],
             time_us=number_of(row["time_us"]),
-            samples_us=samples_in(row["samples_us"]),
-            workspace_bytes=count_of(row["workspace_bytes"]),
+            samples_us=samples_in(row.get("samples_us")),
+            workspace_bytes=count_of(row.get("workspace_bytes")),
         )
         for row in rows.to_dict("records")
     ]

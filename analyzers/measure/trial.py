@@ -24,27 +24,15 @@ from analyzers.measure.proposer import Further, Proposal
 from analyzers.measure.racing import Race, WithdrawnError, race
 from analyzers.measure.results import KNOWN, Confirmed, Method, Result, not_measured
 from analyzers.measure.sampler import Announce, Sampler
-from analyzers.times.confirmations import Pairs
 from analyzers.times.origins import ACTION
 from analyzers.times.roofline import bound_us
-from logparse.model import DEFAULT, GemmProblem, Measurement, Problem, Solution
+from logparse.model import DEFAULT, GemmProblem, Measurement, Problem, Solution, problem_from_text
 
 T = TypeVar("T")
 
-REFERENCE = GemmProblem(
-    trans_a="N",
-    trans_b="N",
-    m=1024,
-    n=1024,
-    k=1024,
-    batch_count=1,
-    **dict.fromkeys(("lda", "ldb", "ldc", "ldd"), 1024),  # type: ignore[arg-type]
-    **dict.fromkeys(("a_type", "b_type", "c_type", "d_type", "compute_type", "scale_type"), "f32_r"),  # type: ignore[arg-type]
-    activation="none",
-    gradient=False,
-    aux=False,
-    bias=False,
-    beta="zero",
+REFERENCE = problem_from_text(
+    "gemm trans=N,N mnk=1024,1024,1024 batch=1,- ld=1024,1024,1024,1024 stride=-,-,-,- "
+    "type=f32_r,f32_r,f32_r,f32_r compute=f32_r,f32_r activation=none,0 aux=0,- bias=0,-,- scale=-,-,-,-,? swizzle=-,- beta=zero"
 )
 """A product that every device runs; its time shows changed clocks and other load."""
 
@@ -98,44 +86,27 @@ class WorkerContext:
             with contextlib.suppress(UnsettledError):  # each race and confirmation settles again, or refuses
                 self._clock.settle()
 
-    def measure(self, task: RaceTask) -> Result:
-        """Do a task."""
-        started = time.perf_counter()
-        try:
-            result = Trial(self, task).run(task)
-        finally:
-            self.release()
-        return replace(result, seconds=time.perf_counter() - started, facts=self.facts)
+    def run(self, task: Task) -> Result | Confirmed:
+        """A race, or interleaved pairs of two solutions, of which every turn has other random data.
 
-    def confirm(self, task: ConfirmTask) -> Confirmed:
-        """Interleaved pairs of two solutions in this process; every turn has other random data.
-
-        Raises UnsettledError where the device's clock does not settle.
+        Raises UnsettledError where the device's clock does not settle before a confirmation.
         """
         started = time.perf_counter()
-        if self._clock is not None:
+        if isinstance(task, ConfirmTask) and self._clock is not None:
             self._clock.ready()
         try:
-            pairs = Trial(self, task).pairs(task)
+            trial = Trial(self, task)
+            done = trial.race(task) if isinstance(task, RaceTask) else trial.confirm(task)
         finally:
             self.release()
-        return Confirmed(
-            problem=task.problem,
-            pick=task.pick,
-            winner=task.winner,
-            pairs=pairs,
-            seconds=time.perf_counter() - started,
-            facts=self.facts,
-        )
+        return replace(done, seconds=time.perf_counter() - started, facts=self.facts)
 
     def release(self) -> None:
-        """Free the last problem's operands and plans."""
         for backend in self.backends.values():
             backend.release()
 
     @property
     def cache_bytes(self) -> int:
-        """Last-level cache of the device."""
         return max((backend.cache_bytes for backend in self.backends.values()), default=0)
 
     def conditions(self, problem: Problem, workspace_bytes: int | None = None) -> Conditions:
@@ -181,7 +152,7 @@ class Trial:
 
     # ------------------------------------------------------------------ a race
 
-    def run(self, task: RaceTask) -> Result:
+    def race(self, task: RaceTask) -> Result:
         """Race the solutions that were not measured before; returns how each ended."""
         self._rows.update({row.solution.text: row for row in task.lost})
         if task.only:
@@ -312,7 +283,7 @@ class Trial:
 
     # ------------------------------------------------------------------ a confirmation
 
-    def pairs(self, task: ConfirmTask) -> Pairs:
+    def confirm(self, task: ConfirmTask) -> Confirmed:
         """Both again, interleaved, checked once and with fresh inputs in each block."""
         pick, winner = task.pick, task.winner
         self._offers()
@@ -327,4 +298,5 @@ class Trial:
         def held(block: Callable[[], list[float]]) -> list[float]:
             return self._context.steady(block, every_s=0.0)
 
-        return interleave(pick, winner, sample, blocks=method.blocks, floor=method.floor, held=held)
+        pairs = interleave(pick, winner, sample, blocks=method.blocks, floor=method.floor, held=held)
+        return Confirmed(problem=task.problem, pick=pick, winner=winner, pairs=pairs)

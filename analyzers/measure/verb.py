@@ -24,10 +24,10 @@ def plan(store: Store, options: Options) -> Answer:
     items = planned(store, options)
     if options.devices and options.engine == "local":
         local_devices(options.devices)
-    timed = timed_of(store, options) if "actions" in options.stages else []
+    timed = timed_of(store, options)
     count = sum(len(x.only) for x in timed)
     actions = [f"timed for actions, without a search: {counted(len(timed), 'problem')}, {counted(count, 'solution')}"]
-    if "races" not in options.stages:
+    if options.only == "actions":
         return Answer(actions, plan_rows([]), "replay")
     frame = plan_rows(items)
     line = f"{counted(len(items), 'problem')}, about {frame['cost_s'].sum():,.0f} s of device time"

@@ -19,9 +19,9 @@ from typing import Any, TypeAlias
 from analyzers.measure.backend import BackendType, Place
 from analyzers.measure.results import Confirmed, Method, Result
 from analyzers.measure.sampler import UnhealthyDeviceError
-from analyzers.measure.trial import RaceTask, Task, WorkerContext
+from analyzers.measure.trial import Task, WorkerContext
 from logparse.errors import InputError
-from logparse.executors.processes import end_with_parent, pipe, started
+from logparse.executors.processes import death, end_with_parent, pipe, started
 from logparse.model import Solution
 
 
@@ -137,17 +137,7 @@ class Worker(Handle):
         worker_end.close()
 
     def death(self) -> str:
-        self._process.join(5)
-        code = self._process.exitcode
-        if code is None:
-            return "did not end"
-        if code >= 0:
-            return f"exited with {code}"
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = str(-code)
-        return f"killed by {name}" + (" (perhaps for lack of host memory)" if name == "SIGKILL" else "")
+        return death(self._process)
 
     def stop(self) -> None:
         self._process.kill()
@@ -166,7 +156,7 @@ def _serve(parent: Connection[Any, Any], names: Sequence[str], place: Place, met
         except EOFError:  # the parent has ended
             return
         try:
-            parent.send(context.measure(task) if isinstance(task, RaceTask) else context.confirm(task))
+            parent.send(context.run(task))
         except UnhealthyDeviceError as error:
             parent.send(Failure(str(error), fatal=True))
             os._exit(3)  # a faulted device context may hang while it is released

@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
 from logparse.executors.executor import TRIES, LostError, Progress, TaskError, attempted, reporting, tried
-from logparse.executors.processes import end_with_parent, pipe, started
+from logparse.executors.processes import death, end_with_parent, pipe, started
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -45,9 +45,9 @@ class Pool(Generic[T, R]):
                 kind, value = worker.pipe.recv()
             except (EOFError, OSError):
                 del self._busy[worker.pipe]
-                death = worker.death()
+                how = death(worker.process)
                 worker.end()
-                yield worker.pipe, LostError(f"its worker {death}, {TRIES} times")
+                yield worker.pipe, LostError(f"its worker {how}, {TRIES} times")
                 continue
             if kind == "done":
                 del self._busy[worker.pipe]
@@ -62,22 +62,13 @@ class _Worker:
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.pipe, theirs = pipe()
-        self._process = started(_serve, function, theirs, imports=[type(function).__module__])
+        self.process = started(_serve, function, theirs, imports=[type(function).__module__])
         theirs.close()
-
-    def death(self) -> str:
-        self._process.join(5)
-        code = self._process.exitcode
-        if code is None or code >= 0:
-            return "closed its pipe" if code is None else f"exited with {code}"
-        known = {int(x): x.name for x in signal.Signals}
-        name = known.get(-code, f"signal {-code}")
-        return f"was killed by {name}" + (" (perhaps for lack of memory)" if name == "SIGKILL" else "")
 
     def end(self) -> None:
         """Kill the process at once: the store is consistent at every moment."""
-        self._process.kill()
-        self._process.join()
+        self.process.kill()
+        self.process.join()
         self.pipe.close()
 
 

@@ -12,6 +12,7 @@ that a process needs is defined there, it is left out.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,6 +66,16 @@ def _call(environ: Mapping[str, str], target: Callable[..., None], args: tuple[o
     os.environ.clear()  # the server has the environment of its own start
     os.environ.update(environ)
     target(*args)
+
+
+def death(process: BaseProcess) -> str:
+    """How a process ended, after 5 s at most: ``exited with 3``, ``was killed by SIGSEGV``."""
+    process.join(5)
+    code = process.exitcode
+    if code is None or code >= 0:
+        return "closed its pipe" if code is None else f"exited with {code}"
+    name = {int(x): x.name for x in signal.Signals}.get(-code, f"signal {-code}")
+    return f"was killed by {name}" + (" (perhaps for lack of memory)" if name == "SIGKILL" else "")
 
 
 def end_with_parent() -> None:

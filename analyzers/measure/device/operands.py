@@ -15,23 +15,12 @@ from typing import Any
 from analyzers.measure.backend import Conditions, UnsupportedError
 from analyzers.measure.correctness import Tolerance, approximate, integer_choices, tolerance
 from analyzers.measure.device.torch_device import Tensor, TorchDevice
+from analyzers.times.roofline import matrices as sizes_of
+from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import ConvProblem, GemmProblem, Problem
 
-_DTYPES = {
-    "f16_r": "float16",
-    "bf16_r": "bfloat16",
-    "f32_r": "float32",
-    "xf32_r": "float32",
-    "f64_r": "float64",
-    "f8_r": "float8_e4m3fn",
-    "bf8_r": "float8_e5m2",
-    "f8_fnuz_r": "float8_e4m3fnuz",
-    "bf8_fnuz_r": "float8_e5m2fnuz",
-    "FP16": "float16",
-    "BF16": "bfloat16",
-    "FP32": "float32",
-    "FP64": "float64",
-}
+_FLOATS = [x for x in TORCH_TYPES if "float" in x.operand and not x.blas.startswith("f4")]
+_DTYPES = {"xf32_r": "float32"} | {name: x.operand for x in _FLOATS for name in (x.blas, x.conv) if name}
 
 _GELU_SLACK = 2e-3  # libraries approximate it, by tanh or worse
 _STRIPE = 1 << 28
@@ -73,14 +62,9 @@ def matrices(problem: GemmProblem) -> dict[str, Matrix]:
         raise UnsupportedError("transposes are not known")
     if p.batch_mode == "pointer":
         raise UnsupportedError("a batch of pointers")
-    shapes = {
-        "a": (p.m, p.k) if p.trans_a == "N" else (p.k, p.m),
-        "b": (p.k, p.n) if p.trans_b == "N" else (p.n, p.k),
-        "c": (p.m, p.n),
-        "d": (p.m, p.n),
-    }
     out = {}
-    for name, (rows, cols) in shapes.items():
+    for name, sizes in sizes_of(p).items():
+        rows, cols = (int(getattr(p, size)) for size in sizes)
         dtype = getattr(p, f"{name}_type") or p.d_type or p.a_type
         ld = getattr(p, f"ld{name}") or (p.ldd if name == "c" and p.ldd else rows)
         stride = getattr(p, f"stride_{name}")

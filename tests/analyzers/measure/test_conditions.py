@@ -84,7 +84,7 @@ def _host_bound(count: int) -> float:
 
 def test_a_host_bound_solution_is_marked_and_cannot_win() -> None:
     backend = HostBound({PICK: 100.0, COPY: 10.0})
-    result = WorkerContext({"x": backend}, Place(), Method(), lambda what: None).measure(RaceTask(problem=gemm()))
+    result = WorkerContext({"x": backend}, Place(), Method(), lambda what: None).run(RaceTask(problem=gemm()))
     assert result.best == PICK
     assert {row.solution.id: row.status for row in result.rows} == {"pick": "ok", "copy": "skipped"}
     assert "host-bound" in str(result.rows[1].error)

@@ -58,10 +58,10 @@ def test_the_slow_pick_is_found_and_the_wrong_solution_never_wins(
     backend: Backend, calls: Path, problem: GemmProblem
 ) -> None:
     context = WorkerContext({"hipblaslt": backend}, Place(), Method(), lambda what: None)
-    result = context.measure(RaceTask(problem=problem))
+    result = context.run(RaceTask(problem=problem))
     assert [(row.solution, row.status) for row in result.rows] == [(SLOW, "ok"), (FAST, "ok"), (WRONG, "wrong")]
     assert (result.pick, result.best) == (SLOW, FAST)
-    assert judge(context.confirm(ConfirmTask(problem=problem, pick=SLOW, winner=FAST)).pairs).confirmed
+    assert judge(context.run(ConfirmTask(problem=problem, pick=SLOW, winner=FAST)).pairs).confirmed
     called = {tuple(line.split()) for line in calls.read_text().splitlines()}
     assert called == {("4711", "0"), ("17", "64"), ("23", "128")}
     assert context.facts["hipblaslt_version"] == "100200"

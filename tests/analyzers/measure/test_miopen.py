@@ -107,7 +107,7 @@ def test_all_that_apply_are_asked_of_a_process_without_the_find_db(calls: Path) 
 
 def test_the_slow_pick_is_found_and_confirmed(backend: Backend) -> None:
     context = WorkerContext({"miopen": backend}, Place(), Method(), lambda what: None)
-    result = context.measure(RaceTask(problem=SMALL))
+    result = context.run(RaceTask(problem=SMALL))
     assert [(row.solution.id, row.status) for row in result.rows] == [
         (SLOW["W"], "ok"),
         (FAST["W"], "ok"),
@@ -117,7 +117,7 @@ def test_the_slow_pick_is_found_and_confirmed(backend: Backend) -> None:
     ]
     pick, best = Solution("miopen", SLOW["W"]), Solution("miopen", FAST["W"])
     assert (result.pick, result.best) == (pick, best)
-    assert judge(context.confirm(ConfirmTask(problem=SMALL, pick=pick, winner=best)).pairs).confirmed
+    assert judge(context.run(ConfirmTask(problem=SMALL, pick=pick, winner=best)).pairs).confirmed
 
 
 def test_every_solver_of_the_registry_has_an_algorithm() -> None:

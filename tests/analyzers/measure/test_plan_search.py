@@ -232,7 +232,7 @@ def test_a_worker_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     context = WorkerContext({"fake": FAKE.open(Place())}, Place(), Method(), lambda what: None)
     given = Proposal(near=near, problem=named(*names, m=16))
     assert Solution("fake", "fast") not in given.chosen([Solution("fake", x) for x in names])
-    result = context.measure(RaceTask(problem=given.problem, proposal=given))
+    result = context.run(RaceTask(problem=given.problem, proposal=given))
     assert FIRST < len(result.rows) < len(names)
     assert result.best == Solution("fake", "fast")
 
@@ -251,6 +251,6 @@ def test_a_search_goes_on_after_solutions_that_ended_a_worker(monkeypatch: pytes
     assert len({x.solution for x in lost}) == FIRST
     context = WorkerContext({"fake": FAKE.open(Place())}, Place(), Method(), lambda what: None)
     task = RaceTask(problem=problem, lost=tuple(lost), proposal=given)
-    found = {x.solution: x.status for x in context.measure(task).rows}
+    found = {x.solution: x.status for x in context.run(task).rows}
     assert [found[x.solution] for x in lost] == ["failed"] * len(lost)
     assert sum(x == "ok" for x in found.values()) > 1, "others than the pick"

@@ -139,7 +139,7 @@ def test_nothing_is_confirmed_on_a_device_that_does_not_settle(monkeypatch: pyte
     monkeypatch.setattr(SteadyClock.__init__, "__defaults__", (now,))
     context = WorkerContext({"x": backend}, Place(device="cuda:0"), Method(), lambda what: None)  # type: ignore[dict-item]
     with pytest.raises(UnsettledError):
-        context.confirm(ConfirmTask(problem=gemm(), pick=PICK, winner=COPY))
+        context.run(ConfirmTask(problem=gemm(), pick=PICK, winner=COPY))
 
 
 def test_a_throttled_start_is_remarked() -> None:

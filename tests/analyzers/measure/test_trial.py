@@ -72,10 +72,10 @@ def worker_context(backend: ColdAfterRefresh) -> WorkerContext:
 def test_a_copy_of_the_pick_is_neither_winner_nor_confirmed() -> None:
     backend = ColdAfterRefresh({PICK: 100.0, COPY: 100.0})
     context = worker_context(backend)
-    result = context.measure(RaceTask(problem=gemm()))
+    result = context.run(RaceTask(problem=gemm()))
     assert result.best == PICK
     assert {sample for row in result.rows for sample in row.samples_us} == {100.0}
-    pairs = context.confirm(ConfirmTask(problem=gemm(), pick=PICK, winner=COPY)).pairs
+    pairs = context.run(ConfirmTask(problem=gemm(), pick=PICK, winner=COPY)).pairs
     assert pairs.pick_us == pairs.winner_us
     assert not judge(pairs).confirmed
     assert len(set(backend.seeds)) > 3, "inputs were fresh"
@@ -84,7 +84,7 @@ def test_a_copy_of_the_pick_is_neither_winner_nor_confirmed() -> None:
 def test_a_pair_is_executed_equally_often() -> None:
     """The begin and end of a sample cost something: spread over 64 and over 24 executions, 0.5 % of a short kernel."""
     backend = ColdAfterRefresh({PICK: 20.1, COPY: 19.9})
-    worker_context(backend).confirm(ConfirmTask(problem=gemm(), pick=PICK, winner=COPY))
+    worker_context(backend).run(ConfirmTask(problem=gemm(), pick=PICK, winner=COPY))
     assert {count for _, count in backend.ran if count > 1} == {64}
 
 
@@ -92,6 +92,6 @@ def test_a_pair_is_executed_equally_often() -> None:
 def test_a_hopeless_solution_runs_as_few_times_as_suffice(slow_us: float, singles: int) -> None:
     slow = Solution("x", "slow")
     backend = ColdAfterRefresh({PICK: 100.0, slow: slow_us})
-    result = worker_context(backend).measure(RaceTask(problem=gemm()))
+    result = worker_context(backend).run(RaceTask(problem=gemm()))
     assert [count for solution, count in backend.ran if solution == slow] == [1] * singles
     assert (result.best, len(result.rows[1].samples_us)) == (PICK, 1)
