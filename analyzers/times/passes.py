@@ -21,44 +21,23 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _COLUMNS = "kind text, origin text, source_id text, problem text, solution text, status text, time_us float"
-_STEPS = (
-    f"""
-    create temp view timed as
-    select source_id, problem, solution, time_us, problem like 'conv W %' as is_w from measurements
-    where status = 'ok' and time_us > 0 and isfinite(time_us) and kind = 'conv'
-          and origin in ({", ".join(map(sql_text, sorted(EVIDENCE)))})""",
-    """
-    create temp table files as
-    select source_id, cast(row_number() over () as integer) as file from (select distinct source_id from timed)""",
-    """
-    create temp table solvers as
-    select solution, cast(row_number() over (order by solution) as integer) as solver,
-           contains(lower(solution), 'naive') as naive
-    from (select distinct solution from timed)""",
-    """
-    create temp table best as
-    select file, problem, min(time_us) as us from timed join files using (source_id) where not is_w
-    group by file, problem""",
-    """
-    create temp table w as
-    select file, problem, best.us as best_us, best.solver as solver, solutions
-    from (select file, problem, min({'us': time_us, 'solver': solver}) as best, count(distinct solver) as solutions
-          from timed join files using (source_id) join solvers using (solution) where is_w group by file, problem)""",
-)
-"""A problem's text holds direction and layer, and layers go by their hashes: a quarter less time on a million texts."""
-_PASSES = """
-    with placed as (
-        select file, us, hash(problem[8:]) as layer,
-               case when problem like 'conv F %' then 'F' when problem like 'conv B %' then 'B' end as direction
-        from best),
+_PASSES = f"""
+    with timed as (
+        select source_id, problem, solution, time_us, problem[6:7] as pass, hash(problem[8:]) as layer
+        from measurements
+        where status = 'ok' and time_us > 0 and isfinite(time_us) and kind = 'conv'
+            and origin in ({", ".join(map(sql_text, sorted(EVIDENCE)))})),
     siblings as (
-        select file, layer, min(us) filter (direction = 'F') as f_us, min(us) filter (direction = 'B') as b_us
-        from placed where direction in ('F', 'B') group by file, layer)
-    select source_id, w.problem, hash(w.problem) as problem_hash, best_us, solution, solutions, naive,
-           f_us, b_us
-    from w join files using (file) join solvers using (solver)
-    left join siblings s on s.file = w.file and s.layer = hash(w.problem[8:])"""
-_LEFT = ("files", "solvers", "best", "w")
+        select source_id, layer, min(time_us) filter (pass = 'F ') as f_us, min(time_us) filter (pass = 'B ') as b_us
+        from timed where pass in ('F ', 'B ') group by all),
+    w as (
+        select source_id, layer, any_value(problem) as problem, min({{'us': time_us, 'solution': solution}}) as best,
+            count(distinct solution) as solutions
+        from timed where pass = 'W ' group by all)
+    select source_id, problem, hash(problem) as problem_hash, best.us as best_us, best.solution as solution, solutions,
+        contains(lower(best.solution), 'naive') as naive, f_us, b_us
+    from w left join siblings using (source_id, layer)"""
+"""A problem's text begins with ``conv``, a direction and the layer, which goes by its hash."""
 
 
 def read_passes(con: duckdb.DuckDBPyConnection) -> pd.DataFrame:
@@ -69,12 +48,7 @@ def read_passes(con: duckdb.DuckDBPyConnection) -> pd.DataFrame:
     (the best is), ``f_us`` and ``b_us`` (missing where the source has none).  Times are positive, finite, and of
     origins that are evidence.
     """
-    for step in _STEPS:
-        con.execute(step)
     made: pd.DataFrame = con.sql(_PASSES).to_arrow_table().to_pandas()
-    for table in _LEFT:
-        con.execute(f"drop table {table}")
-    con.execute("drop view timed")
     return made
 
 
