@@ -184,7 +184,7 @@ def _elsewhere(
     for row in rows.to_dict("records"):
         where, solver = " with ".join(str(row["device"]).split(" ")), str(row["solution"]).split(":", 1)[-1]
         place = (str(row["source_id"]), str(row["problem"]))
-        out.setdefault(place, f"on {where} CUs {solver} takes {_ms(row['best_us'])}")
+        out.setdefault(place, f"on {where} CUs {solver} takes {duration(row['best_us'])}")
     return out
 
 
@@ -198,10 +198,6 @@ def _device(facts: Mapping[str, Mapping[str, str]], source: str) -> str:
     return f"{name} {cus}" if name else source
 
 
-def _ms(us: float) -> str:
-    return f"{us / 1e3:,.0f} ms" if us >= 1e6 else f"{us / 1e3:.4g} ms"
-
-
 def _slow(
     row: Mapping[Hashable, Any], known: Mapping[str, str], calls: Mapping[str, int], elsewhere: str | None
 ) -> Finding:
@@ -212,7 +208,7 @@ def _slow(
     text, best, sibling = str(row["problem"]), float(row["best_us"]), float(row["sibling_us"])
     which = "B" if row["b_us"] == sibling else "F"
     solver = str(row["solution"]).split(":", 1)[-1]
-    message = f"W takes {_ms(best)} with {solver}, {best / sibling:.1f}× its {which} ({_ms(sibling)})"
+    message = f"W takes {duration(best)} with {solver}, {best / sibling:.1f}× its {which} ({duration(sibling)})"
     naive = "the naive solver is the best known" * bool(row["naive"])
     count = calls.get(text)
     return Finding(
@@ -321,8 +317,8 @@ def _replaced(
     raw, algorithm = text_of(row.get("raw")) or "", text_of(row.get("algorithm"))
     solution = replace(solution_from_text(text), raw=raw, algorithm=algorithm)
     message = (
-        f"a user find-db of this device knows {text} ({best_us / 1e3:.4g} ms), the system's best is "
-        f"{row['solution_system']} ({system_us / 1e3:.4g} ms); times of two files, made apart"
+        f"a user find-db of this device knows {text} ({duration(best_us)}), the system's best is "
+        f"{row['solution_system']} ({duration(system_us)}); times of two files, made apart"
     )
     return Finding(
         analyzer=NAME,

@@ -135,7 +135,7 @@ def test_a_solver_that_another_device_runs_it_faster_with_is_named() -> None:
         measurements=[*t.measurements.to_dict("records"), *other],
     )
     (found,) = slow(held, Settings(target={"arch": "gfx942", "cu_count": "304"}))
-    assert found.message.endswith("3.5× its B (0.2 ms); on gfx942 with 80 CUs GemmWrw takes 0.09 ms")
+    assert found.message.endswith("3.5× its B (200 µs); on gfx942 with 80 CUs GemmWrw takes 90 µs")
     assert found.advice == slow_wrw.TUNE_ELSEWHERE
     (alone,) = slow(t)
     assert (alone.advice, "on gfx942" in alone.message) == (slow_wrw.TUNE, False)
@@ -288,7 +288,7 @@ def test_a_trace_shows_a_slow_w_weighted_by_its_calls() -> None:
     [found] = slow(traced(700.0, device="AMD Instinct MI300X", cu_count="304"))
     assert (found.per_call_us, found.calls, found.saving_us) == (500.0, 4, 2000.0)
     assert found.evidence.shown["solution"] == "kernel:igemm_wrw"
-    assert "W takes 0.7 ms with igemm_wrw, 3.5× its B (0.2 ms)" in found.message
+    assert "W takes 700 µs with igemm_wrw, 3.5× its B (200 µs)" in found.message
     assert found.advice is not None
     assert "MIOpen" in found.advice
     assert slow(traced(590.0)) == []
