@@ -121,7 +121,6 @@ def _collectives(tables: Tables) -> Iterator[_Collective]:
 
 
 def _named(operator: str, us: float, calls: int) -> _Collective | None:
-    """The collective that PyTorch names, with its message."""
     if not operator.startswith(f"operator {COLLECTIVE} "):
         return None
     problem = problem_from_text(operator)

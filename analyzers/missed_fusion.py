@@ -33,7 +33,6 @@ NAME = "missed-fusion"
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """One finding per product and epilogue."""
     found, count = epilogues(tables), _counts(tables)
     samples, in_training = (samples_of(tables, settings), trains(tables)) if found else ({}, False)
     timed = [(one, _timed(one, samples)) for one in found]

@@ -79,7 +79,6 @@ def _spelled(name: str, text: str) -> str:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """One remark per override file that contradicts the run's logs."""
     logs, out = stated_by_logs(tables), []
     if not logs:
         return []

@@ -126,7 +126,6 @@ class ActionResult:
 
     @property
     def saving_us(self) -> float:
-        """GPU time that the action saves."""
         return self.now_us - self.then_us
 
     @property
@@ -149,7 +148,6 @@ class ActionResult:
 
     @property
     def loses(self) -> bool:
-        """Whether all samples say that it costs time."""
         return self.low_us > self.now_us
 
     @property
@@ -159,7 +157,6 @@ class ActionResult:
 
 
 def rank(result: ActionResult) -> tuple[float, str]:
-    """By what a step gains."""
     return -result.saving_us, result.action.name
 
 

@@ -58,7 +58,6 @@ def _added(job: Job) -> tuple[Work, ...]:
 
 
 def _turn(dtype: str, image: Image) -> OperatorProblem:
-    """The copy of an image into the other layout."""
     _, c, h, w = image
     to, source = (Operand(dtype, image, (c * h * w, *steps)) for steps in ((1, w * c, c), (h * w, w, 1)))
     return OperatorProblem("aten::copy_", (to, source, "False"))

@@ -204,7 +204,6 @@ def typed(job: Job, problem: OperatorProblem) -> OperatorProblem:
 
 
 def mapped(problem: OperatorProblem, change: Callable[[Operand], Operand]) -> OperatorProblem:
-    """The operator with each of its tensors changed."""
     inputs = (
         change(x) if isinstance(x, Operand) else tuple(map(change, x)) if isinstance(x, tuple) else x
         for x in problem.inputs

@@ -56,7 +56,6 @@ def _is_layer(problem: Problem) -> bool:
 
 
 def padded(size: int) -> int:
-    """The next multiple."""
     return -(-size // MULTIPLE) * MULTIPLE
 
 
@@ -82,7 +81,6 @@ def _reads(problem: OperatorProblem, job: Job, size: int) -> Operand | None:
 
 
 def _view(operand: Operand) -> Operand:
-    """The operand as a view of a padded one."""
     *rows, size = operand.sizes
     return Operand(operand.dtype, operand.sizes, tuple(contiguous_strides((*rows, padded(size)))))
 

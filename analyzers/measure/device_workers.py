@@ -36,7 +36,6 @@ class LocalDevice:
     place: Place
 
     def open(self, backends: Sequence[str], method: Method) -> Handle:
-        """Start a worker; the previous one must have been stopped."""
         return Worker(backends, self.place, method)
 
 
@@ -114,7 +113,6 @@ class RayDevice:
         return _Remote(self._ray, self, self._host, (backends, self._there, method))
 
     def named(self, device: str) -> None:
-        """Record the name of the device that Ray assigned."""
         self.place = replace(self._there, device=device)
 
     def lost(self) -> None:
@@ -122,7 +120,6 @@ class RayDevice:
         self._host = None
 
     def close(self) -> None:
-        """End the actor, which frees its device."""
         if self._host is not None:
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.kill(self._host)

@@ -90,7 +90,6 @@ class Measured:
         return replace(self, times_us=times)
 
     def fastest(self) -> Measured:
-        """Only the ``FASTEST`` solutions of it."""
         times = heapq.nsmallest(FASTEST, self.times_us.items(), key=lambda x: x[1])
         return replace(self, times_us=dict(times))
 

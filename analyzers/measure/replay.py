@@ -274,7 +274,6 @@ class _Recorder:
         """Seconds when so many problems were done."""
 
     def take(self, outcome: Outcome, device: str) -> None:
-        """Commit an outcome, and show it."""
         confirmation = None
         extra: dict[str, str] = {}
         if isinstance(outcome, Confirmed):
@@ -307,6 +306,5 @@ class _Recorder:
         return ReplayStep(done=done, total=total, outcome=outcome, confirmation=confirmation, eta_s=eta)
 
     def close(self) -> None:
-        """False-discovery control over all confirmations of this call."""
         self._report.kept = judge_all(self._pairs, floor=self._options.method.floor)[1]
         self._report.seconds = time.monotonic() - self._started

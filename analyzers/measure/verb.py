@@ -75,7 +75,6 @@ def plan_rows(items: Sequence[Item]) -> pd.DataFrame:
 
 
 def report_lines(report: ReplayReport) -> list[str]:
-    """What a replay did, as text."""
     if not report.total:
         return [f"run {report.run}: no problem of what was asked for can be measured", *report.remarks]
     counts = Counter(row.status for result in report.results for row in result.rows)

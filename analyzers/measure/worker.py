@@ -96,7 +96,6 @@ class Handle:
         self.facts: Mapping[str, str] = {}
 
     def send(self, task: Task) -> None:
-        """Send a task."""
         self.last_message_s = time.monotonic()
         self.connection.send(task)
 
@@ -146,7 +145,6 @@ class Worker(Handle):
 
 
 def _serve(parent: Connection[Any, Any], names: Sequence[str], place: Place, method: Method) -> None:
-    """The main function of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=end_with_parent, daemon=True).start()  # also in a hung kernel
     context = _open(parent, names, place, method)

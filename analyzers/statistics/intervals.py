@@ -77,7 +77,6 @@ class Variance:
     degrees: float
 
     def half_width(self, confidence: float = 0.95) -> float:
-        """Half of the t-interval of a value with this variance."""
         return student_t_quantile((1 + confidence) / 2, self.degrees) * math.sqrt(self.value)
 
     def scaled(self, factor: float) -> Variance:

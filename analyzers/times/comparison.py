@@ -168,7 +168,6 @@ def out_of_reach(solution: Solution) -> str | None:
 
 
 def by_hand(solution: Solution) -> bool:
-    """Whether no file makes any library take this solution."""
     return solution.library in _LIBRARIES and solution.text != DEFAULT.text
 
 

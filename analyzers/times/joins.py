@@ -41,12 +41,10 @@ def facts_by_source(facts: pd.DataFrame) -> dict[str, dict[str, str]]:
 
 @once
 def facts_of(tables: Tables) -> dict[str, dict[str, str]]:
-    """``facts_by_source`` of the tables."""
     return facts_by_source(tables.facts)
 
 
 def launches_graphs(tables: Tables) -> bool:
-    """Whether the run's traces show launches of graphs."""
     return bool(tables.facts.loc[tables.facts["run"] == tables.run, "name"].eq("graph_launches").any())
 
 

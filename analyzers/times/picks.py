@@ -305,5 +305,4 @@ class UnknownDevice:
 
 @once
 def unknown_device(tables: Tables) -> UnknownDevice:
-    """Which times are not known to be of the run's calls."""
     return UnknownDevice(tables)

@@ -156,7 +156,6 @@ and actions."""
 
 
 def tables_at(word: str, store: str | None = None) -> Tables:
-    """The tables of the run that a word names, as ``read_at``."""
     return read_at(word, store, tables_of)
 
 

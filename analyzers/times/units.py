@@ -46,7 +46,6 @@ class UnitKind:
 
     @property
     def mean_us(self) -> float | None:
-        """The mean of the later half of the times."""
         late = self.late_us
         return math.fsum(late) / len(late) if late else None
 

@@ -98,7 +98,6 @@ class Plan:
     copy: Path | None = None
 
     def environ(self, base: Mapping[str, str]) -> dict[str, str]:
-        """The job's environment."""
         out = {**base, **{s.name: s.value for s in self.settings if s.value is not None}}
         for setting in self.settings:
             if setting.value is None:

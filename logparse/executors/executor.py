@@ -98,7 +98,6 @@ _report_to: Progress | None = None
 
 
 def report(name: str, count: int) -> None:
-    """Report progress, from within a task."""
     if _report_to is not None:
         _report_to(name, count)
 

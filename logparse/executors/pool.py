@@ -58,8 +58,6 @@ class Pool(Generic[T, R]):
 
 
 class _Worker:
-    """A process and our end of its pipe."""
-
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.pipe, theirs = pipe()
         self.process = started(_serve, function, theirs, imports=[type(function).__module__])

@@ -37,7 +37,6 @@ class RayExecutor:
         self._jobs = jobs
 
     def close(self) -> None:
-        """Disconnect from the cluster, and end it if it was started here."""
         if self._ours:
             self._ray.shutdown()
 
@@ -122,7 +121,6 @@ def connect(address: str | None = None) -> tuple[Any, bool]:
 
 
 def _run(function: Callable[[T], R], item: T, version: str) -> tuple[R | TaskError, dict[str, int]]:
-    """Run one task on its node; returns its result and its progress."""
     counts: dict[str, int] = {}
 
     def count_up(name: str, count: int) -> None:

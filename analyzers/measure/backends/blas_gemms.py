@@ -135,12 +135,10 @@ class LtBackend(DeviceBackend):
         """Set the attributes that only one library has."""
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """The heuristic's list, its first entry first; all of it if ``exhaustive``."""
         found = list(self._found(self._gemm(problem), workspace_bytes, limit))
         return [Solution(self.library, x) for x in (found if self._place.exhaustive else found[:limit])]
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
-        """Descriptors for this problem and a call with this algorithm."""
         gemm = self._gemm(problem)
         result = self._found(gemm, conditions.workspace_bytes, 200).get(solution.id)
         if result is None:
@@ -153,12 +151,10 @@ class LtBackend(DeviceBackend):
         return TorchRunnable(self._device, operands, call, workspace_bytes=need)
 
     def release(self) -> None:
-        """Free heuristic results, operands and workspace."""
         self._results.clear()
         super().release()
 
     def _found(self, gemm: GemmProblem, workspace_bytes: int | None, limit: int) -> dict[str, bytes]:
-        """Heuristic results by solution id, in the library's order."""
         offered = self._default_workspace_bytes() if workspace_bytes is None else workspace_bytes
         key = (gemm.text, offered)
         if key not in self._results:

@@ -34,8 +34,6 @@ _WORKSPACE = {9: 32 << 20}
 
 
 class CublasLt(LtBackend):
-    """The backend."""
-
     library = "cublaslt"
     compute_types: ClassVar[Mapping[str, int]] = {
         "f16_r": 64,
@@ -59,7 +57,6 @@ class CublasLt(LtBackend):
         super().__init__(place)
 
     def environment(self) -> Mapping[str, str]:
-        """The device's facts and the library's version."""
         return dict(self._device.facts) | {"cublaslt_version": str(self._lt.get_version())}
 
     def _ask(self, function: str, *arguments: Any) -> Any:

@@ -33,8 +33,6 @@ class _Graph:
 
 
 class Cudnn(DeviceBackend):
-    """The backend."""
-
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         import cudnn  # after torch, which has loaded the library that both shall use
@@ -46,7 +44,6 @@ class Cudnn(DeviceBackend):
         self._graphs: dict[str, _Graph] = {}
 
     def environment(self) -> Mapping[str, str]:
-        """The device's facts and the version that the library itself reports."""
         return dict(self._device.facts) | {"cudnn_version": str(self._cudnn.backend_version())}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
@@ -64,7 +61,6 @@ class Cudnn(DeviceBackend):
         return [Solution("cudnn", name) for name in [*own[:share], *stored][:limit]]
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
-        """Build the plan (which may compile) and make it a call."""
         conv, name = conv_of(problem, _TYPES), solution.id
         if name.startswith(_STORED):
             turned = _channels_last(conv)
@@ -97,7 +93,6 @@ class Cudnn(DeviceBackend):
         return TorchRunnable(self._device, operands, call, workspace_bytes=need)
 
     def release(self) -> None:
-        """Free plans, operands and workspace."""
         self._graphs.clear()
         super().release()
 

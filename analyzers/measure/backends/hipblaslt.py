@@ -27,8 +27,6 @@ _ATTRIBUTES: Mapping[Described, tuple[str, str]] = {
 
 
 class HipblasLt(LtBackend):
-    """The backend."""
-
     library = "hipblaslt"
     types: ClassVar[Mapping[str, int]] = TYPES | {"f8_fnuz_r": 1000, "bf8_fnuz_r": 1001}
     compute_types: ClassVar[Mapping[str, int]] = {
@@ -67,7 +65,6 @@ class HipblasLt(LtBackend):
         super().__init__(place)
 
     def environment(self) -> Mapping[str, str]:
-        """The device's facts and the library's version and revision."""
         revision = ctypes.create_string_buffer(128)
         self._ask("get_git_revision", self._handle, ctypes.addressof(revision))
         facts = {"hipblaslt_revision": revision.value.decode("ascii", "replace")}

@@ -21,8 +21,6 @@ from logparse.model import ConvProblem, Problem, Solution
 
 
 class Miopen(DeviceBackend):
-    """The backend."""
-
     def __init__(self, place: Place) -> None:
         super().__init__(place)  # loads torch, and with it torch's own MIOpen
         self._library = Library()
@@ -30,7 +28,6 @@ class Miopen(DeviceBackend):
         self._described: dict[str, tuple[Convolution, dict[str, Offer]]] = {}
 
     def environment(self) -> Mapping[str, str]:
-        """The device's facts and the version that the library itself reports."""
         return dict(self._device.facts) | {"miopen_version": self._library.version}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
@@ -44,7 +41,6 @@ class Miopen(DeviceBackend):
         return out[:limit]
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
-        """Compile the solver's kernels and make it a call."""
         conv = conv_of(problem, TYPES)
         convolution, offered = self._offered(conv)
         offer = offered.get(solution.id)
@@ -65,7 +61,6 @@ class Miopen(DeviceBackend):
         return TorchRunnable(self._device, operands, call, workspace_bytes=need)
 
     def release(self) -> None:
-        """Free operands and workspace."""
         self._described.clear()
         super().release()
 

@@ -35,7 +35,6 @@ def candidates(problem: ConvProblem, device: str) -> list[Offer]:
 
 
 def main() -> None:
-    """The other process."""
     text, device = sys.argv[1:]
     problem = problem_from_text(text)
     assert isinstance(problem, ConvProblem)

@@ -120,7 +120,6 @@ class Convolution:
         self._described = (*tensors[:2], convolution, tensors[2])
 
     def offers(self) -> list[Offer]:
-        """What immediate mode offers, in the library's order."""
         count = ctypes.c_size_t()
         self._ask("GetSolutionCount", ctypes.byref(count))
         found = (ConvSolution * count.value)()

@@ -22,14 +22,10 @@ from logparse.model import ConvProblem, GemmProblem, OperatorProblem, Problem, S
 
 
 class Torch(DeviceBackend):
-    """The backend."""
-
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """``Default`` first, then what a user could do instead."""
         return [way.solution for way in self._ways(problem) if way.raced][:limit]
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
-        """Allocate operands at the first solution of a problem, and run it once."""
         way = next((x for x in self._ways(problem) if x.solution == solution), None)
         if way is None:
             raise UnsupportedError(f"{solution.text} is not offered here")

@@ -41,7 +41,6 @@ class RocBlas(DeviceBackend):
         self._ask("rocblas_set_stream", self._handle, ctypes.c_void_p(self._device.stream))
 
     def environment(self) -> Mapping[str, str]:
-        """The device's facts and the version that the library itself reports."""
         text = ctypes.create_string_buffer(128)
         self._ask("rocblas_get_version_string", text, ctypes.c_size_t(len(text)))
         return dict(self._device.facts) | {"rocblas_version": text.value.decode("ascii", "replace")}

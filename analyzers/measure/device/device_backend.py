@@ -26,11 +26,9 @@ class DeviceBackend:
         self.cache_bytes = self._device.cache_bytes
 
     def environment(self) -> Mapping[str, str]:
-        """Device, driver and versions."""
         return self._device.facts
 
     def refresh(self, seed: int) -> None:
-        """Write the random data of another seed into the operands."""
         for held in self._held.values():
             held.fill(seed)
 
@@ -41,7 +39,6 @@ class DeviceBackend:
         self._device.empty_cache()
 
     def healthy(self) -> bool:
-        """Whether the device still computes."""
         return self._device.healthy()
 
     def operands(self, problem: Problem, conditions: Conditions) -> AnyOperands:

@@ -219,7 +219,6 @@ class OperandSets:
         return held
 
     def _changed(self, index: int) -> None:
-        """Update the copies that are derived from a set."""
         for remake in self._remake:
             remake(index)
 
@@ -382,7 +381,6 @@ class ConvOperands(OperandSets):
         self.output = {"F": "dy", "B": "x", "W": "w"}[problem.direction]
 
     def format(self, name: str) -> Any:
-        """The memory format of ``x``, ``w`` or ``dy``."""
         return self._formats[name]
 
     def _inputs(self) -> Sequence[Sequence[Tensor]]:
@@ -480,7 +478,6 @@ def conv_shapes(problem: ConvProblem) -> dict[str, tuple[int, ...]]:
 
 
 def geometry(problem: ConvProblem) -> tuple[list[int], list[int], list[int]]:
-    """Strides, paddings and dilations over the spatial axes."""
     axes = ("d", "h", "w")[3 - problem.spatial :]
     return tuple([int(getattr(problem, f"{x}_{a}")) for a in axes] for x in ("stride", "pad", "dilation"))  # type: ignore[return-value]
 

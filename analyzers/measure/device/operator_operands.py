@@ -33,7 +33,6 @@ class OperatorOperands:
 
     @cached_property
     def overload(self) -> Any:
-        """See ``overload_of``."""
         return overload_of(self._device, self.problem)
 
     def _arguments(self) -> Inputs:

@@ -194,13 +194,11 @@ class TorchDevice:
         return self.torch.cuda.Event(enable_timing=True)
 
     def _hold(self, cycles: int) -> None:
-        """Enqueue a kernel that spins."""
         self.torch.cuda._sleep(cycles)
 
 
 @cache
 def torch_device(name: str) -> TorchDevice:
-    """The one ``TorchDevice`` of that name in this process."""
     return TorchDevice(name)
 
 
@@ -229,11 +227,9 @@ class TorchRunnable:
             self._device.synchronize()
 
     def error(self) -> float:
-        """See ``Runnable``."""
         return self._operands.error(self._device.on_thread(self._thread, self._checked))
 
     def fault(self) -> str:
-        """See ``Runnable``."""
         return self._operands.fault(lambda: self._device.on_thread(self._thread, self._checked))
 
     def _checked(self) -> Tensor:
@@ -245,7 +241,6 @@ class TorchRunnable:
         return output
 
     def sample_us(self, count: int) -> float:
-        """See ``Runnable``."""
         first, self._turn = self._turn, (self._turn + count) % self._operands.sets
         return self._device.on_thread(self._thread, lambda: self._timed_us(first, count))
 

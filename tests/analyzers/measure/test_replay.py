@@ -105,9 +105,7 @@ def test_a_budget_that_ends_between_processes_keeps_what_they_measured(tmp_path:
 def test_a_dry_run_is_that_of_its_stages(tmp_path: Path) -> None:
     """A convolution in NCHW may be stored otherwise, so there is an action to time it for."""
     store = store_of(tmp_path, [replace(SMALL_W, direction=x) for x in ("F", "B")])  # type: ignore[arg-type]
-    both, actions, races = (
-        list(verb.plan(store, Options(only=x)).blocks) for x in (None, "actions", "races")
-    )
+    both, actions, races = (list(verb.plan(store, Options(only=x)).blocks) for x in (None, "actions", "races"))
     (only,) = actions
     assert str(only).startswith("timed for actions, without a search: 2 problems, ")
     assert both[-1] == only
