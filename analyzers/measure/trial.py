@@ -31,8 +31,8 @@ from logparse.model import DEFAULT, GemmProblem, Measurement, Problem, Solution,
 T = TypeVar("T")
 
 REFERENCE = problem_from_text(
-    "gemm trans=N,N mnk=1024,1024,1024 batch=1,- ld=1024,1024,1024,1024 stride=-,-,-,- "
-    "type=f32_r,f32_r,f32_r,f32_r compute=f32_r,f32_r activation=none,0 aux=0,- bias=0,-,- scale=-,-,-,-,? swizzle=-,- beta=zero"
+    "gemm trans=N,N mnk=1024,1024,1024 batch=1,- ld=1024,1024,1024,1024 stride=-,-,-,- type=f32_r,f32_r,f32_r,f32_r "
+    "compute=f32_r,f32_r activation=none,0 aux=0,- bias=0,-,- scale=-,-,-,-,? swizzle=-,- beta=zero"
 )
 """A product that every device runs; its time shows changed clocks and other load."""
 
