@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from analyzers.explore.notebook import (
-        backward_weights,
         compare,
         points,
         regret,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
         store_points,
     )
 
-__all__ = ["backward_weights", "compare", "points", "regret", "roofline", "solutions", "store_points"]
+__all__ = ["compare", "points", "regret", "roofline", "solutions", "store_points"]
 
 
 def __getattr__(name: str) -> object:

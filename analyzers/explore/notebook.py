@@ -20,7 +20,7 @@ from analyzers.explore.selection import Selection
 from analyzers.explore.tries import of_frame
 from analyzers.explore.views import ChartStyle, chart
 
-__all__ = ["backward_weights", "compare", "points", "regret", "roofline", "solutions", "store_points"]
+__all__ = ["compare", "points", "regret", "roofline", "solutions", "store_points"]
 
 
 def roofline(
@@ -35,13 +35,6 @@ def regret(
 ) -> go.Figure:
     """Distribution of regret, and the cumulative time saved by the first N rows."""
     return _of_view("regret", problems, measurements, ChartStyle(theme_of(theme)))
-
-
-def backward_weights(
-    problems: pd.DataFrame, measurements: pd.DataFrame | None = None, *, theme: str | Theme = "light"
-) -> go.Figure:
-    """W against the slower of F and B of the same layer."""
-    return _of_view("weights", problems, measurements, ChartStyle(theme_of(theme)))
 
 
 def solutions(
