@@ -51,17 +51,7 @@ def _finding(row: Mapping[Hashable, Any], calls: int) -> Finding:
         per_call_us=now - within,
         calls=calls,
         saving_us=(now - within) * calls,
-        evidence=Evidence(
-            now_us=now,
-            source_id=str(row["source_id"]),
-            details={
-                "roofline_us": least,
-                "efficiency": least / now,
-                "within_reach_us": within,
-                "comparable": int(row["comparable"]),
-                "confidence": 0.3,  # an efficiency of others shows no solution for this one
-            },
-        ),
+        evidence=Evidence(now_us=now, source_id=str(row["source_id"])),
         advice=ADVICE,
     )
 

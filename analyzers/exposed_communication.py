@@ -73,18 +73,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
                 f"{duration(time.alone_us / steps)} of {duration(time.window_us / steps)}{each} only collectives run "
                 f"({share:.0%}), of {duration(whole / steps)} that they take: {shown}{more}. {_waiting(ranks(tables))}"
             ),
-            evidence=Evidence(
-                details={
-                    "alone_us": time.alone_us,
-                    "window_us": time.window_us,
-                    "collectives_us": whole,
-                    "steps": time.steps,
-                    "collectives": [
-                        {"name": x.name, "us": x.us, "calls": x.calls, "bytes": x.message_bytes, "ranks": x.ranks}
-                        for x in found
-                    ],
-                }
-            ),
+            evidence=Evidence(details={"alone_us": time.alone_us, "window_us": time.window_us}),
             advice=ADVICE,
         )
     ]

@@ -31,7 +31,7 @@ import pandas as pd
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.times.joins import calls_of, facts_of, not_elsewhere, timed
 from analyzers.times.origins import EVIDENCE, RACE, TRACE
-from analyzers.times.roofline import Size, resized, roofline_us
+from analyzers.times.roofline import Size, resized
 from logparse.model import Evidence, Finding, GemmProblem, problem_from_text
 from logparse.target import Facts, device_of_file, same_device
 
@@ -53,48 +53,46 @@ factors, not percents."""
 
 @dataclass(frozen=True)
 class Timed:
-    """One GEMM of one source and origin: its fastest solution there, the time of that (µs), and the work."""
+    """One GEMM of one source and origin: its fastest time there (µs), and the work."""
 
     source_id: str
     device: str
     origin: str
     problem: GemmProblem
     text: str
-    solution: str
     time_us: float
     flops: float
     bytes: float
 
 
 def fastest(tables: Tables, settings: Settings) -> list[Timed]:
-    """The fastest known solution of each plain GEMM per source and origin, in a fixed order.
+    """The fastest known time of each plain GEMM per source and origin, in a fixed order.
 
     Left out: sources of another device, grouped GEMMs, problems without all sizes and a batch count.
     """
     rows = tables.measurements
     rows = rows[(rows["kind"] == "gemm").to_numpy(dtype=bool) & rows["origin"].isin(ORIGINS).to_numpy(dtype=bool)]
-    rows = not_elsewhere(timed(rows), tables, settings)[["source_id", "origin", "problem", "time_us", "solution"]]
-    rows = rows.sort_values(["source_id", "origin", "problem", "time_us", "solution"])
-    rows = rows.drop_duplicates(["source_id", "origin", "problem"])
+    rows = not_elsewhere(timed(rows), tables, settings)
+    rows = rows.groupby(["source_id", "origin", "problem"], observed=True)["time_us"].min().reset_index()
     facts = facts_of(tables)
     problems = {text: _sized(text) for text in rows["problem"].unique()}
     out = []
-    for source, origin, text, time_us, solution in rows.itertuples(index=False):
+    for source, origin, text, time_us in rows.itertuples(index=False):
         known = problems[text]
         if known is not None:
             device = device_of_file(facts.get(source, {}))
-            out.append(Timed(str(source), device, str(origin), *known[:2], str(solution), float(time_us), *known[2:]))
+            out.append(Timed(str(source), device, str(origin), known[0], text, float(time_us), *known[1:]))
     return out
 
 
-def _sized(text: str) -> tuple[GemmProblem, str, float, float] | None:
-    """The problem, its text, operations and bytes; None for other problems, and where these are unknown."""
+def _sized(text: str) -> tuple[GemmProblem, float, float] | None:
+    """The problem, its operations and bytes; None for other problems, and where these are unknown."""
     given = problem_from_text(text)
     if not isinstance(given, GemmProblem):
         return None
     problem = given.normal
     flops, bytes = problem.flops, problem.bytes
-    return (problem, text, float(flops), float(bytes)) if flops and bytes else None
+    return (problem, float(flops), float(bytes)) if flops and bytes else None
 
 
 def families(times: Sequence[Timed], size: Size) -> Iterator[list[Timed]]:
@@ -235,15 +233,7 @@ def _finding(flat: Flat, calls: int | None, known: Mapping[str, str]) -> Finding
             origin=small.origin,
             arch=known.get("arch"),
             cu_count=known.get("cu_count"),
-            details={
-                "solution": small.solution,
-                "expected_us": flat.expected_us,
-                "larger": large.text,
-                "larger_us": large.time_us,
-                "larger_solution": large.solution,
-                "roofline_us": roofline_us(small.problem, known),
-                "confidence": 0.4,  # the larger problem shows what the device can do, not that a kernel exists
-            },
+            details={"expected_us": flat.expected_us, "larger": large.text, "larger_us": large.time_us},
         ),
         advice="Let the library search (tune_hipblaslt.sh) or replay it: the kernel that runs is made for more rows.",
     )

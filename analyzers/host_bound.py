@@ -41,16 +41,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         Finding(
             analyzer=NAME,
             message=_message(time, share, launches),
-            evidence=Evidence(
-                details={
-                    "busy_share": share,
-                    "busy_us": time.busy_us,
-                    "window_us": time.window_us,
-                    "steps": time.steps,
-                    "kernels": launches,
-                    "mean_kernel_us": time.kernels_us / launches,
-                }
-            ),
+            evidence=Evidence(details={"busy_share": share}),
             advice=BEYOND_GRAPHS if launches_graphs(tables) else GRAPHS,
         )
     ]

@@ -97,7 +97,7 @@ def _finding(one: Epilogue, timed: _Timed | None, calls: int | None, in_training
         if one.exact:
             message += "; the epilogue's GELU is the tanh approximation, the model's is exact"
         advice = (_GRADIENT if in_training else FUSION) + (_UNTIMED if timed is None else _STATED)
-    details = {"confidence": 0.4, "steps": one.steps, "at_most_us": one.us, "traced_calls": one.calls}
+    details = {"steps": one.steps, "at_most_us": one.us}
     return Finding(
         analyzer=NAME,
         problem=one.problem,

@@ -224,12 +224,7 @@ def _slow(
             source_id=str(row["source_id"]),
             arch=known.get("arch"),
             cu_count=known.get("cu_count"),
-            details={
-                "solution": row["solution"],
-                "solutions": int(row["solutions"]),
-                **{name: row[name] for name in ("f_us", "b_us") if not pd.isna(row[name])},
-                "confidence": 0.5,  # a sibling shows what the device can do, not that a solution exists
-            },
+            details={"solution": row["solution"]},
         ),
         advice=TUNE_CUDNN if (arch(known) or "").startswith("sm_") else TUNE_ELSEWHERE if elsewhere else TUNE,
     )
@@ -337,11 +332,7 @@ def _replaced(
             measured=str(row["problem"]),
             arch=facts.get("arch"),
             cu_count=facts.get("cu_count"),
-            details={
-                "system": row["source_id_system"],
-                "pick_us": system_us,
-                "confidence": 0.7 if logged else 0.5,
-            },
+            details={"system": row["source_id_system"], "pick_us": system_us},
         ),
         override=None
         if serves(facts, target, "miopen") is not True

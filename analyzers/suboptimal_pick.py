@@ -33,8 +33,6 @@ from logparse.text import counted
 
 NAME = "suboptimal-pick"
 BAD_REGRET = 0.10
-CONFIDENCE: Mapping[str, float] = {"exact": 1.0, "layout": 0.9, "shape": 0.6}
-"""How far a value is trusted after passing over a link of this level."""
 
 
 def regret(rows: pd.DataFrame) -> dict[str, float]:
@@ -113,7 +111,7 @@ def _pick(
         return None
     if known.basis == UNMEASURED and known.pick == DEFAULT_TEXT:
         return None  # no log names a pick that the file could contradict
-    details = {name: row[name] for name in ("basis", "choices", "fan", "candidates")} | {"confidence": _confidence(row)}
+    details = {name: row[name] for name in ("basis", "choices", "fan", "candidates")}
     finding = Finding(
         analyzer=NAME,
         problem=known.problem,
@@ -194,11 +192,6 @@ def _doubt(row: Mapping[str, object]) -> str:
     if int(str(row["fan"])) > 1:
         words.append(f"the measured row stands for {row['fan']} logged problems")
     return f" [{'; '.join(words)}]" if words else ""
-
-
-def _confidence(row: Mapping[str, object]) -> float:
-    level = CONFIDENCE.get(str(row["level"]), 0.5)
-    return level * (0.5 if row["disagree"] else 1.0) * (0.9 if row["basis"] == BY_DEFAULT else 1.0)
 
 
 ANALYZER = Analyzer(name=NAME, about="solutions that the library picked although a faster one is known", find=find)

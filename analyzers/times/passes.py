@@ -31,10 +31,9 @@ _PASSES = f"""
         select source_id, layer, min(time_us) filter (pass = 'F ') as f_us, min(time_us) filter (pass = 'B ') as b_us
         from timed where pass in ('F ', 'B ') group by all),
     w as (
-        select source_id, layer, any_value(problem) as problem, min({{'us': time_us, 'solution': solution}}) as best,
-            count(distinct solution) as solutions
+        select source_id, layer, any_value(problem) as problem, min({{'us': time_us, 'solution': solution}}) as best
         from timed where pass = 'W ' group by all)
-    select source_id, problem, hash(problem) as problem_hash, best.us as best_us, best.solution as solution, solutions,
+    select source_id, problem, hash(problem) as problem_hash, best.us as best_us, best.solution as solution,
         contains(lower(best.solution), 'naive') as naive, f_us, b_us
     from w left join siblings using (source_id, layer)"""
 """A problem's text begins with ``conv``, a direction and the layer, which goes by its hash."""
@@ -44,8 +43,8 @@ def read_passes(con: duckdb.DuckDBPyConnection) -> pd.DataFrame:
     """The passes of the view ``measurements`` of a connection.
 
     One row per source and W problem: ``source_id, problem`` and the hash of that, which stands for so long a text where
-    rows are compared, ``best_us, solution`` (of equal times the smaller text), ``solutions`` (with a time), ``naive``
-    (the best is), ``f_us`` and ``b_us`` (missing where the source has none).  Times are positive, finite, and of
+    rows are compared, ``best_us, solution`` (of equal times the smaller text), ``naive`` (the best is),
+    ``f_us`` and ``b_us`` (missing where the source has none).  Times are positive, finite, and of
     origins that are evidence.
     """
     made: pd.DataFrame = con.sql(_PASSES).to_arrow_table().to_pandas()

@@ -56,7 +56,7 @@ def test_held_against_comparable_problems() -> None:
     now, within = least(LARGE[0]) / 0.1, least(LARGE[0]) / 0.8
     assert one.per_call_us == pytest.approx(now - within)
     assert (one.calls, one.saving_us) == (4, pytest.approx(4 * (now - within)))
-    assert one.evidence.shown["comparable"] == 5
+    assert "5 comparable problems" in one.message
     assert "10.0% of what MI300X allows" in one.message
     assert "5 comparable problems of the trace reach 80%" in one.message
 
@@ -95,7 +95,8 @@ def test_an_unknown_device_has_no_roofline() -> None:
 def test_convolutions_compare_within_their_direction() -> None:
     [one] = found(traced([(W, 40 * least(W)), *((p, least(p)) for p in LARGE)]))
     assert one.problem is not None
-    assert (one.problem.text, one.evidence.shown["comparable"]) == (W.text, 0)
+    assert one.problem.text == W.text
+    assert "fewer than" in one.message
 
 
 def test_an_estimate_is_replayed_and_not_searched_for() -> None:

@@ -97,7 +97,7 @@ def test_what_takes_as_long_is_that_of_the_plain_definition(shapes: list[tuple[i
     for n, tenths in shapes:
         problem = product(64, n, 64)
         work = float(problem.flops or 0), float(problem.bytes or 0)
-        members.append(Timed("m", "", "table", problem, problem.text, "hipblaslt:1", 10.0 + tenths / 10, *work))
+        members.append(Timed("m", "", "table", problem, problem.text, 10.0 + tenths / 10, *work))
     plain = {}
     for small in members:
         same = [
