@@ -16,7 +16,7 @@ True
 >>> api.roofline(api.store_points(store)).layout.yaxis.title.text
 'achieved TFLOP/s'
 
-The figures (``roofline``, ``regret``, ``compare`` …) are those of ``analyzers.explore``.
+The figures (``roofline``, ``regret``, ``solutions``) are those of ``analyzers.explore``.
 """
 
 from __future__ import annotations

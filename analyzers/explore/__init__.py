@@ -4,9 +4,8 @@
     from analyzers import explore
 
     store = logparse.open("logparse-store")
-    points = explore.store_points(store)             # one row per problem; what every chart takes
+    points = explore.store_points(store)             # one row per problem
     explore.roofline(points).show()
-    explore.roofline(store.conv_problems(), store.measurements()).show()   # or straight from the views
 
 Every function returns a ``plotly.graph_objects.Figure`` and leaves its input as it was.  An empty table gives a figure
 that names the next step.  They stand in ``notebook``, which is imported when the first of them is asked for: the page's
@@ -18,16 +17,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from analyzers.explore.notebook import (
-        compare,
-        points,
-        regret,
-        roofline,
-        solutions,
-        store_points,
-    )
+    from analyzers.explore.notebook import regret, roofline, solutions, store_points
 
-__all__ = ["compare", "points", "regret", "roofline", "solutions", "store_points"]
+__all__ = ["regret", "roofline", "solutions", "store_points"]
 
 
 def __getattr__(name: str) -> object:

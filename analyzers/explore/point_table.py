@@ -1,6 +1,6 @@
 """The table behind every chart: one row per problem, with what it costs now and what it could cost.
 
-Made by SQL from the store's views (or DataFrames of the same columns), so that 200,000 problems take about a second.
+Made by SQL from the store's views, so that 200,000 problems take about a second.
 A row is a problem of the run's workload; where the run logged no call of a kind (GEMM or convolution), its measured
 problems of that kind take its place, one row per file that measured them, and each weighs one call.  Picks and
 findings of such a row are of its own file, and no time is of a device that is known to be another one than the run's.
@@ -36,7 +36,7 @@ from analyzers.job.gpu_time import STEPS
 from analyzers.times.joins import facts_by_source
 from logparse.devices import PEAK_COLUMN, device_of, devices
 from logparse.lookup import MEANS, TRACED
-from logparse.model import CONV_FIELDS, GEMM_FIELDS, TRIED, TYPE_BYTES, Finding, Override
+from logparse.model import TRIED, TYPE_BYTES, Finding, Override
 from logparse.target import apart, arch, device_of_file, same_device
 from logparse.text import sql_text
 
@@ -44,34 +44,6 @@ if TYPE_CHECKING:
     import duckdb
 
 _TEXT, _NUMBER = "object", "float64"
-VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
-    "gemm_problems": {
-        **dict.fromkeys(("problem", "kind", "shape", *GEMM_FIELDS, "members", "epilogue"), _TEXT),
-        **dict.fromkeys(("m", "n", "k", "batch_count", "flops"), _NUMBER),
-    },
-    "conv_problems": {
-        **dict.fromkeys(("problem", "shape", "layer", "layout", "dtype"), _TEXT),
-        **{x: _TEXT if x.endswith(("type", "layout", "cast", "mode", "direction")) else _NUMBER for x in CONV_FIELDS},
-        "flops": _NUMBER,
-    },
-    "measurements": {
-        **dict.fromkeys(("source_id", "run", "origin", "kind", "problem", "library", "solution", "status"), _TEXT),
-        **dict.fromkeys(("raw", "algorithm", "error", "key_text", "samples_us"), _TEXT),
-        **dict.fromkeys(("time_us", "min_us", "max_us", "std_us", "workspace_bytes", "ordinal"), _NUMBER),
-    },
-    "workload": {**dict.fromkeys(("run", "kind", "problem", "calls_from"), _TEXT), "pid": _NUMBER, "calls": _NUMBER},
-    "calls": {
-        **dict.fromkeys(("source_id", "run", "category", "problem", "solution"), _TEXT),
-        "count": _NUMBER,
-        "by_tool": "boolean",
-    },
-    "links": dict.fromkeys(("problem", "other", "level"), _TEXT),
-    "sources": {**dict.fromkeys(("source_id", "run", "path", "format"), _TEXT)},
-    "kernels": {**dict.fromkeys(("run", "problem"), _TEXT), "calls": _NUMBER, "total_us": _NUMBER},
-    "facts": dict.fromkeys(("source_id", "run", "name", "value"), _TEXT),
-}
-"""Columns of the views that are read here; one that a given frame lacks counts as unknown."""
-
 COMPARED: Mapping[str, str] = {
     **dict.fromkeys(("problem", "pick", "basis", "best", "origin", "measured", "source_id"), _TEXT),
     **dict.fromkeys(("calls", "pick_us", "best_us"), _NUMBER),
@@ -106,36 +78,6 @@ def found(findings: Sequence[Finding]) -> pd.DataFrame:
     ]
     frame = pd.DataFrame(rows, columns=list(FOUND)).drop_duplicates(["problem", "found_in"], ignore_index=True)
     return frame.astype({name: kind for name, kind in FOUND.items() if kind != _TEXT})
-
-
-def points(
-    problems: pd.DataFrame | Sequence[pd.DataFrame],
-    measurements: pd.DataFrame,
-    *,
-    workload: pd.DataFrame | None = None,
-    calls: pd.DataFrame | None = None,
-    links: pd.DataFrame | None = None,
-    facts: pd.DataFrame | None = None,
-    compared: pd.DataFrame | None = None,
-    findings: Sequence[Finding] = (),
-) -> pd.DataFrame:
-    """The table from DataFrames with the views' columns; ``problems`` is ``gemm_problems``, ``conv_problems`` or both.
-
-    ``calls`` and ``links`` decide which texts count for another one (as for ``logparse top``);
-    ``compared`` is the result of ``analyzers.times.picks.compare``; without it only a timed ``Default`` counts as a
-    pick.
-    """
-    import duckdb
-
-    given = {"measurements": measurements, "workload": workload, "calls": calls, "links": links, "facts": facts}
-    for frame in [problems] if isinstance(problems, pd.DataFrame) else problems:
-        given["conv_problems" if "direction" in frame.columns else "gemm_problems"] = frame
-    with duckdb.connect() as con:
-        for name, columns in VIEW_COLUMNS.items():
-            con.register(name, _with_columns(given.get(name), columns))
-        runs = () if workload is None else workload["run"].dropna().unique()
-        build(con, str(max(runs)) if len(runs) else "", compared, found(findings))
-        return con.execute("select * from points order by total_us desc nulls last, id").df()
 
 
 def build(
@@ -243,15 +185,6 @@ def _peaks() -> pd.DataFrame:
     """The peaks of all known devices by input type: ``device, dtype, peak_tflops``."""
     rows = [(x.name, dtype, x.peak_tflops(dtype)) for x in devices() for dtype in PEAK_COLUMN]
     return pd.DataFrame(rows, columns=["device", "dtype", "peak_tflops"])
-
-
-def _with_columns(frame: pd.DataFrame | None, columns: Mapping[str, str]) -> pd.DataFrame:
-    given = pd.DataFrame() if frame is None else frame
-    made = {
-        name: given[name] if name in given.columns and len(given) else pd.Series(pd.NA, given.index, dtype=_TEXT)
-        for name in columns
-    }
-    return readable(pd.DataFrame(made).astype(dict(columns)))
 
 
 _TYPE_CASES = " ".join(f"when '{name}' then {size}" for name, size in TYPE_BYTES.items())

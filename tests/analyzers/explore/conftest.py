@@ -14,12 +14,12 @@ import pytest
 from analyzers.explore.load import child, reader
 from analyzers.explore.load.analysis import store_points
 from analyzers.explore.load.job import Job
-from analyzers.explore.point_table import points
 from logparse.ingest import ingest, record
 from logparse.model import ConvProblem, Fact, Measurement, Message, Solution
 from logparse.store import Store, open_store
 from tests.analyzers.build import frame
 from tests.analyzers.example import B, F, W, everything
+from tests.analyzers.explore.frames import points
 from tests.conftest import SAMPLES, made_once
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 from analyzers.explore import queries
 from analyzers.explore.load.analysis import store_points
-from analyzers.explore.point_table import build, points
+from analyzers.explore.point_table import build
 from analyzers.explore.selection import Selection, facet_text
 from logparse.ingest import record
 from logparse.lookup import top
@@ -29,6 +29,7 @@ from logparse.model import (
 )
 from logparse.store import Store
 from tests.analyzers.example import B, F, W
+from tests.analyzers.explore.frames import points
 from tests.conftest import sized
 
 EVERYTHING = ("*",)

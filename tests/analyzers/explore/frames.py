@@ -1,0 +1,78 @@
+"""The table ``points`` of DataFrames, which stand for the views of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import duckdb
+import pandas as pd
+
+from analyzers.explore.point_table import build, found
+from analyzers.explore.queries import readable
+from logparse.model import CONV_FIELDS, GEMM_FIELDS, Finding
+
+_TEXT, _NUMBER = "object", "float64"
+VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "gemm_problems": {
+        **dict.fromkeys(("problem", "kind", "shape", *GEMM_FIELDS, "members", "epilogue"), _TEXT),
+        **dict.fromkeys(("m", "n", "k", "batch_count", "flops"), _NUMBER),
+    },
+    "conv_problems": {
+        **dict.fromkeys(("problem", "shape", "layer", "layout", "dtype"), _TEXT),
+        **{x: _TEXT if x.endswith(("type", "layout", "cast", "mode", "direction")) else _NUMBER for x in CONV_FIELDS},
+        "flops": _NUMBER,
+    },
+    "measurements": {
+        **dict.fromkeys(("source_id", "run", "origin", "kind", "problem", "library", "solution", "status"), _TEXT),
+        **dict.fromkeys(("raw", "algorithm", "error", "key_text", "samples_us"), _TEXT),
+        **dict.fromkeys(("time_us", "min_us", "max_us", "std_us", "workspace_bytes", "ordinal"), _NUMBER),
+    },
+    "workload": {**dict.fromkeys(("run", "kind", "problem", "calls_from"), _TEXT), "pid": _NUMBER, "calls": _NUMBER},
+    "calls": {
+        **dict.fromkeys(("source_id", "run", "category", "problem", "solution"), _TEXT),
+        "count": _NUMBER,
+        "by_tool": "boolean",
+    },
+    "links": dict.fromkeys(("problem", "other", "level"), _TEXT),
+    "sources": {**dict.fromkeys(("source_id", "run", "path", "format"), _TEXT)},
+    "kernels": {**dict.fromkeys(("run", "problem"), _TEXT), "calls": _NUMBER, "total_us": _NUMBER},
+    "facts": dict.fromkeys(("source_id", "run", "name", "value"), _TEXT),
+}
+"""Columns of the views that are read here; one that a given frame lacks counts as unknown."""
+
+
+def points(
+    problems: pd.DataFrame | Sequence[pd.DataFrame],
+    measurements: pd.DataFrame,
+    *,
+    workload: pd.DataFrame | None = None,
+    calls: pd.DataFrame | None = None,
+    links: pd.DataFrame | None = None,
+    facts: pd.DataFrame | None = None,
+    compared: pd.DataFrame | None = None,
+    findings: Sequence[Finding] = (),
+) -> pd.DataFrame:
+    """The table from DataFrames with the views' columns; ``problems`` is ``gemm_problems``, ``conv_problems`` or both.
+
+    ``calls`` and ``links`` decide which texts count for another one (as for ``logparse top``);
+    ``compared`` is the result of ``analyzers.times.picks.compare``; without it only a timed ``Default`` counts as a
+    pick.
+    """
+    given = {"measurements": measurements, "workload": workload, "calls": calls, "links": links, "facts": facts}
+    for frame in [problems] if isinstance(problems, pd.DataFrame) else problems:
+        given["conv_problems" if "direction" in frame.columns else "gemm_problems"] = frame
+    with duckdb.connect() as con:
+        for name, columns in VIEW_COLUMNS.items():
+            con.register(name, _with_columns(given.get(name), columns))
+        runs = () if workload is None else workload["run"].dropna().unique()
+        build(con, str(max(runs)) if len(runs) else "", compared, found(findings))
+        return con.execute("select * from points order by total_us desc nulls last, id").df()
+
+
+def _with_columns(frame: pd.DataFrame | None, columns: Mapping[str, str]) -> pd.DataFrame:
+    given = pd.DataFrame() if frame is None else frame
+    made = {
+        name: given[name] if name in given.columns and len(given) else pd.Series(pd.NA, given.index, dtype=_TEXT)
+        for name in columns
+    }
+    return readable(pd.DataFrame(made).astype(dict(columns)))
