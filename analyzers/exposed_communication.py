@@ -56,22 +56,23 @@ class _Collective:
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """One finding about the run, where only collectives run in at least ``floor_share`` of its traces' time."""
     time = gpu_time(tables)
-    if time is None or not time.alone_us or not time.window_us:
+    if time is None or not time.alone_us or not time.window_us or time.exposed_us is None:
         return []
-    share = time.alone_us / time.window_us
     found = sorted(_collectives(tables), key=lambda x: (-x.us, x.name, x.message_bytes or 0.0))
-    if share < settings.floor_share or not found:
+    if time.alone_us < settings.floor_share * time.window_us or not found:
         return []
     steps, each = (time.steps, " per step") if time.steps else (1.0, "")
     shown = "; ".join(x.text(steps, each) for x in found[:_SHOWN])
     more = f"; {counted(len(found) - _SHOWN, 'more kind')}" if len(found) > _SHOWN else ""
     whole = sum(x.us for x in found)
+    waits = f", and {duration(time.waiting_us / steps)} more they wait, under the profiler" if time.waiting_us else ""
     return [
         Finding(
             analyzer=NAME,
             message=(
-                f"{duration(time.alone_us / steps)} of {duration(time.window_us / steps)}{each} only collectives run "
-                f"({share:.0%}), of {duration(whole / steps)} that they take: {shown}{more}. {_waiting(ranks(tables))}"
+                f"{duration(time.exposed_us / steps)} of {duration(time.window_us / steps)}{each} only collectives run "
+                f"({time.exposed_us / time.window_us:.0%}){waits}, of {duration(whole / steps)} that they take: "
+                f"{shown}{more}. {_waiting(ranks(tables))}"
             ),
             evidence=Evidence(details={"alone_us": time.alone_us, "window_us": time.window_us}),
             advice=ADVICE,

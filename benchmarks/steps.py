@@ -169,6 +169,20 @@ def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
     return out
 
 
+def own_errors(jobs: Mapping[str, Any]) -> list[float]:
+    """Errors of the pairs that can tell the simulation's own from the machine's: the unchanged unit took what had been
+    found before, and the runs of each side agree, all within ``WIDEST``.
+    """
+    return [x.error for x in pairs(jobs) if _steady(jobs[x.job], x)]
+
+
+def _steady(row: Mapping[str, Any], pair: Pair) -> bool:
+    side = "after" if row.get("actions") == [pair.action] else pair.action
+    runs = [[x["unit_us"] for x in row["truth"][name]] for name in ("before", side)]
+    alike = all(len(us) > 1 and max(us) <= (1 + WIDEST) * min(us) for us in runs)
+    return alike and abs(row["step"]["now"]["now_us"] / pair.now_us - 1) <= WIDEST
+
+
 def _mean_us(runs: Sequence[Mapping[str, float]]) -> float | None:
     return math.fsum(x["unit_us"] for x in runs) / len(runs) if runs else None
 
@@ -197,6 +211,10 @@ def foretold(jobs: Mapping[str, Any]) -> list[str]:
         out.append(
             f"| {x.job} | {x.action} | {_ms(x.now_us)} | {said} | {_ms(x.measured_us)} | {x.error:+.1%} | {held} |"
         )
+    errors = own_errors(jobs)
+    if errors:
+        rms = math.sqrt(math.fsum(x * x for x in errors) / len(errors))
+        out.append(f"of {len(errors)} pairs whose machine was steady the root mean square error is {rms:.1%}")
     return [*out, f"held: {sum(x.held for x in all_pairs)} of {len(all_pairs)}"]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from analyzers.job.step.answer import ERROR
 from analyzers.statistics.intervals import median
 from analyzers.times.confirmations import Pairs
 from tests.conftest import ROOT
@@ -261,12 +262,53 @@ def test_the_clock_loop_is_that_of_its_record() -> None:
     assert f"copies were {held} apart in the median, {free} without the loop" in page
 
 
-def test_the_table_of_other_peoples_programs_is_that_of_its_record() -> None:
-    page = text("docs/results.md")
-    for model in record("actions-others")["models"].values():
-        pairs = [(model["now_us"], x["predicted_us"], x["measured_us"]) for x in model["actions"] if "error" in x]
-        rows = [" | ".join(f"{x / 1e3:.1f}" for x in pair) for pair in pairs]
-        assert any(f"| {row} |" in page for row in rows)
+def test_the_table_of_other_peoples_programs_is_of_its_record() -> None:
+    page = text("docs/results.md").partition("Programs that were not written")[2].partition("## ")[0]
+    pairs = [
+        (model["now_us"], x["predicted_us"], x["measured_us"])
+        for model in record("actions-others")["models"].values()
+        for x in model["actions"]
+        if "error" in x
+    ]
+    known = {" | ".join(f"{us / 1e3:.1f}" for us in pair) for pair in pairs}
+    shown = re.findall(r"\| ([\d.]+ \| [\d.]+ \| [\d.]+) \|", page)
+    assert shown
+    assert known.issuperset(shown)
+
+
+def h100(name: str) -> Record:
+    (path,) = RESULTS.glob(f"{name}-NVIDIA-H100-*.json")
+    found: Record = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def test_the_tables_of_jobs_are_those_of_their_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    steps, page = importlib.import_module("steps"), text("docs/results.md")
+    rows = h100("jobs")["jobs"]
+    for name, row in rows.items():
+        seen = row["truth_said"]
+        if seen:
+            times = f"{seen['before_us'] / 1e3:.3g} → {seen['after_us'] / 1e3:.3g}"
+            said = f"{times}, {seen['change']:+.0%} ± {seen['spread']:.0%}: {seen['said']}"
+            assert f"| {name} | {' + '.join(row['actions'])} | {row['judged_verdict']} | {said} |" in page
+    made = h100("jobs")["summary"]
+    assert (made["verified_wrongly"], made["wrong"]) == ([], ["ddp", "moe"])
+    for line in steps.foretold(h100("steps")["jobs"]):
+        if line.startswith("| ") and "unknown" not in line:
+            assert line in page
+    pairs = [x for name in ("jobs", "steps") for x in steps.pairs(h100(name)["jobs"])]
+    assert f"({sum(x.held for x in pairs)} of {len(pairs)} over both sessions)" in page
+
+
+def test_the_error_of_the_simulated_step_is_learned_from_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    steps = importlib.import_module("steps")
+    errors = [x for name in ("jobs", "steps") for x in steps.own_errors(h100(name)["jobs"])]
+    rms = math.sqrt(math.fsum(x * x for x in errors) / len(errors))
+    assert math.ceil(200 * rms) / 100 == ERROR
+    assert f"Of five pairs on a steady machine the root mean square error is {percent(rms)}" in text("docs/results.md")
+    assert len(errors) == 5
 
 
 SEARCHED = ("searched-fprops", "searched-dgrads", "searched-wgrads")

@@ -108,6 +108,11 @@ class GpuTime:
         return self.busy_us / self.window_us if self.busy_us is not None and self.window_us else None
 
     @property
+    def exposed_us(self) -> float | None:
+        """The time in which only collectives ran and, as far as ranks' traces tell, did not wait for another rank."""
+        return self.alone_us - (self.waiting_us or 0.0) if self.alone_us is not None else None
+
+    @property
     def waits(self) -> bool:
         """Whether the GPU waits for the host: gaps between kernels are more than what launches leave."""
         return self.busy_share is not None and self.busy_share < BUSY
@@ -139,7 +144,7 @@ def gpu_time(tables: Tables) -> GpuTime | None:
     if alone is not None:
         found = ranks(tables)
         waiting = min(found.waiting_us * steps, alone) if found and found.matched and steps else None
-        parts = [replace(x, us=alone) if x.name == COMMUNICATION else x for x in parts]
+        parts = [replace(x, us=alone - (waiting or 0.0)) if x.name == COMMUNICATION else x for x in parts]
     if busy is not None and _sum(facts, "gpu_compute_us") is not None:
         devices = max(int(rows.groupby("source_id")["device"].nunique().max()), 1)
         busy = compute / devices + (alone or 0.0) - (waiting or 0.0)

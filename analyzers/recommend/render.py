@@ -6,7 +6,7 @@ Nothing is computed here that is not about showing; ``verdict`` makes the list o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -94,12 +94,26 @@ def counts(recommendation: Recommendation) -> str:
 def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
     """All that is known of one thing to do: its action, its remark, its findings as a table, their advice."""
     actions = [line for x in recommendation.actions if x.action.name == todo.name for line in _action(x)]
+    actions += list(_step(recommendation, todo.name))
     remarks = [x for x in recommendation.remarks if x.analyzer == todo.name]
     findings = [recommendation.findings[n - 1] for n in todo.findings]
     table = [brief(rows(replace(recommendation, findings=tuple(findings))))] if findings else []
     said = [f"{x.analyzer}: {x.message}" for x in remarks]
     advised = dict.fromkeys(f"→ {x.advice}" for x in (*remarks, *findings) if x.advice)
     return [*actions, *said, *table, *advised]
+
+
+def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
+    """The simulated step under an action, what limits it, and how far that is to be trusted."""
+    if recommendation.step is None or isinstance(recommendation.step, str):
+        return
+    under = recommendation.step.under.get(name)
+    if under is not None:
+        times = f"{duration(under.now_us)} → {duration(under.then_us)}"
+        interval = f"[{duration(under.low_us)}, {duration(under.high_us)}]"
+        host = f"its host takes {under.host_factor:.2f} of the time that it took under the profiler"
+        yield f"      the step, simulated: {times} {interval}, limited by {under.limit}; {host}"
+        yield from (f"      {note}" for note in under.notes)
 
 
 _TEXT = ("analyzer", "kind", "problem", "label", "message", "interval_from", "confidence", "action")

@@ -13,7 +13,7 @@ from pathlib import Path
 from analyzers.recommend import apply_module, apply_script, documents, render
 from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.verdict import SEARCH, Share, Todo, Verdict, gain, step_text, verdict
+from analyzers.recommend.verdict import SEARCH, Share, Todo, Verdict, gain, kernels_text, verdict
 from analyzers.times import ladders
 from logparse.errors import UsageError
 from logparse.formats.format import Emission
@@ -85,9 +85,7 @@ def todo_lines(todo: Sequence[Todo], first: int = 1) -> list[str]:
     names = shortened([printable(x.name) for x in todo], room)
     gains, known = (max(map(len, x)) for x in zip(*((gain(y), y.evidence) for y in todo), strict=True))
     return [
-        fitted(
-            f"{n:>2} {name:<{room}}  {gain(x):<{gains}}  {x.evidence:<{known}}  {step_text(x)}{printable(_change(x))}"
-        )
+        fitted(f"{n:>2} {name:<{room}}  {gain(x):<{gains}}  {x.evidence:<{known}}  {printable(_change(x))}")
         for n, (x, name) in enumerate(zip(todo, names, strict=True), first)
     ]
 
@@ -108,7 +106,7 @@ def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
 def _change(todo: Todo) -> str:
     per = " a call of each" if todo.unit == "call" and todo.now_us is not None else ""
     about = f": {todo.what}" if todo.findings and not todo.changes.endswith("override files") else ""
-    return f"{todo.changes}{about}{f',{per}' if per else ''}"
+    return f"{kernels_text(todo)}{todo.changes}{about}{f',{per}' if per else ''}"
 
 
 def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[str]:

@@ -45,7 +45,7 @@ class Todo:
 
     ``changes`` is what one does: a file that is read, a setting, lines of the program, a search.  ``findings`` are
     the numbers, from 1, of the findings behind it in the ranking; an action and a remark have theirs under ``name``.
-    ``step_us``: the wall time of a step now and then, simulated; None is unknown.
+    ``step_us``: the wall time of a step now and then, simulated, which is what counts; None is unknown.
     """
 
     name: str
@@ -60,7 +60,13 @@ class Todo:
 
     @property
     def saving_us(self) -> float:
+        """GPU time that is saved."""
         return (self.now_us or 0.0) - (self.then_us or 0.0)
+
+    @property
+    def gained_us(self) -> float:
+        """What the step gains, where that is known, else the GPU time that is saved."""
+        return self.saving_us if self.step_us is None else max(self.step_us[0] - self.step_us[1], 0.0)
 
 
 @dataclass(frozen=True)
@@ -108,15 +114,14 @@ def _rank(todo: Todo) -> tuple[bool, float, float, str]:
     """By what the step gains, where that is known, then by GPU time.  What is of one call counts least: how often it is
     made is unknown.
     """
-    step = todo.saving_us if todo.step_us is None else todo.step_us[0] - todo.step_us[1]
-    return todo.unit == "call", -step, -todo.saving_us, todo.name
+    return todo.unit == "call", -todo.gained_us, -todo.saving_us, todo.name
 
 
 _LIMITS = {"host": "the host", "kernels": "its kernels"}
 
 
 def _limit(found: Recommendation) -> str:
-    """What limits the step, and three ceilings, of a simulation that is not yet calibrated against measured steps."""
+    """What limits the step, and three ceilings."""
     if found.step is None:
         return ""
     if isinstance(found.step, str):
@@ -129,8 +134,9 @@ def _limit(found: Recommendation) -> str:
     )
     parts = "; ".join(f"{name} {duration(us)}" for name, us in at_most if us < now.now_us * (1 - _LEAST))
     rough = ", roughly" if now.rough else ""
+    host = f" (the host in {now.host_factor:.2f} of its traced time)"
     return f"limited by {_LIMITS.get(now.limit, now.limit)} ({now.shares[now.limit]:.0%}), simulated{rough}" + (
-        f": {parts}" if parts else ""
+        f": {parts}{host}" if parts else host
     )
 
 
@@ -294,15 +300,15 @@ def _of_the_job(time: GpuTime | None, remarks: Sequence[Finding]) -> list[Todo]:
     if time is None or whole is None:
         return []
     unit: Unit = "step" if time.steps else "run"
-    per, alone, idle = time.steps or 1.0, time.alone_us, time.idle_us
+    per, exposed, idle = time.steps or 1.0, time.exposed_us, time.idle_us
     lost = (
-        (exposed_communication.NAME, "only collectives run", alone, "bucket_cap_mb; is a rank slow?"),
+        (exposed_communication.NAME, "only collectives run", exposed, "bucket_cap_mb; is a rank slow?"),
         (host_bound.NAME, "the GPU waits for the host", idle, "the program: CUDA graphs, batch, loader"),
     )
     return [
         Todo(name, what, whole, whole - us / per, unit, "not measured", changes)
         for name, what, us, changes in lost
-        if us and name in named
+        if us and us >= _LEAST * whole * per and name in named
     ]
 
 
@@ -317,7 +323,7 @@ def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Certainty
     counting = [x for x in todo if x.unit != "call" and (x.name not in actions or x.name in together)]
     units = {x.unit for x in counting}
     of = "step" if "step" in units else "run"
-    sums = {y: sum(x.saving_us for x in counting if x.evidence == y and x.unit == of) for y in CERTAINTIES}
+    sums = {y: sum(x.gained_us for x in counting if x.evidence == y and x.unit == of) for y in CERTAINTIES}
     return tuple((x, us) for x, us in sums.items() if us > 0)
 
 
@@ -328,7 +334,11 @@ def gain_text(certainty: Certainty, us: float) -> str:
 
 
 def gain(todo: Todo) -> str:
-    """``45.4 → 41.1 ms``, ``≈ …`` of an estimate, ``up to 18.5 of 45.4 ms`` of what no measurement bounds."""
+    """``45.4 → 41.1 ms``, ``≈ …`` of an estimate, ``up to 18.5 of 45.4 ms`` of what no measurement bounds: of the step
+    where its time is known, else GPU time.
+    """
+    if todo.step_us is not None:
+        return _pair(todo.step_us[0], "→", todo.step_us[1])
     if todo.now_us is None or todo.then_us is None:
         return "unknown"
     if todo.evidence == "not measured":
@@ -336,9 +346,10 @@ def gain(todo: Todo) -> str:
     return ("≈ " if todo.evidence == "estimated" else "") + _pair(todo.now_us, "→", todo.then_us)
 
 
-def step_text(todo: Todo) -> str:
-    """``step 54.9 → 51.2 ms: ``; empty where the step's time is unknown."""
-    return f"step {_pair(todo.step_us[0], '→', todo.step_us[1])}: " if todo.step_us else ""
+def kernels_text(todo: Todo) -> str:
+    """``kernels 54.9 → 51.2 ms: `` beside the step's time; empty where that is unknown."""
+    known = todo.step_us is not None and todo.now_us is not None and todo.then_us is not None
+    return f"kernels {_pair(todo.now_us or 0.0, '→', todo.then_us or 0.0)}: " if known else ""
 
 
 def _pair(first: float, word: str, second: float) -> str:

@@ -29,6 +29,10 @@ from analyzers.times.units import units
 from logparse.errors import InputError
 from logparse.ingest.input_file import InputFile
 
+ERROR = 0.06
+"""Of a changed step: twice the root mean square error of the pairs of the records (``benchmarks/results/steps-…``,
+``jobs-…``) that can tell, since the unchanged unit took about the same in every run (``steps.py``, ``own_errors``).
+"""
 ROUGH = 1.5
 """A host that the profiler slowed by more than this is simulated roughly."""
 _SAME = 1e-3
@@ -59,7 +63,8 @@ class Ceilings:
 @dataclass(frozen=True)
 class StepAnswer:
     """Times of a step in µs.  ``now_us`` is the untraced one where it is known; ``low_us`` and ``high_us`` enclose
-    ``then_us`` as far as the kernels' intervals do: the simulation's own error is not calibrated.  ``limit`` is what
+    ``then_us``, with the kernels' intervals, the spread of the host's times and the simulation's ``ERROR``.  ``limit``
+    is what
     most of the new step waits for (one of ``graph.KINDS``), ``shares`` its parts.  ``rough``: the profiler changed the
     host so much, or the untraced time is unknown, that the answer is rough.
     """
@@ -150,7 +155,8 @@ def host_factor_of(step: Step) -> float:
         return by_step
     alone = _reaching(step.measured_host_us, step.issued_us, _HOST_LEAST, _HOST_MOST)
     target = step.untraced_us  # an untraced step that is shorter than the host by itself is the better witness
-    return min(alone, by_step) if target is not None and step.us(unchanged, alone) > target else alone
+    shorter = target is not None and step.us(unchanged, alone) > target * (1.0 + ERROR / 2)
+    return min(alone, by_step) if shorter else alone
 
 
 def _of_step(step: Step) -> float:
@@ -192,6 +198,7 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     then = withfactors_of(factors, 0)
     low = withfactors_of(factors, 1, fastest * (1.0 - step.host_spread))
     high = withfactors_of(factors, 2, host * (1.0 + step.host_spread))
+    error = ERROR if factors else 0.0
     parts = _shares(step, factors, host)
     known = step.untraced_us is not None
     notes = [*step.notes, *dict.fromkeys(note for graph in step.graphs for note in graph.notes)]
@@ -199,8 +206,8 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     return StepAnswer(
         now_us=now,
         then_us=then,
-        low_us=min(low, then),
-        high_us=max(high, then),
+        low_us=min(low, then) * (1.0 - error),
+        high_us=max(high, then) * (1.0 + error),
         limit=max(KINDS, key=lambda x: parts[x]),
         host_factor=host,
         rough=not known or not 1.0 / ROUGH <= host <= ROUGH,
@@ -280,7 +287,7 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
         found = replace(found, kinds=tuple(x for x in found.kinds if x.name in traced))
     counts = {x.name: float(x.count) for x in found.kinds} if found else {}
     untraced = found.mean_us if found else None
-    hosts = {x.name: x.host_us for x in found.kinds if len(x.host_us) > 1} if found else {}
+    hosts = {x.name: x.late_host_us for x in found.kinds if len(x.late_host_us) > 1} if found else {}
     notes = [f"not simulated: {x}" for x in skipped]
     if found is not None and not found.alone:
         notes.append("units were timed beside the libraries' logs, which slow the host (`logparse tune` does without)")

@@ -73,8 +73,8 @@ _ALIKE = 5
 """Units whose outermost modules were all known, after which no other module is watched."""
 _KINDS, _TIMES, _PENDING = 64, 2000, 256
 """Limits: kinds with their own count, times kept of each, and units whose device events are still to be read."""
-_HOST_EVERY, _HOST_UNITS = 3, 15
-"""Every so many units the host is timed by itself, and so many of them at most."""
+_HOST_EVERY = 5
+"""Every so many units the host is timed by itself."""
 _WRITE_S, _QUIET_S = 5.0, 4.0
 _CAPTURES, _CAPTURES_S, _REPLAYS = 16, 8.0, 20_000
 """Captures of graphs that are traced at most, seconds after which no other one is, and replays that are noted."""
@@ -138,7 +138,7 @@ class _Kind:
     def __init__(self) -> None:
         self.count = self.traced = 0
         self.us: collections.deque[float] = collections.deque(maxlen=_TIMES)
-        self.host_us: list[float] = []
+        self.host_us: collections.deque[float] = collections.deque(maxlen=_TIMES)
 
 
 class _Series:
@@ -147,7 +147,7 @@ class _Series:
     def __init__(self) -> None:
         self.kinds: dict[str, _Kind] = {}
         self.times: list[tuple[_Kind, float]] = []
-        self.count = self.hosts = 0
+        self.count = 0
         self.since_s = time.monotonic()
         self._pending: collections.deque[tuple[_Kind, Any, Any]] = collections.deque()
 
@@ -407,9 +407,7 @@ class _Job:
         begun, self.host_from = self.host_from, None
         if begun is not None:
             series.kind(name).host_us.append(1e6 * (at - begun))
-            series.hosts += 1
-        due = series.count % _HOST_EVERY == 0 and series.count >= _LEAST_UNITS and series.hosts < _HOST_UNITS
-        if due and torch.cuda.is_initialized() and not _capturing():
+        if series.count % _HOST_EVERY == 0 and torch.cuda.is_initialized() and not _capturing():
             torch.cuda.synchronize()
             self.disturbed, self.host_from = True, time.perf_counter()
 

@@ -71,8 +71,10 @@ def test_a_device_that_only_waits_is_idle_and_the_sum_is_at_most_the_window() ->
     both = job(of_rank(0, 20, [(60, 60)]), of_rank(1, 25, [(10, 10)]))
     time = gpu_time(both)
     assert time is not None
-    assert {x.name: x.us for x in time.parts} == {COMMUNICATION: 70, "GEMM": 45}
+    assert {x.name: x.us for x in time.parts} == {COMMUNICATION: 20, "GEMM": 45}
     assert (time.alone_us, time.waiting_us, time.busy_us, time.idle_us) == (70, 50, 65, 135)
+    assert time.exposed_us == 20
+    assert sum(x.us for x in time.parts) + (time.idle_us or 0) == time.window_us
     assert time.waits
     [finding] = host_bound(both, Settings())
     assert "waits for the host" in finding.message

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from analyzers.job.step.answer import (
+    ERROR,
     Factor,
     Step,
     StepAnswer,
@@ -245,7 +246,8 @@ def test_the_host_is_scaled_to_the_untraced_step() -> None:
     found = answer(step, {"k": Factor(5.0, 2.0, 6.0)})
     assert found.now_us == 300
     assert found.then_us == pytest.approx(510, rel=2e-3)
-    assert (found.low_us, found.high_us) == (pytest.approx(300, rel=2e-3), pytest.approx(610, rel=2e-3))
+    ends = (300 * (1 - ERROR), 610 * (1 + ERROR))
+    assert (found.low_us, found.high_us) == tuple(pytest.approx(x, rel=2e-3) for x in ends)
     assert found.rough, "the profiler made the host 1.67 times as slow"
     assert not answer(host_bound(untraced=400.0), {}).rough
 
@@ -280,7 +282,15 @@ def test_a_step_that_does_not_wait_for_the_host_keeps_the_traced_host() -> None:
     assert found.limit == "kernels"
     tenth = answer(step, {"k": Factor(0.1, 0.1, 0.1)})
     assert tenth.then_us == pytest.approx(100 * 421.05 / 401), "the host, as traced"
-    assert tenth.low_us == pytest.approx(100 / 1.5 * 421.05 / 401), "the host may be faster without the profiler"
+    least = (1 - ERROR) * 421.05 / 401
+    assert tenth.low_us == pytest.approx(100 / 1.5 * least), "the host may be faster without the profiler"
+    known = answer(replace(step, host_us={"": 30.0}, host_spread=0.1), {"k": Factor(0.1, 0.1, 0.1)})
+    assert known.host_factor == pytest.approx(0.3, rel=1e-3), "what the host took by itself tells"
+    assert known.then_us == pytest.approx(41 * 421.05 / 401, rel=1e-3), "so the kernels of 40 µs are the limit"
+    assert known.low_us == pytest.approx(41 * least, rel=1e-3)
+    slower = answer(replace(step, host_us={"": 90.0}, host_spread=0.1), {"k": Factor(0.1, 0.1, 0.1)})
+    assert (slower.limit, slower.host_factor) == ("host", pytest.approx(0.9, rel=1e-3))
+    assert slower.low_us == pytest.approx(81 * least, rel=1e-3), "with the spread of the host's own times"
 
 
 def test_a_graph_launch() -> None:
@@ -458,7 +468,7 @@ def test_the_step_from_the_files_of_a_run(store: Store, tmp_path: Path) -> None:
     found = step_of(held, HALF)
     assert isinstance(found, StepAnswer)
     assert (found.now_us, found.then_us, found.host_factor) == (125, pytest.approx(85), 1)
-    assert found.high_us == pytest.approx(93)
+    assert found.high_us == pytest.approx(93 * (1 + ERROR))
     assert not any("no trace of all their ranks" in note for note in found.notes)
     (tmp_path / "trace_0.json").unlink()
     alone = step_of(replace(held), HALF)

@@ -10,7 +10,7 @@ from analyzers.job.step.answer import Ceilings, StepAnswer, StepUnknown
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.screen import Written, screen
 from analyzers.recommend.step_times import StepTimes, step_times
-from analyzers.recommend.verdict import Todo, step_text, verdict
+from analyzers.recommend.verdict import Todo, gain, kernels_text, verdict
 from tests.analyzers.example import everything
 
 
@@ -31,7 +31,8 @@ def answer(then_us: float, limit: str = "host") -> StepAnswer:
 
 def test_what_limits_the_step_is_a_line_of_its_own() -> None:
     found = replace(recommend(everything(), Settings()), step=StepTimes(answer(54_900), {}))
-    assert verdict(found).limit == "limited by the host (96%), simulated, roughly: an infinitely fast host 30.9 ms"
+    limit = "limited by the host (96%), simulated, roughly: an infinitely fast host 30.9 ms"
+    assert verdict(found).limit == f"{limit} (the host in 0.64 of its traced time)"
     lines = screen(found, Written(Path("overrides")))
     assert sum("the step is limited by the host" in x for x in lines) == 1
     assert len(lines) <= 15
@@ -47,5 +48,6 @@ def test_why_the_step_is_unknown_stands_where_its_limit_would() -> None:
 
 def test_the_step_now_and_then_stands_beside_the_gpu_time() -> None:
     todo = Todo("a", "b", 27_500, 24_100, "step", "measured", "a setting", step_us=(54_900, 54_900))
-    assert step_text(todo) == "step 54.9 → 54.9 ms: "
-    assert step_text(replace(todo, step_us=None)) == ""
+    assert (gain(todo), kernels_text(todo), todo.gained_us) == ("54.9 → 54.9 ms", "kernels 27.5 → 24.1 ms: ", 0)
+    todo = replace(todo, step_us=None)
+    assert (gain(todo), kernels_text(todo), todo.gained_us) == ("27.5 → 24.1 ms", "", 3_400)
