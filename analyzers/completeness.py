@@ -86,10 +86,9 @@ _LEVEL = f"""
 _TORN_LINES = f"""
     {_OF_LOG} select path from logs join paths using (source_id)
     where len(list_intersect(have, {list(SHARED_BUFFER)})) > 1 and rejects > 0 order by source_id"""
-_ENDS = """
-    select path, ended from sources where run = $run and ended is not null order by path"""
-_INSIDE = f"""
-    {_OF_LOG} select distinct coalesce(path, source_id) from process_messages left join paths using (source_id)
+_ENDS = f"""
+    {_OF_LOG} select path, ended from sources where run = $run and ended is not null
+    union select coalesce(path, source_id), 'inside a message' from process_messages left join paths using (source_id)
     where run = $run and contains(text, 'log ends inside') order by all"""
 _SILENT = """
     select coalesce(bytes = 0, false), path from sources
@@ -126,7 +125,6 @@ def _remarks(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
             (_ERRORS, _errors),
             (_LEVEL, _level),
             (_ENDS, _ends),
-            (_INSIDE, _inside),
             (_SILENT, _silent),
             (_RANKS, _ranks),
         )
@@ -175,11 +173,6 @@ def _torn(rows: Rows) -> Iterator[str]:
 def _ends(rows: Rows) -> Iterator[str]:
     for path, ended in rows:
         yield f"{path} ends {ended}: its process was killed or still writes"
-
-
-def _inside(rows: Rows) -> Iterator[str]:
-    for (path,) in rows:
-        yield f"{path} ends inside a message: its process was killed or still writes"
 
 
 def _silent(rows: Rows) -> Iterator[str]:

@@ -65,11 +65,8 @@ def race(
     ``further`` gives one more solution after the first samples of those so far (None: it withdrew), while it has one.
 
     ``sample`` gives one time in µs; ``bound_us`` is a time that nothing can beat.  Where the pick withdraws, the next
-    solution takes its place.  No solution wins with fewer than two samples.  Raises ValueError without solutions, and
-    WithdrawnError when all have withdrawn.
+    solution takes its place.  No solution wins with fewer than two samples.  Raises WithdrawnError when all withdrew.
     """
-    if not solutions:
-        raise ValueError("a race needs solutions")
     return _Racing(solutions, sample, rules, bound_us, further).run()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -79,17 +79,12 @@ def bound_us(problem: Problem, facts: Mapping[str, str], *, hot: bool = False, c
     if device is None or dtype is None or least is None:
         return None
     # What must cross HBM while timing: as much as the cache holds may be left there by the executions before.
-    moved = 0.0 if hot else max(0.0, least.bytes - max(device.cache_bytes, cache_bytes))
-    return device.least_us(least.flops / device.boost, moved, dtype)
+    flops, bytes = least
+    moved = 0.0 if hot else max(0.0, bytes - max(device.cache_bytes, cache_bytes))
+    return device.least_us(flops / device.boost, moved, dtype)
 
 
-@dataclass(frozen=True)
-class _Work:
-    flops: float
-    bytes: float
-
-
-def _least_work(problem: Problem) -> _Work | None:
+def _least_work(problem: Problem) -> tuple[float, float] | None:
     """Fewest operations and bytes of any algorithm that libraries have; None where they are not known.
 
     Operands whose bytes are not known may all lie in the cache.
@@ -97,11 +92,11 @@ def _least_work(problem: Problem) -> _Work | None:
     if isinstance(problem, ConvProblem):
         return _of_convolution(problem)
     if isinstance(problem, GemmProblem) and problem.flops is not None:
-        return _Work(problem.flops, problem.bytes or 0.0)
+        return problem.flops, problem.bytes or 0.0
     return None
 
 
-def _of_convolution(problem: ConvProblem) -> _Work | None:
+def _of_convolution(problem: ConvProblem) -> tuple[float, float] | None:
     """Work of a convolution without its window, and without what only padding or a stride leaves over.
 
     Winograd with output tiles m×m needs (m + r − 1)² products where the direct sum needs m²·r²: in the limit of large
@@ -117,7 +112,7 @@ def _of_convolution(problem: ConvProblem) -> _Work | None:
     x *= 1.0 if "B" in p.direction else inputs
     w *= 1.0 if "W" in p.direction else taps
     y *= 1.0 if "F" in p.direction else windows
-    return _Work(p.flops / window * windows, x + w + y)
+    return p.flops / window * windows, x + w + y
 
 
 def _axis(problem: ConvProblem, name: str) -> tuple[float, float, float] | None:

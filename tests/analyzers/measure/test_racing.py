@@ -88,11 +88,6 @@ def test_a_lone_pick_is_measured_twice() -> None:
     assert len(run([100]).samples_us[0]) == 2
 
 
-def test_no_solutions_is_no_race() -> None:
-    with pytest.raises(ValueError, match="needs solutions"):
-        race([], lambda _: 1.0)
-
-
 def test_withdrawn_solutions_neither_win_nor_stop_the_others() -> None:
     def sample(index: int) -> float:
         if index in (0, 2):
