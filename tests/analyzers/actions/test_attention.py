@@ -20,7 +20,7 @@ from analyzers.measure.backend import Conditions, Place, UnsupportedError  # noq
 from analyzers.measure.backends.pytorch import BACKEND  # noqa: E402
 from analyzers.measure.device.attention_operands import attention_of  # noqa: E402
 from analyzers.measure.device.torch_device import torch_device  # noqa: E402
-from analyzers.measure.replay import Options, replay, stages  # noqa: E402
+from analyzers.measure.replay import Options, replay  # noqa: E402
 from analyzers.recommend.verb import advise  # noqa: E402
 from logparse.formats.traces.torch.inputs import contiguous_strides  # noqa: E402
 from logparse.ingest import ingest  # noqa: E402
@@ -166,7 +166,7 @@ def test_a_training_step_on_a_cpu(tmp_path: Path, torch_processes: None, monkeyp
     traced(Net(), tmp_path / "before.json", importlib.import_module("action_runs").as_device)
     store = open_store(tmp_path / "store", create=True)
     ingest([str(tmp_path / "before.json")], store, run="before")
-    report = replay(store, Options(devices=("cpu",), run="before", method=METHOD, stages=stages("actions")))
+    report = replay(store, Options(devices=("cpu",), run="before", method=METHOD, only="actions"))
     assert report.finished
     (found,) = [x for x in advise(store, Settings(), "before").actions if x.action.excludes == "attention"]
     assert found.action.name == "attention_math"

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from analyzers.actions import ACTIONS  # noqa: E402
 from analyzers.actions.totals import results  # noqa: E402
 from analyzers.analyzer import Settings  # noqa: E402
-from analyzers.measure.replay import Options, replay, stages  # noqa: E402
+from analyzers.measure.replay import Options, replay  # noqa: E402
 from analyzers.measure.results import Method  # noqa: E402
 from analyzers.recommend import render  # noqa: E402
 from analyzers.recommend.verb import advise, write  # noqa: E402
@@ -67,7 +67,7 @@ def loop(tmp_path_factory: pytest.TempPathFactory, torch_processes: None) -> tup
     ingest([str(folder / "before.json")], store, run="before")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
-        report = replay(store, Options(devices=("cpu",), run="before", method=METHOD, stages=stages("actions")))
+        report = replay(store, Options(devices=("cpu",), run="before", method=METHOD, only="actions"))
     assert report.finished
     return store, folder / "overrides", as_device
 
@@ -141,7 +141,7 @@ def test_what_was_timed_is_not_timed_again(loop: tuple[Store, Path, Any], monkey
     store, _, _ = loop
     count = len(store.measurements())
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    report = replay(store, Options(devices=("cpu",), run="before", method=METHOD, stages=stages("actions")))
+    report = replay(store, Options(devices=("cpu",), run="before", method=METHOD, only="actions"))
     assert all(x.known or x.rows[0].status != "ok" for x in report.results)
     assert len(store.measurements()) - count == sum(len(x.rows) for x in report.results)
 
