@@ -84,7 +84,7 @@ CHANGED = """() => {
     });
     const last = (chosen) => Math.max(0, ...chosen.map(([at]) => at));
     return [last(times.filter(([, seen]) => seen)), last(times)]; }"""
-VIEWS = ("Overview", "Roofline", "Regret")
+VIEWS = ("Overview", "Roofline", "Regret", "Backward weights")
 FILTERS = ("FP16", "BF16", "FP32", "INT8")
 
 

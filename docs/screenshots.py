@@ -88,6 +88,7 @@ STORES = (
         {
             "roofline": ("light", "?view=roofline"),
             "regret": ("light", "?view=regret"),
+            "backward-weights": ("dark", "?view=weights"),
         },
     ),
     Shown(three_devices, {"before-after": ("light", "?view=compare&run=before&compare=after")}),

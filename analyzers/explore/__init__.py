@@ -17,9 +17,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from analyzers.explore.notebook import regret, roofline, solutions, store_points
+    from analyzers.explore.notebook import backward_weights, regret, roofline, solutions, store_points
 
-__all__ = ["regret", "roofline", "solutions", "store_points"]
+__all__ = ["backward_weights", "regret", "roofline", "solutions", "store_points"]
 
 
 def __getattr__(name: str) -> object:

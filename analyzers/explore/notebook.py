@@ -17,7 +17,7 @@ from analyzers.explore.selection import Selection
 from analyzers.explore.tries import of_frame
 from analyzers.explore.views import ChartStyle, chart
 
-__all__ = ["regret", "roofline", "solutions", "store_points"]
+__all__ = ["backward_weights", "regret", "roofline", "solutions", "store_points"]
 
 
 def roofline(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
@@ -28,6 +28,11 @@ def roofline(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure
 def regret(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
     """Distribution of regret, and the cumulative time saved by the first N rows."""
     return _of_view("regret", points, theme)
+
+
+def backward_weights(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
+    """W against the slower of F and B of the same layer."""
+    return _of_view("weights", points, theme)
 
 
 def solutions(

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 LIMIT_BYTES = 10_000_000
 TOP = 500
 SHOWN = 2  # remarks at once
-CHARTS = ("roofline", "regret", "compare")
+CHARTS = ("roofline", "regret", "weights", "compare")
 """The views whose charts are in it."""
 PAPER = ("label", *queries.PRESETS[next(iter(queries.PRESETS))], "tflops", "efficiency")
 """Columns of the table that are printed: all of them are too many for a page."""

@@ -50,6 +50,8 @@ def facet_text(facet: str, value: str, *, whole: bool = False) -> str:
 NUMBERS: Mapping[str, str] = {
     "intensity": "intensity",
     "tflops": "TFLOP/s",
+    "best_us": "best time",
+    "sibling_us": "F or B time",
     "regret": "regret",
     "here_us": "time in this run",
     "other_us": "time in the other run",
@@ -60,6 +62,7 @@ VIEWS: Mapping[str, str] = {
     "overview": "Overview",
     "roofline": "Roofline",
     "regret": "Regret",
+    "weights": "Backward weights",
     "compare": "Compare",
 }
 INTRO: Mapping[str, str] = {
@@ -68,6 +71,8 @@ INTRO: Mapping[str, str] = {
     "roofline": "How fast each problem runs against what the device allows; larger marks take more time. Drag a box to "
     "select, click to open.",
     "regret": "What the library's picks lose against the best known solution, and how few rows give most of it back.",
+    "weights": "The backward-weight pass of each layer against its own F and B; larger marks take more time. Far above "
+    "1× is worth a look.",
     "compare": "This run against another one, problem by problem, as logparse diff compares them: times of one kind of "
     "evidence, and beyond noise.",
 }

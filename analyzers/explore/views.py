@@ -14,13 +14,21 @@ from analyzers.explore.charts.palette import Theme
 from analyzers.explore.charts.regret import regret
 from analyzers.explore.charts.roofline import COLUMNS as ROOFLINE
 from analyzers.explore.charts.roofline import roofline
+from analyzers.explore.charts.weights import COLUMNS as WEIGHTS
+from analyzers.explore.charts.weights import backward_weights
 from analyzers.explore.selection import Selection
 
 if TYPE_CHECKING:
     import duckdb
 
-BOXES: Mapping[str, tuple[str, str]] = {"roofline": ("intensity", "tflops"), "compare": ("here_us", "other_us")}
-"""Views in whose chart, which WebGL draws, a box selects: the numbers on its axes."""
+BOXES: Mapping[str, tuple[tuple[str, float], tuple[str, float]]] = {
+    "roofline": (("intensity", 1.0), ("tflops", 1.0)),
+    "weights": (("sibling_us", 1e3), ("best_us", 1e3)),
+    "compare": (("here_us", 1.0), ("other_us", 1.0)),
+}
+"""Views in whose chart, which WebGL draws, a box selects: the numbers on its axes, and what one unit of the axis is in
+the column's.
+"""
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,11 @@ def _regret(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle
     return regret(queries.regrets(con, chosen), queries.savings(con, chosen), style.theme)
 
 
+def _weights(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
+    drawn = queries.sample(con, chosen, WEIGHTS, ("sibling_us", "best_us"))
+    return backward_weights(drawn.rows, style.theme, remark=drawn.note)
+
+
 def _compare(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
     drawn, totals = queries.sample(con, chosen, COMPARE, ("here_us", "other_us")), queries.changes(con, chosen)
     return compare(drawn.rows, totals, style.theme, names=style.names, remark=drawn.note, headed=style.headed)
@@ -56,6 +69,7 @@ def _compare(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyl
 _CHARTS: Mapping[str, Callable[[duckdb.DuckDBPyConnection, Selection, ChartStyle], Figure]] = {
     "roofline": _roofline,
     "regret": _regret,
+    "weights": _weights,
     "compare": _compare,
 }
 
@@ -78,10 +92,10 @@ def _boxed(chosen: Selection, data: Mapping[str, Any]) -> Selection:
     if axes is None or not isinstance(limits, dict):
         return chosen
     intervals = {}
-    for axis, name in zip("xy", axes, strict=True):
+    for axis, (name, unit) in zip("xy", axes, strict=True):
         ends = limits.get(axis)
         if not isinstance(ends, list) or len(ends) != 2:
             return chosen
-        low, high = sorted(map(float, ends))
+        low, high = sorted(float(x) * unit for x in ends)
         intervals[name] = (float(f"{low:.6g}"), float(f"{high:.6g}"))
     return chosen.limited(intervals)

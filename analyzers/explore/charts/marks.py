@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from analyzers.explore.charts.figure import Figure
-from analyzers.explore.plain_text import all_shown
+from analyzers.explore.charts.palette import SYMBOLS, Theme
+from analyzers.explore.plain_text import all_shown, shown
 
 HOVER = (
     "<b>%{text}</b><br>%{customdata[1]}<br>now %{customdata[2]:.3s}s · best known %{customdata[3]:.3s}s"
@@ -95,6 +97,14 @@ def sizes(weights: pd.Series, smallest: float = 5.0, largest: float = 30.0) -> n
     return (
         np.full(len(known), smallest) if top <= 0 else np.round(np.maximum(smallest, largest * np.sqrt(known / top)), 2)
     )
+
+
+def categories(names: Sequence[str], theme: Theme, other: str) -> Mapping[str, Look]:
+    """Looks of the six most frequent names; the rest share one under ``""``, which is called ``other``."""
+    common = Counter(names)
+    order = sorted(common, key=lambda x: (-common[x], x))
+    made = {x: Look(shown(x, 34), theme.categories[i], SYMBOLS[i]) for i, x in enumerate(order[: len(SYMBOLS)])}
+    return {**made, "": Look(other, theme.other, "circle")}
 
 
 def log_axis(values: pd.Series) -> dict[str, Any]:

@@ -452,7 +452,7 @@ def test_two_stores_are_compared_and_markup_of_a_log_is_text(seen: Visit, both: 
     page = seen.page
     for view in ("overview", "roofline", "regret"):
         show(page, both.url + f"?view={view}")
-    show(page, both.url + "?view=roofline&direction=W")
+    show(page, both.url + "?view=weights")
     assert PLANTED in page.inner_text("#verdict"), "the run's name is shown as it is"
     problem = click_point(page, "#chart")
     page.wait_for_selector("#problem h2:has-text('W 64×256×56×56')")

@@ -30,6 +30,7 @@ GOLDEN = Path(__file__).parent / "golden"
 OF_POINTS: tuple[Callable[..., go.Figure], ...] = (
     explore.roofline,
     explore.regret,
+    explore.backward_weights,
 )
 
 

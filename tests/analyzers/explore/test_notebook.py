@@ -30,5 +30,5 @@ def test_cells_run_and_every_chart_has_data(monkeypatch: pytest.MonkeyPatch) -> 
             shown = eval(compile(ast.Expression(last.value), str(NOTEBOOK), "eval"), names)
             figures += isinstance(shown, go.Figure)
             assert len(shown.data if isinstance(shown, go.Figure) else shown)
-    assert figures == 3
+    assert figures == 4
     assert Path(str(names["folder"])).is_dir()

@@ -286,6 +286,12 @@ def test_records_are_json() -> None:
     [
         ("roofline", {"points": [{"customdata": ["abc", "x"]}]}, False, "?view=roofline&problem=abc"),
         ("roofline", {"range": {"x": [100, 1], "y": [2, 3]}}, True, "?view=roofline&intensity=1..100&tflops=2..3"),
+        (
+            "weights",
+            {"range": {"x": [1, 2], "y": [3, 4]}},
+            True,
+            "?view=weights&best_us=3000..4000&sibling_us=1000..2000",
+        ),
         ("regret", {"points": [{"customdata": 17}]}, False, "?view=regret"),
         ("roofline", {}, True, "?view=roofline"),
     ],

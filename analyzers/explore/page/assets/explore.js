@@ -195,16 +195,18 @@
     while ([...asking.keys()].some((name) => name !== 'chart')) await new Promise((done) => setTimeout(done, 20));
     await new Promise((done) => requestIdleCallback(done, { timeout: 1000 }));
   };
-  // WebGL is set up when nothing else is to be done, before the first view with points asks for it.
+  // WebGL is set up when nothing else is to be done, before the first views with points ask for it.
   let warmed = false;
   const warm = async () => {
     if (warmed || !page.webgl) return;
     warmed = true;
-    await idle();
-    if (drawn.has('roofline')) return;
-    const node = make('div');
-    drawn.set('roofline', { plot: node });
-    await plot(node, { data: [{ type: 'scattergl', mode: 'markers', x: [null], y: [null] }], layout: { dragmode: 'select' } });
+    for (const name of ['roofline', 'weights']) {
+      await idle();
+      if (drawn.has(name)) continue;
+      const node = make('div');
+      drawn.set(name, { plot: node });
+      await plot(node, { data: [{ type: 'scattergl', mode: 'markers', x: [null], y: [null] }], layout: { dragmode: 'select' } });
+    }
   };
   const chart = (name, key) => {
     const view = drawn.get(name) || {}, here = () => describe(document.getElementById('chart'));

@@ -1,0 +1,77 @@
+"""Backward weights: the time of W against the slower of F and B of the same layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzers.explore.charts.figure import Figure
+from analyzers.explore.charts.marks import add_points, categories, log_axis, repeated, rounded, sizes, texts
+from analyzers.explore.charts.palette import Theme, blank, note, styled
+from analyzers.explore.plain_text import solution_name
+
+NOTHING = (
+    "No layer here has a time of its backward-weight pass and of F or B.<br>"
+    "Next: ingest a trace of a training step with convolutions, or a MIOpen find-db; clear filters on direction"
+)
+COLUMNS = ("id", "label", "direction", "best", "best_us", "time_us", "sibling_us", "total_us")
+"""Columns of ``points`` that are read here."""
+HEIGHT = 560  # px, with and without data: a filter moves nothing below
+RATIOS = (1, 3, 10, 30, 100)
+HOVER = (
+    "<b>%{text}</b><br>W %{customdata[1]:.3s}s = %{customdata[2]:,.3~r}× the slower of F and B (%{customdata[3]:.3s}s)"
+    "<br>%{customdata[4]}<extra></extra>"
+)
+
+
+def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
+    """W (best known) against max(F, B) (best known) per layer and file; lines of equal ratio; solver as symbol.
+
+    All three do the same floating-point work, so points far above the line of 1 are worth a look.
+    """
+    points = points.assign(best_us=points["best_us"].fillna(points["time_us"]))  # of a trace alone there is no other
+    rows = points[(points["direction"] == "W") & (points["best_us"] > 0) & (points["sibling_us"] > 0)]
+    if not len(rows):
+        return blank(NOTHING, theme, height=HEIGHT)
+    figure = Figure()
+    low, high = float(rows["sibling_us"].min()) / 1e3 / 1.5, float(rows["sibling_us"].max()) / 1e3 * 1.5
+    ceiling = float(rows["best_us"].max()) / 1e3 * 2
+    ends = {ratio: min(high, ceiling / ratio) for ratio in RATIOS if ceiling / ratio > low}
+    still: dict[str, Any] = {"hoverinfo": "skip", "showlegend": False, "cliponaxis": False}
+    for ratios, width, dash in (RATIOS[:1], 1.5, "solid"), (RATIOS[1:], 1, "dot"):  # the browser pays per trace
+        drawn = [ratio for ratio in ratios if ratio in ends]
+        figure.add_scatter(
+            x=[x for ratio in drawn for x in (low, ends[ratio], None)],
+            y=[y for ratio in drawn for y in (low * ratio, ends[ratio] * ratio, None)],
+            mode="lines", line={"color": theme.faint, "width": width, "dash": dash}, **still,
+        )  # fmt: skip
+    figure.add_scatter(
+        x=list(ends.values()), y=[right * ratio for ratio, right in ends.items()], text=[f"{x}×" for x in ends],
+        mode="text", textposition="middle right", textfont={"size": 11, "color": theme.faint}, **still,
+    )  # fmt: skip
+    solver = [solution_name(str(name)) for name in rows["best"].tolist()]
+    add_points(
+        figure,
+        np.array(solver, dtype=object),
+        categories(solver, theme, "other solvers"),
+        sizes(rows["total_us"], 5, 22),
+        opacity=0.7,
+        hovertemplate=HOVER,
+        x=rows["sibling_us"].to_numpy() / 1e3,
+        y=rows["best_us"].to_numpy() / 1e3,
+        text=texts(rows["label"]),
+        customdata=_data(rows),
+    )
+    styled(figure, theme, height=HEIGHT)
+    figure.update_xaxes(title={"text": "slower of F and B, best known (ms)"}, **log_axis(rows["sibling_us"]))
+    figure.update_yaxes(title={"text": "backward weights W, best known (ms)"}, **log_axis(rows["best_us"]))
+    figure.update_layout(dragmode="select", margin={"t": 66})
+    return note(figure, remark, theme) if remark else figure
+
+
+def _data(rows: pd.DataFrame) -> np.ndarray:
+    w, sibling = (rows[name].to_numpy(dtype="float64") / 1e6 for name in ("best_us", "sibling_us"))
+    numbers = rounded(np.column_stack([w, w / sibling, sibling]))
+    return np.column_stack([rows["id"].to_numpy(object), numbers, repeated(rows["best"])])
