@@ -5,6 +5,8 @@ torch is a package of the test's own, but for the trace: starting the real one t
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import statistics
 import subprocess
@@ -157,3 +159,31 @@ def test_a_run_without_logs_times_units_on_the_device_and_the_host_by_itself(tmp
     assert len(host) == 11
     assert statistics.median(host) == pytest.approx(10e3, rel=0.5), "not the 30 ms of the device"
     assert found.mean_us == pytest.approx(30e3, rel=0.1), "nor do units count before which the device was idle"
+
+
+FUNCTIONS = """
+import runpy, time, torch
+start = torch.profiler.profile.start
+def slowly(self):
+    time.sleep(0.8)
+    start(self)
+torch.profiler.profile.start = slowly
+units = runpy.run_path({units!r}, run_name="__logparse__")
+units["_job"].by_time.__globals__["_QUIET_S"] = 0.1
+end = time.monotonic() + 4
+while time.monotonic() < end:
+    torch.mm(torch.ones(4, 4), torch.ones(4, 4))
+    time.sleep(0.001)
+"""
+
+
+def test_a_window_of_time_begins_once_the_profiler_has_started(tmp_path: Path) -> None:
+    """On a GPU its first start takes seconds: windows had ended before they began, and held no kernel."""
+    pytest.importorskip("torch")
+    environ = with_overrides.with_torch(os.environ)
+    environ |= {"LOGPARSE_TRACE_DIR": str(tmp_path), "LOGPARSE_TRACE_UNITS": "2", "LOGPARSE_TRACE_SECONDS": "0.5"}
+    output_of([sys.executable, "-c", FUNCTIONS.format(units=str(with_overrides.UNITS_FILE))], environ)
+    events = json.loads(gzip.decompress(min(tmp_path.glob("trace_*.json.gz")).read_bytes()))["traceEvents"]
+    (us,) = (x["dur"] for x in events if x["name"] == "ProfilerStep#1")
+    assert us > 0.4e6
+    assert sum(x["name"] == "aten::mm" for x in events) > 10

@@ -39,6 +39,7 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -520,17 +521,22 @@ class _Job:
             begun = begun or time.monotonic()
             if time.monotonic() - begun < _QUIET_S * 4**windows:
                 continue
-            _in_main_thread(self._start_by_time)
+            started = threading.Event()
+            _in_main_thread(functools.partial(self._start_by_time, started))
+            started.wait()  # the profiler's first start on a GPU takes seconds, which are no part of the window
             time.sleep(_WINDOW_S)
             _in_main_thread(self._finish_by_time)
             windows, begun = windows + 1, time.monotonic()
             if self.touched and not _BY_TIME:
                 return
 
-    def _start_by_time(self) -> None:
-        if self.profiler is None and self.capture is None and not _capturing() and (_BY_TIME or not self.touched):
-            self.ready = _TIME
-            self.start(active=1 << 30).step()  # past the warm-up, which no unit ends
+    def _start_by_time(self, started: threading.Event) -> None:
+        try:
+            if self.profiler is None and self.capture is None and not _capturing() and (_BY_TIME or not self.touched):
+                self.ready = _TIME
+                self.start(active=1 << 30).step()  # past the warm-up, which no unit ends
+        finally:
+            started.set()
 
     def _finish_by_time(self) -> None:
         if self.profiler is not None and self.ready == _TIME:
