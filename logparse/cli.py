@@ -175,8 +175,7 @@ def recommend(
 
         take(held, records, run)
     found = verb.advise(held, settings, run)
-    shown = verb.Shown(n=n, explain=explain, verbose=verbose, store=held.url)
-    return verb.answer(found, settings, out, gpus, own or [], shown)
+    return verb.answer(found, settings, out, gpus, own or [], n=n, explain=explain, verbose=verbose, store=held.url)
 
 
 @verb("logparse replay --kind conv --direction W --budget 10m", opt.Table)

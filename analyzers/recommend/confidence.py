@@ -20,7 +20,7 @@ from analyzers.statistics.intervals import benjamini_hochberg
 from analyzers.times.confirmations import RATE, Confirmation, counting, judged, stored_confirmations
 from analyzers.times.joins import facts_by_source
 from logparse.model import Finding, changed
-from logparse.target import machine
+from logparse.target import Facts, machine
 
 Basis = Literal["confirmed", "measured", "inferred"]
 """``confirmed``: paired samples of both in fresh processes, and false-discovery control keeps it.  ``measured``: both
@@ -80,21 +80,13 @@ def judgement(tables: Tables, floor: float) -> Judgement:
 # ------------------------------------------------------------------------------------------------ to each finding
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where the times of a source were made: its path, and the facts of the machine that wrote it."""
-
-    file: str
-    versions: Mapping[str, str]
-
-
 def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) -> list[Finding]:
     """The findings with interval, p-value, and the evidence's file and versions."""
     given = list(findings)
     sources = {_source(x) for x in given}
     paths = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))
     facts = facts_by_source(tables.facts[tables.facts["source_id"].isin(sources)])
-    places = {x: Place(str(paths[x]), machine(facts.get(x, {}))) for x in sources if x in paths}
+    places = {x: (str(paths[x]), machine(facts.get(x, {}))) for x in sources if x in paths}
     return [_with_place(_with_interval(x, tested), places) for x in given]
 
 
@@ -159,8 +151,9 @@ def _bounded(finding: Finding, low: float, high: float, kind: str) -> Finding:
     )
 
 
-def _with_place(finding: Finding, places: Mapping[str, Place]) -> Finding:
-    place = places.get(_source(finding))
-    if place is None:
+def _with_place(finding: Finding, places: Mapping[str, tuple[str, Facts]]) -> Finding:
+    """The finding with the path of its source, and the facts of the machine that wrote it."""
+    if _source(finding) not in places:
         return finding
-    return changed(finding, evidence=changed(finding.evidence, file=place.file, versions=place.versions))
+    file, versions = places[_source(finding)]
+    return changed(finding, evidence=changed(finding.evidence, file=file, versions=versions))

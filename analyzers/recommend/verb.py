@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from analyzers.analyzer import Settings
@@ -80,25 +80,25 @@ def write(
     return [*written, *write_files(documents.documents(recommendation, settings, made), out)], notes
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shown:
-    """What to print: ``n`` things to do, all about one (``explain``, its number or name), or everything (``verbose``,
-    the report).  ``store`` is the one that the printed commands name.
-    """
-
-    n: int | None = None
-    explain: str | None = None
-    verbose: bool = False
-    store: str | None = None
-
-
-def answer(found: Recommendation, settings: Settings, out: Path, gpus: int, own: Sequence[str], shown: Shown) -> Answer:
+def answer(
+    found: Recommendation,
+    settings: Settings,
+    out: Path,
+    gpus: int,
+    own: Sequence[str],
+    *,
+    n: int | None,
+    explain: str | None,
+    verbose: bool,
+    store: str,
+) -> Answer:
     """The list of what to do, with the files that ``write`` wrote; it is worth printing also where they cannot be
-    written.  To explain one thing writes nothing.
+    written: ``n`` things, all about one (``explain``, its number or name; then nothing is written), or everything
+    (``verbose``, the report).  ``store`` is the one that the printed commands name.
     """
-    table = rows(found).head(shown.n or len(found.findings))
-    if shown.explain is not None:
-        return Answer(screen.explained(found, shown.explain), table, "recommend")
+    table = rows(found).head(n or len(found.findings))
+    if explain is not None:
+        return Answer(screen.explained(found, explain), table, "recommend")
     errors: list[str] = []
     made: list[Emission] = []
     try:
@@ -107,10 +107,8 @@ def answer(found: Recommendation, settings: Settings, out: Path, gpus: int, own:
         why = f"error: {error.filename or out}: {error.strerror or error}; the files were not written (--out)"
         errors = [why]
     report = next((x.data.decode() for x in made if x.name == documents.REPORT_NAME), documents.report(found, []))
-    brief = screen.screen(found, screen.Written(out, made, shown.store), shown.n)
-    return Answer(
-        report.splitlines() if shown.verbose else brief, table, "recommend", errors=errors, code=int(bool(errors))
-    )
+    brief = screen.screen(found, screen.Written(out, made, store), n)
+    return Answer(report.splitlines() if verbose else brief, table, "recommend", errors=errors, code=int(bool(errors)))
 
 
 def _set_aside(out: Path, written: Collection[Path]) -> list[str]:
