@@ -54,7 +54,7 @@ def compare(
         figure,
         np.where(rows["moved"].isin(["faster", "slower"]), rows["moved"], "alike"),
         {
-            "alike": Look("within noise", theme.other, "circle"),
+            "alike": Look("within noise", theme.faint, "circle"),
             "faster": Look("faster there", theme.good, "triangle-down"),
             "slower": Look("slower there", theme.alarm, "triangle-up"),
         },

@@ -41,11 +41,6 @@ class Theme:
         return self.categories[0]
 
     @property
-    def other(self) -> str:
-        """What belongs to no category."""
-        return self.faint
-
-    @property
     def colour_scale(self) -> list[tuple[float, str]]:
         """``scale`` in plotly's form."""
         return [(i / (len(self.scale) - 1), colour) for i, colour in enumerate(self.scale)]

@@ -160,7 +160,7 @@ def _plain(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Them
     add_points(
         figure,
         kinds,
-        {**looks, "": Look("other" if only else "no timed pick", theme.other, "circle")},
+        {**looks, "": Look("other" if only else "no timed pick", theme.faint, "circle")},
         diameter,
         opacity=0.6,
         x=rows["intensity"].to_numpy(),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analyzers.times.runs import existing
 from logparse.errors import StoreError
-from logparse.store import Store, open_store
+from logparse.store import Store
 from logparse.text import sql_text
 
 if TYPE_CHECKING:
@@ -17,23 +18,16 @@ def beside(word: str, store: Store) -> tuple[Store, str]:
     """The store and the run that a word names: ``STORE`` (its latest run), ``STORE#RUN`` (also ``STORE:RUN``), or a run
     of ``store``.  Raises StoreError for any other word.
     """
-    if (whole := _existing(word)) is not None:
+    if (whole := existing(word)) is not None:
         return whole, whole.latest_run()
     for place, mark in enumerate(word):  # both may hold colons: a URL, and a run that is named by its time
-        if mark in ":#" and (found := _existing(word[:place])) is not None:
+        if place and mark in ":#" and (found := existing(word[:place])) is not None:
             return found, found.latest_run(word[place + 1 :])
     if word in store.runs():
         return store, word
     raise StoreError(
         f"--compare {word}: neither a store nor a run of {store.url} ({', '.join(store.runs()) or 'none'})"
     )
-
-
-def _existing(url: str) -> Store | None:
-    try:
-        return open_store(url) if url else None
-    except StoreError:
-        return None
 
 
 def names(store: Store, run: str, other: Store, other_run: str) -> tuple[str, str]:
