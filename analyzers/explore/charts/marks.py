@@ -104,7 +104,7 @@ def categories(names: Sequence[str], theme: Theme, other: str) -> Mapping[str, L
     common = Counter(names)
     order = sorted(common, key=lambda x: (-common[x], x))
     made = {x: Look(shown(x, 34), theme.categories[i], SYMBOLS[i]) for i, x in enumerate(order[: len(SYMBOLS)])}
-    return {**made, "": Look(other, theme.other, "circle")}
+    return {**made, "": Look(other, theme.faint, "circle")}
 
 
 def log_axis(values: pd.Series) -> dict[str, Any]:
