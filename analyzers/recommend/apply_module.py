@@ -9,7 +9,7 @@ It holds every action of the recommendation that lines of Python can apply, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from analyzers.actions import ActionResult
 from logparse.formats.format import Emission
@@ -55,9 +55,13 @@ def has_lines(result: ActionResult) -> bool:
 
 
 def module(
-    results: Sequence[ActionResult], kept: Sequence[ActionResult] | None = None, left: Sequence[ActionResult] = ()
+    results: Sequence[ActionResult],
+    kept: Sequence[ActionResult] | None = None,
+    left: Sequence[ActionResult] = (),
+    step_us: Callable[[str], tuple[float, float] | None] = lambda name: None,
 ) -> Emission | None:
-    """The module; None where no action can be applied by lines of Python.
+    """The module; None where no action can be applied by lines of Python.  ``step_us`` gives the simulated step now and
+    under an action.
 
     ``kept`` are actions that were applied and stay (None: none was tried yet), ``left`` those weighed beside them, of
     which the best changes of the program join what is applied unless others are named.
@@ -74,7 +78,7 @@ def module(
     text = _MODULE.format(
         alone="".join(f"{x.action.name!r}, " for x in alone),
         chosen="".join(f"{x.action.name!r}, " for x in default),
-        actions="".join(_entry(x) for x in usable),
+        actions="".join(_entry(x, step_us(x.action.name)) for x in usable),
         settings="".join(_branch(x, x.application.settings) for x in usable),
         model="".join(_branch(x, x.application.model) for x in usable),
         helpers="".join(f"\n{x}\n" for x in dict.fromkeys(x for y in usable for x in y.application.helpers)),
@@ -90,10 +94,12 @@ def _calls(result: ActionResult) -> str:
     return "; ".join([settings] * bool(lines.settings or lines.environment) + [model] * bool(lines.model))
 
 
-def _entry(result: ActionResult) -> str:
+def _entry(result: ActionResult, step_us: tuple[float, float] | None) -> str:
     per = 1e3 * (result.steps or 1.0)
     times = f"{result.now_us / per:.3f} -> {result.then_us / per:.3f} ms of GPU time"
     about = f"{result.action.about}: {times} per {'step' if result.steps else 'run'}"
+    if step_us is not None:
+        about += f"; the step {step_us[0] / 1e3:.3f} -> {step_us[1] / 1e3:.3f} ms, simulated"
     return f"    {result.action.name!r}: ({about!r}, {dict(result.application.environment)!r}),\n"
 
 

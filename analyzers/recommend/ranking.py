@@ -67,6 +67,10 @@ class Recommendation:
     step: StepTimes | str | None = None
     ladder: tuple[ladders.Rung, ...] = ()
 
+    def step_us(self, action: str) -> tuple[float, float] | None:
+        """The simulated step now and under an action of this name, µs; None where it is unknown."""
+        return None if self.step is None or isinstance(self.step, str) else self.step.us(action)
+
     @property
     def overrides(self) -> tuple[Override, ...]:
         return tuple(x.override for x in self.findings if x.override is not None)

@@ -6,6 +6,7 @@ The verdict, the split of a step, what to do, best first, and what to type; ``ex
 from __future__ import annotations
 
 import shlex
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,10 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     if not seen.todo:
         return [head]
     split = [split_line(seen)] if seen.split else []
-    split += [fitted(printable(f"  the step is {seen.limit}"))] if seen.limit else []
+    if seen.limit:
+        split += textwrap.wrap(
+            printable(f"the step is {seen.limit}"), COLUMNS, initial_indent="  ", subsequent_indent=" " * 4
+        )
     typed = list(_typed(found, seen, written))
     room = n or max(LINES - 2 - len(split) - len(typed), 1)
     listed = todo_lines(seen.todo[:room])

@@ -21,6 +21,11 @@ class StepTimes:
     now: StepAnswer
     under: Mapping[str, StepAnswer]
 
+    def us(self, action: str) -> tuple[float, float] | None:
+        """The step now and under an action of this name; None where that is not simulated."""
+        under = self.under.get(action)
+        return (under.now_us, under.then_us) if under is not None else None
+
 
 def step_times(tables: Tables, actions: Sequence[ActionResult]) -> StepTimes | StepUnknown:
     """The run's step; why it is unknown, where its traces cannot be read again or hold no calls of the host.

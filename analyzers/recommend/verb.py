@@ -74,7 +74,7 @@ def write(
         notes_of = (*emitted.notes, *kept, *([_REPLACES] if covered and not own else []))
         made.append(TargetFiles(facts, files, notes_of, name))
     notes = [f"{target.name}: {note}" for target in made for note in target.notes]
-    lines = apply_module.module(recommendation.actions)
+    lines = apply_module.module(recommendation.actions, step_us=recommendation.step_us)
     written += write_files([] if lines is None else [lines], out)
     notes += _set_aside(out, {file.path for file in written if file.path is not None})
     return [*written, *write_files(documents.documents(recommendation, settings, made), out)], notes

@@ -7,6 +7,7 @@ order, names and units are the same everywhere.  Times are µs of GPU time of on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -94,7 +95,7 @@ def verdict(found: Recommendation) -> Verdict:
     steps = time.steps if time is not None else found.steps
     unit: Unit = "step" if steps else "run"
     whole = _whole_us(time)
-    listed = [*_actions(found), *_of_findings(found), *_of_the_job(time, found.remarks)]
+    listed = [*_actions(found), *_of_findings(found), *_of_the_job(found)]
     hidden = [x for x in listed if _is_hidden(x, time)]
     todo = sorted((x for x in listed if x not in hidden), key=_rank)
     gains = _gains(found, todo)
@@ -211,15 +212,8 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
         evidence="confirmed" if sure else "measured",
         changes=changes if result.action.exact else f"{changes}; rounds more",
         findings=rows if files else (),
-        step_us=_step_us(result, found),
+        step_us=found.step_us(result.action.name),
     )
-
-
-def _step_us(result: ActionResult, found: Recommendation) -> tuple[float, float] | None:
-    if found.step is None or isinstance(found.step, str):
-        return None
-    under = found.step.under.get(result.action.name)
-    return (under.now_us, under.then_us) if under is not None else None
 
 
 def _of_findings(found: Recommendation) -> list[Todo]:
@@ -294,21 +288,28 @@ def _largest(times: Iterable[tuple[Finding, float | None, float | None]]) -> lis
     return list(largest.values())
 
 
-def _of_the_job(time: GpuTime | None, remarks: Sequence[Finding]) -> list[Todo]:
-    """What the job itself loses: communication that nothing hides, and a GPU that waits for the host."""
-    whole, named = _whole_us(time), {x.analyzer for x in remarks}
+def _of_the_job(found: Recommendation) -> list[Todo]:
+    """What the job itself loses: communication that nothing hides, and a GPU that waits for the host.  At most that can
+    be gained, and no more than the simulated step gains by free communication, or by a host that takes no time.
+    """
+    time, named = found.gpu_time, {x.analyzer for x in found.remarks}
+    whole = _whole_us(time)
     if time is None or whole is None:
         return []
     unit: Unit = "step" if time.steps else "run"
-    per, exposed, idle = time.steps or 1.0, time.exposed_us, time.idle_us
-    lost = (
-        (exposed_communication.NAME, "only collectives run", exposed, "bucket_cap_mb; is a rank slow?"),
-        (host_bound.NAME, "the GPU waits for the host", idle, "the program: CUDA graphs, batch, loader"),
-    )
+    per, exposed, idle = time.steps or 1.0, (time.exposed_us or 0.0), (time.idle_us or 0.0)
+    lost = {
+        exposed_communication.NAME: ("only collectives run", exposed / per, "bucket_cap_mb; is a rank slow?"),
+        host_bound.NAME: ("the GPU waits for the host", idle / per, "the program: CUDA graphs, batch, loader"),
+    }
+    most = dict.fromkeys(lost, math.inf)
+    if time.steps and found.step is not None and not isinstance(found.step, str):
+        now, ends = found.step.now.now_us, found.step.now.ceilings
+        most = {exposed_communication.NAME: now - ends.free_communication_us, host_bound.NAME: now - ends.fast_host_us}
     return [
-        Todo(name, what, whole, whole - us / per, unit, "not measured", changes)
-        for name, what, us, changes in lost
-        if us and us >= _LEAST * whole * per and name in named
+        Todo(name, what, whole, whole - min(us, most[name]), unit, "not measured", changes)
+        for name, (what, us, changes) in lost.items()
+        if min(us, most[name]) >= _LEAST * whole and name in named
     ]
 
 

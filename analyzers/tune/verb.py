@@ -167,7 +167,7 @@ class _Job:
         actions = [x.action.name for x in without_a_change(found.actions)]
         files = [x.path for x in written if x.applied and x.path is not None]
         if not actions and not files:
-            made = module(found.actions)
+            made = module(found.actions, step_us=found.step_us)
             self._ended(found, ["tune: no file or setting is worth applying", f"  {verdict(found).headline}"], made)
             raise _EndedError
         return found, actions, files

@@ -154,9 +154,10 @@ def host_factor_of(step: Step) -> float:
     if not step.measured_host_us:
         return by_step
     alone = _reaching(step.measured_host_us, step.issued_us, _HOST_LEAST, _HOST_MOST)
-    target = step.untraced_us  # an untraced step that is shorter than the host by itself is the better witness
+    target = step.untraced_us
     shorter = target is not None and step.us(unchanged, alone) > target * (1.0 + ERROR / 2)
-    return min(alone, by_step) if shorter else alone
+    witness = by_step > _HOST_LEAST + _HOST_EXACT  # else not even a host that takes no time explains the untraced step
+    return min(alone, by_step) if shorter and witness else alone
 
 
 def _of_step(step: Step) -> float:

@@ -85,7 +85,11 @@ def test_its_times_are_per_step() -> None:
         made = module([padded(steps)])
         assert made is not None
         assert text in made.data.decode()
+        assert "simulated" not in made.data.decode()
         assert "before DistributedDataParallel or FSDP wraps it and before the optimizer is made" in made.data.decode()
+    step = module([padded(4.0)], step_us={"padded_output": (9_000.0, 8_500.0)}.get)
+    assert step is not None
+    assert "ms of GPU time per step; the step 9.000 -> 8.500 ms, simulated" in step.data.decode()
 
 
 @pytest.mark.nightly
