@@ -103,7 +103,6 @@ def times_of_run(store: Store, run: str | None = None) -> RunTimes:
 
 @once
 def times_of(tables: Tables) -> RunTimes:
-    """The times of the tables' run."""
     with shared_database().cursor() as con:
         for name, schema in _READ.items():
             frame = getattr(tables, name)

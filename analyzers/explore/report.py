@@ -96,7 +96,6 @@ def write_report(
 
 
 def _fitting(store: Store, analysis: Analysis, other: Beside | None, top: int, limit: int) -> Report:
-    """The report with as many problems of ``top`` as fit into ``limit`` bytes."""
     with store.connect() as con:
         point_table.build(con, analysis.run, analysis.compared, analysis.found, other.times if other else None)
         verdict, drawn = verdict_of(con, analysis, "points"), _charts(con, other)
@@ -239,7 +238,6 @@ def _page(
 
 
 def _scope(run: str, shown: int, total: int) -> str:
-    """Of which run, and how many of its problems."""
     return f"run {printable(run)}" + (f", {shown:,} of {total:,}" if shown < total else "")
 
 

@@ -28,20 +28,13 @@ FACETS: Mapping[str, str] = {
 """Columns of ``points`` that can be chosen from, with their titles."""
 
 _NONE = "–"  # a facet's value where a problem has none
-_UNKNOWN: Mapping[str, tuple[str, str]] = {
-    "layout": (
-        "unknown: no file states it",
-        "unknown: no file states it; a trace does with the strides of its operators' inputs",
-    ),
-}
-"""What stands for an unknown value, in short and whole, where there is a reason to state."""
 _MEANING_NONE = {"direction": "none (GEMM)", "calls_from": "no log", "file": "no file"}
 
 
 def facet_text(facet: str, value: str, *, whole: bool = False) -> str:
     """A value of a facet for people; a solution in short unless ``whole``."""
     if not value.strip("?"):
-        return _UNKNOWN.get(facet, ("unknown", "unknown"))[whole]
+        return "unknown"
     if value == _NONE:
         return _MEANING_NONE.get(facet, value)
     return value if whole or facet != "solver" else solution_name(value)
@@ -102,7 +95,7 @@ class Selection:
             return self
         old = self.values.get(facet, ())
         new = tuple(x for x in old if x != value) if value in old else (*old, value)
-        return replace(self, values=_without_empty({**self.values, facet: new}))
+        return replace(self, values={name: chosen for name, chosen in {**self.values, facet: new}.items() if chosen})
 
     def limited(self, intervals: Mapping[str, tuple[float, float] | None]) -> Selection:
         """With these intervals; None takes one away."""
@@ -122,7 +115,8 @@ class Selection:
         pairs: list[tuple[str, str]] = [("view", self.view)]
         pairs += [(name, value) for name, value in (("run", self.run), ("compare", self.compare)) if value]
         pairs += [(facet, value) for facet in FACETS for value in self.values.get(facet, ())]
-        pairs += [(name, _interval_text(*self.between[name])) for name in NUMBERS if name in self.between]
+        intervals = ((name, self.between[name]) for name in NUMBERS if name in self.between)
+        pairs += [(name, f"{low:.12g}..{high:.12g}") for name, (low, high) in intervals]
         texts = (("search", self.search), ("problem", self.problem), ("table", self.table))
         pairs += [(name, value) for name, value in texts if value]
         return "?" + urlencode(pairs)
@@ -172,10 +166,6 @@ def from_url(query: str | None) -> Selection:
     )
 
 
-def _interval_text(low: float, high: float) -> str:
-    return f"{low:.12g}..{high:.12g}"
-
-
 def _interval(text: str) -> tuple[float, float] | None:
     low, dots, high = text.partition("..")
     try:
@@ -183,7 +173,3 @@ def _interval(text: str) -> tuple[float, float] | None:
     except ValueError:
         return None
     return (min(ends), max(ends)) if dots and not any(math.isnan(x) for x in ends) else None
-
-
-def _without_empty(values: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    return {name: chosen for name, chosen in values.items() if chosen}

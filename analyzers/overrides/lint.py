@@ -143,7 +143,6 @@ def _what_else(head: Head) -> str:
 
 
 def by_name(format: str) -> OverrideFormat:
-    """The format of this name."""
     return next(x for x in OVERRIDE_FORMATS if x.name == format)
 
 

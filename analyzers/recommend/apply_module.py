@@ -87,7 +87,6 @@ def module(
 
 
 def _calls(result: ActionResult) -> str:
-    """The calls that apply one action."""
     settings = f'apply.settings("{result.action.name}")'
     model = f'model = apply.model(model, "{result.action.name}")'
     lines = result.application

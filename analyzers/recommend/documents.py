@@ -31,7 +31,6 @@ _LONG = 40
 
 
 def documents(recommendation: Recommendation, settings: Settings, targets: Sequence[TargetFiles]) -> list[Emission]:
-    """Both files."""
     return [
         Emission(REPORT_NAME, report(recommendation, targets).encode(), ""),
         Emission(JSON_NAME, document(recommendation, settings, targets).encode(), ""),

@@ -339,7 +339,6 @@ def answer(found: Verification, verbose: bool = False) -> Answer:
 
 
 def rows(found: Verification) -> Rows:
-    """One row per problem that a file serves."""
     names = ("before", "after", "effect", "before_us", "after_us", "move", "calls", "gained_us", "promised_us", "basis")
     out = []
     for x in found.outcomes:

@@ -113,7 +113,6 @@ def _tries(store: Store, folder: Path) -> None:
 
 
 def _judge(job: Job) -> Iterator[tuple[str, str]]:
-    """Run the analyzers and add their results."""
     os.nice(5)
     from analyzers.analyzer import Settings
     from analyzers.explore.load.actions import archive, verdict_of

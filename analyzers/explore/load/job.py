@@ -75,7 +75,6 @@ class PageVerdict:
 
     @staticmethod
     def read(path: Path) -> PageVerdict:
-        """As ``write`` left it."""
         known = json.loads(path.read_text())
         title, parts, untimed = known["time"].values()
         return PageVerdict(

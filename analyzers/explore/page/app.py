@@ -173,7 +173,6 @@ def _navigation(app: Dash) -> None:
 
 
 def _parts(app: Dash, pages: Pages) -> None:
-    """Everything that follows from the selection."""
 
     @app.server.route("/part/<name>", methods=["POST"])  # type: ignore[untyped-decorator]
     def part(name: str) -> Response:

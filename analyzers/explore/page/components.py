@@ -268,14 +268,12 @@ def comparison(known: PageVerdict, other: str, totals: pd.Series, *, finished: b
 
 
 def _beside(name: str, here: float | None, there: float | None) -> html.Tr:
-    """One time of both runs, and its change."""
     change = f"{there / here - 1:+.1%}" if here and there is not None else ""
     times = ["unknown" if us is None else duration(us) for us in (here, there)]
     return html.Tr([html.Th(name, scope="row"), html.Td(f"{times[0]} → {times[1]}"), html.Td(change)])
 
 
 def tabs(chosen: Selection) -> list[object]:
-    """One link per view, the present one marked."""
     return [
         dcc.Link(
             title,

@@ -82,7 +82,6 @@ class PageData:
             return of_source(of_query(con.execute(sql, [str(row["measured"])])), row["source_id"])
 
     def facts(self, source_id: object) -> dict[str, str]:
-        """The facts of a source: device, library builds."""
         with self.cursor() as con:
             rows = con.execute(
                 "select name, value from facts where source_id = ? order by name, value desc", [source_id]
@@ -195,7 +194,6 @@ class Pages:
             return page
 
     def close(self) -> None:
-        """Close all of them."""
         for page in (self.first, *self._others.values()):
             page.close()
 
