@@ -53,11 +53,7 @@ def traced_passes(tables: Tables) -> pd.DataFrame:
 
     ``solution`` is the kernel that took most of that time; nothing is known of other solutions.
     """
-    if not tables.kernels["problem"].notna().any():
-        return passes(tables).iloc[:0]
     rows = traced_calls(tables.kernels, tables.calls)
-    if not len(rows):
-        return passes(tables).iloc[:0]
     rows = rows.assign(solution="kernel:" + rows["kernel"].astype(str), time_us=rows["now_us"].astype("float64"))
     as_measured = rows.assign(kind="conv", origin="find-db", status="ok")  # as of a file whose times are evidence
     return passes_of(as_measured)
@@ -332,7 +328,7 @@ def _replaced(
             measured=str(row["problem"]),
             arch=facts.get("arch"),
             cu_count=facts.get("cu_count"),
-            details={"system": row["source_id_system"], "pick_us": system_us},
+            details={"system": row["source_id_system"]},
         ),
         override=None
         if serves(facts, target, "miopen") is not True

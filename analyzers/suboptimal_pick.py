@@ -111,38 +111,27 @@ def _pick(
         return None
     if known.basis == UNMEASURED and known.pick == DEFAULT_TEXT:
         return None  # no log names a pick that the file could contradict
-    details = {name: row[name] for name in ("basis", "choices", "fan", "candidates")}
-    finding = Finding(
+    loss_us = known.loss_us
+    decided = None if loss_us is None else override_or_refusal(known, settings)
+    return Finding(
         analyzer=NAME,
         problem=known.problem,
-        message=f"{known.pick} was picked, the best known is {known.best.text} ({known.best_us:.4g} µs, "
-        f"{known.origin}); unmeasured: no time of the pick",
+        message=_message(known) + _doubt(row) * (loss_us is not None),
+        per_call_us=loss_us,
         calls=None if calls is None else round(calls),
+        saving_us=None if calls is None or loss_us is None else loss_us * calls,
         evidence=Evidence(
+            certainty="inferred" if loss_us is None else "measured",
+            now_us=known.pick_us,
             pick=known.pick,
             best=known.best.text,
             best_us=known.best_us,
+            noise_us=known.noise_us,
             measured=known.measured,
             source_id=str(row["source_id"]),
             origin=known.origin,
             level=str(row["level"]),
-            details=details,
-        ),
-    )
-    if known.loss_us is None:
-        return finding
-    decided = override_or_refusal(known, settings)
-    return replace(
-        finding,
-        message=_message(known) + _doubt(row),
-        per_call_us=known.loss_us,
-        saving_us=None if calls is None else known.loss_us * calls,
-        evidence=replace(
-            finding.evidence,
-            certainty="measured",
-            now_us=known.pick_us,
-            noise_us=known.noise_us,
-            details={**details, "pick_us": known.pick_us},
+            details={name: row[name] for name in ("basis", "choices", "fan", "candidates")},
         ),
         override=decided if isinstance(decided, Override) else None,
         advice=decided.advice if isinstance(decided, Refusal) else None,
@@ -174,7 +163,9 @@ def _comparison(
 
 
 def _message(known: Comparison) -> str:
-    what = known.pick
+    what, best = known.pick, f"{known.best.text} ({known.best_us:.4g} µs, {known.origin})"
+    if known.loss_us is None:
+        return f"{what} was picked, the best known is {best}; unmeasured: no time of the pick"
     if known.basis == BY_DEFAULT:
         what = "the default" if what == DEFAULT_TEXT else f"the library's own pick there, {what},"
     # How much less a confirmed one takes is the ratio of the pairs, with which ``confidence`` completes the finding.

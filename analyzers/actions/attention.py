@@ -23,8 +23,8 @@ BACKENDS: Mapping[str, str] = {
 _OPERATOR = regex(
     r"aten::_(?:scaled_dot_product_)?(flash|efficient|cudnn)_attention(?:_for_cpu)?(?:_forward)?(?:_backward)?"
 )
-_ELSEWHERE = {"CPU": frozenset({"efficient", "cudnn"}), "HIP": frozenset({"cudnn"})}
-"""What a device does not have."""
+ELSEWHERE = {"CPU": frozenset({"efficient", "cudnn"}), "HIP": frozenset({"cudnn"})}
+"""What a device does not have: the CPU has one fused kernel, ROCm no cuDNN."""
 
 HELPER = '''
 def _prefer_attention(*names):
@@ -57,7 +57,7 @@ def _change(work: Work, backend: str) -> Change | None:
 
 def _application(job: Job, backend: str) -> Application | None:
     now = [x for work in job.work if (x := _backend(work.problem)) is not None]
-    if not set(now) - {backend} or backend in _ELSEWHERE.get(job.backend or "", ()):
+    if not set(now) - {backend} or backend in ELSEWHERE.get(job.backend or "", ()):
         return None
     if job.backend == "CPU":  # which has no order of its own
         line = "torch.backends.cuda.enable_flash_sdp(False)"

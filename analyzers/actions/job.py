@@ -11,7 +11,7 @@ import pandas as pd
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.epilogues import Epilogue, epilogues, gradients, trains
 from analyzers.job.gpu_time import kernels_of_run, steps, traced_us
-from analyzers.times.joins import calls_by_problem
+from analyzers.times.joins import agreed_facts, calls_by_problem
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
 
@@ -97,7 +97,7 @@ def _images(p: ConvProblem) -> Iterator[Image]:
 def job_of(tables: Tables, settings: Settings) -> Job:
     """The run's job: what its traces contain, or without one the problems of its logs, weighed by their calls."""
     kernels = kernels_of_run(tables)
-    facts = tables.facts[tables.facts["run"] == tables.run]
+    facts = agreed_facts(tables.facts[tables.facts["run"] == tables.run])
     total = traced_us(tables)
     counted = tables.calls[tables.calls["category"] == "profiler"].groupby("problem")["count"].sum()
     calls = {str(x): float(n) for x, n in (counted if total else calls_by_problem(tables.workload)).dropna().items()}
@@ -124,8 +124,8 @@ def job_of(tables: Tables, settings: Settings) -> Job:
         work=tuple(work),
         total_us=total,
         steps=steps(tables, settings)[0] if total else settings.steps,  # a log counts the calls of the whole job
-        backend=_backend(facts),
-        arch=_only(facts, "arch"),
+        backend=_backend(facts.get("arch")) or facts.get("backend"),
+        arch=facts.get("arch"),
         pairs=_pairs(tables, work),
         gelus=_gelus(tables),
         trains=trains(tables),
@@ -160,16 +160,9 @@ def _gelus(tables: Tables) -> tuple[Work, ...]:
     return tuple(out)
 
 
-def _backend(facts: pd.DataFrame) -> str | None:
-    arch = _only(facts, "arch")
-    if arch is not None and arch.startswith(("sm_", "gfx")):
-        return "CUDA" if arch.startswith("sm_") else "HIP"
-    return _only(facts, "backend")
-
-
-def _only(facts: pd.DataFrame, name: str) -> str | None:
-    values = set(facts.loc[facts["name"] == name, "value"])
-    return str(values.pop()) if len(values) == 1 else None
+def _backend(arch: str | None) -> str | None:
+    known = {"sm_": "CUDA", "gfx": "HIP"}
+    return known.get((arch or "")[:3])
 
 
 def channels_last(job: Job, operand: Operand) -> Operand:

@@ -134,12 +134,6 @@ def benjamini_hochberg(p_values: Sequence[float], rate: float = 0.05) -> list[bo
 
     Benjamini and Hochberg, J. R. Stat. Soc. B 57 (1995): reject the k smallest, k the largest with p₍ₖ₎ ≤ k·rate/n.
     """
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    largest = 0
-    for rank, index in enumerate(order, 1):
-        if p_values[index] <= rank * rate / len(order):
-            largest = rank
-    out = [False] * len(order)
-    for index in order[:largest]:
-        out[index] = True
-    return out
+    ranked = sorted(p_values)
+    passing = [p for rank, p in enumerate(ranked, 1) if p <= rank * rate / len(ranked)]
+    return [p <= max(passing, default=-1.0) for p in p_values]

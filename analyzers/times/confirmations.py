@@ -96,7 +96,6 @@ def judge_all(
     pairs: Mapping[K, Pairs],
     *,
     floor: float = 0.03,
-    rate: float = RATE,
     device: Mapping[K, str] | None = None,
 ) -> tuple[dict[K, Confirmation], set[K]]:
     """Every pair judged, and the keys that stay confirmed under false-discovery control over all of them.
@@ -119,7 +118,7 @@ def judge_all(
         half = min(variance.half_width(), _WIDEST)
         speedup = Interval(math.exp(value), math.exp(value - half), math.exp(value + half))
         judged[key] = Confirmation(speedup, greater_p(value - math.log1p(floor), variance), floor, count)
-    kept = benjamini_hochberg([x.p for x in judged.values()], rate)
+    kept = benjamini_hochberg([x.p for x in judged.values()], RATE)
     return judged, {key for (key, x), keep in zip(judged.items(), kept, strict=True) if keep and x.confirmed}
 
 

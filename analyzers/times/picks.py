@@ -229,8 +229,6 @@ def _disagreement(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
     """Whether each time may be of the calls that it would be weighed by."""
-    if not unknown:
-        return pd.Series(True, rows.index)
     logs = [None if log == SILENT else str(log) for log in rows["log"]]
     keys = zip(rows["problem"], rows["source_id"], logs, strict=True)
     return pd.Series(

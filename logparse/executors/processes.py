@@ -17,9 +17,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from multiprocessing import get_all_start_methods, get_context, parent_process
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from types import ModuleType
 from typing import Any
@@ -27,13 +26,12 @@ from typing import Any
 _hiding = threading.Lock()
 
 
-def _context() -> ForkServerContext | SpawnContext:
-    return get_context("forkserver") if "forkserver" in get_all_start_methods() else get_context("spawn")
+_CONTEXT = get_context("forkserver")
 
 
 def pipe(*, duplex: bool = True) -> tuple[Connection[Any, Any], Connection[Any, Any]]:
     """Two ends of a pipe, one of which is an argument of ``started`` and closed here after it."""
-    return _context().Pipe(duplex)
+    return _CONTEXT.Pipe(duplex)
 
 
 def started(target: Callable[..., None], *args: object, imports: Sequence[str] = ()) -> BaseProcess:
@@ -41,9 +39,8 @@ def started(target: Callable[..., None], *args: object, imports: Sequence[str] =
 
     ``imports``: modules beside the target's own that the server imports when the first process starts it.
     """
-    context = _context()
-    context.set_forkserver_preload([target.__module__, *imports])
-    process = context.Process(target=_call, args=(dict(os.environ), target, args), daemon=True)
+    _CONTEXT.set_forkserver_preload([target.__module__, *imports])
+    process = _CONTEXT.Process(target=_call, args=(dict(os.environ), target, args), daemon=True)
     needed = any(getattr(x, "__module__", None) == "__main__" for x in (target, *args))
     with nullcontext() if needed else _no_main():
         process.start()

@@ -146,8 +146,7 @@ class LtBackend(DeviceBackend):
         operands = self.operands(gemm, conditions)
         assert isinstance(operands, GemmOperands)
         need = int.from_bytes(result[self.workspace_at : self.workspace_at + 8], "little")
-        with self._device.memory_errors(float(need)):
-            call = self._call(gemm, operands, result, need)
+        call = self._call(gemm, operands, result, need)
         return TorchRunnable(self._device, operands, call, workspace_bytes=need)
 
     def release(self) -> None:

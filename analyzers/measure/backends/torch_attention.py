@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from analyzers.actions.attention import BACKENDS
+from analyzers.actions.attention import BACKENDS, ELSEWHERE
 from analyzers.measure.backend import UnsupportedError
 from analyzers.measure.backends.torch_ways import Way, named
 from analyzers.measure.device.attention_operands import Attention, AttentionOperands
@@ -27,20 +27,13 @@ _NO_REASON = regex(r".*kernel not used because.*|.*(?:been )?runtime disabled.*"
 
 def attention_ways(device: TorchDevice, attention: Attention) -> list[Way]:
     """The default first; a backend that refuses the operands says so when its call is made."""
-    offered = [x for x in BACKENDS if x in _built(device)]
+    offered = [x for x in BACKENDS if x not in ELSEWHERE.get(device.facts["backend"], ())]
     solutions = [(named(), attention.backend), *((named(f"sdpa={x}"), x) for x in offered)]
     ways = []
     for solution, backend in solutions:
         around = partial(_on, device, BACKENDS[backend], training=attention.grad is not None)
         ways.append(Way(solution, partial(_call, device, around), around))
     return ways
-
-
-def _built(device: TorchDevice) -> frozenset[str]:
-    """The backends of a build: the CPU has one fused kernel, ROCm no cuDNN."""
-    if not device.is_gpu:
-        return frozenset({"flash", "math"})
-    return frozenset(BACKENDS) - ({"cudnn"} if device.is_rocm else set())
 
 
 @contextlib.contextmanager

@@ -43,7 +43,7 @@ def _default(device: TorchDevice, o: ConvOperands) -> Call:
 def _other_layout(device: TorchDevice, o: ConvOperands, *, stored: bool = False) -> Call:
     """The call in the other layout; the transposes of its inputs and of the result back are charged unless stored."""
     target = memory_format(device, _OTHER[o.problem.in_layout or "NCHW"], o.problem.spatial)
-    back = o.format(o.output)
+    back = o.formats[o.output]
 
     def turned(tensor: Tensor) -> Tensor:
         return tensor.contiguous(memory_format=target)

@@ -85,19 +85,13 @@ def _default(device: TorchDevice, o: GemmOperands, gelu: str | None = None) -> C
 
 
 def _product(device: TorchDevice, o: GemmOperands) -> Call:
-    torch = device.torch
-    if o.batch > 1:
-        if o.c:
-            return lambda i: torch.baddbmm(o.c[i], o.x[i], o.y[i], out=o.d[i])
-        if o.bias:
-            return lambda i: torch.baddbmm(o.bias[i], o.x[i], o.y[i], out=o.d[i])
-        return lambda i: torch.bmm(o.x[i], o.y[i], out=o.d[i])
+    torch, added = device.torch, o.c or o.bias
+    plain, adding = (torch.bmm, torch.baddbmm) if o.batch > 1 else (torch.mm, torch.addmm)
     if o.c and o.bias:
-        return lambda i: torch.addmm(o.c[i], o.x[i], o.y[i], out=o.d[i]).add_(o.bias[i])
-    if o.c or o.bias:
-        added = o.c or o.bias
-        return lambda i: torch.addmm(added[i], o.x[i], o.y[i], out=o.d[i])
-    return lambda i: torch.mm(o.x[i], o.y[i], out=o.d[i])
+        return lambda i: adding(o.c[i], o.x[i], o.y[i], out=o.d[i]).add_(o.bias[i])
+    if added:
+        return lambda i: adding(added[i], o.x[i], o.y[i], out=o.d[i])
+    return lambda i: plain(o.x[i], o.y[i], out=o.d[i])
 
 
 def _activation(

@@ -63,8 +63,11 @@ class DeviceBackend:
         return OperatorOperands(self._device, problem, conditions)
 
     def _reserve(self, need_bytes: int) -> Tensor:
-        """The workspace that all solutions of a problem share, since they never run at once."""
+        """The workspace that all solutions of a problem share, since they never run at once.  Raises
+        OutOfMemoryError.
+        """
         if self._workspace is None or self._workspace.numel() < need_bytes:
             torch = self._device.torch
-            self._workspace = torch.empty(max(need_bytes, 1), dtype=torch.uint8, device=self._device.device)
+            with self._device.memory_errors(float(need_bytes)):
+                self._workspace = torch.empty(max(need_bytes, 1), dtype=torch.uint8, device=self._device.device)
         return self._workspace

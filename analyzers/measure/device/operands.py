@@ -366,22 +366,19 @@ class ConvOperands(OperandSets):
         self.problem: ConvProblem = problem
         shapes = conv_shapes(problem)
         layouts = {"x": problem.in_layout, "w": problem.weights_layout, "dy": problem.out_layout}
-        self._formats = {name: memory_format(device, layout, problem.spatial) for name, layout in layouts.items()}
+        self.formats = {name: memory_format(device, layout, problem.spatial) for name, layout in layouts.items()}
         dtype = dtype_of(device, problem.in_type)
         torch = device.torch
         self.tensors: dict[str, list[Tensor]] = {}
         with device.memory_errors((problem.bytes or 0.0) * conditions.sets):
             for name, shape in shapes.items():
                 self.tensors[name] = [
-                    torch.empty(shape, dtype=dtype, device=device.device, memory_format=self._formats[name])
+                    torch.empty(shape, dtype=dtype, device=device.device, memory_format=self.formats[name])
                     for _ in range(conditions.sets)
                 ]
             self.fill(conditions.seed)
         self.x, self.w, self.dy = (self.tensors[name] for name in ("x", "w", "dy"))
         self.output = {"F": "dy", "B": "x", "W": "w"}[problem.direction]
-
-    def format(self, name: str) -> Any:
-        return self._formats[name]
 
     def _inputs(self) -> Sequence[Sequence[Tensor]]:
         return list(self.tensors.values())

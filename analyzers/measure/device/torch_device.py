@@ -246,10 +246,8 @@ class TorchRunnable:
 
     def _timed_us(self, first: int, count: int) -> float:
         with self._device.memory_errors(None), self._around():
-            return self._device.time_us(self._on_set, first, count, evict=self._operands.evict)
-
-    def _on_set(self, turn: int) -> Tensor:
-        return self._call(turn % self._operands.sets)
+            call, sets = self._call, self._operands.sets
+            return self._device.time_us(lambda turn: call(turn % sets), first, count, evict=self._operands.evict)
 
 
 def _driver() -> str:
