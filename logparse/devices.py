@@ -25,10 +25,7 @@ PEAK_COLUMN: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Device:
-    """One row of ``devices.csv``: ``peaks`` in TFLOP/s by column, ``hbm_gbs`` in 10^9 bytes/s.
-
-    ``boost``: the highest clock over the one that the matrix peaks are stated at.
-    """
+    """One row of ``devices.csv``: ``peaks`` in TFLOP/s by column, ``hbm_gbs`` in 10^9 bytes/s."""
 
     name: str
     arch: str
@@ -36,7 +33,6 @@ class Device:
     peaks: Mapping[str, float]
     hbm_gbs: float
     cache_bytes: int
-    boost: float
     source: str
 
     def peak_tflops(self, dtype: str) -> float | None:
@@ -66,7 +62,6 @@ def devices() -> tuple[Device, ...]:
             peaks={column: float(value) for column, value in row.items() if column.startswith("tf_") and value},
             hbm_gbs=float(row["hbm_gbs"]),
             cache_bytes=int(row["cache_mib"]) << 20,
-            boost=float(row["boost"]),
             source=row["source"],
         )
         for row in rows

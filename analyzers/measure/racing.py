@@ -29,8 +29,7 @@ class Rules:
     ``threshold``: a saving below this share is not worth looking for; the race ends when none larger is possible.
     ``rounds``: samples that a survivor has after each round.  ``keep``: share that survives each, at least 3.
     ``z``: half-width of an interval in standard errors.  ``noise_floor``: the relative spread is never taken smaller,
-    because few samples look quieter than they are.  ``roofline_noise``: at a larger relative spread no race ends at the
-    roofline, because a slow pick may look fast by chance.
+    because few samples look quieter than they are.
     """
 
     hopeless: float = 1.5
@@ -39,7 +38,6 @@ class Rules:
     keep: float = 0.5
     z: float = 2.6
     noise_floor: float = 0.003
-    roofline_noise: float = 0.02
 
 
 @dataclass(frozen=True)
@@ -57,17 +55,16 @@ def race(
     sample: Callable[[S], float],
     *,
     rules: Rules = Rules(),
-    bound_us: float | None = None,
     further: Callable[[Mapping[S, float | None]], S | None] | None = None,
 ) -> Race[S]:
     """Find the fastest of ``solutions``; the first one is the pick that the others must beat.
 
     ``further`` gives one more solution after the first samples of those so far (None: it withdrew), while it has one.
 
-    ``sample`` gives one time in µs; ``bound_us`` is a time that nothing can beat.  Where the pick withdraws, the next
-    solution takes its place.  No solution wins with fewer than two samples.  Raises WithdrawnError when all withdrew.
+    ``sample`` gives one time in µs.  Where the pick withdraws, the next solution takes its place.  No solution wins
+    with fewer than two samples.  Raises WithdrawnError when all withdrew.
     """
-    return _Racing(solutions, sample, rules, bound_us, further).run()
+    return _Racing(solutions, sample, rules, further).run()
 
 
 class _Racing(Generic[S]):
@@ -76,11 +73,10 @@ class _Racing(Generic[S]):
         solutions: Sequence[S],
         sample: Callable[[S], float],
         rules: Rules,
-        bound_us: float | None,
         further: Callable[[Mapping[S, float | None]], S | None] | None = None,
     ) -> None:
         self.further = further
-        self.pick, self.sample, self.rules, self.bound_us = solutions[0], sample, rules, bound_us
+        self.pick, self.sample, self.rules = solutions[0], sample, rules
         self.alive = list(dict.fromkeys(solutions))
         self.samples: dict[S, list[float]] = {}
         self.dropped: dict[S, str] = {}
@@ -165,8 +161,6 @@ class _Racing(Generic[S]):
         """Why the race may end; empty while a saving above the threshold is possible."""
         noise, worth = self._noise(), 1 - self.rules.threshold
         pick_high = self._bounds(self.pick, noise)[1]
-        if noise <= self.rules.roofline_noise and self._at_the_bound(worth):
-            return "roofline"
         rivals = [self._bounds(x, noise) for x in self.alive if x != self.pick]
         if len(self.alive) == 1 or not rivals:
             return "one left"
@@ -175,11 +169,6 @@ class _Racing(Generic[S]):
         if min(low for low, _ in rivals) >= max(high for _, high in rivals) * worth and self.pick not in self.alive:
             return "all left are alike"
         return ""
-
-    def _at_the_bound(self, worth: float) -> bool:
-        """Whether the pick is too near the bound for a worthwhile saving, and no rival shows one all the same."""
-        least = self._median(self.pick) * worth
-        return self.bound_us is not None and self.bound_us >= least and min(map(self._median, self.alive)) >= least
 
     def _end(self, why: str) -> Race[S]:
         best = min((x for x in self.alive if len(self.samples[x]) > 1), key=self._median, default=self.pick)

@@ -25,7 +25,6 @@ from analyzers.measure.racing import Race, WithdrawnError, race
 from analyzers.measure.results import KNOWN, Confirmed, Method, Result, not_measured
 from analyzers.measure.sampler import Announce, Sampler
 from analyzers.times.origins import ACTION
-from analyzers.times.roofline import bound_us
 from logparse.model import DEFAULT, GemmProblem, Measurement, Problem, Solution, problem_from_text
 
 T = TypeVar("T")
@@ -189,9 +188,7 @@ class Trial:
         )
 
     def _raced(self, pick: Solution, entrants: Sequence[Solution], further: Further | None = None) -> Result:
-        hot, cache, lost = self._context.method.cache == "hot", self._context.cache_bytes, dict.fromkeys(self._rows)
-        least = bound_us(self._problem, self._context.facts, hot=hot, cache_bytes=cache)
-        sampler = self._sampler()
+        lost, sampler = dict.fromkeys(self._rows), self._sampler()
 
         def take(solution: Solution) -> float:
             return self._context.steady(lambda: sampler.take(solution))
@@ -202,7 +199,7 @@ class Trial:
         ran: Race[Solution] | None = None
         ended = ""
         try:
-            ran = race(entrants, take, rules=self._context.method.rules, bound_us=least, further=following)
+            ran = race(entrants, take, rules=self._context.method.rules, further=following)
         except (WithdrawnError, UnsettledError) as reason:
             ended = str(reason)
         except OutOfMemoryError as error:  # not even the operands fit: the problem is skipped, with its size

@@ -5,14 +5,12 @@ from __future__ import annotations
 import gzip
 import importlib
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from analyzers.measure.replay import racing_s
-from analyzers.times.roofline import bound_us
 from logparse.model import problem_from_text
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 
@@ -77,31 +75,6 @@ def test_the_models_are_the_published_ones(benchmark_module: Any) -> None:
         make: sum(x.numel() for x in getattr(models, make)().parameters()) for make in ("resnet50", "regnet_y_3_2gf")
     }
     assert counts == {"resnet50": 25_557_032, "regnet_y_3_2gf": 19_436_338}
-
-
-def _record(path: Path) -> dict[str, Any]:
-    data = path.read_bytes()
-    record: dict[str, Any] = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
-    return record
-
-
-def test_no_time_that_an_h200_showed_is_below_its_bound() -> None:
-    """A bound ends races: it must hold for every layout, algorithm and clock.  20,000 times of 200 problems."""
-    closest, count = math.inf, 0
-    for path in (BENCHMARKS / "results").glob("*-NVIDIA-H200-*.json*"):
-        if not path.name.startswith(("gemms", "wgrads", "fprops", "dgrads")):
-            continue
-        record = _record(path)
-        for result in record["results"]:
-            bound, times = bound_us(problem_from_text(result["problem"]), record["environment"]), _times(result)
-            assert bound is not None
-            closest, count = min([closest, *(us / bound for us in times.values())]), count + len(times)
-    assert count > 20_000
-    assert closest > 1
-
-
-def _times(result: dict[str, Any]) -> dict[str, float]:
-    return {row["solution"]: row["time_us"] for row in result["rows"] if row["status"] == "ok" and row["time_us"]}
 
 
 @pytest.mark.parametrize("kind", ["fprops", "dgrads", "wgrads", "fprops-models", "dgrads-models", "wgrads-models"])
