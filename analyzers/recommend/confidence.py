@@ -66,7 +66,7 @@ def judgement(tables: Tables, floor: float) -> Judgement:
     counts = counting(stored, tables)
     confirmations = judged(stored, counts.values(), floor)
     family = sorted(set(counts.values()))
-    verdicts = [confirmations.get(source, stored[source].verdict) for source in family]
+    verdicts = [confirmations[source] for source in family]
     held = benjamini_hochberg([x.p for x in verdicts], RATE)
     kept = [keep and x.speedup.low > 1 + floor for x, keep in zip(verdicts, held, strict=True)]
     verdict_of = {

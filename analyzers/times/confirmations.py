@@ -166,14 +166,13 @@ def samples_in(values: object) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Stored:
-    """A stored confirmation: its pairs where the tables hold the samples, and the replay's own verdict."""
+    """A stored confirmation, whose pairs every reader judges anew."""
 
     problem: str
     pick: str
     winner: str
     environment: str
     pairs: Pairs
-    verdict: Confirmation
 
 
 def stored_confirmations(tables: Tables) -> dict[str, Stored]:
@@ -194,11 +193,10 @@ def stored_confirmations(tables: Tables) -> dict[str, Stored]:
         fact = json.loads(values[source, "confirmation"])
         pick, winner = str(fact["pick"]), str(fact["winner"])
         above, below = (samples[source].get(x, ()) for x in (pick, winner))
-        pairs = Pairs(above, below, blocks_of(fact)) if len(above) == len(below) else Pairs((), ())
-        speedup = Interval(*(float(fact[name]) for name in ("speedup", "low", "high")))
-        verdict = Confirmation(speedup, float(fact["p"]), float(fact["floor"]))
         environment = values.get((source, "environment"), "")
-        out[source] = Stored(str(fact["problem"]), pick, winner, environment, pairs, verdict)
+        if above and len(above) == len(below):
+            pairs = Pairs(above, below, blocks_of(fact))
+            out[source] = Stored(str(fact["problem"]), pick, winner, environment, pairs)
     return out
 
 
@@ -221,6 +219,6 @@ def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
 
 
 def judged(stored: Mapping[str, Stored], sources: Iterable[str], floor: float) -> dict[str, Confirmation]:
-    """The verdicts on these confirmations, by source, as far as the tables hold their samples."""
-    pairs = {source: stored[source].pairs for source in set(sources) if stored[source].pairs.pick_us}
+    """The verdicts on these confirmations, by source."""
+    pairs = {source: stored[source].pairs for source in set(sources)}
     return judge_all(pairs, floor=floor, device={source: stored[source].environment for source in pairs})[0]

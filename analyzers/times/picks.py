@@ -291,9 +291,6 @@ class UnknownDevice:
         rows = tables.calls[["problem", "source_id"]].drop_duplicates() if self._apart else tables.calls[:0]
         self._callers = rows.groupby("problem")["source_id"].agg(list).to_dict() if len(rows) else {}
 
-    def __bool__(self) -> bool:
-        return bool(self._apart)
-
     def __call__(self, problem: str, source: str, log: str | None = None) -> bool:
         """Whether the time of a source is not known to be of the calls that a log (None: any) has of a problem."""
         callers = self._callers.get(problem, ()) if log is None else (log,)

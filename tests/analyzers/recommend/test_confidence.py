@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-import pytest
-
 from analyzers.analyzer import Settings, Tables
 from analyzers.recommend.confidence import basis, judgement, post_us, pre_us
 from analyzers.recommend.ranking import BELOW_FLOOR, NOT_CONFIRMED, recommend, remedy
@@ -21,9 +19,7 @@ P, Q = gemm(), gemm(2048)
 HERE = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201"}
 
 
-def confirmed(
-    pick_us: Sequence[float], winner_us: Sequence[float], source: str = "c", told: bool = True, samples: bool = True
-) -> Tables:
+def confirmed(pick_us: Sequence[float], winner_us: Sequence[float], source: str = "c", told: bool = True) -> Tables:
     """One confirmation of one problem, called ten times."""
     pairs = Pairs(tuple(pick_us), tuple(winner_us))
     rows = [
@@ -33,7 +29,7 @@ def confirmed(
             sorted(times)[len(times) // 2],
             source_id=source,
             origin=CONFIRM,
-            samples_us=list(times) if samples else None,
+            samples_us=list(times),
         )
         for solution, times in (("Default", pick_us), ("hipblaslt:9", winner_us))
     ]
@@ -45,9 +41,8 @@ FAST = ([100.0 + i % 3 for i in range(12)], [50.0 + i % 2 for i in range(12)])
 SAME = ([100.0 + i % 3 for i in range(12)], [99.0 + i % 4 for i in range(12)])
 
 
-@pytest.mark.parametrize("samples", [True, False], ids=["samples", "as the replay judged"])
-def test_a_confirmation_gives_an_interval_over_processes_and_p(samples: bool) -> None:
-    result = recommend(confirmed(*FAST, samples=samples), Settings())
+def test_a_confirmation_gives_an_interval_over_processes_and_p() -> None:
+    result = recommend(confirmed(*FAST), Settings())
     [finding] = result.findings
     assert finding.interval_from == "processes"
     assert finding.p is not None
