@@ -135,7 +135,7 @@ def _limit(found: Recommendation) -> str:
     )
     parts = "; ".join(f"{name} {duration(us)}" for name, us in at_most if us < now.now_us * (1 - _LEAST))
     rough = ", roughly" if now.rough else ""
-    host = f" (the host in {now.host_factor:.2f} of its traced time)"
+    host = f" (the host in {now.host_factor:.2f} of its traced time)" if now.limit == "host" else ""
     return f"limited by {_LIMITS.get(now.limit, now.limit)} ({now.shares[now.limit]:.0%}), simulated{rough}" + (
         f": {parts}{host}" if parts else host
     )
