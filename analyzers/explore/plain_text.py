@@ -24,11 +24,6 @@ def shown(text: object, longest: int = 120) -> str:
     return html.escape(plain, quote=False)
 
 
-def all_shown(texts: Iterable[object], longest: int = 120) -> list[str]:
-    """``shown`` of each."""
-    return [shown(text, longest) for text in texts]
-
-
 def distinct(names: Iterable[str]) -> list[str]:
     """Axis labels made unique by characters that take no room: plotly puts equal ones into one place."""
     seen: dict[str, int] = {}

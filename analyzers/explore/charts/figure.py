@@ -38,9 +38,8 @@ class Figure:
         place = {} if col is None else {axis + "axis": axis + _number(col) for axis in "xy"}
         self.data.append({**trace, **settings, **place})
 
-    def add_annotation(self, *, col: int | None = None, **settings: Any) -> None:
-        place = {} if col is None else {axis + "ref": axis + _number(col) for axis in "xy"}
-        self.layout.setdefault("annotations", []).append({**place, **settings})
+    def add_annotation(self, **settings: Any) -> None:
+        self.layout.setdefault("annotations", []).append(settings)
 
     def add_vline(self, x: float, *, col: int = 1, **settings: Any) -> None:
         """A line over the whole height of a plot."""
@@ -90,21 +89,20 @@ def scatter(**settings: Any) -> Trace:
     return {"type": "scatter", **settings}
 
 
-def subplots(cols: int, *, subplot_titles: Sequence[str] = (), horizontal_spacing: float = 0.0) -> Figure:
+def subplots(titles: Sequence[str], *, horizontal_spacing: float) -> Figure:
     """Plots side by side with axes of their own, counted from 1 at the left; the spacing is a share of the whole."""
     figure = Figure()
-    figure._plots = cols
+    figure._plots = cols = len(titles)
     wide = (1 - horizontal_spacing * (cols - 1)) / cols
-    for col in range(cols):
-        number = str(col + 1) if col else ""
+    for col, title in enumerate(titles):
+        number = _number(col + 1)
         left = col * (wide + horizontal_spacing)
         figure.layout[f"xaxis{number}"] = {"anchor": f"y{number}", "domain": [left, left + wide]}
         figure.layout[f"yaxis{number}"] = {"anchor": f"x{number}", "domain": [0.0, 1.0]}
-        if col < len(subplot_titles):
-            figure.add_annotation(
-                text=subplot_titles[col], x=left + wide / 2, y=1.0, xref="paper", yref="paper", xanchor="center",
-                yanchor="bottom", showarrow=False,
-            )  # fmt: skip
+        figure.add_annotation(
+            text=title, x=left + wide / 2, y=1.0, xref="paper", yref="paper", xanchor="center", yanchor="bottom",
+            showarrow=False,
+        )  # fmt: skip
     return figure
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.palette import SYMBOLS, Theme
-from analyzers.explore.plain_text import all_shown, shown
+from analyzers.explore.plain_text import shown
 
 HOVER = (
     "<b>%{text}</b><br>%{customdata[1]}<br>now %{customdata[2]:.3s}s · best known %{customdata[3]:.3s}s"
@@ -87,7 +87,7 @@ def columns(rows: Iterable[Sequence[object]]) -> np.ndarray:
 def texts(values: Iterable[object], longest: int = 120) -> np.ndarray:
     """Labels made safe, in the form that plotly takes without looking at each."""
     known = values.tolist() if isinstance(values, pd.Series) else values  # one by one takes six times as long
-    return np.array(all_shown(known, longest), dtype=object)
+    return np.array([shown(text, longest) for text in known], dtype=object)
 
 
 def sizes(weights: pd.Series, smallest: float = 5.0, largest: float = 30.0) -> np.ndarray:

@@ -40,11 +40,6 @@ class Theme:
     def accent(self) -> str:
         return self.categories[0]
 
-    @property
-    def colour_scale(self) -> list[tuple[float, str]]:
-        """``scale`` in plotly's form."""
-        return [(i / (len(self.scale) - 1), colour) for i, colour in enumerate(self.scale)]
-
 
 LIGHT = Theme(
     *("light", "#ffffff", "#ffffff", "#1b2430", "#5f6a78", "#e6e9ee", CATEGORIES, "#D55E00", "#009E73"),
@@ -62,9 +57,9 @@ def theme_of(name: str | Theme | None) -> Theme:
     return name if isinstance(name, Theme) else THEMES.get(name or "", LIGHT)
 
 
-def axis_look(theme: Theme) -> dict[str, Any]:
-    """What all axes share."""
-    return {
+def template(theme: Theme) -> dict[str, Any]:
+    """The look that all figures share as plotly's template, which each setting of a figure's own goes before."""
+    axis = {
         "gridcolor": theme.grid,
         "linecolor": theme.grid,
         "zerolinecolor": theme.grid,
@@ -75,10 +70,6 @@ def axis_look(theme: Theme) -> dict[str, Any]:
         "separatethousands": True,
         "exponentformat": "none",
     }
-
-
-def template(theme: Theme) -> dict[str, Any]:
-    """The look that all figures share as plotly's template, which each setting of a figure's own goes before."""
     text = {"family": FONT, "size": 12, "color": theme.ink}
     look = {
         "paper_bgcolor": theme.panel,
@@ -93,7 +84,7 @@ def template(theme: Theme) -> dict[str, Any]:
                    "font": {"size": 11, "color": theme.ink}},
         "hovermode": "closest",
     }  # fmt: skip
-    return {"layout": {**look, "xaxis": axis_look(theme), "yaxis": axis_look(theme)}}
+    return {"layout": {**look, "xaxis": axis, "yaxis": axis}}
 
 
 def styled(figure: Figure, theme: Theme, *, height: int) -> Figure:
@@ -109,14 +100,6 @@ def styled(figure: Figure, theme: Theme, *, height: int) -> Figure:
         margin={"l": 78, "r": 24, "t": 26, "b": 52},
     )
     return figure
-
-
-def colour_bar(title: str, theme: Theme, **more: Any) -> dict[str, Any]:
-    """The key of a colour scale, its title along it: above, it would stand in the topmost number."""
-    return {
-        "title": {"text": title, "side": "right", "font": {"size": 12, "color": theme.faint}},
-        "thickness": 10, "outlinewidth": 0, "tickfont": {"size": 11, "color": theme.faint}, **more,
-    }  # fmt: skip
 
 
 def headline(figure: Figure, text: str, theme: Theme, *, lines: int) -> None:

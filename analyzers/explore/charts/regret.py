@@ -35,7 +35,7 @@ def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme) -> Figure
         return blank(NOTHING, theme, height=HEIGHT)
     both = bool(len(judged) and len(savings))
     titles = ["Regret of the picks"] * bool(len(judged)) + ["Time saved by the first N rows"] * bool(len(savings))
-    figure = subplots(cols=2 if both else 1, horizontal_spacing=0.14, subplot_titles=titles)
+    figure = subplots(titles, horizontal_spacing=0.14)
     if len(judged):
         _classes(figure, regrets, theme)
     remark = _cumulative(figure, savings, theme, 2 if both else 1) if len(savings) else ["No row saves anything"]

@@ -9,7 +9,7 @@ import pandas as pd
 
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.marks import HOVER, Look, add_points, hover_data, log_axis, sizes, texts
-from analyzers.explore.charts.palette import SYMBOLS, Theme, blank, colour_bar, note, styled
+from analyzers.explore.charts.palette import SYMBOLS, Theme, blank, note, styled
 from analyzers.explore.plain_text import shown
 from logparse.devices import Device, devices
 
@@ -122,6 +122,7 @@ def _ceilings(figure: Figure, device: Device, rows: pd.DataFrame, theme: Theme) 
 
 
 def _judged(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme) -> None:
+    faint = {"color": theme.faint}
     figure.add_scattergl(
         x=rows["intensity"],
         y=rows["tflops"],
@@ -133,18 +134,21 @@ def _judged(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: The
         marker={
             "size": diameter,
             "color": rows["regret"].clip(0, 1),
-            "colorscale": theme.colour_scale,
+            "colorscale": [(i / (len(theme.scale) - 1), colour) for i, colour in enumerate(theme.scale)],
             "cmin": 0,
             "cmax": 1,
             "opacity": 0.85,
             "line": {"width": 0.75, "color": theme.faint},
-            "colorbar": colour_bar(
-                "regret: pick ÷ best known − 1",
-                theme,
-                tickvals=[0, 0.25, 0.5, 0.75, 1],
-                ticktext=["0", "25%", "50%", "75%", "≥ 100%"],
-                len=0.8,
-            ),
+            # Its title is along it: above, it would stand in the topmost number.
+            "colorbar": {
+                "title": {"text": "regret: pick ÷ best known − 1", "side": "right", "font": {"size": 12, **faint}},
+                "thickness": 10,
+                "outlinewidth": 0,
+                "len": 0.8,
+                "tickfont": {"size": 11, **faint},
+                "tickvals": [0, 0.25, 0.5, 0.75, 1],
+                "ticktext": ["0", "25%", "50%", "75%", "≥ 100%"],
+            },
         },
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 from analyzers.explore.charts.figure import Figure, scatter
 from analyzers.explore.charts.marks import log_axis_over
 from analyzers.explore.charts.palette import Theme, blank, styled
-from analyzers.explore.plain_text import all_shown, distinct, shown, solution_name
+from analyzers.explore.plain_text import distinct, shown, solution_name
 from analyzers.explore.tries import Try
 
 NOTHING = "No solution of this problem was ever timed.<br>Next: <b>logparse replay</b>, or run the bench command below"
@@ -121,8 +121,8 @@ def _failures(rows: Sequence[Try], names: Mapping[str | None, str], edge: float,
     return [
         scatter(
             x=[edge] * len(rows), y=[names[x.solution] for x in rows], mode="text", name="no time",
-            text=all_shown(words, 40), textposition="middle right", textfont={"color": theme.faint, "size": 11},
-            hoverinfo="text",
+            text=[shown(x, 40) for x in words], textposition="middle right", hoverinfo="text",
+            textfont={"color": theme.faint, "size": 11},
         )
     ]  # fmt: skip
 
