@@ -267,6 +267,17 @@ def test_runs_go_by_turns_and_their_units_are_read(after_us: float, runs: int, t
     assert len(said) == 1
 
 
+def test_runs_that_decide_nothing_are_followed_by_more(tmp_path: Path) -> None:
+    """Of each side every other run takes 14 instead of 10 ms."""
+    log, environ = tmp_path / "log", {"PATH": os.environ["PATH"]}
+    log.touch()
+    slow, fast = (script(log, "x", us)[2] for us in (14e3, 10e3))
+    command = ["sh", "-c", f"if [ $(($(wc -l < {log}) / 2 % 2)) = 0 ]; then {slow}; else {fast}; fi"]
+    times = by_turns((command, environ), (command, environ), "", lambda text: None)
+    assert times is not None
+    assert [len(side) for side in times] == [8, 8]
+
+
 @pytest.mark.parametrize(
     ("command", "why"), [(["sh", "-c", "exit 3"], "ended with exit code 3"), (["true"], "timed no unit of work")]
 )

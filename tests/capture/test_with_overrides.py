@@ -187,3 +187,24 @@ def test_a_window_of_time_begins_once_the_profiler_has_started(tmp_path: Path) -
     (us,) = (x["dur"] for x in events if x["name"] == "ProfilerStep#1")
     assert us > 0.4e6
     assert sum(x["name"] == "aten::mm" for x in events) > 10
+
+
+SERIES = """
+import runpy, torch
+units = runpy.run_path({units!r}, run_name="__logparse__")
+series = units["_Series"]()
+for number in range(60):  # requests of batch 1, then some of batch 16 among them
+    kind = series.kind("16" if number >= 35 else "1")
+    kind.us.append(16.0 if number >= 35 else 1.0)
+    series.times.append((kind, kind.us[-1]))
+    series.count += 1
+print(series.ready, units["settled"]([us for _, us in series.times]))
+"""
+
+
+def test_units_settle_by_their_kinds(tmp_path: Path) -> None:
+    """A server of several batch sizes got no trace in 84 requests: its times differ for good."""
+    pytest.importorskip("torch")
+    environ = with_overrides.with_torch(os.environ) | {"LOGPARSE_TRACE_DIR": str(tmp_path)}
+    out, _ = output_of([sys.executable, "-c", SERIES.format(units=str(with_overrides.UNITS_FILE))], environ)
+    assert out.split() == ["settled", "False"]

@@ -11,7 +11,7 @@ import pytest
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import gpu_time, steps
 from analyzers.recommend.render import gpu_time_lines
-from analyzers.times.units import reweighed, units, weighed
+from analyzers.times.units import reweighed, units, units_of_facts, weighed
 from tests.analyzers.build import tables
 
 
@@ -103,3 +103,20 @@ def test_weighed_tables_can_be_weighed_by_other_counts() -> None:
     assert alone["total_us"].tolist() == pytest.approx([0, 40])
     assert alone["calls"].tolist() == pytest.approx([0, 4])
     assert reweighed(held, {"64": 1}) is held
+
+
+def test_times_of_a_run_without_logs_count_and_its_units_do_not() -> None:
+    """The logged run was slower, and another number of units ran without logs."""
+    held = server()
+    alone = json.dumps({"count": 90, "traced": 0, "us": [400.0, 100.0, 110.0], "host_us": [90.0, 60.0, 61.0, 62.0]})
+    more = [fact("v", "unit", "module"), fact("v", "unit_alone", "1"), fact("v", "unit:16", alone)]
+    both = replace(held, facts=pd.concat([held.facts, pd.DataFrame(more)], ignore_index=True))
+    found = units(both)
+    assert found is not None
+    assert found.alone
+    assert {x.name: (x.count, x.mean_us) for x in found.kinds} == {"16": (30, 105), "1": (10, 50)}
+    assert {x.name: x.late_host_us for x in found.kinds} == {"16": (61.0, 62.0), "1": ()}
+    assert weighed(both).kernels["total_us"].sum() == pytest.approx(4 * 77.5)
+    logged = units_of_facts(both.facts, alone=False)
+    assert logged is not None
+    assert (logged.alone, logged.mean_us) == (False, pytest.approx((30 * 205 + 10 * 50) / 40))

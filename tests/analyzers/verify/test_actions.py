@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
+import pandas as pd
 import pytest
 
 from analyzers.actions import ACTIONS
@@ -314,6 +315,29 @@ def test_times_by_turns_take_the_place_of_those_of_the_traced_runs() -> None:
     assert found.verdict == "took effect, not faster"
     assert found.wall is not None
     assert found.wall.runs == 3
+
+
+@pytest.mark.parametrize("conv_us", [1000, 800])
+def test_an_interval_that_holds_no_gain_and_a_large_one_decides_nothing(conv_us: float) -> None:
+    """On two H100s "had no effect" was said of [-29.6, 21.2] of 65 ms: the program was 27 % faster."""
+    before, after = simple("before", 1000, steady(2500)), simple("after", conv_us, steady(2500))
+    found = judged(before, after, times=(timed("a", 2500, 2900, 2600), timed("b", 2600, 2400, 2800)))
+    assert found.verdict == "time unknown"
+    assert not found.refuted, "so what was applied stays"
+    assert any("which decides nothing" in x for x in lines(found))
+
+
+def test_two_runs_are_timed_beside_their_logs_where_one_was_not_timed_without() -> None:
+    before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300))
+    alone = json.dumps({"count": 100, "traced": 0, "us": steady(1500)})
+    rows = [
+        {"source_id": "alone", "run": "before", "name": name, "value": value}
+        for name, value in (("unit", "optimizer"), ("unit_alone", "1"), ("unit:float16[8, 3]", alone))
+    ]
+    more = replace(before, facts=pd.concat([before.facts, pd.DataFrame(rows)], ignore_index=True))
+    found = judged(more, after)
+    assert found.wall is not None
+    assert found.wall.before_us == pytest.approx(2500, rel=0.01)
 
 
 def test_override_files_are_judged_with_the_actions() -> None:
