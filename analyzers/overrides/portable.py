@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from analyzers.analyzer import Tables
 from analyzers.overrides.coverage import coverage
@@ -23,7 +23,7 @@ from logparse.formats.override_format import OverrideFormat
 from logparse.formats.reading import Row
 from logparse.text import counted, duration
 
-_LIBRARIES = {"hipblaslt": "hipBLASLt", "rocblas": "rocBLAS"}
+_LIBRARIES = ("hipblaslt", "rocblas")
 
 
 def portable(paths: Sequence[str], tables: Tables | None = None) -> Made:
@@ -69,27 +69,25 @@ def _calls(format: OverrideFormat, file: Emission, rows: Mapping[str, Row], tabl
 
 def _cost(old: Mapping[str, Row], new: Mapping[str, Row], weights: Mapping[str, int], run: str) -> list[str]:
     bound = {key: row for key, row in old.items() if _is_bound(row)}
-    named = Counter(_LIBRARIES[row.solution.library] for row in bound.values() if row.solution)
-    whose = ", ".join(f"{count:,} of {name}" for name, count in sorted(named.items()))
     if not bound:
         return ["no row pointed to an index of a library: nothing is lost"]
     replaced = [key for key in bound if key in new]
-    out = [f"{counted(len(bound), 'row')} pointed to an index ({whose}): {len(replaced):,} replaced by the next best"]
-    out[0] += f", {len(bound) - len(replaced):,} left out"
-    timed = [key for key in replaced if bound[key].time_us and new[key].time_us]
+    left_out = len(bound) - len(replaced)
+    out = [f"{counted(len(bound), 'row')} pointed to an index: {len(replaced):,} replaced by the next best"]
+    out[0] += f", {left_out:,} left out"
+    timed = {key for key in replaced if bound[key].time_us and new[key].time_us}
     if run and not any(weights.get(key) for key in bound):
         out.append(f"run {run} counts no call that these rows serve: each weighs the same")
         weights = {}
-    before, after = (
-        math.fsum((weights.get(key, 0) if weights else 1) * (rows[key].time_us or 0.0) for key in timed)
-        for rows in (bound, new)
-    )
     each = f"per run of {run}" if weights else "if each is called once"
+
+    def total_us(rows: Mapping[str, Row], keys: Iterable[str]) -> float:
+        return math.fsum((weights.get(key, 0) if weights else 1) * (rows[key].time_us or 0.0) for key in keys)
+
+    before, after = total_us(bound, timed), total_us(new, timed)
     if before:
         out.append(f"cost of the replaced: {duration(before)} → {duration(after)} ({after / before - 1:+.1%}) {each}")
-    lost = bound.keys() - timed
-    if lost:
-        now = math.fsum((weights.get(key, 0) if weights else 1) * (bound[key].time_us or 0.0) for key in lost)
-        what = f"unknown, no other kernel is timed in these files; now {duration(now)} {each}"
+    if lost := bound.keys() - timed:
+        what = f"unknown, no other kernel is timed in these files; now {duration(total_us(bound, lost))} {each}"
         out.append(f"cost of {counted(len(lost), 'more row' if timed else 'row')}: {what}")
     return out

@@ -83,8 +83,5 @@ def _notes(found: Sequence[Candidate]) -> Iterator[str]:
     share = sum(float(str(x["gpu_pct"])) for x in found)
     yield f"{counted(len(found), 'kernel')}, {share:.1f}% of the GPU time that computes"
     rows = [x["override"] for x in found if isinstance(x["override"], dict)]
-    states = ((True, "engaged"), (False, "not engaged"), (None, "engaged or not is unknown: no log names what ran"))
-    for state, words in states:
-        count = sum(row["engaged"] is state for row in rows)
-        if count:
-            yield f"  {count:,} with a row of an override table: {words}"
+    if rows:
+        yield f"  {len(rows):,} with an override row, {sum(row['engaged'] is True for row in rows):,} engaged"

@@ -374,7 +374,7 @@ def test_a_table_without_indices_of_a_library(tmp_path: Path) -> None:
     }
     assert made.notes == (
         "3 rows",
-        "2 rows pointed to an index (2 of hipBLASLt): 1 replaced by the next best, 1 left out",
+        "2 rows pointed to an index: 1 replaced by the next best, 1 left out",
         "cost of the replaced: 10 µs → 12.5 µs (+25.0%) if each is called once",
         "cost of 1 more row: unknown, no other kernel is timed in these files; now 6 µs if each is called once",
     )
