@@ -204,7 +204,9 @@ def replay(
     from analyzers.measure import replay as measuring
     from analyzers.measure import verb as measure
     from analyzers.measure.results import Method
+    from analyzers.measure.scheduler import Limits
 
+    hang_s = measuring.seconds(silence, "--silence")
     options = measuring.Options(
         backends=tuple(backend.split(",")),
         devices=tuple(f"cuda:{x}" if x.isdigit() else x for x in device.split(",")) if device else (),
@@ -218,7 +220,7 @@ def replay(
         exhaustive=exhaustive,
         neighbours=propose == "neighbours",
         method=Method(workspace_bytes=workspace, cache="hot" if hot else "cold"),
-        limits=measuring.limits(budget, silence),
+        limits=Limits(budget_s=measuring.seconds(budget) if budget else None, hang_s=hang_s),
         only=only,
     )
     held = opened(store)

@@ -50,7 +50,8 @@ def opened_devices(
     """
     if engine == "local":
         names = local_devices(devices)
-        yield [LocalDevice(replace(place, device=name)) for name in names], _remarks(names)
+        remarks = [f"{name}: {why}" for name in names for why in noise(idle_facts(name))]
+        yield [LocalDevice(replace(place, device=name)) for name in names], remarks
         return
     from logparse.executors.ray import connect
 
@@ -89,10 +90,6 @@ def visible_devices() -> tuple[str, ...]:
     except ImportError:
         return ("cpu",)
     return tuple(f"cuda:{index}" for index in range(torch.cuda.device_count())) or ("cpu",)
-
-
-def _remarks(devices: Sequence[str]) -> list[str]:
-    return [f"{device}: {why}" for device in devices for why in noise(idle_facts(device))]
 
 
 class RayDevice:

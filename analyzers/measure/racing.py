@@ -64,22 +64,18 @@ def race(
     ``sample`` gives one time in µs.  Where the pick withdraws, the next solution takes its place.  No solution wins
     with fewer than two samples.  Raises WithdrawnError when all withdrew.
     """
-    return _Racing(solutions, sample, rules, further).run()
+    return _Racing(solutions[0], list(dict.fromkeys(solutions)), sample, rules, further).run()
 
 
+@dataclass
 class _Racing(Generic[S]):
-    def __init__(
-        self,
-        solutions: Sequence[S],
-        sample: Callable[[S], float],
-        rules: Rules,
-        further: Callable[[Mapping[S, float | None]], S | None] | None = None,
-    ) -> None:
-        self.further = further
-        self.pick, self.sample, self.rules = solutions[0], sample, rules
-        self.alive = list(dict.fromkeys(solutions))
-        self.samples: dict[S, list[float]] = {}
-        self.dropped: dict[S, str] = {}
+    pick: S
+    alive: list[S]
+    sample: Callable[[S], float]
+    rules: Rules
+    further: Callable[[Mapping[S, float | None]], S | None] | None
+    samples: dict[S, list[float]] = field(default_factory=dict)
+    dropped: dict[S, str] = field(default_factory=dict)
 
     def run(self) -> Race[S]:
         self._first_samples()

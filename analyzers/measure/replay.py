@@ -232,11 +232,6 @@ def _best(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, Measurement]]]:
     return out
 
 
-def limits(budget: str | None, silence: str) -> Limits:
-    """The values of ``--budget`` and ``--silence``.  Raises UsageError."""
-    return Limits(budget_s=seconds(budget) if budget else None, hang_s=seconds(silence, "--silence"))
-
-
 def seconds(text: str, option: str = "--budget") -> float:
     """Seconds of an option's value: ``90``, ``90s``, ``10m``, ``1.5h``.  Raises UsageError, also for 0 and less."""
     number, unit = (text[:-1], text[-1]) if text[-1:] in "smh" and text else (text, "s")

@@ -95,8 +95,6 @@ class _Slot:
 Outcome: TypeAlias = Result | Confirmed
 Sink: TypeAlias = Callable[[Outcome, str], None]
 """Takes an outcome and the name of its device."""
-
-
 Propose: TypeAlias = Callable[[Problem, Mapping[str, str]], Proposal | None]
 """Returns what a worker of an environment with these facts chooses a problem's solutions by; None: it tries all."""
 

@@ -157,8 +157,6 @@ def _processes(tables: Tables) -> dict[str, int]:
 
 def _ages(tables: Tables) -> dict[str, int]:
     """Source → how many came later; sources of one moment, or without one, are equally old."""
-    if "ingested_at" not in tables.sources:
-        return {}
     ages = tables.sources["ingested_at"].rank(method="dense", ascending=False).fillna(0).astype(int)
     return dict(zip(tables.sources["source_id"].astype(str), ages, strict=True))
 

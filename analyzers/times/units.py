@@ -174,13 +174,9 @@ def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     traced = traced_kinds(facts)
-    ours = tables.kernels["run"].eq(tables.run) & tables.kernels["unit"].isin(traced)
-    total = math.fsum(counts[name] for name in traced if name in counts)
-    if not total:
+    if not any(counts.get(name) for name in traced):
         return tables
-    each = {name: counts.get(name, 0.0) / total * sum(traced.values()) / traced[name] for name in traced}
-    wanted = tables.kernels["unit"].map(each).where(ours).fillna(1.0).astype("float64")
-    factor = wanted / _weights(tables, facts)
+    factor = _as_if(tables, counts, traced) / _weights(tables, facts)
     kernels = tables.kernels
     return _with_calls(replace(tables, kernels=kernels.assign(total_us=kernels["total_us"] * factor)), kernels, factor)
 
@@ -194,16 +190,17 @@ def _with_calls(tables: Tables, kernels: pd.DataFrame, factor: pd.Series) -> Tab
 
 def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
     """Of each row of kernels, the share of its kind of unit in the run over its share in the traces."""
-    one = pd.Series(1.0, index=tables.kernels.index)
     found, traced = units(tables), traced_kinds(facts)
-    total = sum(traced.values())
-    if found is None or not total:
-        return one
-    counts = {x.name: x.count for x in found.kinds if x.name in traced}
-    counted = sum(counts.values())
-    if not counted or counts.keys() != traced.keys():
-        return one
-    weights = {name: counts[name] / counted * total / traced[name] for name in traced}
+    counts = {x.name: x.count for x in found.kinds if x.name in traced} if found else {}
+    if not any(counts.values()) or counts.keys() != traced.keys():
+        return pd.Series(1.0, index=tables.kernels.index)
+    return _as_if(tables, counts, traced)
+
+
+def _as_if(tables: Tables, counts: Mapping[str, float], traced: Mapping[str, int]) -> pd.Series:
+    """Of each row of kernels, the share of its kind of unit in these counts over its share in the traces."""
+    counted, total = math.fsum(counts.get(name, 0.0) for name in traced), sum(traced.values())
+    weights = {name: counts.get(name, 0.0) / counted * total / traced[name] for name in traced}
     ours = tables.kernels["run"].eq(tables.run)
     return tables.kernels["unit"].map(weights).where(ours).fillna(1.0).astype("float64")
 

@@ -4,9 +4,8 @@ A job's interpreter runs this file by path (``python …/capture/machine.py``): 
 torch where that interpreter has it.  Every fact is optional: a probe that fails prints nothing.  Names are those of
 ``logparse.model.FACTS``, and ``validator:KEY`` for PyTorch's own.
 
-Sources: ``/opt/rocm/.info/version`` and the version headers of a ROCm installation, ``rocm_agent_enumerator``,
-``rocminfo``, ``nvidia-smi``, torch's device properties, ``torch.cuda.tunable.get_validators()`` and the libraries that
-torch has loaded.
+Sources: ``/opt/rocm/.info/version`` and the version headers of a ROCm installation, ``rocminfo``, ``nvidia-smi``,
+torch's device properties, ``torch.cuda.tunable.get_validators()`` and the libraries that torch has loaded.
 """
 
 from __future__ import annotations
@@ -66,11 +65,7 @@ def rocm_tools() -> dict[str, str]:
     out = {}
     with contextlib.suppress(OSError):
         out["driver"] = Path("/sys/module/amdgpu/version").read_text(encoding="utf-8").strip()
-    agents = rocminfo(_printed("rocminfo"))
-    if agents:
-        return out | _common(agents)
-    arches = [word for word in _printed("rocm_agent_enumerator").split() if word != "gfx000"]  # 000 is the CPU
-    return out | _common([{"arch": arch} for arch in arches])
+    return out | _common(rocminfo(_printed("rocminfo")))
 
 
 def rocminfo(text: str) -> list[dict[str, str]]:
@@ -112,7 +107,7 @@ def torch_facts() -> dict[str, str]:
 
 
 def _device(properties: Any) -> dict[str, str]:
-    arch = getattr(properties, "gcnArchName", "") or f"sm_{properties.major}{properties.minor}"
+    arch = getattr(properties, "gcnArchName", "")
     if not arch.startswith("gfx"):
         arch = f"sm_{properties.major}{properties.minor}"
     return {"arch": arch, "cu_count": str(properties.multi_processor_count), "device": properties.name}

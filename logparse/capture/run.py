@@ -24,11 +24,7 @@ if TYPE_CHECKING:
     from logparse.store import Store
 
 FACTS_FILE, STDERR_FILE = "facts.json", "stderr.log"
-
-
 _PROBE_SECONDS = 120
-
-
 _LOGGING = ("HIPBLASLT_LOG", "CUBLASLT_LOG", "MIOPEN_LOG", "MIOPEN_ENABLE_LOGGING", "PYTORCH_TUNABLEOP_")
 
 
