@@ -314,8 +314,8 @@ def compact(
     """Merge the store's many small files into a few large ones; the old ones go an hour later."""
     from logparse.store import compaction
 
-    merged = compaction.compact(opened(store), unread=now)
-    return Answer([f"{merged.before:,} files before, {merged.after:,} now"])
+    before, after = compaction.compact(opened(store), unread=now)
+    return Answer([f"{before:,} files before, {after:,} now"])
 
 
 @verb("logparse check --store s3://bucket/store")

@@ -83,11 +83,6 @@ class Diff:
     def count(self, *states: State) -> int:
         return sum(self._sums[state].problems for state in states if state in self._sums)
 
-    @property
-    def delta_us(self) -> float:
-        """What all changes beyond noise cost per run of B, as far as calls and times are known."""
-        return self.cost("slower", "faster")[1]
-
     def cost(self, *states: State) -> tuple[int, float]:
         """Of how many problems in these states ``delta_us`` is known, and its sum."""
         sums = [self._sums[state] for state in states if state in self._sums]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
@@ -34,16 +33,9 @@ _READ_TOGETHER = 16  # parts read at a time: each may be a request to another ma
 _PART_BYTES = 64 << 20  # bytes in memory from which on rows are written as a part
 
 
-@dataclass(frozen=True)
-class Compacted:
-    """The number of files that a reader opens, before and after a compaction."""
-
-    before: int
-    after: int
-
-
-def compact(store: Store, *, unread: bool = False) -> Compacted:
-    """Merge the small parts of every table.  Raises StoreError when another compaction was faster.
+def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
+    """Merge the small parts of every table; returns how many files a reader opens, before and after.  Raises StoreError
+    when another compaction was faster.
 
     ``unread``: no other process reads the store, so the merged files are removed at once.
     """
@@ -60,7 +52,7 @@ def compact(store: Store, *, unread: bool = False) -> Compacted:
             if chosen := _small(store, [*group], manifest):
                 small[folder] = (table, chosen)
     if not small and not fresh and not manifest.stale:
-        return Compacted(before, before)
+        return before, before
     merged = list[str]()
     for folder, (table, paths) in small.items():
         read = _read(store, table, paths, attempts, manifest)
@@ -73,7 +65,7 @@ def compact(store: Store, *, unread: bool = False) -> Compacted:
         raise StoreError(f"{store.url}: another compaction was faster, and this one changed nothing")
     if unread:
         store.sweep(unread=True)
-    return Compacted(before, len(names) + 1)
+    return before, len(names) + 1
 
 
 def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:

@@ -61,11 +61,6 @@ class Manifest:
         """The paths of the commits' own row files below the store."""
         return frozenset(row_files(self.commits))
 
-    @property
-    def age_s(self) -> float:
-        """Seconds since it was written; 0 of none, as a compaction may write the first one now."""
-        return time.time() - self.written_at if self.number else 0.0
-
     def put(self, filesystem: pafs.FileSystem, root: str, put: PutIfAbsent) -> bool:
         """Write it under its number, as ``latest`` reads it.  Returns False where another compaction has taken it."""
         told = json.dumps({"parts": sorted(self.parts)}).encode()

@@ -237,8 +237,9 @@ class Store:
         ``unread``: the caller knows that no other process reads the store, so merged files go at once.  The store
         itself cannot know: a reader holds the names of files, and no lock that other hosts or S3 would show.
         """
-        manifest = self.manifest()
-        settled = unread or manifest.age_s > older_than_s  # no reader still uses the manifest before this one
+        manifest, now = self.manifest(), time.time()
+        # No reader still uses the manifest before this one; where there is none, a compaction may write the first now.
+        settled = unread or (manifest.number > 0 and now - manifest.written_at > older_than_s)
         held = writers_of(set(self._commit_table(manifest)["attempt"].to_pylist()) - manifest.attempts)
         merged = writers_of(manifest.attempts)
         doomed = [*manifest.spent, *(p for p in manifests(self.filesystem, self.root)[:-1] if settled)]
@@ -257,7 +258,6 @@ class Store:
                 else:  # an attempt with a recent part may still run
                     loose.setdefault(attempt, []).append(info.path)
                     touched[attempt] = max(touched.get(attempt, 0.0), (info.mtime_ns or 0) / 1e9)
-        now = time.time()
         doomed += [p for attempt, paths in loose.items() if now - touched[attempt] > older_than_s for p in paths]
         return sum(self._delete(path) for path in doomed)
 

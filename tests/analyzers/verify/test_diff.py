@@ -82,7 +82,7 @@ def test_states() -> None:
     assert found.rows["problem"].tolist()[:2] == G[:2]
     assert found.rows["delta_us"].tolist()[:2] == [pytest.approx(200.0), pytest.approx(-1000.0)]
     assert not found.ok
-    assert found.delta_us == pytest.approx(-800.0)
+    assert found.cost("slower", "faster")[1] == pytest.approx(-800.0)
     assert diff(run_a(), run_b(), fail_on=0.2).ok
 
 
@@ -104,7 +104,7 @@ def test_new_and_vanished_problems_have_the_times_of_their_run() -> None:
     assert rows.loc[G[2], ["b_us", "delta_us", "pick_b"]].tolist() == [50.0, 1000.0, "k20"]
     assert rows.loc[G[1], ["a_us", "delta_us", "pick_a"]].tolist() == [100.0, -1000.0, "k10"]
     assert rows.loc[[G[1], G[2]], ["ratio", "noise"]].isna().all(axis=None)
-    assert found.delta_us == pytest.approx(-1000.0), "that of problems of both runs"
+    assert found.cost("slower", "faster")[1] == pytest.approx(-1000.0), "that of problems of both runs"
     assert found.flips == (1, 1, 0.5)
     assert diff_lines(found)[3:] == [
         "new: 3 problems, 2 of them 2 ms per run; the others' time or calls are unknown",
