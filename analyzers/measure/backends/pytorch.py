@@ -2,7 +2,7 @@
 
 Names of solutions: ``Default`` is the untouched call; ``torch:WORD,WORD…`` changes settings (``blas=cublaslt``,
 ``benchmark``, ``mkldnn=off``, ``sdpa=flash``) or the formulation (``layout=NHWC`` with the transposes charged, and
-``stored`` where the tensors are kept in that layout, so nothing is charged; ``pad=8``, and ``fused``).
+``stored`` where the tensors are kept in that layout, so nothing is charged; ``gemm``, ``pad=8``, and ``fused``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Convolutions in PyTorch: the default against settings and layouts."""
+"""Convolutions in PyTorch: the default against settings, layouts and formulations as a matrix product."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 
 from analyzers.measure.backend import Place
 from analyzers.measure.backends.torch_ways import Way, named, without_mkldnn
-from analyzers.measure.device.operands import ConvOperands, conv_shapes, convolve, dtype_of, memory_format
+from analyzers.measure.device.operands import ConvOperands, conv_shapes, convolve, dtype_of, geometry, memory_format
 from analyzers.measure.device.torch_device import Around, Call, Tensor, TorchDevice
 from logparse.model import ConvProblem
 
@@ -33,6 +33,8 @@ def conv_ways(device: TorchDevice, problem: ConvProblem, place: Place) -> list[W
     if device.is_gpu:
         ways.append(Way(named(other, "benchmark"), turned, benchmark, _SEARCHED))
         ways.append(Way(named(other, "stored", "benchmark"), stored, benchmark, _SEARCHED))
+    if _is_gemm(problem):
+        ways.append(Way(named("gemm"), partial(_gemm, device), plain))
     return ways
 
 
@@ -62,6 +64,35 @@ def _other_layout(device: TorchDevice, o: ConvOperands, *, stored: bool = False)
         return convolve(device, o.problem, x, w, turned(o.dy[i])).contiguous(memory_format=back)
 
     return call
+
+
+def _is_gemm(problem: ConvProblem) -> bool:
+    """A 1×1 window at stride 1 without padding or groups is a matrix product."""
+    stride, pad, _ = geometry(problem)
+    window = (problem.filter_d, problem.filter_h, problem.filter_w)
+    return problem.groups == 1 and set(window) == {1} and set(stride) == {1} and set(pad) == {0}
+
+
+def _gemm(device: TorchDevice, o: ConvOperands) -> Call:
+    """A 1×1 convolution as matrix products over the pixels of each image (W: summed over the images)."""
+    torch, p = device.torch, o.problem
+    k, c = int(p.k or 0), int(p.c or 0)
+
+    def forward(i: int) -> Tensor:
+        y = torch.matmul(o.w[i].reshape(k, c), o.x[i].reshape(p.n, c, -1))
+        return y.view(o.dy[i].shape)
+
+    def backward(i: int) -> Tensor:
+        dx = torch.matmul(o.w[i].reshape(k, c).t(), o.dy[i].reshape(p.n, k, -1))
+        return dx.view(o.x[i].shape)
+
+    def weights(i: int) -> Tensor:
+        # One product over images and pixels; the transposes that this needs in NCHW are charged.
+        dy = o.dy[i].transpose(0, 1).reshape(k, -1)
+        x = o.x[i].transpose(0, 1).reshape(c, -1)
+        return torch.mm(dy, x.t()).view(o.w[i].shape)
+
+    return {"F": forward, "B": backward, "W": weights}[p.direction]
 
 
 def _settings(device: TorchDevice, place: Place, *, benchmark: bool = False) -> Around:
