@@ -218,6 +218,7 @@ def _page(
     part = "" if shown >= total else f" The table and the solutions below are of {shown:,} of them, {order}."
     if other:
         part += f" Compared with {printable(other.called)}."
+    of_all = f", {shown:,} of {total:,}" if shown < total else ""
     hashes = " ".join(f"'sha256-{_hash(x)}'" for x in (plotly, script))
     return _TEMPLATE.format(
         policy=(
@@ -229,16 +230,12 @@ def _page(
         headline=html.escape(printable(verdict.headline)),
         todo=_todo(verdict.actions),
         summary=html.escape(f"Run {printable(run)}: {calls}{total:,} problems{known}.{part}"),
-        caption=html.escape(f"Problems of {_scope(run, shown, total)}, {order}"),
+        caption=html.escape(f"Problems of run {printable(run)}{of_all}, {order}"),
         remarks=_remarks([html.escape(printable(sentence(x))) for x in (*_split(verdict.time), *verdict.lines)]),
         plotly=plotly,
         data=block,
         script=script,
     )
-
-
-def _scope(run: str, shown: int, total: int) -> str:
-    return f"run {printable(run)}" + (f", {shown:,} of {total:,}" if shown < total else "")
 
 
 def _name(url: str) -> str:

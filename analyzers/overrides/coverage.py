@@ -219,7 +219,8 @@ def _contradict(one: str, other: str) -> bool:
 def answer(files: Sequence[OverrideFile], unread: Sequence[Unread], tables: Tables) -> Answer:
     """What files cover of a run; exit code 3 where one serves no call."""
     found = [coverage(file, tables) for file in files]
-    text = [*(line for x in found for line in lines(x)), *share_lines(files), *_count_lines(tables, found)]
+    remarks = remarks_on(tables, {x.format.convolutions for x in found})
+    text = [*(line for x in found for line in lines(x)), *share_lines(files), *(f"note: {x}" for x in remarks)]
     code = CHECK_FAILED if not all(x.hits for x in found) else int(bool(unread))
     table = [row for x in found for row in rows(x)]
     return Answer(text, table, "coverage", errors=unread_lines(unread), code=code)
@@ -277,8 +278,3 @@ def _idle_lines(found: Coverage) -> list[str]:
             more = " …" if len(first) > 5 else ""
             out.append(f"  {len(its):,} (line {', '.join(map(str, first[:5]))}{more}): {reason}")
     return out
-
-
-def _count_lines(tables: Tables, found: Sequence[Coverage]) -> list[str]:
-    """Where the numbers of calls that files are compared with may be too large or too small."""
-    return [f"note: {remark}" for remark in remarks_on(tables, {x.format.convolutions for x in found})]

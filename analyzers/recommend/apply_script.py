@@ -41,11 +41,11 @@ def script(
 
     ``caution`` is a warning about the rows to whoever sources the script; it is printed on standard error too.
     """
-    settings = [line for file in files for line in _settings(file)]
+    settings = [line for file in files for line in settings_of(file)]
     if not settings:
         return None
     wanted = guards(overrides, files, target)
-    names = [file.name for file in files if _settings(file)]
+    names = [file.name for file in files if settings_of(file)]
     text = _SCRIPT.format(
         target=", ".join(f"{name} {value}" for name, value in wanted.items()) or "not known",
         files=" ".join(map(shlex.quote, dict.fromkeys(names))),
@@ -58,13 +58,8 @@ def script(
     return Emission(NAME, text.encode(), "source it in the shell that starts the job:  . {path}")
 
 
-def is_applied(file: Emission) -> bool:
-    """Whether a script of ``script`` does all that this file's ``use`` requires."""
-    return bool(_settings(file))
-
-
-def _settings(file: Emission) -> list[str]:
-    """The file's settings, with the folder as the script finds it."""
+def settings_of(file: Emission) -> list[str]:
+    """The settings that the file's ``use`` requires, with the folder as the script finds it."""
     here = '"$_logparse_folder"'
     placed = file.use.replace("{folder}", here).replace("{path}", f"{here}/{shlex.quote(file.name)}")
     return replace(file, use=placed).settings

@@ -68,7 +68,7 @@ def write(
         emitted = emissions(recommendation, facts, writers, settings, folder=str(folder), gpus=gpus)
         covered = any(file.name == apply_script.NAME for file in emitted.files)
         joined, kept = with_own(emitted.files, own, facts) if own else (emitted.files, [])
-        files = [replace(file, applied=covered and apply_script.is_applied(file)) for file in joined]
+        files = [replace(file, applied=covered and bool(apply_script.settings_of(file))) for file in joined]
         files = write_files(files, folder)
         written += files
         notes_of = (*emitted.notes, *kept, *([_REPLACES] if covered and not own else []))
