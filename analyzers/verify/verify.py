@@ -149,7 +149,7 @@ def verify(
                 short = kernels.short_of_workspace(text, row) if one.effect == "not applied" else None
                 outcomes.append(replace(one, why=one.why or short.text) if short else one)
     idle = [(file.name, row) for file in choosing for row in coverage(file, after).idle]
-    complaints = tuple(_signs(after))
+    complaints = tuple(signs(after))
     return Verification(
         before.run,
         after.run,
@@ -277,7 +277,7 @@ def _as_reported(one: Outcome, row: Row, report: Report) -> Outcome:
     return replace(one, effect="applied" if own else "not applied")
 
 
-def _signs(after: Tables) -> Iterator[str]:
+def signs(after: Tables) -> Iterator[str]:
     """What the run's logs report of overrides that were not honoured."""
     for text, meaning in SIGNS:
         hits = after.messages[after.messages["text"].str.contains(text, regex=False)]
