@@ -64,9 +64,8 @@ class Ceilings:
 class StepAnswer:
     """Times of a step in µs.  ``now_us`` is the untraced one where it is known; ``low_us`` and ``high_us`` enclose
     ``then_us``, with the kernels' intervals, the spread of the host's times and the simulation's ``ERROR``.  ``limit``
-    is what
-    most of the new step waits for (one of ``graph.KINDS``), ``shares`` its parts.  ``rough``: the profiler changed the
-    host so much, or the untraced time is unknown, that the answer is rough.
+    is what most of the new step waits for (one of ``graph.KINDS``), ``shares`` its parts.  ``rough``: the profiler
+    changed the host so much, or the untraced time is unknown, that the answer is rough.
     """
 
     now_us: float
