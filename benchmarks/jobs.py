@@ -347,8 +347,9 @@ def _verdict(said: Sequence[str]) -> str | None:
 
 
 def _simulated(step: Any, tables: Any) -> Any:
-    """The simulated step in µs, now and under each action, or why there is none; ``traced_us``: unchanged, with the
-    host as slow as the profiler made it, ``scaled_us``: with the host's factor.
+    """Return the simulated step in µs, now and under each action, or the reason why there is none.
+
+    ``traced_us`` is the unchanged step with the host as slow as under the profiler, ``scaled_us`` with the host scaled.
     """
     from analyzers.job.step.answer import Step, traced_step, unchanged
 

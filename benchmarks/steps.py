@@ -170,8 +170,10 @@ def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
 
 
 def own_errors(jobs: Mapping[str, Any]) -> list[float]:
-    """Errors of the pairs that can tell the simulation's own from the machine's: the unchanged unit took what had been
-    found before, and the runs of each side agree, all within ``WIDEST``.
+    """Return the relative errors of the pairs that were measured on a steady machine.
+
+    There the unchanged unit took as long as the simulation had assumed, and the runs of each side agree, both within
+    ``WIDEST``: so the errors are the simulation's own.
     """
     return [x.error for x in pairs(jobs) if _steady(jobs[x.job], x)]
 

@@ -109,7 +109,9 @@ class GpuTime:
 
     @property
     def exposed_us(self) -> float | None:
-        """The time in which only collectives ran and, as far as ranks' traces tell, did not wait for another rank."""
+        """The time in which only collectives ran, without their waits for other ranks.  Waits are known only where the
+        traces of several ranks can be compared.
+        """
         return self.alone_us - (self.waiting_us or 0.0) if self.alone_us is not None else None
 
     @property

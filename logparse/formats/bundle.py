@@ -22,7 +22,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any, get_args
 
-from logparse.formats.format import FileFormat, Head, Origin, Outcome, Source, Unit, content
+from logparse.formats.format import FileFormat, Head, Origin, Outcome, Source, Unit, content, parsed
 from logparse.formats.patterns import regex
 from logparse.model import FACTS, Call, Fact, Measurement, Record, Reject, Status, problem_from_text, solution_from_text
 
@@ -40,6 +40,8 @@ _BEGIN = regex(rb'\s*\{\s*"logparse_bundle"\s*:')
 
 def dump(facts: Mapping[str, str], times: Sequence[Measurement], calls: Mapping[str, int | None]) -> tuple[str, bytes]:
     """The name of a record's file, and its content; facts that others should not see are left out."""
+    import hashlib  # here, as every ingest imports this module
+
     public = {*FACTS, *_REPLAY} - PRIVATE
     kept = {name: x for name, x in sorted(facts.items()) if name in public or name.startswith(_PREFIXES)}
     rows = [
@@ -47,8 +49,6 @@ def dump(facts: Mapping[str, str], times: Sequence[Measurement], calls: Mapping[
         | {name: value for name in _ROW if (value := getattr(x, name)) not in (None, ())}
         for x in times
     ]
-    import hashlib  # here, as every ingest imports this module
-
     data = json.dumps({"logparse_bundle": VERSION, "facts": kept, "times": rows, "calls": dict(sorted(calls.items()))})
     name = f"{RECORD}{hashlib.sha256(data.encode()).hexdigest()[:16]}.json" if times else "workload.json"
     return name, data.encode() + b"\n"
@@ -62,10 +62,10 @@ def read(source: Source) -> Iterator[Outcome]:
     """Facts, times and calls of one file; each that cannot be read is a counted reject."""
     data = content(source)
     try:
-        found = json.loads(data)
+        found = parsed(data)
         if not isinstance(found, dict) or found.get("logparse_bundle") != VERSION:
             raise ValueError(f"of another version than {VERSION}: update logparse")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         yield Outcome("reject", [Reject(f"bundle: {error}", 0, len(data))])
         return
     facts, times, calls = (found.get(name) for name in ("facts", "times", "calls"))

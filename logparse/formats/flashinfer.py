@@ -26,7 +26,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from logparse.formats.format import FOREIGN, FileFormat, Head, Origin, Outcome, Source, content
+from logparse.formats.format import FOREIGN, FileFormat, Head, Origin, Outcome, Source, content, parsed
 from logparse.formats.patterns import regex
 from logparse.model import Fact, Measurement, OperatorProblem, Reject, Solution
 
@@ -46,8 +46,8 @@ def read(source: Source) -> Iterator[Outcome]:
     """The metadata as facts, each entry as a choice; what cannot be read is a counted reject."""
     data = content(source)
     try:
-        found = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        found = parsed(data)
+    except ValueError as error:
         yield Outcome("reject", [Reject(f"flashinfer: {error}", 0, len(data))])
         return
     for key, value in found.items():  # what begins as ``recognise`` wants and is JSON is an object

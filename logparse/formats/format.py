@@ -8,11 +8,12 @@ Every input line ends in exactly one ``Unit``; ingest checks that nothing is los
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol, TypeAlias
+from typing import Any, BinaryIO, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -87,6 +88,14 @@ def content(source: Source) -> bytes:
     """The whole of a small file; one read of a pipe or an archive may return less than there is."""
     with source.open() as stream:
         return b"".join(iter(lambda: stream.read(1 << 20), b""))
+
+
+def parsed(data: bytes) -> Any:
+    """The JSON value that a file contains.  Raises ValueError, also where it is nested too deeply."""
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from logparse.formats.format import FileFormat, Head, Outcome, Source, content
+from logparse.formats.format import FileFormat, Head, Outcome, Source, content, parsed
 from logparse.formats.patterns import regex
 from logparse.model import Fact, Reject
 
@@ -43,10 +43,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 def facts(data: bytes) -> list[Fact]:
     """The facts of one file.  Raises ValueError for what is no such file."""
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON: {error}") from error
+    found = parsed(data)
     kinds = found.get("kinds") if isinstance(found, dict) else None
     if not isinstance(kinds, dict) or not all(map(_is_kind, kinds.values())):
         raise ValueError("no kinds with count, traced and us")

@@ -238,7 +238,7 @@ class Store:
         itself cannot know: a reader holds the names of files, and no lock that other hosts or S3 would show.
         """
         manifest, now = self.manifest(), time.time()
-        # No reader still uses the manifest before this one; where there is none, a compaction may write the first now.
+        # After this time no reader uses an older manifest.  Without a manifest, a compaction may be writing the first.
         settled = unread or (manifest.number > 0 and now - manifest.written_at > older_than_s)
         held = writers_of(set(self._commit_table(manifest)["attempt"].to_pylist()) - manifest.attempts)
         merged = writers_of(manifest.attempts)

@@ -149,15 +149,14 @@ def host_factor_of(step: Step) -> float:
     """The factor on the host's work with which it takes what it took by itself, or the unchanged step its untraced
     time; 1 where none is known.  Where no factor reaches it, the one nearest to 1 that comes closest.
     """
-    by_step = _of_step(step)
     if not step.measured_host_us:
-        return by_step
+        return _of_step(step)
     alone = _reaching(step.measured_host_us, step.issued_us, _HOST_LEAST, _HOST_MOST)
     target = step.untraced_us
     shorter = target is not None and step.us(unchanged, alone) > target * (1.0 + ERROR / 2)
-    # a step that hardly any host makes longer is its kernels', and tells nothing of the host
+    # Where even the fastest host leaves the step as long as it is, kernels limit it: its time does not show the host's.
     witness = target is not None and target > step.us(unchanged, _HOST_LEAST) * (1.0 + ERROR / 2)
-    return min(alone, by_step) if shorter and witness else alone
+    return min(alone, _of_step(step)) if shorter and witness else alone
 
 
 def _of_step(step: Step) -> float:

@@ -319,7 +319,9 @@ def test_times_by_turns_take_the_place_of_those_of_the_traced_runs() -> None:
 
 @pytest.mark.parametrize("conv_us", [1000, 800])
 def test_an_interval_that_holds_no_gain_and_a_large_one_decides_nothing(conv_us: float) -> None:
-    """On two H100s "had no effect" was said of [-29.6, 21.2] of 65 ms: the program was 27 % faster."""
+    """On two H100s verify reported "had no effect" with an interval of [-29.6, 21.2] ms for a step of 65 ms, but the
+    program was 27 % faster.
+    """
     before, after = simple("before", 1000, steady(2500)), simple("after", conv_us, steady(2500))
     found = judged(before, after, times=(timed("a", 2500, 2900, 2600), timed("b", 2600, 2400, 2800)))
     assert found.verdict == "time unknown"
