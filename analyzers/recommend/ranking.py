@@ -98,7 +98,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
     kept = one_claim_each([x for x, why in zip(table, left_out, strict=True) if why is None], tables.links)
     calls = {str(x): float(n) for x, n in calls_by_problem(tables.workload).dropna().items()}
     ranked = sorted(map(reachable, kept), key=rank)
-    findings = one_row_each(ranked, calls, ladders.races(tables, settings))
+    findings = one_row_each(ranked, calls, lambda: ladders.races(tables, settings))
     most = _ceiling(table, tables, usual)
     files, own = files_action(findings, most.default_us, tables, settings), tables.sources["run"] == tables.run
     actions = sorted([*_timed_actions(tables, settings), *([files] if files else [])], key=rank_of_actions)
