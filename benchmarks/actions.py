@@ -73,8 +73,7 @@ def measured(name: str, options: argparse.Namespace, folder: Path) -> Iterator[d
     ingest([str(folder / "as_is.json")], store, run="as_is")
     traced = time.monotonic()
     method = Method(cache="hot", turns=2) if options.small else Method()
-    stages = frozenset({"actions"})
-    replay(store, Options(devices=options.devices, run="as_is", stages=stages, method=method))  # type: ignore[arg-type]
+    replay(store, Options(devices=options.devices, run="as_is", only="actions", method=method))
     replayed = time.monotonic()
     settings = Settings()
     found = advise(store, settings, "as_is")

@@ -13,18 +13,18 @@ own; those of one GPU run side by side, a GPU each.  A job takes two to four min
 1. tuned: ``tune`` runs it with a profiler, replays, recommends, runs it with the settings that pay and compares;
 2. where that applied nothing: run with its best action, named in the program (``apply.model`` too), and compared by
    ``verify``; an action that is promised to cost time is tried as well, for then the promise can be wrong;
-3. judged by a *truth* that owes nothing to our profiler: the program itself times the later half of its units, with
-   nothing of ours in it, by turns without and with the action.  All these processes are started at once and make
-   everything ready; then each has the device for itself, one after another.
+3. judged by a *truth* that owes nothing to our profiler: the program itself times its units, with
+   nothing of ours in it, without and with the action.  All these processes, two of each, live at the same time; each
+   has the device for itself for half a second, by turns, since what others do on the host comes and goes.
 
 The step under each action, as ``recommend`` simulates it, is recorded beside that: of the others that lines of Python
 apply, the two of which the simulation says most are chosen, before anything is measured, and timed in the same turns
 (``steps.py --record``).  ``--steps`` does that alone: the job is traced and replayed and timed, and nothing is judged.
 
-The truth is *faster* where all runs with the action were faster than all without (one of twenty such triples by chance)
-and the means differ by 1 %; *slower* likewise.  "verified" is right where the truth is faster, and wrong where it is
-not, or else undecided where the means say so and single runs do not.  "took effect, not faster" and "had no effect" are
-right where the truth is not faster.  Other verdicts claim nothing.  Owed: nine of ten right, none "verified" wrongly.
+The truth is *faster* where the interval of 95 % of the change says so and reaches beyond 1 %; *slower* likewise.
+"verified" is right where the truth is faster, and wrong where it is not, or else undecided where it is less and its
+interval holds no change.  "took effect, not faster" and "had no effect" are right where the truth is not faster.  Other
+verdicts claim nothing.  Owed: nine of ten right, none "verified" wrongly.
 
 The record is written again whenever a job has come further: a benchmark that is cut off keeps what it has.
 """
@@ -35,6 +35,7 @@ import argparse
 import contextlib
 import dataclasses
 import datetime
+import itertools
 import json
 import math
 import os
@@ -55,18 +56,28 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gpu_replay import unpack_wheels
+from steps import compared, unit_us
+
+from analyzers.verify.unit_time import LEAST_TURNS
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "benchmarks" / "job_programs"
-FLOOR = 0.01
-"""A smaller change of the truth counts as no change: jobs differ by as much between two machines of one kind."""
+FLOOR, MOST_SAME = 0.01, 0.04
+"""A smaller change of the truth counts as no change (jobs differ by as much between two machines of one kind), as does
+an interval that holds none and reaches no further than the second.
+"""
 _RUN_S, _JOB_S, _LEAST_S = 90.0, 400.0, 120.0
 """Seconds: of one run for the truth and of one job at most; a job is not begun with less left."""
 _OTHERS = 2
 """Further actions of a job whose step is measured."""
-_SHORT = {"JOB_SECONDS": "3", "JOB_UNITS": "40"}
-"""Of the runs for the truth; others run their units for ``Job.seconds``, at least 64 of them."""
-_SMOKE = {"JOB_SMOKE": "1", "JOB_SECONDS": "2", "JOB_UNITS": "64", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+_SMOKE = {
+    "JOB_SMOKE": "1",
+    "JOB_SECONDS": "2",
+    "JOB_UNITS": "64",
+    "JOB_TURN_SECONDS": "0.1",
+    "OMP_NUM_THREADS": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+}
 FASTER = frozenset({"verified"})
 NOT_FASTER = frozenset({"took effect, not faster", "had no effect"})
 _WALL = re.compile(r"of the wall time of an? \w+ (.*)")
@@ -84,7 +95,7 @@ class Job:
     about: str
     gpus: int = 1
     only_gpu: str = ""
-    seconds: str = "4"
+    seconds: str = "9"
     at_once: int = 12
 
     def command(self, name: str) -> list[str]:
@@ -100,9 +111,7 @@ JOBS: Mapping[str, Job] = {
     "generate": Job("serving.py", "transformers `generate`, two lengths of prompt"),
     "vision_server": Job("serving.py", "RegNetY, batches of 1, 4, 16 at random"),
     "graph_decode": Job("serving.py", "decode in a captured graph", only_gpu="a CPU captures no graphs", at_once=4),
-    "fp8": Job(
-        "serving.py", "`torch._scaled_mm` in plain functions", only_gpu="a CPU's product has other layouts", seconds="7"
-    ),
+    "fp8": Job("serving.py", "`torch._scaled_mm` in plain functions", only_gpu="a CPU's product has other layouts"),
     "moe": Job("training.py", "mixture of experts, training"),
     "data_loader": Job("training.py", "ResNet-50 behind a slow loader"),
     "small_kernels": Job("training.py", "host-bound training"),
@@ -173,7 +182,6 @@ class _Stages:
         from analyzers.measure.replay import Options, replay
         from analyzers.measure.scheduler import Limits
         from analyzers.recommend.verb import advise, write
-        from analyzers.times.runs import tables_of
         from analyzers.tune.by_turns import alone
         from logparse.ingest import ingest
 
@@ -184,16 +192,36 @@ class _Stages:
             ingest([str(folder)], self._store, run="steps")
         row["seconds"]["alone"] = time.monotonic() - self._begun
         limits = Limits(budget_s=self._options.replay)
-        replay(self._store, Options(run="steps", limits=limits, stages=frozenset({"actions"})))
+        replay(self._store, Options(run="steps", limits=limits, only="actions"))
         row["seconds"]["replayed"] = time.monotonic() - self._begun
         found = advise(self._store, Settings(), "steps")
         write(found, Settings(), self._folder / "applied")
         row["offered"] = [_offer(x) for x in found.actions]
-        row["step"], row["units"] = (
-            _simulated(found.step, tables_of(self._store, "steps")),
-            {"before": self._units("steps")},
-        )
+        row["step"], row["units"] = self._simulated(found, "steps"), {"before": self._units("steps")}
         row["applied_by"], row["actions"], row["others"] = "nothing", [], _others(found.step, found.actions, [])
+
+    def _simulated(self, found: Any, run: str) -> Any:
+        """Return the simulated step in µs, now and under each action, or the reason why there is none.
+
+        ``traced_us`` is the unchanged step with the host as slow as under the profiler, ``scaled_us`` with it scaled.
+        """
+        from analyzers.job.step.answer import Step, traced_step, unchanged
+        from analyzers.recommend.step_times import factors_of
+        from analyzers.times.runs import tables_of
+
+        step = found.step
+        if step is None or isinstance(step, str):
+            return step
+        self._tables = tables_of(self._store, run)
+        self._factors = {x.action.name: factors_of(x) for x in found.actions if x.action.name in step.under}
+        held = traced_step(self._tables)
+        assert isinstance(held, Step)
+        return {
+            "traced_us": held.us(unchanged, 1.0),
+            "scaled_us": held.us(unchanged, step.now.host_factor),
+            "now": dataclasses.asdict(step.now),
+            "under": {name: dataclasses.asdict(x) for name, x in step.under.items()},
+        }
 
     def _tuned(self) -> None:
         from analyzers.tune.verb import Tuning, tune
@@ -217,7 +245,7 @@ class _Stages:
         limits, method = Limits(budget_s=self._options.replay), Method(cache="hot", turns=2)
         replay(
             self._store,
-            Options(run="tune-smoke", devices=("cpu",), limits=limits, method=method, stages=frozenset({"actions"})),
+            Options(run="tune-smoke", devices=("cpu",), limits=limits, method=method, only="actions"),
         )
 
     def _captured(self, run: str, environ: Mapping[str, str]) -> None:
@@ -246,14 +274,13 @@ class _Stages:
         from analyzers.analyzer import Settings
         from analyzers.recommend.apply_module import without_a_change
         from analyzers.recommend.verb import advise, write
-        from analyzers.times.runs import tables_of
 
         row, runs = self._row, set(self._store.sources()["run"])
         before = min(runs, key=len)
         found = advise(self._store, Settings(), before)
         written = write(found, Settings(), self._folder / "applied")[0]
         row["offered"] = [_offer(x) for x in found.actions]
-        row["step"] = _simulated(found.step, tables_of(self._store, before))
+        row["step"] = self._simulated(found, before)
         row["others"] = []
         if (after := f"{before}-after") in runs:
             names = [x.action.name for x in without_a_change(found.actions)]
@@ -275,9 +302,14 @@ class _Stages:
     def _judged(self, before: str, after: str, names: Sequence[str], files: Any) -> dict[str, Any]:
         """What ``verify`` says of the two runs."""
         from analyzers.times.runs import tables_of
+        from analyzers.tune.by_turns import by_turns
         from analyzers.verify.actions import lines, verify_actions
 
-        proof = verify_actions(tables_of(self._store, before), tables_of(self._store, after), names, files)
+        times = None
+        if self._named:
+            sides = ((self._command, {**self._environ, **x}) for x in ({}, self._named))
+            times = by_turns(*sides, "", print)
+        proof = verify_actions(tables_of(self._store, before), tables_of(self._store, after), names, files, times)
         return {"proof": dataclasses.asdict(proof), "verdict": proof.verdict, "verify_said": lines(proof)}
 
     def _units(self, run: str) -> dict[str, Any] | None:
@@ -294,27 +326,37 @@ class _Stages:
         """Runs without and with the action by turns, and with others; a job without any runs once, for its time."""
         from logparse.capture import with_overrides
 
-        short = self._environ if self._options.smoke else {**self._environ, **_SHORT}
-        sides: dict[str, tuple[Sequence[str], Mapping[str, str]]] = {"before": (self._command, short)}
+        sides: dict[str, tuple[Sequence[str], Mapping[str, str]]] = {"before": (self._command, self._environ)}
         if self._named:
-            sides["after"] = (self._command, {**short, **self._named})
+            sides["after"] = (self._command, {**self._environ, **self._named})
         elif self._row["actions"]:
-            sides["after"] = with_overrides.applied(self._command, self._folder / "applied", short)
+            sides["after"] = with_overrides.applied(self._command, self._folder / "applied", self._environ)
         path = str(self._folder / "applied" / "apply.py")
         for name in self._row["others"]:
-            sides[name] = (self._command, {**short, "JOB_APPLY": path, "JOB_APPLY_NAMES": name})
+            sides[name] = (self._command, {**self._environ, "JOB_APPLY": path, "JOB_APPLY_NAMES": name})
         held = self._row["truth"] = {side: [] for side in sides}
-        order = [
-            side
-            for turn in range(self._options.truth_runs if len(sides) > 1 else 1)
-            for side in (list(sides) if turn % 2 == 0 else reversed(sides))  # before, after, after, before …
-        ]
-        for begin in range(0, len(order), self._at_once):
-            for side, found in _one_by_one(
-                [(x, *sides[x]) for x in order[begin : begin + self._at_once]], self._folder
-            ):
-                held[side].append(found)
+        copies = max(1, min(self._options.truth_copies, self._at_once // len(sides))) if len(sides) > 1 else 1
+        runs = [(side, *sides[side]) for _ in range(copies) for side in sides]
+        for number, found in _by_turns(runs, self._options.truth_s, self._folder):
+            of, copy = held[runs[number][0]], number // len(sides)
+            if copy == len(of):
+                of.append({"turns_us": [], "units": 0})
+            of[copy]["turns_us"].append(found["unit_us"])
+            of[copy]["units"] += found["units"]
+            if number == 0:
                 yield "truth"
+        if isinstance(self._row.get("step"), dict):
+            self._row["step"]["beside"] = self._beside()
+        yield "truth"
+
+    def _beside(self) -> dict[str, Any]:
+        """The step under each action, as simulated where the unchanged one takes what it took beside the others."""
+        from analyzers.job.step.answer import Step, answer, traced_step
+
+        held = traced_step(self._tables)
+        assert isinstance(held, Step)
+        held = dataclasses.replace(held, untraced_us=unit_us(self._row["truth"]["before"]))
+        return {name: dataclasses.asdict(answer(held, factors)) for name, factors in self._factors.items()}
 
 
 def _as_device(path: Path) -> None:
@@ -346,25 +388,6 @@ def _verdict(said: Sequence[str]) -> str | None:
     return next((x for x in sorted(VERDICTS, key=len, reverse=True) if ending.startswith(x)), None)
 
 
-def _simulated(step: Any, tables: Any) -> Any:
-    """Return the simulated step in µs, now and under each action, or the reason why there is none.
-
-    ``traced_us`` is the unchanged step with the host as slow as under the profiler, ``scaled_us`` with the host scaled.
-    """
-    from analyzers.job.step.answer import Step, traced_step, unchanged
-
-    if step is None or isinstance(step, str):
-        return step
-    held = traced_step(tables)
-    assert isinstance(held, Step)
-    return {
-        "traced_us": held.us(unchanged, 1.0),
-        "scaled_us": held.us(unchanged, step.now.host_factor),
-        "now": dataclasses.asdict(step.now),
-        "under": {name: dataclasses.asdict(x) for name, x in step.under.items()},
-    }
-
-
 def _others(step: Any, actions: Sequence[Any], applied: Sequence[str]) -> list[str]:
     """Of the actions that were not applied alone, those of which the simulation says most."""
     if step is None or isinstance(step, str):
@@ -377,54 +400,69 @@ def _others(step: Any, actions: Sequence[Any], applied: Sequence[str]) -> list[s
 
 
 class _Run:
-    """A run of the program with nothing of ours, which waits for its turn once all is ready."""
+    """A run of the program with nothing of ours, which does its units turn by turn once all is ready."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], folder: Path) -> None:
         folder.mkdir()
-        self._go, self._found = folder / "go", folder / "truth.json"
+        self._folder, self._turn = folder, 0
         self._output = folder / "output.txt"
-        own = {**environ, "JOB_GO_FILE": str(self._go), "JOB_TRUTH_FILE": str(self._found)}
+        own = {**environ, "JOB_TURNS": str(folder)}
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(command, env=own, stdout=output, stderr=subprocess.STDOUT)
 
     def ready(self) -> None:
         """Wait until it is.  Raises RuntimeError where it ends or takes too long."""
-        ready, by = Path(f"{self._go}.ready"), time.monotonic() + _RUN_S
-        while not ready.exists():
-            if self._process.poll() is not None or time.monotonic() > by:
-                raise RuntimeError(f"not ready, exit {self._process.poll()}: {_last_lines(self._output)}")
-            time.sleep(0.05)
+        self._awaited("ready", _RUN_S)
 
-    def went(self) -> dict[str, Any]:
-        """What the program says of its units.  Raises RuntimeError."""
-        self._go.touch()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_RUN_S)
-        if self._process.poll() != 0:
-            raise RuntimeError(f"exit {self._process.poll()}: {_last_lines(self._output)}")
-        found: dict[str, Any] = json.loads(self._found.read_text(encoding="utf-8"))
-        return found
+    def turn(self) -> dict[str, Any]:
+        """What the program says of the units of its next turn.  Raises RuntimeError."""
+        (self._folder / f"{self._turn}.go").touch()
+        found = self._awaited(f"{self._turn}.json", _RUN_S)
+        self._turn += 1
+        return dict(json.loads(found.read_text(encoding="utf-8")))
 
     def end(self) -> None:
+        """Have it end by itself, or end it."""
+        (self._folder / "end").touch()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(4)
         if self._process.poll() is None:
             _ended(self._process)
 
+    def _awaited(self, name: str, seconds: float) -> Path:
+        path, by = self._folder / name, time.monotonic() + seconds
+        while not path.exists():
+            if self._process.poll() is not None or time.monotonic() > by:
+                raise RuntimeError(f"no {name}, exit {self._process.poll()}: {_last_lines(self._output)}")
+            time.sleep(0.005)
+        return path
 
-def _one_by_one(
-    runs: Sequence[tuple[str, Sequence[str], Mapping[str, str]]], folder: Path
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """All runs are started and made ready at once; then they have the device one after another."""
-    held: list[tuple[str, _Run]] = []
+
+def _by_turns(
+    runs: Sequence[tuple[str, Sequence[str], Mapping[str, str]]], seconds: float, folder: Path
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """All runs are started and made ready at once; then they have the device one after another, for so many seconds,
+    every other time in the opposite order.  Yields what each turn of a run (by its place) took; the first is warm-up.
+    """
+    held: list[_Run] = []
     with tempfile.TemporaryDirectory(dir=folder, prefix="truth-") as place:
         try:
-            for number, (side, command, environ) in enumerate(runs):
-                held.append((side, _Run(command, environ, Path(place) / str(number))))
-            for _, each in held:
+            for number, (_, command, environ) in enumerate(runs):
+                held.append(_Run(command, environ, Path(place) / str(number)))
+            for each in held:
                 each.ready()
-            for side, each in held:
-                yield side, each.went()
+            begun = math.inf
+            for turn in itertools.count():
+                order = list(enumerate(held))
+                for number, each in order if turn % 2 else reversed(order):
+                    found = each.turn()
+                    if turn:
+                        yield number, found
+                begun = begun if turn else time.monotonic()
+                if turn >= LEAST_TURNS and time.monotonic() - begun > seconds:
+                    return
         finally:
-            for _, each in held:
+            for each in held:
                 each.end()
 
 
@@ -534,7 +572,7 @@ def _watched(
 ) -> None:
     """The job's process until it ends or its time is over."""
     words = ["--job", name, "--folder", str(folder.resolve()), "--replay", str(options.replay)]
-    words += ["--truth-runs", str(options.truth_runs)]
+    words += ["--truth-s", str(options.truth_s), "--truth-copies", str(options.truth_copies)]
     words += [f"--{name}" for name in ("smoke", "steps") if getattr(options, name)]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     environ = {**os.environ, "CUDA_VISIBLE_DEVICES": visible, "PYTHONPATH": path}
@@ -570,17 +608,20 @@ def _watched(
 
 
 def truth(row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Unit times in µs by the program itself: means, change, and whether that is more than their spread."""
-    held = row.get("truth", {})
-    before, after = ([x["unit_us"] for x in held.get(side, [])] for side in ("before", "after"))
-    if not before or not after:
+    """Unit times in µs by the program itself: without and with the action, and the change with its interval.
+
+    A copy of each are a pair of runs side by side, and their turns are compared as ``tune`` compares turns.
+    """
+    found = compared(row.get("truth", {}), "after")
+    if found is None:
         return None
-    a, b = (math.fsum(x) / len(x) for x in (before, after))
-    change = b / a - 1
-    apart = max(after) < min(before) or min(after) > max(before)
-    said = "same" if abs(change) < FLOOR else ("faster" if change < 0 else "slower") if apart else "within its spread"
-    spread = max((max(x) - min(x)) / 2 / (math.fsum(x) / len(x)) for x in (before, after))
-    return {"before_us": a, "after_us": b, "change": change, "spread": spread, "runs": len(after), "said": said}
+    change, low, high = (-us / found.before_us for us in (found.gained_us, found.high_us, found.low_us))
+    if max(abs(low), abs(high)) < FLOOR or low <= 0 <= high:
+        said = "same" if max(abs(low), abs(high)) < MOST_SAME else "within its spread"
+    else:
+        said = "faster" if change < 0 else "slower"
+    times = {"before_us": found.before_us, "after_us": found.after_us, "change": change, "low": low, "high": high}
+    return {**times, "runs": found.runs, "turns": found.turns, "said": said}
 
 
 def direction(verdict: str | None, found: Mapping[str, Any] | None) -> str:
@@ -621,7 +662,7 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
         "computes: before → promised, measured",
         "unit, as we say",
         "verdict",
-        "truth (± half range)",
+        "truth",
         "direction",
     )
     out = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
@@ -645,7 +686,7 @@ def _line(row: Mapping[str, Any]) -> str:
     seen = "–"
     if found:
         times = f"{_ms(found['before_us'])} → {_ms(found['after_us'])}"
-        seen = f"{times}, {found['change']:+.1%} ± {found['spread']:.1%}: {found['said']}"
+        seen = f"{times}, {found['change']:+.1%} [{found['low']:+.1%}, {found['high']:+.1%}]: {found['said']}"
     last = f"failed: {str(row['failed']).splitlines()[-1][-160:]}" if "failed" in row else row.get("direction", "")
     return " | ".join((action, computes, wall, str(row.get("judged_verdict") or "–"), seen, last))
 
@@ -704,7 +745,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rest", type=Path, help="a record: the jobs that it has are left out, unless they failed")
     parser.add_argument("--budget", type=float, default=3600.0, help="seconds of all")
     parser.add_argument("--replay", type=float, default=20.0, help="seconds of each job's replay")
-    parser.add_argument("--truth-runs", type=int, default=3, help="runs of the truth before and after, by turns")
+    parser.add_argument("--truth-s", type=float, default=45.0, help="seconds of each job's turns for the truth")
+    parser.add_argument("--truth-copies", type=int, default=2, help="runs of each side for it, as far as they fit")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results", help="the record's folder")
     parser.add_argument("--merge", type=Path, nargs="+", default=(), help="records to join, instead of running jobs")
     parser.add_argument("--keep", type=Path, help="a new folder for stores, logs and traces, which is not removed")
@@ -747,7 +789,8 @@ def _ran(options: argparse.Namespace) -> tuple[dict[str, Any], Path]:
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "smoke": options.smoke,
         "environment": _environment(options.smoke),
-        "truth_runs": options.truth_runs,
+        "truth_s": options.truth_s,
+        "truth_copies": options.truth_copies,
         "replay_s": options.replay,
         "seconds": 0.0,
         "jobs": {},

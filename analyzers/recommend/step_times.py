@@ -33,16 +33,16 @@ def step_times(tables: Tables, actions: Sequence[ActionResult]) -> StepTimes | S
     Best known times of kernels, for the first ceiling, are those under the actions that pay, whichever is the fastest.
     """
     best: dict[str, Factor] = {}
-    for factors in (_factors(x) for x in actions if x.pays):
+    for factors in (factors_of(x) for x in actions if x.pays):
         best |= {of: x for of, x in factors.items() if x.value < best.get(of, Factor(1.0, 1.0, 1.0)).value}
     now = step_of(tables, {}, best or None)
     if isinstance(now, StepUnknown):
         return now
-    under = {x.action.name: step_of(tables, _factors(x)) for x in actions if x.parts}
+    under = {x.action.name: step_of(tables, factors_of(x)) for x in actions if x.parts}
     return StepTimes(now, {name: x for name, x in under.items() if isinstance(x, StepAnswer)})
 
 
-def _factors(result: ActionResult) -> dict[str, Factor]:
+def factors_of(result: ActionResult) -> dict[str, Factor]:
     """Time under the action over time now, of each problem; the interval is the whole action's, in proportion."""
     saved = result.now_us - result.then_us
     low, high = ((result.now_us - us) / saved if saved else 1.0 for us in result.interval_us)

@@ -1,25 +1,30 @@
 """The job as it was and as it is, run by turns without a profiler and without logs: times of its units alone.
 
-By turns, since a device that gets warmer, or a host that others use, changes both alike.  Nothing of these runs is
-stored: their units are read where the job wrote them.
+By turns, since a device that gets warmer, or a host that others use, changes both alike: turns of a few units where two
+of the job can live at the same time (``side_by_side.py``), else whole runs.  Nothing of these runs is stored: their
+units are read where the job wrote them.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 
 from analyzers.times.units import Units, units_of_facts
-from analyzers.verify.actions import Times
-from analyzers.verify.unit_time import unit_time
+from analyzers.tune.side_by_side import AloneError, Side, pair
+from analyzers.verify.unit_time import SideBySide, Times, unit_time
 from logparse.capture import job
 from logparse.capture.plan import timing
 from logparse.formats import job_units
 
+PAIRS, _MOST_PAIRS = 2, 4
+"""Of runs side by side: the fewest that tell what differs between two starts of a program; at most, where these decide
+nothing.
+"""
 RUNS, RUNS_OF_SHORT, SHORT_US = 3, 5, 5e3
 """Of each: the fewest whose means have a spread worth the name; more where a unit takes less than ``SHORT_US``, of
 which three give a very wide interval.
@@ -28,19 +33,44 @@ _MOST, _MOST_S = 8, 300.0
 """Runs of each at most, and seconds of all after which none is added, while these decide nothing."""
 AT_MOST_S = 120.0
 """A job that takes longer is not run again: its units are many, and their own spread serves."""
-_INTERRUPTED = 130
 
 
-def by_turns(
-    before: tuple[Sequence[str], Mapping[str, str]],
-    after: tuple[Sequence[str], Mapping[str, str]],
-    unit: str,
-    say: Callable[[str], None],
-) -> Times | None:
-    """The units of some runs of each command in its environment; None where one of them fails or times nothing.
+def by_turns(before: Side, after: Side, unit: str, say: Callable[[str], None]) -> Times | SideBySide | None:
+    """The times of some runs of each command in its environment; None where one of them fails or times nothing.
 
     ``unit`` is the callable whose calls are units, as ``--unit`` names it.  Raises KeyboardInterrupt.
     """
+    try:
+        return _side_by_side(before, after, unit, say)
+    except AloneError as why:
+        say(f"    one run after another, since {why}")
+        return one_by_one(before, after, unit, say)
+
+
+def _side_by_side(before: Side, after: Side, unit: str, say: Callable[[str], None]) -> SideBySide:
+    """Raises AloneError where the first pair is none, or tells nothing."""
+    say(
+        f"two of the job at once, as it was and as it is, a few units of each by turns, without logs and a profiler: "
+        f"{PAIRS} times, at most {_MOST_PAIRS} where these decide nothing"
+    )
+    found, begun = SideBySide(()), time.monotonic()
+    while True:
+        try:
+            found = SideBySide((*found.pairs, pair(before, after, unit)))
+        except AloneError:
+            if not found.pairs:
+                raise
+            return found
+        wall = found.unit_time(found.kinds)
+        if wall is None:
+            raise AloneError("no kind of unit came in enough turns")
+        late = len(found.pairs) == _MOST_PAIRS or time.monotonic() - begun > _MOST_S
+        if late or (len(found.pairs) >= PAIRS and not wall.undecided):
+            return found
+
+
+def one_by_one(before: Side, after: Side, unit: str, say: Callable[[str], None]) -> Times | None:
+    """The units of whole runs; None where one of them fails or times nothing."""
     say(
         f"the job by turns as it was and as it is, {RUNS} or {RUNS_OF_SHORT} times each without logs and a profiler, "
         f"at most {_MOST} where these decide nothing"
@@ -67,16 +97,14 @@ def _undecided(times: Times) -> bool:
     return wall is not None and wall.undecided
 
 
-def alone(
-    job_as_it_is: tuple[Sequence[str], Mapping[str, str]], folder: Path, unit: str, say: Callable[[str], None]
-) -> Units | None:
+def alone(job_as_it_is: Side, folder: Path, unit: str, say: Callable[[str], None]) -> Units | None:
     """One run of a command in its environment, without logs and a profiler: its units, which it writes into the folder;
     None where it fails or times nothing.  Raises KeyboardInterrupt.
     """
     command, environ = job_as_it_is
     folder.mkdir(parents=True, exist_ok=True)
     ended = job.run(command, timing(folder, unit, environ))
-    if ended.code == _INTERRUPTED:
+    if ended.code == job.INTERRUPTED:
         raise KeyboardInterrupt
     units = units_in(folder)
     if ended.code or units is None:

@@ -17,12 +17,12 @@ from analyzers.actions.action import CONVOLUTION, GEMM, step_interval
 from analyzers.actions.totals import results
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import collectives_of_run, kernels_of_run, steps, traced_us
-from analyzers.times.units import KINDS, Units, reweighed, traced_kinds, units, units_by_source, units_of_facts
-from analyzers.verify.unit_time import UnitTime, timed, unit_time
+from analyzers.times.units import KINDS, reweighed, traced_kinds, units, units_by_source, units_of_facts
+from analyzers.verify.unit_time import SideBySide, Times, UnitTime, timed, unit_time
 from logparse.errors import InputError
 from logparse.formats.job_units import UNIT
 from logparse.output import CHECK_FAILED, Answer
-from logparse.text import duration, fitted, gained, signed
+from logparse.text import counted, duration, fitted, gained, signed
 
 Verdict: TypeAlias = Literal["verified", "took effect, not faster", "had no effect", "another workload", "time unknown"]
 SHARE = 0.5
@@ -134,16 +134,12 @@ class ActionProof:
         return self.verdict in ("took effect, not faster", "had no effect") and not self.faster
 
 
-Times: TypeAlias = tuple[Sequence[Units], Sequence[Units]]
-"""The units of runs of the job before and after, timed by turns."""
-
-
 def verify_actions(
     before: Tables,
     after: Tables,
     names: Sequence[str],
     files: ActionResult | None = None,
-    times: Times | None = None,
+    times: Times | SideBySide | None = None,
 ) -> ActionProof:
     """Judge the named actions, and the override ``files``, which the run ``after`` has applied together.
 
@@ -162,7 +158,7 @@ def verify_actions(
     now, then = both.us
     change = _change(chosen, files, now)
     low, high = step_interval(now, *(now + x for x in change))
-    wall = unit_time(*(times or both.timed), both.counts) if all(times or both.timed) else None
+    wall = both.wall(times or both.timed)
     doubts = [*both.doubts()]
     return ActionProof(
         before=before.run,
@@ -243,6 +239,11 @@ class _Both:
             found = tuple(units_of_facts(x.facts[x.facts["run"] == x.run], alone=False) for x in self.runs)
         a, b = ([x] if x is not None else [] for x in found)
         return a, b
+
+    def wall(self, times: Times | SideBySide) -> UnitTime | None:
+        if isinstance(times, SideBySide):
+            return times.unit_time(self.counts)
+        return unit_time(*times, self.counts) if all(times) else None
 
     @property
     def us(self) -> tuple[float, float]:
@@ -370,7 +371,8 @@ def lines(found: ActionProof) -> list[str]:
     if wall is None:
         out.append(f"wall time of a {found.unit} without a profiler: unknown")
     else:
-        of = f"{wall.runs} runs of each by turns" if wall.runs else "blocks of units"
+        of = f"{counted(wall.runs, 'run')} of each by turns" if wall.runs else "blocks of units"
+        of = f"{wall.turns} turns in {counted(wall.runs, 'pair')} of runs" if wall.turns else of
         interval = f"[{signed(wall.low_us)}, {signed(wall.high_us)}]"
         out.append(f"of the wall time of a {found.unit} {gained(wall.gained_us)} {interval} ({of})")
     a, b = found.collectives_us

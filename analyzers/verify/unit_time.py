@@ -1,7 +1,14 @@
 """Is a unit of work faster, by its wall time without a profiler?  The difference of two runs, with an interval of 95 %.
 
-Units are compared kind by kind, and kinds weighed by equal counts in both runs.  Of several runs of the job by turns
-the interval is that of the runs' means: what differs between two starts of a program is in it.  Of one long run it is
+Units are compared kind by kind, and kinds weighed by equal counts in both runs.
+
+Two runs of a job that live at the same time do a few units each by turns.  What others do on the machine comes and goes
+within seconds and only ever adds (on an H200 turns of one process differed by a factor of two, the lower quartiles of
+four equal processes by 3 %), so the time of a side is the lower quartile of its turns (after Chen & Revels, "Robust
+benchmarking in noisy environments", 2016, who take the minimum).  The interval is the bootstrap's, of pairs of runs
+and then of turns, so what differs between two starts of a program is in it.
+
+Of several runs one after another the interval is that of the runs' means.  Of one long run it is
 that of the means of consecutive blocks of units, since the times of neighbours are alike (batch means; Schmeiser,
 "Batch size effects in the analysis of simulation output", Operations Research 30, 1982: ten blocks are about enough).
 The two variances add up to one whose degrees of freedom are Welch's (Biometrika 34, 1947).
@@ -11,26 +18,40 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from analyzers.statistics.intervals import Variance
 from analyzers.times.units import Units
 
+Floats = npt.NDArray[np.float64]
 _BLOCKS = 10
 _WORTH = 0.04
 """Of a unit's time: a gain that a user would not want to miss."""
 _LEAST = 3
 """Units of a kind, or runs, from which a variance is estimated at least."""
+LEAST_TURNS = 6
+"""Of a kind, in both runs of a pair, from which their quartiles are worth comparing."""
+_QUARTILE, _DRAWS = 0.25, 2000
+Turn: TypeAlias = Mapping[str, float]
+"""The mean time (µs) of a turn's units, by kind."""
+Times: TypeAlias = tuple[Sequence[Units], Sequence[Units]]
+"""The units of one or several runs, before and after."""
+Pair: TypeAlias = tuple[Sequence[Turn], Sequence[Turn]]
+"""The turns of two runs side by side, before and after."""
 
 
 @dataclass(frozen=True)
 class UnitTime:
     """Wall time of an average unit in µs before and after, and the interval of what was gained.
 
-    ``runs`` is how many runs by turns each of the two times is of; 0: units of one run.
+    ``runs`` is how many runs each of the two times is of (0: units of one run), ``turns`` in how many turns (0: one run
+    after another).
     """
 
     before_us: float
@@ -38,6 +59,7 @@ class UnitTime:
     low_us: float
     high_us: float
     runs: int = 0
+    turns: int = 0
 
     @property
     def gained_us(self) -> float:
@@ -51,6 +73,49 @@ class UnitTime:
     def undecided(self) -> bool:
         """Whether the interval holds both no gain and one of more than ``_WORTH``: neither is shown."""
         return self.low_us <= 0 and self.high_us > _WORTH * self.before_us
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Pairs of runs that lived at the same time."""
+
+    pairs: tuple[Pair, ...]
+
+    @property
+    def kinds(self) -> Mapping[str, float]:
+        """In how many turns each kind of unit came."""
+        return Counter(name for pair in self.pairs for side in pair for turn in side for name in turn)
+
+    def unit_time(self, counts: Mapping[str, float]) -> UnitTime | None:
+        """Compare the sides.
+
+        ``counts`` weigh the kinds.  None where those that were timed in ``LEAST_TURNS`` turns of every run are less
+        than half of these units.
+        """
+        turns = [[{x: [y[x] for y in side if x in y] for x in counts} for side in pair] for pair in self.pairs]
+        kinds = [x for x in counts if all(len(side[x]) >= LEAST_TURNS for pair in turns for side in pair)]
+        total = math.fsum(counts[x] for x in kinds)
+        if not total or total < math.fsum(counts.values()) / 2:
+            return None
+        weights = np.array([counts[x] / total for x in kinds])
+        held = [[[np.array(side[x]) for x in kinds] for side in pair] for pair in turns]
+        chance, number = np.random.default_rng(0), len(held)
+
+        def drawn() -> Floats:
+            pairs = [held[i] for i in chance.integers(number, size=number)]
+            return _quartiles([[[chance.choice(x, len(x)) for x in side] for side in pair] for pair in pairs], weights)
+
+        before, after = (float(x) for x in _quartiles(held, weights))
+        left = [after / before for before, after in (drawn() for _ in range(_DRAWS))]
+        low, high = (before * float(1.0 - x) for x in np.quantile(left, (0.975, 0.025)))
+        return UnitTime(before, after, low, high, number, sum(min(map(len, pair)) for pair in self.pairs))
+
+
+def _quartiles(pairs: Sequence[Sequence[Sequence[Floats]]], weights: Floats) -> Floats:
+    """Of each side: the lower quartiles of the turns of all pairs (pair × side × kind), kinds by their weights."""
+    kinds = range(len(weights))
+    each = [[np.quantile(np.concatenate([pair[i][x] for pair in pairs]), _QUARTILE) for x in kinds] for i in (0, 1)]
+    return np.asarray(np.array(each) @ weights, dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,10 @@
 =====================  ===========================================================================================
 ``JOB_SECONDS``        how long the units of a run take, about: their number follows from the time of some first ones
 ``JOB_UNITS``          ... but at least so many
-``JOB_TRUTH_FILE``     where the mean wall time of a unit over the later half of a run is written
-``JOB_GO_FILE``        units are not begun before this file is there; ``….ready`` says that all else is done
+``JOB_TURNS``          a folder: the units are done by turns with other processes, and nothing else decides how many.
+                       ``ready`` says that all is made; from each ``N.go`` on turn N is done, whose times are then in
+                       ``N.json``; ``end`` ends the run
+``JOB_TURN_SECONDS``   how long the timed units of a turn take, about
 ``JOB_SMOKE``          1: tiny sizes, on the CPU
 ``JOB_APPLY``          a generated ``apply.py``
 ``JOB_APPLY_NAMES``    the actions of it that are applied, joined by commas
@@ -14,11 +16,12 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +32,12 @@ from torch import nn
 SMOKE = os.environ.get("JOB_SMOKE") == "1"
 DEVICE = torch.device("cpu" if SMOKE else f"cuda:{os.environ.get('LOCAL_RANK', '0')}")
 _SECONDS, _LEAST = float(os.environ.get("JOB_SECONDS", "6")), int(os.environ.get("JOB_UNITS", "64"))
-_FIRST, _TIMED = 6, 4
-"""Units before any is timed (libraries choose their kernels), and those by which the number of units is chosen."""
+_TURNS = Path(os.environ["JOB_TURNS"]) if "JOB_TURNS" in os.environ else None
+_TURN_SECONDS = float(os.environ.get("JOB_TURN_SECONDS", "0.5"))
+_FIRST, _TIMED, _SETTLE = 6, 4, 2
+"""Units before any is timed (libraries choose their kernels), those by which the number of units is chosen, and those
+at the beginning of a turn, after which the device is as busy as it was.
+"""
 
 
 def sized(full: Any, small: Any) -> Any:
@@ -65,77 +72,100 @@ def applied(model: nn.Module) -> nn.Module:
     return changed
 
 
-def run(unit: Callable[[int], object], kinds: int = 1) -> None:
-    """Do units until the time is over; the number is the same in all ranks, and a multiple of ``2 * kinds``.
+def run(unit: Callable[[int], object], kinds: int = 1, settle: int = _SETTLE) -> None:
+    """Do units until the time is over, or turn by turn; their number is the same in all ranks, a multiple of ``kinds``.
 
-    The later half is timed as a whole, without waiting for the device in between.
+    The units of a turn are timed as a whole, without waiting for the device in between, after ``settle`` others.
     """
-    _await_turn()
-    for index in range(_FIRST):
-        unit(index)
-    finish()
-    begun = time.perf_counter()
-    for index in range(_TIMED * kinds):
-        unit(index)
-    finish()
-    each = (time.perf_counter() - begun) / (_TIMED * kinds)
-    half = kinds * math.ceil(max(_LEAST, min(_SECONDS / each, 20_000)) / (2 * kinds))
-    half = _agreed(half)
-    for index in range(half):
-        unit(index)
-    finish()
-    begun = time.perf_counter()
-    for index in range(half):
-        unit(index)
-    finish()
-    report({"all": [(time.perf_counter() - begun) / half]}, {"all": 1.0}, half)
+
+    def seconds(count: int) -> float:
+        finish()
+        begun = time.perf_counter()
+        for index in range(count):
+            unit(index)
+        finish()
+        return time.perf_counter() - begun
+
+    def units_in(whole: float, least: float = 1.0) -> int:
+        seconds(_FIRST)
+        each = seconds(_TIMED * kinds) / (_TIMED * kinds)
+        return _agreed(kinds * math.ceil(max(least, min(whole / each, 20_000)) / kinds))
+
+    if _TURNS is None:
+        seconds(units_in(_SECONDS, _LEAST))
+        return
+    count = 0
+    for number in _turns():
+        count = count or units_in(_TURN_SECONDS)  # alone on the device: libraries choose their kernels by time
+        seconds(settle * kinds)
+        _report(number, {"all": [seconds(count) / count]}, count, {"all": 1.0})
 
 
 def serve(answer: Callable[[int], object], choose: Callable[[], int], shares: dict[int, float]) -> None:
-    """Answer requests, whose size is chosen at random, until the time is over.
+    """Answer requests, whose size is chosen at random, until the time is over, or turn by turn.
 
     A server waits for each answer, so each is timed; the mean counts sizes by their probability, not by how often
     chance chose them.
     """
-    _await_turn()
-    for size in shares:
-        for _ in range(_FIRST):
+
+    def answered(least: int, seconds: float) -> list[tuple[int, float]]:
+        begun, times = time.perf_counter(), list[tuple[int, float]]()
+        while len(times) < least or (time.perf_counter() - begun < seconds and len(times) < 20_000):
+            size, start = choose(), time.perf_counter()
             answer(size)
-    finish()
-    begun, times = time.perf_counter(), []
-    while len(times) < _LEAST or (time.perf_counter() - begun < _SECONDS and len(times) < 20_000):
-        size, start = choose(), time.perf_counter()
-        answer(size)
+            finish()
+            times.append((size, time.perf_counter() - start))
+        return times
+
+    def begin() -> None:
+        for size in shares:
+            for _ in range(_FIRST):
+                answer(size)
         finish()
-        times.append((size, time.perf_counter() - start))
-    late = times[len(times) // 2 :]
-    by_size = {str(size): [us for one, us in late if one == size] for size in shares}
-    report(by_size, {str(size): share for size, share in shares.items()}, len(late))
+
+    if _TURNS is None:
+        begin()
+        answered(_LEAST, _SECONDS)
+        return
+    for number in _turns():
+        if not number:
+            begin()
+        answered(_SETTLE, 0.0)
+        times = answered(len(shares), _TURN_SECONDS)
+        by_size = {str(size): [us for one, us in times if one == size] for size in shares}
+        _report(number, by_size, len(times), {str(size): share for size, share in shares.items()})
 
 
-def report(seconds: dict[str, list[float]], shares: dict[str, float], units: int) -> None:
-    """Write what the run took per unit: the means of the kinds by their shares."""
-    path = os.environ.get("JOB_TRUTH_FILE")
-    if not path or (dist.is_initialized() and dist.get_rank()):
+def _report(number: int, seconds: dict[str, list[float]], units: int, shares: dict[str, float]) -> None:
+    """Write what a turn took per unit: the means of the kinds by their shares."""
+    if _TURNS is None or (dist.is_initialized() and dist.get_rank()):
         return
     means = {name: math.fsum(held) / len(held) for name, held in seconds.items() if held}
     total = math.fsum(shares[name] for name in means)
     mean = math.fsum(shares[name] * each for name, each in means.items()) / total
     found = {"unit_us": 1e6 * mean, "units": units, "kinds_us": {name: 1e6 * each for name, each in means.items()}}
-    Path(path).write_text(json.dumps(found), encoding="utf-8")
+    part = _TURNS / f"{number}.part"
+    part.write_text(json.dumps(found), encoding="utf-8")
+    part.rename(_TURNS / f"{number}.json")
 
 
-def _await_turn() -> None:
-    """Wait for this process's turn, where several are started at once and take the device one after another."""
-    if not (path := os.environ.get("JOB_GO_FILE")):
-        return
-    finish()
+def _turns() -> Iterator[int]:
+    """The numbers of this process's turns, each when it begins.
+
+    Each rank looks for itself: one that waited for another in a collective would keep its device busy.
+    """
+    assert _TURNS is not None
     if dist.is_initialized():
         _agreed(0)
+    finish()
     if not dist.is_initialized() or not dist.get_rank():
-        Path(f"{path}.ready").touch()
-    while not Path(path).exists():
-        time.sleep(0.01)
+        (_TURNS / "ready").touch()
+    for number in itertools.count():
+        while not (_TURNS / f"{number}.go").exists():
+            if (_TURNS / "end").exists():
+                return
+            time.sleep(0.005)
+        yield number
 
 
 def _agreed(count: int) -> int:

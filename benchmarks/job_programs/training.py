@@ -18,13 +18,13 @@ from torch.nn.functional import cross_entropy, gelu
 from torch.utils.data import DataLoader, Dataset
 
 
-def _train(model: nn.Module, loss: Callable[[], torch.Tensor], optimizer: torch.optim.Optimizer) -> None:
+def _train(model: nn.Module, loss: Callable[[], torch.Tensor], optimizer: torch.optim.Optimizer, **how: int) -> None:
     def step(_: int) -> None:
         optimizer.zero_grad(set_to_none=True)
         loss().backward()
         optimizer.step()
 
-    run(step)
+    run(step, **how)
 
 
 class Experts(nn.Module):
@@ -89,7 +89,7 @@ def data_loader() -> None:
         images, labels = (x.to(DEVICE, non_blocking=True) for x in next(batches))
         return cross_entropy(model(images), labels)
 
-    _train(model, loss, optimizer)
+    _train(model, loss, optimizer, settle=12)  # while others had their turns, the workers loaded eight batches
 
 
 def small_kernels() -> None:

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from logparse.errors import InputError
 
-CANNOT_RUN, NOT_FOUND = 126, 127
-"""A shell's exit codes for a command that is no program, and for one that is not found."""
+CANNOT_RUN, NOT_FOUND, INTERRUPTED = 126, 127, 130
+"""A shell's exit codes for a command that is no program, one that is not found, and one that Ctrl-C ended."""
 
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT")
 _FROM_TERMINAL = 0x80  # si_code SI_KERNEL: the whole foreground group got the signal, with the command
@@ -80,6 +80,49 @@ def run(
     if child.returncode < 0:
         return Ended(128 - child.returncode, signal.Signals(-child.returncode).name, why)
     return Ended(child.returncode, None, why)
+
+
+class Together:
+    """Commands that run at once, with this process's output; every signal that they did not get themselves is forwarded
+    to all of them.  Raises InputError as ``run``.
+    """
+
+    def __init__(self) -> None:
+        if not hasattr(signal, "sigwaitinfo"):
+            raise InputError("running a job needs Linux")
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Together:
+        self._held = contextlib.ExitStack()
+        self._signals = self._held.enter_context(_waiting())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while any(child.poll() is None for child in self._children):
+            self.pause(_IDLE_SECONDS)
+        self._held.close()
+
+    def start(self, command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Raises OSError where it cannot be started."""
+
+        def unmasked() -> None:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, self._signals)
+
+        self._children.append(subprocess.Popen(command, env=dict(environ), preexec_fn=unmasked))  # noqa: PLW1509
+        return self._children[-1]
+
+    def pause(self, seconds: float) -> None:
+        """Wait so long, or until a signal came."""
+        seen = signal.sigtimedwait(self._signals, seconds)
+        if seen is not None and seen.si_signo != signal.SIGCHLD and seen.si_code != _FROM_TERMINAL:
+            for child in self._children:
+                with contextlib.suppress(ProcessLookupError):
+                    child.send_signal(seen.si_signo)
+
+
+def code_of(child: subprocess.Popen[bytes]) -> int:
+    """A shell's exit code of a command that has ended."""
+    return 128 - child.returncode if child.returncode < 0 else child.returncode
 
 
 @contextlib.contextmanager

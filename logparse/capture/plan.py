@@ -146,6 +146,11 @@ def timing(folder: Path, unit: str, environ: Mapping[str, str]) -> dict[str, str
     return Plan(folder, tuple(_trace(folder, Trace(0, unit=unit), environ)), (), copy_stderr=False).environ(environ)
 
 
+def by_turns(folder: Path, unit: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The same, of units that the job does by turns with another one (``in_job/logparse_turns.py``)."""
+    return {**timing(folder, unit, environ), "LOGPARSE_TURNS": str(folder), "LOGPARSE_TURNS_BY": str(os.getpid())}
+
+
 def read_masks(text: str) -> int:
     """``32,64``, ``bench,profile`` or ``0x60`` as one mask.  Raises UsageError."""
     mask = 0

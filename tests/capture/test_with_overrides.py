@@ -162,7 +162,7 @@ def test_a_run_without_logs_times_units_on_the_device_and_the_host_by_itself(tmp
 
 
 FUNCTIONS = """
-import runpy, time, torch
+import glob, os, runpy, time, torch
 start = torch.profiler.profile.start
 def slowly(self):
     time.sleep(0.8)
@@ -170,8 +170,8 @@ def slowly(self):
 torch.profiler.profile.start = slowly
 units = runpy.run_path({units!r}, run_name="__logparse__")
 units["_job"].by_time.__globals__["_QUIET_S"] = 0.1
-end = time.monotonic() + 4
-while time.monotonic() < end:
+end = time.monotonic() + 60
+while time.monotonic() < end and not glob.glob(os.environ["LOGPARSE_TRACE_DIR"] + "/trace_*.json.gz"):
     torch.mm(torch.ones(4, 4), torch.ones(4, 4))
     time.sleep(0.001)
 """

@@ -28,7 +28,8 @@ joins them to those of the capture.  The header of a window's trace tells which 
 annotation around a replay would take its kernels from the profiler's step.
 
 Where nothing is traced (``LOGPARSE_TRACE_UNITS`` 0), the host is timed by itself, too: before some units the device
-becomes idle, and what the host takes until the unit's end is its own time, however long the device goes on.
+becomes idle, and what the host takes until the unit's end is its own time, however long the device goes on.  With
+``LOGPARSE_TURNS`` it takes turns with another process instead (``logparse_turns.py``).
 
 Each window is a trace (``trace_PID_WINDOW.json.gz``); ``units_PID.json`` holds kinds, counts and untraced times.  It is
 written again every few seconds, since workers are often killed.  What fails here is reported and never stops the job.
@@ -225,6 +226,7 @@ class _Job:
         self.written_s = time.monotonic()
         self.disturbed = False
         self.thread = threading.get_ident()
+        self.turns = _turns()
 
     # ------------------------------------------------------------------------------------------------ what ends a unit
 
@@ -391,7 +393,9 @@ class _Job:
             self.disturbed = False
             if self.sort != sort or self.ready == _TIME:
                 return
-            if not _TRACED:
+            if self.turns is not None:
+                self._take_turn(series)
+            elif not _TRACED:
                 self._time_host(series, name, at)
             if self.traced_sort not in ("", sort):
                 self.drop()
@@ -411,6 +415,19 @@ class _Job:
         if series.count % _HOST_EVERY == 0 and torch.cuda.is_initialized() and not _capturing():
             torch.cuda.synchronize()
             self.disturbed, self.host_from = True, time.perf_counter()
+
+    def _take_turn(self, series: _Series) -> None:
+        """At the end of a turn report its units' times, and wait; the next unit begins with an idle device."""
+        if not self.turns.over() or _capturing():
+            return
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+        series.read(wait=True)
+        times = {name: list(kind.us) for name, kind in series.kinds.items() if kind.us}
+        for kind in series.kinds.values():
+            kind.us.clear()
+        self.turns.wait(times)
+        self.disturbed, self.last_end = True, None
 
     @property
     def sort(self) -> str | None:
@@ -585,6 +602,14 @@ class _Job:
     def forked(self) -> None:
         """A forked worker counts anew."""
         self.__init__()  # type: ignore[misc]
+
+
+def _turns() -> Any:
+    if _TRACED or "LOGPARSE_TURNS" not in os.environ:
+        return None
+    from logparse_turns import Turns  # type: ignore[import-not-found]  # the one beside this file, on the job's path
+
+    return Turns()
 
 
 def _with_waits() -> Any:

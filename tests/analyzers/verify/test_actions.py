@@ -17,7 +17,7 @@ from analyzers.statistics.distributions import student_t_quantile
 from analyzers.times.origins import ACTION
 from analyzers.times.units import Units, units, weighed
 from analyzers.verify.actions import ActionProof, answer, lines, verify_actions
-from analyzers.verify.unit_time import UnitTime, unit_time
+from analyzers.verify.unit_time import SideBySide, UnitTime, unit_time
 from logparse.errors import InputError
 from logparse.model import DEFAULT, ConvProblem
 from logparse.output import CHECK_FAILED
@@ -296,6 +296,38 @@ def test_runs_by_turns_have_the_interval_of_their_means() -> None:
     unsure = unit_time(timed("a", 100, 101, 110), timed("b", 97, 98, 99), {"float16[8, 3]": 100})
     assert unsure is not None
     assert not unsure.faster
+
+
+def by_turns(*us: float, kind: str = "float16[8, 3]") -> list[dict[str, float]]:
+    return [{kind: x} for x in us]
+
+
+def test_turns_of_runs_side_by_side_are_compared_by_their_lower_quartiles() -> None:
+    """Every fourth turn of each side is disturbed, by another factor: 100 and 80 are what the sides take."""
+    before = by_turns(*[100, 101, 99, 190, 100, 100, 160, 100] * 4)
+    after = by_turns(*[80, 240, 80, 81, 79, 120, 80, 80] * 4)
+    found = SideBySide(((before, after), (before, after))).unit_time({"float16[8, 3]": 7})
+    assert found is not None
+    assert (found.before_us, found.after_us, found.runs, found.turns) == (100, 80, 2, 64)
+    assert (found.low_us, found.high_us) == pytest.approx((20, 20), abs=2)
+    assert found.faster
+
+
+def test_two_starts_of_a_program_that_differ_leave_the_time_undecided() -> None:
+    a, b = by_turns(*[100.0] * 20), by_turns(*[90.0] * 20)
+    found = SideBySide(((a, b), (b, a))).unit_time({"float16[8, 3]": 1})
+    assert found is not None
+    assert found.undecided
+
+
+def test_kinds_that_few_turns_had_are_no_part_of_the_comparison() -> None:
+    common, rare = by_turns(*[100.0] * 8), by_turns(*[300.0] * 2, kind="rare")
+    sides = SideBySide((([*common, *rare], [*common, *rare]),))
+    found = sides.unit_time({"float16[8, 3]": 3, "rare": 1})
+    assert found is not None
+    assert found.before_us == 100
+    assert sides.unit_time({"float16[8, 3]": 1, "rare": 3}) is None, "most of the units"
+    assert sides.kinds == {"float16[8, 3]": 16, "rare": 4}
 
 
 def test_one_long_run_has_the_interval_of_its_blocks() -> None:

@@ -1,0 +1,136 @@
+"""The job as it was and as it is, alive at the same time: each does a few units of work while the other waits.
+
+Turns of a fraction of a second meet the same neighbours on the machine, which runs one after another do not.  The
+second is started once the first has done its first units and waits, so each makes itself ready alone on the device.
+Not every job can live twice (``AloneError``); then the first run goes on by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from analyzers.verify.unit_time import LEAST_TURNS, Pair, Turn
+from logparse.capture import job
+from logparse.capture.plan import by_turns
+
+Side: TypeAlias = tuple[Sequence[str], Mapping[str, str]]
+"""A command and its environment."""
+_TURN_S, _LEAST_UNITS = 0.3, 4
+"""Of a turn at least: seconds, by the first units' time, and timed units.  Its first is none: the device was idle."""
+_MOST_TURNS = 60
+_READY_S, _SLOW_S = 120.0, 60.0
+"""Seconds until a side is ready, and of one turn, at most."""
+_MEMORY = 0.45
+"""Share of the device's memory of which a second job of the kind still fits."""
+_PORT = re.compile(r"--?(master[-_]port|rdzv[-_]endpoint|port|p)(=|$)")
+
+
+class AloneError(Exception):
+    """Why the job cannot run twice at once."""
+
+
+def fixed_port(command: Sequence[str], environ: Mapping[str, str]) -> bool:
+    """Whether two of the job would want the same port."""
+    text = " ".join(command)
+    launched = "torchrun" in text or "torch.distributed.run" in text or "torch.distributed.launch" in text
+    return "MASTER_PORT" in environ or any(map(_PORT.match, command)) or (launched and "--standalone" not in command)
+
+
+def pair(before: Side, after: Side, unit: str) -> Pair:
+    """The turns of one run of each.  Raises AloneError, and KeyboardInterrupt where one of them was interrupted."""
+    if fixed_port(*before):
+        raise AloneError("two of it would want the same port")
+    with tempfile.TemporaryDirectory(prefix="logparse-") as folder, job.Together() as together:
+        sides = [_Side(x, Path(folder) / str(i), unit, together) for i, x in enumerate((before, after))]
+        try:
+            return _turns(sides)
+        finally:
+            for side in sides:
+                side.go_on()
+
+
+def _turns(sides: Sequence[_Side]) -> Pair:
+    first = [side.ready() for side in sides]
+    usual = statistics.fmean(us for of in first for us in of.values()) / 1e6
+    units = 1 + max(_LEAST_UNITS, math.ceil(_TURN_S / usual))
+    found: tuple[list[Turn], list[Turn]] = ([], [])
+    for turn in range(1, 1 + _MOST_TURNS):
+        both: dict[int, Turn] = {}
+        for which in (0, 1) if turn % 2 else (1, 0):
+            times = sides[which].turn(turn, units)
+            if times is None:
+                if len(found[0]) < LEAST_TURNS:
+                    raise AloneError(f"it ended after {len(found[0])} turns of {units} units")
+                return found
+            both[which] = times
+        for which, times in both.items():
+            found[which].append(times)
+    return found
+
+
+class _Side:
+    """A run of the job that takes turns; the folder is where it says what it did."""
+
+    def __init__(self, side: Side, folder: Path, unit: str, together: job.Together) -> None:
+        folder.mkdir()
+        self._side, self._folder, self._unit, self._together = side, folder, unit, together
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def ready(self) -> Turn:
+        """Start it; the time of its first units.  Raises AloneError where it cannot run twice or is not soon ready."""
+        command, environ = self._side
+        with contextlib.suppress(OSError):
+            self._child = self._together.start(command, by_turns(self._folder, self._unit, environ))
+        found = self._awaited(0, _READY_S)
+        if found is None:
+            raise AloneError("it made no unit of work that could wait")
+        if any(x.get("workers") for x in found):
+            raise AloneError("its loader's workers go on while it waits")
+        if any(x.get("memory", 0.0) > _MEMORY for x in found):
+            raise AloneError("two of it do not fit into the device's memory")
+        return _mean(found)
+
+    def turn(self, number: int, units: int) -> Turn | None:
+        """The times of its next turn; None: it has ended."""
+        path = self._folder / f"{number}.go"
+        path.with_suffix(".part").write_text(str(units))
+        path.with_suffix(".part").rename(path)
+        found = self._awaited(number, _SLOW_S)
+        return _mean(found) if found else None
+
+    def go_on(self) -> None:
+        """No further turns: to its end as it does alone."""
+        (self._folder / "free").touch()
+
+    def _awaited(self, number: int, seconds: float) -> list[dict[str, Any]] | None:
+        """What its processes say of a turn, once all ranks have; None: it has ended, or says nothing."""
+        by = time.monotonic() + seconds
+        while time.monotonic() < by and self._child is not None:
+            found = [json.loads(path.read_bytes()) for path in self._folder.glob(f"{number}_*.json")]
+            if found and len(found) >= max(x["ranks"] for x in found):
+                return found
+            if self._child.poll() is not None:
+                if job.code_of(self._child) == job.INTERRUPTED:
+                    raise KeyboardInterrupt
+                return None
+            self._together.pause(0.002)
+        return None
+
+
+def _mean(found: Sequence[Mapping[str, Any]]) -> Turn:
+    """Of the ranks' times of each kind."""
+    kinds: dict[str, list[float]] = {}
+    for each in found:
+        for name, us in each["kinds"].items():
+            kinds.setdefault(name, []).extend(us)
+    return {name: statistics.fmean(us) for name, us in kinds.items() if us}

@@ -1,0 +1,66 @@
+"""Units of work by turns with another process: after some of them this one waits, its device idle, until it may go on.
+
+``LOGPARSE_TURNS`` names a folder of one side, ``LOGPARSE_TURNS_BY`` the process that leads
+(``analyzers/tune/side_by_side.py``).  Each process of a side writes ``N_PID.json`` when its turn N is over, and waits
+for ``N+1.go``, which holds the number of units of the next turn: all ranks do as many, so none waits for another in a
+collective meanwhile.  Turn 0 is the first ``FIRST`` units, which warm up.  ``free`` ends the turns, as does the end of
+the leader: then the job goes on as it does alone.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+from typing import Any
+
+import torch
+
+FIRST = 6
+_POLL_S, _LEADER_S = 0.002, 1.0
+
+
+class Turns:
+    """Of this process; ``left`` is how many units of its turn are to come."""
+
+    def __init__(self) -> None:
+        self._folder, self._leader = os.environ["LOGPARSE_TURNS"], int(os.environ["LOGPARSE_TURNS_BY"])
+        self._number, self.left, self.free = 0, FIRST, False
+
+    def over(self) -> bool:
+        """Count a unit; whether it was the last one of the turn."""
+        self.left -= 1
+        return not self.free and self.left <= 0
+
+    def wait(self, kinds: dict[str, list[float]]) -> None:
+        """Write the times (µs) of the turn's units by kind, and wait for the next turn."""
+        found: dict[str, Any] = {"kinds": kinds, "ranks": 1}
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            found["ranks"] = torch.distributed.get_world_size()
+        if not self._number:
+            found["workers"] = len(multiprocessing.active_children())
+            if torch.cuda.is_initialized():
+                free, total = torch.cuda.mem_get_info()
+                found["memory"] = 1 - free / total
+        path = os.path.join(self._folder, f"{self._number}_{os.getpid()}.json")
+        with open(path + ".part", "w", encoding="utf-8") as file:
+            json.dump(found, file)
+        os.replace(path + ".part", path)
+        self._number += 1
+        self._await(os.path.join(self._folder, f"{self._number}.go"))
+
+    def _await(self, go: str) -> None:
+        looked = time.monotonic()
+        while True:
+            if os.path.exists(go):
+                with open(go, encoding="utf-8") as file:
+                    self.left = int(file.read())
+                return
+            if time.monotonic() - looked > _LEADER_S:
+                looked = time.monotonic()
+                self.free = not os.path.exists(f"/proc/{self._leader}")
+            if self.free or os.path.exists(os.path.join(self._folder, "free")):
+                self.free = True
+                return
+            time.sleep(_POLL_S)

@@ -1,0 +1,134 @@
+"""Two of a job at once, by turns: real jobs on the CPU, and those that cannot."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from analyzers.tune import by_turns as module
+from analyzers.tune.by_turns import by_turns
+from analyzers.tune.side_by_side import AloneError, Side, fixed_port, pair
+from analyzers.verify.unit_time import SideBySide
+
+JOB = """
+import os, sys, time
+import torch
+import torch.distributed as dist
+
+if "RANK" in os.environ:
+    dist.init_process_group("gloo")
+name, us, units, log = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for unit in range(units):
+    start = time.monotonic()
+    model(torch.ones(2, 4)).sum().backward()
+    if dist.is_initialized():
+        dist.all_reduce(model.weight.grad)
+    time.sleep(us / 1e6)
+    with open(log, "a") as file:
+        print(name, start, time.monotonic(), file=file)
+    optimizer.step()
+if dist.is_initialized():
+    dist.destroy_process_group()
+"""
+ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def sides(folder: Path, units: int, *launch: str) -> tuple[Side, Side]:
+    """10 ms a unit, then 7."""
+    script, log = folder / "job.py", folder / "log"
+    script.write_text(JOB)
+    command = [sys.executable, *launch, str(script)]
+    a, b = ([*command, name, str(us), str(units), str(log)] for name, us in (("was", 10_000), ("is", 7_000)))
+    return (a, ENVIRON), (b, ENVIRON)
+
+
+def worked(log: Path) -> list[str]:
+    """Which side did each unit, in the order of their beginnings."""
+    lines = (x.split() for x in log.read_text().splitlines())
+    return [name for name, *_ in sorted(lines, key=lambda x: float(x[1]))]
+
+
+def test_two_of_a_job_work_by_turns_and_the_faster_one_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAIRS", 1)
+    said: list[str] = []
+    times = by_turns(*sides(tmp_path, 220), "", said.append)
+    assert isinstance(times, SideBySide)
+    assert len(said) == 1
+    wall = times.unit_time(times.kinds)
+    assert wall is not None
+    assert wall.faster
+    assert wall.turns == len(times.pairs[0][0]) >= 6
+    assert 0.15 < wall.gained_us / wall.before_us < 0.45
+    done = worked(tmp_path / "log")
+    assert [done.count(name) for name in ("was", "is")] == [220, 220], "both went on to their end"
+    changes = sum(a != b for a, b in itertools.pairwise(done))
+    assert 6 <= changes <= 30, "some units of one, then of the other"
+
+
+def test_all_ranks_of_a_job_take_the_same_turns(tmp_path: Path) -> None:
+    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    before, after = pair(*sides(tmp_path, 200, *launch), "")
+    assert len(before) == len(after) >= 6
+    done = worked(tmp_path / "log")
+    assert [done.count(name) for name in ("was", "is")] == [400, 400]
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"memory": 0.6}, "do not fit into the device's memory"),
+        ({"workers": 4}, "its loader's workers go on"),
+        (None, "it made no unit of work that could wait"),
+    ],
+)
+def test_a_job_that_cannot_live_twice_is_run_alone(said: dict[str, object] | None, why: str, tmp_path: Path) -> None:
+    """It goes on by itself, the second one is never started, and whole runs by turns follow."""
+    ready = json.dumps({"kinds": {"a": [1e4]}, "ranks": 1, **(said or {})})
+    units = json.dumps({"logparse_units": "call", "kinds": {"a": {"count": 8, "traced": 0, "us": [2e4] * 8}}})
+    script = tmp_path / "job.sh"
+    waits = f"""
+    echo '{ready}' > $LOGPARSE_TURNS/0_1.json
+    while [ ! -e $LOGPARSE_TURNS/free ]; do sleep 0.01; done
+    """
+    script.write_text(f"""
+    echo x >> {tmp_path}/log
+    if [ -n "$LOGPARSE_TURNS" ]; then
+        {waits if said else "exit 0"}
+    fi
+    echo '{units}' > $LOGPARSE_TRACE_DIR/units_1.json
+    """)
+    side = (["sh", str(script)], {"PATH": os.environ["PATH"]})
+    told: list[str] = []
+    times = by_turns(side, side, "", told.append)
+    assert isinstance(times, tuple)
+    assert [len(x) for x in times] == [3, 3]
+    assert why in told[1]
+    assert (tmp_path / "log").read_text().split() == ["x"] * 7
+
+
+@pytest.mark.parametrize(
+    ("command", "environ", "fixed"),
+    [
+        ("python train.py --epochs 3", {}, False),
+        ("python serve.py --port 8000", {}, True),
+        ("python serve.py --port=8000", {}, True),
+        ("torchrun --nproc-per-node 2 train.py", {}, True),
+        ("torchrun --standalone --nproc-per-node 2 train.py", {}, False),
+        ("python -m torch.distributed.run --rdzv-endpoint=host:29400 train.py", {}, True),
+        ("python train.py", {"MASTER_PORT": "29500"}, True),
+    ],
+)
+def test_jobs_that_want_a_port(command: str, environ: dict[str, str], fixed: bool) -> None:
+    assert fixed_port(command.split(), environ) == fixed
+
+
+def test_a_job_that_ends_too_soon_tells_nothing(tmp_path: Path) -> None:
+    with pytest.raises(AloneError, match="it ended after 1 turns"):
+        pair(*sides(tmp_path, 45), "")
