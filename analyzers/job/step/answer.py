@@ -103,11 +103,15 @@ class Step:
 
     def us(self, each: Callable[[Graph], Floats], host_factor: float) -> float:
         """The mean time of a unit; ``each`` gives the times of a graph's kernels and transfers."""
-        return self._mean(self._by_kind(each, host_factor, lambda x: (x.first, x.last)))
+        return self.mean_us([times(graph, each(graph), host_factor) for graph in self.graphs])
 
-    def issued_us(self, host_factor: float) -> float:
+    def mean_us(self, at: Sequence[Sequence[float]]) -> float:
+        """The mean time of a unit when the graphs' nodes come at these times."""
+        return self._mean(self._by_kind(at, lambda x: (x.first, x.last)))
+
+    def issued_us(self, at: Sequence[Sequence[float]]) -> float:
         """The mean time that the host takes until it has issued a unit, of the kinds of which ``host_us`` is known."""
-        found = self._by_kind(unchanged, host_factor, lambda x: (x.begun, x.issued))
+        found = self._by_kind(at, lambda x: (x.begun, x.issued))
         return self._mean({kind: us for kind, us in found.items() if kind in self.host_us})
 
     @property
@@ -117,16 +121,15 @@ class Step:
         return self._mean({kind: [us] for kind, us in self.host_us.items() if kind in kinds})
 
     def _by_kind(
-        self, each: Callable[[Graph], Floats], host_factor: float, ends: Callable[[Bounds], tuple[int, int]]
+        self, at: Sequence[Sequence[float]], ends: Callable[[Bounds], tuple[int, int]]
     ) -> dict[str, list[float]]:
         found: dict[str, list[float]] = defaultdict(list)
         first: dict[str, list[float]] = defaultdict(list)
-        for graph in self.graphs:
-            at = times(graph, each(graph), host_factor)
+        for graph, moments in zip(self.graphs, at, strict=True):
             begun: set[int] = set()
             for unit in graph.bounds:
                 begin, end = ends(unit)
-                (found if unit.rank in begun else first)[unit.kind].append(at[end] - at[begin])
+                (found if unit.rank in begun else first)[unit.kind].append(moments[end] - moments[begin])
                 begun.add(unit.rank)
         for kind, us in first.items():  # the first unit of a window is not yet in step; it counts where it is the only
             found.setdefault(kind, us)
@@ -144,6 +147,21 @@ def unchanged(graph: Graph) -> Floats:
     return graph.us
 
 
+class _Unit(NamedTuple):
+    """The mean time of a unit, and of its host until it has issued it (µs)."""
+
+    us: float
+    issued_us: float
+
+
+@once
+def _traced(step: Step, host_factor: float, free_communication: bool = False) -> _Unit:
+    """A unit with the traced times of its kernels."""
+    us = [graph.free_communication if free_communication else graph.us for graph in step.graphs]
+    at = [times(graph, each, host_factor) for graph, each in zip(step.graphs, us, strict=True)]
+    return _Unit(step.mean_us(at), step.issued_us(at))
+
+
 @once
 def host_factor_of(step: Step) -> float:
     """The factor on the host's work with which it takes what it took by itself, or the unchanged step its untraced
@@ -151,22 +169,22 @@ def host_factor_of(step: Step) -> float:
     """
     if not step.measured_host_us:
         return _of_step(step)
-    alone = _reaching(step.measured_host_us, step.issued_us, _HOST_LEAST, _HOST_MOST)
+    alone = _reaching(step.measured_host_us, lambda x: _traced(step, x).issued_us, _HOST_LEAST, _HOST_MOST)
     target = step.untraced_us
-    shorter = target is not None and step.us(unchanged, alone) > target * (1.0 + ERROR / 2)
+    shorter = target is not None and _traced(step, alone).us > target * (1.0 + ERROR / 2)
     # Where even the fastest host leaves the step as long as it is, kernels limit it: its time does not show the host's.
-    witness = target is not None and target > step.us(unchanged, _HOST_LEAST) * (1.0 + ERROR / 2)
+    witness = target is not None and target > _traced(step, _HOST_LEAST).us * (1.0 + ERROR / 2)
     return min(alone, _of_step(step)) if shorter and witness else alone
 
 
 def _of_step(step: Step) -> float:
     target = step.untraced_us
-    traced = step.us(unchanged, 1.0)
+    traced = _traced(step, 1.0).us
     if target is None or not traced or abs(traced / target - 1.0) < _SAME:
         return 1.0
 
     def simulated(factor: float) -> float:
-        return step.us(unchanged, factor)
+        return _traced(step, factor).us
 
     if traced > target:
         least = simulated(_HOST_LEAST) * (1.0 + _SAME)
@@ -176,30 +194,53 @@ def _of_step(step: Step) -> float:
 
 
 def _reaching(target: float, us: Callable[[float], float], low: float, high: float) -> float:
-    """The factor between these at which ``us`` is so long, by bisection; else the nearer end."""
+    """The factor between these at which ``us``, which remembers its values, is so long; else the nearer end.
+
+    Times are maxima of straight lines in the factor, so the line through two points above the target leads to it.
+    Where that did not halve the interval (means of several units are no such maxima), bisection follows.
+    """
+
+    def crossing(one: float, other: float) -> float:
+        rise = us(other) - us(one)
+        return other - (us(other) - target) * (other - one) / rise if rise else one
+
+    if us(low) >= target or us(high) < target:
+        return low if us(low) >= target else high
+    beyond, width = low, math.inf
     while high - low > _HOST_EXACT:
-        middle = (low + high) / 2
-        low, high = (middle, high) if us(middle) < target else (low, middle)
-    return (low + high) / 2
+        factor = crossing(beyond, high)
+        if not low < factor < high:
+            factor = crossing(low, high)
+        if high - low > 0.6 * width:
+            factor = (low + high) / 2
+        width = high - low
+        factor = min(max(factor, low + _HOST_EXACT / 2), high - _HOST_EXACT / 2)
+        if us(factor) < target:
+            low = factor
+        else:
+            beyond, high = high, factor
+    return min(low, high, key=lambda x: abs(us(x) - target))
 
 
 def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None) -> StepAnswer:
     """The step with these factors, by a kernel's problem, operator or name; ``best``: those of the best known times."""
     host = host_factor_of(step)
-    simulated = step.us(unchanged, host)
+    simulated = _traced(step, host).us
     now = step.untraced_us or simulated
     scale = now / simulated if simulated else 1.0
-    witnessed = step.measured_host_us or step.us(unchanged, host / ROUGH) < simulated * (1.0 - 2 * _SAME)
+    witnessed = step.measured_host_us or _traced(step, host / ROUGH).us < simulated * (1.0 - 2 * _SAME)
     fastest = host if witnessed else host / ROUGH
 
     def withfactors_of(given: Mapping[str, Factor], which: int, host_factor: float = host) -> float:
         return scale * step.us(lambda x: x.scaled(factors_of(x, given)[which]), host_factor)
 
-    then = withfactors_of(factors, 0)
+    changed = [x.scaled(factors_of(x, factors)[0]) for x in step.graphs]
+    at = [times(graph, us, host) for graph, us in zip(step.graphs, changed, strict=True)]
+    then = scale * step.mean_us(at)
     low = withfactors_of(factors, 1, fastest * (1.0 - step.host_spread))
     high = withfactors_of(factors, 2, host * (1.0 + step.host_spread))
     error = ERROR if factors else 0.0
-    parts = _shares(step, factors, host)
+    parts = _shares(step.graphs, changed, at, host)
     known = step.untraced_us is not None
     notes = [*step.notes, *dict.fromkeys(note for graph in step.graphs for note in graph.notes)]
     notes += [] if known else ["the step's time without the profiler is unknown: the host counts as traced"]
@@ -213,9 +254,9 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
         rough=not known or not 1.0 / ROUGH <= host <= ROUGH,
         shares=parts,
         ceilings=Ceilings(
-            best_us=withfactors_of(best if best is not None else factors, 0),
-            fast_host_us=scale * step.us(unchanged, 0.0),
-            free_communication_us=scale * step.us(lambda x: x.free_communication, host),
+            best_us=then if best is None else withfactors_of(best, 0),
+            fast_host_us=scale * _traced(step, 0.0).us,
+            free_communication_us=scale * _traced(step, host, free_communication=True).us,
         ),
         notes=tuple(notes),
     )
@@ -224,19 +265,20 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
 def factors_of(graph: Graph, given: Mapping[str, Factor]) -> Floats:
     """Rows of values, lows and highs of the factors of a graph's kernels: by problem, else operator, else name."""
     one = Factor(1.0, 1.0, 1.0)
-    known = {
-        each: next((given[x] for x in (each.problem, each.op, each.kernel) if x and x in given), one)
-        for each in set(graph.identities)
-    }
-    return np.array([known[each] for each in graph.identities], dtype=np.float64).reshape(-1, 3).T
+    known = (
+        next((given[x] for x in (each.problem, each.op, each.kernel) if x and x in given), one)
+        for each in graph.identities
+    )
+    return np.array(list(known), dtype=np.float64).reshape(-1, 3).T
 
 
-def _shares(step: Step, factors: Mapping[str, Factor], host: float) -> dict[str, float]:
+def _shares(
+    graphs: Sequence[Graph], changed: Sequence[Floats], at: Sequence[Sequence[float]], host: float
+) -> dict[str, float]:
     """What the new step waits for, as parts of 1."""
     out = dict.fromkeys(KINDS, 0.0)
-    for graph in step.graphs:
-        us = graph.scaled(factors_of(graph, factors)[0])
-        for kind, part in shares(graph, times(graph, us, host), us, host).items():
+    for graph, us, moments in zip(graphs, changed, at, strict=True):
+        for kind, part in shares(graph, moments, us, host).items():
             out[kind] += part
     total = math.fsum(out.values())
     return {kind: part / total if total else 0.0 for kind, part in out.items()}

@@ -42,8 +42,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from analyzers.job.step.graph import COMMUNICATION, HOST, KERNELS, LOADING, NEVER, Bounds, Graph, Node, Nodes, finished
-from analyzers.job.step.traces import Call, Handoff, Load, RankTrace, Thread, Unit, Wait, Work
+from analyzers.job.step.graph import COMMUNICATION, HOST, KERNELS, LOADING, NEVER, Bounds, Graph, Nodes, finished
+from analyzers.job.step.traces import Call, Handoff, Load, RankTrace, Thread, Unit, Wait, Work, uncollected
 from logparse.formats.traces.torch.records import KernelIdentity
 
 _QUEUE, _QUEUE_SLACK = 1024, 64
@@ -79,6 +79,7 @@ class _Stream:
         return self.nodes[count - 1] if count else 0
 
 
+@uncollected()
 def build(traces: Sequence[RankTrace]) -> Graph:
     """The graph of the traces of one window, one per rank."""
     keys = _matched(traces)
@@ -89,28 +90,28 @@ def build(traces: Sequence[RankTrace]) -> Graph:
         for items in (trace.calls, trace.works, trace.units)
     )
     begin = min(starts, default=0.0)
-    nodes, identities = Nodes(), list[KernelIdentity]()
+    nodes, identities = Nodes(), dict[KernelIdentity, int]()
     meetings: dict[object, list[tuple[int, int]]] = defaultdict(list)
     bounds: list[Bounds] = []
     late = unmatched = 0.0
     guessed = 0
     for trace, offset, of in zip(traces, offsets, keys, strict=True):
-        rank = _Rank(nodes, trace, begin - offset, len(identities), of)
+        kernels = [identities.setdefault(x, len(identities)) for x in trace.identities]
+        rank = _Rank(nodes, trace, begin - offset, kernels, of)
         rank.run()
         bounds += rank.bounds()
-        identities += trace.identities
         late, unmatched, guessed = late + rank.late_us, unmatched + rank.unmatched_us, guessed + rank.guessed
         for key, arrives, done in rank.meetings:
             meetings[key].append((arrives, done))
     for each in meetings.values():
         meets = nodes.join([arrives for arrives, _ in each], COMMUNICATION)
         for _, done in each:
-            transfer = nodes[done].at - nodes[meets].at
-            nodes[done].a, nodes[done].us, nodes[done].lag_a = meets, max(transfer, 0.0), min(transfer, 0.0)
+            transfer = nodes.at[done] - nodes.at[meets]
+            nodes.a[done], nodes.us[done], nodes.lag_a[done] = meets, max(transfer, 0.0), min(transfer, 0.0)
     notes = [f"{guessed} waits for events by observed order: the traces do not state them"] if guessed else []
     notes += [f"{unmatched:.0f} us of collectives as traced: no trace of all their ranks"] if unmatched else []
     notes += [f"{late:.0f} us in which kernels began later than anything in the traces explains"] if late else []
-    return finished(nodes, bounds, identities, unmatched, notes)
+    return finished(nodes, bounds, list(identities), unmatched, notes)
 
 
 def _matched(traces: Sequence[RankTrace]) -> list[dict[int, object]]:
@@ -151,8 +152,8 @@ def _offsets(traces: Sequence[RankTrace], keys: Sequence[dict[int, object]]) -> 
 class _Rank:
     """Adds the nodes of one rank's trace, in the order of time."""
 
-    def __init__(self, nodes: Nodes, trace: RankTrace, begin: float, first_kernel: int, keys: dict[int, object]):
-        self._nodes, self._trace, self._begin, self._first_kernel = nodes, trace, begin, first_kernel
+    def __init__(self, nodes: Nodes, trace: RankTrace, begin: float, kernels: Sequence[int], keys: dict[int, object]):
+        self._nodes, self._trace, self._begin, self._kernels = nodes, trace, begin, kernels
         self._keys = keys
         self._streams: dict[_Place, _Stream] = defaultdict(_Stream)
         self._last: dict[Thread, int] = {}
@@ -177,20 +178,23 @@ class _Rank:
 
     def run(self) -> None:
         trace = self._trace
-        todo: list[tuple[float, int, Call | Work | Handoff | Load | float]] = [
-            *((x.at, 0, x) for x in trace.handoffs),
-            *((x.end, 0, x) for x in trace.loads),
-        ]
-        for unit in self._units():
-            todo += [(unit.start, 0, unit.start), (unit.end, 3, unit.end)]
+        units = self._units()
+        todo: list[Call | Work | Handoff | Load | float]  # What has the same time is taken in the order of this list.
+        todo = [*trace.handoffs, *trace.loads, *(x.start for x in units)]
+        at = [*(x.at for x in trace.handoffs), *(x.end for x in trace.loads), *(x.start for x in units)]
         for call in trace.calls:
             waits = call.kind in ("device", "stream", "event", "allocator") or self._is_held(call)
-            todo.append((call.end if waits else call.start, 1, call))
+            todo.append(call)
+            at.append(call.end if waits else call.start)
             if call.kind == "copy" and self._usual.host_copies.get(call.correlation, np.inf) <= call.end:
-                todo.append((call.end, 1, replace(call, kind="copied")))
+                todo.append(replace(call, kind="copied"))
+                at.append(call.end)
         for work in trace.works:
             launch = self._call_of.get(work.correlation)  # a kernel is added after its launch, whatever the clocks say
-            todo.append((max(work.start, launch.start if launch else work.start), 2, work))
+            todo.append(work)
+            at.append(max(work.start, launch.start) if launch else work.start)
+        todo += (x.end for x in units)
+        at += (x.end for x in units)
         take: Mapping[type, Callable[..., None]] = {
             Call: self._call,
             Work: self._work,
@@ -198,8 +202,8 @@ class _Rank:
             Load: self._loaded,
             float: self._mark,
         }
-        for *_, what in sorted(todo, key=lambda x: x[:2]):
-            take[type(what)](what)
+        for i in np.argsort(at, kind="stable").tolist():
+            take[type(todo[i])](todo[i])
 
     def _units(self) -> list[Unit]:
         if self._trace.units:
@@ -225,8 +229,8 @@ class _Rank:
         """The thread's next node.  ``host``: what it worked since its last one, if not all of the time."""
         before = self._last.get(thread, 0)
         at -= self._begin
-        worked = at - self._nodes[before].at if host is None else max(host, 0.0)
-        self._last[thread] = node = self._nodes.add(Node(at, HOST, before, b, host=worked, lag_b=lag_b))
+        worked = at - self._nodes.at[before] if host is None else max(host, 0.0)
+        self._last[thread] = node = self._nodes.add(at, HOST, before, b, host=worked, lag_b=lag_b)
         return node
 
     def _mark(self, at: float) -> None:
@@ -235,18 +239,18 @@ class _Rank:
     def _handed(self, what: Handoff) -> None:
         before, own = self._last.get(what.one, 0), self._last.get(what.other, 0)
         at = what.at - self._begin
-        host = max(at - self._nodes[before].at, 0.0)
-        self._last[what.other] = self._nodes.add(Node(at, HOST, before, own, host=host, lag_b=0.0 if own else NEVER))
+        host = max(at - self._nodes.at[before], 0.0)
+        self._last[what.other] = self._nodes.add(at, HOST, before, own, host=host, lag_b=0.0 if own else NEVER)
 
     def _loaded(self, load: Load) -> None:
-        at, before = load.end - self._begin, self._nodes[self._last.get(load.thread, 0)].at
+        at, before = load.end - self._begin, self._nodes.at[self._last.get(load.thread, 0)]
         if load.by_workers:
-            lag = at - self._nodes[self._ready].at
-            self._ready = self._nodes.add(Node(at, LOADING, self._ready, lag_a=lag))
+            lag = at - self._nodes.at[self._ready]
+            self._ready = self._nodes.add(at, LOADING, self._ready, lag_a=lag)
             self._point(load.thread, load.end, load.start - self._begin - before, self._ready, 0.0)
         else:
             self._point(load.thread, max(load.start, before + self._begin))
-            self._nodes[self._point(load.thread, load.end)].kind = LOADING
+            self._nodes.kind[self._point(load.thread, load.end)] = LOADING
 
     def _is_held(self, call: Call) -> bool:
         """Whether a launch waited for room in the queue."""
@@ -260,9 +264,9 @@ class _Rank:
                 return
             node = self._point(call.thread, call.end if call.kind in ("device", "stream", "event") else call.start)
         else:
-            ended, start, end = nodes[condition].at, call.start - begin, call.end - begin
+            ended, start, end = nodes.at[condition], call.start - begin, call.end - begin
             if ended > start:
-                worked = start - nodes[self._last.get(call.thread, 0)].at
+                worked = start - nodes.at[self._last.get(call.thread, 0)]
                 node = self._point(call.thread, call.end, worked, condition, end - ended)
             elif call.kind == "launch":
                 node = self._point(call.thread, call.start, None, condition, 0.0)
@@ -281,26 +285,26 @@ class _Rank:
 
     def _condition(self, call: Call) -> int | None:
         """The node for which a call waits, if it does."""
+        if call.kind == "launch":
+            if not self._usual.full:
+                return None
+            given = self._streams[self._stream_of[call.correlation]].nodes
+            place = self._usual.places[call.correlation] - _QUEUE
+            return given[place] if 0 <= place < len(given) else None
         known = self._trace.waits.get(call.correlation)
         by = call.end - self._begin + _ROUND_US
         if call.kind in ("device", "allocator"):
-            tails = [x.tail for x in self._streams.values() if x.tail and self._nodes[x.tail].at <= by]
+            tails = [x.tail for x in self._streams.values() if x.tail and self._nodes.at[x.tail] <= by]
             found = self._nodes.join(tails, KERNELS) if tails else None
-            waited = found is not None and self._nodes[found].at > call.start - self._begin
+            waited = found is not None and self._nodes.at[found] > call.start - self._begin
             return found if waited or call.kind == "device" else None
         if call.kind == "stream":
             stream = known.stream if known else self._last_stream.get(call.thread)
             tail = self._streams[stream].tail if stream in self._streams else 0
-            return tail if tail and self._nodes[tail].at <= by else None
+            return tail if tail and self._nodes.at[tail] <= by else None
         if call.kind == "event":
             return self._waited(call.start, known, call.end, None) or None
-        if call.kind == "copied":
-            return self._done.get(call.correlation)
-        if call.kind == "launch" and self._usual.full:
-            given = self._streams[self._stream_of[call.correlation]].nodes
-            place = self._usual.places[call.correlation] - _QUEUE
-            return given[place] if 0 <= place < len(given) else None
-        return None
+        return self._done.get(call.correlation) if call.kind == "copied" else None
 
     def _waited(self, called: float, wait: Wait | None, by: float, besides: _Place | None) -> int:
         """The work for which a wait for an event waits: as stated, else that which ended last, by ``by``."""
@@ -331,14 +335,14 @@ class _Rank:
         tail = nodes.join(before, KERNELS) if before else 0
         lag, lag_b = self._lags(start, tail, launch, within=of_graph and bool(before))
         kind = KERNELS if work.ranks is None else COMMUNICATION
-        kernel = self._first_kernel + work.kernel if work.kernel >= 0 and kind == KERNELS else -1
+        kernel = self._kernels[work.kernel] if work.kernel >= 0 and kind == KERNELS else -1
         b = launch[0] if launch else 0
         if kind == COMMUNICATION and work.kernel in self._keys:
-            arrives = nodes.add(Node(start, KERNELS, tail, b, lag, lag_b))
-            node = nodes.add(Node(start + work.us, COMMUNICATION, arrives, us=work.us))
+            arrives = nodes.add(start, KERNELS, tail, b, lag, lag_b)
+            node = nodes.add(start + work.us, COMMUNICATION, arrives, us=work.us)
             self.meetings.append((self._keys[work.kernel], arrives, node))
         else:
-            node = nodes.add(Node(start + work.us, kind, tail, b, lag, lag_b, us=work.us, kernel=kernel))
+            node = nodes.add(start + work.us, kind, tail, b, lag, lag_b, us=work.us, kernel=kernel)
             self.unmatched_us += work.us if kind == COMMUNICATION else 0.0
         stream.add(launch[1] if launch else NEVER, work.end, node)
         self._done[work.correlation] = node
@@ -347,10 +351,10 @@ class _Rank:
 
     def _lags(self, start: float, tail: int, launch: tuple[int, float] | None, within: bool) -> tuple[float, float]:
         """The lags after the work before and after the launch: the later one's is the observed one."""
-        gap = start - self._nodes[tail].at
+        gap = start - self._nodes.at[tail]
         if launch is None:
             return gap, NEVER
-        lag = start - self._nodes[launch[0]].at
+        lag = start - self._nodes.at[launch[0]]
         if not tail:
             self.late_us += lag if lag > self._usual.launch + _LATE_US else 0.0
             return NEVER, lag
@@ -366,7 +370,7 @@ class _Rank:
         if work.stream in seen:
             return []
         start = work.start - self._begin + _ROUND_US
-        ended = [(self._nodes[x].at, x) for each in seen.values() for x in each if self._nodes[x].at <= start]
+        ended = [(self._nodes.at[x], x) for each in seen.values() for x in each if self._nodes.at[x] <= start]
         return [max(ended)[1]] if ended else []
 
     def _in_graph(self, work: Work, node: int) -> None:

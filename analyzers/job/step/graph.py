@@ -12,8 +12,9 @@ pass gives all times.  Node 0 is the beginning.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -44,39 +45,48 @@ class Bounds(NamedTuple):
     issued: int
 
 
-@dataclass(slots=True)
-class Node:
-    """A node while the graph is built.  ``at`` is its traced time, by which nodes are sorted in the end; it follows the
-    nodes ``a`` and ``b`` (``lag_b`` NEVER: only ``a``).  ``kernel``: an index of the graph's identities (-1: none).
+class Nodes:
+    """The nodes of a graph while it is built, in columns; the first one is the beginning.  ``at`` is a node's traced
+    time, by which nodes are sorted in the end; it follows the nodes ``a`` and ``b`` (``lag_b`` NEVER: only ``a``).
+    ``kernel``: an index of the graph's identities (-1: none).
     """
 
-    at: float
-    kind: int
-    a: int = 0
-    b: int = 0
-    lag_a: float = 0.0
-    lag_b: float = NEVER
-    host: float = 0.0
-    us: float = 0.0
-    kernel: int = -1
-
-
-class Nodes(list[Node]):
-    """The nodes of a graph while it is built; the first one is the beginning."""
-
     def __init__(self) -> None:
-        super().__init__([Node(0.0, HOST)])
+        self.at, self.lag_a, self.lag_b, self.host, self.us = (array("d") for _ in range(5))
+        self.kind, self.a, self.b, self.kernel = (array("q") for _ in range(4))
+        self.add(0.0, HOST)
 
-    def add(self, node: Node) -> int:
+    def add(
+        self,
+        at: float,
+        kind: int,
+        a: int = 0,
+        b: int = 0,
+        lag_a: float = 0.0,
+        lag_b: float = NEVER,
+        host: float = 0.0,
+        us: float = 0.0,
+        kernel: int = -1,
+    ) -> int:
         """Append a node; its index."""
-        self.append(node)
-        return len(self) - 1
+        self.at.append(at)
+        self.kind.append(kind)
+        self.a.append(a)
+        self.b.append(b)
+        self.lag_a.append(lag_a)
+        self.lag_b.append(lag_b)
+        self.host.append(host)
+        self.us.append(us)
+        self.kernel.append(kernel)
+        return len(self.at) - 1
 
     def join(self, nodes: Sequence[int], kind: int) -> int:
         """A node that follows all of these at once."""
+        if len(nodes) == 1:
+            return nodes[0]
         first, *rest = dict.fromkeys(nodes)
         for other in rest:
-            first = self.add(Node(max(self[first].at, self[other].at), kind, first, other, lag_b=0.0))
+            first = self.add(max(self.at[first], self.at[other]), kind, first, other, lag_b=0.0)
         return first
 
 
@@ -119,7 +129,7 @@ def finished(
     notes: Sequence[str],
 ) -> Graph:
     """The graph of these nodes, sorted such that each follows earlier ones."""
-    values = {x.name: np.array([getattr(node, x.name) for node in nodes]) for x in fields(Node)}
+    values = {name: np.array(column) for name, column in vars(nodes).items()}
     at, a, b = values.pop("at"), values["a"], values["b"]
     own = np.arange(len(at))
     for _ in range(_PASSES):  # a node is never sorted before what it follows, which clocks may contradict
@@ -149,29 +159,34 @@ def finished(
 
 def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> list[float]:
     """When each node comes, µs after the beginning, with these times of kernels and transfers."""
-    columns = (graph.a, graph.b, graph.lag_a + host_factor * graph.host, graph.lag_b, graph.us if us is None else us)
-    out = [0.0] * len(graph.a)
-    for i, (x, y, p, q, d) in enumerate(zip(*(x.tolist() for x in columns), strict=True)):
+    took = graph.us if us is None else us
+    columns = (graph.a, graph.b, graph.lag_a + host_factor * graph.host + took, graph.lag_b + took)
+    out = [0.0]
+    for x, y, p, q in zip(*(column[1:].tolist() for column in columns), strict=True):
         first, second = out[x] + p, out[y] + q
-        out[i] = (first if first > second else second) + d
+        out.append(first if first > second else second)
     return out
 
 
 def shares(graph: Graph, at: Sequence[float], us: Floats, host_factor: float) -> dict[str, float]:
     """What the step waits for: µs of each kind along the paths that determine the ends of each rank's units."""
-    out = dict.fromkeys(KINDS, 0.0)
-    a, b, lag_b, lag_a = graph.a, graph.b, graph.lag_b, graph.lag_a + host_factor * graph.host
+    out = np.zeros(len(KINDS))
+    moments: Floats = np.array(at)
+    lag_a = graph.lag_a + host_factor * graph.host
+    first = moments[graph.a] + lag_a >= moments[graph.b] + graph.lag_b
+    before = np.where(first, graph.a, graph.b)
+    follows = before.tolist()
     for rank in dict.fromkeys(x.rank for x in graph.bounds):
         mine = [x for x in graph.bounds if x.rank == rank]
-        node, begin = mine[-1].last, at[mine[0].first]
+        node, begin, path = mine[-1].last, at[mine[0].first], list[int]()
         while node > 0 and at[node] > begin:
-            first = at[a[node]] + lag_a[node] >= at[b[node]] + lag_b[node]
-            before = a[node] if first else b[node]
-            kind, own = int(graph.kind[node]), float(us[node])
-            passed = min(at[node] - at[before], at[node] - begin)
-            # a kernel that its launch was the last to allow waits for the host as long as that takes
-            launch = min(max(passed - own, 0.0), passed) if not first and kind in (KERNELS, COMMUNICATION) else 0.0
-            out[KINDS[kind]] += passed - launch
-            out[KINDS[HOST]] += launch
-            node = before
-    return out
+            path.append(node)
+            node = follows[node]
+        kind = graph.kind[path]
+        passed = moments[path] - np.maximum(moments[before[path]], begin)
+        # a kernel that its launch was the last to allow waits for the host as long as that takes
+        launched = ~first[path] & ((kind == KERNELS) | (kind == COMMUNICATION))
+        launch = np.where(launched, np.maximum(passed - us[path], 0.0), 0.0)
+        out += np.bincount(kind, passed - launch, len(KINDS))
+        out[HOST] += launch.sum()
+    return dict(zip(KINDS, out.tolist(), strict=True))

@@ -23,17 +23,21 @@ Events of Kineto that are read (pytorch/kineto, ``libkineto/src``: ``output_json
 from __future__ import annotations
 
 import bisect
+import gc
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from logparse.formats.format import Source
 from logparse.formats.patterns import regex
 from logparse.formats.traces.torch.busy import COMMUNICATION
-from logparse.formats.traces.torch.event_cutter import TraceEvents, parse
+from logparse.formats.traces.torch.event_cutter import TraceEvents
 from logparse.formats.traces.torch.events import FIRST_UNIT, UNIT_KINDS, kernel_identities
-from logparse.formats.traces.torch.graphs import RUNTIME
+from logparse.formats.traces.torch.graphs import RUNTIME, thread_of
 from logparse.formats.traces.torch.records import KernelIdentity
 
 CallKind = Literal["launch", "graph", "device", "allocator", "stream", "event", "copy", "copied", "wait", "record"]
@@ -49,9 +53,8 @@ _KINDS: Mapping[str, CallKind] = {
     "StreamWaitEvent": "wait",
     **dict.fromkeys(("EventRecord", "EventRecordWithFlags"), "record"),
 }
-_STEP = regex(r"ProfilerStep#(\d+)")
 _BACKWARD = "autograd::engine::evaluate_function"
-_LOADER = regex(r"enumerate\(DataLoader\)#_(Multi|Single)Process\w*\.__next__")
+_MARK = regex(r"ProfilerStep#(\d+)\Z|enumerate\(DataLoader\)#_(Multi|Single)Process\w*\.__next__")
 _WAITED_US = 500.0
 """A ``__next__`` of a loader with workers that takes less finds its batch ready: taking it out of the queue costs so
 much.
@@ -61,6 +64,9 @@ _HOST_COPY = regex(r"Memcpy (?:DtoH|HtoD).*Pageable|Memcpy (?:DtoH|HtoD) \((?:De
 """ROCm's traces do not state whether memory of the host is pageable."""
 _OTHER = regex(rb'\s*"ph":\s*(?:"[^X]|"X",\s*"cat":\s*"python_function")')
 """Events of which nothing is kept, and which may be most of them."""
+
+_NAMES = 4096
+"""Names of calls and kernels of which it is remembered what they are."""
 
 Thread = tuple[str, str]
 
@@ -145,6 +151,19 @@ class RankTrace:
     identities: Sequence[KernelIdentity] = ()
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Pause the garbage collector: it would visit a trace's many objects over and over, and they form no cycles."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+@uncollected()
 def read_trace(source: Source) -> RankTrace:
     """The trace of a process.  Events that are damaged or lack what theirs need are left out, as ingest counts them."""
     trace = RankTrace()
@@ -152,13 +171,8 @@ def read_trace(source: Source) -> RankTrace:
     with source.open() as stream:
         events = TraceEvents(stream)
         for batch in events.batches():
-            i = 0
-            while i < len(batch.bodies):
-                taken = 1
-                if not _OTHER.match(batch.bodies[i]):
-                    event, taken, _ = parse(batch, i)
-                    reader.take(event or {})
-                i += taken
+            for event, _, _ in batch.events(skipped=_OTHER):
+                reader.take(event or {})
     header = {**events.tail, **events.header}
     distributed, kinds = header.get("distributedInfo"), header.get(UNIT_KINDS)
     rank = distributed.get("rank") if isinstance(distributed, dict) else None
@@ -170,7 +184,7 @@ def read_trace(source: Source) -> RankTrace:
     kinds = kinds if isinstance(kinds, dict) else {}
     trace.units = sorted(Unit(*times, str(kinds.get(number, ""))) for number, times in reader.steps.items())
     trace.loads.sort()
-    trace.handoffs = handoffs(trace.main, reader.activity.get(trace.main, []), reader.backward)
+    trace.handoffs = handoffs(trace.main, reader.activity[trace.main], reader.backward)
     found = kernel_identities(source)
     names = [KernelIdentity("", None, name) for name in reader.names]
     trace.identities = found if len(found) == len(names) else names
@@ -185,7 +199,7 @@ class _Reader:
         self.steps: dict[str, tuple[float, float]] = {}
         self.marked: Thread | None = None
         self.backward: list[tuple[float, float, Thread]] = []
-        self.activity: dict[Thread, list[float]] = {}
+        self.activity: dict[Thread, list[float]] = defaultdict(list)
         self.names: list[str] = []
 
     def main(self) -> Thread:
@@ -201,15 +215,15 @@ class _Reader:
         if not math.isfinite(start) or not 0 <= us < math.inf:
             return
         start, us, args = float(start), float(us), args if isinstance(args, dict) else {}
-        name, thread = str(event.get("name")), (str(event.get("pid")), str(event.get("tid")))
+        name = str(event.get("name"))
         if category in _ON_DEVICE:
             self._work(name, start, us, args, category == "kernel")
         elif category in RUNTIME:
-            self._call(name, thread, start, us, args)
+            self._call(name, thread_of(event), start, us, args)
         elif category == "cuda_sync":
             self._sync(event, args)
         elif category in ("cpu_op", "user_annotation"):
-            self._operator(name, thread, start, us, category == "cpu_op")
+            self._operator(name, thread_of(event), start, us, category == "cpu_op")
 
     def _work(self, name: str, start: float, us: float, args: Mapping[str, Any], kernel: bool) -> None:
         stream = (_number(args.get("device")), _number(args.get("stream")))
@@ -217,18 +231,15 @@ class _Reader:
         if kernel:
             work.kernel = len(self.names)
             self.names.append(name)
-            if COMMUNICATION.search(name):
+            if _communicates(name):
                 work.ranks = str(args.get("Process Group Ranks") or args.get("Process Group Name") or "")
         else:
             work.host_copy = _HOST_COPY.match(name) is not None
         self._trace.works.append(work)
 
     def _call(self, name: str, thread: Thread, start: float, us: float, args: Mapping[str, Any]) -> None:
-        self.activity.setdefault(thread, []).append(start)
-        short = _SHORT.match(name)
-        name = short[1] if short else ""
-        kind = _KINDS.get(name) or ("copy" if name.startswith("Memcpy") else "launch")
-        self._trace.calls.append(Call(kind, thread, start, start + us, _number(args.get("correlation"))))
+        self.activity[thread].append(start)
+        self._trace.calls.append(Call(_kind_of(name), thread, start, start + us, _number(args.get("correlation"))))
 
     def _sync(self, event: Mapping[str, Any], args: Mapping[str, Any]) -> None:
         device, stream = _number(args.get("device", event.get("pid"))), _number(args.get("stream"))
@@ -239,14 +250,15 @@ class _Reader:
             self._trace.waits[correlation] = Wait((device, stream), waited, _number(record))
 
     def _operator(self, name: str, thread: Thread, start: float, us: float, is_operator: bool) -> None:
-        if step := _STEP.fullmatch(name):
-            self.steps[step[1]] = (start, start + us)
-            self.marked = thread
-        elif loader := _LOADER.match(name):
-            if loader[1] == "Single" or us >= _WAITED_US:
-                self._trace.loads.append(Load(start, start + us, thread, loader[1] == "Multi"))
+        if mark := _MARK.match(name):
+            step, loader = mark.groups()
+            if step:
+                self.steps[step] = (start, start + us)
+                self.marked = thread
+            elif loader == "Single" or us >= _WAITED_US:
+                self._trace.loads.append(Load(start, start + us, thread, loader == "Multi"))
         elif is_operator:
-            self.activity.setdefault(thread, []).append(start)
+            self.activity[thread].append(start)
             if name.startswith(_BACKWARD):
                 self.backward.append((start, start + us, thread))
 
@@ -267,6 +279,18 @@ def handoffs(main: Thread, activity: Sequence[float], backward: Sequence[tuple[f
             episodes[key] = (first, max(last, end))
     found = [Handoff(start, main, thread) for (thread, _), (start, _) in episodes.items()]
     return sorted(found + [Handoff(end, thread, main) for (thread, _), (_, end) in episodes.items()])
+
+
+@lru_cache(_NAMES)
+def _kind_of(name: str) -> CallKind:
+    short = _SHORT.match(name)
+    name = short[1] if short else ""
+    return _KINDS.get(name) or ("copy" if name.startswith("Memcpy") else "launch")
+
+
+@lru_cache(_NAMES)
+def _communicates(name: str) -> bool:
+    return COMMUNICATION.search(name) is not None
 
 
 def _number(value: object) -> int:

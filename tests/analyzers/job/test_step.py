@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,6 +19,7 @@ from analyzers.job.step.answer import (
     Step,
     StepAnswer,
     StepUnknown,
+    _reaching,
     answer,
     factors_of,
     host_factor_of,
@@ -34,7 +35,7 @@ from logparse.store import Store
 from tests.analyzers.build import tables
 from tests.analyzers.ingested import read
 from tests.analyzers.job.machine import program, run
-from tests.conftest import CORPUS, needs_corpus, sized
+from tests.conftest import CORPUS, SAMPLES, needs_corpus, sized
 
 Event = dict[str, Any]
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -239,6 +240,28 @@ def test_a_host_bound_loop() -> None:
     assert step.us(lambda x: np.zeros_like(x.us), 1.0) == pytest.approx(500)
 
 
+@pytest.mark.parametrize(
+    ("us", "factor"),
+    [
+        (lambda x: 50 + 25 * x, 2.0),
+        (lambda x: max(99.0, 10 * x, 1000 * (x - 3)), 3.1),
+        (lambda x: max(60.0, min(100.0, 50 * x), 50 * x - 50), 2.0),
+        (lambda x: 101 + x, 0.1),
+        (lambda x: 90 + x, 4.0),
+    ],
+    ids=["line", "flat, then steep", "equal over a range", "always more", "always less"],
+)
+def test_the_factor_that_reaches_100_us(us: Callable[[float], float], factor: float) -> None:
+    asked = set()
+
+    def simulated(x: float) -> float:
+        asked.add(x)
+        return us(x)
+
+    assert _reaching(100.0, simulated, 0.1, 4.0) == pytest.approx(factor, abs=1e-4)
+    assert len(asked) <= 32, "twice as many as bisection takes"
+
+
 def test_the_host_is_scaled_to_the_untraced_step() -> None:
     """300 of 500 µs: the host at 0.6.  A kernel factor of 5 gives 10 x (50 + 1), where the profiler's host hid it."""
     step = host_bound(untraced=300.0)
@@ -441,6 +464,17 @@ def test_kernels_of_an_operator_are_known_by_their_problem() -> None:
     assert identity.problem
     assert simulate(build([found]), {identity.problem: 0.5, "aten::mm": 9.0}) == pytest.approx(70)
     assert simulate(build([found]), {"aten::mm": 0.5}) == pytest.approx(70)
+
+
+def test_the_layout_of_a_trace_does_not_matter_and_damage_costs_one_event() -> None:
+    """Blocks are parsed as a whole, without the events of which nothing is kept, or else event by event."""
+    kineto = (SAMPLES / "traces" / "job.trace.json").read_bytes()
+    held = read_trace(Text(kineto))
+    assert read_trace(Text(json.dumps(json.loads(kineto)).encode())) == held
+    name = held.identities[-1].kernel
+    damaged = read_trace(Text(kineto.replace(f'"name": "{name}"'.encode(), f'"name": {name}"'.encode(), 1)))
+    assert (damaged.units, damaged.handoffs) == (held.units, held.handoffs)
+    assert len(damaged.works) == len(held.works) - 1 > 0
 
 
 def test_an_empty_trace_has_no_units() -> None:

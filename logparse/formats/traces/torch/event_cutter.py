@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import repeat
 from typing import Any, BinaryIO
 
 from logparse.formats.format import Outcome
@@ -32,6 +33,7 @@ _ANY_CUT = regex(rb'\}\s*,\s*\{(?=\s*")')
 _NO_CUT = regex(rb"(?!)")
 _FOLLOWING = regex(rb"\s*(?:,\s*\{|(\]))")
 _TAIL = 1 << 16
+_DECODER = json.JSONDecoder(strict=False)
 _JOINED = 8
 """How many pieces ``parse`` joins at most: an event that holds more objects in a list is a reject."""
 
@@ -65,8 +67,22 @@ class Batch:
                 self._bodies = [self.block[a:b] for a, b in zip(self._places, ends, strict=True)]
         return self._bodies
 
-    def events(self) -> Iterator[tuple[dict[str, Any] | None, int, str]]:
-        """Each event, or None and the reason if it cannot be parsed; between them the number of its first body."""
+    def events(self, skipped: re.Pattern[bytes] = _NO_CUT) -> Iterator[tuple[dict[str, Any] | None, int, str]]:
+        """Each event; of one that cannot be parsed None, the number of its body and the reason.  Events whose bodies
+        match ``skipped`` may be left out.
+
+        All events are parsed at once, which is several times as fast, and one by one where that fails.
+        """
+        text = self.block
+        if self.kineto and skipped is not _NO_CUT:
+            text = _KINETO_CUT.join([x for x in self.bodies if not skipped.match(x)])
+        try:
+            events = loads(b"[{" + text + b"}]")
+        except (ValueError, RecursionError):
+            events = [None]
+        if set(map(type, events)) == {dict}:
+            yield from zip(events, repeat(0), repeat(""))
+            return
         i = 0
         while i < len(self.bodies):
             event, taken, reason = parse(self, i)
@@ -281,4 +297,4 @@ def is_kernel(event: Mapping[str, Any]) -> bool:
 def loads(text: bytes) -> Any:
     """A JSON value.  Raises ValueError, or RecursionError where it is nested too deeply."""
     # Kineto prints control characters and bad UTF-8 of names as they are
-    return json.loads(text.decode("utf-8-sig", "backslashreplace"), strict=False)
+    return _DECODER.decode(text.decode("utf-8", "backslashreplace").removeprefix("\ufeff"))
