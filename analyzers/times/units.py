@@ -21,7 +21,7 @@ import pandas as pd
 
 from analyzers.analyzer import Tables, once
 from logparse.formats.job_units import ALONE, KIND, TRACING, UNIT
-from logparse.formats.traces.torch.busy import COMMUNICATION
+from logparse.formats.traces.torch.busy import BEFORE, COMMUNICATION
 
 KINDS = "unit_kinds"
 """Fact of a trace: how many units of each kind it holds (JSON)."""
@@ -215,14 +215,17 @@ def traced_kinds(facts: pd.DataFrame) -> dict[str, int]:
 
 
 def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
-    """Of each row of kernels, the time in which any kernel of its trace computed over the sum of their times."""
-    values = {
-        name: pd.to_numeric(facts[facts["name"] == name].set_index("source_id")["value"], errors="coerce")
-        for name in ("gpu_compute_us", "gpu_kernels_us")
-    }
-    share = (values["gpu_compute_us"] / values["gpu_kernels_us"]).clip(upper=1.0)
+    """Of each row of kernels, the time in which any kernel of its trace computed over the sum of their times.
+
+    The sum is that of the rows: those of one operator share their time already (``records.without_overlap``).
+    """
+    computes = ~communicates(kernels)
+    rows = kernels[computes & kernels["op"].ne(BEFORE)].groupby("source_id")
+    summed = rows["total_us"].sum() / rows["device"].nunique().clip(lower=1)  # of several devices the mean
+    found = facts[facts["name"] == "gpu_compute_us"].set_index("source_id")["value"]
+    share = (pd.to_numeric(found, errors="coerce") / summed).clip(upper=1.0)
     share = share.where(share < _OVERLAP)
-    return kernels["source_id"].map(share).where(~communicates(kernels)).fillna(1.0).astype("float64")
+    return kernels["source_id"].map(share).where(computes).fillna(1.0).astype("float64")
 
 
 _OVERLAP = 0.995

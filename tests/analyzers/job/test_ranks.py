@@ -28,7 +28,6 @@ def of_rank(rank: int, compute: float, calls: list[tuple[float, float]], window:
         "gpu_window_us": window,
         "gpu_busy_us": compute + alone,
         "gpu_compute_us": compute,
-        "gpu_kernels_us": compute,
         "gpu_communication_alone_us": alone,
     }
     kernels = [

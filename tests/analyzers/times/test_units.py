@@ -12,6 +12,7 @@ from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import gpu_time, steps
 from analyzers.recommend.render import gpu_time_lines
 from analyzers.times.units import reweighed, units, units_of_facts, weighed
+from logparse.formats.traces.torch.busy import BEFORE
 from tests.analyzers.build import tables
 
 
@@ -76,12 +77,16 @@ def test_what_was_never_traced_is_a_share_and_weighs_nothing() -> None:
 
 def test_streams_that_overlap_share_their_time() -> None:
     rows = [{"op": "aten::mm", "kernel": x, "calls": 1, "total_us": 60.0, "source_id": "t", "run": "r"} for x in "ab"]
-    known = {"gpu_compute_us": 90, "gpu_kernels_us": 120, "gpu_busy_us": 90, "gpu_window_us": 100}
-    both = weighed(tables(kernels=rows, facts=[fact("t", name, value) for name, value in known.items()]))
-    assert both.kernels["total_us"].tolist() == [45, 45]
+    rows.append({**rows[0], "op": BEFORE, "total_us": 40.0})
+    known = {"gpu_compute_us": 90, "gpu_busy_us": 90, "gpu_window_us": 100}
+    facts = [fact("t", name, value) for name, value in known.items()]
+    both = weighed(tables(kernels=rows, facts=facts))
+    assert both.kernels["total_us"].tolist()[:2] == [45, 45]
     time = gpu_time(both)
     assert time is not None
     assert time.busy_share == pytest.approx(0.9)
+    shared = tables(kernels=[{**x, "total_us": 45.0} for x in rows[:2]], facts=facts)
+    assert weighed(shared) is shared, "kernels of one operator share their time as the trace is read, and only once"
 
 
 def test_the_later_half_of_several_processes_is_that_of_each() -> None:

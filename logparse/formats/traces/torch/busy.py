@@ -7,7 +7,6 @@ whichever is later.  Of several devices the mean is taken.  The facts::
     gpu_window_us                  length of that window
     gpu_busy_us                    any kernel runs (streams overlap: less than the sum of the kernels)
     gpu_compute_us                 any kernel runs that is no collective
-    gpu_kernels_us                 the sum of these kernels, which overlap where streams do
     gpu_communication_alone_us     only collectives run
     gpu_copies_us                  copies and fills of memory, which are no kernels
 """
@@ -70,7 +69,6 @@ def busy(kernels: Timeline, names: Sequence[str], copies_us: float, steps_end: f
         yield Fact("gpu_window_us", f"{window:.3f}")
         yield Fact("gpu_busy_us", f"{total:.3f}")
         yield Fact("gpu_compute_us", f"{compute:.3f}")
-        yield Fact("gpu_kernels_us", f"{kernels.us[inside & ~talks].sum() / len(of):.3f}")
         if talks[inside].any():
             yield Fact("gpu_communication_alone_us", f"{total - compute:.3f}")
     if copies_us:

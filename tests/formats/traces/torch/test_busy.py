@@ -30,13 +30,13 @@ def facts(kernels: Timeline, steps_end: float | None = None, copies_us: float = 
 
 def test_streams_overlap_and_the_last_step_ends_later() -> None:
     found = facts(timeline((10, 20), (15, 30), (40, 50), (42, 44)), steps_end=70)
-    assert found == {"gpu_window_us": 60, "gpu_busy_us": 30, "gpu_compute_us": 30, "gpu_kernels_us": 37}
+    assert found == {"gpu_window_us": 60, "gpu_busy_us": 30, "gpu_compute_us": 30}
     assert facts(timeline((10, 20), (15, 30)), steps_end=5)["gpu_window_us"] == 20  # the GPU ends after the host
 
 
 def test_communication_that_nothing_hides() -> None:
     found = facts(timeline((0, 10), (5, 25), (30, 40), names="-c-"))
-    compute = {"gpu_compute_us": 20, "gpu_kernels_us": 20}
+    compute = {"gpu_compute_us": 20}
     assert found == {"gpu_window_us": 40, "gpu_busy_us": 35, "gpu_communication_alone_us": 15} | compute
 
 
@@ -49,13 +49,13 @@ def test_each_collective_with_what_no_computation_hides_of_it() -> None:
 def test_kernels_of_the_step_before() -> None:
     kernels = timeline((0, 10), (5, 12), (20, 30), (32, 34), launched="..x.")
     assert before(kernels).tolist() == [True, True, False, False]
-    assert facts(kernels) == {"gpu_window_us": 14, "gpu_busy_us": 12, "gpu_compute_us": 12, "gpu_kernels_us": 12}
+    assert facts(kernels) == {"gpu_window_us": 14, "gpu_busy_us": 12, "gpu_compute_us": 12}
     assert not before(timeline((0, 10), (20, 30), launched="..")).any()
 
 
 def test_of_several_devices_the_mean() -> None:
     found = facts(timeline((0, 10), (0, 30), devices="01"))
-    assert found == {"gpu_window_us": 30, "gpu_busy_us": 20, "gpu_compute_us": 20, "gpu_kernels_us": 20}
+    assert found == {"gpu_window_us": 30, "gpu_busy_us": 20, "gpu_compute_us": 20}
 
 
 def test_copies_alone() -> None:

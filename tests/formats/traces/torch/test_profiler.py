@@ -56,7 +56,6 @@ def test_golden_rest() -> None:
         "gpu_window_us": "1005.750",
         "gpu_busy_us": "664.250",
         "gpu_compute_us": "664.250",
-        "gpu_kernels_us": "664.250",
         "gpu_copies_us": "1.500",
     }
     assert {(m.function, m.text, m.count) for m in records_of(found, Message)} == {
