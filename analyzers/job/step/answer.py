@@ -2,10 +2,11 @@
 
 The profiler slows the host.  ``host_factor`` scales what the host does such that it takes, by itself, what it took
 without the profiler for units before which the device was idle (``UnitKind.host_us``), and the unchanged step no more
-than it took.  Where that was not measured, the unchanged step alone decides; one that does not wait for the host tells
-nothing of it, and keeps the traced host: then the interval begins with a host that is ``ROUGH`` times as fast.  What
-still lacks to the untraced time is a factor on every answer.  An action's launches are those of the trace: work that it
-takes away costs no time on the device and its launch on the host.
+than it took, nor less, as far as the host's times spread.  Where that was not measured, the unchanged step alone
+decides; one that does not wait for the host tells nothing of it, and keeps the traced host: then the interval begins
+with a host that is ``ROUGH`` times as fast.  What still lacks to the untraced time is a factor on every answer.  An
+action's launches are those of the trace: work that it takes away costs no time on the device, and its launch on the
+host.
 """
 
 from __future__ import annotations
@@ -164,17 +165,23 @@ def _traced(step: Step, host_factor: float, free_communication: bool = False) ->
 
 @once
 def host_factor_of(step: Step) -> float:
-    """The factor on the host's work with which it takes what it took by itself, or the unchanged step its untraced
-    time; 1 where none is known.  Where no factor reaches it, the one nearest to 1 that comes closest.
+    """The factor on the host's work with which it takes what it took by itself, as far as the unchanged step then takes
+    its untraced time, or else the one for that time; 1 where none is known.  Where no factor reaches it, the one
+    nearest to 1 that comes closest.
     """
     if not step.measured_host_us:
         return _of_step(step)
     alone = _reaching(step.measured_host_us, lambda x: _traced(step, x).issued_us, _HOST_LEAST, _HOST_MOST)
-    target = step.untraced_us
-    shorter = target is not None and _traced(step, alone).us > target * (1.0 + ERROR / 2)
+    target, simulated = step.untraced_us, _traced(step, alone).us
+    if target is None or abs(simulated / target - 1.0) <= ERROR / 2:
+        return alone
+    if simulated < target:  # the host of those units was slower, if its times spread so far
+        slower = _reaching(target, lambda x: _traced(step, x).us, alone, _HOST_MOST)
+        most = step.measured_host_us * (1.0 + 2.0 * step.host_spread)
+        return slower if _traced(step, slower).issued_us <= most else alone
     # Where even the fastest host leaves the step as long as it is, kernels limit it: its time does not show the host's.
-    witness = target is not None and target > _traced(step, _HOST_LEAST).us * (1.0 + ERROR / 2)
-    return min(alone, _of_step(step)) if shorter and witness else alone
+    witness = target > _traced(step, _HOST_LEAST).us * (1.0 + ERROR / 2)
+    return min(alone, _of_step(step)) if witness else alone
 
 
 def _of_step(step: Step) -> float:

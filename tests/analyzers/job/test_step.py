@@ -316,6 +316,16 @@ def test_a_step_that_does_not_wait_for_the_host_keeps_the_traced_host() -> None:
     assert slower.low_us == pytest.approx(81 * least, rel=1e-3), "with the spread of the host's own times"
 
 
+@pytest.mark.parametrize(("spread", "factor"), [(0.1, 0.58), (0.05, 0.5)])
+def test_units_that_took_longer_than_the_host_by_itself(spread: float, factor: float) -> None:
+    """The host took half of the traced 100 µs by itself, and the units 58: as far as its times spread, it was slower."""
+    events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
+    for i in range(3):
+        events += [launch(100 * i + 1, 10 + i), kernel("k", 7 + 100 * i, 17 + 100 * i, 10 + i)]
+    step = Step([graph(*events)], {}, 58.0, host_us={"": 50.0}, host_spread=spread)
+    assert host_factor_of(step) == pytest.approx(factor, rel=1e-2)
+
+
 def test_a_graph_launch() -> None:
     """Its second branch ends at 51 whatever the first does, and what follows begins a gap of 1 µs after both."""
     found = graph(
