@@ -318,7 +318,7 @@ def test_a_step_that_does_not_wait_for_the_host_keeps_the_traced_host() -> None:
 
 @pytest.mark.parametrize(("spread", "factor"), [(0.1, 0.58), (0.05, 0.5)])
 def test_units_that_took_longer_than_the_host_by_itself(spread: float, factor: float) -> None:
-    """The host took half of the traced 100 µs by itself, and the units 58: as far as its times spread, it was slower."""
+    """The host took half of the traced 100 µs by itself, the units 58: it was slower, as far as it spreads."""
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
     for i in range(3):
         events += [launch(100 * i + 1, 10 + i), kernel("k", 7 + 100 * i, 17 + 100 * i, 10 + i)]
