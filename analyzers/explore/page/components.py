@@ -120,6 +120,7 @@ def _table(table_url: str) -> list[Any]:
                 "rowBuffer": 0,
                 "cacheBlockSize": queries.FIRST_ROWS,
                 "maxBlocksInCache": 4,
+                "maxConcurrentDatasourceRequests": 3,  # AG Grid's 2, and one of Dash's own source, which answers none
                 "rowSelection": {"mode": "singleRow", "checkboxes": False, "enableClickSelection": True},
                 "suppressCellFocus": False,
                 "enableCellTextSelection": True,

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -318,6 +319,13 @@ def test_from_the_first_answer_to_an_override_in_three_clicks(seen: Visit, demo:
     seen.clean()
 
 
+FILTER = """() => {
+    dash_ag_grid.getApi('table').setFilterModel({time_us: {type: 'greaterThan', filter: 1000}});
+    dash_clientside.explore.arrange(new URLSearchParams(location.search).get('table'));
+}"""
+"""A filter that is set while the page still follows the URL of before."""
+
+
 def test_the_keyboard_leads_everywhere_and_the_url_is_the_state(seen: Visit, demo: Served) -> None:
     """A link that somebody sent; filters, search, table and card by keyboard; sorting, column filters and export."""
     page = seen.page
@@ -380,7 +388,7 @@ def test_the_keyboard_leads_everywhere_and_the_url_is_the_state(seen: Visit, dem
     assert len(lines) == shown + 1
     times = [float(line.split(",")[4]) for line in lines[1:] if line.split(",")[4]]
     assert times == sorted(times, reverse=True)
-    page.evaluate("dash_ag_grid.getApi('table').setFilterModel({time_us: {type: 'greaterThan', filter: 1000}})")
+    page.evaluate(FILTER)
     page.wait_for_url("**table=*greaterThan*")
     fewer(page, shown)
     left = count(page)
@@ -392,6 +400,41 @@ def test_the_keyboard_leads_everywhere_and_the_url_is_the_state(seen: Visit, dem
     page.wait_for_function("location.search.includes('view=regret')")
     assert "table=" in page.url, "it stays while views change"
     seen.clean()
+
+
+ASKED_FIRST = """document.addEventListener('load', (event) => {
+    if (!event.target.src?.includes('/explore')) return;
+    const { explore } = dash_clientside, { arrange } = explore;
+    explore.arrange = async (wanted) => {
+        const grid = await dash_ag_grid.getApiAsync('table');
+        while (!('0' in grid.getCacheBlockState())) await new Promise((done) => setTimeout(done, 5));
+        return arrange(wanted);
+    };
+}, true)"""
+"""The page is slower than Dash, whose own source of the table's rows is asked first, and never answers."""
+AGAIN = "dash_ag_grid.getApi('table').refreshInfiniteCache()"
+
+
+def test_no_question_of_the_table_holds_up_a_later_one(alone: Visit, demo: Served) -> None:
+    page, asked = alone.page, "**/part/rows"
+    page.add_init_script(ASKED_FIRST)
+    table = {"sort": [["time_us", "desc"]], "filter": {"time_us": {"type": "greaterThan", "filter": 1000}}}
+    page.goto(f"{demo.url}?{urlencode({'table': json.dumps(table)})}")
+    ready(page)
+    page.route(asked, lambda route: route.fulfill(status=503))
+    for _ in range(4):  # more than the grid asks at a time
+        with page.expect_response(asked):
+            page.evaluate(AGAIN)
+    page.unroute(asked)
+    page.route(asked, lambda _: None)  # no answer: each takes the place of the one before
+    for _ in range(4):
+        with page.expect_request(asked):
+            page.evaluate(AGAIN)
+    page.unroute(asked)
+    page.evaluate("document.querySelector('#table-note').textContent = ''")
+    page.evaluate(AGAIN)
+    page.wait_for_selector("#table-note:not(:empty)")
+    assert all("503" in x for x in alone.errors), alone.errors
 
 
 CUT_OFF = """cut => {

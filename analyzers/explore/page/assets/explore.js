@@ -116,7 +116,7 @@
   };
   const asking = new Map();  // what is being asked for or drawn, by name
   const busy = () => { document.getElementById('content').ariaBusy = asking.size ? 'true' : 'false'; };
-  const ask = async (name, part, given, use) => {
+  const ask = async (name, part, given, use = (made) => made) => {
     asking.get(name)?.abort();
     const mine = new AbortController();
     asking.set(name, mine);
@@ -127,13 +127,14 @@
       });
       if (answer.ok) {
         const made = await answer.json();
-        if (asking.get(name) === mine) await use(made);
+        if (asking.get(name) === mine) return await use(made);
       }
     } catch (error) {
       if (error.name !== 'AbortError') throw error;
     } finally {
       if (asking.get(name) === mine) { asking.delete(name); busy(); }
     }
+    return null;  // refused, or a later question took its place
   };
   // Links within the page keep the open problem and the table's arrangement, but one to everything.
   const addressed = (link) => {
@@ -242,19 +243,20 @@
     document.getElementById('detail').replaceChildren();
     busy();
   };
-  // The table's rows, by blocks; those of before stay until others are there.
+  // The table's rows, by blocks; those of before stay until others are there. The grid waits for an answer to each of
+  // its few questions before it asks another one: also those that were refused, or that a later one replaced, get one.
   let table;
   const compares = () => new URLSearchParams(page.search).get('view') === 'compare';  // of the views it alone orders rows
   const choice = () => `?${without(page.search, ...(compares() ? [] : ['view']), 'problem', 'table')}`;
   const rows = {
-    getRows: (params) => {
+    getRows: async (params) => {
       const given = { search: choice(), start: params.startRow, end: params.endRow, sort: params.sortModel, filter: params.filterModel };
-      ask(`rows ${params.startRow}`, 'rows', given, (made) => {
-        params.successCallback(made.rows, made.count);
-        if (given.search !== choice()) return;
-        document.getElementById('table-note').textContent = made.note;
-        table.getRowNode(new URLSearchParams(page.search).get('problem'))?.setSelected(true, true);
-      }).catch(() => params.failCallback());
+      const made = await ask(`rows ${params.startRow}`, 'rows', given).catch(() => null);
+      if (!made) { params.failCallback(); return; }
+      params.successCallback(made.rows, made.count);
+      if (given.search !== choice()) return;
+      document.getElementById('table-note').textContent = made.note;
+      table.getRowNode(new URLSearchParams(page.search).get('problem'))?.setSelected(true, true);
     },
   };
   // Asks for what differs from what is shown.
@@ -365,7 +367,7 @@
       filter: filter.length ? Object.fromEntries(filter) : null,
     };
   };
-  let asked = '', watched = false;
+  let asked = '';
   const arranged = (grid) => {
     const now = arrangement(grid), search = new URLSearchParams(location.search);
     if (now === asked) return;
@@ -409,24 +411,22 @@
     // The table sorted and filtered as in the URL; what the user changes goes there.
     arrange: async (wanted) => {
       const grid = await dash_ag_grid.getApiAsync('table');
-      asked = wanted;
-      if (!watched) {
-        watched = true;
+      if (!table) {
+        table = grid;
+        // Dash sets a source of its own when the grid is ready, before or after this. It answers no question, so it is
+        // replaced before a sort or a filter asks again.
+        const take = () => { if (![undefined, null, rows].includes(grid.getGridOption('datasource'))) grid.setGridOption('datasource', rows); };
+        grid.addEventListener('modelUpdated', take);
+        take();
         for (const name of ['sortChanged', 'filterChanged']) grid.addEventListener(name, () => arranged(grid));
         grid.addEventListener('selectionChanged', () => { const [row] = grid.getSelectedNodes(); if (row?.data) changed('problem', row.data.id); });
         chooser(grid);
       }
-      if (arrangement(grid) !== wanted) {
+      if (asked !== wanted) {  // else the URL has it from the table, which may differ again by now
+        asked = wanted;
         const given = understood(grid, wanted);
         grid.applyColumnState({ state: given.sort, defaultState: { sort: null } });
         grid.setFilterModel(given.filter);
-      }
-      if (!table) {
-        table = grid;
-        // Dash sets a source of its own when the grid is ready, before or after this.
-        const take = () => { if (![undefined, null, rows].includes(grid.getGridOption('datasource'))) grid.setGridOption('datasource', rows); };
-        grid.addEventListener('modelUpdated', take);
-        take();
       }
     },
   } });
