@@ -441,6 +441,8 @@
   const observe = () => {
     if (observed) return;
     observed = true;
+    // Dash moves the caret to where it was one key before: what is typed quickly would change places.
+    document.getElementById('search').setSelectionRange = () => {};
     new ResizeObserver(() => {
       clearTimeout(resizing);
       resizing = setTimeout(() => document.querySelectorAll('#content .js-plotly-plot').forEach(fitted), 100);
