@@ -88,7 +88,9 @@ def run(unit: Callable[[int], object], kinds: int = 1, settle: int = _SETTLE) ->
 
     def units_in(whole: float, least: float = 1.0) -> int:
         seconds(_FIRST)
-        each = seconds(_TIMED * kinds) / (_TIMED * kinds)
+        each = (
+            min(seconds(kinds) for _ in range(_TIMED)) / kinds
+        )  # the least: what times units may make one of them wait
         return _agreed(kinds * math.ceil(max(least, min(whole / each, 20_000)) / kinds))
 
     if _TURNS is None:

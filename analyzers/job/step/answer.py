@@ -12,10 +12,9 @@ host.
 from __future__ import annotations
 
 import math
-import statistics
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -28,11 +27,12 @@ from analyzers.job.step.graph import KINDS, Bounds, Floats, Graph, shares, times
 from analyzers.job.step.traces import RankTrace, read_trace
 from analyzers.times.units import units
 from logparse.errors import InputError
-from logparse.ingest.input_file import InputFile
+from logparse.ingest.input_file import CAPTURES, InputFile
 
-ERROR = 0.06
-"""Of a changed step: twice the root mean square error of the pairs of the records (``benchmarks/results/steps-…``,
-``jobs-…``) that can tell, since the unchanged unit took about the same in every run (``steps.py``, ``own_errors``).
+ERROR = 0.05
+"""Of a changed step: twice the root mean square error of the pairs of the records (``benchmarks/results/jobs-…``) whose
+measured time is known well and which the host does not limit (``steps.py``, ``own_errors``): what the host's own times
+leave open is in the interval besides.
 """
 ROUGH = 1.5
 """A host that the profiler slowed by more than this is simulated roughly."""
@@ -64,7 +64,7 @@ class Ceilings:
 @dataclass(frozen=True)
 class StepAnswer:
     """Times of a step in µs.  ``now_us`` is the untraced one where it is known; ``low_us`` and ``high_us`` enclose
-    ``then_us``, with the kernels' intervals, the spread of the host's times and the simulation's ``ERROR``.  ``limit``
+    ``then_us``, with the kernels' intervals, the range of the host's times, and the simulation's ``ERROR``.  ``limit``
     is what most of the new step waits for (one of ``graph.KINDS``), ``shares`` its parts.  ``rough``: the profiler
     changed the host so much, or the untraced time is unknown, that the answer is rough.
     """
@@ -92,7 +92,8 @@ class StepUnknown:
 class Step:
     """The graphs of a job's traced windows, and how often each kind of unit ran (empty: as in the traces).
     ``untraced_us`` is the time of an average unit without a profiler, ``host_us`` what its host takes by itself, by
-    kind, and ``host_spread`` half of the range in which the middle half of these times lies, relative.
+    kind (the lower quartile, as in ``verify/unit_time.py``), and ``host_range`` in which range nine of ten of these
+    times lie, relative to that.
     """
 
     graphs: Sequence[Graph]
@@ -100,7 +101,7 @@ class Step:
     untraced_us: float | None = None
     notes: tuple[str, ...] = ()
     host_us: Mapping[str, float] = field(default_factory=dict)
-    host_spread: float = 0.0
+    host_range: tuple[float, float] = (1.0, 1.0)
 
     def us(self, each: Callable[[Graph], Floats], host_factor: float) -> float:
         """The mean time of a unit; ``each`` gives the times of a graph's kernels and transfers."""
@@ -177,8 +178,7 @@ def host_factor_of(step: Step) -> float:
         return alone
     if simulated < target:  # the host of those units was slower, if its times spread so far
         slower = _reaching(target, lambda x: _traced(step, x).us, alone, _HOST_MOST)
-        most = step.measured_host_us * (1.0 + 2.0 * step.host_spread)
-        return slower if _traced(step, slower).issued_us <= most else alone
+        return slower if _traced(step, slower).issued_us <= step.measured_host_us * step.host_range[1] else alone
     # Where even the fastest host leaves the step as long as it is, kernels limit it: its time does not show the host's.
     witness = target > _traced(step, _HOST_LEAST).us * (1.0 + ERROR / 2)
     return min(alone, _of_step(step)) if witness else alone
@@ -236,16 +236,17 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     now = step.untraced_us or simulated
     scale = now / simulated if simulated else 1.0
     witnessed = step.measured_host_us or _traced(step, host / ROUGH).us < simulated * (1.0 - 2 * _SAME)
-    fastest = host if witnessed else host / ROUGH
+    least, most = step.host_range if witnessed else (1.0 / ROUGH, 1.0)
 
-    def withfactors_of(given: Mapping[str, Factor], which: int, host_factor: float = host) -> float:
-        return scale * step.us(lambda x: x.scaled(factors_of(x, given)[which]), host_factor)
+    def under(given: Mapping[str, Factor], which: int, host_factor: float = host) -> float:
+        """The step if its host is as fast as that, now and then."""
+        us = step.us(lambda x: x.scaled(factors_of(x, given)[which]), host_factor)
+        return now * us / _traced(step, host_factor).us
 
     changed = [x.scaled(factors_of(x, factors)[0]) for x in step.graphs]
     at = [times(graph, us, host) for graph, us in zip(step.graphs, changed, strict=True)]
     then = scale * step.mean_us(at)
-    low = withfactors_of(factors, 1, fastest * (1.0 - step.host_spread))
-    high = withfactors_of(factors, 2, host * (1.0 + step.host_spread))
+    ends = [under(factors, which, host * part) for which in (1, 2) for part in dict.fromkeys((least, 1.0, most))]
     error = ERROR if factors else 0.0
     parts = _shares(step.graphs, changed, at, host)
     known = step.untraced_us is not None
@@ -254,14 +255,14 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     return StepAnswer(
         now_us=now,
         then_us=then,
-        low_us=min(low, then) * (1.0 - error),
-        high_us=max(high, then) * (1.0 + error),
+        low_us=min(*ends, then) * (1.0 - error),
+        high_us=max(*ends, then) * (1.0 + error),
         limit=max(KINDS, key=lambda x: parts[x]),
         host_factor=host,
         rough=not known or not 1.0 / ROUGH <= host <= ROUGH,
         shares=parts,
         ceilings=Ceilings(
-            best_us=then if best is None else withfactors_of(best, 0),
+            best_us=then if best is None else under(best, 0),
             fast_host_us=scale * _traced(step, 0.0).us,
             free_communication_us=scale * _traced(step, host, free_communication=True).us,
         ),
@@ -308,6 +309,7 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
     rows = tables.sources[
         (tables.sources["run"] == tables.run)
         & tables.sources["format"].astype(str).str.contains(FORMAT, regex=False, na=False)
+        & ~tables.sources["path"].astype(str).str.contains(CAPTURES, regex=False, na=False)  # no unit ran in these
     ]
     if not len(rows):
         return StepUnknown("the run has no trace of torch.profiler")
@@ -340,14 +342,12 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
     notes = [f"not simulated: {x}" for x in skipped]
     if found is not None and not found.alone:
         notes.append("units were timed beside the libraries' logs, which slow the host (`logparse tune` does without)")
-    middle = {name: statistics.median(us) for name, us in hosts.items()}
-    return Step(graphs, counts, untraced or _stated(tables), tuple(notes), middle, _spread(hosts.values()))
-
-
-def _spread(hosts: Collection[Sequence[float]]) -> float:
-    """Half of the range between the quartiles, over the median; of several kinds the mean."""
-    each = [np.quantile(us, (0.25, 0.5, 0.75)) for us in hosts]
-    return math.fsum((x[2] - x[0]) / 2 / x[1] for x in each if x[1]) / len(each) if each else 0.0
+    each = {name: np.quantile(us, (0.05, 0.25, 0.95)) for name, us in hosts.items()}
+    usual = {name: float(x[1]) for name, x in each.items() if x[1] > 0}
+    least, most = (math.fsum(each[x][i] / us for x, us in usual.items()) / max(len(usual), 1) for i in (0, 2))
+    return Step(
+        graphs, counts, untraced or _stated(tables), tuple(notes), usual, (least, most) if usual else (1.0, 1.0)
+    )
 
 
 def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[str]:

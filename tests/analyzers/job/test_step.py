@@ -307,22 +307,22 @@ def test_a_step_that_does_not_wait_for_the_host_keeps_the_traced_host() -> None:
     assert tenth.then_us == pytest.approx(100 * 421.05 / 401), "the host, as traced"
     least = (1 - ERROR) * 421.05 / 401
     assert tenth.low_us == pytest.approx(100 / 1.5 * least), "the host may be faster without the profiler"
-    known = answer(replace(step, host_us={"": 30.0}, host_spread=0.1), {"k": Factor(0.1, 0.1, 0.1)})
+    known = answer(replace(step, host_us={"": 30.0}, host_range=(0.9, 1.1)), {"k": Factor(0.1, 0.1, 0.1)})
     assert known.host_factor == pytest.approx(0.3, rel=1e-3), "what the host took by itself tells"
     assert known.then_us == pytest.approx(41 * 421.05 / 401, rel=1e-3), "so the kernels of 40 µs are the limit"
     assert known.low_us == pytest.approx(41 * least, rel=1e-3)
-    slower = answer(replace(step, host_us={"": 90.0}, host_spread=0.1), {"k": Factor(0.1, 0.1, 0.1)})
+    slower = answer(replace(step, host_us={"": 90.0}, host_range=(0.9, 1.1)), {"k": Factor(0.1, 0.1, 0.1)})
     assert (slower.limit, slower.host_factor) == ("host", pytest.approx(0.9, rel=1e-3))
     assert slower.low_us == pytest.approx(81 * least, rel=1e-3), "with the spread of the host's own times"
 
 
-@pytest.mark.parametrize(("spread", "factor"), [(0.1, 0.58), (0.05, 0.5)])
-def test_units_that_took_longer_than_the_host_by_itself(spread: float, factor: float) -> None:
+@pytest.mark.parametrize(("most", "factor"), [(1.2, 0.58), (1.1, 0.5)])
+def test_units_that_took_longer_than_the_host_by_itself(most: float, factor: float) -> None:
     """The host took half of the traced 100 µs by itself, the units 58: it was slower, as far as it spreads."""
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
     for i in range(3):
         events += [launch(100 * i + 1, 10 + i), kernel("k", 7 + 100 * i, 17 + 100 * i, 10 + i)]
-    step = Step([graph(*events)], {}, 58.0, host_us={"": 50.0}, host_spread=spread)
+    step = Step([graph(*events)], {}, 58.0, host_us={"": 50.0}, host_range=(1.0, most))
     assert host_factor_of(step) == pytest.approx(factor, rel=1e-2)
 
 
