@@ -120,7 +120,7 @@ class _Side:
             if found and len(found) >= max(x["ranks"] for x in found):
                 return found
             if self._child.poll() is not None:
-                if job.code_of(self._child) == job.INTERRUPTED:
+                if self._together.interrupted:
                     raise KeyboardInterrupt
                 return None
             self._together.pause(0.002)

@@ -84,13 +84,14 @@ def run(
 
 class Together:
     """Commands that run at once, with this process's output; every signal that they did not get themselves is forwarded
-    to all of them.  Raises InputError as ``run``.
+    to all of them.  ``interrupted``: one of these asked for their end.  Raises InputError as ``run``.
     """
 
     def __init__(self) -> None:
         if not hasattr(signal, "sigwaitinfo"):
             raise InputError("running a job needs Linux")
         self._children: list[subprocess.Popen[bytes]] = []
+        self.interrupted = False
 
     def __enter__(self) -> Together:
         self._held = contextlib.ExitStack()
@@ -114,15 +115,13 @@ class Together:
     def pause(self, seconds: float) -> None:
         """Wait so long, or until a signal came."""
         seen = signal.sigtimedwait(self._signals, seconds)
-        if seen is not None and seen.si_signo != signal.SIGCHLD and seen.si_code != _FROM_TERMINAL:
+        if seen is None or seen.si_signo == signal.SIGCHLD:
+            return
+        self.interrupted |= seen.si_signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+        if seen.si_code != _FROM_TERMINAL:
             for child in self._children:
                 with contextlib.suppress(ProcessLookupError):
                     child.send_signal(seen.si_signo)
-
-
-def code_of(child: subprocess.Popen[bytes]) -> int:
-    """A shell's exit code of a command that has ended."""
-    return 128 - child.returncode if child.returncode < 0 else child.returncode
 
 
 @contextlib.contextmanager

@@ -5,7 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
+import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -127,6 +131,45 @@ def test_a_job_that_cannot_live_twice_is_run_alone(said: dict[str, object] | Non
 )
 def test_jobs_that_want_a_port(command: str, environ: dict[str, str], fixed: bool) -> None:
     assert fixed_port(command.split(), environ) == fixed
+
+
+LEADER = """
+import os, sys
+from analyzers.tune.side_by_side import pair
+print("leads", flush=True)
+named = (("was", "10000"), ("is", "7000"))
+sides = [([sys.executable, sys.argv[1], name, us, "200", sys.argv[2]], dict(os.environ)) for name, us in named]
+try:
+    pair(*sides, "")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_both_end_with_tune_or_go_on_without_it(number: signal.Signals, tmp_path: Path) -> None:
+    script, log = tmp_path / "job.py", tmp_path / "log"
+    script.write_text(JOB)
+    leader = subprocess.Popen(
+        [sys.executable, "-c", LEADER, str(script), str(log)], env=ENVIRON, stdout=subprocess.PIPE, text=True
+    )
+    assert leader.stdout is not None
+    wait_for(lambda: log.exists() and worked(log).count("is") > 10)
+    leader.send_signal(number)
+    if number == signal.SIGTERM:
+        assert "interrupted" in leader.stdout.read()
+        assert worked(log).count("was") < 200
+    else:  # whoever killed it did not ask the job to end
+        wait_for(lambda: worked(log).count("was") == worked(log).count("is") == 200)
+    leader.stdout.close()
+    leader.wait()
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    by = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < by
+        time.sleep(0.05)
 
 
 def test_a_job_that_ends_too_soon_tells_nothing(tmp_path: Path) -> None:

@@ -59,8 +59,17 @@ class Turns:
                 return
             if time.monotonic() - looked > _LEADER_S:
                 looked = time.monotonic()
-                self.free = not os.path.exists(f"/proc/{self._leader}")
+                self.free = not _lives(self._leader)
             if self.free or os.path.exists(os.path.join(self._folder, "free")):
                 self.free = True
                 return
             time.sleep(_POLL_S)
+
+
+def _lives(process: int) -> bool:
+    """Whether it runs: one that was killed is a zombie until it is waited for."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

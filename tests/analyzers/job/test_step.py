@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analyzers.job.step.answer import (
@@ -326,6 +327,18 @@ def test_units_that_took_longer_than_the_host_by_itself(most: float, factor: flo
     assert host_factor_of(step) == pytest.approx(factor, rel=1e-2)
 
 
+def test_what_is_unknown_of_a_host_that_limits_the_step_now_and_then_is_common_to_both() -> None:
+    """100 µs of host per unit, and kernels of 10: without these, nothing changes, however slow the host is."""
+    events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
+    for i in range(3):
+        events += [launch(100 * i + 1, 10 + i), kernel("k", 7 + 100 * i, 17 + 100 * i, 10 + i)]
+    step = Step([graph(*events)], {}, 100.0, host_us={"": 100.0}, host_range=(0.5, 1.5))
+    found = answer(step, {"k": Factor(0.5, 0.5, 0.5)})
+    assert (found.then_us, found.limit) == (pytest.approx(100, rel=1e-3), "host")
+    assert found.low_us == pytest.approx(100 * (1 - ERROR), rel=1e-3)
+    assert found.high_us == pytest.approx(100 * (1 + ERROR), rel=1e-3)
+
+
 def test_a_graph_launch() -> None:
     """Its second branch ends at 51 whatever the first does, and what follows begins a gap of 1 µs after both."""
     found = graph(
@@ -520,9 +533,11 @@ def test_the_step_from_the_files_of_a_run(store: Store, tmp_path: Path) -> None:
     assert any("trace_0.json" in note for note in alone.notes)
     assert any("no trace of all their ranks" in note for note in alone.notes)
     (tmp_path / "trace_1.json").unlink()
-    gone = step_of(replace(held), HALF)
+    capture = held.sources.iloc[[0]].assign(path=str(tmp_path / "capture_traces/trace_1_g1.json"), source_id="g")
+    gone = step_of(replace(held, sources=pd.concat([held.sources, capture])), HALF)
     assert isinstance(gone, StepUnknown)
     assert "trace_1.json" in gone.reason
+    assert "capture_traces" not in gone.reason, "no unit ran in the capture of a graph"
 
 
 def test_a_run_without_traces_has_no_step() -> None:
