@@ -22,12 +22,12 @@ from tests.conftest import SAMPLES
 TYPED = """\
 ./bin/MIOpenDriver conv -n 32 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -F 1 -t 1
 MIOpenDriver convfp16 -n 32 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -F 2
-MIOpenDriver convbfp16 -n 16 -c 96 -H 48 -W 32 -k 96 -y 3 -x 1 -p 1 -q 0 -F 4 -t 1 --in_layout NHWC --fil_layout NHWC
-MIOpenDriver convbfp16 -n 16 -c 96 -H 48 -W 32 -k 96 -y 3 -x 1 -p 1 -q 0 -F 4 -t 1 --in_layout NHWC --fil_layout NHWC
+convbfp16 -n 16 -c 96 -H 48 -W 32 -k 96 -y 3 -x 1 -p 1 -q 0 -m conv -g 1 -F 4 -t 1 --in_layout NHWC --fil_layout NHWC
+convbfp16 -n 16 -c 96 -H 48 -W 32 -k 96 -y 3 -x 1 -p 1 -q 0 -m conv -g 1 -F 4 -t 1 --in_layout NHWC --fil_layout FHWC
 ./bin/MIOpenDriver conv --batchsize 256 --in_channels 128 --in_h 28 --in_w 28 --out_channels 128 -F 1
 MIOpenDriver convbfp16 -n 4 -c 64 --in_d 8 -H 28 -W 28 -k 128 --fil_d 3 -y 3 -x 3 --pad_d 1 -p 1 -q 1 -_ 3 -F 1
 MIOpenDriver convint8 -n 4 -c 64 -H 28 -W 28 -k 64 -F 1
-MIOpenDriver convfp16 -n 1 -c 64 -H 28 -W 28 -k 64 -g 64 -F 1
+convfp16 -n 1 -c 64 -H 28 -W 28 -k 64 -g 64 -F 1
 """
 BENCH = (
     "hipblaslt-bench -m {m} -n 64 -k 32 --transA N --transB N --a_type f16_r --b_type f16_r --c_type f16_r "

@@ -5,6 +5,7 @@
     MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 -n 64 -c 256 -H 56 -W 56 -k 256 -y 3 -x 3 …
     MIOpen(HIP)   0.088: Command [LogCmdFindConvolution] ./bin/MIOpenDriver conv -n 32 … -m conv -g 1 -F 1 -t 1
     ./bin/MIOpenDriver conv --batchsize 256 --in_channels 128 --in_h 28 --in_w 28 … -F 2 --in_layout NHWC
+    convbfp16 -n 16 -c 96 -H 48 -W 32 -k 96 -y 3 -x 1 … -F 1 --in_layout NHWC      (lists of iree-org/iree-turbine)
 
 Flags and defaults: ROCm/MIOpen ``driver/conv_driver.hpp``, ``AddCmdLineArgs``; the logged form:
 ``src/driver_arguments.cpp``.
@@ -22,7 +23,8 @@ A command has no output sizes: they are computed as MIOpen does
 absent flags have the driver's defaults; a logged one always prints all sizes, so one that lacks some was cut and is
 rejected.  ``conv`` is read as FP32; a log also prints it for FP64, FP8 and mixed types, which the line cannot express.
 Vectors of channels and padding modes (``-Z``, ``-z``) are rejected, and layouts of other dimensions than the command's,
-at which the driver throws.
+at which the driver throws.  Commands without the driver's name are read as iree-turbine's driver does: the dimensions
+are those of the layouts, and without ``-F`` it runs forward (``kernel/boo/op_exports/conv.py``).
 """
 
 from __future__ import annotations
@@ -84,10 +86,13 @@ _COMMAND = regex(
     r"(?:\+ )?(?:\w+=\S* +)*(?:time +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?P<op>\w+)(?P<flags>.*)$",
     re.ASCII,
 )
+_BARE = regex(r"^\s*(?P<op>conv(?:b?fp16)?)(?P<flags> -n \d.*)$", re.ASCII)
+"""A command without the driver's name, as lists hold them."""
 _START = (
     rb"(?:(?:\S+ )?(?:\d+ )?MIOpen(?:\((?:HIP|OpenCL)\))?(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: "
     rb"Command \[\w*\] ?)?"
     rb"(?:\+ )?(?:\b\w+=\S* +)*(?:\btime +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?!Info2 \[)\w+"
+    rb"|^\s*conv(?:b?fp16)? -n \d"
 )
 _TOKEN = regex(r"\S+")
 _INTEGER = regex(r"-?\d{1,9}\Z", re.ASCII)
@@ -124,20 +129,22 @@ class CommandError(ValueError):
 
 def read_command(text: str) -> Command | None:
     """The command in this line; None where the line holds none.  Raises CommandError where it is damaged."""
-    match = _COMMAND.match(text)
+    match = _COMMAND.match(text) or _BARE.match(text)
     if match is None:
         return None
-    op, function = match["op"], match["function"]
+    found = match.groupdict()
+    op, function, bare = found["op"], found.get("function"), "function" not in found
     if op not in TYPE_OF_OP:
         return Command(op, (), function)
     logged = function is not None
     flags = _read_flags(text, match.start("flags"), logged)
-    three = flags.get("spatial_dim") == 3
+    axes = {len(str(flags[name])) for name in ("in_layout", "fil_layout", "out_layout") if name in flags}
+    three = max(axes) == 5 if bare and axes else flags.get("spatial_dim") == 3
     missing = [name for name, *_ in _sizes_of(three) if name not in flags]
     if logged and missing:
         raise CommandError(f"a logged command prints all sizes, this one lacks {missing[0]}: it was cut")
     problem = _problem(op, {**_DEFAULTS, **flags}, three, logged)
-    directions = _directions(int(flags.get("forw", 0)))
+    directions = _directions(int(flags.get("forw", 1 if bare else 0)))
     return Command(op, tuple(replace(problem, direction=x) for x in directions), function)
 
 
@@ -199,7 +206,7 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
     if logged:
         layouts = _one_layout(layouts, _tensors(sizes, axes, groups, transposed), plain)
     else:
-        layouts = [x.upper() for x in layouts]
+        layouts = [_mlir_letters(x.upper()) for x in layouts]
         if other := next((x for x in layouts if len(x) != len(plain)), None):
             hint = "" if three else " (--spatial_dim 3 is missing)"
             raise CommandError(f"the layout {other} has other than {len(axes)} dimensions, and the driver throws{hint}")
@@ -236,6 +243,11 @@ def _tensors(sizes: Mapping[str, Any], axes: str, groups: int, transposed: bool)
         [*weights, *(sizes[f"filter_{x}"] for x in axes)],
         [n, k, *(sizes[f"out_{x}"] for x in axes)],
     ]
+
+
+def _mlir_letters(layout: str) -> str:
+    """A layout in MIOpen's letters: iree-turbine calls the weights' first axis and the output's channels F."""
+    return layout.replace("F", "C" if "N" in layout else "N")
 
 
 def _one_layout(printed: list[str], tensors: Sequence[Sequence[int | None]], plain: str) -> list[str]:
@@ -357,7 +369,7 @@ def _output_pads(problem: ConvProblem) -> list[str]:
 FORMAT = LineFormat(
     name="miopen-driver",
     about="MIOpenDriver command lines, logged (MIOPEN_ENABLE_LOGGING_CMD=1) or typed",
-    markers=(b"MIOpenDriver",),
+    markers=(b"MIOpenDriver", b"conv -n ", b"convfp16 -n ", b"convbfp16 -n "),
     start=_START,
     read=read,
 )

@@ -75,14 +75,25 @@ def test_long_flags_and_the_drivers_defaults() -> None:
     )  # fmt: skip
 
 
+def test_a_command_without_the_drivers_name() -> None:
+    """As lists of iree-org/iree-turbine hold them; words in front make it another program's line."""
+    line = "convfp16 " + ARGS
+    assert read(f"{line}\n") == read(f"MIOpenDriver {line}\n")
+    for other in (f"a {line}", f"#{line}", line.replace("-n 64 ", ""), "conv -n layers"):
+        assert read(f"{other}\n") == ([], {"foreign": 1})
+
+
 VOLUME = (
     "-n 16 -c 288 --in_d 8 -H 48 -W 32 -k 288 --fil_d 1 -y 3 -x 3 --pad_d 0 -p 1 -q 1 --conv_stride_d 1 -u 1 -v 1 "
     "--dilation_d 1 -l 1 -j 1 -g 3 --in_layout NDHWC --fil_layout NDHWC --out_layout NDHWC"
 )
 
 
-def test_layouts_of_other_dimensions_than_the_command_are_rejected() -> None:
-    """MIOpenDriver throws at them."""
+def test_a_command_without_the_drivers_name_has_the_dimensions_of_its_layouts_and_runs_forward() -> None:
+    """As in iree-turbine's driver; MIOpen's throws at such layouts, and runs all directions."""
+    (call,) = driver.read(f"convbfp16 {VOLUME}").records
+    assert isinstance(call, Call)
+    assert [call] == list(driver.read(f"MIOpenDriver convbfp16 {VOLUME} --spatial_dim 3 -F 1").records)
     (reject,) = driver.read(f"MIOpenDriver convbfp16 {VOLUME}").records
     assert isinstance(reject, Reject)
     assert "NDHWC has other than 2 dimensions" in reject.reason
@@ -337,3 +348,12 @@ def test_vectors_of_channels_and_padding_modes_are_rejected(flags: str, why: str
     (record,) = driver.read(f"{SIZES} {flags} -F 1").records
     assert isinstance(record, Reject)
     assert why in record.reason
+
+
+def test_letters_of_iree_turbine() -> None:
+    """FHWC and NHWF are NHWC of the weights, whose first axis are the filters, and of the output."""
+    sizes = "convbfp16 -n 16 -c 32 -H 192 -W 128 -k 40 -y 1 -x 1 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 1 -t 1"
+    own = only(f"{sizes} --in_layout NHWC --fil_layout FHWC --out_layout NHWF")
+    assert own == only(f"{sizes} --in_layout NHWC --fil_layout NHWC --out_layout NHWC")
+    assert only(f"{sizes} --fil_layout FCHW --out_layout NFHW") == only(sizes)
+    assert only(f"{sizes} --spatial_dim 3 --fil_layout FDHWC").weights_layout == "NDHWC"
