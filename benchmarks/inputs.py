@@ -20,8 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from analyzers.analyzer import Settings
 from analyzers.measure.backend import UnsupportedError
 from analyzers.measure.device.operands import conv_shapes
-from analyzers.slow_wrw import backward_weights
-from analyzers.times.passes import passes_of
+from analyzers.times.passes import backward_weights, passes_of
 from logparse.formats.format import LineFormat, Outcome
 from logparse.formats.hipblaslt import bench, log, profile
 from logparse.formats.miopen import find_db

@@ -307,8 +307,8 @@ class _Stages:
 
         times = None
         if self._named:
-            sides = ((self._command, {**self._environ, **x}) for x in ({}, self._named))
-            times = by_turns(*sides, "", print)
+            before_side, after_side = ((self._command, {**self._environ, **x}) for x in ({}, self._named))
+            times = by_turns(before_side, after_side, "", print)
         proof = verify_actions(tables_of(self._store, before), tables_of(self._store, after), names, files, times)
         return {"proof": dataclasses.asdict(proof), "verdict": proof.verdict, "verify_said": lines(proof)}
 

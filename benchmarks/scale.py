@@ -243,9 +243,9 @@ def parts_section(options: argparse.Namespace) -> dict[str, Any]:
             out[when] = times
             if when == "before":
                 with timed(out, "compaction"):
-                    done = compact(store)
-                out["files"] = vars(done)
-                print(f"compaction: {done.before:,} files became {done.after:,}, {out['compaction']:.1f} s", flush=True)
+                    files, left = compact(store)
+                out["files"] = {"before": files, "after": left}
+                print(f"compaction: {files:,} files became {left:,}, {out['compaction']:.1f} s", flush=True)
     return out
 
 

@@ -190,10 +190,10 @@ def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
         for action, side in {**alone, **{x: x for x in row.get("others", ())}}.items():
             found = compared(row.get("truth", {}), side)
             if found is not None and (simulated := row["step"].get("beside", {}).get(action)):
-                us = [simulated[x] for x in ("now_us", "then_us", "low_us", "high_us")]
                 spread = (found.high_us - found.low_us) / 2 / found.before_us
                 said = row["step"]["under"][action]["then_us"]
-                out.append(Pair(name, action, said, *us, found.after_us, spread, simulated["limit"]))
+                of = {x: simulated[x] for x in ("now_us", "then_us", "low_us", "high_us", "limit")}
+                out.append(Pair(name, action, said_us=said, measured_us=found.after_us, spread=spread, **of))
     return out
 
 
