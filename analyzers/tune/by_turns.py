@@ -25,10 +25,8 @@ PAIRS, _MOST_PAIRS = 2, 4
 """Of runs side by side: the fewest that tell what differs between two starts of a program; at most, where these decide
 nothing.
 """
-RUNS, RUNS_OF_SHORT, SHORT_US = 3, 5, 5e3
-"""Of each: the fewest whose means have a spread worth the name; more where a unit takes less than ``SHORT_US``, of
-which three give a very wide interval.
-"""
+RUNS = 3
+"""Of each, one after another: the fewest whose means have a spread worth the name."""
 _MOST, _MOST_S = 8, 300.0
 """Runs of each at most, and seconds of all after which none is added, while these decide nothing."""
 AT_MOST_S = 120.0
@@ -72,8 +70,8 @@ def _side_by_side(before: Side, after: Side, unit: str, say: Callable[[str], Non
 def one_by_one(before: Side, after: Side, unit: str, say: Callable[[str], None]) -> Times | None:
     """The units of whole runs; None where one of them fails or times nothing."""
     say(
-        f"the job by turns as it was and as it is, {RUNS} or {RUNS_OF_SHORT} times each without logs and a profiler, "
-        f"at most {_MOST} where these decide nothing"
+        f"the job by turns as it was and as it is, without logs and a profiler: {RUNS} times each, at most {_MOST} "
+        f"where these decide nothing"
     )
     found: tuple[list[Units], list[Units]] = [], []
     turn, turns, begun = 0, 2 * RUNS, time.monotonic()
@@ -85,8 +83,6 @@ def one_by_one(before: Side, after: Side, unit: str, say: Callable[[str], None])
             return None
         found[turn % 2].append(units)
         turn += 1
-        if units.mean_us is not None and units.mean_us < SHORT_US:
-            turns = max(turns, 2 * RUNS_OF_SHORT)
         if turn == turns < 2 * _MOST and time.monotonic() - begun < _MOST_S and _undecided(found):
             turns += 2
     return found

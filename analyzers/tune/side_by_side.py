@@ -47,16 +47,19 @@ def fixed_port(command: Sequence[str], environ: Mapping[str, str]) -> bool:
 
 
 def pair(before: Side, after: Side, unit: str) -> Pair:
-    """The turns of one run of each.  Raises AloneError, and KeyboardInterrupt where one of them was interrupted."""
+    """The turns of one run of each, once both have ended.  Raises AloneError, and KeyboardInterrupt at a signal."""
     if fixed_port(*before):
         raise AloneError("two of it would want the same port")
     with tempfile.TemporaryDirectory(prefix="logparse-") as folder, job.Together() as together:
         sides = [_Side(x, Path(folder) / str(i), unit, together) for i, x in enumerate((before, after))]
         try:
-            return _turns(sides)
+            found = _turns(sides)
         finally:
             for side in sides:
                 side.go_on()
+    if failed := next((x.code for x in sides if x.code), 0):
+        raise AloneError(f"a run of it ended with exit code {failed}")
+    return found
 
 
 def _turns(sides: Sequence[_Side]) -> Pair:
@@ -107,6 +110,11 @@ class _Side:
         path.with_suffix(".part").rename(path)
         found = self._awaited(number, _SLOW_S)
         return _mean(found) if found else None
+
+    @property
+    def code(self) -> int:
+        """Its exit code, once it has ended; negative: the signal that killed it."""
+        return self._child.returncode if self._child else 0
 
     def go_on(self) -> None:
         """No further turns: to its end as it does alone."""

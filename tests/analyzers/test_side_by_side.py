@@ -172,6 +172,14 @@ def wait_for(true: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def test_a_run_that_fails_at_its_end_tells_nothing(tmp_path: Path) -> None:
+    before, (command, environ) = sides(tmp_path, 220)
+    (tmp_path / "fails.py").write_text(JOB + "\nsys.exit(3)")
+    after = [word.replace("job.py", "fails.py") for word in command]
+    with pytest.raises(AloneError, match="exit code 3"):
+        pair(before, (after, environ), "")
+
+
 def test_a_job_that_ends_too_soon_tells_nothing(tmp_path: Path) -> None:
     with pytest.raises(AloneError, match="it ended after 1 turns"):
         pair(*sides(tmp_path, 45), "")
