@@ -105,11 +105,11 @@ class Together:
 
     def start(self, command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
         """Raises OSError where it cannot be started."""
-
-        def unmasked() -> None:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, self._signals)
-
-        self._children.append(subprocess.Popen(command, env=dict(environ), preexec_fn=unmasked))  # noqa: PLW1509
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._signals)  # a child inherits the mask
+        try:
+            self._children.append(subprocess.Popen(command, env=dict(environ)))
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
         return self._children[-1]
 
     def pause(self, seconds: float) -> None:
