@@ -98,7 +98,7 @@ def test_a_job_that_cannot_live_twice_is_run_alone(said: dict[str, object] | Non
     units = json.dumps({"logparse_units": "call", "kinds": {"a": {"count": 8, "traced": 0, "us": [2e4] * 8}}})
     script = tmp_path / "job.sh"
     waits = f"""
-    echo '{ready}' > $LOGPARSE_TURNS/0_1.json
+    echo '{ready}' > $LOGPARSE_TURNS/part && mv $LOGPARSE_TURNS/part $LOGPARSE_TURNS/0_1.json
     while [ ! -e $LOGPARSE_TURNS/free ]; do sleep 0.01; done
     """
     script.write_text(f"""
