@@ -12,8 +12,6 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
-import pyarrow as pa
-
 from logparse.model import Finding
 
 if TYPE_CHECKING:  # what only checks or merges files makes no DataFrame, and importing pandas takes long
@@ -31,8 +29,7 @@ class Tables:
     Columns are those of the SQL views of the same names; ``calls``, ``workload`` and ``messages`` hold only rows of
     ``run``; ``messages`` is per process (it has a ``pid`` column).  ``passes``: ``evidence.passes`` of the
     store, where ``measurements`` lacks what only system find-dbs contain; None where it lacks nothing.  So are
-    ``solvers`` (``source_id, library, solution`` of all of MIOpen's solutions) and ``workspaces``
-    (``evidence.read_workspaces``, an Arrow table) for the checks of override files.
+    ``solvers`` (``source_id, library, solution`` of all of MIOpen's solutions) for the checks of override files.
     """
 
     run: str
@@ -50,7 +47,6 @@ class Tables:
     facts: pd.DataFrame
     passes: pd.DataFrame | None = None
     solvers: pd.DataFrame | None = None
-    workspaces: pa.Table | None = None
 
 
 def once(function: Callable[Concatenate[K, P], R]) -> Callable[Concatenate[K, P], R]:

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from analyzers.analyzer import Tables
 from analyzers.times.joins import against_default, facts_of, launches_graphs
 from analyzers.times.miopen_tuning import of_build
-from analyzers.times.workspaces import workspaces
 from logparse.errors import InputError
 from logparse.formats import FORMATS, flashinfer
 from logparse.formats.aiter import tables as aiter
@@ -24,9 +23,8 @@ from logparse.formats.format import FileFormat, Head
 from logparse.formats.moe import config as moe_config
 from logparse.formats.override_format import OverrideFile, OverrideFormat
 from logparse.formats.override_formats import OVERRIDE_FORMATS
-from logparse.formats.reading import STAGES, Less, LongFile, Note, Reading, Row
+from logparse.formats.reading import STAGES, Note, Reading, Row
 from logparse.formats.tunableop.validators import PREFIX as VALIDATOR
-from logparse.formats.workspaces import Workspaces
 from logparse.ingest.input_file import HEAD_BYTES, InputFile
 from logparse.links import linked
 from logparse.model import Problem, problem_from_text
@@ -184,8 +182,8 @@ def same_calls(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
-    """The file with notes on rows that serve several problems of the workload, that lose on one, whose recorded
-    workspace is smaller than a measured one, or whose solvers the target's build is not known to have.
+    """The file with notes on rows that serve several problems of the workload, that lose on one, that state a smaller
+    workspace than was measured, or whose solvers the target's build is not known to have.
     """
     format = by_name(file.format)
     work = tables.workload[tables.workload["kind"].isin(format.kinds)]["problem"].drop_duplicates()
@@ -194,12 +192,15 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
         if key is not None:
             members.setdefault(key, []).append(text)
     ratios, reading = against_default(tables.measurements, tables.facts), file.reading
+    stated = tables.measurements.dropna(subset="workspace_bytes")
+    needed: dict[Any, int] = stated.groupby(["problem", "solution"])["workspace_bytes"].max().to_dict()
     notes = []
     for key, texts in members.items():
         same = same_calls(texts)
-        notes += [x for row in reading.by_key.get(key, ()) if row.live for x in _collision(row, same, ratios)]
+        for row in reading.by_key.get(key, ()):
+            if row.live:
+                notes += [*_collision(row, same, ratios), *_too_small(row, texts, needed)]
     if format.convolutions and format.selects:
-        notes += _workspaces(reading, workspaces(tables))
         notes += _not_in_the_build(file, tables)
     if format.graph_unsafe and launches_graphs(tables):
         notes += _in_graphs(reading, format.graph_unsafe)
@@ -232,23 +233,14 @@ def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[t
     return out
 
 
-def _workspaces(reading: Reading[Any], needed: Workspaces) -> Iterator[Note]:
-    """Rows that state a smaller workspace than was measured."""
-    rows: Collection[Row] = reading.rows
-    if isinstance(rows, LongFile):
-        yield from map(_needs_more, rows.with_less(needed) if reading.accepted is not False else ())
-        rows = list(rows.odd)
-    sizes = needed.of({row.key for row in rows})
-    for row in rows:
-        if row.live and row.solution is not None and row.workspace_bytes is not None:
-            known = sizes.get((row.key, row.solution.text), 0)
-            if row.workspace_bytes < known:
-                yield _needs_more(Less(row.line, row.solution.id, row.workspace_bytes, known))
-
-
-def _needs_more(row: Less) -> Note:
-    message = f"{row.id} needs {row.needed:,} bytes of workspace, the row has {row.stated:,}"
-    return Note(row.line, "error", "workspace", message, "copy it from a measured record: the call fails otherwise")
+def _too_small(row: Row, texts: Sequence[str], needed: Mapping[tuple[str, str], int]) -> Iterator[Note]:
+    """``needed``: (problem, solution) → the largest workspace that it was measured with."""
+    if row.solution is not None and row.workspace_bytes is not None:
+        most = int(max(needed.get((text, row.solution.text), 0) for text in texts))
+        if row.workspace_bytes < most:
+            message = f"{row.solution.id} needs {most:,} bytes of workspace, the row has {row.workspace_bytes:,}"
+            remedy = "copy it from a measured record: the call fails otherwise"
+            yield Note(row.line, "error", "workspace", message, remedy)
 
 
 def _not_in_the_build(file: OverrideFile, tables: Tables) -> Iterator[Note]:

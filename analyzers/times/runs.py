@@ -56,14 +56,12 @@ def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str
 
 def tables_to_check(store: Store, run: str | None = None) -> Tables:
     """What ``coverage`` and ``lint --against`` read of a run (by default the latest): measurements as analyzers get
-    them, and of all find-dbs which solvers each names and what workspace they state.  Raises StoreError.
+    them, and of all find-dbs which solvers each names.  Raises StoreError.
     """
-    from analyzers.times.workspaces import read_workspaces
-
     run = store.latest_run(run)
     with store.reading(_READ) as con:
         frames, solvers = _near_the_calls(con, run, _LINKS_OF_CALLS), con.execute(_SOLVERS).df()
-        return Tables(run=run, solvers=solvers, workspaces=read_workspaces(con), **frames)
+        return Tables(run=run, solvers=solvers, **frames)
 
 
 def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dict[str, pd.DataFrame]:

@@ -12,13 +12,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from logparse.model import Problem, Solution
 from logparse.target import Facts
-
-if TYPE_CHECKING:
-    from logparse.formats.workspaces import Workspaces
 
 Severity = Literal["error", "warning", "info"]
 Stage = Literal["read", "matched", "honoured"]
@@ -135,15 +132,6 @@ class Row:
         return not self.dead and self.verdicts.honoured is not False
 
 
-class Less(NamedTuple):
-    """A row that states a smaller workspace (bytes) than its solver needs; ``id`` is the library's name of that."""
-
-    line: int
-    id: str
-    stated: int
-    needed: int
-
-
 class Offer(NamedTuple):
     """What a row offers to calls of its key: ``solution`` is as the file spells it, ``id`` the library's.
 
@@ -188,19 +176,10 @@ class LongFile(Collection[Row]):
     def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
         """``Reading.by_shape`` of the file."""
 
-    @abstractmethod
-    def with_less(self, needed: Workspaces) -> Iterator[Less]:
-        """What states a smaller workspace than ``needed`` has for its key and solution, but for ``odd`` rows."""
-
     @property
     @abstractmethod
     def offers(self) -> Iterator[Offer]:
         """``offers`` of its rows, whose times are all of the work that their key names."""
-
-    @property
-    @abstractmethod
-    def odd(self) -> Iterator[Row]:
-        """The rows that are judged one by one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,8 +21,7 @@ from logparse.formats.miopen.key_tails import DIRECTIONS, Ints, Tails, number_co
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.miopen.records import Item, problem_or_none
 from logparse.formats.miopen.solvers import known_algorithm
-from logparse.formats.reading import Less, LongFile, Offer, Row, Verdict, judge, offers
-from logparse.formats.workspaces import Workspaces
+from logparse.formats.reading import LongFile, Offer, Row, Verdict, judge, offers
 from logparse.model import Direction
 
 K = TypeVar("K")
@@ -148,21 +147,6 @@ class FindDbFile(LongFile):
     @property
     def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
         return _OfKeys(self._shapes, lambda x: [r for line in self._shapes[x] for r in self.of_line(line) if r.live])
-
-    def with_less(self, needed: Workspaces) -> Iterator[Less]:
-        index, names = self.columns, {f"miopen:{name}": place for place, name in enumerate(self.columns.solvers)}
-        first = np.array([self._first.get(key, 0) - 1 for key in needed.keys.to_pylist()], np.int64)[needed.key]
-        solver = np.array([names.get(name, -1) for name in needed.solutions], np.int64)[needed.solution]
-        known = (first >= 0) & (solver >= 0)
-        asked = first[known] * len(names) + solver[known]
-        items = index.line.astype(np.int64) * len(names) + index.solver
-        order = np.argsort(items, kind="stable")  # they are nearly in order
-        at = order[np.minimum(np.searchsorted(items, asked, sorter=order), len(order) - 1)] if len(order) else asked[:0]
-        same, most = items[at] == asked[: len(at)], np.zeros(len(items), np.int64)
-        np.maximum.at(most, at[same], needed.bytes[known][: len(at)][same])
-        for item in np.flatnonzero(self._usual[index.line] & (index.workspace_bytes < most)).tolist():
-            stated, needs = int(index.workspace_bytes[item]), int(most[item])
-            yield Less(int(index.line[item]) + 1, index.solvers[index.solver[item]], stated, needs)
 
 
 class _OfKeys(Mapping[K, Sequence[V]]):

@@ -156,7 +156,8 @@ def test_two_texts_of_one_call_are_no_collision() -> None:
 def test_a_recorded_workspace_that_is_too_small() -> None:
     key = find_db.key(W, {})
     text = f"{key}=GemmWrwUniversal:3.9,{{}},miopenConvolutionBwdWeightsAlgoGEMM\n"
-    t = tables(measurements=[measurement(W.text, "miopen:GemmWrwUniversal", 3.9, workspace_bytes=6422528)])
+    measured = [measurement(W.text, "miopen:GemmWrwUniversal", 3.9, workspace_bytes=6422528)]
+    t = tables(workload=[work(W.text, 1)], measurements=measured)
     for size, rules in ((6422528, []), (6422527, ["workspace"]), (7000000, [])):
         file = inspect("gfx942130.HIP.3_4_0_x.ufdb.txt", text.format(size).encode(), {})
         assert [note.rule for note in with_collisions(file, t).notes] == rules
