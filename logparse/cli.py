@@ -502,7 +502,9 @@ def explore(
     """Look at a run in the browser: from where the time goes to this row, this override."""
     from analyzers.explore.page.serve import explore as serve
 
-    serve(store, run=run, compare=compare, target=target or [], host=host, port=port, browser=browser, say=typer.echo)
+    serve(
+        store, run=run, compare=compare, target=facts_of(target), host=host, port=port, browser=browser, say=typer.echo
+    )
     return Answer()
 
 

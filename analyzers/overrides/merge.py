@@ -21,7 +21,7 @@ from logparse.errors import InputError
 from logparse.formats.format import Emission
 from logparse.formats.override_format import Merging, OverrideFile, OverrideFormat, bytes_of
 from logparse.formats.override_formats import OVERRIDE_FORMATS
-from logparse.formats.reading import Offer, Reading, offers
+from logparse.formats.reading import Offer, Reading
 from logparse.target import Facts
 from logparse.text import counted
 
@@ -143,7 +143,7 @@ class _Winners:
 
     def __init__(self, merging: Merging, files: Sequence[tuple[str, Reading[Any]]]) -> None:
         self._merging = merging
-        self._found = [(path, _by_key(offers(reading.rows, merging.work))) for path, reading in files]
+        self._found = [(path, _by_key(reading.offers(merging.work))) for path, reading in files]
         self.keys, self.conflicts = 0, list[Conflict]()
         self._named = {path: at for at, path in enumerate(dict.fromkeys(path for path, _ in files))}
 

@@ -102,6 +102,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
     most = _ceiling(table, tables, usual)
     files, own = files_action(findings, most.default_us, tables, settings), tables.sources["run"] == tables.run
     actions = sorted([*_timed_actions(tables, settings), *([files] if files else [])], key=rank_of_actions)
+    proposed = [x.override for x in to_write(findings, settings) if x.override is not None]
     return Recommendation(
         run=tables.run,
         ceiling=most,
@@ -116,9 +117,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         aiter_misses=_aiter_misses(tables),
         object_calls=_object_calls(tables),
         counted=int(tables.sources.loc[own, ["call_lines", "measurement_lines"]].sum().sum()),
-        ladder=tuple(ladders.judged(tables, settings, settings.ladder, _proposed(findings, settings)))
-        if settings.ladder
-        else (),
+        ladder=tuple(ladders.judged(tables, settings, settings.ladder, proposed)) if settings.ladder else (),
         steps=settings.steps or (steps(tables, settings)[0] if gpu_us(tables) is not None else None),
     )
 
@@ -135,10 +134,6 @@ def _ceiling(table: Sequence[Finding], tables: Tables, usual: Settings) -> Ceili
     judged = judgement(tables, usual.floor_share)
     kept = one_claim_each([x for x in table if _why_left_out(x, usual, judged) is None], tables.links)
     return ceiling(compare(tables, usual), kept, tables, judged)
-
-
-def _proposed(findings: Sequence[Finding], settings: Settings) -> list[Override]:
-    return [x.override for x in to_write(findings, settings) if x.override is not None]
 
 
 def _timed_actions(tables: Tables, settings: Settings) -> list[ActionResult]:

@@ -8,7 +8,6 @@ other row the reasons why it has no effect.  ``lint`` adds remarks to it, ``look
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -149,37 +148,10 @@ class Offer(NamedTuple):
 
 def offers(rows: Iterable[Row], work: Callable[[Row], str] = lambda row: "") -> Iterator[Offer]:
     """Those of the rows that a merged file can hold."""
-    if isinstance(rows, LongFile):
-        yield from rows.offers
-        return
     for row in rows:
         named = row.solution
         if named is not None and not row.verdicts.fault:
             yield Offer(row.line, row.key, named.id, named.raw or named.text, row.time_us, row.text, work(row))
-
-
-class LongFile(Collection[Row]):
-    """The rows of a file that may have millions: each is made when it is asked for."""
-
-    @property
-    @abstractmethod
-    def alike(self) -> Iterator[tuple[Row, Sequence[int]]]:
-        """``Reading.alike`` of the file."""
-
-    @property
-    @abstractmethod
-    def by_key(self) -> Mapping[str, Sequence[Row]]:
-        """``Reading.by_key`` of the file."""
-
-    @property
-    @abstractmethod
-    def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
-        """``Reading.by_shape`` of the file."""
-
-    @property
-    @abstractmethod
-    def offers(self) -> Iterator[Offer]:
-        """``offers`` of its rows, whose times are all of the work that their key names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,13 +186,15 @@ class Reading(Generic[S_co]):
 
         Every row is counted in one line; a row that breaks a rule stands alone.
         """
-        return self.rows.alike if isinstance(self.rows, LongFile) else ((row, (row.line,)) for row in self.rows)
+        return ((row, (row.line,)) for row in self.rows)
+
+    def offers(self, work: Callable[[Row], str]) -> Iterator[Offer]:
+        """``offers`` of its rows."""
+        return offers(self.rows, work)
 
     @cached_property
     def by_key(self) -> Mapping[str, Sequence[Row]]:
         """The kept rows of each key, in file order."""
-        if isinstance(self.rows, LongFile):
-            return self.rows.by_key
         out: dict[str, list[Row]] = {}
         for row in self.rows:
             if not row.dead:
@@ -230,8 +204,6 @@ class Reading(Generic[S_co]):
     @cached_property
     def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
         """The live rows, by the shape of their problems."""
-        if isinstance(self.rows, LongFile):
-            return self.rows.by_shape
         out: dict[str | None, list[Row]] = {}
         for row in self.rows:
             if row.live:

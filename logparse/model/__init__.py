@@ -47,7 +47,7 @@ from logparse.model.records import (
     changed,
     solution_from_text,
 )
-from logparse.model.texts import kind_of, layer_of, pass_of, problem_from_text
+from logparse.model.texts import kind_of, layer_of, problem_from_text
 
 __all__ = [
     "COMPLEX",
@@ -88,7 +88,6 @@ __all__ = [
     "changed",
     "kind_of",
     "layer_of",
-    "pass_of",
     "problem_from_text",
     "solution_from_text",
 ]

@@ -37,11 +37,6 @@ def layer_of(text: str) -> tuple[str, str] | None:
     return (direction, layer) if kind == "conv" else None
 
 
-def pass_of(direction: str, layer: str) -> str:
-    """The text of the convolution of a layer in a direction."""
-    return f"conv {direction} {layer}"
-
-
 def problem_from_text(text: str) -> Problem:
     """The problem with this canonical ``text``.  Raises ValueError for any other text."""
     kind, *words = text.split(" ")

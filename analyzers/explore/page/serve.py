@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ def explore(
     *,
     run: str | None = None,
     compare: str | None = None,
-    target: Sequence[str] = (),
+    target: Mapping[str, str] | None = None,
     host: str = "127.0.0.1",
     port: int = 8050,
     browser: bool = True,
@@ -53,9 +53,9 @@ def explore(
     does not exist, and for a taken port.
 
     ``url``: default as of ``logparse.store.open_store``;
-    ``target``: words of ``logparse.ingest.stated_target.target_from``, the machine that will read the overrides.
+    ``target``: the machine that will read the overrides.
     """
-    facts = _facts(target)
+    facts = target or {}
     listening = _listening(host, port)
     reading = StoreReading(url, run, compare, facts)  # while this process still imports all that it needs
     try:
@@ -95,14 +95,6 @@ def _listening(host: str, port: int) -> socket.socket:
         return socket.create_server(place[:2], family=family, backlog=128)
     except OSError as error:
         raise LogparseError(f"{host}:{port}: {error.strerror or error}; name another with --port") from None
-
-
-def _facts(target: Sequence[str]) -> Mapping[str, str]:
-    if not target:
-        return {}
-    from logparse.ingest.stated_target import target_from
-
-    return target_from(target)
 
 
 def _server(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias, TypeVar
 
@@ -21,7 +22,7 @@ from logparse.formats.miopen.key_tails import DIRECTIONS, Ints, Tails, number_co
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.miopen.records import Item, problem_or_none
 from logparse.formats.miopen.solvers import known_algorithm
-from logparse.formats.reading import LongFile, Offer, Row, Verdict, judge, offers
+from logparse.formats.reading import Offer, Reading, Row, Verdict, judge, offers
 from logparse.model import Direction
 
 K = TypeVar("K")
@@ -30,8 +31,11 @@ Judged: TypeAlias = Sequence[tuple[Item, Row]]
 """The items of a record and what becomes of them."""
 
 
-class FindDbFile(LongFile):
-    """The items of a find-db's records, in order.  Lines without key or ``=`` (``keyless``) have none."""
+class FindDbFile(Collection[Row]):
+    """The items of a find-db's records, in order.  Lines without key or ``=`` (``keyless``) have none.
+
+    ``numbers`` are the lines with records, ``odd`` the items of those that are not of the usual form.
+    """
 
     def __init__(self, data: bytes, taken: Verdict, refusal: str) -> None:
         self.data, self._taken, self._refusal = data, taken, refusal
@@ -43,38 +47,38 @@ class FindDbFile(LongFile):
         self._usual[index.line[index.time_us == 0]] = False
         self._usual[index.line[~self._kinds.all_for(_unremarkable)]] = False
         has_key = index.equals > 0
-        self._numbers = np.flatnonzero(has_key) + 1
-        self._odd = {n: self._judge_line(n) for n in (np.flatnonzero(has_key & ~self._usual) + 1).tolist()}
-        self.keyless = [n for n in (np.flatnonzero(~has_key) + 1).tolist() if self._line(n).strip()]
+        self.numbers = np.flatnonzero(has_key) + 1
+        self.odd = {n: self._judge_line(n) for n in (np.flatnonzero(has_key & ~self._usual) + 1).tolist()}
+        self.keyless = [n for n in (np.flatnonzero(~has_key) + 1).tolist() if self.text_of(n).strip()]
 
-    def _line(self, number: int) -> str:
+    def text_of(self, number: int) -> str:
         start, end = self.columns.starts[number - 1], self.columns.starts[number] - 1
         return self.data[start:end].decode("utf-8", "surrogateescape")
 
-    def _key(self, number: int) -> str:
+    def key_of(self, number: int) -> str:
         start = self.columns.starts[number - 1]
         return self.data[start : start + self.columns.equals[number - 1]].decode("utf-8", "surrogateescape")
 
     def _judge_line(self, number: int) -> Judged:
-        key, _, payload = self._line(number).partition("=")
+        key, _, payload = self.text_of(number).partition("=")
         first, problem = int(self.columns.first[number - 1]) + 1, problem_or_none(problem_from_key, key)
         found = items(key, payload, problem, number, first)
         return [(x, row_of(x, *judge(number, x, {}, RULES, self._taken, self._refusal))) for x in found]
 
     @cached_property
-    def _first(self) -> dict[str, int]:
+    def first(self) -> dict[str, int]:
         """Key → line of its first record."""
-        return {self._key(n): n for n in self._numbers.tolist() if self.columns.first[n - 1] == n - 1}
+        return {self.key_of(n): n for n in self.numbers.tolist() if self.columns.first[n - 1] == n - 1}
 
     def __len__(self) -> int:
         usual = np.diff(self.columns.begins)[self._usual]
-        return int(usual.sum()) + sum(map(len, self._odd.values()))
+        return int(usual.sum()) + sum(map(len, self.odd.values()))
 
     def __contains__(self, row: object) -> bool:
         return any(row == own for own in self)
 
     def __iter__(self) -> Iterator[Row]:
-        for number in self._numbers.tolist():
+        for number in self.numbers.tolist():
             yield from self.of_line(number)
 
     def of_line(self, number: int) -> list[Row]:
@@ -82,36 +86,18 @@ class FindDbFile(LongFile):
         return [row for _, row in self._judged(number)]
 
     def _judged(self, number: int) -> Judged:
-        return self._odd[number] if number in self._odd else self._judge_line(number)
+        return self.odd[number] if number in self.odd else self._judge_line(number)
 
     def longer_than(self, most: int) -> list[int]:
         """Lines with more items than that."""
         usual = np.flatnonzero(self._usual & (np.diff(self.columns.begins) > most)) + 1
-        others = (n for n in (*self._odd, *self.keyless) if self._line(n).partition("=")[2].count(";") >= most)
+        others = (n for n in (*self.odd, *self.keyless) if self.text_of(n).partition("=")[2].count(";") >= most)
         return sorted([*usual.tolist(), *others])
-
-    @property
-    def offers(self) -> Iterator[Offer]:
-        index = self.columns
-        begins, names = index.begins.tolist(), [index.solvers[place] for place in index.solver.tolist()]
-        times = index.time_us.tolist()
-        for number in self._numbers.tolist():
-            if number in self._odd:
-                yield from offers(row for _, row in self._odd[number])
-                continue
-            key, _, payload = self._line(number).partition("=")
-            for item, text in enumerate(payload.split(";"), begins[number - 1]):
-                yield Offer(number, key, names[item], names[item], times[item], text)
-
-    @property
-    def odd(self) -> Iterator[Row]:
-        """The rows of records that are not of the usual form."""
-        return (row for judged in self._odd.values() for _, row in judged)
 
     @property
     def judged(self) -> Iterator[tuple[Item, Row, Sequence[int]]]:
         """Each item that was judged, what becomes of it, and the lines of those that it was judged for."""
-        for number, judged in self._odd.items():
+        for number, judged in self.odd.items():
             yield from ((item, row, (number,)) for item, row in judged)
         yield from self._judged_alike
 
@@ -122,31 +108,43 @@ class FindDbFile(LongFile):
             for solver, lines in self._kinds.lines(self._usual)
         ]
 
+
+@dataclass(frozen=True, kw_only=True)
+class FindDbReading(Reading[FindDbFile]):
+    """What MIOpen takes from a find-db."""
+
     @property
     def alike(self) -> Iterator[tuple[Row, Sequence[int]]]:
-        return ((row, lines) for _, row, lines in self.judged)
+        return ((row, lines) for _, row, lines in self.parsed.judged)
 
-    @property
-    def by_key(self) -> Mapping[str, Sequence[Row]]:
-        return _OfKeys(self._first, self._kept)
-
-    def _kept(self, key: str) -> Sequence[Row]:
-        return [row for row in self.of_line(self._first[key]) if not row.dead]
+    def offers(self, work: Callable[[Row], str]) -> Iterator[Offer]:
+        """``offers`` of its rows, whose times are all of the work that their key names."""
+        index = self.parsed.columns
+        begins, names = index.begins.tolist(), [index.solvers[place] for place in index.solver.tolist()]
+        times = index.time_us.tolist()
+        for number in self.parsed.numbers.tolist():
+            if number in self.parsed.odd:
+                yield from offers(row for _, row in self.parsed.odd[number])
+                continue
+            key, _, payload = self.parsed.text_of(number).partition("=")
+            for item, text in enumerate(payload.split(";"), begins[number - 1]):
+                yield Offer(number, key, names[item], names[item], times[item], text)
 
     @cached_property
-    def _shapes(self) -> dict[str | None, list[int]]:
-        out: dict[str | None, list[int]] = {}
-        for number in self._numbers.tolist():
+    def by_key(self) -> Mapping[str, Sequence[Row]]:
+        first, rows = self.parsed.first, self.parsed.of_line
+        return _OfKeys(first, lambda key: [row for row in rows(first[key]) if not row.dead])
+
+    @cached_property
+    def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
+        shapes, rows = dict[str | None, list[int]](), self.parsed.of_line
+        for number in self.parsed.numbers.tolist():
             try:
-                shape = problem_from_key(self._key(number)).shape
+                shape = problem_from_key(self.parsed.key_of(number)).shape
             except ValueError:
                 shape = None
-            out.setdefault(shape, []).append(number)
-        return out
-
-    @property
-    def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
-        return _OfKeys(self._shapes, lambda x: [r for line in self._shapes[x] for r in self.of_line(line) if r.live])
+            shapes.setdefault(shape, []).append(number)
+        return _OfKeys(shapes, lambda x: [row for line in shapes[x] for row in rows(line) if row.live])
 
 
 class _OfKeys(Mapping[K, Sequence[V]]):

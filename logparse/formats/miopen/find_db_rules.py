@@ -15,7 +15,7 @@ from logparse.formats.format import Emission
 from logparse.formats.miopen import db_names, find_db
 from logparse.formats.miopen import records as miopen_records
 from logparse.formats.miopen.db_names import odd_name, other_machine, wanted
-from logparse.formats.miopen.find_db_file import FindDbFile
+from logparse.formats.miopen.find_db_file import FindDbFile, FindDbReading
 from logparse.formats.miopen.find_db_items import REFIND, RULES
 from logparse.formats.miopen.problem_key import is_key
 from logparse.formats.miopen.records import line_notes
@@ -88,7 +88,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
     refusals = tuple(_refusals(name, target, holds=bool(records.strip())))
     certain, taken, why = db_names.taken(target, refusals)
     file = FindDbFile(records, taken, why)
-    return Reading(rows=file, refusals=refusals, certain=certain, facts=own, target=target, parsed=file)
+    return FindDbReading(rows=file, refusals=refusals, certain=certain, facts=own, target=target, parsed=file)
 
 
 def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[Note]:
@@ -106,7 +106,7 @@ def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[No
         for note in row_remarks(item.line, item, reading.target, RULES):
             yield replace(note, others=lines[1:])
     if reading.accepted is not False:
-        yield from _overwritten(reading.parsed.odd)
+        yield from _overwritten(row for judged in reading.parsed.odd.values() for _, row in judged)
 
 
 def tried(rows: Sequence[Row], facts: Facts) -> Sequence[Row]:
