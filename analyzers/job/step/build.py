@@ -343,7 +343,7 @@ class _Rank:
             self.meetings.append((self._keys[work.kernel], arrives, node))
         else:
             node = nodes.add(start + work.us, kind, tail, b, lag, lag_b, us=work.us, kernel=kernel)
-            self.unmatched_us += work.us if kind == COMMUNICATION else 0.0
+            self.unmatched_us += work.us if launch and kind == COMMUNICATION else 0.0  # else of the step before
         stream.add(launch[1] if launch else NEVER, work.end, node)
         self._done[work.correlation] = node
         if of_graph:

@@ -217,6 +217,8 @@ def test_a_collective_of_one_rank_counts_as_traced() -> None:
     found = build([trace(mark(1, 0, 60), launch(1, 11), kernel(NCCL, 5, 55, 11), call("cudaDeviceSynchronize", 4, 57))])
     assert found.unmatched_us == 50
     assert any("no trace of all their ranks" in note for note in found.notes)
+    begun = build([trace(mark(1, 0, 60), kernel(NCCL, 1, 5, 9), launch(1, 11), kernel("k", 6, 55, 11))])
+    assert begun.unmatched_us == 0, "launched before the trace: of a step that it does not hold"
 
 
 def host_bound(steps: int = 2, untraced: float | None = None) -> Step:
