@@ -19,6 +19,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from logparse.errors import InputError
 
@@ -56,26 +57,21 @@ def run(
     ``copy_stderr`` gets a copy of its standard error, ``copy`` one of both outputs behind what it has already.  Raises
     InputError where signals cannot be told apart (other systems than Linux).
     """
-    if not hasattr(signal, "sigwaitinfo"):
-        raise InputError("running a job needs Linux; elsewhere use --print, set the variables yourself and ingest")
     files = {1: [x for x in (copy,) if x], 2: [x for x in (copy_stderr, copy) if x]}
-    ends = {output: _ends(output, output == 1 or copy_stderr is None) for output in files if files[output]}
-    theirs = {output: write for output, (_, write) in ends.items()}
-    try:
-        child = subprocess.Popen(command, env=dict(environ), stdout=theirs.get(1), stderr=theirs.get(2))
-    except OSError as error:
-        for read, _ in ends.values():
-            os.close(read)
-        return Ended(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN, not_run=error.strerror)
-    finally:
-        for write in theirs.values():
-            os.close(write)
-    with _copied({output: read for output, (read, _) in ends.items()}, files) as lost, _waiting() as signals:
-        while child.poll() is None:
-            seen = signal.sigwaitinfo(signals)
-            if seen.si_signo != signal.SIGCHLD and seen.si_code != _FROM_TERMINAL:
-                with contextlib.suppress(ProcessLookupError):
-                    child.send_signal(seen.si_signo)
+    with Together() as together:
+        ends = {output: _ends(output, output == 1 or copy_stderr is None) for output in files if files[output]}
+        theirs = {output: write for output, (_, write) in ends.items()}
+        try:
+            child = together.start(command, environ, theirs)
+        except OSError as error:
+            for read, _ in ends.values():
+                os.close(read)
+            return Ended(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN, not_run=error.strerror)
+        finally:
+            for write in theirs.values():
+                os.close(write)
+        with _copied({output: read for output, (read, _) in ends.items()}, files) as lost:
+            together.wait()
     why = "; ".join(lost) or None
     if child.returncode < 0:
         return Ended(128 - child.returncode, signal.Signals(-child.returncode).name, why)
@@ -83,34 +79,42 @@ def run(
 
 
 class Together:
-    """Commands that run at once, with this process's output; every signal that they did not get themselves is forwarded
-    to all of them.  ``interrupted``: one of these asked for their end.  Raises InputError as ``run``.
+    """Commands that run at once; every signal that they did not get themselves is forwarded to all of them.
+
+    ``interrupted``: one of these asked for their end.  Raises InputError where signals cannot be told apart.
     """
 
     def __init__(self) -> None:
         if not hasattr(signal, "sigwaitinfo"):
-            raise InputError("running a job needs Linux")
+            raise InputError("running a job needs Linux; elsewhere use --print, set the variables yourself and ingest")
+        self._signals = {signal.SIGCHLD, *(getattr(signal, name) for name in _FORWARDED)}
         self._children: list[subprocess.Popen[bytes]] = []
         self.interrupted = False
 
     def __enter__(self) -> Together:
-        self._held = contextlib.ExitStack()
-        self._signals = self._held.enter_context(_waiting())
+        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
         return self
 
     def __exit__(self, *_: object) -> None:
-        while any(child.poll() is None for child in self._children):
-            self.pause(_IDLE_SECONDS)
-        self._held.close()
+        self.wait()
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
 
-    def start(self, command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """Raises OSError where it cannot be started."""
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._signals)  # a child inherits the mask
+    def start(
+        self, command: Sequence[str], environ: Mapping[str, str], outputs: Mapping[int, int] = MappingProxyType({})
+    ) -> subprocess.Popen[bytes]:
+        """Start one; ``outputs`` replace standard output (1) and error (2).  Raises OSError."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)  # a child inherits the mask
         try:
-            self._children.append(subprocess.Popen(command, env=dict(environ)))
+            child = subprocess.Popen(command, env=dict(environ), stdout=outputs.get(1), stderr=outputs.get(2))
         finally:
             signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
-        return self._children[-1]
+        self._children.append(child)
+        return child
+
+    def wait(self) -> None:
+        """Until all have ended."""
+        while any(child.poll() is None for child in self._children):
+            self.pause(_IDLE_SECONDS)
 
     def pause(self, seconds: float) -> None:
         """Wait so long, or until a signal came."""
@@ -122,17 +126,6 @@ class Together:
             for child in self._children:
                 with contextlib.suppress(ProcessLookupError):
                     child.send_signal(seen.si_signo)
-
-
-@contextlib.contextmanager
-def _waiting() -> Iterator[set[signal.Signals]]:
-    """Blocks signals for ``sigwaitinfo``.  Enter it after the command has started: it would inherit the mask."""
-    signals = {signal.SIGCHLD, *(getattr(signal, name) for name in _FORWARDED)}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    try:
-        yield signals
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _ends(output: int, terminal: bool) -> tuple[int, int]:
