@@ -28,7 +28,7 @@ from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.palette import DARK, LIGHT
 from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.load.actions import verdict_of
-from analyzers.explore.load.analysis import analyse
+from analyzers.explore.load.analysis import Analysis, analyse
 from analyzers.explore.load.beside import beside, compared, keep, names
 from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
 from analyzers.explore.page.paste import advice
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from logparse.store import Store
 
+LIMIT_BYTES = 10_000_000
 TOP = 500
 SHOWN = 2  # remarks at once
 CHARTS = ("roofline", "regret", "weights", "compare")
@@ -78,22 +79,30 @@ def write_report(
     run: str | None = None,
     compare: str | None = None,
     top: int = TOP,
+    limit: int = LIMIT_BYTES,
 ) -> Report:
-    """Write the report of a run (default the latest) to ``out``.
-
-    Raises StoreError where there is no run, OSError where ``out`` cannot be written.
+    """Write the report of a run (default the latest) to ``out``, with fewer than ``top`` problems where it would
+    otherwise pass ``limit`` bytes.  Raises StoreError where there is no run, OSError where ``out`` cannot be written.
 
     ``compare``: another run, as ``beside`` takes it, which is shown beside this one.
     """
     analysis = analyse(store, run, limits=())
     with tempfile.TemporaryDirectory(prefix="logparse-report-") as folder:
         other = _beside(store, analysis.run, compare, Path(folder)) if compare else None
-        with store.connect() as con:
-            point_table.build(con, analysis.run, analysis.compared, analysis.found, other.times if other else None)
-            verdict, drawn = verdict_of(con, analysis, "points"), _charts(con, other)
-            made = _report(con, store.url, analysis.run, verdict, other, drawn, top)
+        made = _fitting(store, analysis, other, top, limit)
     Path(out).write_text(made.text, encoding="utf-8")
     remember([Path(out)])
+    return made
+
+
+def _fitting(store: Store, analysis: Analysis, other: Beside | None, top: int, limit: int) -> Report:
+    with store.connect() as con:
+        point_table.build(con, analysis.run, analysis.compared, analysis.found, other.times if other else None)
+        verdict, drawn = verdict_of(con, analysis, "points"), _charts(con, other)
+        made = _report(con, store.url, analysis.run, verdict, other, drawn, top)
+        while len(made.text.encode()) > limit and top > 10:
+            top = top // 2
+            made = _report(con, store.url, analysis.run, verdict, other, drawn, top)
     return made
 
 

@@ -72,9 +72,12 @@ def compare(
     figure.update_yaxes(title={"text": f"{there}: time of one call (µs)"}, **axis)
     figure.update_layout(dragmode="select")
     if headed:
-        counts = f"{int(totals['problems']):,} problems timed in both (beyond {noise:.0%} and noise)"
-        headline(figure, f"{verdict(totals)}<br>{counts}", theme, lines=2)
+        headline(figure, _summary(totals, noise), theme, lines=2)
     return note(figure, remark, theme) if remark else figure
+
+
+def _summary(totals: pd.Series, noise: float) -> str:
+    return f"{verdict(totals)}<br>{int(totals['problems']):,} problems timed in both (beyond {noise:.0%} and noise)"
 
 
 def verdict(totals: pd.Series) -> str:

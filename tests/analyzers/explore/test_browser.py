@@ -547,6 +547,7 @@ def reports(planted: Store, sampled: Store, after: Store, tmp_path_factory: pyte
     """Of the samples, and of two stores beside each other, in which every text of a log is an attack."""
     from typer.testing import CliRunner
 
+    from analyzers.explore.report import LIMIT_BYTES
     from logparse.cli import app
 
     folder = tmp_path_factory.mktemp("reports")
@@ -557,7 +558,7 @@ def reports(planted: Store, sampled: Store, after: Store, tmp_path_factory: pyte
     ):
         result = CliRunner().invoke(app, ["report", *words, "--out", str(out)])
         assert (result.exit_code, result.output.startswith(f"{out}: ")) == (0, True), result.output
-        assert out.stat().st_size < 10_000_000
+        assert out.stat().st_size < LIMIT_BYTES
     return made
 
 
