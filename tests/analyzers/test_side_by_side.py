@@ -41,15 +41,34 @@ for unit in range(units):
 if dist.is_initialized():
     dist.destroy_process_group()
 """
+"""Its units are an optimizer's steps, found and timed in the job as in any other."""
+FAKE = """
+import sys, time, types
+
+off = types.SimpleNamespace(is_available=lambda: False, is_initialized=lambda: False)
+sys.modules["torch"] = types.SimpleNamespace(distributed=off, cuda=off)
+from logparse_turns import Turns
+
+name, us, units, log, code = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4], int(sys.argv[5])
+turns = Turns()
+for unit in range(units):
+    with open(log, "a") as file:
+        print(name, time.monotonic(), file=file)
+    time.sleep(us / 1e6)
+    if turns.over():
+        turns.wait({"unit": [us]})
+sys.exit(code)
+"""
+"""A job that takes turns as one with torch does, and needs none."""
 ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-def sides(folder: Path, units: int, *launch: str) -> tuple[Side, Side]:
-    """10 ms a unit, then 7."""
+def sides(folder: Path, units: int, *launch: str, code: int | None = None) -> tuple[Side, Side]:
+    """10 ms a unit, then 7; the second ends with the exit ``code``, if the job is a fake one."""
     script, log = folder / "job.py", folder / "log"
-    script.write_text(JOB)
-    command = [sys.executable, *launch, str(script)]
-    a, b = ([*command, name, str(us), str(units), str(log)] for name, us in (("was", 10_000), ("is", 7_000)))
+    script.write_text(JOB if code is None else FAKE)
+    command, of = [sys.executable, *launch, str(script)], (("was", 10_000, 0), ("is", 7_000, code or 0))
+    a, b = ([*command, name, str(us), str(units), str(log), str(last)] for name, us, last in of)
     return (a, ENVIRON), (b, ENVIRON)
 
 
@@ -76,6 +95,7 @@ def test_two_of_a_job_work_by_turns_and_the_faster_one_is_seen(tmp_path: Path, m
     assert 6 <= changes <= 30, "some units of one, then of the other"
 
 
+@pytest.mark.nightly
 def test_all_ranks_of_a_job_take_the_same_turns(tmp_path: Path) -> None:
     launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     before, after = pair(*sides(tmp_path, 200, *launch), "")
@@ -138,7 +158,7 @@ import os, sys
 from analyzers.tune.side_by_side import pair
 print("leads", flush=True)
 named = (("was", "10000"), ("is", "7000"))
-sides = [([sys.executable, sys.argv[1], name, us, "200", sys.argv[2]], dict(os.environ)) for name, us in named]
+sides = [([sys.executable, sys.argv[1], name, us, "200", sys.argv[2], "0"], dict(os.environ)) for name, us in named]
 try:
     pair(*sides, "")
 except KeyboardInterrupt:
@@ -149,7 +169,7 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_both_end_with_tune_or_go_on_without_it(number: signal.Signals, tmp_path: Path) -> None:
     script, log = tmp_path / "job.py", tmp_path / "log"
-    script.write_text(JOB)
+    script.write_text(FAKE)
     leader = subprocess.Popen(
         [sys.executable, "-c", LEADER, str(script), str(log)], env=ENVIRON, stdout=subprocess.PIPE, text=True
     )
@@ -173,13 +193,10 @@ def wait_for(true: Callable[[], bool]) -> None:
 
 
 def test_a_run_that_fails_at_its_end_tells_nothing(tmp_path: Path) -> None:
-    before, (command, environ) = sides(tmp_path, 220)
-    (tmp_path / "fails.py").write_text(JOB + "\nsys.exit(3)")
-    after = [word.replace("job.py", "fails.py") for word in command]
     with pytest.raises(AloneError, match="exit code 3"):
-        pair(before, (after, environ), "")
+        pair(*sides(tmp_path, 300, code=3), "")
 
 
 def test_a_job_that_ends_too_soon_tells_nothing(tmp_path: Path) -> None:
     with pytest.raises(AloneError, match="it ended after 1 turns"):
-        pair(*sides(tmp_path, 45), "")
+        pair(*sides(tmp_path, 45, code=0), "")
