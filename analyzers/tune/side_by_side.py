@@ -63,9 +63,10 @@ def pair(before: Side, after: Side, unit: str) -> Pair:
 
 
 def _turns(sides: Sequence[_Side]) -> Pair:
-    first = [side.ready() for side in sides]
-    usual = statistics.fmean(us for of in first for us in of.values()) / 1e6
-    units = 1 + max(_LEAST_UNITS, math.ceil(_TURN_S / usual))
+    first = [us for side, most in zip(sides, (_MEMORY, 1.0), strict=True) for us in side.ready(most).values()]
+    if not first:
+        raise AloneError("its first units were not timed")
+    units = 1 + max(_LEAST_UNITS, math.ceil(_TURN_S / statistics.fmean(first) * 1e6))
     found: tuple[list[Turn], list[Turn]] = ([], [])
     for turn in range(1, 1 + _MOST_TURNS):
         both: dict[int, Turn] = {}
@@ -89,8 +90,10 @@ class _Side:
         self._side, self._folder, self._unit, self._together = side, folder, unit, together
         self._child: subprocess.Popen[bytes] | None = None
 
-    def ready(self) -> Turn:
-        """Start it; the time of its first units.  Raises AloneError where it cannot run twice or is not soon ready."""
+    def ready(self, most_memory: float) -> Turn:
+        """Start it; the time of its first units.  Raises AloneError where it is not soon ready, has workers, or where
+        more than this share of the device's memory is in use then.
+        """
         command, environ = self._side
         with contextlib.suppress(OSError):
             self._child = self._together.start(command, by_turns(self._folder, self._unit, environ))
@@ -99,7 +102,7 @@ class _Side:
             raise AloneError("it made no unit of work that could wait")
         if any(x.get("workers") for x in found):
             raise AloneError("its loader's workers go on while it waits")
-        if any(x.get("memory", 0.0) > _MEMORY for x in found):
+        if any(x.get("memory", 0.0) > most_memory for x in found):
             raise AloneError("two of it do not fit into the device's memory")
         return _mean(found)
 

@@ -45,18 +45,20 @@ if dist.is_initialized():
 FAKE = """
 import sys, time, types
 
-off = types.SimpleNamespace(is_available=lambda: False, is_initialized=lambda: False)
-sys.modules["torch"] = types.SimpleNamespace(distributed=off, cuda=off)
+name, us, units, log, code = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4], int(sys.argv[5])
+alone = types.SimpleNamespace(is_available=lambda: False)
+free = 70 if name == "was" else 40
+device = types.SimpleNamespace(is_initialized=lambda: True, mem_get_info=lambda: (free, 100))
+sys.modules["torch"] = types.SimpleNamespace(distributed=alone, cuda=device)
 from logparse_turns import Turns
 
-name, us, units, log, code = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4], int(sys.argv[5])
 turns = Turns()
 for unit in range(units):
     with open(log, "a") as file:
         print(name, time.monotonic(), file=file)
     time.sleep(us / 1e6)
     if turns.over():
-        turns.wait({"unit": [us]})
+        turns.wait({"unit": [us] if us else []})
 sys.exit(code)
 """
 """A job that takes turns as one with torch does, and needs none."""
@@ -190,6 +192,13 @@ def wait_for(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < by
         time.sleep(0.05)
+
+
+def test_units_that_nothing_timed_leave_the_job_alone(tmp_path: Path) -> None:
+    (command, environ), _ = sides(tmp_path, 10, code=0)
+    untimed = ([*command[:3], "0", *command[4:]], environ)
+    with pytest.raises(AloneError, match="its first units were not timed"):
+        pair(untimed, untimed, "")
 
 
 def test_a_run_that_fails_at_its_end_tells_nothing(tmp_path: Path) -> None:
