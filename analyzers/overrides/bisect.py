@@ -2,7 +2,10 @@
 
 ``narrowed`` finds by halves the last row of the shortest failing beginning of the file, then with that row kept the
 next, until these fail alone: log2(n) runs each (the dichotomic search of Hemery, Lecoutre, Saïs & Boussemart,
-"Extracting MUCs from Constraint Networks", ECAI 2006).  It supposes that more rows never mend a failure.
+"Extracting MUCs from Constraint Networks", ECAI 2006).  It supposes that more rows never mend a failure.  ``ddmin``
+(Zeller & Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE TSE 28(2), 2002) supposes nothing: its
+result fails, and does not without any one of its rows.  It gets what the search has left: two rows of 8,336 that fail
+only together take 29 runs on the average, and 83 by ``ddmin`` alone.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import BinaryIO, Literal, NamedTuple, TypeAlias
@@ -43,17 +46,35 @@ _GRACE_S, _WIDTH, _SHOWN = 10, 100, 10
 _DEVICE = re.compile(r"\d+(?=\.[^.]*\Z)")
 
 
-def narrowed(rows: Rows, ask: Callable[[Rows, int], Verdict]) -> Rows:
+def ddmin(rows: Rows, fails: Callable[[Rows], bool]) -> Rows:
+    """A part of failing ``rows`` that fails, and does not without any one of its rows; no rows do not fail."""
+    parts = 2
+    while len(rows) > 1:
+        ends = list(pairwise(len(rows) * part // parts for part in range(parts + 1)))
+        chunk = next((x for x in (rows[a:b] for a, b in ends) if fails(x)), None)
+        rest = None if chunk else next((x for x in ([*rows[:a], *rows[b:]] for a, b in ends) if fails(x)), None)
+        if chunk:
+            rows, parts = chunk, 2
+        elif rest:
+            rows, parts = rest, max(parts - 1, 2)
+        elif parts == len(rows):
+            break
+        else:
+            parts = min(2 * parts, len(rows))
+    return rows
+
+
+def narrowed(rows: Rows, ask: Callable[[Rows, int, int], Verdict]) -> Rows:
     """A part of failing ``rows`` that fails; a large one where too much is skipped.
 
-    ``ask`` also gets how many rows are suspected.
+    ``ask`` also gets how many rows are suspected, and how many are needed beside one of these.
     """
     needed: list[int] = []
-    while ask(sorted(needed), len(rows)) != "bad":
+    while ask(sorted(needed), len(rows), len(needed)) != "bad":
         good, bad = 0, len(rows)  # with so many of the rows and the needed ones it does not fail, and does
         while bad - good > 1:
             steps = dict.fromkeys(good + (bad - good) * part // 16 for part in (8, 4, 12, 2, 14, 6, 10))
-            tried = ((x, ask(sorted([*rows[:x], *needed]), bad - good)) for x in steps if good < x < bad)
+            tried = ((x, ask(sorted([*rows[:x], *needed]), bad - good, len(needed))) for x in steps if good < x < bad)
             middle, found = next((x for x in tried if x[1] != "skip"), (0, "skip"))
             if found == "skip":
                 return sorted([*rows[:bad], *needed])
@@ -161,12 +182,13 @@ class Checks:
             with suppress(ValueError, TypeError):  # a kill may have cut it
                 self.runs.append(Run(**json.loads(line)))
 
-    def run(self, rows: Rows, suspected: int, *, again: bool = False) -> Run:
-        """The run with these rows, or the second one; ``suspected`` as of ``narrowed``."""
+    def run(self, rows: Rows, suspected: int, needed: int, *, again: bool = False) -> Run:
+        """The run with these rows, or the second one; ``suspected`` and ``needed`` are those of ``narrowed``."""
         name, ended = hashlib.sha256(repr([*rows]).encode()).hexdigest()[:16], len(self.runs)
         if sum(run.rows == name for run in self.runs) <= again:
-            # The search, the needed ones alone; the ends, the confirmation.
-            search = 0 if again or not suspected else (suspected - 1).bit_length() + 1
+            # The search, the needed ones alone, ``ddmin`` (its own bound, or all parts); the ends, the confirmation.
+            least = min((needed + 1) * (needed + 4), (1 << min(needed + 1, 30)) - 2)
+            search = 0 if again or not suspected else (suspected - 1).bit_length() + 1 + least
             to_go = search + max(0, 2 - ended) + (2 if suspected else 1)
             eta = f", {duration(to_go * fmean(run.seconds for run in self.runs) * 1e6)}" if ended else ""
             left = f"{suspected:,} suspected, at most {counted(to_go, 'run')} to go{eta}"
@@ -204,22 +226,23 @@ class Checks:
             (rows, "bad", f"it does not fail by this file, or the job does not read {names}"),
             ((), "good", "no row is to blame, or the check itself is wrong"),
         ):
-            run = self.run(part, len(rows))
+            run = self.run(part, len(rows), 0)
             if run.verdict != wanted:
                 what = f"{'with all rows' if part else 'without any row'} the check is not {wanted}"
                 raise InputError(f"{self.table.path}: {what}: {run}; {otherwise}")
         found: list[Rows] = []
         while True:
             part = narrowed(rows, lambda *x: self.run(*x).verdict)
-            found.append(part)
-            first, second = (self.run(part, 1, again=x) for x in (False, True))
+            least = ddmin(part, lambda x: self.run(x, 1, len(x)).verdict == "bad")
+            found.append(least)
+            first, second = (self.run(least, 1, 0, again=x) for x in (False, True))
             if second.verdict != "bad":
                 return found, ["the check is flaky, with the same rows:", f"{first}", f"{second}"]
-            rows = [x for x in rows if x not in part]
-            rest = self.run(rows, 0)
+            rows = [x for x in rows if x not in least]
+            rest = self.run(rows, 0, 0)
             if rest.verdict != "bad":
                 return found, [] if rest.verdict == "good" else [f"without these rows: {rest}"]
-            self.say(f"found line {', '.join(str(self.table.rows[x][0]) for x in part)}; others fail, too\n")
+            self.say(f"found line {', '.join(str(self.table.rows[x][0]) for x in least)}; others fail, too\n")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

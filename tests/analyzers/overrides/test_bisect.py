@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.overrides.bisect import Verdict, narrowed
+from analyzers.overrides.bisect import Verdict, ddmin, narrowed
 from analyzers.overrides.lint import by_name, content_of, format_of
 from logparse.formats.aiter.lookup import VARIABLES
 from logparse.formats.format import Emission
@@ -39,9 +39,16 @@ def failing(guilty: Sets) -> Callable[[Sequence[int]], bool]:
     return lambda rows: any(x <= frozenset(rows) for x in guilty)
 
 
+def arbitrary(seed: int, every: int) -> Callable[[Sequence[int]], bool]:
+    """A check without any sense, but for both ends."""
+    return lambda rows: len(rows) == every or (bool(rows) and random.Random(f"{seed} {sorted(rows)}").random() < 0.3)
+
+
 @st.composite
 def checks(draw: st.DrawFn) -> tuple[int, Callable[[Sequence[int]], bool]]:
     count = draw(st.integers(1, 40))
+    if draw(st.booleans()):
+        return count, arbitrary(draw(st.integers(0, 1 << 16)), count)
     sets = st.frozensets(st.integers(0, count - 1), min_size=1, max_size=4)
     return count, failing(draw(st.lists(sets, min_size=1, max_size=4)))
 
@@ -51,26 +58,29 @@ def is_minimal(rows: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> b
 
 
 @given(checks())
-def test_the_search_is_minimal(case: tuple[int, Callable[[Sequence[int]], bool]]) -> None:
+def test_ddmin_fails_and_does_not_without_any_one_row(case: tuple[int, Callable[[Sequence[int]], bool]]) -> None:
     count, fails = case
-    found = narrowed(range(count), lambda rows, suspected: "bad" if fails(rows) else "good")
+    found = ddmin(range(count), fails)
     assert is_minimal(found, fails)
     assert list(found) == sorted(set(found))
 
 
-@given(checks(), st.integers(0, 1 << 16), st.sampled_from([0.2, 0.9]))
-def test_the_search_fails_whatever_is_skipped(
+@given(checks(), st.integers(0, 1 << 16), st.sampled_from([0.0, 0.2, 0.9]))
+def test_the_search_is_minimal_whatever_is_skipped(
     case: tuple[int, Callable[[Sequence[int]], bool]], seed: int, skipped: float
 ) -> None:
+    """What is skipped does not fail, so the result is 1-minimal by what is known."""
     count, fails = case
 
-    def ask(rows: Sequence[int], suspected: int = 0) -> Verdict:
+    def ask(rows: Sequence[int], suspected: int = 0, needed: int = 0) -> Verdict:
         ends = len(rows) in (0, count)
         if not ends and random.Random(f"{seed} {sorted(rows)} skip").random() < skipped:
             return "skip"
         return "bad" if fails(rows) else "good"
 
-    assert ask(narrowed(range(count), ask)) == "bad"
+    part = narrowed(range(count), ask)
+    assert ask(part) == "bad"
+    assert is_minimal(ddmin(part, lambda rows: ask(rows) == "bad"), lambda rows: ask(rows) == "bad")
 
 
 @pytest.mark.parametrize(("guilty", "most"), [([8_000], 15), ([17, 5_000], 30), ([1, 2_000, 8_335], 45)])
@@ -78,12 +88,13 @@ def test_the_search_takes_few_runs(guilty: Sequence[int], most: int) -> None:
     """Of the 8,336 rows of a real file."""
     fails, asked = failing([frozenset(guilty)]), set[tuple[int, ...]]()
 
-    def ask(rows: Sequence[int], suspected: int) -> Verdict:
+    def ask(rows: Sequence[int], suspected: int = 0, needed: int = 0) -> Verdict:
         asked.add(tuple(rows))
         return "bad" if fails(rows) else "good"
 
-    assert list(narrowed(range(8_336), ask)) == guilty
-    assert len(asked) <= most
+    part = narrowed(range(8_336), ask)
+    assert list(ddmin(part, lambda rows: ask(rows) == "bad")) == guilty
+    assert len(asked) <= most + (1 << len(guilty)) - 2  # ddmin tries all parts of three rows
 
 
 # --------------------------------------------------------------------------------------------------------- the cuts
