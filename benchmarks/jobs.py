@@ -13,9 +13,9 @@ own; those of one GPU run side by side, a GPU each.  A job takes four to seven m
 1. tuned: ``tune`` runs it with a profiler, replays, recommends, runs it with the settings that pay and compares;
 2. where that applied nothing: run with its best action, named in the program (``apply.model`` too), and compared by
    ``verify``; an action that is promised to cost time is tried as well, for then the promise can be wrong;
-3. judged by a *truth* that owes nothing to our profiler: the program itself times its units, with
-   nothing of ours in it, without and with the action.  All these processes, two of each, live at the same time; each
-   has the device for itself for half a second, by turns, since what others do on the host comes and goes.
+3. judged by a *truth* that owes nothing to our profiler: the program itself times its units, with nothing of ours in
+   it, without and with the action.  All these processes, two of each, live at the same time; each has the device for
+   itself for half a second, by turns, since what others do on the host comes and goes.
 
 The step under each action, as ``recommend`` simulates it, is recorded beside that: of the others that lines of Python
 apply, the two of which the simulation says most are chosen, before anything is measured, and timed in the same turns
@@ -201,7 +201,7 @@ class _Stages:
         row["applied_by"], row["actions"], row["others"] = "nothing", [], _others(found.step, found.actions, [])
 
     def _simulated(self, found: Any, run: str) -> Any:
-        """Return the simulated step in µs, now and under each action, or the reason why there is none.
+        """Return the simulated step in µs, now and under each action; where it is unknown, a string with the reason.
 
         ``traced_us`` is the unchanged step with the host as slow as under the profiler, ``scaled_us`` with it scaled.
         """

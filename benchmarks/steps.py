@@ -153,9 +153,9 @@ def show(path: str) -> None:
 
 @dataclass(frozen=True)
 class Pair:
-    """The unit's time (µs) under an action: as recommend said it, as it is simulated where the unchanged unit takes
-    ``now_us``, as it took beside, with the interval of that, and as measured.  ``spread`` is half of the measured
-    change's interval of 95 %.
+    """Times of a unit in µs.  ``said_us``: what recommend printed for the action.  ``then_us`` with its interval: what
+    is simulated when the unchanged unit takes ``now_us``, which the program measured beside ``measured_us``.
+    ``spread`` is half of the 95 % interval of the measured change, relative; ``limit`` what limits the simulated step.
     """
 
     job: str
@@ -250,7 +250,7 @@ def foretold(jobs: Mapping[str, Any]) -> list[str]:
             f"of {len(errors)} pairs that are known well and not limited by the host the error is {rms:.1%} (RMS)"
         )
     near_said = sum(abs(x.said_us / x.measured_us - 1) <= NEAR for x in all_pairs)
-    out.append(f"within 5 % as said, whatever the machine did meanwhile: {near_said}")
+    out.append(f"within 5 % from the step of another hour, as recommend printed them: {near_said}")
     return [*out, f"held: {sum(x.held for x in all_pairs)} of {len(all_pairs)}"]
 
 

@@ -22,8 +22,8 @@ from logparse.capture.plan import timing
 from logparse.formats import job_units
 
 PAIRS, _MOST_PAIRS = 2, 4
-"""Of runs side by side: the fewest that tell what differs between two starts of a program; at most, where these decide
-nothing.
+"""Pairs of runs side by side: two show what differs between two starts of a program, and more follow only while the
+interval decides nothing.
 """
 RUNS = 3
 """Of each, one after another: the fewest whose means have a spread worth the name."""
@@ -46,7 +46,7 @@ def by_turns(before: Side, after: Side, unit: str, say: Callable[[str], None]) -
 
 
 def _side_by_side(before: Side, after: Side, unit: str, say: Callable[[str], None]) -> SideBySide:
-    """Raises AloneError where the first pair is none, or tells nothing."""
+    """Raises AloneError where the first pair cannot be run, or times no kind of unit often enough."""
     say(
         f"two of the job at once, as it was and as it is, a few units of each by turns, without logs and a profiler: "
         f"{PAIRS} times, at most {_MOST_PAIRS} where these decide nothing"

@@ -22,25 +22,28 @@ from typing import Any, TypeAlias
 from analyzers.verify.unit_time import LEAST_TURNS, Pair, Turn
 from logparse.capture import job
 from logparse.capture.plan import by_turns
+from logparse.text import counted
 
 Side: TypeAlias = tuple[Sequence[str], Mapping[str, str]]
 """A command and its environment."""
 _TURN_S, _LEAST_UNITS = 0.3, 4
-"""Of a turn at least: seconds, by the first units' time, and timed units.  Its first is none: the device was idle."""
+"""A turn takes at least so many seconds, by the time of the first units, and times at least so many units.  One more
+comes before them and is not timed, since the device was idle.
+"""
 _MOST_TURNS = 60
 _READY_S, _SLOW_S = 120.0, 60.0
 """Seconds until a side is ready, and of one turn, at most."""
 _MEMORY = 0.45
-"""Share of the device's memory of which a second job of the kind still fits."""
+"""Largest share of the device's memory in use beside which a second job of the same size fits."""
 _PORT = re.compile(r"--?(master[-_]port|rdzv[-_]endpoint|port|p)(=|$)")
 
 
 class AloneError(Exception):
-    """Why the job cannot run twice at once."""
+    """The job cannot run twice at once; the text is the reason, as a clause about "it"."""
 
 
 def fixed_port(command: Sequence[str], environ: Mapping[str, str]) -> bool:
-    """Whether two of the job would want the same port."""
+    """Whether the command or its environment seems to fix a port, which two of the job cannot share."""
     text = " ".join(command)
     launched = "torchrun" in text or "torch.distributed.run" in text or "torch.distributed.launch" in text
     return "MASTER_PORT" in environ or any(map(_PORT.match, command)) or (launched and "--standalone" not in command)
@@ -49,7 +52,7 @@ def fixed_port(command: Sequence[str], environ: Mapping[str, str]) -> bool:
 def pair(before: Side, after: Side, unit: str) -> Pair:
     """The turns of one run of each, once both have ended.  Raises AloneError, and KeyboardInterrupt at a signal."""
     if fixed_port(*before):
-        raise AloneError("two of it would want the same port")
+        raise AloneError("it seems to use a fixed port")
     with tempfile.TemporaryDirectory(prefix="logparse-") as folder, job.Together() as together:
         sides = [_Side(x, Path(folder) / str(i), unit, together) for i, x in enumerate((before, after))]
         try:
@@ -74,7 +77,7 @@ def _turns(sides: Sequence[_Side]) -> Pair:
             times = sides[which].turn(turn, units)
             if times is None:
                 if len(found[0]) < LEAST_TURNS:
-                    raise AloneError(f"it ended after {len(found[0])} turns of {units} units")
+                    raise AloneError(f"it did {counted(len(found[0]), 'turn')} of {units} units, too few to compare")
                 return found
             both[which] = times
         for which, times in both.items():
@@ -83,7 +86,7 @@ def _turns(sides: Sequence[_Side]) -> Pair:
 
 
 class _Side:
-    """A run of the job that takes turns; the folder is where it says what it did."""
+    """A run of the job that takes turns; its processes write their reports into the folder."""
 
     def __init__(self, side: Side, folder: Path, unit: str, together: job.Together) -> None:
         folder.mkdir()
@@ -101,9 +104,9 @@ class _Side:
         if found is None:
             raise AloneError("it made no unit of work that could wait")
         if any(x.get("workers") for x in found):
-            raise AloneError("its loader's workers go on while it waits")
+            raise AloneError("its worker processes go on while it waits")
         if any(x.get("memory", 0.0) > most_memory for x in found):
-            raise AloneError("two of it do not fit into the device's memory")
+            raise AloneError(f"over {most_memory:.0%} of the device's memory is in use, and two of it may not fit")
         return _mean(found)
 
     def turn(self, number: int, units: int) -> Turn | None:
@@ -124,7 +127,7 @@ class _Side:
         (self._folder / "free").touch()
 
     def _awaited(self, number: int, seconds: float) -> list[dict[str, Any]] | None:
-        """What its processes say of a turn, once all ranks have; None: it has ended, or says nothing."""
+        """The reports on a turn, once all ranks have written theirs; None: the job has ended, or they took too long."""
         by = time.monotonic() + seconds
         while time.monotonic() < by and self._child is not None:
             found = [json.loads(path.read_bytes()) for path in self._folder.glob(f"{number}_*.json")]

@@ -3,8 +3,8 @@
 Units are compared kind by kind, and kinds weighed by equal counts in both runs.
 
 Two runs of a job that live at the same time do a few units each by turns.  What others do on the machine comes and goes
-within seconds and only ever adds (on an H200 turns of one process differed by a factor of two, the lower quartiles of
-four equal processes by 3 %), so the time of a side is the lower quartile of its turns (after Chen & Revels, "Robust
+within seconds and mostly adds (moe of ``benchmarks/results/jobs-NVIDIA-H200-2026-11-27.json``: once warm, turns of one
+process take 39 to 59 ms a unit), so the time of a side is the lower quartile of its turns (after Chen & Revels, "Robust
 benchmarking in noisy environments", 2016, who take the minimum).  The interval is the bootstrap's, of pairs of runs
 and then of turns, so what differs between two starts of a program is in it.
 

@@ -4,8 +4,8 @@
 ``JOB_SECONDS``        how long the units of a run take, about: their number follows from the time of some first ones
 ``JOB_UNITS``          ... but at least so many
 ``JOB_TURNS``          a folder: the units are done by turns with other processes, and nothing else decides how many.
-                       ``ready`` says that all is made; from each ``N.go`` on turn N is done, whose times are then in
-                       ``N.json``; ``end`` ends the run
+                       the run writes ``ready`` after its setup, does turn N once ``N.go`` is there, and writes its
+                       times into ``N.json``; ``end`` ends the run
 ``JOB_TURN_SECONDS``   how long the timed units of a turn take, about
 ``JOB_SMOKE``          1: tiny sizes, on the CPU
 ``JOB_APPLY``          a generated ``apply.py``
@@ -88,9 +88,8 @@ def run(unit: Callable[[int], object], kinds: int = 1, settle: int = _SETTLE) ->
 
     def units_in(whole: float, least: float = 1.0) -> int:
         seconds(_FIRST)
-        each = (
-            min(seconds(kinds) for _ in range(_TIMED)) / kinds
-        )  # the least: what times units may make one of them wait
+        # The least of them: `tune` may make a unit wait for its turn meanwhile.
+        each = min(seconds(kinds) for _ in range(_TIMED)) / kinds
         return _agreed(kinds * math.ceil(max(least, min(whole / each, 20_000)) / kinds))
 
     if _TURNS is None:

@@ -109,8 +109,8 @@ def test_all_ranks_of_a_job_take_the_same_turns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({"memory": 0.6}, "do not fit into the device's memory"),
-        ({"workers": 4}, "its loader's workers go on"),
+        ({"memory": 0.6}, "over 45% of the device's memory is in use"),
+        ({"workers": 4}, "its worker processes go on"),
         (None, "it made no unit of work that could wait"),
     ],
 )
@@ -207,5 +207,5 @@ def test_a_run_that_fails_at_its_end_tells_nothing(tmp_path: Path) -> None:
 
 
 def test_a_job_that_ends_too_soon_tells_nothing(tmp_path: Path) -> None:
-    with pytest.raises(AloneError, match="it ended after 1 turns"):
+    with pytest.raises(AloneError, match="it did 1 turn of"):
         pair(*sides(tmp_path, 45, code=0), "")
