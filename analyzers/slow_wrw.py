@@ -38,6 +38,10 @@ TUNE = (
     "No faster solution is known: let MIOpen search (tune_miopen.sh), then ingest what it wrote. In PyTorch also try "
     "channels_last with PYTORCH_MIOPEN_SUGGEST_NHWC=1; grouped layers gain most."
 )
+TUNE_ELSEWHERE = (
+    "On this device no faster solution is known, on another one of the store it is: let MIOpen search for it here "
+    "(tune_miopen.sh), then ingest what it wrote."
+)
 TUNE_CUDNN = (
     "No faster solution is known: cuDNN has no override file, but `logparse replay` measures what channels_last and "
     "torch.backends.cudnn.benchmark gain; grouped layers gain most."
@@ -85,7 +89,8 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     if not found:
         return []
     facts = facts_of(tables)
-    w = _of_sources(backward_weights(pd.concat(found, ignore_index=True), settings), tables, settings, facts)
+    every = backward_weights(pd.concat(found, ignore_index=True), settings)
+    w = _of_sources(every, tables, settings, facts)
     own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
     sources = list(w["source_id"].cat.categories)
     named = [s for s in sources if _device(facts, s) != s]
@@ -93,9 +98,13 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     ran_on = {_device(facts, s) for s in of_run or named} or set(w["device"])
     calls = calls_of(tables, w["problem"]) if len(ran_on) == 1 else {}
     findings = _summaries(w, tables, facts)
-    for source, rows in _to_report(w).groupby("source_id", observed=True):
+    reported = _to_report(w)
+    faster = _elsewhere(reported, every, facts)
+    for source, rows in reported.groupby("source_id", observed=True):
         mine, known = calls if _device(facts, str(source)) in ran_on else {}, facts.get(str(source), {})
-        findings.extend(_slow(row, known, mine) for row in rows.to_dict("records"))
+        findings.extend(
+            _slow(row, known, mine, faster.get((str(source), str(row["problem"])))) for row in rows.to_dict("records")
+        )
     replaced = replaced_solvers(w, tables, settings, facts, calls)
     better = {(x.evidence.details["system"], x.problem) for x in replaced}
     better |= {(source, problem_from_text(text)) for source, text in _not_run(w[w["slow"]], tables, settings, facts)}
@@ -155,6 +164,26 @@ def _to_report(w: pd.DataFrame) -> pd.DataFrame:
     return reported.sort_values(["source_id", "problem"])
 
 
+def _elsewhere(
+    reported: pd.DataFrame, every: pd.DataFrame, facts: Mapping[str, Mapping[str, str]]
+) -> dict[tuple[str, str], str]:
+    """(source, problem) of slow rows → the solver that is faster on another device of the store, in words."""
+    others = every.loc[every["problem"].isin(set(reported["problem"])), ["problem", "source_id", "solution", "best_us"]]
+    others = others.assign(device=[_device(facts, str(x)) for x in others["source_id"]]).drop(columns="source_id")
+    named = zip(others["device"], others["solution"], strict=True)
+    others = others.loc[[" " in device and not str(name).startswith("kernel:") for device, name in named]]
+    rows = reported[["source_id", "problem", "device", "solution", "best_us"]]
+    rows = rows.merge(others, on="problem", suffixes=("_here", ""))
+    rows = rows[(rows["device_here"] != rows["device"]) & (rows["solution_here"] != rows["solution"])]
+    rows = rows[rows["best_us"] < rows["best_us_here"]].sort_values(["best_us", "solution", "device"])
+    out: dict[tuple[str, str], str] = {}
+    for row in rows.to_dict("records"):
+        where, solver = " with ".join(str(row["device"]).split(" ")), str(row["solution"]).split(":", 1)[-1]
+        place = (str(row["source_id"]), str(row["problem"]))
+        out.setdefault(place, f"on {where} CUs {solver} takes {duration(row['best_us'])}")
+    return out
+
+
 def _device(facts: Mapping[str, Mapping[str, str]], source: str) -> str:
     """Arch and CU count as a text; each file of an unknown device counts as a device of its own."""
     known = facts.get(source, {})
@@ -165,18 +194,23 @@ def _device(facts: Mapping[str, Mapping[str, str]], source: str) -> str:
     return f"{name} {cus}" if name else source
 
 
-def _slow(row: Mapping[Hashable, Any], known: Mapping[str, str], calls: Mapping[str, int]) -> Finding:
-    """A finding about one W; its saving is what is above the sibling, on the device where that was measured."""
+def _slow(
+    row: Mapping[Hashable, Any], known: Mapping[str, str], calls: Mapping[str, int], elsewhere: str | None
+) -> Finding:
+    """A finding about one W; its saving is what is above the sibling, on the device where that was measured.
+
+    ``elsewhere``: which solver another device runs it faster with.
+    """
     text, best, sibling = str(row["problem"]), float(row["best_us"]), float(row["sibling_us"])
     which = "B" if row["b_us"] == sibling else "F"
     solver = str(row["solution"]).split(":", 1)[-1]
     message = f"W takes {duration(best)} with {solver}, {best / sibling:.1f}× its {which} ({duration(sibling)})"
-    naive = "; the naive solver is the best known" * bool(row["naive"])
+    naive = "the naive solver is the best known" * bool(row["naive"])
     count = calls.get(text)
     return Finding(
         analyzer=NAME,
         problem=problem_from_text(text),
-        message=message + naive,
+        message="; ".join(filter(None, (message, naive, elsewhere))),
         per_call_us=best - sibling,
         calls=count,
         saving_us=None if count is None else (best - sibling) * count,
@@ -188,7 +222,7 @@ def _slow(row: Mapping[Hashable, Any], known: Mapping[str, str], calls: Mapping[
             cu_count=known.get("cu_count"),
             details={"solution": row["solution"]},
         ),
-        advice=TUNE_CUDNN if (arch(known) or "").startswith("sm_") else TUNE,
+        advice=TUNE_CUDNN if (arch(known) or "").startswith("sm_") else TUNE_ELSEWHERE if elsewhere else TUNE,
     )
 
 

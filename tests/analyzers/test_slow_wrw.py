@@ -125,6 +125,22 @@ def test_siblings_are_of_the_same_file() -> None:
     assert slow(t) == []
 
 
+def test_a_solver_that_another_device_runs_it_faster_with_is_named() -> None:
+    t = planted()
+    times = (("GemmWrw", 90.0), ("ConvX", 95.0))
+    other = [measurement(W.text, f"miopen:{name}", us, source_id="e") for name, us in times]
+    held = tables(
+        workload=[work(W.text, 8)],
+        facts=[*MI300X, *facts("e", arch="gfx942", cu_count="80")],
+        measurements=[*t.measurements.to_dict("records"), *other],
+    )
+    (found,) = slow(held, Settings(target={"arch": "gfx942", "cu_count": "304"}))
+    assert found.message.endswith("3.5× its B (200 µs); on gfx942 with 80 CUs GemmWrw takes 90 µs")
+    assert found.advice == slow_wrw.TUNE_ELSEWHERE
+    (alone,) = slow(t)
+    assert (alone.advice, "on gfx942" in alone.message) == (slow_wrw.TUNE, False)
+
+
 def test_several_devices_weigh_nothing_until_one_is_the_target() -> None:
     rows = [
         measurement(p.text, "miopen:A", t, source_id=s)
