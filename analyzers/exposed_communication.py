@@ -71,8 +71,8 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
             analyzer=NAME,
             message=(
                 f"{duration(time.exposed_us / steps)} of {duration(time.window_us / steps)}{each} only collectives run "
-                f"({time.exposed_us / time.window_us:.0%}){waits}, of {duration(whole / steps)} that they take: "
-                f"{shown}{more}. {_waiting(ranks(tables))}"
+                f"({time.exposed_us / time.window_us:.0%}){waits}. Under the profiler they take "
+                f"{duration(whole / steps)}: {shown}{more}. {_waiting(ranks(tables))}"
             ),
             evidence=Evidence(details={"alone_us": time.alone_us, "window_us": time.window_us}),
             advice=ADVICE,

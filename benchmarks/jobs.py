@@ -203,9 +203,10 @@ class _Stages:
     def _simulated(self, found: Any, run: str) -> Any:
         """Return the simulated step in µs, now and under each action; where it is unknown, a string with the reason.
 
-        ``traced_us`` is the unchanged step with the host as slow as under the profiler, ``scaled_us`` with it scaled.
+        ``traced_us`` is the unchanged step with the host and its waits as under the profiler, ``scaled_us`` with both
+        scaled.
         """
-        from analyzers.job.step.answer import Step, traced_step, unchanged
+        from analyzers.job.step.answer import Step, fitted, traced_step, unchanged
         from analyzers.recommend.step_times import factors_of
         from analyzers.times.runs import tables_of
 
@@ -218,7 +219,7 @@ class _Stages:
         assert isinstance(held, Step)
         return {
             "traced_us": held.us(unchanged, 1.0),
-            "scaled_us": held.us(unchanged, step.now.host_factor),
+            "scaled_us": fitted(held).us(unchanged, step.now.host_factor),
             "now": dataclasses.asdict(step.now),
             "under": {name: dataclasses.asdict(x) for name, x in step.under.items()},
         }

@@ -8,6 +8,7 @@ Times are those of an average unit of work (``analyzers/times/units.py``) times 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from functools import lru_cache
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables, once
-from analyzers.job.ranks import ranks
+from analyzers.job.ranks import exposed, ranks
 from analyzers.times.cells import is_true
 from analyzers.times.units import communicates, units
 from logparse.formats.traces.torch.busy import BEFORE
@@ -82,11 +83,11 @@ class GpuTime:
 
     ``window_us`` is the time in which the traces were recorded, or that of their steps without the profiler, which
     slows the host, where it is known (``profiled`` False).  ``busy_us`` is the part of it in which a kernel computed or
-    a collective transferred; ``alone_us`` that in which only collectives ran, ``waiting_us`` the part of this in which
-    they waited for another rank (None: the traces of one rank cannot tell), which is idle.  ``before_us`` are kernels
-    that were launched before the traces and count in no part, ``unexplained_us`` those of graph launches whose
-    capture no trace shows (they count in the parts by their own names).  ``untraced_share``: of the job's units of work
-    the share, by time, of kinds that no trace holds.
+    a collective transferred; ``alone_us`` that in which only collectives ran (``ranks.exposed``), ``waiting_us`` the
+    part of this in which they waited for another rank (None: the traces of one rank cannot tell), which is idle.
+    ``before_us`` are kernels that were launched before the traces and count in no part, ``unexplained_us`` those of
+    graph launches whose capture no trace shows (they count in the parts by their own names).  ``untraced_share``: of
+    the job's units of work the share, by time, of kinds that no trace holds.
     """
 
     parts: tuple[Part, ...]
@@ -142,14 +143,16 @@ def gpu_time(tables: Tables) -> GpuTime | None:
     busy, window, untraced = _sum(facts, "gpu_busy_us"), _sum(facts, "gpu_window_us"), _untraced_us(tables, facts)
     counted = units(tables)
     alone, waiting, steps = _sum(facts, "gpu_communication_alone_us"), None, _sum(facts, STEPS)
-    compute = sum(x.us for x in parts if x.name != COMMUNICATION)
+    devices = max(int(rows.groupby("source_id")["device"].nunique().max()), 1)
+    compute = sum(x.us for x in parts if x.name != COMMUNICATION) / devices
     if alone is not None:
         found = ranks(tables)
-        waiting = min(found.waiting_us * steps, alone) if found and found.matched and steps else None
-        parts = [replace(x, us=alone - (waiting or 0.0)) if x.name == COMMUNICATION else x for x in parts]
+        known = found.waiting_us * steps if found and found.matched and steps else None
+        alone, waits = exposed(alone, known or 0.0, math.inf if untraced is None else untraced - compute)
+        waiting = waits if known is not None else None
+        parts = [replace(x, us=alone - waits) if x.name == COMMUNICATION else x for x in parts]
     if busy is not None and _sum(facts, "gpu_compute_us") is not None:
-        devices = max(int(rows.groupby("source_id")["device"].nunique().max()), 1)
-        busy = compute / devices + (alone or 0.0) - (waiting or 0.0)
+        busy = compute + (alone or 0.0) - (waiting or 0.0)
     if untraced is not None and busy is not None:
         window = max(untraced, busy)
     return GpuTime(

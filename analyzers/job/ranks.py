@@ -7,6 +7,9 @@ windows that began at the same unit of work; a group whose ranks made different 
 
 Of a call that overlaps with computation, the transfer is taken to be what is exposed first, so that waiting is stated
 rather too small.  So it is where a rank of the job left no trace (``missing``): the last one may have been that.
+
+The profiler makes ranks wait for each other: each starts and writes its trace at another moment.  Where the untraced
+time of a unit is known, collectives were exposed for no longer than what computation leaves of it (``exposed``).
 """
 
 from __future__ import annotations
@@ -61,6 +64,12 @@ class Ranks:
         return sum(x.waiting_us for x in self.ranks) / len(self.ranks)
 
 
+def exposed(alone_us: float, waiting_us: float, room_us: float) -> tuple[float, float]:
+    """How long only collectives run, and how much of this is waiting, where there is no more room than that (µs)."""
+    shown = min(alone_us, max(room_us, 0.0))
+    return shown, shown - min(alone_us - min(waiting_us, alone_us), shown)
+
+
 @once
 def ranks(tables: Tables) -> Ranks | None:
     """The ranks of the run; None where fewer than two left comparable traces."""
@@ -112,10 +121,8 @@ def _ranks(facts: pd.DataFrame, of: pd.Series, rows: pd.DataFrame, matched: pd.D
         if not count or not str(rank).isdigit():
             continue
         unprofiled = next((us for source, us in timed.items() if of.get(source) == rank), None)
-        yield Rank(
-            rank=int(rank),
-            unit_us=unprofiled or float(window.reindex(sources).sum()) / count,
-            compute_us=float(compute.reindex(sources).sum()) / count,
-            exposed_us=float(alone.reindex(sources).fillna(0.0).sum()) / count,
-            waiting_us=float(matched.loc[matched["source_id"].isin(sources), "wait"].sum()) / count,
-        )
+        unit_us = unprofiled or float(window.reindex(sources).sum()) / count
+        computes = float(compute.reindex(sources).sum()) / count
+        talks = float(alone.reindex(sources).fillna(0.0).sum()) / count
+        waits = float(matched.loc[matched["source_id"].isin(sources), "wait"].sum()) / count
+        yield Rank(int(rank), unit_us, computes, *exposed(talks, waits, unit_us - computes))

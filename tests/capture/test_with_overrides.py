@@ -208,3 +208,50 @@ def test_units_settle_by_their_kinds(tmp_path: Path) -> None:
     environ = with_overrides.with_torch(os.environ) | {"LOGPARSE_TRACE_DIR": str(tmp_path)}
     out, _ = output_of([sys.executable, "-c", SERIES.format(units=str(with_overrides.UNITS_FILE))], environ)
     assert out.split() == ["settled", "False"]
+
+
+RANKS = """
+import runpy
+units = runpy.run_path({units!r}, run_name="__logparse__")
+class Store(dict):
+    def set(self, name, text): self[name] = text.encode()
+    def get(self, name): return self[name]
+    def check(self, names): return all(x in self for x in names)
+store = Store()
+def begins(rank, count):
+    units["_Job"]._is_time.__globals__["_distributed"] = lambda: (store, rank)
+    job, series = units["_Job"](), units["_Series"]()
+    series.times = [(series.kind(""), 50e3)] * count
+    series.kind("").us.extend([50e3] * count)
+    series.count, moments = count, []
+    while len(moments) < 2 and series.count < 200:
+        if job._is_time(series):
+            moments.append((series.count, job.windows))
+            job.windows, job.begin_at = job.windows + 1, series.count + 1 + 2 + 1 + 5
+        series.count += 1
+    return moments
+print(begins(0, 60), begins(1, 63), begins(2, 73), begins(3, 74))
+"""
+
+
+def test_ranks_trace_the_same_units_however_far_ahead_a_host_is(tmp_path: Path) -> None:
+    """A rank that was four units ahead traced other units than its neighbour, for whose profiler it waited."""
+    pytest.importorskip("torch")
+    environ = with_overrides.with_torch(os.environ)
+    environ |= {"LOGPARSE_TRACE_DIR": str(tmp_path), "LOGPARSE_TRACE_UNITS": "2"}
+    out, _ = output_of([sys.executable, "-c", RANKS.format(units=str(with_overrides.UNITS_FILE))], environ)
+    both = "[(73, 0), (82, 1)]"
+    assert out.split("\n")[0] == f"{both} {both} {both} [(82, 1), (91, 2)]", (
+        "one that learns too late: the second window"
+    )
+
+
+def test_the_profiler_does_not_start_within_an_import_of_torch(tmp_path: Path) -> None:
+    """What it imports met half of torch._dynamo, and the window was lost."""
+    pytest.importorskip("torch")
+    environ = with_overrides.with_torch(os.environ) | {"LOGPARSE_TRACE_DIR": str(tmp_path)}
+    code = f"import runpy, sys; units = runpy.run_path({str(with_overrides.UNITS_FILE)!r}, run_name='__logparse__')\n"
+    code += "def now(): return units['_importing']()\nprint(now())\n"
+    code += "sys.modules['torch.half'] = half = type(sys)('torch.half')\n"
+    code += "half.__spec__ = type('Spec', (), {'_initializing': True})\nprint(now())"
+    assert output_of([sys.executable, "-c", code], environ)[0].split() == ["False", "True"]

@@ -4,9 +4,13 @@ The profiler slows the host.  ``host_factor`` scales what the host does such tha
 without the profiler for units before which the device was idle (``UnitKind.host_us``), and the unchanged step no more
 than it took, nor less, as far as the host's times spread.  Where that was not measured, the unchanged step alone
 decides; one that does not wait for the host tells nothing of it, and keeps the traced host: then the interval begins
-with a host that is ``ROUGH`` times as fast.  What still lacks to the untraced time is a factor on every answer.  An
-action's launches are those of the trace: work that it takes away costs no time on the device, and its launch on the
-host.
+with a host that is ``ROUGH`` times as fast.
+
+A window of two units shows some waits for a loader's workers, and of a collective with ranks that left no trace how
+long it waited while these started their profilers.  Such waits are scaled, too: until the unchanged step takes its
+untraced time (``fitted``).  What still lacks to that is a factor on every answer; where it is too much
+(``_EXPLAINED``), there is none.  An action's launches are those of the trace: work that it takes away costs no time on
+the device, and its launch on the host.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +33,7 @@ from analyzers.job.step.traces import RankTrace, read_trace
 from analyzers.times.units import units
 from logparse.errors import InputError
 from logparse.ingest.input_file import CAPTURES, InputFile
+from logparse.text import duration
 
 ERROR = 0.05
 """Of a changed step: twice the root mean square error of the pairs of the records (``benchmarks/results/jobs-…``) whose
@@ -40,6 +46,10 @@ _SAME = 1e-3
 _HOST_LEAST, _HOST_MOST, _HOST_EXACT = 0.1, 4.0, 1e-4
 _DEPENDS = 0.5
 """Elasticity of the step to the host's speed from which an untraced step that took longer is the host's."""
+_WAITS_MOST = 8.0
+"""Waits for what is outside are scaled by so much at most."""
+_EXPLAINED = 1.3
+"""Untraced over simulated time of the unchanged step, or the inverse, above which the traces do not explain it."""
 _WINDOWS, _MOST_WORK = 2, 1_000_000
 FORMAT = "torch-profiler"
 
@@ -108,12 +118,21 @@ class Step:
         return self.mean_us([times(graph, each(graph), host_factor) for graph in self.graphs])
 
     def mean_us(self, at: Sequence[Sequence[float]]) -> float:
-        """The mean time of a unit when the graphs' nodes come at these times."""
-        return self._mean(self._by_kind(at, lambda x: (x.first, x.last)))
+        """The mean time of a unit when the graphs' nodes come at these times.
+
+        In a window the device may catch up with a host that was units ahead; in the long run neither is faster than the
+        other.
+        """
+
+        def took(moments: Sequence[float], unit: Bounds, in_step: bool) -> float:
+            host = moments[unit.issued] - moments[unit.begun] if in_step else 0.0
+            return max(moments[unit.last] - moments[unit.first], host)
+
+        return self._mean(self._by_kind(at, took))
 
     def issued_us(self, at: Sequence[Sequence[float]]) -> float:
         """The mean time that the host takes until it has issued a unit, of the kinds of which ``host_us`` is known."""
-        found = self._by_kind(at, lambda x: (x.begun, x.issued))
+        found = self._by_kind(at, lambda moments, unit, _: moments[unit.issued] - moments[unit.begun])
         return self._mean({kind: us for kind, us in found.items() if kind in self.host_us})
 
     @property
@@ -123,17 +142,18 @@ class Step:
         return self._mean({kind: [us] for kind, us in self.host_us.items() if kind in kinds})
 
     def _by_kind(
-        self, at: Sequence[Sequence[float]], ends: Callable[[Bounds], tuple[int, int]]
+        self, at: Sequence[Sequence[float]], took: Callable[[Sequence[float], Bounds, bool], float]
     ) -> dict[str, list[float]]:
+        """What units took, by kind.  The first one of a window is not yet in step: it counts where it is the only."""
         found: dict[str, list[float]] = defaultdict(list)
         first: dict[str, list[float]] = defaultdict(list)
         for graph, moments in zip(self.graphs, at, strict=True):
             begun: set[int] = set()
             for unit in graph.bounds:
-                begin, end = ends(unit)
-                (found if unit.rank in begun else first)[unit.kind].append(moments[end] - moments[begin])
+                in_step = unit.rank in begun
+                (found if in_step else first)[unit.kind].append(took(moments, unit, in_step))
                 begun.add(unit.rank)
-        for kind, us in first.items():  # the first unit of a window is not yet in step; it counts where it is the only
+        for kind, us in first.items():
             found.setdefault(kind, us)
         return found
 
@@ -164,6 +184,28 @@ def _traced(step: Step, host_factor: float, free_communication: bool = False) ->
     return _Unit(step.mean_us(at), step.issued_us(at))
 
 
+def _waiting(step: Step, factor: float) -> Step:
+    """The step with its waits for what is outside scaled."""
+    return replace(step, graphs=[graph.waiting(factor) for graph in step.graphs])
+
+
+@once
+def fitted(step: Step) -> Step:
+    """The step whose waits for what is outside are as long as its untraced time says, if it has such."""
+    target = step.untraced_us
+    if target is None or not any(graph.outside for graph in step.graphs):
+        return step
+    host = host_factor_of(step) if step.measured_host_us else 1.0
+
+    @cache
+    def simulated(factor: float) -> float:
+        return _traced(_waiting(step, factor), host).us
+
+    if abs(simulated(1.0) / target - 1.0) <= ERROR / 2:
+        return step
+    return _waiting(step, _reaching(target, simulated, 0.0, _WAITS_MOST))
+
+
 @once
 def host_factor_of(step: Step) -> float:
     """The factor on the host's work with which it takes what it took by itself, as far as the unchanged step then takes
@@ -172,7 +214,12 @@ def host_factor_of(step: Step) -> float:
     """
     if not step.measured_host_us:
         return _of_step(step)
-    alone = _reaching(step.measured_host_us, lambda x: _traced(step, x).issued_us, _HOST_LEAST, _HOST_MOST)
+    # Of the host's times the lower quartile is compared, in which it waits least for what is outside.
+    waited = any(graph.outside for graph in step.graphs)
+    free = _waiting(step, 0.0) if waited else step
+    alone = _reaching(step.measured_host_us, lambda x: _traced(free, x).issued_us, _HOST_LEAST, _HOST_MOST)
+    if waited:
+        return alone
     target, simulated = step.untraced_us, _traced(step, alone).us
     if target is None or abs(simulated / target - 1.0) <= ERROR / 2:
         return alone
@@ -231,6 +278,7 @@ def _reaching(target: float, us: Callable[[float], float], low: float, high: flo
 
 def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None) -> StepAnswer:
     """The step with these factors, by a kernel's problem, operator or name; ``best``: those of the best known times."""
+    step = fitted(step)
     host = host_factor_of(step)
     simulated = _traced(step, host).us
     now = step.untraced_us or simulated
@@ -300,7 +348,12 @@ def step_of(
 ) -> StepAnswer | StepUnknown:
     """The step of the run with these factors of its kernels, from the files of its traces."""
     step = traced_step(tables)
-    return step if isinstance(step, StepUnknown) else answer(step, factors, best)
+    if isinstance(step, StepUnknown):
+        return step
+    now, held = step.untraced_us, fitted(step)
+    if now and (found := _traced(held, host_factor_of(held)).us) and not 1 / _EXPLAINED <= found / now <= _EXPLAINED:
+        return StepUnknown(f"its traces explain a step of {duration(found)}, and it takes {duration(now)} without them")
+    return answer(step, factors, best)
 
 
 @once
@@ -351,15 +404,16 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
 
 
 def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[str]:
-    """Paths of the first windows, and of those that hold further kinds of units."""
+    """Paths of the first windows that most ranks traced, and of those that hold further kinds of units."""
     facts = tables.facts[tables.facts["run"] == tables.run]
     of = {
         name: facts[facts["name"] == name].drop_duplicates("source_id").set_index("source_id")["value"].to_dict()
         for name in ("first_unit", "unit_kinds")
     }
     seen: dict[str, set[str]] = {}
-    ids = rows["source_id"].map(lambda x: (float(of["first_unit"].get(x, 0)), str(x)))
-    for (window, source), path in sorted(zip(ids, rows["path"], strict=True)):
+    windows = rows["source_id"].map(lambda x: float(of["first_unit"].get(x, 0)))
+    order = zip(-windows.map(windows.value_counts()), windows, rows["source_id"], rows["path"], strict=True)
+    for _, window, source, path in sorted(order):
         kinds = str(of["unit_kinds"].get(source, ""))
         known = {kind for each in seen.values() for kind in each}
         if str(window) in seen or len(seen) < _WINDOWS or kinds not in known:

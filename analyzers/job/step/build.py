@@ -13,7 +13,8 @@ event wait          ``cudaStreamWaitEvent``: later work of the stream follows al
                     them (all of ROCm's traces) the waiting stream is that of the thread's next launch, and it waits
                     for the work that ended last of what other streams had been given: the observed order.
 blocking calls      ``DeviceSynchronize`` waits for all work; ``StreamSynchronize`` for its stream (unstated: that of
-                    the thread's last launch); ``EventSynchronize`` for its event (unstated: what ended last);
+                    the thread's last launch); ``EventSynchronize`` for its event (unstated: what ended last, if it
+                    took its time);
                     a copy between device and pageable memory for itself, where it ended before the call did (CUDA
                     Runtime API, "API synchronization behavior").  This is where ``item()`` waits.
 allocator           ``Free`` waits for all work (same source, "implicit synchronization"); ``Malloc`` and pinned
@@ -109,9 +110,9 @@ def build(traces: Sequence[RankTrace]) -> Graph:
             transfer = nodes.at[done] - nodes.at[meets]
             nodes.a[done], nodes.us[done], nodes.lag_a[done] = meets, max(transfer, 0.0), min(transfer, 0.0)
     notes = [f"{guessed} waits for events by observed order: the traces do not state them"] if guessed else []
-    notes += [f"{unmatched:.0f} us of collectives as traced: no trace of all their ranks"] if unmatched else []
+    notes += [f"{unmatched:.0f} us of collectives of which no trace of all their ranks is there"] if unmatched else []
     notes += [f"{late:.0f} us in which kernels began later than anything in the traces explains"] if late else []
-    return finished(nodes, bounds, list(identities), unmatched, notes)
+    return finished(nodes, bounds, list(identities), notes)
 
 
 def _matched(traces: Sequence[RankTrace]) -> list[dict[int, object]]:
@@ -247,6 +248,7 @@ class _Rank:
         if load.by_workers:
             lag = at - self._nodes.at[self._ready]
             self._ready = self._nodes.add(at, LOADING, self._ready, lag_a=lag)
+            self._nodes.outside.append(self._ready)
             self._point(load.thread, load.end, load.start - self._begin - before, self._ready, 0.0)
         else:
             self._point(load.thread, max(load.start, before + self._begin))
@@ -303,7 +305,9 @@ class _Rank:
             tail = self._streams[stream].tail if stream in self._streams else 0
             return tail if tail and self._nodes.at[tail] <= by else None
         if call.kind == "event":
-            return self._waited(call.start, known, call.end, None) or None
+            stated = known is not None and known.record in self._records
+            waited = stated or call.end - call.start > _LATE_US
+            return (self._waited(call.start, known, call.end, None) or None) if waited else None
         return self._done.get(call.correlation) if call.kind == "copied" else None
 
     def _waited(self, called: float, wait: Wait | None, by: float, besides: _Place | None) -> int:
@@ -343,7 +347,9 @@ class _Rank:
             self.meetings.append((self._keys[work.kernel], arrives, node))
         else:
             node = nodes.add(start + work.us, kind, tail, b, lag, lag_b, us=work.us, kernel=kernel)
-            self.unmatched_us += work.us if launch and kind == COMMUNICATION else 0.0  # else of the step before
+            if kind == COMMUNICATION:
+                self.unmatched_us += work.us if launch else 0.0  # else of the step before
+                nodes.outside.append(node)
         stream.add(launch[1] if launch else NEVER, work.end, node)
         self._done[work.correlation] = node
         if of_graph:

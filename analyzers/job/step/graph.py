@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -48,10 +48,11 @@ class Bounds(NamedTuple):
 class Nodes:
     """The nodes of a graph while it is built, in columns; the first one is the beginning.  ``at`` is a node's traced
     time, by which nodes are sorted in the end; it follows the nodes ``a`` and ``b`` (``lag_b`` NEVER: only ``a``).
-    ``kernel``: an index of the graph's identities (-1: none).
+    ``kernel``: an index of the graph's identities (-1: none).  ``outside``: nodes that wait for what no trace shows.
     """
 
     def __init__(self) -> None:
+        self.outside: list[int] = []
         self.at, self.lag_a, self.lag_b, self.host, self.us = (array("d") for _ in range(5))
         self.kind, self.a, self.b, self.kernel = (array("q") for _ in range(4))
         self.add(0.0, HOST)
@@ -93,7 +94,8 @@ class Nodes:
 @dataclass(eq=False)
 class Graph:
     """See the module; arrays of the nodes' values.  ``cut`` counts dependencies that were left out because the trace
-    contradicts them, ``unmatched_us`` is the time of collectives whose other ranks no trace shows: it counts as traced.
+    contradicts them, ``outside`` are the nodes of batches that came from a loader's workers, and of collectives whose
+    other ranks no trace shows.
     """
 
     a: Ints
@@ -106,14 +108,21 @@ class Graph:
     kernel: Ints
     bounds: Sequence[Bounds]
     identities: Sequence[KernelIdentity]
+    outside: Sequence[int] = ()
     cut: int = 0
-    unmatched_us: float = 0.0
     notes: Sequence[str] = ()
 
     def scaled(self, factors: Floats) -> Floats:
         """``us`` with each kernel's time multiplied by the factor of its identity."""
         by_kernel: Floats = np.r_[factors, 1.0]
         return self.us * by_kernel[self.kernel]
+
+    def waiting(self, factor: float) -> Graph:
+        """The graph in which what it waits for outside takes this many times as long."""
+        us, lag_a, nodes = self.us.copy(), self.lag_a.copy(), np.array(self.outside, dtype=np.int64)
+        us[nodes] *= factor
+        lag_a[nodes[self.kind[nodes] == LOADING]] *= factor
+        return replace(self, us=us, lag_a=lag_a)
 
     @property
     def free_communication(self) -> Floats:
@@ -125,11 +134,10 @@ def finished(
     nodes: Nodes,
     bounds: Sequence[Bounds],
     identities: Sequence[KernelIdentity],
-    unmatched_us: float,
     notes: Sequence[str],
 ) -> Graph:
     """The graph of these nodes, sorted such that each follows earlier ones."""
-    values = {name: np.array(column) for name, column in vars(nodes).items()}
+    values = {name: np.array(column) for name, column in vars(nodes).items() if name != "outside"}
     at, a, b = values.pop("at"), values["a"], values["b"]
     own = np.arange(len(at))
     for _ in range(_PASSES):  # a node is never sorted before what it follows, which clocks may contradict
@@ -154,7 +162,8 @@ def finished(
     alone = np.isneginf(values["lag_a"]) & np.isneginf(values["lag_b"])
     values["lag_a"][alone] = 0.0  # what follows nothing begins with the trace
     moved = [Bounds(x.rank, x.kind, *(int(place[node]) for node in x[2:])) for x in bounds]
-    return Graph(**values, bounds=moved, identities=identities, cut=cut, unmatched_us=unmatched_us, notes=notes)
+    outside = [int(place[node]) for node in nodes.outside]
+    return Graph(**values, bounds=moved, identities=identities, outside=outside, cut=cut, notes=notes)
 
 
 def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> list[float]:

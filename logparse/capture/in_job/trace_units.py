@@ -20,7 +20,8 @@ Tracing begins once the times have settled: where the marginal standard error ru
 heuristic for bias reduction in simulation output", Simulation 69, 1997) cuts off at most the first half of them, each
 over the median of its kind, at the latest after ``_MOST_UNITS`` units or ``_MOST_S`` seconds.  Several short windows
 are traced, further and further apart, until every kind of at least ``_RARE`` of the units was seen.  The ranks of a job
-begin together: rank 0 announces the unit in the store of ``torch.distributed``.
+begin together: rank 0 announces the unit in the store of ``torch.distributed``, so early that no host is beyond it: one
+that waits for its device only now and then may be many units ahead (a rank of FSDP on two H200s was four).
 
 Where windows are traced, so is the capture of each graph (``capture_traces/trace_PID_gN.json.gz``), as far as no other
 profiler is on and within ``_CAPTURES`` and ``_CAPTURES_S``: a replay launches kernels without operators, and the reader
@@ -43,6 +44,7 @@ import contextlib
 import functools
 import itertools
 import json
+import math
 import os
 import statistics
 import sys
@@ -70,6 +72,8 @@ _MOST_UNITS, _MOST_S = 200, 30.0
 """... and at most, where their times do not settle: so many units, or seconds."""
 _WINDOWS, _FEW_WINDOWS, _GAPS = 8, 3, (5, 11, 23, 47, 97, 193, 389, 0)
 """Windows at most; those of a job whose kinds are all seen; units between two, primes: a job has periods of its own."""
+_AHEAD, _AHEAD_S, _MOST_AHEAD = 3, 0.5, 50
+"""Ranks begin so many units after the announcement, and those of so many seconds more, which are not that many."""
 _RARE = 0.05
 _ALIKE = 5
 """Units whose outermost modules were all known, after which no other module is watched."""
@@ -169,7 +173,7 @@ class _Series:
     def read(self, wait: bool = False) -> None:
         while self._pending and (wait or len(self._pending) > _PENDING or _Clock.passed(self._pending[0][2])):
             kind, start, end = self._pending.popleft()
-            if not isinstance(end, float):
+            if not _Clock.passed(end):
                 end.synchronize()
             us = _Clock.us(start, end)
             if us is not None:
@@ -481,12 +485,15 @@ class _Job:
         if rank == 0:
             self.ready = series.ready or ""
             if self.ready:
-                self.begin_at = series.count + 3  # ranks that wait for each other are at most a step or two apart
+                usual = statistics.median(us for _, us in series.times) if series.times else math.inf
+                self.begin_at = series.count + _AHEAD + min(int(1e6 * _AHEAD_S / max(usual, 1.0)), _MOST_AHEAD)
                 store.set("logparse_trace_at", f"{self.begin_at} {self.ready}")
         elif series.count >= _LEAST_UNITS and store.check(["logparse_trace_at"]):
             at, _, self.ready = store.get("logparse_trace_at").decode().partition(" ")
             self.begin_at = int(at)
-        return False
+            if series.count > self.begin_at:  # windows of ranks that hold other units cannot be compared
+                self.windows, self.begin_at = 1, self.begin_at + 1 + _TRACED + 1 + _GAPS[0]
+        return bool(self.begin_at) and series.count >= self.begin_at
 
     def start(self, active: int = 0) -> Any:
         schedule = torch.profiler.schedule(wait=0, warmup=1, active=active or _TRACED, repeat=1)
@@ -541,6 +548,8 @@ class _Job:
             started = threading.Event()
             _in_main_thread(functools.partial(self._start_by_time, started))
             started.wait()  # the profiler's first start on a GPU takes seconds, which are no part of the window
+            if self.profiler is None:
+                continue
             time.sleep(_WINDOW_S)
             _in_main_thread(self._finish_by_time)
             windows, begun = windows + 1, time.monotonic()
@@ -549,7 +558,8 @@ class _Job:
 
     def _start_by_time(self, started: threading.Event) -> None:
         try:
-            if self.profiler is None and self.capture is None and not _capturing() and (_BY_TIME or not self.touched):
+            free = self.profiler is None and self.capture is None and not _capturing() and not _importing()
+            if free and (_BY_TIME or not self.touched):
                 self.ready = _TIME
                 self.start(active=1 << 30).step()  # past the warm-up, which no unit ends
         finally:
@@ -631,6 +641,12 @@ def _activities() -> list[Any]:
 
 def _capturing() -> bool:
     return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+
+
+def _importing() -> bool:
+    """Whether a module of torch is being imported: the profiler, which imports others, would meet half of it."""
+    own = [module for name, module in list(sys.modules.items()) if name.startswith("torch.")]
+    return any(getattr(getattr(module, "__spec__", None), "_initializing", False) for module in own)
 
 
 def _sizes(inputs: Any) -> str:

@@ -79,6 +79,18 @@ def test_a_device_that_only_waits_is_idle_and_the_sum_is_at_most_the_window() ->
     assert "waits for the host" in finding.message
 
 
+@pytest.mark.parametrize(("calls", "exposed_us", "waiting_us"), [([(400, 400)], 20, 35), ([(40, 40)] * 2, 55, None)])
+def test_no_more_is_exposed_than_computation_leaves_of_the_untraced_step(
+    calls: list[tuple[float, float]], exposed_us: float, waiting_us: float | None
+) -> None:
+    """Rank 0 waited in its collective while the other rank started its profiler: "a step of 161 ms" of 38."""
+    of = of_rank(0, 20, calls, 500), of_rank(1, 25, [(10, 10)])
+    time = gpu_time(job(*(([*x[0], fact(f"t{i}", "untraced_step_us", 50)], *x[1:]) for i, x in enumerate(of))))
+    assert time is not None
+    assert (time.window_us, time.exposed_us, time.waiting_us) == (100, exposed_us, waiting_us)
+    assert sum(x.us for x in time.parts) + (time.idle_us or 0) == 100
+
+
 def test_the_rank_that_the_others_wait_for_is_named_and_why_it_is_late() -> None:
     [slow] = exposed(job(of_rank(0, 20, [(60, 60)]), of_rank(1, 65, [(10, 10)])), Settings())
     assert slow.message.endswith(

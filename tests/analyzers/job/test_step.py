@@ -23,6 +23,7 @@ from analyzers.job.step.answer import (
     _reaching,
     answer,
     factors_of,
+    fitted,
     host_factor_of,
     step_of,
     unchanged,
@@ -210,15 +211,31 @@ def test_a_rendezvous_with_a_late_rank(clock: float) -> None:
     assert simulate(found, {"other": 0.0}) == pytest.approx(125), "it waits for rank 1"
     step = answer(Step([found], {}), {})
     assert step.ceilings.free_communication_us == pytest.approx(86 + 9)
-    assert found.unmatched_us == 0
+    assert not found.outside
 
 
-def test_a_collective_of_one_rank_counts_as_traced() -> None:
+def test_a_collective_of_one_rank_waits_for_ranks_that_no_trace_shows() -> None:
+    """It took 50 of 60 µs, since another rank began its trace; the step takes 30 without."""
     found = build([trace(mark(1, 0, 60), launch(1, 11), kernel(NCCL, 5, 55, 11), call("cudaDeviceSynchronize", 4, 57))])
-    assert found.unmatched_us == 50
     assert any("no trace of all their ranks" in note for note in found.notes)
+    assert simulate(found) == pytest.approx(60)
+    step = fitted(Step([found], {}, 30.0))
+    assert step.us(unchanged, host_factor_of(step)) == pytest.approx(30, rel=1e-3)
+    assert step.graphs[0].us.max() == pytest.approx(20, rel=1e-2)
     begun = build([trace(mark(1, 0, 60), kernel(NCCL, 1, 5, 9), launch(1, 11), kernel("k", 6, 55, 11))])
-    assert begun.unmatched_us == 0, "launched before the trace: of a step that it does not hold"
+    assert not begun.notes, "launched before the trace: of a step that it does not hold"
+
+
+@pytest.mark.parametrize(("factor", "us"), [(0.5, 100.0), (1.0, 100.0), (2.0, 181.0)])
+def test_a_device_that_catches_up_is_no_faster_than_its_host(factor: float, us: float) -> None:
+    """It has 1,000 µs of work from before; kernels of 90 µs follow, one for each 100 µs of the host."""
+    events = [kernel("before", 1, 1001, 5)]
+    for i in range(3):
+        at = 1002.0 + 91 * i
+        events += [mark(1 + i, 100 * i, 100 * i + 100), launch(100 * i + 10, 11 + i), kernel("k", at, at + 90, 11 + i)]
+    slower = {"k": Factor(factor, factor, factor)}
+    step = Step([graph(*events)], {})
+    assert step.us(lambda x: x.scaled(factors_of(x, slower)[0]), 1.0) == pytest.approx(us)
 
 
 def host_bound(steps: int = 2, untraced: float | None = None) -> Step:
@@ -375,6 +392,20 @@ def test_a_loader_wait() -> None:
         assert simulate(step.graphs[0], {"k": factor}) == pytest.approx(1000)
     assert simulate(step.graphs[0], host_factor=0.5) == pytest.approx(1000)
     assert simulate(step.graphs[0], {"k": 15.0}) == pytest.approx(1500, rel=0.01)
+    assert answer(step, {}).limit == "data loading"
+
+
+def test_waits_for_a_loader_are_those_of_all_units() -> None:
+    """The two units of a window waited 300 µs each, an average one takes 700 of their 1,000: 30 % less in all."""
+    events = []
+    for i in range(2):
+        at = 1000.0 * i
+        name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        events += [mark(1 + i, at, at + 1000), op(name, at + 200, at + 900) | {"cat": "user_annotation"}]
+        events += [launch(at + 910, 10 + i), kernel("k", at + 916, at + 990, 10 + i)]
+    step = fitted(Step([graph(*events)], {"": 2.0}, 700.0, host_us={"": 300.0}))
+    assert step.us(unchanged, host_factor_of(step)) == pytest.approx(700, rel=1e-3)
+    assert host_factor_of(step) == pytest.approx(1.0, rel=0.05), "its own work, without the waits"
     assert answer(step, {}).limit == "data loading"
 
 
@@ -540,6 +571,14 @@ def test_the_step_from_the_files_of_a_run(store: Store, tmp_path: Path) -> None:
     assert isinstance(gone, StepUnknown)
     assert "trace_1.json" in gone.reason
     assert "capture_traces" not in gone.reason, "no unit ran in the capture of a graph"
+
+
+def test_a_step_that_its_traces_do_not_explain_is_unknown(store: Store, tmp_path: Path) -> None:
+    """A kernel of 100 µs, in a step that takes 20 without the profiler."""
+    events = (mark(1, 0, 120), launch(1, 11), kernel("k", 5, 105, 11), call("cudaDeviceSynchronize", 8, 110, 12))
+    found = step_of(read(store, tmp_path, {"trace_1.json": text(*events, logparse_untraced_step_us=20).decode()}), HALF)
+    assert isinstance(found, StepUnknown)
+    assert found.reason == "its traces explain a step of 110 µs, and it takes 20 µs without them"
 
 
 def test_a_run_without_traces_has_no_step() -> None:
