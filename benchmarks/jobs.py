@@ -20,6 +20,8 @@ own; those of one GPU run side by side, a GPU each.  A job takes four to seven m
 The step under each action, as ``recommend`` simulates it, is recorded beside that: of the others that lines of Python
 apply, the two of which the simulation says most are chosen, before anything is measured, and timed in the same turns
 (``steps.py --record``).  ``--steps`` does that alone: the job is traced and replayed and timed, and nothing is judged.
+``--again`` simulates and times jobs that were kept (``--keep``) again, with what was said of them; ``--truth-s 0``
+leaves their truths as they are.
 
 The truth is *faster* where the interval of 95 % of the change says so and reaches beyond 1 %; *slower* likewise.
 "verified" is right where the truth is faster, and wrong where it is not, or else undecided where it is less and its
@@ -126,6 +128,9 @@ JOBS: Mapping[str, Job] = {
 def one_job(name: str, options: argparse.Namespace, folder: Path) -> None:
     """Run the job's stages in this process; ``row.json`` holds how far it has come."""
     row: dict[str, Any] = {"job": name, "about": JOBS[name].about, "seconds": {}}
+    if options.again:
+        row |= json.loads((folder / "row.json").read_text(encoding="utf-8")) | {"seconds": {}}
+        row = {key: value for key, value in row.items() if key not in ("failed", "traceback")}
     begun = time.monotonic()
     try:
         os.chdir(folder)
@@ -152,11 +157,17 @@ class _Stages:
         self._begun = time.monotonic()
         self._said: list[str] = []
         self._named: dict[str, str] = {}
-        row["said"] = self._said
+        row.setdefault("said", self._said)
 
     def done(self) -> Iterator[str]:
         """The names of the stages, each when it has ended.  Raises RuntimeError where the job fails."""
         row = self._row
+        if self._options.again:
+            self._kept()
+            yield "foretold"
+            if self._options.truth_s:
+                yield from self._truths()
+            return
         if self._options.steps:
             self._foretold()
             yield "foretold"
@@ -175,6 +186,19 @@ class _Stages:
             row["units"]["after"] = self._units(after)
         yield "judged"
         yield from self._truths()
+
+    def _kept(self) -> None:
+        """The step of a kept job, simulated again, from the unchanged step beside it too, where that was timed."""
+        from analyzers.analyzer import Settings
+        from analyzers.recommend.verb import advise
+
+        row, before = self._row, min(self._store.sources()["run"], key=len)
+        row["step"] = self._simulated(advise(self._store, Settings(), before), before)
+        if row.get("truth", {}).get("before") and isinstance(row["step"], dict):
+            row["step"]["beside"] = self._beside()
+        if row["applied_by"] == "name":
+            apply = self._folder / "applied" / "apply.py"
+            self._named = {"JOB_APPLY": str(apply), "JOB_APPLY_NAMES": ",".join(row["actions"])}
 
     def _foretold(self) -> None:
         """The job traced, once more alone, and replayed, as ``tune`` does: what the step is simulated to take."""
@@ -541,10 +565,10 @@ def all_jobs(
 
     def lane(name: str) -> None:
         place = folder / name
-        place.mkdir()
+        place.mkdir(exist_ok=options.again)
         with devices.taken(2 if options.smoke else JOBS[name].gpus) as visible:
             left = min(deadline - time.monotonic(), _JOB_S)
-            if left < (_LEAST_S if not options.steps else _LEAST_S / 2):
+            if left < (_LEAST_S / 2 if options.steps or options.again else _LEAST_S):
                 keep(name, {"job": name, "failed": f"not begun: {max(left, 0):.0f} s of the budget were left"})
                 return
             print(f"{name} on {visible}: begun", flush=True)
@@ -574,7 +598,7 @@ def _watched(
     """The job's process until it ends or its time is over."""
     words = ["--job", name, "--folder", str(folder.resolve()), "--replay", str(options.replay)]
     words += ["--truth-s", str(options.truth_s), "--truth-copies", str(options.truth_copies)]
-    words += [f"--{name}" for name in ("smoke", "steps") if getattr(options, name)]
+    words += [f"--{name}" for name in ("smoke", "steps", "again") if getattr(options, name)]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     environ = {**os.environ, "CUDA_VISIBLE_DEVICES": visible, "PYTHONPATH": path}
     begun, seen = time.monotonic(), ""
@@ -754,6 +778,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--wheels", help="folder of wheels to put on the path")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes on the CPU; no requirement is tested")
     parser.add_argument("--steps", action="store_true", help="only what the step is foretold to take, and takes")
+    parser.add_argument("--again", action="store_true", help="of the jobs that --keep holds: the step, and the truth")
     parser.add_argument("--job", choices=tuple(JOBS), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

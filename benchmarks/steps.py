@@ -218,31 +218,26 @@ def own_errors(jobs: Mapping[str, Any]) -> list[float]:
 
 def foretold(jobs: Mapping[str, Any]) -> list[str]:
     """Two tables, of the unchanged steps and of the pairs; times in ms."""
-    out = ["| job | untraced | simulated, host as traced | host scaled | factor | limited by |", "|" + "---|" * 6]
+    out = ["| job | untraced | simulated as traced | scaled | limited by |", "|" + "---|" * 5]
     near = []
     for name, row in jobs.items():
         step = row.get("step")
         if not isinstance(step, dict):
-            out.append(
-                f"| {name} | {_ms(unit_us(row.get('truth', {}).get('before', ())))} | {step or 'unknown'} | | | |"
-            )
+            out.append(f"| {name} | {_ms(unit_us(row.get('truth', {}).get('before', ())))} | {step or 'unknown'} | | |")
             continue
         now = step["now"]
         errors = [step[x] / now["now_us"] - 1 for x in ("traced_us", "scaled_us")]
         near.append([abs(x) <= NEAR for x in errors])
-        both = (f"{_ms(step[x])} ({e:+.1%})" for x, e in zip(("traced_us", "scaled_us"), errors, strict=True))
-        out.append(
-            f"| {name} | {_ms(now['now_us'])} | {' | '.join(both)} | {now['host_factor']:.2f} | {now['limit']} |"
-        )
+        both = " | ".join(f"{x:+.1%}" for x in errors)
+        out.append(f"| {name} | {_ms(now['now_us'])} | {both} | {now['limit']} |")
     traced, scaled = (sum(x[i] for x in near) for i in (0, 1))
-    out += [f"within 5 %: {scaled} of {len(near)}, with the host as traced {traced}", ""]
-    out += ["| job | action | now | foretold | measured | error | held |", "|" + "---|" * 7]
+    out += [f"within 5 %: {scaled} of {len(near)}, as traced {traced}", ""]
+    out += ["| job: action | now → foretold | measured: error |", "|" + "---|" * 3]
     all_pairs = pairs(jobs)
     for x in all_pairs:
-        said = f"{_ms(x.then_us)} [{_ms(x.low_us)}, {_ms(x.high_us)}]"
-        measured = f"{_ms(x.measured_us)} ± {x.spread:.1%}"
-        held = "yes" if x.held else "no"
-        out.append(f"| {x.job} | {x.action} | {_ms(x.now_us)} | {said} | {measured} | {x.error:+.1%} | {held} |")
+        said = f"{_ms(x.now_us)} → {_ms(x.then_us)} [{_ms(x.low_us)}, {_ms(x.high_us)}]"
+        measured = f"{_ms(x.measured_us)} ± {x.spread:.1%}: {x.error:+.1%}{'' if x.held else ', missed'}"
+        out.append(f"| {x.job}: {x.action} | {said} | {measured} |")
     errors = own_errors(jobs)
     if errors:
         rms = math.sqrt(math.fsum(x * x for x in errors) / len(errors))
