@@ -28,6 +28,7 @@ from analyzers.times.comparison import by_hand, out_of_reach
 from analyzers.times.joins import called_problems, calls_by_problem
 from analyzers.times.origins import ACTION
 from analyzers.times.picks import compare, unknown_device
+from analyzers.times.units import units
 from logparse.formats.aiter.tables import CATEGORY as AITER
 from logparse.formats.hipblaslt import bench
 from logparse.model import Finding, Override, Problem, problem_from_text, solution_from_text
@@ -118,8 +119,16 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         object_calls=_object_calls(tables),
         counted=int(tables.sources.loc[own, ["call_lines", "measurement_lines"]].sum().sum()),
         ladder=tuple(ladders.judged(tables, settings, settings.ladder, proposed)) if settings.ladder else (),
-        steps=settings.steps or (steps(tables, settings)[0] if gpu_us(tables) is not None else None),
+        steps=_steps(tables, settings),
     )
+
+
+def _steps(tables: Tables, settings: Settings) -> float | None:
+    """How many steps the run's calls are of: those of its traces, or of the whole run, where a log counts calls."""
+    if settings.steps or gpu_us(tables) is not None:
+        return steps(tables, settings)[0]
+    found = units(tables)
+    return float(found.count) if found is not None and found.count else None
 
 
 def _usual(settings: Settings) -> Settings:

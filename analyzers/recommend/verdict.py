@@ -46,7 +46,8 @@ class Todo:
 
     ``changes`` is what one does: a file that is read, a setting, lines of the program, a search.  ``findings`` are
     the numbers, from 1, of the findings behind it in the ranking; an action and a remark have theirs under ``name``.
-    ``step_us``: the wall time of a step now and then, simulated, which is what counts; None is unknown.
+    ``step_us``: the wall time of a step now and then, simulated, which is what counts; None is unknown.  ``bounded``:
+    the latter is not simulated, and no less than that, by what of the step waits for kernels.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Todo:
     changes: str
     findings: tuple[int, ...] = ()
     step_us: tuple[float, float] | None = None
+    bounded: bool = False
 
     @property
     def saving_us(self) -> float:
@@ -143,6 +145,8 @@ def _limit(found: Recommendation) -> str:
 
 def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
     """Whether a saving of GPU time cannot show in the step: there the GPU waits for the host anyway."""
+    if todo.bounded and todo.step_us is not None and todo.gained_us < _LEAST * todo.step_us[0]:
+        return True
     if time is None or not time.waits or not time.steps or time.profiled or todo.name == host_bound.NAME:
         return False
     return todo.unit == "step" and todo.saving_us < _SHOWS * (_whole_us(time) or 0.0)
@@ -260,16 +264,30 @@ def _group(name: str, changes: str, numbers: Sequence[int], found: Recommendatio
     problems = len({x.problem for x in findings})
     label = findings[0].problem.label if problems == 1 and findings[0].problem else counted(problems, "problem")
     now = sum(x for x, _ in times) if times else None
+    saving = sum(x for _, x in times)
+    step_us = _at_most(found, saving) if unit == "step" and now is not None else None
     return Todo(
         name=name,
         what=label,
         now_us=now,
-        then_us=None if now is None else now - sum(x for _, x in times),
+        then_us=None if now is None else now - saving,
         unit=unit,
         evidence=_certainty(findings),
         changes=changes,
         findings=tuple(numbers),
+        step_us=step_us,
+        bounded=step_us is not None,
     )
+
+
+def _at_most(found: Recommendation, saving_us: float) -> tuple[float, float] | None:
+    """The step now, and at best where its kernels take so much less time: no more is gained than what of the path that
+    determines its end is spent on kernels.
+    """
+    if found.step is None or isinstance(found.step, str):
+        return None
+    now = found.step.now
+    return now.now_us, now.now_us - min(saving_us, now.shares["kernels"] * now.now_us)
 
 
 def _in_run(findings: Sequence[Finding]) -> Iterable[tuple[Finding, float | None, float | None]]:
@@ -289,8 +307,9 @@ def _largest(times: Iterable[tuple[Finding, float | None, float | None]]) -> lis
 
 
 def _of_the_job(found: Recommendation) -> list[Todo]:
-    """What the job itself loses: communication that nothing hides, and a GPU that waits for the host.  At most that can
-    be gained, and no more than the simulated step gains by free communication, or by a host that takes no time.
+    """What the job itself loses: communication that nothing hides, and a GPU that waits for the host, or for data.  At
+    most that can be gained, and no more than the simulated step gains by free communication, or by a host that takes no
+    time, or waits for data.
     """
     time, named = found.gpu_time, {x.analyzer for x in found.remarks}
     whole = _whole_us(time)
@@ -304,8 +323,11 @@ def _of_the_job(found: Recommendation) -> list[Todo]:
     }
     most = dict.fromkeys(lost, math.inf)
     if time.steps and found.step is not None and not isinstance(found.step, str):
-        now, ends = found.step.now.now_us, found.step.now.ceilings
-        most = {exposed_communication.NAME: now - ends.free_communication_us, host_bound.NAME: now - ends.fast_host_us}
+        step, ends = found.step.now, found.step.now.ceilings
+        host, data = step.now_us - ends.fast_host_us, step.shares["data loading"] * step.now_us
+        most = {exposed_communication.NAME: step.now_us - ends.free_communication_us, host_bound.NAME: max(host, data)}
+        if data > host:
+            lost[host_bound.NAME] = ("the GPU waits for data", idle / per, "the loader: workers, what each does")
     return [
         Todo(name, what, whole, whole - min(us, most[name]), unit, "not measured", changes)
         for name, (what, us, changes) in lost.items()
@@ -324,7 +346,10 @@ def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Certainty
     counting = [x for x in todo if x.unit != "call" and (x.name not in actions or x.name in together)]
     units = {x.unit for x in counting}
     of = "step" if "step" in units else "run"
-    sums = {y: sum(x.gained_us for x in counting if x.evidence == y and x.unit == of) for y in CERTAINTIES}
+    sums = dict.fromkeys(CERTAINTIES, 0.0)
+    for x in counting:
+        if x.unit == of:  # how much of a bound comes true is not measured
+            sums["not measured" if x.bounded else x.evidence] += x.gained_us
     return tuple((x, us) for x, us in sums.items() if us > 0)
 
 
@@ -338,6 +363,8 @@ def gain(todo: Todo) -> str:
     """``45.4 → 41.1 ms``, ``≈ …`` of an estimate, ``up to 18.5 of 45.4 ms`` of what no measurement bounds: of the step
     where its time is known, else GPU time.
     """
+    if todo.step_us is not None and todo.bounded:
+        return f"up to {_pair(todo.gained_us, 'of', todo.step_us[0])}"
     if todo.step_us is not None:
         return _pair(todo.step_us[0], "→", todo.step_us[1])
     if todo.now_us is None or todo.then_us is None:
@@ -375,9 +402,16 @@ def _headline(
     if not gains:
         return f"{counted(len(todo), 'thing')} to do, of unknown worth: nothing counts the calls"
     parts = " · ".join(gain_text(*x) for x in gains)
+    return f"{_limited(found)}a {unit}{of} can save {parts}"
+
+
+def _limited(found: Recommendation) -> str:
+    """What the step waits for, if not for its kernels: as simulated, else by how busy the GPU is."""
     time = found.gpu_time
-    host = "the host is the limit; " if time is not None and time.waits and time.steps and not time.profiled else ""
-    return f"{host}a {unit}{of} can save {parts}"
+    if found.step is not None and not isinstance(found.step, str):
+        limit = found.step.now.limit
+        return "" if limit == "kernels" else f"{_LIMITS.get(limit, limit)} is the limit; "
+    return "the host is the limit; " if time is not None and time.waits and time.steps and not time.profiled else ""
 
 
 def nothing(found: Recommendation) -> str:

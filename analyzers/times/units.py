@@ -152,11 +152,28 @@ def weighed(tables: Tables) -> Tables:
 
     Kernels that compute and overlap on several streams share the time in which any of them runs, so that their sum is
     no more than that.  Counts of calls become numbers with a fraction.  Without both reasons nothing changes.
+
+    Where a log counts the calls of some problems, which are those of the whole run, so are the traces' in the workload.
     """
     kernels = tables.kernels
     if not len(kernels):
         return tables
     facts = tables.facts[tables.facts["run"] == tables.run]
+    return _of_the_whole_run(_weighed(tables, facts), facts)
+
+
+def _of_the_whole_run(tables: Tables, facts: pd.DataFrame) -> Tables:
+    found, traced, rows = units(tables), sum(traced_kinds(facts).values()), tables.workload
+    ours = rows["run"].eq(tables.run)
+    by_traces = rows["calls_from"].eq("profiler") & ours
+    if found is None or not traced or not by_traces.any() or by_traces.equals(ours):
+        return tables
+    factor = by_traces.map({True: found.count / traced, False: 1.0}).astype("Float64")
+    return replace(tables, workload=rows.assign(calls=rows["calls"].astype("Float64") * factor))
+
+
+def _weighed(tables: Tables, facts: pd.DataFrame) -> Tables:
+    kernels = tables.kernels
     by_kind = _weights(tables, facts)
     factor = by_kind * _overlaps(kernels, facts)
     if (factor == 1.0).all():

@@ -16,7 +16,7 @@ from analyzers.actions import ACTIONS, ActionResult
 from analyzers.actions.action import CONVOLUTION, GEMM, step_interval
 from analyzers.actions.totals import results
 from analyzers.analyzer import Settings, Tables
-from analyzers.job.gpu_time import collectives_of_run, kernels_of_run, steps, traced_us
+from analyzers.job.gpu_time import COMMUNICATION, gpu_time, kernels_of_run, steps, traced_us
 from analyzers.times.units import KINDS, reweighed, traced_kinds, units, units_by_source, units_of_facts
 from analyzers.verify.unit_time import SideBySide, Times, UnitTime, timed, unit_time
 from logparse.errors import InputError
@@ -49,8 +49,8 @@ class ActionProof:
 
     They are 0 where a run has no trace.  ``wall``: the unit's wall time without a profiler, None where it is not known;
     ``share``: how much of the unit time of the run before is in kinds of units that both runs have.  ``collectives_us``
-    is the time of their kernels before and after.  ``doubts`` are reasons why the two runs cannot be compared,
-    ``notes`` what else their reader must know.
+    is the time of those that nothing hides, before and after.  ``doubts`` are reasons why the two runs cannot be
+    compared, ``notes`` what else their reader must know.
     """
 
     before: str
@@ -252,8 +252,9 @@ class _Both:
 
     @property
     def collectives_us(self) -> tuple[float, float]:
-        a, b = (float(collectives_of_run(x)["total_us"].sum()) for x in (self.before, self.after))
-        return a / self.per[0], b / self.per[1]
+        found = ((gpu_time(x), per) for x, per in self._sides)
+        a, b = (sum(y.us for y in x.parts if y.name == COMMUNICATION) / per if x else 0.0 for x, per in found)
+        return a, b
 
     def groups(self, chosen: Sequence[ActionResult], files: ActionResult | None) -> tuple[Group, ...]:
         now, then = ({name: us / per for name, us in by_group(x).items()} for x, per in self._sides)
@@ -377,7 +378,8 @@ def lines(found: ActionProof) -> list[str]:
         out.append(f"of the wall time of a {found.unit} {gained(wall.gained_us)} {interval} ({of})")
     a, b = found.collectives_us
     if abs(b - a) > 0.005 * max(found.before_us, a):
-        out.append(f"collectives moved by {signed(b - a)} ({duration(a)} → {duration(b)}), which it does not explain")
+        moved_by = f"{signed(b - a)} ({duration(a)} → {duration(b)})"
+        out.append(f"exposed communication moved by {moved_by}, which it does not explain")
     if found.share < 1:
         out.append(f"kinds of units in common: {found.share:.0%} of the unit time of {found.before}")
     if found.share >= SHARE and not found.doubts:

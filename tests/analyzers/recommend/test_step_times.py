@@ -11,11 +11,13 @@ from analyzers.recommend.ranking import recommend
 from analyzers.recommend.screen import Written, screen
 from analyzers.recommend.step_times import StepTimes, step_times
 from analyzers.recommend.verdict import Todo, gain, kernels_text, verdict
+from tests.analyzers import test_host_bound
 from tests.analyzers.example import everything
 
 
-def answer(then_us: float, limit: str = "host") -> StepAnswer:
-    """A step of 54.9 ms, which an infinitely fast host would do in 30.9."""
+def answer(then_us: float, limit: str = "host", waits: float = 0.04) -> StepAnswer:
+    """A step of 54.9 ms, which an infinitely fast host would do in 30.9; a part waits for kernels, one for data."""
+    data = 0.8 if limit == "data loading" else 0.0
     return StepAnswer(
         now_us=54_900,
         then_us=then_us,
@@ -24,7 +26,7 @@ def answer(then_us: float, limit: str = "host") -> StepAnswer:
         limit=limit,
         host_factor=0.64,
         rough=True,
-        shares={"host": 0.96, "kernels": 0.04, "communication": 0.0, "data loading": 0.0},
+        shares={"host": 1 - waits - data, "kernels": waits, "communication": 0.0, "data loading": data},
         ceilings=Ceilings(54_900, 30_900, 54_900),
     )
 
@@ -51,3 +53,25 @@ def test_the_step_now_and_then_stands_beside_the_gpu_time() -> None:
     assert (gain(todo), kernels_text(todo), todo.gained_us) == ("54.9 → 54.9 ms", "kernels 27.5 → 24.1 ms: ", 0)
     todo = replace(todo, step_us=None)
     assert (gain(todo), kernels_text(todo), todo.gained_us) == ("27.5 → 24.1 ms", "", 3_400)
+
+
+def test_a_finding_gains_the_step_no_more_than_what_of_it_waits_for_kernels() -> None:
+    """A search saves 15.7 ms of kernels, and 4 % of a step of 54.9 wait for any; at 0.4 % the finding is not shown."""
+    found = recommend(everything(), Settings(steps=1))
+    held = replace(found, step=StepTimes(answer(54_900), {}))
+    (search,) = (x for x in verdict(held).todo if x.name == "search")
+    assert (gain(search), kernels_text(search)) == ("up to 2.2 of 54.9 ms", "kernels 16.4 ms → 657 µs: ")
+    assert dict(verdict(held).gains)["not measured"] == search.gained_us, "how much of that comes true is not known"
+    hidden = verdict(replace(found, step=StepTimes(answer(54_900, waits=0.004), {})))
+    assert (hidden.unseen, [x.name for x in hidden.todo]) == (1, ["overrides"])
+
+
+def test_a_step_that_waits_for_data_says_so() -> None:
+    """Its GPU idles for 230 of 500 µs, and an infinitely fast host would gain less than data that is there."""
+    tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
+    found = recommend(tables, Settings())
+    assert verdict(found).headline.startswith("the host is the limit; ")
+    waits = replace(answer(500, "data loading"), now_us=500, ceilings=Ceilings(500, 490, 500))
+    seen = verdict(replace(found, step=StepTimes(waits, {})))
+    assert seen.headline == "data loading is the limit; a step of 500 µs can save up to 230 µs (not measured)"
+    assert [(x.name, x.what) for x in seen.todo] == [("host-bound", "the GPU waits for data")]

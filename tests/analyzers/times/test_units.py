@@ -13,7 +13,8 @@ from analyzers.job.gpu_time import gpu_time, steps
 from analyzers.recommend.render import gpu_time_lines
 from analyzers.times.units import reweighed, units, units_of_facts, weighed
 from logparse.formats.traces.torch.busy import BEFORE
-from tests.analyzers.build import tables
+from tests.analyzers.build import tables, work
+from tests.analyzers.example import W, gemm
 
 
 def fact(source: str, name: str, value: object) -> dict[str, object]:
@@ -125,3 +126,12 @@ def test_times_of_a_run_without_logs_count_and_its_units_do_not() -> None:
     logged = units_of_facts(both.facts, alone=False)
     assert logged is not None
     assert (logged.alone, logged.mean_us) == (False, pytest.approx((30 * 205 + 10 * 50) / 40))
+
+
+def test_calls_of_traces_are_of_the_whole_run_where_a_log_counts_others() -> None:
+    """The log has all 40 units, the trace four of them: its convolutions had a tenth of their worth."""
+    rows = [work(gemm().text, 80), work(W.text, 8, calls_from="profiler")]
+    held = weighed(replace(server(), workload=tables(workload=rows).workload)).workload
+    assert held["calls"].tolist() == [80, 80]
+    alone = weighed(replace(server(), workload=tables(workload=rows[1:]).workload)).workload
+    assert alone["calls"].tolist() == [8], "all are of the traces"

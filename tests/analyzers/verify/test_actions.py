@@ -155,7 +155,7 @@ def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
     assert found.before_us + found.collectives_us[0] == pytest.approx(52100)
     assert found.after_us + found.collectives_us[1] == pytest.approx(43100)
     assert (found.before_us, found.promised_us, found.after_us) == pytest.approx((30000, 29250, 28700))
-    assert "collectives moved by -7.7 ms (22.1 ms → 14.4 ms), which it does not explain" in stripped(found)
+    assert "exposed communication moved by -7.7 ms (22.1 ms → 14.4 ms), which it does not explain" in stripped(found)
     assert not found.faster
 
 
