@@ -21,7 +21,7 @@ from analyzers.analyzer import Settings
 from analyzers.recommend import render
 from analyzers.recommend.override_files import TargetFiles
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.verdict import Todo, gain, verdict
+from analyzers.recommend.verdict import Verdict, gain, verdict
 from logparse.formats.format import Emission
 from logparse.model import Finding
 
@@ -137,8 +137,8 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> st
     """``report.md``: the verdict, the ceiling, one table, each finding with its evidence, how to apply and to check."""
     seen = verdict(recommendation)
     out = [f"# What to change in run {_escaped(recommendation.run)}", "", f"**{_escaped(seen.headline)}**", ""]
-    out += _todo(seen.todo)
-    out += [f"* the step is {_escaped(seen.limit)}"] if seen.limit else []
+    out += _todo(seen)
+    out += [f"* the {seen.word} is {_escaped(seen.limit)}"] if seen.limit else []
     out += [f"* {line.strip()}" for line in render.gpu_time_lines(recommendation.gpu_time)]
     out += [f"* {line.strip()}" for line in render.ceiling_lines(recommendation.ceiling)]
     out += [f"* {line}" for line in (*render.confidence_lines(recommendation.judgement), render.counts(recommendation))]
@@ -161,12 +161,12 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> st
     return "\n".join(out).rstrip() + "\n"
 
 
-def _todo(todo: Sequence[Todo]) -> list[str]:
-    if not todo:
+def _todo(seen: Verdict) -> list[str]:
+    if not seen.todo:
         return []
     out = ["| | to do | now → then | evidence | changes | what |", "|---|---|---|---|---|---|"]
-    for number, x in enumerate(todo, 1):
-        cells = (x.name, f"{gain(x)} a {x.unit}", x.evidence, x.changes, x.what)
+    for number, x in enumerate(seen.todo, 1):
+        cells = (x.name, f"{gain(x)} a {seen.word if x.unit == 'step' else x.unit}", x.evidence, x.changes, x.what)
         out.append(f"| {number} | {' | '.join(map(_escaped, cells))} |")
     return [*out, ""]
 

@@ -47,8 +47,8 @@ class Recommendation:
     are of NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's tables lack.  ``object_calls``: problems called
     through hipBLASLt's C++ object.  ``counted``: lines of the run's files that are calls or measurements.  ``steps``:
     how many steps the run's calls are of, None where that is unknown.  ``step``: what the step takes, now and under
-    each action, simulated from the traces, or why that is unknown; None without a trace.  ``ladder``: the sizes between
-    those of the overrides, where they were asked for.
+    each action, simulated from the traces, or why that is unknown; None without a trace.  ``word``: what a user calls
+    it (step, request …).  ``ladder``: the sizes between those of the overrides, where they were asked for.
     """
 
     run: str
@@ -66,6 +66,7 @@ class Recommendation:
     counted: int = 0
     steps: float | None = None
     step: StepTimes | str | None = None
+    word: str = "step"
     ladder: tuple[ladders.Rung, ...] = ()
 
     def step_us(self, action: str) -> tuple[float, float] | None:
@@ -120,6 +121,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         counted=int(tables.sources.loc[own, ["call_lines", "measurement_lines"]].sum().sum()),
         ladder=tuple(ladders.judged(tables, settings, settings.ladder, proposed)) if settings.ladder else (),
         steps=_steps(tables, settings),
+        word=found_units.word if (found_units := units(tables)) is not None else "step",
     )
 
 

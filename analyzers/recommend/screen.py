@@ -43,7 +43,7 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     split = [split_line(seen)] if seen.split else []
     if seen.limit:
         split += textwrap.wrap(
-            printable(f"the step is {seen.limit}"), COLUMNS, initial_indent="  ", subsequent_indent=" " * 4
+            printable(f"the {seen.word} is {seen.limit}"), COLUMNS, initial_indent="  ", subsequent_indent=" " * 4
         )
     typed = list(_typed(found, seen, written))
     room = n or max(LINES - 2 - len(split) - len(typed), 1)
@@ -73,7 +73,8 @@ def ending(found: Recommendation, head: Sequence[str], written: Written, apply: 
 
 def split_line(seen: Verdict) -> str:
     """Where the time of a step goes, in one line; the kinds for which there is no room are added up."""
-    out = f"  {'a step' if seen.unit == 'step' else 'all traces'}, {duration(seen.whole_us)}: "
+    whole = f"a {seen.word}" if seen.unit == "step" else "all traces"
+    out = f"  {whole}, {duration(seen.whole_us)}: "
     kinds, idle = [x for x in seen.split if x.name != "idle"], [x for x in seen.split if x.name == "idle"]
 
     def line(shown: int) -> str:

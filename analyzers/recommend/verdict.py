@@ -78,7 +78,7 @@ class Verdict:
     trace.  ``gains``: what can be saved at most by how it is known, of things to do that do not overlap.  ``unseen``:
     how many savings of GPU time are too small to show in a step whose limit is the host, and stand in no list.
     ``limit``: what the step waits for, and how far each remedy could get it at most, or why that is unknown; empty
-    without a trace.
+    without a trace.  ``word``: what the user calls a step.
     """
 
     headline: str
@@ -89,6 +89,7 @@ class Verdict:
     gains: tuple[tuple[Certainty, float], ...] = ()
     unseen: int = 0
     limit: str = ""
+    word: str = "step"
 
 
 def verdict(found: Recommendation) -> Verdict:
@@ -110,6 +111,7 @@ def verdict(found: Recommendation) -> Verdict:
         gains=gains,
         unseen=len(hidden),
         limit=_limit(found),
+        word=found.word,
     )
 
 
@@ -402,7 +404,7 @@ def _headline(
     if not gains:
         return f"{counted(len(todo), 'thing')} to do, of unknown worth: nothing counts the calls"
     parts = " · ".join(gain_text(*x) for x in gains)
-    return f"{_limited(found)}a {unit}{of} can save {parts}"
+    return f"{_limited(found)}a {found.word if unit == 'step' else unit}{of} can save {parts}"
 
 
 def _limited(found: Recommendation) -> str:

@@ -27,6 +27,9 @@ KINDS = "unit_kinds"
 """Fact of a trace: how many units of each kind it holds (JSON)."""
 
 
+_WORDS = {"optimizer": "step", "module": "call", "named": "call", "graph": "replay"}
+
+
 @dataclass(frozen=True)
 class UnitKind:
     """Units of one kind in all processes: how many ran and were traced, times (µs) of those without a profiler, and
@@ -64,6 +67,11 @@ class Units:
     tracing: str
     kinds: tuple[UnitKind, ...]
     alone: bool = False
+
+    @property
+    def word(self) -> str:
+        """What a user calls one of them."""
+        return _WORDS.get(self.sort, self.sort)
 
     @property
     def count(self) -> int:

@@ -30,7 +30,6 @@ SHARE = 0.5
 _ALIKE = 0.1
 """Ranks of one job whose numbers of units differ by more than this share do not do the same units."""
 _SHOWN = 3
-_UNITS = {"optimizer": "step", "module": "call", "named": "call", "graph": "replay"}
 
 
 @dataclass(frozen=True)
@@ -220,8 +219,8 @@ class _Both:
             self.per = tuple(float(sum(x.values())) for x in traced)
         else:
             self.per = tuple(float(x) if x and all(marked) else 1.0 for x in marked)
-        sort = self.units[0].sort if self.units[0] else "optimizer"
-        self.unit = _UNITS.get(sort, sort) if all(traced) or all(marked) else "run"
+        word = self.units[0].word if self.units[0] else "step"
+        self.unit = word if all(traced) or all(marked) else "run"
 
     def _share(self, own: Mapping[str, float]) -> float:
         """Of the time of all units of the run before; kinds that no untraced unit timed count as the others' mean."""
@@ -323,7 +322,7 @@ def _unlike_ranks(tables: Tables) -> Iterator[str]:
     ranks = [x for source, x in found.items() if source in of and not x.alone]
     numbers = [x.count for x in ranks]
     if len({x.sort for x in ranks}) > 1 or (numbers and min(numbers) < (1 - _ALIKE) * max(numbers)):
-        made = ", ".join(f"{x.count} of {_UNITS.get(x.sort, x.sort)}" for x in ranks[:_SHOWN])
+        made = ", ".join(f"{x.count} of {x.word}" for x in ranks[:_SHOWN])
         yield f"the ranks of {tables.run} do different units ({made} …)"
 
 

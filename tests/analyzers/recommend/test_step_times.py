@@ -7,6 +7,7 @@ from pathlib import Path
 
 from analyzers.analyzer import Settings
 from analyzers.job.step.answer import Ceilings, StepAnswer, StepUnknown
+from analyzers.recommend.documents import report
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.screen import Written, screen
 from analyzers.recommend.step_times import StepTimes, step_times
@@ -75,3 +76,11 @@ def test_a_step_that_waits_for_data_says_so() -> None:
     seen = verdict(replace(found, step=StepTimes(waits, {})))
     assert seen.headline == "data loading is the limit; a step of 500 µs can save up to 230 µs (not measured)"
     assert [(x.name, x.what) for x in seen.todo] == [("host-bound", "the GPU waits for data")]
+
+
+def test_a_step_is_called_what_the_user_calls_it() -> None:
+    tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
+    found = replace(recommend(tables, Settings()), word="request", step=StepTimes(answer(500), {}))
+    assert verdict(found).headline.startswith("the host is the limit; a request of 500 µs can save ")
+    assert any(x.startswith("  a request, 500 µs: ") for x in screen(found, Written(Path("overrides"))))
+    assert "* the request is limited by the host" in report(found, ())
