@@ -203,7 +203,9 @@ def fitted(step: Step) -> Step:
 
     if abs(simulated(1.0) / target - 1.0) <= ERROR / 2:
         return step
-    return _waiting(step, _reaching(target, simulated, 0.0, _WAITS_MOST))
+    factor = _reaching(target, simulated, 0.0, _WAITS_MOST)
+    note = f"waits for a loader's workers, or for ranks without a trace, count {factor:.2f} times as long as traced"
+    return replace(_waiting(step, factor), notes=(*step.notes, note))
 
 
 @once

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -407,6 +408,7 @@ def test_waits_for_a_loader_are_those_of_all_units() -> None:
     assert step.us(unchanged, host_factor_of(step)) == pytest.approx(700, rel=1e-3)
     assert host_factor_of(step) == pytest.approx(1.0, rel=0.05), "its own work, without the waits"
     assert answer(step, {}).limit == "data loading"
+    assert any(re.fullmatch(r"waits for a loader's workers.* count 0\.\d\d times.*", x) for x in answer(step, {}).notes)
 
 
 def test_a_loader_without_workers_is_the_host() -> None:
