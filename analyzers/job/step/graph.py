@@ -188,6 +188,9 @@ def shares(graph: Graph, at: Sequence[float], us: Floats, host_factor: float) ->
     for rank in dict.fromkeys(x.rank for x in graph.bounds):
         mine = [x for x in graph.bounds if x.rank == rank]
         node, begin, path = mine[-1].last, at[mine[0].first], list[int]()
+        held = mine[1:]
+        if held and at[held[-1].issued] - at[held[0].begun] > at[node] - at[held[0].first]:
+            node, begin = held[-1].issued, at[held[0].begun]  # the device catches up with its host, which it waits for
         while node > 0 and at[node] > begin:
             path.append(node)
             node = follows[node]

@@ -227,8 +227,8 @@ def test_a_collective_of_one_rank_waits_for_ranks_that_no_trace_shows() -> None:
     assert not begun.notes, "launched before the trace: of a step that it does not hold"
 
 
-@pytest.mark.parametrize(("factor", "us"), [(0.5, 100.0), (1.0, 100.0), (2.0, 181.0)])
-def test_a_device_that_catches_up_is_no_faster_than_its_host(factor: float, us: float) -> None:
+@pytest.mark.parametrize(("factor", "us", "limit"), [(0.5, 100, "host"), (1.0, 100, "host"), (2.0, 181, "kernels")])
+def test_a_device_that_catches_up_is_no_faster_than_its_host(factor: float, us: float, limit: str) -> None:
     """It has 1,000 µs of work from before; kernels of 90 µs follow, one for each 100 µs of the host."""
     events = [kernel("before", 1, 1001, 5)]
     for i in range(3):
@@ -237,6 +237,7 @@ def test_a_device_that_catches_up_is_no_faster_than_its_host(factor: float, us: 
     slower = {"k": Factor(factor, factor, factor)}
     step = Step([graph(*events)], {})
     assert step.us(lambda x: x.scaled(factors_of(x, slower)[0]), 1.0) == pytest.approx(us)
+    assert answer(step, slower).limit == limit
 
 
 def host_bound(steps: int = 2, untraced: float | None = None) -> Step:
