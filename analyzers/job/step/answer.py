@@ -195,7 +195,7 @@ def fitted(step: Step) -> Step:
     target = step.untraced_us
     if target is None or not any(graph.outside for graph in step.graphs):
         return step
-    host = host_factor_of(step) if step.measured_host_us else 1.0
+    host = _by_itself(step) if step.measured_host_us else 1.0
 
     @cache
     def simulated(factor: float) -> float:
@@ -209,6 +209,15 @@ def fitted(step: Step) -> Step:
 
 
 @once
+def _by_itself(step: Step) -> float:
+    """The factor with which the host takes what it took by itself, without waits for what is outside: of its times the
+    lower quartile is known, which has the least of them.
+    """
+    free = _waiting(step, 0.0) if any(graph.outside for graph in step.graphs) else step
+    return _reaching(step.measured_host_us, lambda x: _traced(free, x).issued_us, _HOST_LEAST, _HOST_MOST)
+
+
+@once
 def host_factor_of(step: Step) -> float:
     """The factor on the host's work with which it takes what it took by itself, as far as the unchanged step then takes
     its untraced time, or else the one for that time; 1 where none is known.  Where no factor reaches it, the one
@@ -216,13 +225,8 @@ def host_factor_of(step: Step) -> float:
     """
     if not step.measured_host_us:
         return _of_step(step)
-    # Of the host's times the lower quartile is compared, in which it waits least for what is outside.
-    waited = any(graph.outside for graph in step.graphs)
-    free = _waiting(step, 0.0) if waited else step
-    alone = _reaching(step.measured_host_us, lambda x: _traced(free, x).issued_us, _HOST_LEAST, _HOST_MOST)
-    if waited:
-        return alone
-    target, simulated = step.untraced_us, _traced(step, alone).us
+    alone, target = _by_itself(step), step.untraced_us
+    simulated = _traced(step, alone).us
     if target is None or abs(simulated / target - 1.0) <= ERROR / 2:
         return alone
     if simulated < target:  # the host of those units was slower, if its times spread so far

@@ -347,8 +347,8 @@ class _Rank:
             self.meetings.append((self._keys[work.kernel], arrives, node))
         else:
             node = nodes.add(start + work.us, kind, tail, b, lag, lag_b, us=work.us, kernel=kernel)
-            if kind == COMMUNICATION:
-                self.unmatched_us += work.us if launch else 0.0  # else of the step before
+            if launch and kind == COMMUNICATION:  # else of the step before
+                self.unmatched_us += work.us
                 nodes.outside.append(node)
         stream.add(launch[1] if launch else NEVER, work.end, node)
         self._done[work.correlation] = node
