@@ -67,10 +67,7 @@ _OF_ITSELF = _ROWS.format(
     subject="own and kind <> 'family' and (kind = 'conv') not in (from called)",
 )
 _OF_LINKED = _ROWS.format(
-    problem="o.problem",
-    linked="join linked o on o.other = m.problem",
-    rows="{rows}",
-    subject="false",
+    problem="o.problem", linked="join linked o on o.other = m.problem", rows="{rows}", subject="false"
 )
 _OPEN = f"select exists ({open_sql('gemm_rows')}) or exists ({open_sql('conv_rows')})"
 _LINKED = "select problem, other, level from open_links where problem <> other"
@@ -179,8 +176,8 @@ def ranked(
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
     of = {"run": store.latest_run(run)}
     with store.reading(" ".join([_OPEN, *_STAGES.values(), _TIMED])) as con:
-        ((may_be,),) = con.execute(_OPEN).fetchall()
-        con.register("links_", _linked(store) if may_be else arrow_table([], _LINK))
+        ((may_be,),) = con.execute(_OPEN).fetchall()  # takes a third of the time of reading the links
+        con.register("links_", _rows(store, _LINKED) if may_be else arrow_table([], _LINK))
         con.execute("create temp table linked as from links_")
         for name, made in _STAGES.items():
             con.execute(f"create temp table {name} as {made}", of if "$run" in made else None)
@@ -192,10 +189,9 @@ def ranked(
     return rows.set_column(rows.column_names.index("problem"), "problem", labels)
 
 
-def _linked(store: Store) -> pa.Table:
-    """The links between different problems.  To see whether there may be any takes a third of the time."""
-    with store.reading(_LINKED) as con:
-        rows: pa.Table = con.sql(_LINKED).to_arrow_table()
+def _rows(store: Store, sql: str) -> pa.Table:
+    with store.reading(sql) as con:
+        rows: pa.Table = con.sql(sql).to_arrow_table()
     return rows
 
 
@@ -387,6 +383,4 @@ _HOLDINGS = """
 
 def holdings(store: Store) -> pa.Table:
     """What the store holds: one row per run and format, with its files, bytes, and lines by what they count as."""
-    with store.reading(_HOLDINGS) as con:
-        rows: pa.Table = con.sql(_HOLDINGS).to_arrow_table()
-        return rows
+    return _rows(store, _HOLDINGS)

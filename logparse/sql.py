@@ -17,20 +17,11 @@ from logparse.store import open_store
 from logparse.store.schema import VIEWS
 
 _MEMORY = "2GB"
-_LOCK = (
-    "set temp_directory = ''",
-    "set enable_external_access = false",
-    "set lock_configuration = true",
-)
+_LOCK = ("set temp_directory = ''", "set enable_external_access = false", "set lock_configuration = true")
 
 
 def query(
-    store_url: str,
-    sql: str,
-    *,
-    run: str | None = None,
-    timeout_s: float = 60.0,
-    max_rows: int = 1_000_000,
+    store_url: str, sql: str, *, run: str | None = None, timeout_s: float = 60.0, max_rows: int = 1_000_000
 ) -> pa.Table:
     """The result of one SELECT over the views of a store.
 
@@ -67,13 +58,7 @@ def _with_views(message: str) -> str:
     return f"{message.partition(chr(10))[0]} There is {', '.join(VIEWS)}." if missing else message
 
 
-def _child(
-    sender: Connection,
-    store_url: str,
-    sql: str,
-    run: str | None,
-    max_rows: int,
-) -> None:
+def _child(sender: Connection, store_url: str, sql: str, run: str | None, max_rows: int) -> None:
     import duckdb
 
     threading.Thread(target=end_with_parent, daemon=True).start()  # a query may never end by itself

@@ -149,13 +149,7 @@ def _printed(*command: str) -> str:
         return ""
 
 
-PROBES: tuple[Callable[[], dict[str, str]], ...] = (
-    rocm_files,
-    rocm_tools,
-    nvidia_tools,
-    torch_facts,
-    loaded_libraries,
-)
+PROBES: tuple[Callable[[], dict[str, str]], ...] = (rocm_files, rocm_tools, nvidia_tools, torch_facts, loaded_libraries)
 
 
 def main() -> None:

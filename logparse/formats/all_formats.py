@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from logparse.formats import (
-    bundle,
-    flashinfer,
-    job_units,
-    library_errors,
-    machine_facts,
-    plain_table,
-    tensile_launches,
-)
+from logparse.formats import bundle, flashinfer, job_units, library_errors, machine_facts, plain_table, tensile_launches
 from logparse.formats.aiter import log as aiter_log
 from logparse.formats.aiter import tables as aiter
 from logparse.formats.format import Format

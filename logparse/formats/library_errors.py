@@ -88,10 +88,7 @@ MEANINGS: Sequence[tuple[Sequence[str], str]] = (
         ("build failed", "hiprtcCompileProgram", "HIPRTC status"),
         "MIOpen could not compile a kernel; the compiler's lines beside it state why",
     ),
-    (
-        ("CK grouped conv library not found",),
-        "MIOpen has no CK kernels for this GPU, and uses its other solvers",
-    ),
+    (("CK grouped conv library not found",), "MIOpen has no CK kernels for this GPU, and uses its other solvers"),
     (
         ("Unable to read system database", "File is unreadable"),
         "MIOpen has no database of this kind for this GPU: its picks are estimates, or kernels are compiled anew",

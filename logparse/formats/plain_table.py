@@ -128,7 +128,8 @@ def _outcome(row: Mapping[str, str], at: int, length: int, machine: dict[str, st
     try:
         cells = {name: cell.strip() for name, cell in row.items()}
         records = _records(cells)
-        told = {name: _fact(name, cells[name]) for name in FACTS if cells.get(name)}
+        told = {name: cells[name] for name in FACTS if cells.get(name)}
+        told |= {name: str(_integer(told[name])) for name in ("cu_count", "gpus") if name in told}
         other = next((name for name in told if machine.get(name, told[name]) != told[name]), None)
         if other:
             raise ValueError(f"{other} is {told[other]} here and {machine[other]} before: a file is of one machine")
@@ -138,10 +139,6 @@ def _outcome(row: Mapping[str, str], at: int, length: int, machine: dict[str, st
     if not records:
         return Outcome("reject", [Reject("neither a time nor calls", 0, length)], at=at)
     return Outcome("measurement" if isinstance(records[0], Measurement) else "call", records, at=at)
-
-
-def _fact(name: str, cell: str) -> str:
-    return str(_integer(cell)) if name in ("cu_count", "gpus") else cell
 
 
 def _records(row: Mapping[str, str]) -> list[Record]:

@@ -71,16 +71,12 @@ def masked(text: bytes) -> bytes:
     """``text`` with ``0x@`` for each address."""
     if b"0x" in text or b"0X" in text:
         return _ADDRESS.sub(b"0x@", text)
-    return _WINDOWS_ADDRESS.sub(_windows, text)
+    return _WINDOWS_ADDRESS.sub(lambda match: b"0x@" if match[0].strip(b"0") else b"0", text)
 
 
 def uncoloured(text: bytes) -> bytes:
     """``text`` without the escape sequences by which a terminal colours it."""
     return _COLOUR.sub(b"", text) if b"\x1b" in text else text
-
-
-def _windows(match: re.Match[bytes]) -> bytes:
-    return b"0x@" if match[0].strip(b"0") else b"0"
 
 
 class PlainCounter:

@@ -279,9 +279,14 @@ class LineReader:
         self._follow_between(text, at, stop)
 
     def _follow_between(self, text: _Text, at: int, stop: int) -> None:
+        """Show lines without a block marker; a reader may claim those that the counter took for foreign or blank."""
         while at < stop and self._awake:
             line = text.line(at, stop)
-            self._between(line, at)
+            if self._counted(line)[-1][0] is None and self._shown(line, at):
+                if line.strip():
+                    self.read.foreign -= 1
+                else:
+                    self.read.blank -= 1
             at += len(line) + 1
 
     @property
@@ -303,14 +308,6 @@ class LineReader:
         for block, reader in self._blocks:
             if any(m in piece for m in block.markers):
                 reader.take(_line(piece, place + start))
-
-    def _between(self, line: bytes, place: int) -> None:
-        """Show a line without a block marker; if the counter took it for foreign or blank, a reader may claim it."""
-        if self._counted(line)[-1][0] is None and self._shown(line, place):
-            if line.strip():
-                self.read.foreign -= 1
-            else:
-                self.read.blank -= 1
 
     def _counted(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
         """The pieces of a line without its colours, as it is read if the counter took it for a record by its bytes."""

@@ -19,12 +19,7 @@ _WHY_EMPTY: Mapping[str, Callable[[bytes], str]] = {profiler.FORMAT.name: profil
 """The reason, by format, of what a file begins with."""
 _SEARCHED = 4 << 20
 """Bytes of a file in which the reason is looked for."""
-_UNITS: dict[str, Unit] = {
-    "measured": "measurement",
-    "messages": "message",
-    "rejects": "reject",
-    "foreign": "foreign",
-}
+_UNITS: dict[str, Unit] = {"measured": "measurement", "messages": "message", "rejects": "reject", "foreign": "foreign"}
 
 
 def answer(results: Sequence[Ingested], label: str | None = None, store: str | None = None) -> Answer:

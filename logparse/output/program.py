@@ -37,7 +37,8 @@ def run_program(app: Callable[[Sequence[str]], object], words: Sequence[str]) ->
         _forget_output()
         code = 2 if isinstance(error, UsageError) else 1
     except Exception as error:
-        if _is_interrupt(error):
+        # Ctrl-C during a query: DuckDB makes errors of its own of a KeyboardInterrupt.
+        if str(error) == "Query interrupted" or "KeyboardInterrupt" in str(error):
             sys.exit(130)
         if not type(error).__module__.startswith(("pyarrow", "duckdb", "_duckdb")):
             raise
@@ -45,11 +46,6 @@ def run_program(app: Callable[[Sequence[str]], object], words: Sequence[str]) ->
         print(f"error: the store cannot be read (`logparse check` names the files): {why}", file=sys.stderr)
         code = 1
     sys.exit(code)  # type: ignore[arg-type]
-
-
-def _is_interrupt(error: Exception) -> bool:
-    """Whether Ctrl-C ended a query: DuckDB makes errors of its own of a KeyboardInterrupt."""
-    return str(error) == "Query interrupted" or "KeyboardInterrupt" in str(error)
 
 
 def end_process(code: object) -> NoReturn:

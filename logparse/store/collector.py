@@ -13,18 +13,7 @@ import pyarrow as pa
 import xxhash
 
 from logparse.formats.format import Outcome
-from logparse.model import (
-    Call,
-    Collective,
-    Fact,
-    Measurement,
-    Member,
-    Message,
-    Problem,
-    Record,
-    Reject,
-    SolutionName,
-)
+from logparse.model import Call, Collective, Fact, Measurement, Member, Message, Problem, Record, Reject, SolutionName
 from logparse.store.held import LIMIT, NULL, CallKey, Held, Ints, write, write_problems
 from logparse.store.parts import Attempt
 

@@ -31,15 +31,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from logparse.errors import StoreError
-from logparse.location import (
-    META,
-    PutIfAbsent,
-    explained,
-    make_folder,
-    put_if_absent,
-    replace_file,
-    resolve,
-)
+from logparse.location import META, PutIfAbsent, explained, make_folder, put_if_absent, replace_file, resolve
 from logparse.store.columns import column, conformed
 from logparse.store.columns import table as arrow_table
 from logparse.store.database import database, shared_database
@@ -70,16 +62,8 @@ _READ_TOGETHER = 16  # files read at a time: each may be a request to another ma
 _COMBINED = 256  # files whose tables are combined at a time
 _OWN = {"calls": "calls", "workload": "workload", "messages": "process_messages"}  # frames of one run, and their views
 FRAMES = (
-    *_OWN,
-    "sources",
-    "gemm_problems",
-    "conv_problems",
-    "links",
-    "measurements",
-    "solutions",
-    "kernels",
-    "collectives",
-    "facts",
+    *(*_OWN, "sources", "gemm_problems", "conv_problems", "links"),
+    *("measurements", "solutions", "kernels", "collectives", "facts"),
 )
 """The tables that analyzers take."""
 _FEW, _SMALL_BYTES = 64, 16 << 20

@@ -343,10 +343,4 @@ FORMAT = FileFormat(
     read=read,
     origins=(Origin(ORIGIN, evidence=True),),
 )
-WRITER = Writer(
-    name="aiter",
-    about="aiter bf16 GEMM table (AITER_CONFIG_GEMM_BF16)",
-    accepts=accepts,
-    key=key,
-    write=write,
-)
+WRITER = Writer("aiter", "aiter bf16 GEMM table (AITER_CONFIG_GEMM_BF16)", accepts, key, write)

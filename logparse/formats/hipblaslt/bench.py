@@ -98,14 +98,7 @@ _OTHER_MODE = frozenset({"--yaml", "--data", "--help", "-h", "--version"})
 """With these the command line names no problem."""
 
 FLAGS: Mapping[str, Flag] = {**LOGGED, **_TOOL_ONLY}
-_ALIASES: Mapping[str, str] = {
-    "sizem": "m",
-    "sizen": "n",
-    "sizek": "k",
-    "r": "precision",
-    "i": "iters",
-    "j": "cold_iters",
-}
+_ALIASES = {"sizem": "m", "sizen": "n", "sizek": "k", "r": "precision", "i": "iters", "j": "cold_iters"}
 _SIZE_NAMES = frozenset(SIZES)
 _NAMES: Mapping[str, str] = {token: _ALIASES.get(token.lstrip("-"), token.lstrip("-")) for token in FLAGS}
 

@@ -40,11 +40,7 @@ KEYS: Mapping[str, str] = {
 }
 """cuBLASLt's keys by hipBLASLt's name of the same thing."""
 
-DEFAULTS: Mapping[str, str] = {
-    "transA": "OP_N",
-    "transB": "OP_N",
-    "epilogue": "EPILOGUE_DEFAULT",
-}
+DEFAULTS: Mapping[str, str] = {"transA": "OP_N", "transB": "OP_N", "epilogue": "EPILOGUE_DEFAULT"}
 """What an attribute is that cuBLASLt does not print."""
 
 _SCALE_MODES: Mapping[str, str] = {

@@ -206,7 +206,8 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
     if logged:
         layouts = _one_layout(layouts, _tensors(sizes, axes, groups, transposed), plain)
     else:
-        layouts = [_mlir_letters(x.upper()) for x in layouts]
+        # iree-turbine calls the weights' first axis and the output's channels F.
+        layouts = [x.replace("F", "C" if "N" in x else "N") for x in map(str.upper, layouts)]
         if other := next((x for x in layouts if len(x) != len(plain)), None):
             hint = "" if three else " (--spatial_dim 3 is missing)"
             raise CommandError(f"the layout {other} has other than {len(axes)} dimensions, and the driver throws{hint}")
@@ -243,11 +244,6 @@ def _tensors(sizes: Mapping[str, Any], axes: str, groups: int, transposed: bool)
         [*weights, *(sizes[f"filter_{x}"] for x in axes)],
         [n, k, *(sizes[f"out_{x}"] for x in axes)],
     ]
-
-
-def _mlir_letters(layout: str) -> str:
-    """A layout in MIOpen's letters: iree-turbine calls the weights' first axis and the output's channels F."""
-    return layout.replace("F", "C" if "N" in layout else "N")
 
 
 def _one_layout(printed: list[str], tensors: Sequence[Sequence[int | None]], plain: str) -> list[str]:

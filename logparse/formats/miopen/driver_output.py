@@ -190,20 +190,9 @@ def _solution(solver: str | None, code: str, direction: Direction) -> Solution |
 
 
 _MARKERS = (
-    b"MIOpenDriver",
-    b" Conv. Algorithm: ",
-    b"GPU Kernel Time ",
-    b" Conv solutions available: ",
-    b"- id: ",
-    b"stats: name, ",
-    b"stats: fwd-conv",
-    b"stats: bwdd-conv",
-    b"stats: bwdw-conv",
-    b"Forward Convolution ",
-    b"Backward Convolution ",
-    b"PRNG seed: ",
-    b"Timestamp: ",
-    b"Wall-clock T",
+    *(b"MIOpenDriver", b" Conv. Algorithm: ", b"GPU Kernel Time ", b" Conv solutions available: ", b"- id: "),
+    *(b"stats: name, ", b"stats: fwd-conv", b"stats: bwdd-conv", b"stats: bwdw-conv"),
+    *(b"Forward Convolution ", b"Backward Convolution ", b"PRNG seed: ", b"Timestamp: ", b"Wall-clock T"),
 )
 
 FORMAT = BlockFormat(
@@ -211,8 +200,5 @@ FORMAT = BlockFormat(
     about="MIOpenDriver's own output: solutions, kernel times, verification",
     markers=_MARKERS,
     begin=ranked(_MARKERS, Reader, apart=False),
-    origins=(
-        Origin(ORIGIN, evidence=True),
-        Origin(LIST_ORIGIN, evidence=False),
-    ),
+    origins=(Origin(ORIGIN, evidence=True), Origin(LIST_ORIGIN, evidence=False)),
 )

@@ -50,9 +50,8 @@ def _file_facts(name: str) -> list[Fact]:
 
 def read(source: Source) -> Iterator[Outcome]:
     """Facts of the name, then every line, as columns a few MB at a time; the records of fusions are foreign."""
-    from logparse.formats.miopen.find_db_columns import (
-        read_columns,  # takes its time to load, and only databases need it
-    )
+    # Here, as it takes its time to load, and only databases need it.
+    from logparse.formats.miopen.find_db_columns import read_columns
 
     facts = _file_facts(source.name)
     if facts:
@@ -163,10 +162,4 @@ FORMAT = FileFormat(
     read=read,
     origins=(Origin("find-db", evidence=True),),
 )
-WRITER = Writer(
-    name="miopen-find-db",
-    about="MIOpen user find-db (*.ufdb.txt)",
-    accepts=accepts,
-    key=key,
-    write=write,
-)
+WRITER = Writer("miopen-find-db", "MIOpen user find-db (*.ufdb.txt)", accepts, key, write)

@@ -136,19 +136,11 @@ OVERRIDE_FORMAT = OverrideFormat(
     tried=tried,
     signs=(
         ("Bad algorithm", "MIOpen threw at an item of the find-db"),
-        (
-            "Not enough workspace has been provided",
-            "MIOpen could not run a recorded solver: its workspace is larger",
-        ),
+        ("Not enough workspace has been provided", "MIOpen could not run a recorded solver: its workspace is larger"),
     ),
     writer=find_db.WRITER,
     lines=miopen_records.lines,
     cut=miopen_records.cut,
     keep_refusal=miopen_records.keep_refusal,
-    merging=Merging(
-        header=miopen_records.header("ufdb"),
-        write=_merged,
-        slot=miopen_records.slot,
-        several=True,
-    ),
+    merging=Merging(header=miopen_records.header("ufdb"), write=_merged, slot=miopen_records.slot, several=True),
 )

@@ -299,8 +299,5 @@ FORMAT = BlockFormat(
     about="MIOpen's log (MIOPEN_LOG_LEVEL 4 to 7, MIOPEN_ENABLE_LOGGING=1): find timings, choices, warnings",
     markers=_MARKERS,
     begin=ranked(_MARKERS, Reader),
-    origins=(
-        Origin(ORIGIN, evidence=True),
-        Origin(CHOSEN_ORIGIN, evidence=False),
-    ),
+    origins=(Origin(ORIGIN, evidence=True), Origin(CHOSEN_ORIGIN, evidence=False)),
 )

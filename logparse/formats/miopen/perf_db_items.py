@@ -123,9 +123,8 @@ def _crash(item: Item, target: Facts) -> str | None:
 
 
 def _line_end(item: Item, target: Facts) -> str | None:
-    return (
-        "the line ends in a carriage return, which becomes part of the parameters" if item.text[-1:] == "\r" else None
-    )
+    message = "the line ends in a carriage return, which becomes part of the parameters"
+    return message if item.text[-1:] == "\r" else None
 
 
 def _not_tunable(item: Item, target: Facts) -> str | None:

@@ -361,10 +361,4 @@ export ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH={path}
 # rocBLAS prints one warning, "One or more problem overrides failed to load", when a row is not taken.
 """
 
-WRITER = Writer(
-    name="rocblas",
-    about="rocBLAS GEMM override CSV (ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH)",
-    accepts=accepts,
-    key=key,
-    write=write,
-)
+WRITER = Writer("rocblas", "rocBLAS GEMM override CSV (ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH)", accepts, key, write)

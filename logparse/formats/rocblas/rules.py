@@ -27,8 +27,7 @@ _HEADING = "transA"
 _COUNTS = (15, 18)
 _SIZES = ("m", "n", "batch", "k")
 _FLOAT = re.compile(
-    r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf|nan))",
-    re.ASCII | re.IGNORECASE,
+    r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf|nan))", re.ASCII | re.IGNORECASE
 )
 _WIDTHS = (1, 4, 2, 2, 4, 8, 8, 18)
 _BYTES: Mapping[str, int] = {

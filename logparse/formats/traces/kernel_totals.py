@@ -58,11 +58,5 @@ class KernelTotals:
         for key, (calls, total, least, most) in self._totals.items():
             op, kernel, device = key
             yield Kernel(
-                op=op,
-                kernel=kernel,
-                calls=int(calls),
-                total_us=total,
-                min_us=least,
-                max_us=most,
-                device=device,
+                op=op, kernel=kernel, calls=int(calls), total_us=total, min_us=least, max_us=most, device=device
             )

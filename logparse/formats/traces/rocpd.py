@@ -208,9 +208,4 @@ def _message(data: str) -> str:
     return text if isinstance(text, str) else ""
 
 
-FORMAT = FileFormat(
-    name="rocpd",
-    about="rocprofv3's rocpd database (ROCm 7): kernel times per roctx range",
-    recognise=recognise,
-    read=read,
-)
+FORMAT = FileFormat("rocpd", "rocprofv3's rocpd database (ROCm 7): kernel times per roctx range", recognise, read)

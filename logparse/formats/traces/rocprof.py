@@ -56,11 +56,8 @@ _NO_KERNEL = regex(r"(?:__)?hip[A-Z]\w*\Z|hsa_\w+\Z|[A-Z][A-Z0-9_]+\Z")
 
 def recognise(head: Head) -> bool:
     """By the names of the columns."""
-    return _layout(_header(head.data)) is not None
-
-
-def _header(data: bytes) -> list[str]:
-    return _columns(data.split(b"\n", 1)[0].decode("utf-8-sig", "backslashreplace"))
+    first = head.data.split(b"\n", 1)[0].decode("utf-8-sig", "backslashreplace")
+    return _layout(_columns(first)) is not None
 
 
 def _columns(text: str) -> list[str]:
@@ -196,8 +193,5 @@ def _agent(text: str) -> int | None:
 
 
 FORMAT = FileFormat(
-    name="rocprof-csv",
-    about="rocprofv3 CSV: kernel traces, statistics, counters, marker ranges, agents",
-    recognise=recognise,
-    read=read,
+    "rocprof-csv", "rocprofv3 CSV: kernel traces, statistics, counters, marker ranges, agents", recognise, read
 )

@@ -43,13 +43,7 @@ KEY = (
     *("dev_cap", "m", "n", "k", "trans_a", "trans_b", "type_a", "type_b", "type_d", "bias_type", "aux_type"),
     *("lda", "ldb", "ldd", "scale_mode", "epi"),
 )
-_TYPES = {
-    "float32": "f32_r",
-    "float16": "f16_r",
-    "bfloat16": "bf16_r",
-    "float8e4m3": "f8_r",
-    "float8e5m2": "bf8_r",
-}
+_TYPES = {"float32": "f32_r", "float16": "f16_r", "bfloat16": "bf16_r", "float8e4m3": "f8_r", "float8e5m2": "bf8_r"}
 _NAMES = {ours: theirs for theirs, ours in _TYPES.items()}
 _EPILOGUES: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "-": ("DEFAULT", {}),
@@ -243,11 +237,9 @@ _PHRASES = ("autotune results", "algo storage legend", "entry in algo cache", "c
 
 def read_line(text: str) -> Outcome:
     """A line that TransformerEngine prints about its cache."""
-    return Outcome("message", [Message(category="transformer-engine", text=text)]) if _about(text) else FOREIGN
-
-
-def _about(text: str) -> bool:
-    return any(words in text for words in _PHRASES)
+    if not any(words in text for words in _PHRASES):
+        return FOREIGN
+    return Outcome("message", [Message(category="transformer-engine", text=text)])
 
 
 LOG = LineFormat(
@@ -297,10 +289,4 @@ export TE_HIPBLASLT_ALGO_LOAD={path}
 # Verify: the job prints "Loading autotune results"; under TE_HIPBLASLT_LOG_TUNING=1 "Use hipBLASLt algo [0] …".\
 """
 
-WRITER = Writer(
-    name=_ORIGIN,
-    about="TransformerEngine's hipBLASLt cache for TE_HIPBLASLT_ALGO_LOAD",
-    accepts=accepts,
-    key=key,
-    write=write,
-)
+WRITER = Writer(_ORIGIN, "TransformerEngine's hipBLASLt cache for TE_HIPBLASLT_ALGO_LOAD", accepts, key, write)

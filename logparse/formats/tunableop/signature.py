@@ -316,8 +316,7 @@ def _is_scaled(gemm: GemmProblem) -> bool:
 def _scaled_tail(gemm: GemmProblem, how: Dialect) -> str:
     bias = {data: name for name, data in _BIAS_TYPES.items()}[str(gemm.bias_type)] if gemm.bias else "None"
     tail = f"_rw_{int(gemm.scale_a == 'row')}_bias_{bias}"
-    if not (
-        how.swizzle and (gemm.swizzle_a or gemm.swizzle_b)
-    ):  # an unknown swizzle means no swizzle: only a call that asks for one has it
+    # An unknown swizzle means no swizzle: only a call that asks for one has it.
+    if not (how.swizzle and (gemm.swizzle_a or gemm.swizzle_b)):
         return tail
     return f"{tail}_swz_{int(bool(gemm.swizzle_a))}_{int(bool(gemm.swizzle_b))}"

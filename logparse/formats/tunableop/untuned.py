@@ -61,12 +61,7 @@ def row(text: str) -> Call | Reject:
     return Call(problem=problem, category=CATEGORY, count=None)
 
 
-FORMAT = FileFormat(
-    name="tunableop-untuned",
-    about="PyTorch TunableOp untuned CSV: the GEMMs that a job called",
-    recognise=recognise,
-    read=read,
-)
+FORMAT = FileFormat("tunableop-untuned", "PyTorch TunableOp untuned CSV: the GEMMs that a job called", recognise, read)
 
 
 # ---------------------------------------------------------------------------------------------------------------- write
@@ -150,10 +145,4 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
     return [Emission(FILE_NAME, data, _USE), Emission(SCRIPT_NAME, _SCRIPT.encode(), "")]
 
 
-WRITER = Writer(
-    name=FORMAT.name,
-    about="TunableOp untuned CSV with a script that tunes it offline",
-    accepts=accepts,
-    key=signature.key,
-    write=write,
-)
+WRITER = Writer(FORMAT.name, "TunableOp untuned CSV with a script that tunes it offline", accepts, signature.key, write)

@@ -288,8 +288,5 @@ FORMAT = BlockFormat(
     about="PyTorch TunableOp verbose log: every candidate's time",
     markers=_MARKERS,
     begin=ranked(_MARKERS, _Reader),
-    origins=(
-        Origin(ORIGIN, evidence=True),
-        Origin(results.ORIGIN, evidence=True),
-    ),
+    origins=(Origin(ORIGIN, evidence=True), Origin(results.ORIGIN, evidence=True)),
 )

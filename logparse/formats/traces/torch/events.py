@@ -282,18 +282,11 @@ def _arguments(text: bytes) -> object:
 
 def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
     """The machine and the process of the header."""
-    facts: list[Record] = []
-    devices = top.get("deviceProperties")
-    for device in devices if isinstance(devices, list) else []:
-        if isinstance(device, dict):
-            facts += _device_facts(device)
-    backend = _backend(top)
-    if backend is not None:
-        facts.append(Fact("backend", "HIP" if backend == "miopen" else "CUDA"))
-    for key, name in _VERSIONS.items():
-        if key in top:
-            facts.append(Fact(name, str(top[key])))
-    untraced = top.get(UNTRACED_STEP)
+    devices, backend, untraced = top.get("deviceProperties"), _backend(top), top.get(UNTRACED_STEP)
+    known = [x for x in devices if isinstance(x, dict)] if isinstance(devices, list) else []
+    facts: list[Record] = [fact for device in known for fact in _device_facts(device)]
+    facts += [Fact("backend", "HIP" if backend == "miopen" else "CUDA")] if backend is not None else []
+    facts += [Fact(name, str(top[key])) for key, name in _VERSIONS.items() if key in top]
     if isinstance(untraced, (int, float)) and 0 < untraced < math.inf:
         facts.append(Fact("untraced_step_us", f"{untraced:.3f}"))
     distributed = top.get("distributedInfo")
@@ -326,12 +319,9 @@ _VERSIONS = {
 
 
 def _device_facts(device: Mapping[str, Any]) -> list[Record]:
-    facts: list[Record] = []
     name, units = device.get("name"), device.get("numSms")
-    if name:
-        facts.append(Fact("device", str(name)))
-    if type(units) is int:
-        facts.append(Fact("cu_count", str(units)))
+    facts: list[Record] = [Fact("device", str(name))] if name else []
+    facts += [Fact("cu_count", str(units))] if type(units) is int else []
     if device.get("gcnArchName"):
         facts.append(Fact("arch", str(device["gcnArchName"])))
     elif device.get("warpSize") == 32 and str(name).startswith(("NVIDIA", "Tesla", "GeForce", "Quadro")):

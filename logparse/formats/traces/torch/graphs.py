@@ -91,12 +91,7 @@ def thread_of(event: Mapping[str, Any]) -> _Thread:
 
 
 def join(
-    source: Source,
-    columns: Columns,
-    graph_of: Sequence[int],
-    marks: Mapping[int, str],
-    found: Ints,
-    kind_of: KindOf,
+    source: Source, columns: Columns, graph_of: Sequence[int], marks: Mapping[int, str], found: Ints, kind_of: KindOf
 ) -> list[Fact]:
     """Give the kernels of replays operators of their own in ``columns`` and ``found`` (per kernel its operator).
 
