@@ -62,8 +62,16 @@ _READ_TOGETHER = 16  # files read at a time: each may be a request to another ma
 _COMBINED = 256  # files whose tables are combined at a time
 _OWN = {"calls": "calls", "workload": "workload", "messages": "process_messages"}  # frames of one run, and their views
 FRAMES = (
-    *(*_OWN, "sources", "gemm_problems", "conv_problems", "links"),
-    *("measurements", "solutions", "kernels", "collectives", "facts"),
+    *_OWN,
+    "sources",
+    "gemm_problems",
+    "conv_problems",
+    "links",
+    "measurements",
+    "solutions",
+    "kernels",
+    "collectives",
+    "facts",
 )
 """The tables that analyzers take."""
 _FEW, _SMALL_BYTES = 64, 16 << 20

@@ -190,9 +190,20 @@ def _solution(solver: str | None, code: str, direction: Direction) -> Solution |
 
 
 _MARKERS = (
-    *(b"MIOpenDriver", b" Conv. Algorithm: ", b"GPU Kernel Time ", b" Conv solutions available: ", b"- id: "),
-    *(b"stats: name, ", b"stats: fwd-conv", b"stats: bwdd-conv", b"stats: bwdw-conv"),
-    *(b"Forward Convolution ", b"Backward Convolution ", b"PRNG seed: ", b"Timestamp: ", b"Wall-clock T"),
+    b"MIOpenDriver",
+    b" Conv. Algorithm: ",
+    b"GPU Kernel Time ",
+    b" Conv solutions available: ",
+    b"- id: ",
+    b"stats: name, ",
+    b"stats: fwd-conv",
+    b"stats: bwdd-conv",
+    b"stats: bwdw-conv",
+    b"Forward Convolution ",
+    b"Backward Convolution ",
+    b"PRNG seed: ",
+    b"Timestamp: ",
+    b"Wall-clock T",
 )
 
 FORMAT = BlockFormat(
