@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 
 PEAK_COLUMN: Mapping[str, str] = {
     **dict.fromkeys(("FP64", "f64_r", "f64_c"), "tf_fp64"),
@@ -72,10 +73,6 @@ def device_of(facts: Mapping[str, str]) -> Device | None:
     """The device that ``facts`` name: by its marketing name, else by arch and CU count; None when it is unknown."""
     name, arch, cus = facts.get("device", ""), facts.get("arch", "").partition(":")[0], facts.get("cu_count", "")
     words = name.replace("-", " ").replace("_", " ").split()
-    for device in devices():
-        if device.name in words:
-            return device
-    for device in devices():
-        if device.arch == arch and str(device.cu_count) == cus:
-            return device
-    return None
+    named = (x for x in devices() if x.name in words)
+    alike = (x for x in devices() if x.arch == arch and str(x.cu_count) == cus)
+    return next(chain(named, alike), None)

@@ -136,10 +136,8 @@ def loaded_libraries() -> dict[str, str]:
 
 def _common(devices: Iterable[dict[str, str]]) -> dict[str, str]:
     """The facts that are equal on every device of the machine."""
-    known = list(devices)
-    return (
-        {name: value for name, value in known[0].items() if all(x.get(name) == value for x in known)} if known else {}
-    )
+    first, *others = [*devices] or [{}]
+    return {name: value for name, value in first.items() if all(x.get(name) == value for x in others)}
 
 
 def _printed(*command: str) -> str:

@@ -98,11 +98,8 @@ class Plan:
     copy: Path | None = None
 
     def environ(self, base: Mapping[str, str]) -> dict[str, str]:
-        out = {**base, **{s.name: s.value for s in self.settings if s.value is not None}}
-        for setting in self.settings:
-            if setting.value is None:
-                out.pop(setting.name, None)
-        return out
+        changed = {setting.name: setting.value for setting in self.settings}
+        return {name: value for name, value in {**base, **changed}.items() if value is not None}
 
 
 # ------------------------------------------------------------------------------------------------------- planning

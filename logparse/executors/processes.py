@@ -24,8 +24,6 @@ from types import ModuleType
 from typing import Any
 
 _hiding = threading.Lock()
-
-
 _CONTEXT = get_context("forkserver")
 
 

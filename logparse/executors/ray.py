@@ -90,8 +90,8 @@ class RayExecutor:
             return TaskError(f"{type(error.cause).__name__}: {error.cause}")
         except errors.RayError as error:
             return LostError(f"its worker or its node died ({type(error).__name__}), {TRIES} times")
-        for name, count in counts.items():
-            if progress:
+        if progress:
+            for name, count in counts.items():
                 progress(name, count)
         return result
 

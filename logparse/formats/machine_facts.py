@@ -56,9 +56,8 @@ def read(source: Source) -> Iterator[Outcome]:
 def dump(facts: Mapping[str, str]) -> str:
     """The text of a facts file, in the order of ``FACTS`` with the validators last."""
     order = {name: number for number, name in enumerate(FACTS)}
-    return (
-        json.dumps({k: facts[k] for k in sorted(facts, key=lambda k: (order.get(k, len(order)), k))}, indent=1) + "\n"
-    )
+    names = sorted(facts, key=lambda name: (order.get(name, len(order)), name))
+    return json.dumps({name: facts[name] for name in names}, indent=1) + "\n"
 
 
 FORMAT = FileFormat("facts", "facts.json of `logparse capture`: machine and library builds of a job", recognise, read)

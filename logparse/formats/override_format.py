@@ -40,17 +40,14 @@ class OverrideFile:
 
     @property
     def accepted(self) -> Verdict:
-        """Whether the library takes the file as a whole."""
         return self.reading.accepted
 
     @property
     def facts(self) -> Facts:
-        """Facts that the file states about the machine that wrote it."""
         return self.reading.facts
 
     @property
     def target(self) -> Facts:
-        """Facts of the machine for which it was judged."""
         return self.reading.target
 
     @property

@@ -66,8 +66,6 @@ _SENT_BY = rf"(?:{_STAMP})?(?:(?P<rank>{_TIGHT}|{_SPACED} ?)(?:{_CLOCK} )?|(?P<f
 MARK_TEXT = f"{_BOM}{_BEFORE}?{_SENT_BY}"
 MARK = regex(MARK_TEXT)
 """A bare ``[0]:`` is no mark: rows of hipblaslt-bench begin so."""
-
-
 _USUAL = regex(_BOM + _SENT_BY)
 
 

@@ -24,7 +24,6 @@ T = TypeVar("T")
 C = TypeVar("C")
 S_co = TypeVar("S_co", covariant=True)
 
-
 _LEADING_INT = re.compile(r"[ \t\n\v\f\r]*([+-]?\d+)", re.ASCII)
 
 
@@ -39,6 +38,14 @@ def whole(text: str, bits: int = 64) -> int | None:
         return None
     value = -int(significant) if text[0] == "-" else int(significant)
     return value if -(1 << (bits - 1)) <= value < 1 << (bits - 1) else None
+
+
+def grouped(pairs: Iterable[tuple[T, C]]) -> dict[T, list[C]]:
+    """The second members of pairs by the first ones, in order."""
+    out: dict[T, list[C]] = {}
+    for key, value in pairs:
+        out.setdefault(key, []).append(value)
+    return out
 
 
 def leading(text: str, bits: int = 64) -> int | None:
@@ -195,20 +202,12 @@ class Reading(Generic[S_co]):
     @cached_property
     def by_key(self) -> Mapping[str, Sequence[Row]]:
         """The kept rows of each key, in file order."""
-        out: dict[str, list[Row]] = {}
-        for row in self.rows:
-            if not row.dead:
-                out.setdefault(row.key, []).append(row)
-        return out
+        return grouped((row.key, row) for row in self.rows if not row.dead)
 
     @cached_property
     def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
         """The live rows, by the shape of their problems."""
-        out: dict[str | None, list[Row]] = {}
-        for row in self.rows:
-            if row.live:
-                out.setdefault(row.problem.shape if row.problem else None, []).append(row)
-        return out
+        return grouped((row.problem.shape if row.problem else None, row) for row in self.rows if row.live)
 
 
 def accepted(refusals: Sequence[Note], certain: bool) -> Verdict:
@@ -332,11 +331,7 @@ class Table(Generic[E, C]):
 
 def with_key(entries: Iterable[E]) -> dict[str, list[E]]:
     """The entries by key, but those without one."""
-    out: dict[str, list[E]] = {}
-    for entry in entries:
-        if entry.key:
-            out.setdefault(entry.key, []).append(entry)
-    return out
+    return grouped((entry.key, entry) for entry in entries if entry.key)
 
 
 def remarks_on(name: str, data: bytes, reading: Reading[Table[Any, Any]]) -> Iterator[Note]:

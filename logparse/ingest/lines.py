@@ -496,9 +496,8 @@ class _Taking:
             text = prefix[2] + masked(piece[prefix.end() :].rstrip())
             where = (prefix[1], prefix[3] or b"")
         number = self._number.setdefault(where, len(self._number))
-        self._keep(
-            format, text, piece, offset, stood._replace(numbers=np.array([number]), counts=np.array([stood.lines]))
-        )
+        here = stood._replace(numbers=np.array([number]), counts=np.array([stood.lines]))
+        self._keep(format, text, piece, offset, here)
 
     def _keep(self, format: LineFormat, text: bytes, raw: bytes, offset: int, stood: _Stood) -> None:
         lines, numbers, counts, stated = stood

@@ -235,8 +235,7 @@ def verb(
 
     def register(function: Callable[..., Answer]) -> Callable[..., Answer]:
         about = inspect.getdoc(function)
-        return app.command(cls=cls, short_help=about, epilog=f"Example: `{example}`", context_settings=settings)(
-            function
-        )
+        made = app.command(cls=cls, short_help=about, epilog=f"Example: `{example}`", context_settings=settings)
+        return made(function)
 
     return register

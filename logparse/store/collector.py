@@ -160,9 +160,8 @@ class Collector:
             self._ordinals.clear()
         row = vars(item) | {"kind": kind, "problem": text, "ordinal": ordinal}
         row |= {"library": solution.library, "solution": solution.text, "algorithm": solution.algorithm}
-        self._held.rows["measurements"].append(
-            row | {"raw": solution.raw or None, "samples_us": list(item.samples_us) or None}
-        )
+        row |= {"raw": solution.raw or None, "samples_us": list(item.samples_us) or None}
+        self._held.rows["measurements"].append(row)
 
     def _fact(self, fact: Fact) -> None:
         key = (fact.name, fact.value)

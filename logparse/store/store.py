@@ -460,15 +460,13 @@ class Store:
                 raise StoreError(f"{self.url}/{table}: {why}; `logparse check` names the file") from error
         import pyarrow.dataset as ds
 
-        partitioning = (
-            ds.partitioning(pa.schema([("category", pa.string())]), flavor="hive") if table in PARTITIONED else None
-        )
+        by_category = ds.partitioning(pa.schema([("category", pa.string())]), flavor="hive")
         return ds.dataset(
             paths,
             filesystem=self.filesystem,
             schema=schema,
             format="parquet",
-            partitioning=partitioning,
+            partitioning=by_category if table in PARTITIONED else None,
             partition_base_dir=f"{self.root}/{table}",
         )
 

@@ -163,9 +163,7 @@ def _fused_moe(values: Mapping[str, str]) -> Message:
     return Message(category=CATEGORY, function=FUSED_MOE_TABLE, text=shown[:_BYTES_OF_MESSAGE])
 
 
-_KEY = (*("gfx", "cu_num", "B", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle", "q_dtype_w"),)
-
-
+_KEY = ("gfx", "cu_num", "B", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle", "q_dtype_w")
 _DEVICE = {"gfx": "arch", "cu_num": "cu_count"}
 
 

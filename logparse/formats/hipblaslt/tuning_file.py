@@ -117,10 +117,9 @@ class TuningRow:
         if self.key:
             read["compute_type"] = self.key.rpartition(",")[2]
         for names in (self.cells, _WANTED):
+            cells = {x: self.cells[x] for x in names if x in self.cells}
             try:
-                return problem_of_row(
-                    {**{x: self.cells[x] for x in names if x in self.cells}, **read, "grouped_gemm": "0"}
-                )
+                return problem_of_row({**cells, **read, "grouped_gemm": "0"})
             except ValueError:
                 continue
         return None

@@ -155,7 +155,6 @@ def _write_tail(problem: ConvProblem, direction: str) -> str | None:
         types[0] if len(set(types)) == 1 else "".join(types),
         direction + (f"_g{problem.groups}" if problem.groups != 1 else ""),
     ]
-    marks = (
-        f"_{mark}{cast}" for mark, cast in zip(("ci", "cw", "co"), casts, strict=True) if cast not in (None, "none")
-    )
+    marked = zip(("ci", "cw", "co"), casts, strict=True)
+    marks = (f"_{mark}{cast}" for mark, cast in marked if cast not in (None, "none"))
     return "-".join(words) + "".join(marks)

@@ -16,7 +16,7 @@ from logparse.formats.format import Emission, Outcome
 from logparse.formats.miopen.db_names import FILE_NAME
 from logparse.formats.miopen.solvers import direction_of_solver, known_algorithm
 from logparse.formats.override_format import Keep, OverrideFile, bytes_of
-from logparse.formats.reading import Note, Offer, Row, Rule
+from logparse.formats.reading import Note, Offer, Row, Rule, grouped
 from logparse.model import ConvProblem, Measurement, Record, Reject
 from logparse.target import Facts
 
@@ -159,10 +159,7 @@ def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
 
 def lines(rows: Iterable[Row | Offer]) -> list[str]:
     """One record per key, its items in the order of the rows."""
-    records: dict[str, list[str]] = {}
-    for row in rows:
-        records.setdefault(row.key, []).append(row.text)
-    return [f"{key}={';'.join(texts)}" for key, texts in records.items()]
+    return [f"{key}={';'.join(texts)}" for key, texts in grouped((row.key, row.text) for row in rows).items()]
 
 
 def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:

@@ -107,8 +107,6 @@ _REGISTRY = """
 179 ConvWinoRageRxS<2-3>
 """
 
-SOLVERS: dict[int, str] = {
-    int(number): name for number, _, name in (entry.strip().partition(" ") for entry in _REGISTRY.split(","))
-}
+SOLVERS: dict[int, str] = {int(number): name for number, name in map(str.split, _REGISTRY.split(","))}
 """Solver id → name: the places in MIOpen's registry.  It only grows at its end (a removed solver leaves a hole), so the
 numbers hold for every version; solvers of other primitives (fusion, pooling …) and newer ones are not here."""

@@ -55,7 +55,7 @@ BATCH_OF_ONE = "rocblas_gemm_batch"
 logparse writes.
 """
 
-_PRECISIONS: Mapping[str, str] = {"h": "f16_r", "s": "f32_r", "d": "f64_r", "c": "f32_c", "z": "f64_c"}
+PRECISIONS: Mapping[str, str] = {"h": "f16_r", "s": "f32_r", "d": "f64_r", "c": "f32_c", "z": "f64_c"}
 FUNCTION = regex(r"(?:rocblas_)?([hsdcz])?gemm(_strided_batched|_batched)?(_ex3|_ex)?(?:_64)?\Z")
 _BENCH_FLAGS: Mapping[str, str] = {
     "--transposeA": "transA",
@@ -83,7 +83,7 @@ def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
     if match is None:
         return None
     letter, batching, _ = match.groups()
-    common = _PRECISIONS.get(letter or "") or given.get("precision")
+    common = PRECISIONS.get(letter or "") or given.get("precision")
     batched = batching is not None
     values: dict[str, Any] = {name: int(given[name]) for name in ("lda", "ldb", "ldc") if given.get(name)}
     values |= {name.lower(): int(given[name]) for name in "MNK" if given.get(name)}
@@ -315,7 +315,7 @@ def plain_key(gemm: GemmProblem) -> str | None:
     """The row of a call of ``rocblas_sgemm`` and its kind; None where there is no such function for these types."""
     if gemm.batch_count != 1 or {gemm.b_type, gemm.d_type, gemm.compute_type} != {gemm.a_type}:
         return None
-    if gemm.a_type not in _PRECISIONS.values():
+    if gemm.a_type not in PRECISIONS.values():
         return None
     *sizes, a, d, compute = _key(gemm).split(",")
     return ",".join((*sizes, "0", "0", "0", a, d, compute))

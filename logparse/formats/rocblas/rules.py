@@ -35,7 +35,6 @@ _BYTES: Mapping[str, int] = {
     **dict(zip("hsdcz", _WIDTHS[3:], strict=True)),
 }
 """Types that Tensile's parser knows, with the sizes that it compares (those of its own table)."""
-_NAMES = {"h": "f16_r", "s": "f32_r", "d": "f64_r", "c": "f32_c", "z": "f64_c"}
 _REWRITE = "let `logparse recommend --target` or rocblas-gemm-tune write the row"
 
 
@@ -262,7 +261,7 @@ def _text(
     trans: Sequence[str], n: Mapping[str, int], beta: float, strides: Sequence[int], a: str, d: str, wider: bool
 ) -> str:
     sizes = (n["m"], n["n"], n["batch"], n["k"], f"{beta:g}", n["lda"], n["ldb"], n["ldc"], *strides)
-    words = (*trans, *sizes, _NAMES.get(a, a), _NAMES.get(d, d), "wider" if wider else "same")
+    words = (*trans, *sizes, rocblas.PRECISIONS.get(a, a), rocblas.PRECISIONS.get(d, d), "wider" if wider else "same")
     return ",".join(map(str, words))
 
 

@@ -32,19 +32,8 @@ class KernelTotals:
     def __init__(self) -> None:
         self._totals: dict[tuple[str, str, int | None], list[float]] = {}
 
-    def add(
-        self,
-        op: str,
-        kernel: str,
-        device: int | None,
-        us: float,
-        *,
-        calls: int = 1,
-        min_us: float | None = None,
-        max_us: float | None = None,
-    ) -> None:
-        """``calls`` kernels that took ``us`` in all, each between ``min_us`` and ``max_us``."""
-        least, most = us if min_us is None else min_us, us if max_us is None else max_us
+    def add(self, op: str, kernel: str, device: int | None, us: float, calls: int, least: float, most: float) -> None:
+        """``calls`` kernels that took ``us`` in all, each between ``least`` and ``most`` µs."""
         entry = self._totals.get((op, kernel, device))
         if entry is None:
             entry = self._totals[op, kernel, device] = [0, 0.0, least, most]

@@ -43,7 +43,6 @@ class Ranges:
         self._rows: list[tuple[int, int, int]] = []
 
     def add(self, name: str, start: int, end: int, thread: int) -> None:
-        """One range."""
         self.names.append(name)
         self._rows.append((start, end, thread))
 

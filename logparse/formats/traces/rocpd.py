@@ -175,21 +175,19 @@ class _Part:
                     bad += 1
             for (op, name, index), ns in taken.items():
                 us, device = [x / 1e3 for x in (sum(ns), min(ns), max(ns))], index if type(index) is int else None
-                totals.add(str(op), str(name), device, us[0], calls=len(ns), min_us=us[1], max_us=us[2])
+                totals.add(str(op), str(name), device, us[0], calls=len(ns), least=us[1], most=us[2])
         return totals, bad
 
     def _facts(self) -> list[Record]:
         facts: list[Record] = [Fact("backend", "HIP")]
-        for name, product, data in self._db.execute(
-            "select name, product_name, extdata from info_agent where type = 'GPU'"
-        ):
+        gpus = self._db.execute("select name, product_name, extdata from info_agent where type = 'GPU'")
+        for name, product, data in gpus:
             facts += [Fact("arch", str(name))] if name else []
             facts += [Fact("device", str(product))] if product else []
             units = _member(data, "cu_count")
             facts += [Fact("cu_count", str(units))] if type(units) is int else []
-        facts += [
-            Fact("pid", str(pid)) for (pid,) in self._db.execute("select pid from info_process") if type(pid) is int
-        ]
+        pids = self._db.execute("select pid from info_process")
+        facts += [Fact("pid", str(pid)) for (pid,) in pids if type(pid) is int]
         return list(dict.fromkeys(facts))
 
 

@@ -141,7 +141,7 @@ class _Rows:
         us = _nanoseconds(row["Start_Timestamp"], row["End_Timestamp"]) / 1e3
         if us < 0:
             raise ValueError("the kernel ends before it starts")
-        self._totals.add("", name, _agent(agent), us)
+        self._totals.add("", name, _agent(agent), us, calls=1, least=us, most=us)
         return "measurement"
 
     def _statistics(self, row: Mapping[str, str]) -> str:
@@ -151,7 +151,7 @@ class _Rows:
         calls, total, least, most = (float(row[x]) for x in ("Calls", "TotalDurationNs", "MinNs", "MaxNs"))
         if not all(map(math.isfinite, (calls, total, least, most))):
             raise ValueError("a time or a count is not finite")
-        self._totals.add("", name, None, total / 1e3, calls=int(calls), min_us=least / 1e3, max_us=most / 1e3)
+        self._totals.add("", name, None, total / 1e3, calls=int(calls), least=least / 1e3, most=most / 1e3)
         return "measurement"
 
     def _agent(self, row: Mapping[str, str]) -> str:

@@ -41,9 +41,7 @@ ORIGIN = "tunableop"
 FILE_NAME = "tunableop_results"
 BOM = "\ufeff"
 _EMPTY_NAME = regex(r"(?!.*untuned)(?:.*tunableop.*|results\d.*|.*_results\d.*)\.csv\Z", re.IGNORECASE)
-_BEGIN = regex(
-    r"(?:Validator,|(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_[^,\n]*,[^,\n]*,(?!BLAS_PARAMS:))"
-)
+_BEGIN = regex(rf"(?:Validator,|{signature.OP_TEXT}[^,\n]*,[^,\n]*,(?!BLAS_PARAMS:))")
 _NUMBER = regex(r"[ \t\v\f\r]*([-+]?(?:inf|nan|(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?))", re.IGNORECASE)
 _BLAS_PARAMS = "BLAS_PARAMS:"
 

@@ -40,7 +40,8 @@ from logparse.formats.patterns import regex
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import COMPLEX, NARROW, GemmProblem, Problem
 
-OP = regex(r"(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_")
+OP_TEXT = r"(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_"
+OP = regex(OP_TEXT)
 """Where an op signature begins."""
 
 _BIASES = ("Half", "BFloat16", "Float", "Double")

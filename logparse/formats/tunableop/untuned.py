@@ -23,9 +23,7 @@ from logparse.model import Call, GemmProblem, Override, Reject
 
 FILE_NAME = "tunableop_untuned0.csv"
 CATEGORY = "untuned"
-_BEGIN = regex(
-    r"(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_[^,\n]*,[^,\n]*(?:,BLAS_PARAMS:.*)?\r?(?:\n|\Z)"
-)
+_BEGIN = regex(rf"{signature.OP_TEXT}[^,\n]*,[^,\n]*(?:,BLAS_PARAMS:.*)?\r?(?:\n|\Z)")
 
 
 def recognise(head: Head) -> bool:

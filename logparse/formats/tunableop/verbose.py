@@ -46,7 +46,7 @@ from logparse.model import Call, GemmProblem, Measurement, Message, Record, Reje
 ORIGIN = "tunableop-verbose"
 CATEGORY = "tunableop"
 
-_OP = r"(?P<op>(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_[^(,\s]+)"
+_OP = rf"(?P<op>{signature.OP_TEXT}[^(,\s]+)"
 _KEY = rf"{_OP}\((?P<params>[^)\s]*)\)"
 _ID = r"id=(?P<id>\d+)"
 _MS = r"(?:[-+]?(?:nan|inf)|[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?)"

@@ -53,8 +53,6 @@ STEPS: Mapping[str, str] = {
 """Operators that may be a step, and their word."""
 _GELU_GRADIENT = ("tanh_backward", "pow")
 """Steps of the gradient of ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))): of its tanh and of its cube."""
-
-
 _TANH = regex(r"\bGeluCUDAKernelImpl\([^)]*\)::\{lambda\(\)#1\}")
 
 

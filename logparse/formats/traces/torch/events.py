@@ -28,8 +28,6 @@ from logparse.model import Fact, Record, Reject
 _NUMBER = rb"(-?\d+(?:\.\d+)?)"
 _NAME = rb'"([^"]*(?:(?<=\\)"[^"]*)*)"'
 """A quote behind a backslash ends the name only where the event goes on there."""
-
-
 _GROUP = b"Process Group"
 """In the names of those arguments of a collective's kernel that state its ranks."""
 _RANKS = regex(rb'"Process Group (Ranks|Name)":\s*("[^"\\]*"|\[[\d, ]*\])')
@@ -82,8 +80,6 @@ _STEP_NAME = regex(r"ProfilerStep#(\d+)")
 _ON_DEVICE = "gpu_user_annotation"
 _STEP_CATEGORIES = ("user_annotation", "cpu_op", "python_function")
 """Of the thread that called ``step()``, by versions of PyTorch; ``gpu_user_annotation`` is its copy on the device."""
-
-
 _GRAPH = b"GraphLaunch"
 """In the names of the runtime's calls that replay a graph."""
 

@@ -140,7 +140,6 @@ class Columns:
         return index
 
     def add_operator(self, id: int, kind: int, pid: bytes) -> None:
-        """One operator."""
         self.op_id.append(id)
         self.op_kind.append(kind)
         self.pids.add(pid)
