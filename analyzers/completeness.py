@@ -9,7 +9,7 @@ first: a ranking made from half a log is a wrong ranking.  DuckDB counts, over t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -119,21 +119,13 @@ _RANKS = """
 
 def _remarks(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
     """What each query's rows show, over a connection with the views of ``_READ``."""
-    out = [
-        line
-        for sql, remark in (
-            (_ERRORS, _errors),
-            (_LEVEL, _level),
-            (_ENDS, _ends),
-            (_SILENT, _silent),
-            (_RANKS, _ranks),
-        )
-        for line in remark(con.execute(sql, {"run": run}).fetchall())
-    ]
-    out += remarks_in(con, run)
-    for sql, remark in ((_TORN_LINES, _torn), (_WITHOUT_INPUTS, _without_inputs), (_WITHOUT_PROBLEM, _without_problem)):
-        out += remark(con.execute(sql, {"run": run}).fetchall())
-    return out
+
+    def of(*checks: tuple[str, Callable[[Rows], Iterator[str]]]) -> list[str]:
+        return [line for sql, remark in checks for line in remark(con.execute(sql, {"run": run}).fetchall())]
+
+    first = of((_ERRORS, _errors), (_LEVEL, _level), (_ENDS, _ends), (_SILENT, _silent), (_RANKS, _ranks))
+    last = of((_TORN_LINES, _torn), (_WITHOUT_INPUTS, _without_inputs), (_WITHOUT_PROBLEM, _without_problem))
+    return [*first, *remarks_in(con, run), *last]
 
 
 def _errors(rows: Rows) -> Iterator[str]:

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.analyzer import Analyzer, Settings, Tables, in_groups
 from analyzers.times.joins import calls_of, facts_of, not_elsewhere, timed
 from analyzers.times.origins import EVIDENCE, RACE, TRACE
 from analyzers.times.roofline import Size, resized
@@ -98,9 +98,7 @@ def _sized(text: str) -> tuple[GemmProblem, float, float] | None:
 def families(times: Sequence[Timed], size: Size) -> Iterator[list[Timed]]:
     """Those of one source and origin that differ in nothing but this size; only groups of two or more."""
     open_size = {text: resized(problem, size, None) for text, problem in {x.text: x.problem for x in times}.items()}
-    found: dict[tuple[object, ...], list[Timed]] = {}
-    for x in times:
-        found.setdefault((x.source_id, x.origin, open_size[x.text]), []).append(x)
+    found = in_groups(times, lambda x: (x.source_id, x.origin, open_size[x.text]))
     yield from (members for members in found.values() if len(members) > 1)
 
 
@@ -211,7 +209,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     return [_finding(x, calls.get(x.small.text), facts.get(x.small.source_id, {})) for x in found]
 
 
-def _finding(flat: Flat, calls: int | None, known: Mapping[str, str]) -> Finding:
+def _finding(flat: Flat, calls: int | None, known: Facts) -> Finding:
     small, large = flat.small, flat.large
     mine, theirs = (getattr(x.problem, flat.size) for x in (small, large))
     work = large.flops / small.flops

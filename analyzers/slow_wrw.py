@@ -30,7 +30,7 @@ from analyzers.times.passes import backward_weights, passes, passes_of
 from analyzers.times.picks import picks
 from logparse.devices import device_of
 from logparse.model import Evidence, Finding, Override, problem_from_text, solution_from_text
-from logparse.target import arch, machine, same_device, serves
+from logparse.target import Facts, arch, machine, same_device, serves
 from logparse.text import counted, duration
 
 NAME = "slow-wrw"
@@ -112,9 +112,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     return [*findings, *replaced]
 
 
-def _of_sources(
-    w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Mapping[str, str]]
-) -> pd.DataFrame:
+def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]) -> pd.DataFrame:
     """The rows of sources that may be of the target, with ``loss``, ``device`` and ``foreign`` (of another run)."""
     own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
     w = not_elsewhere(w, tables, settings)
@@ -125,7 +123,7 @@ def _of_sources(
     )
 
 
-def _summaries(w: pd.DataFrame, tables: Tables, facts: Mapping[str, Mapping[str, str]]) -> list[Finding]:
+def _summaries(w: pd.DataFrame, tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
     """A line per file with a slow W, and per find-db: a log's few W that are fine need no remark."""
     names = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))
     called = w.loc[w["foreign"], "problem"].isin(called_problems(tables))
@@ -164,9 +162,7 @@ def _to_report(w: pd.DataFrame) -> pd.DataFrame:
     return reported.sort_values(["source_id", "problem"])
 
 
-def _elsewhere(
-    reported: pd.DataFrame, every: pd.DataFrame, facts: Mapping[str, Mapping[str, str]]
-) -> dict[tuple[str, str], str]:
+def _elsewhere(reported: pd.DataFrame, every: pd.DataFrame, facts: Mapping[str, Facts]) -> dict[tuple[str, str], str]:
     """(source, problem) of slow rows → the solver that is faster on another device of the store, in words."""
     others = every.loc[every["problem"].isin(set(reported["problem"])), ["problem", "source_id", "solution", "best_us"]]
     others = others.assign(device=[_device(facts, str(x)) for x in others["source_id"]]).drop(columns="source_id")
@@ -184,7 +180,7 @@ def _elsewhere(
     return out
 
 
-def _device(facts: Mapping[str, Mapping[str, str]], source: str) -> str:
+def _device(facts: Mapping[str, Facts], source: str) -> str:
     """Arch and CU count as a text; each file of an unknown device counts as a device of its own."""
     known = facts.get(source, {})
     device = device_of(known)  # a ROCm trace and MIOpenDriver name their device, neither its arch nor its CUs
@@ -194,9 +190,7 @@ def _device(facts: Mapping[str, Mapping[str, str]], source: str) -> str:
     return f"{name} {cus}" if name else source
 
 
-def _slow(
-    row: Mapping[Hashable, Any], known: Mapping[str, str], calls: Mapping[str, int], elsewhere: str | None
-) -> Finding:
+def _slow(row: Mapping[Hashable, Any], known: Facts, calls: Mapping[str, int], elsewhere: str | None) -> Finding:
     """A finding about one W; its saving is what is above the sibling, on the device where that was measured.
 
     ``elsewhere``: which solver another device runs it faster with.
@@ -230,11 +224,7 @@ def _slow(
 
 
 def replaced_solvers(
-    w: pd.DataFrame,
-    tables: Tables,
-    settings: Settings,
-    facts: Mapping[str, Mapping[str, str]],
-    calls: Mapping[str, int],
+    w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts], calls: Mapping[str, int]
 ) -> list[Finding]:
     """One finding per problem that is slow in a system find-db and faster in a user's of the same device.
 
@@ -265,7 +255,7 @@ def replaced_solvers(
 
 
 def _not_run(
-    slow: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Mapping[str, str]]
+    slow: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]
 ) -> set[tuple[str, str]]:
     """(source, problem) of the slow rows of ``passes.backward_weights`` that the job does not run: its logs pick
     another solver, which somewhere takes no more than ``slow_factor`` times the siblings.
@@ -299,9 +289,7 @@ def _spelled(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[
     return {(str(row["source_id"]), str(row["problem"])): {x: row[x] for x in names} for row in rows.to_dict("records")}
 
 
-def _replaced(
-    row: Mapping[str, object], facts: Mapping[str, str], settings: Settings, calls: int | None, logged: bool
-) -> Finding:
+def _replaced(row: Mapping[str, object], facts: Facts, settings: Settings, calls: int | None, logged: bool) -> Finding:
     problem, text = problem_from_text(str(row["problem"])), str(row["solution_user"])
     best_us, system_us = float(str(row["best_us_user"])), float(str(row["best_us_system"]))
     target = settings.target or facts

@@ -29,6 +29,7 @@ from analyzers.times.miopen_tuning import completed
 from analyzers.times.origins import CONFIRM
 from analyzers.times.picks import compare
 from logparse.model import Evidence, Finding, Override, problem_from_text, solution_from_text
+from logparse.target import Facts
 from logparse.text import counted
 
 NAME = "suboptimal-pick"
@@ -101,7 +102,7 @@ def _distribution(rows: pd.DataFrame) -> Finding:
 
 
 def _pick(
-    row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], given: Mapping[str, Given], settings: Settings
+    row: Mapping[str, object], facts: Mapping[str, Facts], given: Mapping[str, Given], settings: Settings
 ) -> Finding | None:
     """One pick that is not the best known; None if the loss is within noise, or of an untimed default."""
     known, calls = _comparison(row, facts, given), number_of(row["calls"])
@@ -138,9 +139,7 @@ def _pick(
     )
 
 
-def _comparison(
-    row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], given: Mapping[str, Given]
-) -> Comparison:
+def _comparison(row: Mapping[str, object], facts: Mapping[str, Facts], given: Mapping[str, Given]) -> Comparison:
     """A row of ``picks.compare`` as plain values."""
     named = solution_from_text(str(row["best"]))
     spaces = given.get(str(row["problem"]))

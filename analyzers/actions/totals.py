@@ -58,18 +58,15 @@ def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> lis
 
 
 def _weight(work: Work) -> float:
-    problem = work.problem
-    flops = problem.flops or 0
-    return work.us if work.us is not None else (work.calls or 1.0) * flops * 1e-12
+    return work.us if work.us is not None else (work.calls or 1.0) * (work.problem.flops or 0) * 1e-12
 
 
 def _passes(work: Work, job: Job) -> tuple[Work, ...]:
     """The calls as they can be timed: both gradients of a convolution apart, and tensors of unknown type typed."""
     problem = work.problem
     if isinstance(problem, ConvProblem) and problem.direction == "B+W":
-        return replace(work, problem=replace(problem, direction="B")), replace(
-            work, problem=replace(problem, direction="W")
-        )
+        b, w = replace(problem, direction="B"), replace(problem, direction="W")
+        return replace(work, problem=b), replace(work, problem=w)
     return (replace(work, problem=typed(job, problem)) if isinstance(problem, OperatorProblem) else work,)
 
 

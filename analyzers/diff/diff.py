@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pyarrow as pa
 
-from analyzers.analyzer import Tables
+from analyzers.analyzer import Tables, in_groups
 from analyzers.diff.timings import BASES, RunTimes, times_of
 from analyzers.statistics.intervals import TIE
 from logparse.formats import FORMATS
@@ -239,9 +239,7 @@ def _only_pairs(
     same: Callable[[Problem, Problem], bool],
 ) -> dict[str, str]:
     """Text of B → text of A, of those with one key (not None) that are the same, where each has no other partner."""
-    ours: dict[Hashable, list[_Single]] = {}
-    for one in mine:
-        ours.setdefault(key(one), []).append(one)
+    ours = in_groups(mine, key)
     ours.pop(None, None)
     pairs = [(two.text, one.text) for two in theirs for one in ours.get(key(two), ()) if same(two.problem, one.problem)]
     seconds, firsts = (Counter(side) for side in zip(*pairs, strict=True)) if pairs else ({}, {})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import math
+from collections import Counter
 from collections.abc import Iterable
 
 from logparse.text import kernel_name, printable
@@ -26,12 +27,10 @@ def shown(text: object, longest: int = 120) -> str:
 
 def distinct(names: Iterable[str]) -> list[str]:
     """Axis labels made unique by characters that take no room: plotly puts equal ones into one place."""
-    seen: dict[str, int] = {}
-    out = []
+    seen, out = Counter[str](), []
     for name in names:
-        count = seen.get(name, 0)
-        seen[name] = count + 1
-        out.append(name + "\u200b" * count)
+        out.append(name + "\u200b" * seen[name])
+        seen[name] += 1
     return out
 
 

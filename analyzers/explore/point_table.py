@@ -37,7 +37,7 @@ from analyzers.times.joins import facts_by_source
 from logparse.devices import PEAK_COLUMN, device_of, devices
 from logparse.lookup import MEANS, TRACED
 from logparse.model import TRIED, TYPE_BYTES, Finding, Override
-from logparse.target import apart, arch, device_of_file, same_device
+from logparse.target import Facts, apart, arch, device_of_file, same_device
 from logparse.text import sql_text
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
         con.unregister(name)
 
 
-def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Mapping[str, str]], run: str) -> None:
+def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: str) -> None:
     """Create the table ``blocked`` (``h, problem, source_id``): times not known to be of the run's calls."""
     own = con.execute("select distinct source_id from sources where run = ?", [run]).fetchall()
     pairs = sorted(apart(facts, [str(x) for (x,) in own]))
@@ -165,7 +165,7 @@ def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> No
     con.execute("drop table moved_")
 
 
-def _foreign(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Mapping[str, str]], run: str) -> pa.Table:
+def _foreign(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: str) -> pa.Table:
     """Sources of other runs (``source_id``) that are known to be of another device than every one of this run."""
     mine = {str(x) for (x,) in con.execute("select distinct source_id from facts where run = ?", [run]).fetchall()}
     here = [facts[x] for x in mine if arch(facts[x])]
@@ -173,7 +173,7 @@ def _foreign(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Mapping[str, st
     return pa.table({"source_id": pa.array(sorted(others) if here else [], pa.string())})
 
 
-def _devices(facts: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
+def _devices(facts: Mapping[str, Facts]) -> pd.DataFrame:
     """The device of each source: ``source_id, device, hbm_gbs``."""
     known = {source: device_of(x) for source, x in facts.items()}
     rows = [(source, x.name, x.hbm_gbs) for source, x in known.items() if x]

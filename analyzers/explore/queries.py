@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from analyzers.explore.selection import FACETS, Selection
 
@@ -67,10 +67,7 @@ BESIDE = "Two runs"
 """The set that the comparison shows; its first columns are empty without another run."""
 COMPARED = ("here_us", "other_us", "change", "moved")
 """Columns of the comparison with another run."""
-SPARED = (
-    *("device", "file", "calls", "efficiency", "tflops"),
-    *("finding", "layout", "solutions", "best", "pick"),
-)
+SPARED = ("device", "file", "calls", "efficiency", "tflops", "finding", "layout", "solutions", "best", "pick")
 """Columns of a set that are left out, in this order, where the window has no room for all of them."""
 SCALED: Mapping[str, float] = {
     "total_us": 1e-3,
@@ -178,8 +175,7 @@ def sample(
     """
     where, parameters = chosen.where()
     where += "".join(f" and {name} is not null" for name in known)
-    total = only_row(con.execute(f"select count(*) from points where {where}", parameters))
-    count, wanted = int(total[0]) if total else 0, ", ".join(columns)
+    count, wanted = _count(con, where, parameters), ", ".join(columns)
     if count <= size:
         sql = f"select {wanted} from points where {where} order by total_us desc nulls last, id"
         return Sample(con.execute(sql, parameters).df(), count)
@@ -199,29 +195,27 @@ def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000
     Where none is measured, the estimates, and ``estimated`` is true.
     """
     where, parameters = chosen.where()
-    return con.execute(
-        f"""with saving as (
-              select *, saving_from = 'estimated' as estimated from points where {where} and saving_us > 0)
-            select id, label, saving_us, calls, unit, estimated, sum(saving_us) over () as total_saving_us,
-                   count(*) over () as count
-            from saving where estimated = (select bool_and(estimated) from saving)
-            order by saving_us desc, id limit {most}""",
-        parameters,
-    ).df()
+    sql = f"""
+        with saving as (
+          select *, saving_from = 'estimated' as estimated from points where {where} and saving_us > 0)
+        select id, label, saving_us, calls, unit, estimated, sum(saving_us) over () as total_saving_us,
+               count(*) over () as count
+        from saving where estimated = (select bool_and(estimated) from saving)
+        order by saving_us desc, id limit {most}"""
+    return con.execute(sql, parameters).df()
 
 
 def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
     """``low, high, problems, total_us`` over classes of regret (pick over best, minus one)."""
     where, parameters = chosen.where()
-    return con.execute(
-        f"""with edges as (select unnest([0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10]) as low,
-                                  unnest([0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 1e9]) as high)
-            select low, high, count(regret) as problems, coalesce(sum(total_us), 0) as total_us
-            from edges left join (select greatest(regret, 0) as regret, total_us from points
-                                  where {where} and regret is not null) p
-              on regret >= low and regret < high group by all order by low""",
-        parameters,
-    ).df()
+    sql = f"""
+        with edges as (select unnest([0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10]) as low,
+                              unnest([0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 1e9]) as high)
+        select low, high, count(regret) as problems, coalesce(sum(total_us), 0) as total_us
+        from edges left join (select greatest(regret, 0) as regret, total_us from points
+                              where {where} and regret is not null) p
+          on regret >= low and regret < high group by all order by low"""
+    return con.execute(sql, parameters).df()
 
 
 def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
@@ -229,24 +223,17 @@ def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
     ``here_us, there_us`` (weighed by calls), of the problems that have a time of one kind in both runs.
     """
     where, parameters = chosen.where()
-    return (
-        con.execute(
-            f"""select count(*) as problems, count(calls) as called, count(*) filter (moved = 'faster') as faster,
-                   count(*) filter (moved = 'slower') as slower,
-                   sum(coalesce(calls, 1) * here_us) as here_us, sum(coalesce(calls, 1) * other_us) as there_us
-                from points where {where} and other_us > 0 and here_us > 0""",
-            parameters,
-        )
-        .df()
-        .iloc[0]
-    )
+    sql = f"""
+        select count(*) as problems, count(calls) as called, count(*) filter (moved = 'faster') as faster,
+               count(*) filter (moved = 'slower') as slower,
+               sum(coalesce(calls, 1) * here_us) as here_us, sum(coalesce(calls, 1) * other_us) as there_us
+        from points where {where} and other_us > 0 and here_us > 0"""
+    return con.execute(sql, parameters).df().iloc[0]
 
 
-def only_row(con: duckdb.DuckDBPyConnection) -> tuple[Any, ...] | None:
-    """The first row of what was executed, None without one; ``fetchone`` would leave the result unfinished, and DuckDB
-    then refuses other work on the connection.
-    """
-    return next(iter(con.fetchall()), None)
+def _count(con: duckdb.DuckDBPyConnection, where: str, parameters: Sequence[object]) -> int:
+    ((count,),) = con.execute(f"select count(*) from points where {where}", parameters).fetchall()
+    return int(count)
 
 
 def table(
@@ -268,19 +255,15 @@ def table(
         rule_sql, more = _grid_filter(name, rule)
         where += f" and {rule_sql}"
         parameters += more
-    order = [
-        f"{x['colId']} {'desc' if x.get('sort') == 'desc' else 'asc'} nulls last"
-        for x in sort
-        if x.get("colId") in TABLE
-    ]
+    known = [x for x in sort if x.get("colId") in TABLE]
+    order = [f"{x['colId']} {'desc' if x.get('sort') == 'desc' else 'asc'} nulls last" for x in known]
     columns = ", ".join(f"{name} * {SCALED[name]} as {name}" if name in SCALED else name for name in TABLE)
     limit = "" if end is None else f"limit {max(0, end - start)} offset {max(0, start)}"
     by = ", ".join([*order, default])
     # Which rows first, then their texts: to sort whole rows takes twice as long.
     shown = f"select rowid from points where {where} order by {by} {limit}"
     sql = f"select id, {columns} from (from points where rowid in ({shown}) order by {by})"
-    count = only_row(con.execute(f"select count(*) from points where {where}", parameters))
-    return con.execute(sql, parameters).df(), int(count[0]) if count else 0
+    return con.execute(sql, parameters).df(), _count(con, where, parameters)
 
 
 _COMPARISONS = {"equals": "=", "lessThan": "<", "greaterThan": ">"}

@@ -23,6 +23,7 @@ import pandas as pd
 import pyarrow as pa
 from plotly.offline import get_plotlyjs
 
+from analyzers.analyzer import in_groups
 from analyzers.explore import point_table, queries, tries
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.palette import DARK, LIGHT
@@ -34,7 +35,6 @@ from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
 from analyzers.explore.page.paste import advice
 from analyzers.explore.plain_text import amount, sentence
 from analyzers.explore.selection import INTRO, VIEWS, Selection
-from analyzers.explore.tries import Try
 from analyzers.explore.views import ChartStyle, chart
 from analyzers.times.joins import facts_by_source
 from logparse.output.own_files import remember
@@ -155,9 +155,8 @@ def _details(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[st
     chosen = con.execute("select p.* from points p semi join ids_ using (id)").df()
     con.register("wanted_", pa.table({"problem": pa.array(sorted(set(chosen["measured"])), pa.string())}))
     columns = ", ".join(tries.COLUMNS)
-    by_problem: dict[str | None, list[Try]] = {}
-    for x in tries.of_query(con.execute(f"select {columns} from measurements semi join wanted_ using (problem)")):
-        by_problem.setdefault(x.problem, []).append(x)
+    found = con.execute(f"select {columns} from measurements semi join wanted_ using (problem)")
+    by_problem = in_groups(tries.of_query(found), lambda x: x.problem)
     facts = facts_by_source(con.execute("select * from facts").df())
     made = {}
     for row in chosen.to_dict("records"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -44,34 +44,20 @@ class ChartStyle:
 
 def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure | None:
     """The chart of the selection's view, over the tables that ``con`` holds; None for a view that has none."""
-    return _CHARTS[chosen.view](con, chosen, style) if chosen.view in _CHARTS else None
-
-
-def _roofline(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
-    drawn = queries.sample(con, chosen, ROOFLINE, ("intensity", "tflops"))
-    return roofline(drawn.rows, style.theme, remark=drawn.note)
-
-
-def _regret(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
-    return regret(queries.regrets(con, chosen), queries.savings(con, chosen), style.theme)
-
-
-def _weights(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
-    drawn = queries.sample(con, chosen, WEIGHTS, ("sibling_us", "best_us"))
-    return backward_weights(drawn.rows, style.theme, remark=drawn.note)
-
-
-def _compare(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure:
-    drawn, totals = queries.sample(con, chosen, COMPARE, ("here_us", "other_us")), queries.changes(con, chosen)
-    return compare(drawn.rows, totals, style.theme, names=style.names, remark=drawn.note, headed=style.headed)
-
-
-_CHARTS: Mapping[str, Callable[[duckdb.DuckDBPyConnection, Selection, ChartStyle], Figure]] = {
-    "roofline": _roofline,
-    "regret": _regret,
-    "weights": _weights,
-    "compare": _compare,
-}
+    theme = style.theme
+    match chosen.view:
+        case "roofline":
+            drawn = queries.sample(con, chosen, ROOFLINE, ("intensity", "tflops"))
+            return roofline(drawn.rows, theme, remark=drawn.note)
+        case "regret":
+            return regret(queries.regrets(con, chosen), queries.savings(con, chosen), theme)
+        case "weights":
+            drawn = queries.sample(con, chosen, WEIGHTS, ("sibling_us", "best_us"))
+            return backward_weights(drawn.rows, theme, remark=drawn.note)
+        case "compare":
+            drawn, totals = queries.sample(con, chosen, COMPARE, ("here_us", "other_us")), queries.changes(con, chosen)
+            return compare(drawn.rows, totals, theme, names=style.names, remark=drawn.note, headed=style.headed)
+    return None
 
 
 def clicked(chosen: Selection, data: Mapping[str, Any], *, boxed: bool) -> Selection:

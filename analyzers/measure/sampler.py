@@ -11,14 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn, TypeAlias
 
-from analyzers.measure.backend import (
-    Backend,
-    Conditions,
-    HostBoundError,
-    OutOfMemoryError,
-    Runnable,
-    UnsupportedError,
-)
+from analyzers.measure.backend import Backend, Conditions, HostBoundError, OutOfMemoryError, Runnable, UnsupportedError
 from analyzers.measure.correctness import acceptable
 from analyzers.measure.racing import WithdrawnError
 from analyzers.measure.results import Method, measured, not_measured

@@ -234,7 +234,6 @@ class Scheduler:
             worker.stop()
             self._worker_lost(slot, worker, "failed", reply.reason)
         elif isinstance(reply, Failure):
-            assert slot.task
             self._skip(slot, reply.reason)
         elif isinstance(reply, Lost):
             self._machine_lost(slot, reply.why)
@@ -250,12 +249,10 @@ class Scheduler:
             assert outcome.pick
             assert outcome.best
             assert task
-            environment, workspace = environment_key(outcome.facts), task.workspace_bytes
-            pick, best = outcome.pick, outcome.best
-            won = _Pair(
-                ConfirmTask(problem=outcome.problem, pick=pick, winner=best, workspace_bytes=workspace), environment
-            )
-            if won.key not in self._history.confirmed.get(environment, frozenset()):
+            pick, best, space = outcome.pick, outcome.best, task.workspace_bytes
+            test = ConfirmTask(problem=outcome.problem, pick=pick, winner=best, workspace_bytes=space)
+            won = _Pair(test, environment_key(outcome.facts))
+            if won.key not in self._history.confirmed.get(won.environment, frozenset()):
                 self._pairs.append(won)
         self._sink(outcome, slot.device.place.device)
 
@@ -270,8 +267,7 @@ class Scheduler:
 
     def _keep_pairs(self) -> None:
         """Record what was measured of pairs whose last process did not come."""
-        unfinished = [*self._pairs, *(slot.pair for slot in self._slots if slot.pair)]
-        for pair in unfinished:
+        for pair in [*self._pairs, *(slot.pair for slot in self._slots if slot.pair)]:
             self._keep(pair)
         self._pairs.clear()
 

@@ -9,14 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
-from analyzers.measure.backend import (
-    Backend,
-    Conditions,
-    OutOfMemoryError,
-    Place,
-    Runnable,
-    UnsupportedError,
-)
+from analyzers.measure.backend import Backend, Conditions, OutOfMemoryError, Place, Runnable, UnsupportedError
 from analyzers.measure.confirm import interleave
 from analyzers.measure.correctness import error_bound
 from analyzers.measure.drift import SteadyClock, UnsettledError

@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from analyzers.analyzer import in_groups
 from analyzers.overrides.write import Made, left_out_lines, readable, together
 from logparse.errors import InputError
 from logparse.formats.format import Writer
@@ -166,14 +167,11 @@ def _override(measured: Measurement, solution: Solution, target: Facts, rows: _R
 def _written(
     writer: Writer, to: Conversion, overrides: Sequence[Override], target: Facts, refused: Counter[str]
 ) -> Made:
-    good: dict[str, list[Override]] = {}
     held, unread = readable(writer, overrides, target)
     for reason, left in unread.items():
         for override in left:
             refused[reason.replace(override.problem.text, "such a call")] += 1
-    for override in held:
-        key = writer.key(override.problem, target) or override.key_text or override.problem.text
-        good.setdefault(key, []).append(override)
+    good = in_groups(held, lambda x: writer.key(x.problem, target) or x.key_text or x.problem.text)
     clear = {key: rows for key, rows in good.items() if len({x.solution for x in rows}) == 1}
     clear |= {key: [min(rows, key=_time)] for key, rows in good.items() if key not in clear and _one_problem(rows)}
     for key, rows in good.items():

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby, islice
 from typing import Literal
 
-import pandas as pd
-
-from analyzers.analyzer import Settings, Tables
+from analyzers.analyzer import Settings, Tables, in_groups
 from analyzers.job.double_counts import remarks_on
 from analyzers.overrides.kernels import Kernels
 from analyzers.overrides.lint import Unread, by_name, share_lines, unread_lines
@@ -151,12 +149,8 @@ def times_of(tables: Tables) -> dict[str, float]:
         kernels = kernels[kernels["run"] == tables.run]
     traced = kernels.dropna(subset=["problem"]).groupby("problem")["total_us"].sum()
     rows = compare(tables, Settings())
-    if len(rows):
-        each = rows["pick_us"].astype("float64").fillna(rows["best_us"].astype("float64"))
-        rows = rows.assign(total=rows["calls"].astype("float64") * each)
-        known = rows.groupby("problem")["total"].sum(min_count=1).dropna()
-    else:
-        known = pd.Series(dtype="float64")
+    each = rows["pick_us"].astype("float64").fillna(rows["best_us"].astype("float64"))
+    known = (rows["calls"].astype("float64") * each).groupby(rows["problem"]).sum(min_count=1).dropna()
     return {**{str(k): float(v) for k, v in known.items()}, **{str(k): float(v) for k, v in traced.items()}}
 
 
@@ -170,7 +164,7 @@ def _idle(file: OverrideFile, uses: Sequence[Use]) -> Iterator[Idle]:
         keys = {use.key for use in uses if use.line is not None}
         served |= {row.line for row in file.rows if row.key in keys}
     short = len(file.rows) <= _NEAR_ROWS
-    near = _by_size(use.problem for use in uses) if short and format.kinds else {}
+    near = in_groups((use.problem for use in uses), _size) if short and format.kinds else {}
     none = "no call of the workload" if format.kinds else "no line of the run is about this table"
     alike = ((row, (row.line,)) for row in file.rows) if short else file.reading.alike
     lines: dict[tuple[bool, str], array[int]] = {}
@@ -182,13 +176,6 @@ def _idle(file: OverrideFile, uses: Sequence[Use]) -> Iterator[Idle]:
         if idle:
             lines.setdefault((False, _near_miss(row, near) or none), array("q")).extend(idle)
     return (Idle(array("q", sorted(its)), never, reason) for (never, reason), its in lines.items())
-
-
-def _by_size(texts: Iterable[str]) -> dict[str, list[str]]:
-    out: dict[str, list[str]] = {}
-    for text in texts:
-        out.setdefault(_size(text), []).append(text)
-    return out
 
 
 def _size(text: str) -> str:

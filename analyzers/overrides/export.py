@@ -16,13 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from analyzers.analyzer import Tables
-from analyzers.overrides.commands import COMMANDS
 from analyzers.overrides.write import Made, left_out_lines, make
 from analyzers.times.cells import count_of
 from analyzers.times.joins import calls_by_problem
 from analyzers.times.runs import tables_of
 from logparse.errors import EmissionError, InputError
 from logparse.formats.format import Emission
+from logparse.formats.hipblaslt import bench
+from logparse.formats.miopen import driver
 from logparse.formats.tunableop import untuned
 from logparse.model import DEFAULT, Override, Problem, problem_from_text
 from logparse.sql import query
@@ -101,8 +102,8 @@ NAMES = (*KINDS, "bundle", "candidates")
 """Values of ``export --as``; the last two are made by ``analyzers/measure/sharing.py``, ``verify/candidates.py``."""
 
 _LINES: Mapping[str, tuple[str, Callable[[Problem], str]]] = {
-    "bench": ("bench.sh", COMMANDS["hipblaslt"]),
-    "driver": ("driver.sh", COMMANDS["miopen"]),
+    "bench": ("bench.sh", bench.command),
+    "driver": ("driver.sh", driver.command),
 }
 
 

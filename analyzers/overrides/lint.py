@@ -13,7 +13,7 @@ from heapq import nsmallest
 from itertools import chain
 from typing import Any, NamedTuple
 
-from analyzers.analyzer import Tables
+from analyzers.analyzer import Tables, in_groups
 from analyzers.times.joins import against_default, facts_of, launches_graphs
 from analyzers.times.miopen_tuning import of_build
 from logparse.errors import InputError
@@ -159,11 +159,6 @@ def _beside(target: Facts, run: Facts) -> Facts:
 # ------------------------------------------------------------------------------------------- calls that share a row
 
 
-def keys_of(problems: Sequence[str], format: OverrideFormat, facts: Facts) -> dict[str, str | None]:
-    """Problem text → the library's key of such a call; None where its log leaves a field of the key open."""
-    return {text: format.key(problem_from_text(text), facts) for text in problems}
-
-
 def same_calls(texts: Iterable[str]) -> dict[str, list[str]]:
     """Problems that are certainly different → the texts that may mean each.
 
@@ -188,8 +183,9 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
     format = by_name(file.format)
     work = tables.workload[tables.workload["kind"].isin(format.kinds)]["problem"].drop_duplicates()
     members: dict[str, list[str]] = {}
-    for text, key in keys_of(sorted(work), format, file.reading.key_facts).items():
-        if key is not None:
+    for text in sorted(work):
+        key = format.key(problem_from_text(text), file.reading.key_facts)
+        if key is not None:  # its log leaves no field of the key open
             members.setdefault(key, []).append(text)
     ratios, reading = against_default(tables.measurements, tables.facts), file.reading
     stated = tables.measurements.dropna(subset="workspace_bytes")
@@ -313,9 +309,8 @@ def grouped(noted: Sequence[Note]) -> Iterator[tuple[tuple[str, str, str, str], 
     """Severity, rule, message and remedy of notes that differ only in the line, how many they are, and the first lines
     (0: the file as a whole); those of the first line first.
     """
-    groups: dict[tuple[str, str, str, str], list[Note]] = {}
-    for note in sorted(noted, key=lambda note: note.line or 0):
-        groups.setdefault((note.severity, note.rule, note.message, note.remedy), []).append(note)
+    in_order = sorted(noted, key=lambda note: note.line or 0)
+    groups = in_groups(in_order, lambda note: (note.severity, note.rule, note.message, note.remedy))
     for what, notes in groups.items():
         numbers = chain.from_iterable((note.line or 0, *note.others[:_LINES]) for note in notes)
         yield what, sum(1 + len(note.others) for note in notes), nsmallest(_LINES, numbers)

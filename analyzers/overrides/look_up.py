@@ -37,12 +37,7 @@ class LookUp:
 
 
 def look_up(
-    format: OverrideFormat,
-    reading: Reading[Any],
-    call: Problem,
-    *,
-    has: Has | None = None,
-    key: str | None = None,
+    format: OverrideFormat, reading: Reading[Any], call: Problem, *, has: Has | None = None, key: str | None = None
 ) -> LookUp:
     """The answer of a library that read the file so.
 

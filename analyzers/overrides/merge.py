@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from analyzers.analyzer import in_groups
 from analyzers.overrides.lint import content_of, format_of
 from analyzers.overrides.write import Made
 from logparse.errors import InputError
@@ -143,7 +144,7 @@ class _Winners:
 
     def __init__(self, merging: Merging, files: Sequence[tuple[str, Reading[Any]]]) -> None:
         self._merging = merging
-        self._found = [(path, _by_key(reading.offers(merging.work))) for path, reading in files]
+        self._found = [(path, in_groups(reading.offers(merging.work), lambda x: x.key)) for path, reading in files]
         self.keys, self.conflicts = 0, list[Conflict]()
         self._named = {path: at for at, path in enumerate(dict.fromkeys(path for path, _ in files))}
 
@@ -200,13 +201,6 @@ def _agree(agreed: dict[str, tuple[str, str]], path: str, header: Iterable[tuple
             raise InputError(
                 f"{both} cannot be merged, the rows are of different devices or builds: {name} is {value}, not {first}"
             )
-
-
-def _by_key(found: Iterable[Offer]) -> dict[str, list[Offer]]:
-    out: dict[str, list[Offer]] = {}
-    for offer in found:
-        out.setdefault(offer.key, []).append(offer)
-    return out
 
 
 # ------------------------------------------------------------------------------------------------- a user's own rows

@@ -59,12 +59,7 @@ def document(recommendation: Recommendation, settings: Settings, targets: Sequen
         "verdict": seen.headline,
         "todo": [asdict(x) for x in seen.todo],
         "gains": [{"evidence": evidence, "us": us} for evidence, us in seen.gains],
-        "split": {
-            "unit": seen.unit,
-            "us": seen.whole_us,
-            "parts": [asdict(x) for x in seen.split],
-            "limit": seen.limit,
-        },
+        "split": {"unit": seen.unit, "us": seen.whole_us, "parts": list(map(asdict, seen.split)), "limit": seen.limit},
         "schema": SCHEMA,
         "version": VERSION,
         "run": recommendation.run,
@@ -122,12 +117,9 @@ def _plain(value: object) -> Any:
         return [_plain(x) for x in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return value if value is None or isinstance(value, str | int | float) else _text(value)
-
-
-def _text(value: object) -> str | None:
-    text = str(value)
-    return None if text in ("<NA>", "NaT") else text
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return None if str(value) in ("<NA>", "NaT") else str(value)
 
 
 # ------------------------------------------------------------------------------------------------ for people
@@ -142,15 +134,8 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> st
     out += [f"* {line.strip()}" for line in render.gpu_time_lines(recommendation.gpu_time)]
     out += [f"* {line.strip()}" for line in render.ceiling_lines(recommendation.ceiling)]
     out += [f"* {line}" for line in (*render.confidence_lines(recommendation.judgement), render.counts(recommendation))]
-    if recommendation.actions:
-        out += [
-            "",
-            "## Actions",
-            "",
-            "```text",
-            *render.action_lines(recommendation.actions, recommendation.gpu_time),
-            "```",
-        ]
+    actions = render.action_lines(recommendation.actions, recommendation.gpu_time)
+    out += ["", "## Actions", "", "```text", *actions, "```"] if actions else []
     out += ["", *_table(recommendation), *_details(recommendation)]
     if recommendation.remarks:
         out += ["## The run", "", *(f"* {x.analyzer}: {_escaped(x.message)}" for x in recommendation.remarks), ""]
@@ -185,12 +170,8 @@ def _details(recommendation: Recommendation) -> list[str]:
     out = []
     for number, finding in enumerate(recommendation.findings[:_LONG], 1):
         label = finding.problem.label if finding.problem else ""
-        out += [
-            f"### {number}. {_escaped(label)}",
-            "",
-            _escaped("; also ".join((finding.message, *finding.reasons))),
-            "",
-        ]
+        message = "; also ".join((finding.message, *finding.reasons))
+        out += [f"### {number}. {_escaped(label)}", "", _escaped(message), ""]
         out += [f"* {name}: {_escaped(str(value))}" for name, value in _evidence(finding)]
         out.append("")
     if len(recommendation.findings) > _LONG:

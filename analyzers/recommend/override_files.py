@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from analyzers.analyzer import Settings
-from analyzers.overrides.commands import COMMANDS
 from analyzers.overrides.write import make
 from analyzers.recommend.apply_script import script as apply_script
 from analyzers.recommend.confidence import basis
@@ -19,9 +18,14 @@ from analyzers.recommend.files_action import to_write
 from analyzers.recommend.ranking import Recommendation, to_tune
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, Writer
+from logparse.formats.hipblaslt import bench
+from logparse.formats.miopen import driver
 from logparse.model import ConvProblem, Finding, GemmProblem, Override, Problem
 from logparse.target import Facts, arch, folder, same_device, seen_by, serves
 from logparse.text import counted
+
+COMMANDS: Mapping[str, Callable[[Problem], str]] = {"miopen": driver.command, "hipblaslt": bench.command}
+"""How a library's own tool runs one problem; raises EmissionError where a field that it needs is unknown."""
 
 
 @dataclass(frozen=True)

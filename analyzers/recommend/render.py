@@ -136,24 +136,18 @@ def rows(recommendation: Recommendation) -> pd.DataFrame:
 
 def proposed(finding: Finding) -> str | None:
     """The solution, layout or other code that a finding proposes, also where no override can express it."""
-    if finding.override:
-        return finding.override.solution.text
-    return finding.evidence.best
+    return finding.override.solution.text if finding.override else finding.evidence.best
 
 
 def brief(frame: pd.DataFrame) -> pd.DataFrame:
     """The columns of ``rows`` that a terminal has room for: times of one call in µs, the saving per run in ms."""
-    gain = (frame["per_call_us"] / frame["pre_us"]).map(_percent)
     return pd.DataFrame(
         {
             "saving_ms": frame["saving_us"] / 1e3,
             "pre_us": frame["pre_us"],
             "post_us": frame["post_us"],
-            "gain": gain,
-            "interval": [
-                interval(*x)
-                for x in zip(frame["per_call_low_us"], frame["per_call_high_us"], frame["pre_us"], strict=True)
-            ],
+            "gain": (frame["per_call_us"] / frame["pre_us"]).map(_percent),
+            "interval": list(map(interval, frame["per_call_low_us"], frame["per_call_high_us"], frame["pre_us"])),
             "calls": frame["calls"],
             "confidence": frame["confidence"],
             "problem": frame["label"],

@@ -44,11 +44,7 @@ def advise(store: Store, settings: Settings, run: str | None = None) -> Recommen
 
 
 def write(
-    recommendation: Recommendation,
-    settings: Settings,
-    out: Path,
-    gpus: int = 1,
-    own: Sequence[str] = (),
+    recommendation: Recommendation, settings: Settings, out: Path, gpus: int = 1, own: Sequence[str] = ()
 ) -> tuple[list[Emission], list[str]]:
     """Write ``report.md`` and ``findings.json`` into ``out``, and every target's files into a folder of its own there.
 

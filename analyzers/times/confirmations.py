@@ -93,10 +93,7 @@ def judge(pairs: Pairs, *, floor: float = 0.03) -> Confirmation:
 
 
 def judge_all(
-    pairs: Mapping[K, Pairs],
-    *,
-    floor: float = 0.03,
-    device: Mapping[K, str] | None = None,
+    pairs: Mapping[K, Pairs], *, floor: float = 0.03, device: Mapping[K, str] | None = None
 ) -> tuple[dict[K, Confirmation], set[K]]:
     """Every pair judged, and the keys that stay confirmed under false-discovery control over all of them.
 

@@ -32,7 +32,7 @@ from analyzers.times.joins import (
 )
 from analyzers.times.origins import CHOSEN, CONFIRM, EVIDENCE, RACE
 from logparse.model import TRIED, solution_from_text
-from logparse.target import apart, comparable, device_of_file, same_device
+from logparse.target import Facts, apart, comparable, device_of_file, same_device
 
 SILENT, UNCALLED = "", "-"
 """In place of a log: a call of the run whose pick no log names, and a problem that the run never called."""
@@ -234,7 +234,7 @@ def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
     )
 
 
-def _comparable(rows: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], settings: Settings) -> pd.DataFrame:
+def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settings) -> pd.DataFrame:
     """The rows of files that no fact shows to be of another device than the log and the target, with ``same``: an
     index means the same in log and file.
     """

@@ -29,11 +29,10 @@ def compare(
     theme: Theme,
     *,
     names: tuple[str, str] = ("this run", "the other run"),
-    noise: float = NOISE,
     remark: str = "",
     headed: bool = True,
 ) -> Figure:
-    """Time there against time here, the band of ±``noise`` grey.
+    """Time there against time here, the band of ±``NOISE`` grey.
 
     ``points`` needs ``here_us``, ``other_us`` and ``moved``; ``totals`` as of ``queries.changes``.  Not ``headed``:
     where the page states ``verdict`` above.
@@ -44,10 +43,10 @@ def compare(
     figure = Figure()
     ends = [float(f(f(rows["here_us"]), f(rows["other_us"]))) for f in (min, max)]
     ends = [ends[0] / 1.5, ends[1] * 1.5]
-    for factor, fill in ((1 - noise, None), (1 + noise, "tonexty")):
+    for factor, fill in ((1 - NOISE, None), (1 + NOISE, "tonexty")):
         figure.add_scatter(
             x=ends, y=[x * factor for x in ends], mode="lines", line={"width": 0}, fill=fill, hoverinfo="skip",
-            fillcolor="rgba(128,128,128,0.25)", name=f"±{noise:.0%}: noise", showlegend=fill is not None,
+            fillcolor="rgba(128,128,128,0.25)", name=f"±{NOISE:.0%}: noise", showlegend=fill is not None,
         )  # fmt: skip
     change = (rows["other_us"] / rows["here_us"] - 1).to_numpy()
     add_points(
@@ -72,12 +71,9 @@ def compare(
     figure.update_yaxes(title={"text": f"{there}: time of one call (µs)"}, **axis)
     figure.update_layout(dragmode="select")
     if headed:
-        headline(figure, _summary(totals, noise), theme, lines=2)
-    return note(figure, remark, theme) if remark else figure
-
-
-def _summary(totals: pd.Series, noise: float) -> str:
-    return f"{verdict(totals)}<br>{int(totals['problems']):,} problems timed in both (beyond {noise:.0%} and noise)"
+        both = f"{int(totals['problems']):,} problems timed in both (beyond {NOISE:.0%} and noise)"
+        headline(figure, f"{verdict(totals)}<br>{both}", theme, lines=2)
+    return note(figure, remark, theme)
 
 
 def verdict(totals: pd.Series) -> str:

@@ -13,30 +13,28 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-Trace = dict[str, Any]
-
 
 class Figure:
     """``data`` and ``layout`` as plotly.js takes them."""
 
-    def __init__(self, *traces: Trace) -> None:
-        self.data: list[Trace] = list(traces)
+    def __init__(self) -> None:
+        self.data: list[dict[str, Any]] = []
         self.layout: dict[str, Any] = {}
         self._plots = 1
 
     def add_bar(self, **settings: Any) -> None:
-        self.add_trace({"type": "bar"}, **settings)
+        self._add("bar", **settings)
 
     def add_scatter(self, **settings: Any) -> None:
-        self.add_trace(scatter(), **settings)
+        self._add("scatter", **settings)
 
     def add_scattergl(self, **settings: Any) -> None:
-        self.add_trace({"type": "scattergl"}, **settings)
+        self._add("scattergl", **settings)
 
-    def add_trace(self, trace: Trace, *, col: int | None = None, **settings: Any) -> None:
+    def _add(self, kind: str, *, col: int | None = None, **settings: Any) -> None:
         """A trace with these settings; of several plots, in the one of this column."""
         place = {} if col is None else {axis + "axis": axis + _number(col) for axis in "xy"}
-        self.data.append({**trace, **settings, **place})
+        self.data.append({"type": kind, **settings, **place})
 
     def add_annotation(self, **settings: Any) -> None:
         self.layout.setdefault("annotations", []).append(settings)
@@ -76,17 +74,12 @@ class Figure:
         return {"data": data, "layout": _plain(self.layout)}
 
     def _update_axes(self, axis: str, col: int | None, settings: Mapping[str, Any]) -> None:
-        numbers = map(_number, range(1, self._plots + 1) if col is None else [col])
-        for number in numbers:
+        for number in map(_number, range(1, self._plots + 1) if col is None else [col]):
             _merge(self.layout.setdefault(f"{axis}axis{number}", {}), settings)
 
 
 def _number(col: int) -> str:
     return str(col) if col > 1 else ""
-
-
-def scatter(**settings: Any) -> Trace:
-    return {"type": "scatter", **settings}
 
 
 def subplots(titles: Sequence[str], *, horizontal_spacing: float) -> Figure:

@@ -73,10 +73,10 @@ def rounded(values: np.ndarray) -> np.ndarray:
     return out
 
 
-def repeated(names: pd.Series, longest: int = 60) -> np.ndarray:
+def repeated(names: pd.Series) -> np.ndarray:
     """Names of which there are few, made safe; each of them once."""
     codes, distinct = pd.factorize(names, use_na_sentinel=False)
-    return texts(distinct, longest)[codes]
+    return texts(distinct, 60)[codes]
 
 
 def columns(rows: Iterable[Sequence[object]]) -> np.ndarray:
@@ -94,9 +94,8 @@ def sizes(weights: pd.Series, smallest: float = 5.0, largest: float = 30.0) -> n
     """Marker diameters (px) whose area follows the share of the total; the smallest where nothing is known."""
     known = weights.to_numpy(dtype="float64", na_value=0.0)
     top = known.max(initial=0.0)
-    return (
-        np.full(len(known), smallest) if top <= 0 else np.round(np.maximum(smallest, largest * np.sqrt(known / top)), 2)
-    )
+    area = known / top if top > 0 else np.zeros(len(known))
+    return np.round(np.maximum(smallest, largest * np.sqrt(area)), 2)
 
 
 def categories(names: Sequence[str], theme: Theme, other: str) -> Mapping[str, Look]:

@@ -25,7 +25,6 @@ class Theme:
     """The colours of one ground."""
 
     name: str
-    paper: str
     panel: str
     ink: str
     faint: str
@@ -42,11 +41,11 @@ class Theme:
 
 
 LIGHT = Theme(
-    *("light", "#ffffff", "#ffffff", "#1b2430", "#5f6a78", "#e6e9ee", CATEGORIES, "#D55E00", "#009E73"),
+    *("light", "#ffffff", "#1b2430", "#5f6a78", "#e6e9ee", CATEGORIES, "#D55E00", "#009E73"),
     scale=("#0b2a5b", "#3f5379", "#72757a", "#a2976f", "#cfba55", "#f2cf2e"),
 )
 DARK = Theme(
-    *("dark", "#12161c", "#1a2029", "#e8ecf1", "#9aa7b6", "#2b3440", ON_DARK, "#FF7F3F", "#2FBF97"),
+    *("dark", "#1a2029", "#e8ecf1", "#9aa7b6", "#2b3440", ON_DARK, "#FF7F3F", "#2FBF97"),
     scale=("#46639b", "#6a7a96", "#8d8d8a", "#b0a678", "#d7c358", "#fee838"),
 )
 THEMES: Mapping[str, Theme] = {"light": LIGHT, "dark": DARK}

@@ -17,11 +17,11 @@ SHARE = 0.9
 HEIGHT = 460  # px, with and without data: a filter moves nothing below
 
 
-def rows_for(savings: pd.DataFrame, share: float = SHARE) -> int:
-    """How many of the largest savings give this share of all; 0 where there are none."""
+def rows_for(savings: pd.DataFrame) -> int:
+    """How many of the largest savings give ``SHARE`` of all; 0 where there are none."""
     if not len(savings):
         return 0
-    reached = savings["saving_us"].cumsum() >= share * float(savings["total_saving_us"].iloc[0])
+    reached = savings["saving_us"].cumsum() >= SHARE * float(savings["total_saving_us"].iloc[0])
     return int(reached.to_numpy().argmax()) + 1 if reached.any() else len(savings)
 
 
@@ -33,12 +33,11 @@ def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme) -> Figure
     judged = regrets[regrets["problems"] > 0]
     if not len(judged) and not len(savings):
         return blank(NOTHING, theme, height=HEIGHT)
-    both = bool(len(judged) and len(savings))
     titles = ["Regret of the picks"] * bool(len(judged)) + ["Time saved by the first N rows"] * bool(len(savings))
     figure = subplots(titles, horizontal_spacing=0.14)
     if len(judged):
         _classes(figure, regrets, theme)
-    remark = _cumulative(figure, savings, theme, 2 if both else 1) if len(savings) else ["No row saves anything"]
+    remark = _cumulative(figure, savings, theme, len(titles)) if len(savings) else ["No row saves anything"]
     styled(figure, theme, height=HEIGHT)
     figure.update_layout(showlegend=False)
     figure.update_annotations(selector={"yanchor": "bottom"}, font={"size": 12, "color": theme.ink})

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analyzers.explore.charts.figure import Figure, scatter
+from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.marks import log_axis_over
 from analyzers.explore.charts.palette import Theme, blank, styled
 from analyzers.explore.plain_text import distinct, shown, solution_name
@@ -34,14 +34,15 @@ def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None) ->
     rows = [x for x in tries if x.solution in names]
     timed = [(x, x.time_us) for x in rows if x.time_us is not None and x.time_us > 0]
     times = [time for _, time in timed]
-    data = _strips(timed, names, theme)
+    figure = Figure()
+    _strips(figure, timed, names, theme)
     for group, look, legend in (
         ([x for x in timed if x[0].solution != pick], {"color": theme.accent, "size": 11}, "time"),
         ([x for x in timed if x[0].solution == pick], {"color": theme.alarm, "size": 15, "symbol": "star"}, "the pick"),
     ):
         if group:
-            data.append({**_times(group, names), "name": legend, "mode": "markers", "marker": look})
-    data += _failures([x for x in rows if not x.timed], names, min(times, default=1.0), theme)
+            figure.add_scatter(**_times(group, names), name=legend, mode="markers", marker=look)
+    _failures(figure, [x for x in rows if not x.timed], names, min(times, default=1.0), theme)
     spread = max(times) / min(times) if times else 1.0
     # Close ones fill the width, so that samples and intervals can be distinguished; else zero is in sight.
     alone = spread == 1 and all(x.samples_us is None and x.max_us is None for x, _ in timed)
@@ -50,7 +51,7 @@ def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None) ->
     across = log_axis_over(spread, most=_NUMBERED) if spread > 20 else linear
     unit = "time of one call (µs)" + (", logarithmic" if spread > 20 else "")
     hidden = len(best) - len(order)
-    figure = styled(Figure(*data), theme, height=120 + 26 * max(4, len(order)))
+    styled(figure, theme, height=120 + 26 * max(4, len(order)))
     figure.update_xaxes(title={"text": unit}, **across)
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=[names[x] for x in reversed(order)])
     figure.update_layout(showlegend=True, margin={"t": 46})
@@ -80,7 +81,6 @@ def _names(order: list[str], pick: str | None) -> dict[str | None, str]:
 def _times(rows: Sequence[tuple[Try, float]], names: Mapping[str | None, str]) -> dict[str, Any]:
     """One mark per measurement, with the interval of the file's own statistics where it has them."""
     return {
-        "type": "scatter",
         "x": [time for _, time in rows],
         "y": [names[x.solution] for x, _ in rows],
         "error_x": {
@@ -100,31 +100,27 @@ def _times(rows: Sequence[tuple[Try, float]], names: Mapping[str | None, str]) -
     }
 
 
-def _strips(rows: Sequence[tuple[Try, float]], names: Mapping[str | None, str], theme: Theme) -> list[dict[str, Any]]:
+def _strips(figure: Figure, rows: Sequence[tuple[Try, float]], names: Mapping[str | None, str], theme: Theme) -> None:
     x, y = list[float](), list[str]()
     for one, _ in rows:
         values = [] if one.samples_us is None else list(one.samples_us)[:SAMPLES]
         x += [float(v) for v in values]
         y += [names[one.solution]] * len(values)
-    if not x:
-        return []
-    look = {"symbol": "line-ns-open", "size": 20, "color": theme.faint}
-    template = "sample %{x:,.5~r} µs<extra></extra>"
-    return [scatter(x=x, y=y, mode="markers", name="samples", hovertemplate=template, marker=look)]
+    if x:
+        look = {"symbol": "line-ns-open", "size": 20, "color": theme.faint}
+        template = "sample %{x:,.5~r} µs<extra></extra>"
+        figure.add_scatter(x=x, y=y, mode="markers", name="samples", hovertemplate=template, marker=look)
 
 
-def _failures(rows: Sequence[Try], names: Mapping[str | None, str], edge: float, theme: Theme) -> list[dict[str, Any]]:
+def _failures(figure: Figure, rows: Sequence[Try], names: Mapping[str | None, str], edge: float, theme: Theme) -> None:
     """Solutions that gave no time, at the left edge, with what went wrong."""
-    if not rows:
-        return []
-    words = [str(x.status) if x.error is None else f"{x.status}: {x.error}" for x in rows]
-    return [
-        scatter(
+    if rows:
+        words = [str(x.status) if x.error is None else f"{x.status}: {x.error}" for x in rows]
+        figure.add_scatter(
             x=[edge] * len(rows), y=[names[x.solution] for x in rows], mode="text", name="no time",
             text=[shown(x, 40) for x in words], textposition="middle right", hoverinfo="text",
             textfont={"color": theme.faint, "size": 11},
-        )
-    ]  # fmt: skip
+        )  # fmt: skip
 
 
 def _bytes(value: int | None) -> str:

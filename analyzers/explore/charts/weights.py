@@ -68,7 +68,7 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") ->
     figure.update_xaxes(title={"text": "slower of F and B, best known (ms)"}, **log_axis(rows["sibling_us"]))
     figure.update_yaxes(title={"text": "backward weights W, best known (ms)"}, **log_axis(rows["best_us"]))
     figure.update_layout(dragmode="select", margin={"t": 66})
-    return note(figure, remark, theme) if remark else figure
+    return note(figure, remark, theme)
 
 
 def _data(rows: pd.DataFrame) -> np.ndarray:

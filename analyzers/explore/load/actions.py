@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from analyzers.analyzer import Settings
 from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
-from analyzers.explore.queries import only_row
 from analyzers.recommend.apply_module import has_lines
 from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
@@ -85,7 +84,7 @@ _TIME = """
 
 def time_split(con: duckdb.DuckDBPyConnection, found: Recommendation, points: str) -> TimeSplit:
     """Where the time of the run goes; ``points`` names the table of problems in ``con``."""
-    compared, alone, untimed = (float(x) for x in only_row(con.execute(_TIME.format(points=points))) or (0, 0, 0))
+    compared, alone, untimed = map(float, con.execute(_TIME.format(points=points)).fetchall()[0])
     of = verdict(found)
     if of.split:
         title = "A step" if of.unit == "step" else "All traces"

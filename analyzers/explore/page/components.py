@@ -50,7 +50,7 @@ def layout(store: str, tunnel: str, table_url: str, version: int = 0) -> html.Di
                         ],
                         className="tools",
                     ),
-                ],
+                ]
             ),
             html.Div(id="verdict", className="verdict", role="status"),
             html.P(id="doing", className="faint", role="status"),
@@ -96,13 +96,7 @@ def _data(**attributes: str) -> dict[str, Any]:
 
 def _table(table_url: str) -> list[Any]:
     return [
-        html.Div(
-            [
-                html.H2("Problems"),
-                html.Span(id="table-note", className="faint"),
-            ],
-            className="bar",
-        ),
+        html.Div([html.H2("Problems"), html.Span(id="table-note", className="faint")], className="bar"),
         dash_ag_grid.AgGrid(
             id="table",
             columnDefs=[_column(name, title) for name, title in queries.TABLE.items()],
@@ -139,10 +133,7 @@ def _table(table_url: str) -> list[Any]:
         # Above the table, and behind it for the keyboard.
         html.Div(
             [
-                html.Details(
-                    [html.Summary("Columns"), _chooser()],
-                    id="choose",
-                ),
+                html.Details([html.Summary("Columns"), _chooser()], id="choose"),
                 html.Button("Export CSV", id="export", **_data(url=table_url)),
             ],
             className="above",
@@ -250,10 +241,8 @@ def comparison(known: PageVerdict, other: str, totals: pd.Series, *, finished: b
     if not other:
         choose = "Choose a run to compare with in the header, or start" if choice else "This store holds one run. Start"
         return [html.P(f"{choose} the page with --compare {'[STORE#]RUN' if choice else 'STORE#RUN'}")]
-    beside = [_beside(*row) for row in known.beside]
-    times: list[object] = (
-        [html.Table(beside, className="beside", **_aria(label="Times of both runs"))] if beside else []
-    )
+    table = html.Table([_beside(*row) for row in known.beside], className="beside", **_aria(label="Times of both runs"))
+    times: list[object] = [table] if known.beside else []
     if not totals["problems"]:
         return times if finished else [html.P("Reading: the two runs are being compared …")]
     noun = "problem has" if totals["problems"] == 1 else "problems have"
@@ -276,11 +265,7 @@ def _beside(name: str, here: float | None, there: float | None) -> html.Tr:
 
 def tabs(chosen: Selection) -> list[object]:
     return [
-        dcc.Link(
-            title,
-            href=replace(chosen, view=view).url(),
-            className="view here" if view == chosen.view else "view",
-        )
+        dcc.Link(title, href=replace(chosen, view=view).url(), className="view here" if view == chosen.view else "view")
         for view, title in VIEWS.items()
     ]
 
@@ -391,20 +376,16 @@ def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection, *
     """
     headline, remarks = known.headline, REMARKS if chosen.view == "overview" else 0
     calls = f"{amount(total['calls'])} calls of " if pd.notna(total["calls"]) else ""
-    time = (
-        f", calls × time of a call is {duration(float(total['total_us']))}"
-        if pd.notna(total["total_us"]) and total["total_us"] > 0
-        else ""
-    )
+    total_us = float(total["total_us"])
+    time = f", calls × time of a call is {duration(total_us)}" if total_us > 0 else ""
     once = "" if calls or not total["problems"] else " (each counted once: the store has no calls of them)"
     untimed, of = total["untimed_calls"], ", of a step" if total["unit"] == "step" else ""
     gap = f"; {amount(untimed)} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
     stated = total["saving_us"] > 0 and (chosen.filters or not headline)
     saving = f"; up to {duration(float(total['saving_us']))} to save" if stated else ""
+    headline = headline or ("No verdict" if finished else "Reading: analyzers are running …")
     made: list[object] = [
-        html.Strong(
-            printable(headline) if headline else "Reading: analyzers are running …" if not finished else "No verdict"
-        ),
+        html.Strong(printable(headline)),
         html.P(f"Selected{of}: {calls}{total['problems']:,} problems{time}{once}{gap}{saving}. Run {printable(run)}."),
     ]
     texts = [printable(sentence(x)) for x in known.lines]
@@ -474,10 +455,7 @@ def detail(row: pd.Series, advised: Advice, chart: html.Div, close: str) -> html
     numbers = [
         ("Now" if row["own"] else f"As of {printable(str(row['file']))}", duration(row["time_us"])),
         ("Best known", duration(row["then_us"])),
-        (
-            "Calls of a step" if row["unit"] == "step" else "Calls",
-            amount(row["calls"]),
-        ),
+        ("Calls of a step" if row["unit"] == "step" else "Calls", amount(row["calls"])),
         ("Could save" + (", estimated" if estimated else ""), duration(row["saving_us"])),
         ("Rate", "unknown" if pd.isna(row["tflops"]) else f"{row['tflops']:,.3g} TFLOP/s"),
         ("Of roofline", percent(row["efficiency"])),

@@ -116,11 +116,7 @@ class PageData:
         self._con.close()
 
     def _listen(self) -> None:
-        steps: dict[str, Callable[[], None]] = {
-            READY: self._load,
-            TRIES: self._load_tries,
-            VERDICT: self._load_verdict,
-        }
+        steps: dict[str, Callable[[], None]] = {READY: self._load, TRIES: self._load_tries, VERDICT: self._load_verdict}
         try:
             for step, text in self.reading.steps():
                 if step == FAILED:

@@ -12,12 +12,12 @@ import pandas as pd
 from analyzers.explore.load.job import PageVerdict
 from analyzers.explore.plain_text import sentence
 from analyzers.explore.tries import Row
-from analyzers.overrides.commands import COMMANDS
 from analyzers.overrides.write import make
 from analyzers.times.comparison import INCOMPARABLE
 from logparse.errors import EmissionError
-from logparse.formats.hipblaslt import tuning_file
+from logparse.formats.hipblaslt import bench, tuning_file
 from logparse.formats.hipblaslt.tuning_rules import with_objects
+from logparse.formats.miopen import driver
 from logparse.formats.override_formats import writers_for
 from logparse.model import Override, Problem, Solution, problem_from_text
 from logparse.text import duration
@@ -84,11 +84,8 @@ def _in_the_run(row: Row) -> str:
 def _command(problem: Problem, facts: Mapping[str, str]) -> Paste:
     if facts.get("arch", "").startswith("sm_"):
         return Paste("", "no bench command: NVIDIA's libraries have none; logparse replay measures this problem")
-    maker = COMMANDS.get("miopen" if problem.kind == "conv" else "hipblaslt")
-    if maker is None:
-        return Paste("", "no bench command for this kind of problem")
     try:
-        return Paste(maker(problem))
+        return Paste(driver.command(problem) if problem.kind == "conv" else bench.command(problem))
     except EmissionError as error:
         return Paste("", f"no bench command: {error}")
 
