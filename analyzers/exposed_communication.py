@@ -87,10 +87,8 @@ def _waiting(found: Ranks | None) -> str:
     late, longest = found.slowest, max(found.ranks, key=lambda x: x.waiting_us)
     if longest.waiting_us < _FEW * longest.unit_us:
         return "The ranks hardly wait for each other"
-    more = late.compute_us - longest.compute_us
-    why = (
-        f"computes {duration(more)} longer" if more > late.host_us - longest.host_us else "is launched late by its host"
-    )
+    more, later = late.compute_us - longest.compute_us, late.host_us - longest.host_us
+    why = f"computes {duration(more)} longer" if more > later else "is launched late by its host"
     least = "at least " if found.missing else ""
     waits = f"rank {longest.rank} waits {least}{duration(longest.waiting_us)} per unit of work"
     if found.missing:

@@ -61,11 +61,10 @@ def _of(part_us: float, whole_us: float) -> str:
 
 def _in_nchw(text: str) -> str | None:
     """The direction of a convolution whose tensors are in NCHW; None for other problems."""
-    if not text.startswith("conv "):
-        return None
-    problem = problem_from_text(text)
-    plain = isinstance(problem, ConvProblem) and problem.in_layout in ("NCHW", "NCDHW")
-    return problem.direction if isinstance(problem, ConvProblem) and plain else None
+    problem = problem_from_text(text) if text.startswith("conv ") else None
+    if isinstance(problem, ConvProblem) and problem.in_layout in ("NCHW", "NCDHW"):
+        return problem.direction
+    return None
 
 
 ANALYZER = Analyzer(name=NAME, about="layout transposes inside the convolutions of a trace", find=find)

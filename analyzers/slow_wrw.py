@@ -102,9 +102,8 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     faster = _elsewhere(reported, every, facts)
     for source, rows in reported.groupby("source_id", observed=True):
         mine, known = calls if _device(facts, str(source)) in ran_on else {}, facts.get(str(source), {})
-        findings.extend(
-            _slow(row, known, mine, faster.get((str(source), str(row["problem"])))) for row in rows.to_dict("records")
-        )
+        for row in rows.to_dict("records"):
+            findings.append(_slow(row, known, mine, faster.get((str(source), str(row["problem"])))))
     replaced = replaced_solvers(w, tables, settings, facts, calls)
     better = {(x.evidence.details["system"], x.problem) for x in replaced}
     better |= {(source, problem_from_text(text)) for source, text in _not_run(w[w["slow"]], tables, settings, facts)}
@@ -118,9 +117,8 @@ def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapp
     w = not_elsewhere(w, tables, settings)
     sources = w["source_id"].astype("category")  # a few files, which are looked up for each row below
     device = sources.map({s: _device(facts, s) for s in sources.cat.categories})
-    return w.assign(
-        source_id=sources, loss=w["best_us"] - w["sibling_us"], device=device, foreign=~w["source_id"].isin(own)
-    )
+    loss, foreign = w["best_us"] - w["sibling_us"], ~w["source_id"].isin(own)
+    return w.assign(source_id=sources, loss=loss, device=device, foreign=foreign)
 
 
 def _summaries(w: pd.DataFrame, tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
@@ -137,9 +135,8 @@ def _summaries(w: pd.DataFrame, tables: Tables, facts: Mapping[str, Facts]) -> l
             cus = f"{known['cu_count']} CUs" if "cu_count" in known else ""
             where = ", ".join(filter(None, (name, arch(known) or known.get("device") or "unknown device", cus)))
             message = f"{where}: {_in_words(total, ' that the run calls' * bool(rows['foreign'].any()))}"
-            found.append(
-                Finding(analyzer=NAME, message=message, evidence=Evidence(source_id=str(source), details=dict(total)))
-            )
+            evidence = Evidence(source_id=str(source), details=dict(total))
+            found.append(Finding(analyzer=NAME, message=message, evidence=evidence))
     return sorted(found, key=lambda x: (-float(str(x.evidence.details["recoverable_us"])), str(x.evidence.source_id)))
 
 

@@ -86,10 +86,8 @@ def _distribution(rows: pd.DataFrame) -> Finding:
     if unmeasured:
         words.append(f"{counted(unmeasured, 'problem')} cannot be judged: no time of what was picked is known")
     if agreeing:
-        run = "runs" if agreeing == 1 else "run"
-        words.append(
-            f"{counted(agreeing, 'problem')} {run} the only solution that was timed, so no faster one is known"
-        )
+        run = f"{counted(agreeing, 'problem')} {'runs' if agreeing == 1 else 'run'}"
+        words.append(f"{run} the only solution that was timed, so no faster one is known")
     if incomparable:
         words.append(
             f"{counted(incomparable, 'problem')} cannot be compared: logs and measurements are not known to be of one "

@@ -36,12 +36,9 @@ def diff_lines(found: Diff) -> list[str]:
         out.append(f"the runs are of two builds of {' and '.join(found.builds)}; {what}")
     flipped, picked, apart = found.flips
     if flipped:
-        times = (
-            "what that costs is unknown" if apart is None else f"the times differ there by {apart:.1%} in the median"
-        )
-        out.append(
-            f"picks differ in {flipped:,} of {picked:,} problems (winner-flip rate {flipped / picked:.0%}); {times}"
-        )
+        cost = "what that costs is unknown" if apart is None else f"the times differ there by {apart:.1%} in the median"
+        rate = f"winner-flip rate {flipped / picked:.0%}"
+        out.append(f"picks differ in {flipped:,} of {picked:,} problems ({rate}); {cost}")
     elif picked:
         out.append(f"picks are the same in all {counted(picked, 'problem')} that have one in both runs")
     known, delta_us = found.cost("slower", "faster")

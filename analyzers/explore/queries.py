@@ -94,11 +94,8 @@ class Sample:
     @property
     def note(self) -> str:
         """What is not drawn; empty where everything is."""
-        if len(self.rows) >= self.total:
-            return ""
-        return (
-            f"{len(self.rows):,} of {self.total:,} problems drawn: the costliest half, and an even sample of the rest"
-        )
+        what = f"{len(self.rows):,} of {self.total:,} problems drawn"
+        return f"{what}: the costliest half, and an even sample of the rest" if len(self.rows) < self.total else ""
 
 
 AMOUNTS: Mapping[str, str] = {

@@ -135,9 +135,8 @@ def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[st
     facts, own = facts_of(tables), run_facts(tables)
     away = [x for x in tables.measurements["source_id"].unique() if same_device(facts.get(x, {}), own) is False]
     rows = records(tables.measurements[~tables.measurements["source_id"].isin(away)], tables.facts)
-    rows = rows.assign(
-        time_us=rows["default_us"].fillna(rows["best_us"]), regret=1 - rows["best_us"] / rows["default_us"]
-    )
+    best_us, default_us = rows["best_us"], rows["default_us"]
+    rows = rows.assign(time_us=default_us.fillna(best_us), regret=1 - best_us / default_us)
     measured = rows.groupby("measured").agg(time_us=("time_us", "min"), regret=("regret", "max"))
     w = backward_weights(passes(tables), settings)
     w = w[w["slow"] & ~w["source_id"].isin(away)]

@@ -165,10 +165,8 @@ class Sampler:
     def _check(self, solution: Solution, runnable: Runnable) -> None:
         error = self._errors[solution.text] = runnable.error()
         if not acceptable(error, self._bound):
-            what = (
-                f"relative error {error:.2e} above {self._bound:.2e}" if math.isfinite(error) else "not all was written"
-            )
-            self._give_up(solution, "wrong", what)
+            far = f"relative error {error:.2e} above {self._bound:.2e}"
+            self._give_up(solution, "wrong", far if math.isfinite(error) else "not all was written")
         fault = runnable.fault()
         if fault:
             self._give_up(solution, "wrong", fault)

@@ -100,9 +100,8 @@ def without_checks(known: History, store: Store) -> tuple[History, Borrowed]:
 def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[str]]:
     """The workload's file and one per race or confirmation, and lines about what they hold.  Raises StoreError."""
     calls = calls_by_problem(tables_of(store, run).workload)
-    known = {
-        str(x): count for x, value in calls.items() if (count := count_of(value)) and not str(x).startswith(_OPERATOR)
-    }
+    pairs = ((str(text), count_of(count)) for text, count in calls.items())
+    known = {x: count for x, count in pairs if count and not x.startswith(_OPERATOR)}
     files = [bundle.dump({}, [], known)] if known else []
     facts, machines = facts_by_source(store.query("select source_id, name, value from facts")), Counter[str]()
     for source, own in store.query(_ROWS).groupby("source_id"):

@@ -80,9 +80,8 @@ def backend_named(name: str) -> BackendType:
     for member in BACKENDS:
         if member.name == name:
             return member
-    raise InputError(
-        f"no backend {name!r}; there is {', '.join(x.name for x in BACKENDS)}, or your own package.module:NAME"
-    )
+    known = ", ".join(x.name for x in BACKENDS)
+    raise InputError(f"no backend {name!r}; there is {known}, or your own package.module:NAME")
 
 
 class Handle:

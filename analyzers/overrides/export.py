@@ -111,6 +111,5 @@ def _untuned(problems: Sequence[Problem], target: Facts) -> Made:
     rows = [Override(problem=problem, solution=DEFAULT, target=target) for problem in problems]
     made = make(untuned.WRITER, [x for x in rows if untuned.accepts(x)], target)
     refused = Counter(f"PyTorch has no TunableOp for {x.problem.label}" for x in rows if not untuned.accepts(x))
-    return replace(
-        made, count=made.files[0].data.count(b"\n") if made.files else 0, refused=refused + Counter(made.refused)
-    )
+    count = sum(x.data.count(b"\n") for x in made.files[:1])
+    return replace(made, count=count, refused=refused + Counter(made.refused))

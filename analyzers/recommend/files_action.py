@@ -14,6 +14,7 @@ from analyzers.job.gpu_time import kernels_of_run, steps, traced_us
 from analyzers.recommend.confidence import basis, pre_us
 from analyzers.times.joins import calls_by_problem, closest
 from logparse.model import Finding
+from logparse.text import counted
 
 OVERRIDES = Action(
     name="overrides",
@@ -49,9 +50,7 @@ def files_action(
     now_us, confirmed = max(job_us, changed), sum(basis(x) == "confirmed" for x in written)
     return ActionResult(
         action=OVERRIDES,
-        application=Application(
-            line=f"{len(written):,} {'row' if len(written) == 1 else 'rows'}, {confirmed:,} confirmed: {_LINE}"
-        ),
+        application=Application(line=f"{counted(len(written), 'row')}, {confirmed:,} confirmed: {_LINE}"),
         now_us=now_us,
         then_us=now_us - sum(us * _share(x, x.per_call_us) for x, us in rows),
         low_us=now_us - sum(us * _share(x, x.per_call_high_us or x.per_call_us) for x, us in rows),

@@ -87,9 +87,8 @@ def emissions(
         made = make(writer, accepted, seen_by(gpus, target))
         files += made.files
         rows += made.held
-        notes += [
-            f"{writer.name}: {counted(count, 'override')} not written: {why}" for why, count in made.refused.items()
-        ]
+        refused = ((counted(count, "override"), why) for why, count in made.refused.items())
+        notes += [f"{writer.name}: {count} not written: {why}" for count, why in refused]
     unwritten = [x for x in mine if not any(writer.accepts(x) for writer in writers)]
     notes += [f"no writer for {x.solution.text} of {x.problem.label}" for x in unwritten]
     apply = apply_script(rows, files, target, folder, "" if settings.confirmed_only else caution)
@@ -190,10 +189,9 @@ def scripts(
         name = f"tune_{library}.sh"
         lines, refused = _lines([x for x in problems if isinstance(x, kind)], commands.get(library))
         if lines:
-            body = "".join(
-                f"{line} >&3 2>&3 || echo 'failed: {n} of {len(lines)}' >&2\n" for n, line in enumerate(lines, 1)
-            )
-            text = head.format(count=len(lines)) + body
+            count = len(lines)
+            tried = [f"{line} >&3 2>&3 || echo 'failed: {n} of {count}' >&2\n" for n, line in enumerate(lines, 1)]
+            text = "".join([head.format(count=count), *tried])
             use = "run it on the GPU (hours, most valuable first; stop when you like), then ingest what it wrote"
             made.append(Emission(name, text.encode(), use))
         if refused:

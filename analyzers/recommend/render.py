@@ -41,10 +41,9 @@ def gpu_time_lines(time: GpuTime | None) -> list[str]:
     rows = [(x.name, x.us) for x in shown] + ([(counted(len(few), "more kind"), sum(x.us for x in few))] if few else [])
     out += [f"  {name:<26} {duration(us / steps):>10} {us / time.kernels_us:>7.1%}" for name, us in rows]
     if time.idle_us is not None and time.window_us:
-        window = f"of {duration(time.window_us / steps)}{' per step' if time.steps else ''}"
-        out.append(
-            f"  {'idle':<26} {duration(time.idle_us / steps):>10} {time.idle_us / time.window_us:>7.1%} {window}"
-        )
+        idle, window = duration(time.idle_us / steps), duration(time.window_us / steps)
+        each = " per step" if time.steps else ""
+        out.append(f"  {'idle':<26} {idle:>10} {time.idle_us / time.window_us:>7.1%} of {window}{each}")
     if time.alone_us:
         out.append(f"  of communication, {duration(time.alone_us / steps)} overlap with no other kernel")
     if time.unexplained_us:

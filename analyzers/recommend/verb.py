@@ -100,8 +100,7 @@ def answer(
     try:
         made, _ = write(found, settings, out, gpus, own)
     except OSError as error:
-        why = f"error: {error.filename or out}: {error.strerror or error}; the files were not written (--out)"
-        errors = [why]
+        errors = [f"error: {error.filename or out}: {error.strerror or error}; the files were not written (--out)"]
     report = next((x.data.decode() for x in made if x.name == documents.REPORT_NAME), documents.report(found, []))
     brief = screen.screen(found, screen.Written(out, made, store), n)
     return Answer(report.splitlines() if verbose else brief, table, "recommend", errors=errors, code=int(bool(errors)))

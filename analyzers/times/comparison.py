@@ -125,10 +125,8 @@ def _no_file(known: Comparison, target: Facts) -> Refusal | None:
     if by_hand(best):
         return Refusal(out_of_reach(best) or f"no file makes a library take {best.text}", advice(best))
     if known.problem.kind == "grouped":
-        algorithm = f"hipblaslt_ext::getAlgosFromIndex(handle, {{{best.id}}}, …)"
-        how = (
-            f"initialize the GroupedGemm with {algorithm}" if best.library == "hipblaslt" else "name it in the program"
-        )
+        by_index = f"initialize the GroupedGemm with hipblaslt_ext::getAlgosFromIndex(handle, {{{best.id}}}, …)"
+        how = by_index if best.library == "hipblaslt" else "name it in the program"
         return Refusal("no file chooses for a grouped GEMM", f"No file chooses for a grouped GEMM: {how}.")
     why = untunable(target) if best.library == "cublaslt" else None
     return Refusal(why, f"Call cuBLASLt itself with this algorithm, or update PyTorch: {why}") if why else None

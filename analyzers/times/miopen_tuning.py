@@ -102,16 +102,14 @@ class _Known:
         """The next fastest solver of the record (source, origin, problem) that the override rests on."""
         rows = self._measurements
         same = (rows["problem"] == evidence.measured) & (rows["library"] == "miopen")
-        return _fastest(
-            override, rows[same & (rows["source_id"] == evidence.source_id) & (rows["origin"] == evidence.origin)]
-        )
+        same &= (rows["source_id"] == evidence.source_id) & (rows["origin"] == evidence.origin)
+        return _fastest(override, rows[same])
 
     def _tuned_to(self, override: Override, known: pd.DataFrame) -> Override:
         """With its parameters, and the largest workspace that is known of it where it has none, as a confirmation."""
         rows = known[(known["problem"] == override.problem.text) & (known["solution"] == override.solution.text)]
-        space = (
-            count_of(rows["workspace_bytes"].max()) if override.workspace_bytes is None else override.workspace_bytes
-        )
+        most = count_of(rows["workspace_bytes"].max())
+        space = most if override.workspace_bytes is None else override.workspace_bytes
         return replace(override, parameters=self._parameters(override), workspace_bytes=space)
 
     def _parameters(self, override: Override) -> str | None:

@@ -229,9 +229,8 @@ def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
     """Whether each time may be of the calls that it would be weighed by."""
     logs = [None if log == SILENT else str(log) for log in rows["log"]]
     keys = zip(rows["problem"], rows["source_id"], logs, strict=True)
-    return pd.Series(
-        [log == UNCALLED or not unknown(problem, source, log) for problem, source, log in keys], rows.index
-    )
+    known = [log == UNCALLED or not unknown(problem, source, log) for problem, source, log in keys]
+    return pd.Series(known, rows.index)
 
 
 def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settings) -> pd.DataFrame:

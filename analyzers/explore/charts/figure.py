@@ -56,11 +56,9 @@ class Figure:
                 _merge(annotation, settings)
 
     def update_xaxes(self, *, col: int | None = None, **settings: Any) -> None:
-        """The axis of one plot, or of all."""
         self._update_axes("x", col, settings)
 
     def update_yaxes(self, *, col: int | None = None, **settings: Any) -> None:
-        """The axis of one plot, or of all."""
         self._update_axes("y", col, settings)
 
     def plain(self, *, webgl: bool = True) -> dict[str, Any]:
@@ -74,6 +72,7 @@ class Figure:
         return {"data": data, "layout": _plain(self.layout)}
 
     def _update_axes(self, axis: str, col: int | None, settings: Mapping[str, Any]) -> None:
+        """The axis of one plot, or of all."""
         for number in map(_number, range(1, self._plots + 1) if col is None else [col]):
             _merge(self.layout.setdefault(f"{axis}axis{number}", {}), settings)
 

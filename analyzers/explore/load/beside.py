@@ -25,9 +25,8 @@ def beside(word: str, store: Store) -> tuple[Store, str]:
             return found, found.latest_run(word[place + 1 :])
     if word in store.runs():
         return store, word
-    raise StoreError(
-        f"--compare {word}: neither a store nor a run of {store.url} ({', '.join(store.runs()) or 'none'})"
-    )
+    known = ", ".join(store.runs()) or "none"
+    raise StoreError(f"--compare {word}: neither a store nor a run of {store.url} ({known})")
 
 
 def names(store: Store, run: str, other: Store, other_run: str) -> tuple[str, str]:

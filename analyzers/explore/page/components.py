@@ -485,8 +485,7 @@ def _paste(title: str, given: Paste, name: str) -> html.Div:
     note = html.Span(printable(given.note), className="faint")
     if not given.text:
         return html.Div([html.H3(title), html.P(note)])
-    copy = html.Button(
-        "Copy", id=f"copy-{name}", className="copy", **_data(copies=f"text-{name}"), **_aria(label=f"Copy: {title}")
-    )
+    more = _data(copies=f"text-{name}") | _aria(label=f"Copy: {title}")
+    copy = html.Button("Copy", id=f"copy-{name}", className="copy", **more)
     head = html.Div([html.H3(title), copy, note], className="bar")
     return html.Div([head, html.Pre(html.Code(given.text, id=f"text-{name}"))])

@@ -83,10 +83,8 @@ class PageData:
 
     def facts(self, source_id: object) -> dict[str, str]:
         with self.cursor() as con:
-            rows = con.execute(
-                "select name, value from facts where source_id = ? order by name, value desc", [source_id]
-            )
-            return {str(name): str(value) for name, value in rows.fetchall()}
+            sql = "select name, value from facts where source_id = ? order by name, value desc"
+            return {str(name): str(value) for name, value in con.execute(sql, [source_id]).fetchall()}
 
     @property
     def files(self) -> Path | None:

@@ -118,9 +118,7 @@ def _written(override: Override, objects: Sequence[Problem]) -> Paste:
         rows = with_objects([override], objects, facts) if writer is tuning_file.WRITER else [override]
         made = make(writer, rows, facts)
         if made.files:
-            where = ", ".join(
-                f"{facts[x]}{' CUs' if x == 'cu_count' else ''}" for x in ("arch", "cu_count") if x in facts
-            )
+            where = ", ".join(f"{facts[x]}{unit}" for x, unit in (("arch", ""), ("cu_count", " CUs")) if x in facts)
             also = "; the second row is for calls through hipBLASLt's C++ object" if len(made.held) > 1 else ""
             text = made.files[0].data.decode("utf-8", "replace").strip()
             return Paste(text, f"for {where or 'an unknown device'}{also}", made.files[0].name)

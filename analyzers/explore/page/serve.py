@@ -72,9 +72,8 @@ def explore(
         if browser:  # it starts while this process imports; its first request waits in the socket
             threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
         make_server, application, data = _server(store.url, run, compare, facts, reading)
-        server = make_server(
-            host, port, application(data, host, port, token).server, threaded=True, fd=listening.fileno()
-        )
+        app = application(data, host, port, token).server
+        server = make_server(host, port, app, threaded=True, fd=listening.fileno())
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         say(f"{address}  (Ctrl-C ends it)")
         say(tunnel(port, token))
