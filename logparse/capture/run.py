@@ -95,8 +95,7 @@ def _losses(plan: Plan, ended: job.Ended) -> Iterator[str]:
 
 def facts_of_job(command: Sequence[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Facts of the machine and the libraries, collected by the job's own interpreter (with its torch, not ours)."""
-    from logparse.formats.tunableop.validators import PREFIX
-    from logparse.formats.tunableop.validators import facts as validator_facts
+    from logparse.formats.tunableop import validators
 
     quiet = {name: value for name, value in environ.items() if not name.startswith(_LOGGING)}
     out: dict[str, str] = {}
@@ -108,8 +107,7 @@ def facts_of_job(command: Sequence[str], environ: Mapping[str, str] = os.environ
         if isinstance(found, dict):
             out |= {str(name): str(value) for name, value in found.items()}
     out = {name: value for name, value in out.items() if value}
-    validators = {name[len(PREFIX) :]: value for name, value in out.items() if name.startswith(PREFIX)}
-    return out | {fact.name: fact.value for fact in validator_facts(validators)}
+    return out | {fact.name: fact.value for fact in validators.facts(validators.of_target(out))}
 
 
 def _probe(python: str, environ: Mapping[str, str]) -> str:

@@ -22,8 +22,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any, get_args
 
-from logparse.formats.format import FileFormat, Head, Origin, Outcome, Source, Unit, content, parsed
-from logparse.formats.patterns import regex
+from logparse.formats.format import FileFormat, Origin, Outcome, Source, Unit, begins, content, parsed
 from logparse.model import FACTS, Call, Fact, Measurement, Record, Reject, Status, problem_from_text, solution_from_text
 
 VERSION = 1
@@ -35,7 +34,7 @@ _REPLAY = frozenset({"environment", "confirmation", "pick", "threads"})
 _PREFIXES = ("replay_", "validator:")
 """Facts of a replay that identify what its times may be compared with, and how they were measured."""
 _ROW = tuple(x.name for x in fields(Measurement) if x.name not in ("problem", "solution", "key_text"))
-_BEGIN = regex(rb'\s*\{\s*"logparse_bundle"\s*:')
+recognise = begins(rb'\s*\{\s*"logparse_bundle"\s*:')
 
 
 def dump(facts: Mapping[str, str], times: Sequence[Measurement], calls: Mapping[str, int | None]) -> tuple[str, bytes]:
@@ -52,10 +51,6 @@ def dump(facts: Mapping[str, str], times: Sequence[Measurement], calls: Mapping[
     data = json.dumps({"logparse_bundle": VERSION, "facts": kept, "times": rows, "calls": dict(sorted(calls.items()))})
     name = f"{RECORD}{hashlib.sha256(data.encode()).hexdigest()[:16]}.json" if times else "workload.json"
     return name, data.encode() + b"\n"
-
-
-def recognise(head: Head) -> bool:
-    return _BEGIN.match(head.data) is not None
 
 
 def read(source: Source) -> Iterator[Outcome]:

@@ -26,20 +26,16 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from logparse.formats.format import FOREIGN, FileFormat, Head, Origin, Outcome, Source, content, parsed
+from logparse.formats.format import FOREIGN, FileFormat, Origin, Outcome, Source, begins, content, parsed
 from logparse.formats.patterns import regex
 from logparse.model import Fact, Measurement, OperatorProblem, Reject, Solution
 
 ORIGIN = "flashinfer"
 _METADATA = "_metadata"
-_BEGIN = regex(rb'\s*\{\s*"(?:\(\'[^\']+\', \'\w+\', \(|_metadata"\s*:\s*\{\s*"flashinfer_version")')
+recognise = begins(rb'\s*\{\s*"(?:\(\'[^\']+\', \'\w+\', \(|_metadata"\s*:\s*\{\s*"flashinfer_version")')
 _KEY = regex(r"\('(?P<op>[^' ]+)', '\w+', (?P<sizes>\(.*\))\)")
 _UNKNOWN = ("unknown", "None", "*")
 """Values of metadata that name no version."""
-
-
-def recognise(head: Head) -> bool:
-    return _BEGIN.match(head.data) is not None
 
 
 def read(source: Source) -> Iterator[Outcome]:

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Literal, Protocol, TypeAlias
 import pyarrow as pa
 
 from logparse.errors import EmissionError
+from logparse.formats.patterns import regex
 from logparse.model import Override, Problem, Record
 
 Unit = Literal["call", "message", "measurement", "fact", "reject", "foreign", "blank"]
@@ -59,6 +60,12 @@ class Head:
 
     name: str
     data: bytes
+
+
+def begins(pattern: bytes) -> Callable[[Head], bool]:
+    """Recognises the files whose first bytes match."""
+    beginning = regex(pattern)
+    return lambda head: beginning.match(head.data) is not None
 
 
 class Source(Protocol):

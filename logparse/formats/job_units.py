@@ -19,17 +19,12 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from logparse.formats.format import FileFormat, Head, Outcome, Source, content, parsed
-from logparse.formats.patterns import regex
+from logparse.formats.format import FileFormat, Outcome, Source, begins, content, parsed
 from logparse.model import Fact, Reject
 
 UNIT, TRACING, ALONE, KIND = "unit", "unit_tracing", "unit_alone", "unit:"
 """Names of facts; that of a kind begins with ``KIND``."""
-_BEGIN = regex(rb'\s*\{\s*"logparse_units"\s*:')
-
-
-def recognise(head: Head) -> bool:
-    return _BEGIN.match(head.data) is not None
+recognise = begins(rb'\s*\{\s*"logparse_units"\s*:')
 
 
 def read(source: Source) -> Iterator[Outcome]:

@@ -111,19 +111,18 @@ def meaning(text: str) -> str | None:
 def read(text: str) -> Outcome:
     """One line: a message."""
     text = text.strip()
+    shown = text[:_BYTES_OF_MESSAGE]
     if text.startswith(_ONCE):
         variable = _VARIABLE.search(text)
-        name = variable[0] if variable else ""
-        return Outcome("message", [Message(category=NOTE, function="rocBLAS", text=name or text[:_BYTES_OF_MESSAGE])])
-    if text.startswith((_WORKSPACE, _UNSUPPORTED)):
+        category, library, shown = NOTE, "rocBLAS", variable[0] if variable else shown
+    elif text.startswith((_WORKSPACE, _UNSUPPORTED)):
         category, library = (ERROR, "hipBLASLt") if text.startswith(_WORKSPACE) else (WARNING, "PyTorch")
-        return Outcome("message", [Message(category=category, function=library, text=text[:_BYTES_OF_MESSAGE])])
-    match = _LINE.match(text)
-    if match is None:
+    elif match := _LINE.match(text):
+        category = WARNING if match["level"] == "warning" else ERROR
+        library = _LIBRARIES.get(match["library"], match["library"])
+    else:
         return FOREIGN
-    category = WARNING if match["level"] == "warning" else ERROR
-    library = _LIBRARIES.get(match["library"], match["library"])
-    return Outcome("message", [Message(category=category, function=library, text=text[:_BYTES_OF_MESSAGE])])
+    return Outcome("message", [Message(category=category, function=library, text=shown)])
 
 
 FORMAT = LineFormat(

@@ -314,18 +314,17 @@ class Table(Generic[E, C]):
         taken, rows = accepted(why_not, certain), []
         for x in self.entries:
             verdicts, breaches = judge(x.line, x, self.context, self.rules, taken, refusal)
-            rows.append(
-                Row(
-                    line=x.line,
-                    key=x.key,
-                    problem=x.problem,
-                    solution=x.solution,
-                    verdicts=verdicts,
-                    text=x.text,
-                    time_us=x.time_us,
-                    breaches=breaches,
-                )
+            row = Row(
+                line=x.line,
+                key=x.key,
+                problem=x.problem,
+                solution=x.solution,
+                verdicts=verdicts,
+                text=x.text,
+                time_us=x.time_us,
+                breaches=breaches,
             )
+            rows.append(row)
         return Reading(rows=rows, refusals=why_not, certain=certain, facts=facts, target=target, parsed=self)
 
 

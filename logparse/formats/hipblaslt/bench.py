@@ -102,7 +102,7 @@ _ALIASES = {"sizem": "m", "sizen": "n", "sizek": "k", "r": "precision", "i": "it
 _SIZE_NAMES = frozenset(SIZES)
 _NAMES: Mapping[str, str] = {token: _ALIASES.get(token.lstrip("-"), token.lstrip("-")) for token in FLAGS}
 
-_ALWAYS_SIZES = (*SIZES[:7], "stride_a", "stride_b", "stride_c", "stride_d")
+ALWAYS_SIZES = (*SIZES[:7], "stride_a", "stride_b", "stride_c", "stride_d")
 _ALWAYS = ("transA", "transB", "batch_count", *TYPES, "compute_type")
 """What every logged line of every version holds; one that lacks any of it is cut."""
 
@@ -231,7 +231,7 @@ def _solution(words: _Words) -> Solution | None:
 def _logged_problem(words: _Words) -> GemmProblem:
     """The problem of a line that the library wrote; one that lacks what its version always writes was cut or edited."""
     first = words.members[0] if words.members else {}
-    for needed, given in ((_ALWAYS_SIZES, first), (_ALWAYS, words.values)):
+    for needed, given in ((ALWAYS_SIZES, first), (_ALWAYS, words.values)):
         for name in needed:
             if name not in given:
                 raise ValueError(f"cut line: --{name} is missing")

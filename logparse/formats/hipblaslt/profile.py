@@ -22,13 +22,12 @@ from typing import Any
 
 from logparse.formats.format import FOREIGN, LineFormat, Outcome
 from logparse.formats.hipblaslt.arguments import WORDS, problem
-from logparse.formats.hipblaslt.bench import LOGGED
+from logparse.formats.hipblaslt.bench import ALWAYS_SIZES, LOGGED, SIZES
 from logparse.model import Call, GemmProblem, Member, Record, Reject, Solution, SolutionName
 
 _OPEN = "- { function: matmul"
 
-_SIZES = frozenset({"lda", "ldb", "ldc", "ldd", "lde", *(f"stride_{x}" for x in "abcde")})
-_MEMBER = frozenset({"m", "n", "k"}) | _SIZES
+_MEMBER = frozenset(SIZES)
 _NEEDED = ("alpha", "beta", "transA", "transB", "batch_count", "a_type", "b_type", "c_type", "d_type")
 _NEEDED_LAST = ("compute_type", "activation_type", "call_count")
 _KNOWN = (frozenset(flag.lstrip("-") for flag in LOGGED) - {"m", "n", "k"}).union(
@@ -100,9 +99,7 @@ def _values(body: str) -> tuple[dict[str, str], list[dict[str, int]]]:
             raise ValueError(f"damaged profile record: {key} stands twice")
         else:
             values[key] = value
-    sizes = (
-        () if members else ("M", "N", "K", "lda", "ldb", "ldc", "ldd", "stride_a", "stride_b", "stride_c", "stride_d")
-    )
+    sizes = () if members else ("M", "N", "K", *ALWAYS_SIZES[3:])
     for key in (*sizes, *_NEEDED, *_NEEDED_LAST):
         if key not in values:
             raise ValueError(f"cut profile record: no {key}")
@@ -116,8 +113,7 @@ def _problem(values: dict[str, str], members: list[dict[str, int]]) -> GemmProbl
     if "grouped_gemm" in values:
         fields: dict[str, Any] = {"members": tuple(_member(member) for member in members)}
     else:
-        fields = {name.lower(): int(values[name]) for name in "MNK"}
-        fields |= {name: int(values[name]) for name in _SIZES - {"lde", "stride_e"}}
+        fields = {name.lower(): int(values[name]) for name in ("M", "N", "K", *ALWAYS_SIZES[3:])}
     # Before ROCm 7.1 a record has neither scaleC/D nor a readable swizzle: unknown, not absent.
     return problem(values, fields, absent=None)
 

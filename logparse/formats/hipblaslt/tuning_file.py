@@ -169,17 +169,15 @@ def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
     facts = [Fact(ours, row.cells.get(theirs, "")) for ours, theirs in DEVICE.items()]
     records: list[Record] = [fact for fact in facts if fact.value and fact not in known]
     known.update(facts)
-    records.append(
-        Measurement(
-            problem=gemm,
-            solution=row.solution,
-            origin="tuning-file",
-            status="ok" if row.time_us else "no_time",
-            time_us=row.time_us,
-            key_text=key(gemm, {}),
-        )
+    measured = Measurement(
+        problem=gemm,
+        solution=row.solution,
+        origin="tuning-file",
+        status="ok" if row.time_us else "no_time",
+        time_us=row.time_us,
+        key_text=key(gemm, {}),
     )
-    return Outcome("measurement" if row.time_us else "fact", records)
+    return Outcome("measurement" if row.time_us else "fact", [*records, measured])
 
 
 DEVICE: Mapping[str, str] = {"arch": "gcnArchName", "cu_count": "CUs"}

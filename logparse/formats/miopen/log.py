@@ -200,8 +200,7 @@ def _timing(find: _Find, function: str, text: str) -> Outcome | None:
     match = _TIMED.match(text)
     if match is None:
         return None
-    direction = direction_of_solver(match["solver"])
-    named = find.thread.finding(direction)
+    named = find.thread.finding(direction_of_solver(match["solver"]))
     if named is None:
         return _unnamed(find, function, text)
     find.timed.append(_measurement(named, match["solver"], ORIGIN, match["ms"]))
@@ -212,8 +211,7 @@ def _chosen(find: _Find, function: str, text: str) -> Outcome | None:
     match = _CHOSEN.match(text)
     if match is None:
         return None
-    direction = _WHICH[match["which"]]
-    named = find.thread.chosen(direction)
+    named = find.thread.chosen(_WHICH[match["which"]])
     estimate, find.fallback = find.fallback, False
     if named is None:
         return _unnamed(find, function, text)
@@ -280,8 +278,7 @@ def _messages(find: _Find, level: str, function: str, text: str) -> list[Record]
         find.fallback = False
     records: list[Record] = [Message(category=_category(level), function=function, text=_masked(text))]
     if match := _LOST.match(text):
-        direction = direction_of_solver(match["solver"])
-        named = find.thread.finding(direction)
+        named = find.thread.finding(direction_of_solver(match["solver"]))
         if named is not None:
             why = f"too little workspace: {_masked(text)}"
             lost = _measurement(named, match["solver"], ORIGIN, workspace=match["ws"], why=why)

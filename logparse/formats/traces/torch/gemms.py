@@ -171,22 +171,19 @@ def scaled_mm(x: Inputs) -> Operation:
     a_type, b_type = type_of(x.type(1)), type_of(x.type(0))  # BLAS' A is the right matrix
     problem = _multiply(left, right, None, a_type)
     out_type = OUTPUT_TYPES.get(x.value(6)) if x.value(6) else b_type
-    return Operation(
-        (
-            replace(
-                problem,
-                b_type=b_type,
-                c_type=None,
-                d_type=out_type,
-                compute_type="f32_r",
-                scale_type="f32_r",
-                scale_a=_scale_mode(x.dims[3], right.cols),
-                scale_b=_scale_mode(x.dims[2], left.rows),
-                bias=bool(x.dims[4]) if x.type(4) else False,
-                bias_type=_TYPES.get(x.type(4)),
-            ),
-        )
+    problem = replace(
+        problem,
+        b_type=b_type,
+        c_type=None,
+        d_type=out_type,
+        compute_type="f32_r",
+        scale_type="f32_r",
+        scale_a=_scale_mode(x.dims[3], right.cols),
+        scale_b=_scale_mode(x.dims[2], left.rows),
+        bias=bool(x.dims[4]) if x.type(4) else False,
+        bias_type=_TYPES.get(x.type(4)),
     )
+    return Operation((problem,))
 
 
 def _scale_mode(dims: object, size: int) -> str | None:
