@@ -23,7 +23,18 @@ from functools import partial
 from typing import Any, get_args
 
 from logparse.formats.format import FileFormat, Origin, Outcome, Source, Unit, begins, content, parsed
-from logparse.model import FACTS, Call, Fact, Measurement, Record, Reject, Status, problem_from_text, solution_from_text
+from logparse.model import (
+    FACTS,
+    Call,
+    Fact,
+    Measurement,
+    Problem,
+    Record,
+    Reject,
+    Status,
+    problem_from_text,
+    solution_from_text,
+)
 
 VERSION = 1
 RECORD = "record-"
@@ -87,14 +98,22 @@ def _time(row: Mapping[str, Any]) -> Record:
     samples = tuple(values.pop("samples_us", ()))
     if not all(isinstance(x, int | float) for x in (*numbers, *samples)) or not isinstance(values.get("origin"), str):
         raise ValueError("a time is not a number, or its origin is missing")
-    problem, solution = problem_from_text(row["problem"]), solution_from_text(row["solution"])
+    problem, solution = _problem(row["problem"]), solution_from_text(row["solution"])
     return Measurement(problem=problem, solution=solution, samples_us=samples, **values)
 
 
 def _call(text: str, count: Any) -> Record:
     if type(count) is not int or count < 1:
         raise ValueError(f"{count!r} calls")
-    return Call(category="bundle", problem=problem_from_text(text), count=count)
+    return Call(category="bundle", problem=_problem(text), count=count)
+
+
+def _problem(text: str) -> Problem:
+    """The problem of a text, which must be its own: a damaged one may be read, and be of no column's type."""
+    problem = problem_from_text(text)
+    if problem.text != text:
+        raise ValueError(f"not the text of a problem: {text[:80]!r}")
+    return problem
 
 
 FORMAT = FileFormat(

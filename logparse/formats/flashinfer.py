@@ -43,10 +43,12 @@ def read(source: Source) -> Iterator[Outcome]:
     data = content(source)
     try:
         found = parsed(data)
+        if not isinstance(found, dict):
+            raise ValueError("no object")
     except ValueError as error:
         yield Outcome("reject", [Reject(f"flashinfer: {error}", 0, len(data))])
         return
-    for key, value in found.items():  # what begins as ``recognise`` wants and is JSON is an object
+    for key, value in found.items():
         if key == _METADATA and isinstance(value, dict):
             named = {name: x for name, x in value.items() if isinstance(x, str) and x not in _UNKNOWN}
             yield Outcome("fact", [Fact("device" if name == "gpu" else name, x) for name, x in named.items()])

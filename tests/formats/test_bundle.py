@@ -70,3 +70,12 @@ def test_a_workload_is_calls_in_no_order_of_time() -> None:
 def test_what_is_none_is_a_counted_reject(change: dict[str, object]) -> None:
     data = json.dumps({"logparse_bundle": 1, "facts": {}, "times": [], "calls": {}} | change).encode()
     assert [type(x) for x in records("x.json", data)] == [Reject]
+
+
+def test_a_damaged_text_that_reads_as_a_problem_is_a_reject() -> None:
+    """A cut in the middle made a number of a type, which ended the ingest."""
+    text = gemm(64).text
+    cut = text[: text.index("compute=") + 8] + "on=?,0" + text[text.index(" aux=") :]
+    name, data = bundle.dump({}, [], {text: 3})
+    found = records(name, data.replace(text.encode(), cut.encode()))
+    assert [type(x) for x in found] == [Reject]

@@ -64,6 +64,7 @@ def test_an_entry_without_a_tactic_is_rejected(value: object) -> None:
 
 def test_what_is_no_json_is_one_reject() -> None:
     assert [x.unit for x in flashinfer.read(Memory(json.dumps({NEW: ["R", 1]}).encode()[:-3]))] == ["reject"]
+    assert [x.unit for x in flashinfer.read(Memory(b"-1"))] == ["reject"], "JSON, and no object"
     assert not flashinfer.recognise(Head("a.json", b'{"_metadata": {"kernelspec": {}}}'))
 
 
