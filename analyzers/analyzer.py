@@ -6,7 +6,7 @@ reads files, never prints, never changes its input; the order of rows does not m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # what only checks or merges files makes no DataFrame, and im
 P = ParamSpec("P")
 R = TypeVar("R")
 K = TypeVar("K")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,14 +65,6 @@ def once(function: Callable[Concatenate[K, P], R]) -> Callable[Concatenate[K, P]
         return result
 
     return asked
-
-
-def in_groups(members: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """The members by their keys, both in the order in which they come."""
-    out: dict[K, list[T]] = {}
-    for x in members:
-        out.setdefault(key(x), []).append(x)
-    return out
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analyzers.analyzer import Analyzer, Settings, Tables, in_groups
+from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.times.joins import calls_of, facts_of, not_elsewhere, timed
 from analyzers.times.origins import EVIDENCE, RACE, TRACE
 from analyzers.times.roofline import Size, resized
+from logparse.groups import in_groups
 from logparse.model import Evidence, Finding, GemmProblem, problem_from_text
 from logparse.target import Facts, device_of_file, same_device
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pyarrow as pa
 
-from analyzers.analyzer import Tables, in_groups
+from analyzers.analyzer import Tables
 from analyzers.diff.timings import BASES, RunTimes, times_of
 from analyzers.statistics.intervals import TIE
 from logparse.formats import FORMATS
 from logparse.formats.hipblaslt.tuning_rules import work_of
 from logparse.formats.override_formats import OVERRIDE_FORMATS
+from logparse.groups import in_groups
 from logparse.links import linked
 from logparse.model import Problem, problem_from_text
 from logparse.store.columns import column

@@ -23,7 +23,6 @@ import pandas as pd
 import pyarrow as pa
 from plotly.offline import get_plotlyjs
 
-from analyzers.analyzer import in_groups
 from analyzers.explore import point_table, queries, tries
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.palette import DARK, LIGHT
@@ -37,6 +36,7 @@ from analyzers.explore.plain_text import amount, sentence
 from analyzers.explore.selection import INTRO, VIEWS, Selection
 from analyzers.explore.views import ChartStyle, chart
 from analyzers.times.joins import facts_by_source
+from logparse.groups import in_groups
 from logparse.output.own_files import remember
 from logparse.text import duration, printable
 

@@ -22,13 +22,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analyzers.analyzer import in_groups
 from analyzers.overrides.write import Made, left_out_lines, readable, together
 from logparse.errors import InputError
 from logparse.formats.format import Writer
 from logparse.formats.override_format import Conversion, OverrideFormat
 from logparse.formats.override_formats import OVERRIDE_FORMATS
 from logparse.formats.tunableop import validators
+from logparse.groups import in_groups
 from logparse.ingest.input_file import InputFile
 from logparse.model import Fact, Measurement, Override, Record, Solution, SolutionName
 from logparse.target import Facts, arch, machine, seen_by, serves

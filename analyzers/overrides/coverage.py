@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby, islice
 from typing import Literal
 
-from analyzers.analyzer import Settings, Tables, in_groups
+from analyzers.analyzer import Settings, Tables
 from analyzers.job.double_counts import remarks_on
 from analyzers.overrides.kernels import Kernels
 from analyzers.overrides.lint import Unread, by_name, share_lines, unread_lines
@@ -19,6 +19,7 @@ from analyzers.times.joins import calls_by_problem
 from analyzers.times.picks import compare
 from logparse.formats.override_format import OverrideFile, OverrideFormat, Report
 from logparse.formats.reading import Note, Row
+from logparse.groups import in_groups
 from logparse.model import problem_from_text
 from logparse.output import CHECK_FAILED, Answer, Rows
 

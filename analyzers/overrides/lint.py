@@ -13,7 +13,7 @@ from heapq import nsmallest
 from itertools import chain
 from typing import Any, NamedTuple
 
-from analyzers.analyzer import Tables, in_groups
+from analyzers.analyzer import Tables
 from analyzers.times.joins import against_default, facts_of, launches_graphs
 from analyzers.times.miopen_tuning import of_build
 from logparse.errors import InputError
@@ -25,6 +25,7 @@ from logparse.formats.override_format import OverrideFile, OverrideFormat
 from logparse.formats.override_formats import OVERRIDE_FORMATS
 from logparse.formats.reading import STAGES, Note, Reading, Row
 from logparse.formats.tunableop.validators import PREFIX as VALIDATOR
+from logparse.groups import in_groups
 from logparse.ingest.input_file import HEAD_BYTES, InputFile
 from logparse.links import linked
 from logparse.model import Problem, problem_from_text

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from analyzers.analyzer import in_groups
 from analyzers.overrides.lint import content_of, format_of
 from analyzers.overrides.write import Made
 from logparse.errors import InputError
@@ -23,6 +22,7 @@ from logparse.formats.format import Emission
 from logparse.formats.override_format import Merging, OverrideFile, OverrideFormat, bytes_of
 from logparse.formats.override_formats import OVERRIDE_FORMATS
 from logparse.formats.reading import Offer, Reading
+from logparse.groups import in_groups
 from logparse.target import Facts
 from logparse.text import counted
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from logparse.groups import in_groups
 from logparse.model import Problem, Solution
 from logparse.target import Facts
 
@@ -38,14 +39,6 @@ def whole(text: str, bits: int = 64) -> int | None:
         return None
     value = -int(significant) if text[0] == "-" else int(significant)
     return value if -(1 << (bits - 1)) <= value < 1 << (bits - 1) else None
-
-
-def grouped(pairs: Iterable[tuple[T, C]]) -> dict[T, list[C]]:
-    """The second members of pairs by the first ones, in order."""
-    out: dict[T, list[C]] = {}
-    for key, value in pairs:
-        out.setdefault(key, []).append(value)
-    return out
 
 
 def leading(text: str, bits: int = 64) -> int | None:
@@ -202,12 +195,12 @@ class Reading(Generic[S_co]):
     @cached_property
     def by_key(self) -> Mapping[str, Sequence[Row]]:
         """The kept rows of each key, in file order."""
-        return grouped((row.key, row) for row in self.rows if not row.dead)
+        return in_groups((row for row in self.rows if not row.dead), lambda row: row.key)
 
     @cached_property
     def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
         """The live rows, by the shape of their problems."""
-        return grouped((row.problem.shape if row.problem else None, row) for row in self.rows if row.live)
+        return in_groups((x for x in self.rows if x.live), lambda x: x.problem.shape if x.problem else None)
 
 
 def accepted(refusals: Sequence[Note], certain: bool) -> Verdict:
@@ -330,7 +323,7 @@ class Table(Generic[E, C]):
 
 def with_key(entries: Iterable[E]) -> dict[str, list[E]]:
     """The entries by key, but those without one."""
-    return grouped((entry.key, entry) for entry in entries if entry.key)
+    return in_groups((entry for entry in entries if entry.key), lambda entry: entry.key)
 
 
 def remarks_on(name: str, data: bytes, reading: Reading[Table[Any, Any]]) -> Iterator[Note]:

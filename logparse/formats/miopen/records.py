@@ -16,7 +16,8 @@ from logparse.formats.format import Emission, Outcome
 from logparse.formats.miopen.db_names import FILE_NAME
 from logparse.formats.miopen.solvers import direction_of_solver, known_algorithm
 from logparse.formats.override_format import Keep, OverrideFile, bytes_of
-from logparse.formats.reading import Note, Offer, Row, Rule, grouped
+from logparse.formats.reading import Note, Offer, Row, Rule
+from logparse.groups import in_groups
 from logparse.model import ConvProblem, Measurement, Record, Reject
 from logparse.target import Facts
 
@@ -159,7 +160,8 @@ def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
 
 def lines(rows: Iterable[Row | Offer]) -> list[str]:
     """One record per key, its items in the order of the rows."""
-    return [f"{key}={';'.join(texts)}" for key, texts in grouped((row.key, row.text) for row in rows).items()]
+    records = in_groups(rows, lambda row: row.key)
+    return [f"{key}={';'.join(row.text for row in held)}" for key, held in records.items()]
 
 
 def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:

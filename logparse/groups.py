@@ -1,0 +1,17 @@
+"""Members put into groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+def in_groups(members: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """The members by their keys, both in the order in which they come."""
+    out: dict[K, list[T]] = {}
+    for x in members:
+        out.setdefault(key(x), []).append(x)
+    return out
