@@ -42,7 +42,7 @@ def imports(path: Path) -> frozenset[str]:
     return frozenset(name for name in found if name in MODULES)
 
 
-FORMATS_MAY = {"logparse", "logparse.model", "logparse.errors", "logparse.target", "logparse.devices"}
+FORMATS_MAY = {"logparse", *(f"logparse.{x}" for x in ("model", "errors", "target", "devices", "groups"))}
 
 
 def test_imports_point_the_right_way() -> None:
