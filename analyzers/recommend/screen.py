@@ -155,7 +155,7 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
 
 def _rest(seen: Verdict, written: Written, room: int) -> str:
     left = [f"{counted(len(seen.todo) - room, 'more thing')} to do"] if len(seen.todo) > room else []
-    left += [f"{seen.unseen:,} too small to show where the host is the limit"] if seen.unseen else []
+    left += [f"{seen.unseen:,} too small to show in the {seen.word}"] if seen.unseen else []
     report = [short_path(str(written.out / documents.REPORT_NAME))] if written.files else []
     return fitted(f"rest     {' · '.join([*report, 'the same with --explain 1, or with -v', *left])}")
 

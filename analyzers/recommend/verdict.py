@@ -76,7 +76,7 @@ class Todo:
 class Verdict:
     """``headline``: one sentence.  ``split``: the step, or all traced time, by kind of work and idle; empty without a
     trace.  ``gains``: what can be saved at most by how it is known, of things to do that do not overlap.  ``unseen``:
-    how many savings of GPU time are too small to show in a step whose limit is the host, and stand in no list.
+    how many savings of GPU time would not show in a step that waits for something else, and stand in no list.
     ``limit``: what the step waits for, and how far each remedy could get it at most, or why that is unknown; empty
     without a trace.  ``word``: what the user calls a step.
     """
@@ -146,9 +146,9 @@ def _limit(found: Recommendation) -> str:
 
 
 def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
-    """Whether a saving of GPU time cannot show in the step: there the GPU waits for the host anyway."""
-    if todo.bounded and todo.step_us is not None and todo.gained_us < _LEAST * todo.step_us[0]:
-        return True
+    """Whether a saving of GPU time cannot show in the step: it waits for something else anyway."""
+    if todo.bounded and todo.step_us is not None:
+        return todo.gained_us < min(todo.saving_us, _LEAST * todo.step_us[0])
     if time is None or not time.waits or not time.steps or time.profiled or todo.name == host_bound.NAME:
         return False
     return todo.unit == "step" and todo.saving_us < _SHOWS * (_whole_us(time) or 0.0)

@@ -65,6 +65,10 @@ def test_a_finding_gains_the_step_no_more_than_what_of_it_waits_for_kernels() ->
     assert dict(verdict(held).gains)["not measured"] == search.gained_us, "how much of that comes true is not known"
     hidden = verdict(replace(found, step=StepTimes(answer(54_900, waits=0.004), {})))
     assert (hidden.unseen, [x.name for x in hidden.todo]) == (1, ["overrides"])
+    lines = screen(replace(found, step=StepTimes(answer(54_900, waits=0.004), {})), Written(Path("overrides")))
+    assert lines[-1].endswith(" · 1 too small to show in the step")
+    small = replace(answer(54_900, "kernels", waits=1.0), now_us=2e6)
+    assert "search" in [x.name for x in verdict(replace(found, step=StepTimes(small, {}))).todo], "it waits for kernels"
 
 
 def test_a_step_that_waits_for_data_says_so() -> None:
