@@ -111,10 +111,16 @@ def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
         times = f"{duration(under.now_us)} → {duration(under.then_us)}"
         interval = f"[{duration(under.low_us)}, {duration(under.high_us)}]"
         host = f"its host takes {under.host_factor:.2f} of the time that it took under the profiler"
-        yield f"      the step, simulated: {times} {interval}, limited by {under.limit}; {host}"
+        yield f"      the {recommendation.word}, simulated: {times} {interval}, limited by {under.limit}; {host}"
+        (result,) = (x for x in recommendation.actions if x.action.name == name)
+        if under.limit == "host" and under.then_us > (1 - _SHOWS) * under.now_us and result.steps:
+            took = f"{duration(under.then_us)} what the GPU computes in {duration(result.then_us / result.steps)}"
+            yield f"      the {recommendation.word} does not get faster: the host launches in {took}"
         yield from (f"      {note}" for note in under.notes)
 
 
+_SHOWS = 0.01
+"""Share of the step that an action gains at least, not to be said to gain nothing."""
 _TEXT = ("analyzer", "kind", "problem", "label", "message", "interval_from", "confidence", "action")
 _NUMBERS = (
     *("pre_us", "post_us", "per_call_us", "per_call_low_us", "per_call_high_us"),

@@ -304,7 +304,8 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     error = ERROR if factors else 0.0
     parts = _shares(step.graphs, changed, at, host)
     known = step.untraced_us is not None
-    notes = [*step.notes, *dict.fromkeys(note for graph in step.graphs for note in graph.notes)]
+    texts = dict.fromkeys(text for graph in step.graphs for text in graph.notes)
+    notes = [*step.notes, *(text.format(sum(x.notes.get(text, 0.0) for x in step.graphs)) for text in texts)]
     notes += [] if known else ["the step's time without the profiler is unknown: the host counts as traced"]
     return StepAnswer(
         now_us=now,

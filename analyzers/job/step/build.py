@@ -109,10 +109,12 @@ def build(traces: Sequence[RankTrace]) -> Graph:
         for _, done in each:
             transfer = nodes.at[done] - nodes.at[meets]
             nodes.a[done], nodes.us[done], nodes.lag_a[done] = meets, max(transfer, 0.0), min(transfer, 0.0)
-    notes = [f"{guessed} waits for events by observed order: the traces do not state them"] if guessed else []
-    notes += [f"{unmatched:.0f} us of collectives of which no trace of all their ranks is there"] if unmatched else []
-    notes += [f"{late:.0f} us in which kernels began later than anything in the traces explains"] if late else []
-    return finished(nodes, bounds, list(identities), notes)
+    notes = {
+        "{:.0f} waits for events by observed order: the traces do not state them": guessed,
+        "{:.0f} us of collectives of which no trace of all their ranks is there": unmatched,
+        "{:.0f} us in which kernels began later than anything in the traces explains": late,
+    }
+    return finished(nodes, bounds, list(identities), {text: x for text, x in notes.items() if x})
 
 
 def _matched(traces: Sequence[RankTrace]) -> list[dict[int, object]]:

@@ -13,8 +13,8 @@ pass gives all times.  Node 0 is the beginning.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -95,7 +95,7 @@ class Nodes:
 class Graph:
     """See the module; arrays of the nodes' values.  ``cut`` counts dependencies that were left out because the trace
     contradicts them, ``outside`` are the nodes of batches that came from a loader's workers, and of collectives whose
-    other ranks no trace shows.
+    other ranks no trace shows.  ``notes``: what a reader must know, as texts for a number.
     """
 
     a: Ints
@@ -110,7 +110,7 @@ class Graph:
     identities: Sequence[KernelIdentity]
     outside: Sequence[int] = ()
     cut: int = 0
-    notes: Sequence[str] = ()
+    notes: Mapping[str, float] = field(default_factory=dict)
 
     def scaled(self, factors: Floats) -> Floats:
         """``us`` with each kernel's time multiplied by the factor of its identity."""
@@ -134,7 +134,7 @@ def finished(
     nodes: Nodes,
     bounds: Sequence[Bounds],
     identities: Sequence[KernelIdentity],
-    notes: Sequence[str],
+    notes: Mapping[str, float],
 ) -> Graph:
     """The graph of these nodes, sorted such that each follows earlier ones."""
     values = {name: np.array(column) for name, column in vars(nodes).items() if name != "outside"}

@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from analyzers.analyzer import Settings
 from analyzers.job.step.answer import Ceilings, StepAnswer, StepUnknown
 from analyzers.recommend.documents import report
 from analyzers.recommend.ranking import recommend
+from analyzers.recommend.render import about
 from analyzers.recommend.screen import Written, screen
 from analyzers.recommend.step_times import StepTimes, step_times
 from analyzers.recommend.verdict import Todo, gain, kernels_text, verdict
 from tests.analyzers import test_host_bound
 from tests.analyzers.example import everything
+from tests.analyzers.recommend.test_apply_module import padded
 
 
 def answer(then_us: float, limit: str = "host", waits: float = 0.04) -> StepAnswer:
@@ -88,3 +92,17 @@ def test_a_step_is_called_what_the_user_calls_it() -> None:
     assert verdict(found).headline.startswith("the host is the limit; a request of 500 µs can save ")
     assert any(x.startswith("  a request, 500 µs: ") for x in screen(found, Written(Path("overrides"))))
     assert "* the request is limited by the host" in report(found, ())
+
+
+@pytest.mark.parametrize(
+    ("then_us", "limit", "said"), [(54_900, "host", True), (54_900, "kernels", False), (50_000, "host", False)]
+)
+def test_an_action_behind_the_host_says_that_the_step_does_not_get_faster(
+    then_us: float, limit: str, said: bool
+) -> None:
+    under = {"padded_output": answer(then_us, limit)}
+    found = replace(recommend(everything(), Settings()), actions=(padded(4.0),), step=StepTimes(answer(54_900), under))
+    lines = about(found, Todo("padded_output", "", 0, 0, "step", "measured", ""))
+    sentence = "      the step does not get faster: the host launches in 54.9 ms what the GPU computes in 2.5 ms"
+    assert (sentence in lines) == said
+    assert any("the step, simulated: 54.9 ms → " in str(x) for x in lines)
