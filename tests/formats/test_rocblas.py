@@ -223,3 +223,11 @@ def test_the_real_library_logs_the_same_calls_in_both() -> None:
     of_bench, of_profile = ({x.problem.text for x in found if isinstance(x, Call)} for found in (bench, profile))
     assert of_bench == of_profile
     assert (units["call"], units["foreign"], units["reject"]) == (4, 0, 0)
+
+
+@pytest.mark.parametrize("count", ["9" * 5001, "-1", "\N{ARABIC-INDIC DIGIT THREE}", "x"])
+def test_a_count_of_calls_that_is_none_is_a_reject(count: str) -> None:
+    """Python's ``int`` raises at some thousand digits, which ended the ingest of the file."""
+    line = f'{{ rocblas_function: "rocblas_dgemv", M: 1, N: 1, call_count: {count} }}'
+    assert rocblas.read_profile(line).unit == "reject"
+    assert rocblas.read_profile(line.replace(count, "3")).unit == "message"

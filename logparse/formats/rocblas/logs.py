@@ -40,6 +40,7 @@ from logparse.formats.format import BlockFormat, Emission, Line, LineFormat, Ori
 from logparse.formats.hipblaslt.enums import tight_leading_dimensions
 from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
+from logparse.formats.reading import whole
 from logparse.model import Beta, Call, GemmProblem, Measurement, Message, Override, Problem, Record, Reject, Solution
 
 RESERVED = 10
@@ -182,9 +183,10 @@ def read_profile(text: str) -> Outcome:
         return Outcome("reject", [Reject("a torn profile record", 0, len(text.encode()))])
     given = {name: a or b or c for name, a, b, c in _PAIR.findall(text)}
     count = given.get("call_count", "")
-    if count and not count.isdecimal():
-        return Outcome("reject", [Reject(f"call_count {count!r}", 0, len(text.encode()))])
-    return call_of(given, "rocblas_profile", text, int(count) if count else None)
+    calls = whole(count) if count else None
+    if count and (calls is None or calls < 0):
+        return Outcome("reject", [Reject(f"call_count {count[:40]!r}", 0, len(text.encode()))])
+    return call_of(given, "rocblas_profile", text, calls)
 
 
 BENCH = LineFormat(
