@@ -197,8 +197,11 @@ class _Stages:
         if row.get("truth", {}).get("before") and isinstance(row["step"], dict):
             row["step"]["beside"] = self._beside()
         if row["applied_by"] == "name":
-            apply = self._folder / "applied" / "apply.py"
-            self._named = {"JOB_APPLY": str(apply), "JOB_APPLY_NAMES": ",".join(row["actions"])}
+            self._named = self._applying(*row["actions"])
+
+    def _applying(self, *names: str) -> dict[str, str]:
+        """What has the program apply these actions."""
+        return {"JOB_APPLY": str(self._folder / "applied" / "apply.py"), "JOB_APPLY_NAMES": ",".join(names)}
 
     def _foretold(self) -> None:
         """The job traced, once more alone, and replayed, as ``tune`` does: what the step is simulated to take."""
@@ -319,8 +322,7 @@ class _Stages:
             return before, before, [], None
         row["applied_by"], row["actions"] = "name", [best.action.name]
         row["others"] = _others(found.step, found.actions, row["actions"])
-        path = self._folder / "applied" / "apply.py"
-        self._named = {"JOB_APPLY": str(path), "JOB_APPLY_NAMES": best.action.name}
+        self._named = self._applying(best.action.name)
         self._captured(after, {**self._environ, **self._named})
         return before, after, [best.action.name], None
 
@@ -356,9 +358,8 @@ class _Stages:
             sides["after"] = (self._command, {**self._environ, **self._named})
         elif self._row["actions"]:
             sides["after"] = with_overrides.applied(self._command, self._folder / "applied", self._environ)
-        path = str(self._folder / "applied" / "apply.py")
         for name in self._row["others"]:
-            sides[name] = (self._command, {**self._environ, "JOB_APPLY": path, "JOB_APPLY_NAMES": name})
+            sides[name] = (self._command, {**self._environ, **self._applying(name)})
         held = self._row["truth"] = {side: [] for side in sides}
         copies = max(1, min(self._options.truth_copies, self._at_once // len(sides))) if len(sides) > 1 else 1
         runs = [(side, *sides[side]) for _ in range(copies) for side in sides]

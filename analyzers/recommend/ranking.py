@@ -104,6 +104,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
     most = _ceiling(table, tables, usual)
     files, own = files_action(findings, most.default_us, tables, settings), tables.sources["run"] == tables.run
     actions = sorted([*_timed_actions(tables, settings), *([files] if files else [])], key=rank_of_actions)
+    counted_units = units(tables)
     proposed = [x.override for x in to_write(findings, settings) if x.override is not None]
     return Recommendation(
         run=tables.run,
@@ -121,7 +122,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         counted=int(tables.sources.loc[own, ["call_lines", "measurement_lines"]].sum().sum()),
         ladder=tuple(ladders.judged(tables, settings, settings.ladder, proposed)) if settings.ladder else (),
         steps=_steps(tables, settings),
-        word=found_units.word if (found_units := units(tables)) is not None else "step",
+        word=counted_units.word if counted_units else "step",
     )
 
 

@@ -47,7 +47,7 @@ class Todo:
     ``changes`` is what one does: a file that is read, a setting, lines of the program, a search.  ``findings`` are
     the numbers, from 1, of the findings behind it in the ranking; an action and a remark have theirs under ``name``.
     ``step_us``: the wall time of a step now and then, simulated, which is what counts; None is unknown.  ``bounded``:
-    the latter is not simulated, and no less than that, by what of the step waits for kernels.
+    then it takes at least that long, since kernels that take no time would gain no more.
     """
 
     name: str
@@ -283,13 +283,11 @@ def _group(name: str, changes: str, numbers: Sequence[int], found: Recommendatio
 
 
 def _at_most(found: Recommendation, saving_us: float) -> tuple[float, float] | None:
-    """The step now, and at best where its kernels take so much less time: no more is gained than what of the path that
-    determines its end is spent on kernels.
-    """
+    """The step now, and at least where its kernels take so much less: it gains no more than by kernels of no time."""
     if found.step is None or isinstance(found.step, str):
         return None
     now = found.step.now
-    return now.now_us, now.now_us - min(saving_us, now.shares["kernels"] * now.now_us)
+    return now.now_us, max(now.now_us - saving_us, min(now.ceilings.free_kernels_us, now.now_us))
 
 
 def _in_run(findings: Sequence[Finding]) -> Iterable[tuple[Finding, float | None, float | None]]:

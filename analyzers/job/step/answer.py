@@ -28,7 +28,7 @@ import pandas as pd
 
 from analyzers.analyzer import Tables, once
 from analyzers.job.step.build import build
-from analyzers.job.step.graph import KINDS, Bounds, Floats, Graph, shares, times
+from analyzers.job.step.graph import COMMUNICATION, KERNELS, KINDS, Bounds, Floats, Graph, shares, times
 from analyzers.job.step.traces import RankTrace, read_trace
 from analyzers.times.units import units
 from logparse.errors import InputError
@@ -47,9 +47,9 @@ _HOST_LEAST, _HOST_MOST, _HOST_EXACT = 0.1, 4.0, 1e-4
 _DEPENDS = 0.5
 """Elasticity of the step to the host's speed from which an untraced step that took longer is the host's."""
 _WAITS_MOST = 8.0
-"""Waits for what is outside are scaled by so much at most."""
+"""The largest factor on waits for what is outside the traces."""
 _EXPLAINED = 1.3
-"""Untraced over simulated time of the unchanged step, or the inverse, above which the traces do not explain it."""
+"""Where the untraced step and the simulated one differ by more than this factor, the traces do not explain it."""
 _WINDOWS, _MOST_WORK = 2, 1_000_000
 FORMAT = "torch-profiler"
 
@@ -64,11 +64,14 @@ class Factor(NamedTuple):
 
 @dataclass(frozen=True)
 class Ceilings:
-    """The step (µs) with every kernel at its best known time, an infinitely fast host, and free communication."""
+    """The step (µs) with every kernel at its best known time, an infinitely fast host, free communication, and kernels
+    that take no time: other kernel times gain no more (on real traces 0.5 %: a unit is between two moments that move).
+    """
 
     best_us: float
     fast_host_us: float
     free_communication_us: float
+    free_kernels_us: float
 
 
 @dataclass(frozen=True)
@@ -177,9 +180,9 @@ class _Unit(NamedTuple):
 
 
 @once
-def _traced(step: Step, host_factor: float, free_communication: bool = False) -> _Unit:
-    """A unit with the traced times of its kernels."""
-    us = [graph.free_communication if free_communication else graph.us for graph in step.graphs]
+def _traced(step: Step, host_factor: float, without: int | None = None) -> _Unit:
+    """A unit with the traced times of its kernels and collectives, but those of the kind that take no time."""
+    us = [graph.us if without is None else graph.without(without) for graph in step.graphs]
     at = [times(graph, each, host_factor) for graph, each in zip(step.graphs, us, strict=True)]
     return _Unit(step.mean_us(at), step.issued_us(at))
 
@@ -204,7 +207,7 @@ def fitted(step: Step) -> Step:
     if abs(simulated(1.0) / target - 1.0) <= ERROR / 2:
         return step
     factor = _reaching(target, simulated, 0.0, _WAITS_MOST)
-    note = f"waits for a loader's workers, or for ranks without a trace, count {factor:.2f} times as long as traced"
+    note = f"waits for a loader's workers, or for ranks without a trace, take {factor:.2f} of their traced time"
     return replace(_waiting(step, factor), notes=(*step.notes, note))
 
 
@@ -319,7 +322,8 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
         ceilings=Ceilings(
             best_us=then if best is None else under(best, 0),
             fast_host_us=scale * _traced(step, 0.0).us,
-            free_communication_us=scale * _traced(step, host, free_communication=True).us,
+            free_communication_us=scale * _traced(step, host, without=COMMUNICATION).us,
+            free_kernels_us=scale * _traced(step, host, without=KERNELS).us,
         ),
         notes=tuple(notes),
     )

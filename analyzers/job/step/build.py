@@ -111,7 +111,7 @@ def build(traces: Sequence[RankTrace]) -> Graph:
             nodes.a[done], nodes.us[done], nodes.lag_a[done] = meets, max(transfer, 0.0), min(transfer, 0.0)
     notes = {
         "{:.0f} waits for events by observed order: the traces do not state them": guessed,
-        "{:.0f} us of collectives of which no trace of all their ranks is there": unmatched,
+        "{:.0f} us of collectives: no trace of all their ranks": unmatched,
         "{:.0f} us in which kernels began later than anything in the traces explains": late,
     }
     return finished(nodes, bounds, list(identities), {text: x for text, x in notes.items() if x})

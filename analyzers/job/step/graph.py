@@ -124,10 +124,9 @@ class Graph:
         lag_a[nodes[self.kind[nodes] == LOADING]] *= factor
         return replace(self, us=us, lag_a=lag_a)
 
-    @property
-    def free_communication(self) -> Floats:
-        """``us`` with collectives that transfer at once."""
-        return np.where(self.kind == COMMUNICATION, 0.0, self.us)
+    def without(self, kind: int) -> Floats:
+        """``us`` with kernels, or collectives, that take no time."""
+        return np.where(self.kind == kind, 0.0, self.us)
 
 
 def finished(

@@ -73,7 +73,9 @@ _MOST_UNITS, _MOST_S = 200, 30.0
 _WINDOWS, _FEW_WINDOWS, _GAPS = 8, 3, (5, 11, 23, 47, 97, 193, 389, 0)
 """Windows at most; those of a job whose kinds are all seen; units between two, primes: a job has periods of its own."""
 _AHEAD, _AHEAD_S, _MOST_AHEAD = 3, 0.5, 50
-"""Ranks begin so many units after the announcement, and those of so many seconds more, which are not that many."""
+"""Ranks begin to trace ``_AHEAD`` units after the announcement, and as many more as take ``_AHEAD_S`` seconds, at most
+``_MOST_AHEAD``.
+"""
 _RARE = 0.05
 _ALIKE = 5
 """Units whose outermost modules were all known, after which no other module is watched."""
@@ -543,13 +545,11 @@ class _Job:
             if not torch.cuda.is_initialized() and not (_BY_TIME and not torch.cuda.is_available()):
                 continue  # a launcher imports torch, too
             begun = begun or time.monotonic()
-            if time.monotonic() - begun < _QUIET_S * 4**windows:
+            if time.monotonic() - begun < _QUIET_S * 4**windows or _importing():
                 continue
             started = threading.Event()
             _in_main_thread(functools.partial(self._start_by_time, started))
             started.wait()  # the profiler's first start on a GPU takes seconds, which are no part of the window
-            if self.profiler is None:
-                continue
             time.sleep(_WINDOW_S)
             _in_main_thread(self._finish_by_time)
             windows, begun = windows + 1, time.monotonic()

@@ -212,6 +212,7 @@ def test_a_rendezvous_with_a_late_rank(clock: float) -> None:
     assert simulate(found, {"other": 0.0}) == pytest.approx(125), "it waits for rank 1"
     step = answer(Step([found], {}), {})
     assert step.ceilings.free_communication_us == pytest.approx(86 + 9)
+    assert step.ceilings.free_kernels_us == pytest.approx(8 + 30 + 9), "both come 4 after their launch"
     assert not found.outside
 
 
@@ -409,7 +410,7 @@ def test_waits_for_a_loader_are_those_of_all_units() -> None:
     assert step.us(unchanged, host_factor_of(step)) == pytest.approx(700, rel=1e-3)
     assert host_factor_of(step) == pytest.approx(1.0, rel=0.05), "its own work, without the waits"
     assert answer(step, {}).limit == "data loading"
-    assert any(re.fullmatch(r"waits for a loader's workers.* count 0\.\d\d times.*", x) for x in answer(step, {}).notes)
+    assert any(re.fullmatch(r"waits for a loader's workers.* take 0\.\d\d of.*", x) for x in answer(step, {}).notes)
 
 
 def test_a_loader_without_workers_is_the_host() -> None:
