@@ -65,7 +65,8 @@ class Factor(NamedTuple):
 @dataclass(frozen=True)
 class Ceilings:
     """The step (µs) with every kernel at its best known time, an infinitely fast host, free communication, and kernels
-    that take no time: other kernel times gain no more (on real traces 0.5 %: a unit is between two moments that move).
+    that take no time, which bounds what other kernel times can gain (to 0.5 % on real traces, where both ends of a unit
+    move).
     """
 
     best_us: float
