@@ -287,7 +287,7 @@ def _at_most(found: Recommendation, saving_us: float) -> tuple[float, float] | N
     if found.step is None or isinstance(found.step, str):
         return None
     now = found.step.now
-    return now.now_us, max(now.now_us - saving_us, min(now.ceilings.free_kernels_us, now.now_us))
+    return now.now_us, max(now.now_us - saving_us, now.ceilings.free_kernels_us)
 
 
 def _in_run(findings: Sequence[Finding]) -> Iterable[tuple[Finding, float | None, float | None]]:

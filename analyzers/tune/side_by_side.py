@@ -26,9 +26,9 @@ from logparse.text import counted
 
 Side: TypeAlias = tuple[Sequence[str], Mapping[str, str]]
 """A command and its environment."""
-_TURN_S, _LEAST_UNITS = 0.3, 4
-"""A turn takes at least so many seconds, by the time of the first units, and times at least so many units.  One more
-comes before them and is not timed, since the device was idle.
+_TURN_S = 0.3
+"""A turn times units for at least so many seconds, by the time of the first ones.  One more comes before them and is
+not timed, since the device was idle.
 """
 _MOST_TURNS = 60
 _READY_S, _SLOW_S = 120.0, 60.0
@@ -69,7 +69,7 @@ def _turns(sides: Sequence[_Side]) -> Pair:
     first = [us for side, most in zip(sides, (_MEMORY, 1.0), strict=True) for us in side.ready(most).values()]
     if not first:
         raise AloneError("its first units were not timed")
-    units = 1 + max(_LEAST_UNITS, math.ceil(_TURN_S / statistics.fmean(first) * 1e6))
+    units = 1 + math.ceil(_TURN_S / statistics.fmean(first) * 1e6)
     found: tuple[list[Turn], list[Turn]] = ([], [])
     for turn in range(1, 1 + _MOST_TURNS):
         both: dict[int, Turn] = {}

@@ -4,6 +4,12 @@ Compared are the kinds of units (``analyzers/times/units.py``) that both runs tr
 run before did each, so that another mix of them is no gain.  Two things are judged: the kernels that compute, against
 what ``recommend`` sums up for the run before, and the unit's wall time without a profiler (``unit_time.py``).
 Collectives are no part of either promise: what they take depends on when the other ranks come.
+
+Two runs at two times met another machine each: a step of one program took 32.7 ms, and 51.5 ms two minutes later,
+beside a neighbour on the host (ddp of ``benchmarks/results/jobs-NVIDIA-H200-2026-11-27.json``).  Where the wall time of
+such runs moved beyond what the simulated step does under the actions, it is therefore no word on these.  Where the wall
+time decides nothing, the simulation may: a step that would hardly be shorter with kernels of no time at all gains
+nothing by faster ones, as long as the host launches as many.
 """
 
 from __future__ import annotations
@@ -17,14 +23,23 @@ from analyzers.actions.action import CONVOLUTION, GEMM, step_interval
 from analyzers.actions.totals import results
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import COMMUNICATION, gpu_time, kernels_of_run, steps, traced_us
+from analyzers.job.step.answer import ERROR, StepAnswer, step_of
+from analyzers.recommend.step_times import factors_of
 from analyzers.times.units import KINDS, reweighed, traced_kinds, units, units_by_source, units_of_facts
-from analyzers.verify.unit_time import SideBySide, Times, UnitTime, timed, unit_time
+from analyzers.verify.unit_time import WORTH, SideBySide, Times, UnitTime, timed, unit_time
 from logparse.errors import InputError
 from logparse.formats.job_units import UNIT
 from logparse.output import CHECK_FAILED, Answer
 from logparse.text import counted, duration, fitted, gained, signed
 
-Verdict: TypeAlias = Literal["verified", "took effect, not faster", "had no effect", "another workload", "time unknown"]
+Verdict: TypeAlias = Literal[
+    "verified",
+    "faster, not as promised",
+    "took effect, not faster",
+    "had no effect",
+    "another workload",
+    "time unknown",
+]
 SHARE = 0.5
 """Of the time of the run before: two runs whose common kinds of units are less of it did not do the same work."""
 _ALIKE = 0.1
@@ -48,8 +63,9 @@ class ActionProof:
 
     They are 0 where a run has no trace.  ``wall``: the unit's wall time without a profiler, None where it is not known;
     ``share``: how much of the unit time of the run before is in kinds of units that both runs have.  ``collectives_us``
-    is the time of those that nothing hides, before and after.  ``doubts`` are reasons why the two runs cannot be
-    compared, ``notes`` what else their reader must know.
+    is the time of those that nothing hides, before and after.  ``step`` is the unit under the actions as simulated from
+    the traces of the run before, None where it is unknown; ``limit``: why faster kernels make it no shorter, where they
+    do not.  ``doubts`` are reasons why the two runs cannot be compared, ``notes`` what else their reader must know.
     """
 
     before: str
@@ -65,6 +81,8 @@ class ActionProof:
     wall: UnitTime | None = None
     share: float = 1.0
     collectives_us: tuple[float, float] = (0.0, 0.0)
+    step: StepAnswer | None = None
+    limit: str = ""
     doubts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -94,8 +112,27 @@ class ActionProof:
 
     @property
     def undecided(self) -> bool:
-        """Whether the wall time's interval holds no gain as well as one that would be worth having."""
-        return self.wall is not None and self.wall.undecided
+        """Whether the wall time's interval holds no gain as well as one that would be worth having, and nothing else
+        decides, or whether that time tells of another host.
+        """
+        if self.wall is None or self.of_the_host:
+            return self.of_the_host
+        hidden = self.limit and self.wall.gained_us < WORTH * self.wall.before_us
+        return self.wall.undecided and not hidden
+
+    @property
+    def of_the_host(self) -> bool:
+        """Whether the wall times of runs at two times differ by more than the kernels' times can make them."""
+        wall, step = self.wall, self.step
+        if wall is None or wall.runs:
+            return False
+        if self.limit and wall.faster:
+            return True
+        least, most = sorted((0.0, self.gained_us / wall.before_us))
+        least, most = least - ERROR, most + ERROR
+        if step is not None:
+            least, most = (1 - us / step.now_us for us in (step.high_us, step.low_us))
+        return wall.high_us < least * wall.before_us or wall.low_us > most * wall.before_us
 
     @property
     def unexplained(self) -> tuple[Group, ...]:
@@ -109,9 +146,7 @@ class ActionProof:
     def verdict(self) -> Verdict:
         if self.share < SHARE:
             return "another workload"
-        if self.doubts:
-            return "time unknown"
-        if not self.faster and self.undecided:
+        if self.doubts or self.undecided:
             return "time unknown"
         if not self.faster and abs(self.gained_us) <= self.noise_us:
             return "had no effect"
@@ -121,7 +156,7 @@ class ActionProof:
             return "another workload"  # equal in name alone: the actions do not explain it
         if self.wall is None:
             return "time unknown"
-        return "verified" if self.as_promised else "had no effect"
+        return "verified" if self.as_promised else "faster, not as promised"
 
     @property
     def ok(self) -> bool:
@@ -130,7 +165,7 @@ class ActionProof:
     @property
     def refuted(self) -> bool:
         """Whether it is shown that what was applied makes nothing faster."""
-        return self.verdict in ("took effect, not faster", "had no effect") and not self.faster
+        return self.verdict in ("took effect, not faster", "had no effect")
 
 
 def verify_actions(
@@ -159,6 +194,7 @@ def verify_actions(
     low, high = step_interval(now, *(now + x for x in change))
     wall = both.wall(times or both.timed)
     doubts = [*both.doubts()]
+    step = step_of(before, {of: x for y in (*chosen, *([files] if files else [])) for of, x in factors_of(y).items()})
     return ActionProof(
         before=before.run,
         after=after.run,
@@ -173,6 +209,8 @@ def verify_actions(
         wall=None if doubts else wall,
         share=both.share,
         collectives_us=both.collectives_us,
+        step=step if isinstance(step, StepAnswer) else None,
+        limit=both.limit(step) if isinstance(step, StepAnswer) else "",
         doubts=tuple(doubts),
         notes=tuple(both.notes(wall)),
     )
@@ -254,6 +292,16 @@ class _Both:
         found = ((gpu_time(x), per) for x, per in self._sides)
         a, b = (sum(y.us for y in x.parts if y.name == COMMUNICATION) / per if x else 0.0 for x, per in found)
         return a, b
+
+    def limit(self, step: StepAnswer) -> str:
+        """Why faster kernels do not make the unit shorter: it waits for something else, of which there is no less."""
+        launched = [float(kernels_of_run(x)["calls"].sum()) / per for x, per in self._sides]
+        least = step.ceilings.free_kernels_us
+        if least < (1 - WORTH) * step.now_us or launched[1] < (1 - WORTH) * launched[0]:
+            return ""
+        limit = f"{'the ' * (step.limit == 'host')}{step.limit} is the limit"
+        times = f"{duration(least)} of {duration(step.now_us)}"
+        return f"{limit}: with kernels of no time a {self.unit} would take {times}, simulated"
 
     def groups(self, chosen: Sequence[ActionResult], files: ActionResult | None) -> tuple[Group, ...]:
         now, then = ({name: us / per for name, us in by_group(x).items()} for x, per in self._sides)
@@ -375,6 +423,7 @@ def lines(found: ActionProof) -> list[str]:
         of = f"{wall.turns} turns in {counted(wall.runs, 'pair')} of runs" if wall.turns else of
         interval = f"[{signed(wall.low_us)}, {signed(wall.high_us)}]"
         out.append(f"of the wall time of a {found.unit} {gained(wall.gained_us)} {interval} ({of})")
+        out += _said_of_the_wall(found)
     a, b = found.collectives_us
     if abs(b - a) > 0.005 * max(found.before_us, a):
         moved_by = f"{signed(b - a)} ({duration(a)} → {duration(b)})"
@@ -387,12 +436,22 @@ def lines(found: ActionProof) -> list[str]:
             out.append("moved most: " + _named(moved))
         if found.unexplained:
             out.append("unexplained, far more than was promised: " + _named(found.unexplained))
-        if found.faster and found.verdict == "had no effect":
-            out.append(f"the {found.unit} is faster by more than its kernels that were to gain explain")
     out += [*dict.fromkeys((*found.doubts, *found.notes))][:_SHOWN]
-    if found.undecided:
-        out.insert(2, "which decides nothing: its units differ by more than that; more or longer runs would")
     return [fitted(headline(found)), *(fitted(f"  {x}") for x in out)]
+
+
+def _said_of_the_wall(found: ActionProof) -> Iterator[str]:
+    """What the simulation promised of it, and whether it tells anything."""
+    step = found.step
+    if step is not None:
+        promised, low, high = (signed(step.now_us - us) for us in (step.then_us, step.high_us, step.low_us))
+        yield f"promised of it, simulated: {promised} [{low}, {high}]"
+    if found.of_the_host:
+        yield "it moved by what kernels do not explain: another host; runs side by side would tell (`tune`)"
+    elif found.undecided:
+        yield "which decides nothing: its units differ by more than that; more or longer runs would"
+    elif found.limit and not found.faster:
+        yield found.limit
 
 
 def _named(groups: Sequence[Group]) -> str:

@@ -31,7 +31,7 @@ from analyzers.times.units import Units
 
 Floats = npt.NDArray[np.float64]
 _BLOCKS = 10
-_WORTH = 0.04
+WORTH = 0.04
 """Of a unit's time: a gain that a user would not want to miss."""
 _LEAST = 3
 """Units of a kind, or runs, from which a variance is estimated at least."""
@@ -71,8 +71,8 @@ class UnitTime:
 
     @property
     def undecided(self) -> bool:
-        """Whether the interval holds both no gain and one of more than ``_WORTH``: neither is shown."""
-        return self.low_us <= 0 and self.high_us > _WORTH * self.before_us
+        """Whether the interval holds both no gain and one of more than ``WORTH``: neither is shown."""
+        return self.low_us <= 0 and self.high_us > WORTH * self.before_us
 
 
 @dataclass(frozen=True)

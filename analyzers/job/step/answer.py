@@ -66,7 +66,7 @@ class Factor(NamedTuple):
 class Ceilings:
     """The step (µs) with every kernel at its best known time, an infinitely fast host, free communication, and kernels
     that take no time, which bounds what other kernel times can gain (to 0.5 % on real traces, where both ends of a unit
-    move).
+    move, for which the last three are at most the step of now as well).
     """
 
     best_us: float
@@ -322,9 +322,9 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
         shares=parts,
         ceilings=Ceilings(
             best_us=then if best is None else under(best, 0),
-            fast_host_us=scale * _traced(step, 0.0).us,
-            free_communication_us=scale * _traced(step, host, without=COMMUNICATION).us,
-            free_kernels_us=scale * _traced(step, host, without=KERNELS).us,
+            fast_host_us=min(scale * _traced(step, 0.0).us, now),
+            free_communication_us=min(scale * _traced(step, host, without=COMMUNICATION).us, now),
+            free_kernels_us=min(scale * _traced(step, host, without=KERNELS).us, now),
         ),
         notes=tuple(notes),
     )
@@ -343,13 +343,13 @@ def factors_of(graph: Graph, given: Mapping[str, Factor]) -> Floats:
 def _shares(
     graphs: Sequence[Graph], changed: Sequence[Floats], at: Sequence[Sequence[float]], host: float
 ) -> dict[str, float]:
-    """What the new step waits for, as parts of 1."""
+    """What the new step waits for, as parts of 1; a kind's lags may sum up to less than nothing where clocks differ."""
     out = dict.fromkeys(KINDS, 0.0)
     for graph, us, moments in zip(graphs, changed, at, strict=True):
         for kind, part in shares(graph, moments, us, host).items():
             out[kind] += part
-    total = math.fsum(out.values())
-    return {kind: part / total if total else 0.0 for kind, part in out.items()}
+    total = math.fsum(max(part, 0.0) for part in out.values())
+    return {kind: max(part, 0.0) / total if total else 0.0 for kind, part in out.items()}
 
 
 # ------------------------------------------------------------------------------------------------------ from the store

@@ -413,6 +413,17 @@ def test_waits_for_a_loader_are_those_of_all_units() -> None:
     assert any(re.fullmatch(r"waits for a loader's workers.* take 0\.\d\d of.*", x) for x in answer(step, {}).notes)
 
 
+def test_no_ceiling_is_above_the_step_of_now() -> None:
+    """With a host of no time the first unit ends 890 µs earlier, and the second one's batch comes when it came."""
+    name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+    waits = [op(name, start, end) | {"cat": "user_annotation"} for start, end in ((5, 10), (910, 1500))]
+    launched = [launch(880, 10), kernel("k", 885, 890, 10), launch(1510, 11), kernel("k", 1515, 1595, 11)]
+    step = Step([graph(mark(1, 0, 900), mark(2, 900, 1600), *waits, *launched)], {})
+    now = step.us(unchanged, 1.0)
+    assert step.us(unchanged, 0.0) > 1.5 * now
+    assert answer(step, {}).ceilings.fast_host_us == now
+
+
 def test_a_loader_without_workers_is_the_host() -> None:
     """It loads for 800 of 1,000 µs, which an infinitely fast host would not."""
     name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
