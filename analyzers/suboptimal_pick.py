@@ -14,16 +14,8 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.times import comparison
 from analyzers.times.cells import count_of, number_of, text_of
-from analyzers.times.comparison import (
-    BY_DEFAULT,
-    INCOMPARABLE,
-    UNMEASURED,
-    Comparison,
-    Refusal,
-    may_be_so,
-    override_or_refusal,
-)
 from analyzers.times.joins import DEFAULT_TEXT, Given, facts_of, given_workspaces
 from analyzers.times.miopen_tuning import completed
 from analyzers.times.origins import CONFIRM
@@ -61,7 +53,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     rows = compare(tables, settings)
     facts, workspaces = facts_of(tables), given_workspaces(tables)
     findings = [_distribution(rows)] if len(rows) else []
-    better = rows[(rows["best"] != rows["pick"]) & (rows["basis"] != INCOMPARABLE)]
+    better = rows[(rows["best"] != rows["pick"]) & (rows["basis"] != comparison.INCOMPARABLE)]
     for row in better.to_dict("records"):
         finding = _pick({str(key): value for key, value in row.items()}, facts, workspaces, settings)
         if finding is not None:
@@ -72,9 +64,9 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 def _distribution(rows: pd.DataFrame) -> Finding:
     compared = rows[rows["pick_us"].notna()]
     known = regret(compared)
-    lone = rows["basis"] == UNMEASURED
+    lone = rows["basis"] == comparison.UNMEASURED
     agree = lone & (rows["pick"] == rows["best"]) & (rows["tried"] <= 1)
-    masks = (agree, lone & ~agree, rows["basis"] == INCOMPARABLE)
+    masks = (agree, lone & ~agree, rows["basis"] == comparison.INCOMPARABLE)
     agreeing, unmeasured, incomparable = (int(rows.loc[mask, "problem"].nunique()) for mask in masks)
     words = []
     if known:
@@ -95,7 +87,7 @@ def _distribution(rows: pd.DataFrame) -> Finding:
         )
     evidence: dict[str, object] = {"unmeasured": unmeasured, "agreeing": agreeing, "incomparable": incomparable}
     if known:
-        evidence |= known | {"by_default": int((compared["basis"] == BY_DEFAULT).sum())}
+        evidence |= known | {"by_default": int((compared["basis"] == comparison.BY_DEFAULT).sum())}
     return Finding(analyzer=NAME, message="; ".join(words) + ".", evidence=Evidence(details=evidence))
 
 
@@ -104,14 +96,14 @@ def _pick(
 ) -> Finding | None:
     """One pick that is not the best known; None if the loss is within noise, or of an untimed default."""
     known, calls = _comparison(row, facts, given), number_of(row["calls"])
-    if may_be_so(known.problem, known.measured, known.best.text):
+    if comparison.may_be_so(known.problem, known.measured, known.best.text):
         return None
-    if known.basis != UNMEASURED and not known.loses:
+    if known.basis != comparison.UNMEASURED and not known.loses:
         return None
-    if known.basis == UNMEASURED and known.pick == DEFAULT_TEXT:
+    if known.basis == comparison.UNMEASURED and known.pick == DEFAULT_TEXT:
         return None  # no log names a pick that the file could contradict
     loss_us = known.loss_us
-    decided = None if loss_us is None else override_or_refusal(known, settings)
+    decided = None if loss_us is None else comparison.override_or_refusal(known, settings)
     return Finding(
         analyzer=NAME,
         problem=known.problem,
@@ -133,15 +125,17 @@ def _pick(
             details={name: row[name] for name in ("basis", "choices", "fan", "candidates")},
         ),
         override=decided if isinstance(decided, Override) else None,
-        advice=decided.advice if isinstance(decided, Refusal) else None,
+        advice=decided.advice if isinstance(decided, comparison.Refusal) else None,
     )
 
 
-def _comparison(row: Mapping[str, object], facts: Mapping[str, Facts], given: Mapping[str, Given]) -> Comparison:
+def _comparison(
+    row: Mapping[str, object], facts: Mapping[str, Facts], given: Mapping[str, Given]
+) -> comparison.Comparison:
     """A row of ``picks.compare`` as plain values."""
     named = solution_from_text(str(row["best"]))
     spaces = given.get(str(row["problem"]))
-    return Comparison(
+    return comparison.Comparison(
         problem=problem_from_text(str(row["problem"])),
         pick=str(row["pick"]),
         pick_us=number_of(row["pick_us"]),
@@ -159,11 +153,11 @@ def _comparison(row: Mapping[str, object], facts: Mapping[str, Facts], given: Ma
     )
 
 
-def _message(known: Comparison) -> str:
+def _message(known: comparison.Comparison) -> str:
     what, best = known.pick, f"{known.best.text} ({known.best_us:.4g} µs, {known.origin})"
     if known.loss_us is None:
         return f"{what} was picked, the best known is {best}; unmeasured: no time of the pick"
-    if known.basis == BY_DEFAULT:
+    if known.basis == comparison.BY_DEFAULT:
         what = "the default" if what == DEFAULT_TEXT else f"the library's own pick there, {what},"
     # How much less a confirmed one takes is the ratio of the pairs, with which ``confidence`` completes the finding.
     less = "less" if known.origin == CONFIRM else f"{known.best_us:.4g} µs"

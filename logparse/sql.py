@@ -47,15 +47,12 @@ def query(
         child.join()
         receiver.close()
     if kind == "error":
-        raise QueryError(_with_views(str(payload)))
+        message = str(payload)
+        if message.startswith("Catalog Error: Table with name"):  # DuckDB's guess names tables that are no views
+            message = f"{message.partition(chr(10))[0]} There is {', '.join(VIEWS)}."
+        raise QueryError(message)
     with pa.ipc.open_stream(payload) as reader:
         return reader.read_all()
-
-
-def _with_views(message: str) -> str:
-    """DuckDB's message; where a table is missing, with the list of views instead of its guess, which knows others."""
-    missing = message.startswith("Catalog Error: Table with name")
-    return f"{message.partition(chr(10))[0]} There is {', '.join(VIEWS)}." if missing else message
 
 
 def _child(sender: Connection, store_url: str, sql: str, run: str | None, max_rows: int) -> None:

@@ -74,21 +74,13 @@ def diff_table(found: Diff, n: int | None = None) -> pa.Table:
     return pa.Table.from_arrays([made[x] if x in made else rows[x] for x in names], names=names)
 
 
-def _brief(table: pa.Table) -> pa.Table:
-    """The table as a terminal has room for."""
-    changes = column([_percent(x) for x in table["change"].to_pylist()], pa.string())
-    return table.set_column(table.column_names.index("change"), "change", changes).drop_columns(["text"])
-
-
-def _percent(change: float | None) -> str:
-    return "" if change is None else f"{change:+.1%}"
-
-
 def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None) -> Answer:
     """What changed between two runs: on a terminal ``n`` changes of it or a few, else ``n`` or all; and the upgrade
     plan, one row per row of the old files.
     """
-    brief = _brief(diff_table(found, n or ROWS))
+    brief = diff_table(found, n or ROWS).drop_columns(["text"])  # a terminal has no room for more
+    changes = column(["" if x is None else f"{x:+.1%}" for x in brief["change"].to_pylist()], pa.string())
+    brief = brief.set_column(brief.column_names.index("change"), "change", changes)
     plans = [[{name: value for name, value in asdict(x).items() if name != "key"} for x in plan]] if plan else []
     text = [*([brief] if len(brief) else []), *diff_lines(found), *plans]
     return Answer(text, lambda: diff_table(found, n), "diff", code=0 if found.ok else CHECK_FAILED)

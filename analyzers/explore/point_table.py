@@ -108,7 +108,9 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
     Also ``places`` (``source_id, file, device, hbm_gbs``) and ``peaks`` (``device, dtype, peak_tflops``).
     """
     facts = facts_by_source(con.execute("select source_id, name, value from facts where value is not null").df())
-    made = {"made_": _devices(facts), "rates_": _peaks(), "foreign_": _foreign(con, facts, run)}
+    rates = [(x.name, dtype, x.peak_tflops(dtype)) for x in devices() for dtype in PEAK_COLUMN]
+    peaks = pd.DataFrame(rates, columns=["device", "dtype", "peak_tflops"])
+    made = {"made_": _devices(facts), "rates_": peaks, "foreign_": _foreign(con, facts, run)}
     for name, table in made.items():
         con.register(name, table)
     con.execute(f"create or replace macro type_bytes(t) as (case t {_TYPE_CASES} end)")
@@ -179,12 +181,6 @@ def _devices(facts: Mapping[str, Facts]) -> pd.DataFrame:
     rows = [(source, x.name, x.hbm_gbs) for source, x in known.items() if x]
     types = {"source_id": "string", "device": "string", "hbm_gbs": _NUMBER}
     return pd.DataFrame(rows, columns=list(types)).astype(types)
-
-
-def _peaks() -> pd.DataFrame:
-    """The peaks of all known devices by input type: ``device, dtype, peak_tflops``."""
-    rows = [(x.name, dtype, x.peak_tflops(dtype)) for x in devices() for dtype in PEAK_COLUMN]
-    return pd.DataFrame(rows, columns=["device", "dtype", "peak_tflops"])
 
 
 _TYPE_CASES = " ".join(f"when '{name}' then {size}" for name, size in TYPE_BYTES.items())

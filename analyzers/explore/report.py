@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import pyarrow as pa
@@ -98,7 +98,10 @@ def write_report(
 def _fitting(store: Store, analysis: Analysis, other: Beside | None, top: int, limit: int) -> Report:
     with store.connect() as con:
         point_table.build(con, analysis.run, analysis.compared, analysis.found, other.times if other else None)
-        verdict, drawn = verdict_of(con, analysis, "points"), _charts(con, other)
+        verdict = verdict_of(con, analysis, "points")
+        style = ChartStyle(LIGHT, names=other.names if other else ("", ""))
+        charts = {VIEWS[x]: chart(con, Selection(view=x), style) for x in CHARTS if other or x != "compare"}
+        drawn = {title: figure for title, figure in charts.items() if figure is not None}
         made = _report(con, store.url, analysis.run, verdict, other, drawn, top)
         while len(made.text.encode()) > limit and top > 10:
             top = top // 2
@@ -144,12 +147,6 @@ def _report(
     return Report(_page(url, run, verdict, other, sums, len(frame), total, data), len(frame), total)
 
 
-def _charts(con: duckdb.DuckDBPyConnection, other: Beside | None) -> dict[str, Figure]:
-    style = ChartStyle(LIGHT, names=other.names if other else ("", ""))
-    made = {VIEWS[view]: chart(con, Selection(view=view), style) for view in CHARTS if other or view != "compare"}
-    return {title: figure for title, figure in made.items() if figure is not None}
-
-
 def _details(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[str, object]:
     """Per problem of the table ``ids_``: its solutions as a figure, what to do, what to paste where."""
     chosen = con.execute("select p.* from points p semi join ids_ using (id)").df()
@@ -162,19 +159,12 @@ def _details(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[st
     for row in chosen.to_dict("records"):
         mine = tries.of_source(by_problem.get(row["measured"], []), row["source_id"])
         pick = row["pick"] if isinstance(row["pick"], str) else None
-        advised = advice(row, facts.get(str(row["source_id"]), {}), verdict)
-        made[str(row["id"])] = {
-            "figure": _lean(solutions(mine, LIGHT, pick=pick).plain()) if mine else None,
-            "problem": str(row["problem"]),
-            **asdict(advised),
-        }
+        advised = asdict(advice(row, facts.get(str(row["source_id"]), {}), verdict))
+        figure = solutions(mine, LIGHT, pick=pick).plain() if mine else None
+        if figure is not None:
+            del figure["layout"]["template"]  # alike in all: the page adds it again from the first chart's layout
+        made[str(row["id"])] = {"figure": figure, "problem": str(row["problem"]), **advised}
     return made
-
-
-def _lean(figure: dict[str, Any]) -> dict[str, Any]:
-    """Without what every one of these figures has alike, which the page adds again from the first chart's layout."""
-    del figure["layout"]["template"]
-    return figure
 
 
 def _plain(column: pd.Series) -> list[object]:
@@ -218,7 +208,8 @@ def _page(
     if other:
         part += f" Compared with {printable(other.called)}."
     of_all = f", {shown:,} of {total:,}" if shown < total else ""
-    hashes = " ".join(f"'sha256-{_hash(x)}'" for x in (plotly, script))
+    digests = (base64.b64encode(hashlib.sha256(x.encode()).digest()).decode() for x in (plotly, script))
+    hashes = " ".join(f"'sha256-{x}'" for x in digests)
     return _TEMPLATE.format(
         policy=(
             f"default-src 'none'; script-src {hashes} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
@@ -259,10 +250,6 @@ def _remarks(remarks: Sequence[str]) -> str:
     rest = "".join(f"<li>{x}</li>" for x in remarks[SHOWN:])
     more = f"<details><summary>{len(remarks) - SHOWN} more</summary><ul>{rest}</ul></details>" if rest else ""
     return "".join(f"<p class=remark>{x}</p>" for x in remarks[:SHOWN]) + more
-
-
-def _hash(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 _TEMPLATE = """<!DOCTYPE html>

@@ -78,7 +78,11 @@ class _Racing(Generic[S]):
     dropped: dict[S, str] = field(default_factory=dict)
 
     def run(self) -> Race[S]:
-        self._first_samples()
+        # One sample of each; the pick has two, because everything is measured against it.
+        for solution in list(self.alive):
+            self._first_sample(solution)
+        while (found := self._one_more()) is not None:
+            self._first_sample(found)
         for index, upto in enumerate(self.rules.rounds):
             ended = self._decided()
             if ended:
@@ -88,13 +92,6 @@ class _Racing(Generic[S]):
                     self._top_up(solution, upto)
             self._eliminate(last=index == len(self.rules.rounds) - 1)
         return self._end("all rounds")
-
-    def _first_samples(self) -> None:
-        """One sample of each; the pick has two, because everything is measured against it."""
-        for solution in list(self.alive):
-            self._first_sample(solution)
-        while (found := self._one_more()) is not None:
-            self._first_sample(found)
 
     def _one_more(self) -> S | None:
         """What ``further`` gives after the first samples so far, now alive."""

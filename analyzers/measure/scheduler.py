@@ -205,18 +205,16 @@ class Scheduler:
             worker = slot.worker
             if worker is None:
                 continue
+            silent_s = self._limits.hang_s if slot.ready else self._limits.opening_s
             if worker.connection in ready:
                 self._receive(slot, worker)
-            elif time.monotonic() - worker.last_message_s > self._timeout_s(slot):
+            elif time.monotonic() - worker.last_message_s > silent_s:
                 worker.stop()
-                self._worker_lost(slot, worker, "timeout", f"no message for {self._timeout_s(slot):.0f} s")
+                self._worker_lost(slot, worker, "timeout", f"no message for {silent_s:.0f} s")
             elif slot.ready and isinstance(slot.task, RaceTask) and self._left() <= self.confirming_s():
                 self._races.appendleft(slot.task)  # the budget ended during a race
                 self._stop_worker(slot)
                 slot.task = None
-
-    def _timeout_s(self, slot: _Slot) -> float:
-        return self._limits.hang_s if slot.ready else self._limits.opening_s
 
     def _receive(self, slot: _Slot, worker: Handle) -> None:
         try:

@@ -34,8 +34,8 @@ from logparse.model import Fact, Measurement, Override, Record, Solution, Soluti
 from logparse.target import Facts, arch, machine, seen_by, serves
 from logparse.text import counted
 
-TARGETS = tuple(x.conversion.word for x in OVERRIDE_FORMATS if x.conversion and x.writer)
-"""Values of ``convert --to``."""
+TARGETS = {x.conversion.word: (x.conversion, x, x.writer) for x in OVERRIDE_FORMATS if x.conversion and x.writer}
+"""What ``convert --to`` takes: a format by its word, with its conversion and its writer."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,9 @@ def convert(
     Raises InputError for an unknown ``to``, a file that cannot be converted, and where device or build of a file are
     known to be others than the target's, or not known and not vouched for.
     """
-    conversion, format, writer = _destination(to)
+    if to not in TARGETS:
+        raise InputError(f"--to {to}: one of {', '.join(TARGETS)}")
+    conversion, format, writer = TARGETS[to]
     files = [(path, _read(path)) for path in paths]
     facts: dict[str, str] = {}
     for path, rows in files:
@@ -78,7 +80,16 @@ def convert(
                 refused[reason or f"{_kind(measured.solution)} is no solution of {to}"] += 1
                 continue
             _guard(path, solution.library, rows.facts, facts, same_build)
-            overrides.append(_override(measured, solution, facts, rows, format))
+            own = format is rows.format  # its key is then already one of the library's own
+            override = Override(
+                problem=measured.problem,
+                solution=solution,
+                target=facts,
+                time_us=measured.time_us,
+                key_text=measured.key_text if own else None,
+                parameters=rows.kernels.get(measured.solution),
+            )
+            overrides.append(override)
     return _written(writer, conversion, overrides, seen_by(gpus, facts), refused)
 
 
@@ -86,14 +97,6 @@ def lines(made: Made) -> list[str]:
     """How many rows were converted, and why others were not."""
     out = [f"{counted(made.count, 'row')}; {sum(made.refused.values()):,} left out"]
     return [*out, *left_out_lines(made.refused, "  {count:,}: {reason}"), *(f"note: {note}" for note in made.notes)]
-
-
-def _destination(to: str) -> tuple[Conversion, OverrideFormat, Writer]:
-    """The format of this word, and its writer.  Raises InputError."""
-    formats = {x.conversion.word: (x.conversion, x, x.writer) for x in OVERRIDE_FORMATS if x.conversion and x.writer}
-    if to not in formats:
-        raise InputError(f"--to {to}: one of {', '.join(formats)}")
-    return formats[to]
 
 
 def _one_build(files: Facts, target: Facts) -> None:
@@ -149,19 +152,6 @@ def _guard(path: str, library: str, mine: Facts, target: Facts, same_build: bool
         what = "is of another" if fits is False else "does not name the"
         vouch = "" if fits is False else "; --same-build if you know that it is the target's"
         raise InputError(f"{path} {what} device or build of {library}: an index means another kernel there{vouch}")
-
-
-def _override(measured: Measurement, solution: Solution, target: Facts, rows: _Rows, to: OverrideFormat) -> Override:
-    """The row as an override; its key is taken along where it is already one of the library's own."""
-    own = to is rows.format
-    return Override(
-        problem=measured.problem,
-        solution=solution,
-        target=target,
-        time_us=measured.time_us,
-        key_text=measured.key_text if own else None,
-        parameters=rows.kernels.get(measured.solution),
-    )
 
 
 def _written(

@@ -48,7 +48,7 @@ def look_up(
     if key is None:
         return _keyless(reading, call)
     tries = [row for x in (key, *format.instead(key)) if x in reading.by_key for row in _tried(format, reading, x)]
-    row = next((x for x in tries if _runs(x, has)), None)
+    row = next((x for x in tries if has is None or x.solution is None or has(x.solution)), None)
     if row is not None:
         assumed = "if the target is of the build that wrote the file" if reading.accepted is None else ""
         return LookUp(key, row, "hit", assumed)
@@ -58,10 +58,6 @@ def look_up(
 def _tried(format: OverrideFormat, reading: Reading[Any], key: str) -> Sequence[Row]:
     rows = [row for row in reading.by_key[key] if row.live]
     return format.tried(rows, reading.key_facts) if len(rows) > 1 else rows
-
-
-def _runs(row: Row, has: Has | None) -> bool:
-    return has is None or row.solution is None or has(row.solution)
 
 
 def _why_not(format: OverrideFormat, reading: Reading[Any], key: str, tries: Sequence[Row]) -> str:

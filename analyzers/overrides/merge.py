@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from codecs import BOM_UTF8
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -82,8 +82,12 @@ def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Me
     contents = deque(x for x in contents if _holds_text(x[2]))
     if not contents:
         raise InputError("nothing to merge: every file is empty")
-    format = _one_format({path: format_of(name, data) for path, name, data in contents})
-    merging, first = format.merging, contents[0][1]
+    formats = {path: format_of(name, data) for path, name, data in contents}
+    if len({x.name for x in formats.values()}) > 1:
+        named = ", ".join(f"{path} is {x.name}" for path, x in formats.items())
+        raise InputError(f"files of several formats cannot be merged: {named}")
+    format, first = next(iter(formats.values())), contents[0][1]
+    merging = format.merging
     if gpus > 1 and not merging.per_device:
         raise InputError(f"--gpus: only TunableOp reads one file per device, these are {format.name}")
     notes += [merging.note] if merging.note else []
@@ -176,20 +180,11 @@ class _Winners:
         yield from (best[own].offer for own in sorted(best))
         for name in sorted(rivals):
             # Of equal ones the first path counts, also one that was given twice and has the key the second time.
-            self._compare(name, sorted(rivals[name].values(), key=lambda x: self._named[x.file]))
-
-    def _compare(self, key: str, rivals: Sequence[Choice]) -> None:
-        best = min((x for x in rivals if x.offer.work == rivals[0].offer.work), key=lambda x: x.rank)
-        others = tuple(x for x in rivals if x.offer.solution != best.offer.solution)
-        if others:
-            self.conflicts.append(Conflict(key, best, others))
-
-
-def _one_format(formats: Mapping[str, OverrideFormat]) -> OverrideFormat:
-    if len({format.name for format in formats.values()}) > 1:
-        named = ", ".join(f"{path} is {format.name}" for path, format in formats.items())
-        raise InputError(f"files of several formats cannot be merged: {named}")
-    return next(iter(formats.values()))
+            first, *more = sorted(rivals[name].values(), key=lambda x: self._named[x.file])
+            taken = min((x for x in (first, *more) if x.offer.work == first.offer.work), key=lambda x: x.rank)
+            others = tuple(x for x in (first, *more) if x.offer.solution != taken.offer.solution)
+            if others:
+                self.conflicts.append(Conflict(name, taken, others))
 
 
 def _agree(agreed: dict[str, tuple[str, str]], path: str, header: Iterable[tuple[str, str]]) -> None:

@@ -18,15 +18,7 @@ from typing import TypeVar
 import numpy as np
 
 from analyzers.analyzer import Tables
-from analyzers.statistics.intervals import (
-    Interval,
-    Variance,
-    benjamini_hochberg,
-    greater_p,
-    log_ratios,
-    moderated,
-    variance_of_median,
-)
+from analyzers.statistics import intervals
 from analyzers.times.joins import called_problems
 from analyzers.times.origins import CONFIRM
 
@@ -77,7 +69,7 @@ class Confirmation:
     1 + ``floor``.
     """
 
-    speedup: Interval
+    speedup: intervals.Interval
     p: float
     floor: float
     processes: int = 1
@@ -107,26 +99,26 @@ def judge_all(
             groups.setdefault(device[key] if device else "", []).append(key)
     variances = {key: variance for key, (_, variance) in estimates.items()}
     for keys in groups.values():
-        variances |= dict(zip(keys, moderated([variances[key] for key in keys]), strict=True))
-    judged = {key: Confirmation(Interval(math.nan, math.nan, math.nan), 1.0, floor) for key in pairs}
+        variances |= dict(zip(keys, intervals.moderated([variances[key] for key in keys]), strict=True))
+    judged = {key: Confirmation(intervals.Interval(math.nan, math.nan, math.nan), 1.0, floor) for key in pairs}
     for key, (value, _) in estimates.items():
         count = len(pairs[key].by_process)
         variance = variances[key].scaled(1 / count)
         half = min(variance.half_width(), _WIDEST)
-        speedup = Interval(math.exp(value), math.exp(value - half), math.exp(value + half))
-        judged[key] = Confirmation(speedup, greater_p(value - math.log1p(floor), variance), floor, count)
-    kept = benjamini_hochberg([x.p for x in judged.values()], RATE)
+        speedup = intervals.Interval(math.exp(value), math.exp(value - half), math.exp(value + half))
+        judged[key] = Confirmation(speedup, intervals.greater_p(value - math.log1p(floor), variance), floor, count)
+    kept = intervals.benjamini_hochberg([x.p for x in judged.values()], RATE)
     return judged, {key for (key, x), keep in zip(judged.items(), kept, strict=True) if keep and x.confirmed}
 
 
-def _estimate(pairs: Pairs) -> tuple[float, Variance]:
+def _estimate(pairs: Pairs) -> tuple[float, intervals.Variance]:
     """Log ratio of a pair, and the variance of one process's value."""
-    ratios = [log_ratios(x.pick_us, x.winner_us) for x in pairs.by_process]
+    ratios = [intervals.log_ratios(x.pick_us, x.winner_us) for x in pairs.by_process]
     values = [statistics.median(map(float, x)) for x in ratios]
     if len(values) > 1:
-        return statistics.fmean(values), Variance(statistics.variance(values), len(values) - 1.0)
-    within = variance_of_median(ratios[0])
-    return values[0], Variance(within.value + BETWEEN_PROCESSES**2, within.degrees)
+        return statistics.fmean(values), intervals.Variance(statistics.variance(values), len(values) - 1.0)
+    within = intervals.variance_of_median(ratios[0])
+    return values[0], intervals.Variance(within.value + BETWEEN_PROCESSES**2, within.degrees)
 
 
 _WIDEST = 20.0  # of a log ratio: a wider interval is as uninformative, and would overflow

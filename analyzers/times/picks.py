@@ -15,21 +15,10 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables, once
+from analyzers.times import joins
 from analyzers.times.cells import is_true
 from analyzers.times.comparison import BASES, BY_DEFAULT, INCOMPARABLE, MEASURED, UNMEASURED
 from analyzers.times.confirmations import blocks_of
-from analyzers.times.joins import (
-    DEFAULT_TEXT,
-    LEVELS,
-    called_problems,
-    calls_by_problem,
-    closest,
-    facts_by_source,
-    facts_of,
-    is_default,
-    run_facts,
-    timed,
-)
 from analyzers.times.origins import CHOSEN, CONFIRM, EVIDENCE, RACE
 from logparse.model import TRIED, solution_from_text
 from logparse.target import Facts, apart, comparable, device_of_file, same_device
@@ -74,8 +63,8 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
     without a better confirmed solution is measured all the same, and belongs in every sum over what was measured.
     """
     of_evidence = measurements[measurements["origin"].isin(EVIDENCE | {RACE})]
-    rows = timed(of_evidence)
-    default, raced = is_default(rows, facts), rows["origin"] == RACE
+    rows = joins.timed(of_evidence)
+    default, raced = joins.is_default(rows, facts), rows["origin"] == RACE
     with_time, every = _solutions_of(rows), of_evidence[of_evidence["status"].isin(TRIED)]
     tried = with_time if len(every) == len(rows) else _solutions_of(every)
     rows = rows.assign(own=default)[~raced | default].rename(columns={"problem": "measured", "solution": "best"})
@@ -113,20 +102,23 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     if not len(known) or not len(made):
         return pd.DataFrame(columns=list(COLUMNS))
     calls = made.groupby(["problem", "pick"])["calls"].sum(min_count=1)
-    rows = made.drop(columns="calls").merge(closest(tables, made["problem"], known["measured"]), on="problem")
+    rows = made.drop(columns="calls").merge(joins.closest(tables, made["problem"], known["measured"]), on="problem")
     rows = rows.rename(columns={"other": "measured"}).merge(known, on="measured")
     rows = rows.assign(apart=~_of_these_calls(rows, unknown_device(tables)))
-    rows = _disagreement(rows).merge(_times(tables, rows["measured"]), how="left", on=[*_RECORD, "pick"])
-    here = run_facts(tables)
-    rows = _judged(_comparable(rows, {**facts_of(tables), SILENT: here, UNCALLED: here}, settings))
+    # The problem may mean several measured ones of a source, and these have different winners.
+    winners = rows.groupby(["problem", "pick", "source_id", "origin"])["best"].transform("nunique")
+    rows = rows.assign(disagree=winners > 1)
+    rows = rows.merge(_times(tables, rows["measured"]), how="left", on=[*_RECORD, "pick"])
+    here = joins.run_facts(tables)
+    rows = _judged(_comparable(rows, {**joins.facts_of(tables), SILENT: here, UNCALLED: here}, settings))
     if not len(rows):
         return pd.DataFrame(columns=list(COLUMNS))
     order = rows["basis"].map({x: i for i, x in enumerate(BASES)})
-    near = rows["level"].map({x: i for i, x in enumerate(LEVELS)})
+    near = rows["level"].map({x: i for i, x in enumerate(joins.LEVELS)})
     # A confirmation has two candidates only, and outweighs a file in which selection biases the fastest of many low; of
     # a race no more is taken than that a problem was measured.
     bias = rows["origin"].map({CONFIRM: 0, RACE: 2}).fillna(1)
-    near = near.where(bias != 2, len(LEVELS))
+    near = near.where(bias != 2, len(joins.LEVELS))
     # Of several confirmations the one of the most processes, then the latest: the fastest would be biased.
     few = -rows["source_id"].map(_processes(tables)).fillna(0)
     age = rows["source_id"].map(_ages(tables)).where(bias == 0, 0)
@@ -164,8 +156,8 @@ def _ages(tables: Tables) -> dict[str, int]:
 @once
 def counted_as(tables: Tables) -> pd.Series:
     """Called problems without a logged pick → the one other text of each that has a pick, whose calls they count as."""
-    made, called = picks(tables)["problem"], calls_by_problem(tables.workload).index
-    passed = closest(tables, pd.Series(called[~called.isin(made)]), made)
+    made, called = picks(tables)["problem"], joins.calls_by_problem(tables.workload).index
+    passed = joins.closest(tables, pd.Series(called[~called.isin(made)]), made)
     passed = passed[passed["choices"] == 1]
     return pd.Series(passed["other"].to_numpy(), index=passed["problem"], dtype="object")
 
@@ -176,7 +168,7 @@ def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
 
     A log may name the pick for one text of the problem and count its calls for another (MIOpen's key and command).
     """
-    calls = calls_by_problem(tables.workload).astype("float64")
+    calls = joins.calls_by_problem(tables.workload).astype("float64")
     without, passed = calls[~calls.index.isin(made["problem"])], counted_as(tables)
     moved = passed.index.to_series().map(calls).astype("float64").groupby(passed).sum(min_count=1)
     weights = calls.add(moved, fill_value=0.0)
@@ -184,7 +176,7 @@ def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
     weight = made["problem"].map(weights).astype("float64") * (made["count"] / total)
     made = made.rename(columns={"source_id": "log"}).assign(calls=weight)
     silent = without[~without.index.isin(passed.index)].rename_axis("problem").reset_index()
-    silent = silent.assign(log=SILENT, pick=DEFAULT_TEXT)
+    silent = silent.assign(log=SILENT, pick=joins.DEFAULT_TEXT)
     columns = ["log", "problem", "pick", "calls"]
     return pd.concat([x[columns] for x in (made, silent) if len(x)] or [made[columns]], ignore_index=True)
 
@@ -196,7 +188,7 @@ def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
     """
     links, rows = tables.links, tables.measurements
     linked = links.loc[links["problem"].isin(problems), "other"]
-    default = rows.loc[is_default(rows, tables.facts), "problem"]
+    default = rows.loc[joins.is_default(rows, tables.facts), "problem"]
     return rows[rows["problem"].isin(set(problems) | set(linked) | set(default))]
 
 
@@ -204,25 +196,20 @@ def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.Da
     """Problems that the run measured against their default but never logged: the loss of one call is still reported."""
     known = known[known["default_us"].notna() & (known["tried"] > 1)]
     own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]
-    known = known[known["source_id"].isin(own) | known["measured"].isin(called_problems(tables))]
+    known = known[known["source_id"].isin(own) | known["measured"].isin(joins.called_problems(tables))]
     measured = known["measured"].drop_duplicates()
-    covered = closest(tables, problems, measured)["other"]
+    covered = joins.closest(tables, problems, measured)["other"]
     left = measured[~measured.isin(covered)].to_numpy()
-    return pd.DataFrame({"log": UNCALLED, "problem": left, "pick": DEFAULT_TEXT, "calls": np.full(len(left), np.nan)})
+    calls = np.full(len(left), np.nan)
+    return pd.DataFrame({"log": UNCALLED, "problem": left, "pick": joins.DEFAULT_TEXT, "calls": calls})
 
 
 def _times(tables: Tables, measured: pd.Series) -> pd.DataFrame:
-    rows = timed(tables.measurements[tables.measurements["problem"].isin(set(measured))])
+    rows = joins.timed(tables.measurements[tables.measurements["problem"].isin(set(measured))])
     rows = rows[rows["origin"].isin(EVIDENCE)]
     rows = rows.rename(columns={"problem": "measured", "solution": "pick", "time_us": "own_us"})
     out: pd.DataFrame = rows.groupby([*_RECORD, "pick"])["own_us"].min().reset_index()
     return out
-
-
-def _disagreement(rows: pd.DataFrame) -> pd.DataFrame:
-    """``disagree``: the problem may mean several measured ones of a source, and these have different winners."""
-    winners = rows.groupby(["problem", "pick", "source_id", "origin"])["best"].transform("nunique")
-    return rows.assign(disagree=winners > 1)
 
 
 def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
@@ -263,7 +250,7 @@ def _judged(rows: pd.DataFrame) -> pd.DataFrame:
     to equal it as no regret, and the others as unmeasured, would bias the regret low.  Where all others were tried and
     failed, the one that is left is the best.
     """
-    index = rows["pick"] != DEFAULT_TEXT
+    index = rows["pick"] != joins.DEFAULT_TEXT
     choice = rows["tried"] > 1
     measured = index & rows["same"] & rows["own_us"].notna() & choice
     default = ~measured & rows["default_us"].notna() & choice
@@ -281,7 +268,7 @@ class UnknownDevice:
     """
 
     def __init__(self, tables: Tables) -> None:
-        facts = facts_by_source(tables.facts)
+        facts = joins.facts_by_source(tables.facts)
         own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"].astype(str)
         self._device = {source: device_of_file(x) for source, x in facts.items()}
         self._apart = apart(facts, own)

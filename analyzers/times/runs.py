@@ -178,7 +178,8 @@ def read_at(word: str, store: str | None, read: Read[T]) -> T:
         fresh = open_store(folder, create=True)
         results = ingest([word], fresh, run=printable(Path(word).name or word))
         if not any(result.recognised for result in results):
-            raise InputError(f"{word}: no store, {_no_run(here)} and no log that can be read")
+            known = "" if here is None else f" of {here.url} (there is {', '.join(here.runs()) or 'none'})"
+            raise InputError(f"{word}: no store, no run{known} and no log that can be read")
         return read(fresh, None)
 
 
@@ -202,10 +203,6 @@ def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str
         if run in words:
             out[-1] += ", which it is compared with"
     return out
-
-
-def _no_run(store: Store | None) -> str:
-    return "no run" if store is None else f"no run of {store.url} (there is {', '.join(store.runs()) or 'none'})"
 
 
 def existing(store: str | None) -> Store | None:

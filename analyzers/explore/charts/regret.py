@@ -46,7 +46,8 @@ def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme) -> Figure
 
 
 def _classes(figure: Figure, regrets: pd.DataFrame, theme: Theme) -> None:
-    names = [_class_name(low, high) for low, high in zip(regrets["low"], regrets["high"], strict=True)]
+    ends = zip(regrets["low"], regrets["high"], strict=True)
+    names = [f"{100 * low:.0f}–{high:.0%}" if high < 1e6 else f"> {low:.0%}" for low, high in ends]
     total = float(regrets["total_us"].sum()) or 1.0
     figure.add_bar(
         x=names,
@@ -62,10 +63,6 @@ def _classes(figure: Figure, regrets: pd.DataFrame, theme: Theme) -> None:
     figure.update_xaxes(title={"text": "regret: pick / best known − 1"}, type="category", tickangle=-40, col=1)
     few = {"dtick": 1} if regrets["problems"].max() <= 8 else {}  # no half problems
     figure.update_yaxes(title={"text": "problems"}, **few, col=1)
-
-
-def _class_name(low: float, high: float) -> str:
-    return f"{100 * low:.0f}–{high:.0%}" if high < 1e6 else f"> {low:.0%}"
 
 
 def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int) -> list[str]:

@@ -305,7 +305,8 @@ def facets(groups: pd.DataFrame, chosen: Selection) -> list[dict[str, object]]:
     """
     if not len(groups):
         return [{"title": "No filters", "entries": [], "more": "", "open": False}]
-    column = _measure(groups)
+    # What shares are of: time where it is known, else calls, else problems.
+    column = next((x for x in ("total_us", "calls") if float(groups[x].fillna(0).sum()) > 0), "problems")
     found = dict[str, list[tuple[str, float, int]]]()
     amounts = groups[column].fillna(0.0)
     for facet, value, share, values in zip(groups["facet"], groups["value"], amounts, groups["values"], strict=True):
@@ -326,11 +327,6 @@ def facets(groups: pd.DataFrame, chosen: Selection) -> list[dict[str, object]]:
             }
         )
     return made
-
-
-def _measure(groups: pd.DataFrame) -> str:
-    """What shares are of: time where it is known, else calls, else problems."""
-    return next((x for x in ("total_us", "calls") if float(groups[x].fillna(0).sum()) > 0), "problems")
 
 
 def height_of(figure: Figure) -> dict[str, str]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -111,12 +111,9 @@ class TorchDevice:
         if name is None:
             return task()
         if name not in self._threads:
-            self._threads[name] = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=self._select)
+            select = partial(self.torch.cuda.set_device, self.device) if self.is_gpu else None
+            self._threads[name] = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=select)
         return self._threads[name].submit(task).result()
-
-    def _select(self) -> None:
-        if self.is_gpu:
-            self.torch.cuda.set_device(self.device)
 
     def healthy(self) -> bool:
         """Whether a small product still comes out right."""

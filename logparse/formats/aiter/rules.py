@@ -234,11 +234,6 @@ def recognise(head: Head) -> bool:
     return _table(head) is BF16
 
 
-def recognise_kernels(head: Head) -> bool:
-    """Any other table of aiter's kernels: 8-bit, 4-bit, batched, fused MoE."""
-    return _table(head) not in (None, BF16)
-
-
 def _table(head: Head) -> Lookup | None:
     text, _ = text_of(head.data)
     return table_of([x.strip() for x in text.partition("\n")[0].split(",")])
@@ -435,7 +430,7 @@ OVERRIDE_FORMAT = OverrideFormat(
 KERNEL_TABLES = OverrideFormat(
     name=KERNELS,
     kinds=frozenset({"gemm"}),
-    recognise=recognise_kernels,
+    recognise=lambda head: _table(head) not in (None, BF16),  # 8-bit, 4-bit, batched, fused MoE
     reader=read,
     key=lambda problem, facts: None,
     instead=padded,

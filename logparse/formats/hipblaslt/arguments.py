@@ -11,30 +11,24 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from logparse.errors import EmissionError
-from logparse.formats.hipblaslt.enums import (
-    BENCH_COMPUTE_TYPES,
-    BENCH_TYPES,
-    PROFILE_COMPUTE_TYPES,
-    SCALE_CODES,
-    SCALES,
-    beta_of,
-    default_types,
-    tight_leading_dimensions,
-)
+from logparse.formats.hipblaslt import enums
 from logparse.model import GemmProblem, Member
 
 TYPES = ("a_type", "b_type", "c_type", "d_type")
 _OTHER_TYPES = ("scale_type", "bias_type", "aux_type")
 WORDS: Mapping[str, Collection[str]] = {
     **dict.fromkeys(("transA", "transB"), ("N", "T", "C")),
-    **dict.fromkeys((*TYPES, *_OTHER_TYPES), BENCH_TYPES),
-    "compute_type": (*PROFILE_COMPUTE_TYPES, *PROFILE_COMPUTE_TYPES.values()),
+    **dict.fromkeys((*TYPES, *_OTHER_TYPES), enums.BENCH_TYPES),
+    "compute_type": (*enums.PROFILE_COMPUTE_TYPES, *enums.PROFILE_COMPUTE_TYPES.values()),
     "activation_type": ("none", "relu", "gelu", "swish", "clamp", "sigmoid"),
     "bias_source": ("a", "b", "d"),
 }
 """The values of an argument, where they are a closed list."""
 SWITCHES: Mapping[str, bool] = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
-SCALE_WORDS: Mapping[str, str] = {**SCALES, **{text: SCALES[str(int(is_set))] for text, is_set in SWITCHES.items()}}
+SCALE_WORDS: Mapping[str, str] = {
+    **enums.SCALES,
+    **{text: enums.SCALES[str(int(is_set))] for text, is_set in SWITCHES.items()},
+}
 
 
 def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absent: bool | None) -> GemmProblem:
@@ -54,15 +48,15 @@ def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absen
     bias, gradient = switch("bias_vector"), switch("gradient")
     activation = values.get("activation_type", None if absent is None else "")
     activation = "none" if activation == "" else activation  # ROCm 6.3 leaves the value of no activation empty
-    types = {name: x if (x := values.get(name)) in BENCH_TYPES else None for name in (*TYPES, *_OTHER_TYPES)}
-    compute = PROFILE_COMPUTE_TYPES.get(values.get("compute_type") or "", values.get("compute_type"))
+    types = {name: x if (x := values.get(name)) in enums.BENCH_TYPES else None for name in (*TYPES, *_OTHER_TYPES)}
+    compute = enums.PROFILE_COMPUTE_TYPES.get(values.get("compute_type") or "", values.get("compute_type"))
     trans = {f"trans_{x.lower()}": (values.get(f"trans{x}") or "").upper() for x in "AB"}
     fields: dict[str, Any] = {
         **{name: text if text in ("N", "T", "C") else None for name, text in trans.items()},
         "batch_count": int(values.get("batch_count") or 1),
         # Written since hipBLASLt 1.4; before, only strided batches exist.
         "batch_mode": {"0": "strided", "1": "pointer"}.get(values.get("batch_mode") or "0"),
-        "compute_type": compute if compute in BENCH_COMPUTE_TYPES else None,
+        "compute_type": compute if compute in enums.BENCH_COMPUTE_TYPES else None,
         **types,
         "activation": activation,
         "gradient": gradient,
@@ -74,9 +68,9 @@ def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absen
         "scale_alpha_vector": switch("scaleAlpha_vector"),
         "swizzle_a": switch("swizzleA"),
         "swizzle_b": switch("swizzleB"),
-        "beta": beta_of(values.get("beta"), values.get("betai")),
+        "beta": enums.beta_of(values.get("beta"), values.get("betai")),
     }
-    return GemmProblem(**default_types({**fields, **sizes}))
+    return GemmProblem(**enums.default_types({**fields, **sizes}))
 
 
 def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
@@ -96,7 +90,7 @@ def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
         "beta": "1.000000" if p.beta == "nonzero" else "0.000000",
         **{name: str(value) for name, value in known.items()},
         **({"batch_mode": "1"} if p.batch_mode == "pointer" else {}),
-        **{f"scale{x.upper()}": SCALE_CODES.get(getattr(p, f"scale_{x}") or "none", "0") for x in "abcd"},
+        **{f"scale{x.upper()}": enums.SCALE_CODES.get(getattr(p, f"scale_{x}") or "none", "0") for x in "abcd"},
         "swizzleA": bool(p.swizzle_a),
         "swizzleB": bool(p.swizzle_b),
         "scaleAlpha_vector": bool(p.scale_alpha_vector),
@@ -121,7 +115,7 @@ def sizes(size: Member | GemmProblem, problem: GemmProblem, what: str) -> dict[s
     shape = GemmProblem(trans_a=problem.trans_a, trans_b=problem.trans_b, m=size.m, n=size.n, k=size.k)
     ld = {f"ld{x}": getattr(size, f"ld{x}") for x in "abcd"}
     ld["ldc"] = ld["ldd"] if ld["ldc"] is None else ld["ldc"]  # β zero: C is not read, the library checks its layout
-    ld = tight_leading_dimensions(shape) | {name: value for name, value in ld.items() if value is not None}
+    ld = enums.tight_leading_dimensions(shape) | {name: value for name, value in ld.items() if value is not None}
     strides = {f"stride_{x}": getattr(size, f"stride_{x}") for x in "abcd"}
     tight = dict.fromkeys(strides, 0) if problem.batch_count == 1 else tight_strides(shape, ld)
     known = {name: value for name, value in strides.items() if value is not None}

@@ -23,16 +23,7 @@ from dataclasses import dataclass, replace
 from logparse.errors import InputError
 from logparse.formats.format import Emission, Head
 from logparse.formats.hipblaslt import bench, tuning_file
-from logparse.formats.hipblaslt.tuning_file import (
-    BLANKS,
-    DEVICE,
-    FIRST,
-    NO_ROW,
-    TUNING_COLUMNS,
-    TuningRow,
-    by_name,
-    rows_of,
-)
+from logparse.formats.hipblaslt.tuning_file import NO_ROW, TUNING_COLUMNS, TuningRow, by_name
 from logparse.formats.override_format import (
     Conversion,
     Merging,
@@ -71,7 +62,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Cont
     """What the target's library takes from the file; an unknown version is the one whose layout a row has."""
     text, _ = text_of(data)
     number, certain = tuning_file.version(target), target.get("hipblaslt_revision") is not None
-    found = rows_of(text, number)
+    found = tuning_file.rows_of(text, number)
     notes = [] if found else [Note(None, "error", "empty", "no entry in the file", _RETUNE)]
     table = Table(found, Context(target, number, with_key(found)), _RULES, notes)
     own = _own_facts(text, found)
@@ -86,7 +77,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Cont
 
 def _revision(text: str) -> str | None:
     """What the library compares with its own: the rest of the first line behind ``Git Version: ``, blanks included."""
-    _, found, revision = text.partition("\n")[0].partition(FIRST)
+    _, found, revision = text.partition("\n")[0].partition(tuning_file.FIRST)
     return revision if found else None
 
 
@@ -94,7 +85,7 @@ def _own_facts(text: str, found: Sequence[TuningRow]) -> dict[str, str]:
     """The revision of the first line, and the device where all rows name one."""
     revision = _revision(text)
     out = {} if revision is None else {"hipblaslt_revision": revision.rstrip("\r")}
-    for name, column in DEVICE.items():
+    for name, column in tuning_file.DEVICE.items():
         values = {row.cells.get(column, "") for row in found} - {"", "0"}
         if len(values) == 1:
             out[name] = values.pop()
@@ -125,8 +116,8 @@ def tried(rows: Sequence[Row], facts: Facts) -> Sequence[Row]:
 
 def recognise(head: Head) -> bool:
     """As the format does, and files that lost their first line or have something before it."""
-    data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip(BLANKS.encode())
-    return data.startswith(FIRST.encode()) or b"transA,transB,grouped_gemm,batch_count" in data
+    data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip(tuning_file.BLANKS.encode())
+    return data.startswith(tuning_file.FIRST.encode()) or b"transA,transB,grouped_gemm,batch_count" in data
 
 
 # ------------------------------------------------------------------------------------------- rules and remarks
@@ -301,11 +292,11 @@ def kernels(problem: Problem) -> str | None:
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     """Revision, device and layout of a file.  Raises InputError where it has no revision."""
     text = text_of(data)[0]
-    found = rows_of(text, None)
+    found = tuning_file.rows_of(text, None)
     revision = _own_facts(text, found).get("hipblaslt_revision")
     if revision is None:
         raise InputError("it does not begin with 'Git Version: …': the hipBLASLt of its rows is unknown")
-    pairs = {(word, row.cells.get(column, "")) for word, column in DEVICE.items() for row in found}
+    pairs = {(word, row.cells.get(column, "")) for word, column in tuning_file.DEVICE.items() for row in found}
     pairs |= {("layout", _LAYOUTS[row.header is not None]) for row in found}
     return [("revision", revision), *sorted(x for x in pairs if x[1] not in ("", "0"))]
 
@@ -314,7 +305,7 @@ _LAYOUTS = ("values only (ROCm 6.4)", "a header line each (ROCm 7)")
 
 
 def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
-    data = bytes_of([FIRST + agreed["revision"], *(row.text for row in rows)])
+    data = bytes_of([tuning_file.FIRST + agreed["revision"], *(row.text for row in rows)])
     return [Emission("hipblaslt_tuning.txt", data, "export HIPBLASLT_TUNING_OVERRIDE_FILE={path}")]
 
 

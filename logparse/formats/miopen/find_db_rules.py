@@ -28,12 +28,6 @@ from logparse.target import Facts
 _MOST = 10
 
 
-def _too_many(file: FindDbFile) -> Iterator[Note]:
-    for number in file.longer_than(_MOST):
-        message = f"more than {_MOST} solvers: PyTorch's immediate mode aborts above {_MOST} usable ones"
-        yield Note(number, "warning", "too-many", message, "keep the fastest few")
-
-
 def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
     """Records of which every solver is unknown or drops out: MIOpen searches, and overwrites them with its own."""
     lost: dict[int, bool] = {}
@@ -56,26 +50,23 @@ def _convolutions(name: str, data: bytes) -> bytes:
 def _refusals(name: str, target: Facts, *, holds: bool) -> Iterator[Note]:
     """Why MIOpen takes nothing of a file of this name for convolutions; ``holds``: it has records of such."""
     match = db_names.FILE_NAME.fullmatch(name)
+    remedy = wanted(target, "ufdb", "take the name from the line 'File is unreadable' of a MIOpen log of level 5")
     if match is None or match["kind"] not in ("ufdb", "fdb"):
         message = f"{name} is no name under which MIOpen looks for a find-db"
-        yield Note(None, "error", "file-name", message, _wanted(target))
+        yield Note(None, "error", "file-name", message, remedy)
         return
     if match["kind"] == "ufdb" and not match["version"]:
         message = f"{name} has no version: MIOpen looks for <device>.HIP.<version>_<build>.ufdb.txt"
-        yield Note(None, "error", "file-name", message, _wanted(target))
+        yield Note(None, "error", "file-name", message, remedy)
     elif match["kind"] == "fdb" and match["version"]:
         message = f"{name} has a version: a system find-db has none"
-        yield Note(None, "error", "file-name", message, _wanted(target))
+        yield Note(None, "error", "file-name", message, remedy)
     elif match["kind"] == "ufdb" and (why := odd_name(name, match)):
-        yield Note(None, "error", "file-name", f"MIOpen looks for no file of this name: {why}", _wanted(target))
+        yield Note(None, "error", "file-name", f"MIOpen looks for no file of this name: {why}", remedy)
     elif match["fusion"] and holds:
         message = "MIOpen reads it for fusion plans alone, and looks for convolutions in the file without .fusion"
         yield Note(None, "error", "fusion", message, f"name it {name.replace('.fusion', '')}")
-    yield from other_machine({x.name: x.value for x in db_names.facts_of_name(name)}, target, _wanted(target))
-
-
-def _wanted(target: Facts) -> str:
-    return wanted(target, "ufdb", "take the name from the line 'File is unreadable' of a MIOpen log of level 5")
+    yield from other_machine({x.name: x.value for x in db_names.facts_of_name(name)}, target, remedy)
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
@@ -94,7 +85,9 @@ def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
 def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[Note]:
     """What else to know of a file and its items."""
     yield from line_notes(reading.parsed.keyless)
-    yield from _too_many(reading.parsed)
+    for number in reading.parsed.longer_than(_MOST):
+        message = f"more than {_MOST} solvers: PyTorch's immediate mode aborts above {_MOST} usable ones"
+        yield Note(number, "warning", "too-many", message, "keep the fastest few")
     if db_names.of_fusions(name) and not _convolutions(name, data).strip() and data.strip():
         message = "records of fusion plans, which MIOpen reads beside those of convolutions: not judged here"
         yield Note(None, "info", "fusion", message, "")
@@ -109,12 +102,8 @@ def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[No
         yield from _overwritten(row for judged in reading.parsed.odd.values() for _, row in judged)
 
 
-def tried(rows: Sequence[Row], facts: Facts) -> Sequence[Row]:
-    """The items of a record, the fastest first: one without a time last."""
-    return sorted(rows, key=_rank)
-
-
 def _rank(row: Row | Offer) -> float:
+    """The fastest of a record first, one without a time last."""
     return math.inf if row.time_us is None else row.time_us
 
 
@@ -133,7 +122,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     remarks=remarks,
     key=find_db.key,
     compared=("miopen_version", "miopen_tweak"),
-    tried=tried,
+    tried=lambda rows, facts: sorted(rows, key=_rank),
     signs=(
         ("Bad algorithm", "MIOpen threw at an item of the find-db"),
         ("Not enough workspace has been provided", "MIOpen could not run a recorded solver: its workspace is larger"),

@@ -29,22 +29,19 @@ def _refusals(name: str, target: Facts) -> Iterator[Note]:
     if perf_db.of_batch_norms(name):
         return
     match = FILE_NAME.fullmatch(name)
+    remedy = wanted(target, "udb", "it has the name of the .ufdb.txt beside it, with .udb.txt at the end")
     user = match is not None and match["kind"] == "udb" and match["version"]
     if not user and not _NAME.fullmatch(name):
         message = f"{name} is no name under which MIOpen looks for a perf-db"
-        yield Note(None, "error", "file-name", message, _wanted(target))
+        yield Note(None, "error", "file-name", message, remedy)
         return
     if match is not None and name.endswith(".udb.txt") and (why := odd_name(name, match)):
-        yield Note(None, "error", "file-name", f"MIOpen looks for no file of this name: {why}", _wanted(target))
+        yield Note(None, "error", "file-name", f"MIOpen looks for no file of this name: {why}", remedy)
     own = {fact.name: fact.value for fact in perf_db.facts_of_file(name)}
-    yield from other_machine(own, target, _wanted(target))
+    yield from other_machine(own, target, remedy)
     if user and re.match(r"[012]\.|3\.[01]\.", own.get("miopen_version", "")):
         message = f"MIOpen {own['miopen_version']} keeps its perf-db in sqlite and reads no text (it does from 3.2 on)"
         yield Note(None, "error", "file-name", message, RETUNE)
-
-
-def _wanted(target: Facts) -> str:
-    return wanted(target, "udb", "it has the name of the .ufdb.txt beside it, with .udb.txt at the end")
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Sequence[Item]]:

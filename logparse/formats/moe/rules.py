@@ -159,14 +159,9 @@ _RULES: tuple[Rule[Tile, _Context], ...] = (
 # ------------------------------------------------------------------------------------------------------- the file
 
 
-def table_name(name: str) -> str:
-    """A file's name as servers make it: without ``.json`` and the blank of SGLang's block."""
-    return name.removesuffix(".json").replace(", ", ",")
-
-
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]]:
     """What a server takes from the table."""
-    table = table_name(name)
+    table = name.removesuffix(".json").replace(", ", ",")  # a comma and a blank are of SGLang's block
     refusals, members = _members(data)
     entries = [_entry(table, line, key, value) for line, key, value in members if _INTEGER.match(key)]
     version = next((str(value) for _, key, value in members if key == _VERSION), "")
@@ -175,7 +170,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]
     if not refusals and not entries:
         refusals.append(Note(None, "error", "empty", "no entry in the table: the server takes its default", _TUNE))
     last = {entry.tokens: entry for entry in entries}
-    notes = [*_notes(table, target), *_ladder(entries), *_of_version(version, target)]
+    notes = [*_notes(table, version, target), *_ladder(entries)]
     parsed = Table(entries, _Context(table, version, last), _RULES, notes)
     return parsed.reading(
         "the server does not read the table",
@@ -255,8 +250,8 @@ def _plain(device: str) -> str:
     return "NVIDIA_H200" if "H200" in words.split("_") else words
 
 
-def _notes(table: str, target: Facts) -> Iterator[Note]:
-    own = _facts(table).get("device", "")
+def _notes(table: str, version: str, target: Facts) -> Iterator[Note]:
+    own, theirs = _facts(table).get("device", ""), target.get(_VERSION, "")
     if own.endswith(" OAM"):
         message = f"vLLM names AMD's devices by their PCI id, none of which ends in OAM: {own} is never looked for"
         plain = own.removesuffix(" OAM").removesuffix("X").replace(" ", "_")
@@ -264,6 +259,9 @@ def _notes(table: str, target: Facts) -> Iterator[Note]:
     if own and "device" in target and _plain(own) != _plain(target["device"]) and not _of_device(table, target):
         message = f"{own} is spelled {target['device']} on the target: the server's spelling decides"
         yield Note(None, "warning", "device", message, "compare it with the server's line about its table")
+    if version and theirs and version.split(".")[:2] != theirs.split(".")[:2]:
+        message = f"tuned with Triton {version}, the target has {theirs}: other code is generated from these tiles"
+        yield Note(None, "warning", "triton", message, _TUNE)
 
 
 def _ladder(entries: Sequence[Tile]) -> Iterator[Note]:
@@ -289,14 +287,6 @@ _FAR = 16
 """Ratio of two neighbouring sizes from which the batches between are far from both; tuners' own lists have up to 2."""
 _PREFILL = 8192
 """Tokens of a prefill's batch: vLLM's default on large GPUs (``max_num_batched_tokens``)."""
-
-
-def _of_version(version: str, target: Facts) -> Iterator[Note]:
-    """A table that another minor version of Triton was tuned with."""
-    theirs = target.get(_VERSION, "")
-    if version and theirs and version.split(".")[:2] != theirs.split(".")[:2]:
-        message = f"tuned with Triton {version}, the target has {theirs}: other code is generated from these tiles"
-        yield Note(None, "warning", "triton", message, _TUNE)
 
 
 def _entry(table: str, line: int, key: str, value: object) -> Tile:

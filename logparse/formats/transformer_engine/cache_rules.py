@@ -13,20 +13,8 @@ from logparse.formats.format import Emission
 from logparse.formats.hipblaslt.tuning_rules import takes
 from logparse.formats.override_format import Conversion, Merging, OverrideFormat, bytes_of, records_of
 from logparse.formats.reading import Note, Offer, Reading, Rule, Table, with_key
-from logparse.formats.transformer_engine.cache import (
-    ARCHES,
-    COLUMNS,
-    FORMAT,
-    HEADERS,
-    KEY,
-    WRITER,
-    CacheRow,
-    columns_of,
-    device_cap,
-    key,
-    recognise,
-    row_of,
-)
+from logparse.formats.transformer_engine import cache
+from logparse.formats.transformer_engine.cache import COLUMNS, FORMAT, CacheRow
 from logparse.target import Facts
 
 
@@ -41,7 +29,7 @@ def _other_device(row: CacheRow, context: _Context) -> str | None:
     own = row.number("dev_cap")
     if context.device in (None, own):
         return None
-    name = f" ({ARCHES[own]})" if own in ARCHES else ""
+    name = f" ({cache.ARCHES[own]})" if own in cache.ARCHES else ""
     return f"dev_cap {own}{name}: the target's is {context.device}, so the row is passed over"
 
 
@@ -92,12 +80,12 @@ _RULES: tuple[Rule[CacheRow, _Context], ...] = (
 def reader(name: str, data: bytes, target: Facts) -> Reading[Table[CacheRow, _Context]]:
     """What ``load_`` keeps of a file on the target."""
     header, *lines = data.decode("utf-8", "surrogateescape").split("\n")
-    names = columns_of(header)
-    rows = [row for number, line in enumerate(lines, start=2) if (row := row_of(names, number, line))]
-    device = device_cap(target)
+    names = cache.columns_of(header)
+    rows = [row for number, line in enumerate(lines, start=2) if (row := cache.row_of(names, number, line))]
+    device = cache.device_cap(target)
     mine = [row for row in rows if device in (None, row.number("dev_cap"))]
-    columns = next((x for x, y in HEADERS.items() if y == header), None)
-    devices = {ARCHES.get(row.number("dev_cap")) for row in rows}
+    columns = next((x for x, y in cache.HEADERS.items() if y == header), None)
+    devices = {cache.ARCHES.get(row.number("dev_cap")) for row in rows}
     facts = {COLUMNS: columns} if columns else {}
     facts |= {"arch": next(iter(devices)) or ""} if len(devices) == 1 and None not in devices else {}
     entries = [row for row in rows if not row.wrong]
@@ -105,7 +93,7 @@ def reader(name: str, data: bytes, target: Facts) -> Reading[Table[CacheRow, _Co
     notes = [Note(1, "info", "header", f"{columns} columns: {_BUILDS[columns]}")] if columns else []
     return Table(entries, _Context(device, with_key(kept)), _RULES, notes).reading(
         "TransformerEngine does not take the file",
-        refusals=[*_of_header(header, columns, target), *_raising(mine)],
+        refusals=[*_refusals(header, columns, mine, target)],
         certain=COLUMNS in target and device is not None,
         facts=facts,
         target=target,
@@ -119,18 +107,15 @@ _BUILDS = {
 }
 
 
-def _of_header(header: str, columns: str | None, target: Facts) -> Iterator[Note]:
+def _refusals(header: str, columns: str | None, rows: Iterable[CacheRow], target: Facts) -> Iterator[Note]:
     if columns is None:
-        bare = header.strip("\ufeff\r ") in HEADERS.values()
+        bare = header.strip("\ufeff\r ") in cache.HEADERS.values()
         found = "a byte order mark, blanks or CRLF line ends" if bare else "no known build's columns"
         message = f"{found}: a build takes a file only if the first line is its own header to the letter"
         yield Note(1, "error", "header", message, "take the header of a file that the target's build saved")
     elif target.get(COLUMNS, columns) != columns:
         message = f"{columns} columns, the target's build reads {target[COLUMNS]}: it ignores the whole file"
         yield Note(1, "error", "header", message, _AGAIN)
-
-
-def _raising(rows: Iterable[CacheRow]) -> Iterator[Note]:
     for row in rows:
         if row.wrong:
             message = f"{row.wrong}: TransformerEngine raises, and the job ends at its first product"
@@ -140,7 +125,7 @@ def _raising(rows: Iterable[CacheRow]) -> Iterator[Note]:
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     """The columns.  Raises InputError where no known build reads the file."""
     first = data.decode("utf-8", "surrogateescape").partition("\n")[0]
-    if first not in HEADERS.values():
+    if first not in cache.HEADERS.values():
         raise InputError("its header is no known build's of TransformerEngine")
     return [("header", first)]
 
@@ -153,16 +138,16 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 def _without_aux(key: str) -> Sequence[str]:
     """Builds before 22 columns do not distinguish the type of the auxiliary matrix."""
     cells = key.split(",")
-    place = KEY.index("aux_type")
+    place = cache.KEY.index("aux_type")
     return () if cells[place] == "-" else (",".join((*cells[:place], "-", *cells[place + 1 :])),)
 
 
 OVERRIDE_FORMAT = OverrideFormat(
     name=FORMAT.name,
     kinds=frozenset({"gemm"}),
-    recognise=recognise,
+    recognise=cache.recognise,
     reader=reader,
-    key=key,
+    key=cache.key,
     compared=(COLUMNS,),
     instead=_without_aux,
     signs=(
@@ -170,7 +155,7 @@ OVERRIDE_FORMAT = OverrideFormat(
         ("Could not load autotune results", "TransformerEngine could not open its hipBLASLt cache"),
         ("cached algoId", "TransformerEngine did not find the solution of a row of its cache in this hipBLASLt"),
     ),
-    writer=WRITER,
+    writer=cache.WRITER,
     keep_refusal=lambda own, emitted: None if own.facts.get(COLUMNS) == emitted.facts.get(COLUMNS) else "other columns",
     merging=Merging(
         header=_header,
@@ -180,7 +165,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     ),
     conversion=Conversion(
         word="transformer-engine",
-        recognise=recognise,
+        recognise=cache.recognise,
         read=records_of(FORMAT),
         takes=takes,
         matched="TransformerEngine's rows state no β: a row serves products that are added and products that are not",
