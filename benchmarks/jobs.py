@@ -302,6 +302,7 @@ class _Stages:
         from analyzers.analyzer import Settings
         from analyzers.recommend.apply_module import without_a_change
         from analyzers.recommend.verb import advise, write
+        from analyzers.recommend.verdict import hidden
 
         row, runs = self._row, set(self._store.sources()["run"])
         before = min(runs, key=len)
@@ -311,7 +312,7 @@ class _Stages:
         row["step"] = self._simulated(found, before)
         row["others"] = []
         if (after := f"{before}-after") in runs:
-            names = [x.action.name for x in without_a_change(found.actions)]
+            names = [x.action.name for x in without_a_change(found.actions, hidden(found))]
             paths = [x.path.name for x in written if x.applied and x.path is not None]
             row["applied_by"], row["actions"], row["tune_verdict"] = "tune", [*names, *paths], _verdict(self._said)
             files = next((x for x in found.actions if x.action.kind == "files"), None) if paths else None

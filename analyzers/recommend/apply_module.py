@@ -1,4 +1,4 @@
-"""``apply.py``: a module that a training script imports to apply the actions that pay, or those that it names.
+"""``apply.py``: a module that a job imports to apply the actions that pay and can show in its step, or those it names.
 
     import apply
     apply.settings()
@@ -9,7 +9,7 @@ It holds every action of the recommendation that lines of Python can apply, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from analyzers.actions import ActionResult
 from logparse.formats.format import Emission
@@ -19,14 +19,16 @@ _USE = "in the program:  import apply; apply.settings(); model = apply.model(mod
 _NAMED = "in the program, which applies no action that is not named:  import apply; "
 
 
-def chosen(results: Sequence[ActionResult]) -> tuple[ActionResult, ...]:
+def chosen(results: Sequence[ActionResult], hidden: Collection[str] = ()) -> tuple[ActionResult, ...]:
     """The actions that are applied unless others are named: the best of those that surely pay and do not overlap.
 
-    One that changes results beyond rounding is applied only where it is named.
+    One that changes results beyond rounding is applied only where it is named, as is one whose name is ``hidden``: the
+    step does not show its gain.
     """
     out: list[ActionResult] = []
     for result in sorted(results, key=lambda x: -x.saving_us):
-        if result.pays and result.action.exact and all(_together(result, x) for x in out):
+        named = result.action.name in hidden or not result.action.exact
+        if result.pays and not named and all(_together(result, x) for x in out):
             out.append(result)
     return tuple(out)
 
@@ -43,9 +45,9 @@ def _together(one: ActionResult, other: ActionResult) -> bool:
     return not alternatives(one, other) and {x.of for x in one.parts}.isdisjoint(x.of for x in other.parts)
 
 
-def without_a_change(results: Sequence[ActionResult]) -> tuple[ActionResult, ...]:
+def without_a_change(results: Sequence[ActionResult], hidden: Collection[str] = ()) -> tuple[ActionResult, ...]:
     """The settings that ``logparse run --with`` applies, where the program stays as it is."""
-    return chosen([x for x in results if x.action.kind == "setting" and x.application.settings])
+    return chosen([x for x in results if x.action.kind == "setting" and x.application.settings], hidden)
 
 
 def has_lines(result: ActionResult) -> bool:
@@ -59,9 +61,10 @@ def module(
     kept: Sequence[ActionResult] | None = None,
     left: Sequence[ActionResult] = (),
     step_us: Callable[[str], tuple[float, float] | None] = lambda name: None,
+    hidden: Collection[str] = (),
 ) -> Emission | None:
     """The module; None where no action can be applied by lines of Python.  ``step_us`` gives the simulated step now and
-    under an action.
+    under an action, ``hidden`` names those whose gain it does not show.
 
     ``kept`` are actions that were applied and stay (None: none was tried yet), ``left`` those weighed beside them, of
     which the best changes of the program join what is applied unless others are named.
@@ -69,21 +72,23 @@ def module(
     usable = [x for x in results if has_lines(x)]
     if not usable:
         return None
-    alone, default = without_a_change(usable), chosen([x for x in results if x.action.kind != "files"])
+    alone = without_a_change(usable, hidden)
+    default = chosen([x for x in results if x.action.kind != "files"], hidden)
     if kept is not None:
         alone = tuple(x for x in kept if x.action.kind == "setting")
-        more = chosen([x for x in left if x.action.kind == "program"])
+        more = chosen([x for x in left if x.action.kind == "program"], hidden)
         held = {name for x in more for name in x.action.contains}
         default = (*(x for x in alone if x.action.name not in held), *more)
+    first = next((x for x in usable if x.action.name not in hidden), usable[0])
     text = _MODULE.format(
         alone="".join(f"{x.action.name!r}, " for x in alone),
         chosen="".join(f"{x.action.name!r}, " for x in default),
-        actions="".join(_entry(x, step_us(x.action.name)) for x in usable),
+        actions="".join(_entry(x, step_us(x.action.name), x.action.name in hidden) for x in usable),
         settings="".join(_branch(x, x.application.settings) for x in usable),
         model="".join(_branch(x, x.application.model) for x in usable),
         helpers="".join(f"\n{x}\n" for x in dict.fromkeys(x for y in usable for x in y.application.helpers)),
     )
-    return Emission(NAME, text.encode(), _USE if default else _NAMED + _calls(usable[0]))
+    return Emission(NAME, text.encode(), _USE if default else _NAMED + _calls(first))
 
 
 def _calls(result: ActionResult) -> str:
@@ -93,12 +98,13 @@ def _calls(result: ActionResult) -> str:
     return "; ".join([settings] * bool(lines.settings or lines.environment) + [model] * bool(lines.model))
 
 
-def _entry(result: ActionResult, step_us: tuple[float, float] | None) -> str:
+def _entry(result: ActionResult, step_us: tuple[float, float] | None, hidden: bool) -> str:
     per = 1e3 * (result.steps or 1.0)
     times = f"{result.now_us / per:.3f} -> {result.then_us / per:.3f} ms of GPU time"
     about = f"{result.action.about}: {times} per {'step' if result.steps else 'run'}"
     if step_us is not None:
         about += f"; the step {step_us[0] / 1e3:.3f} -> {step_us[1] / 1e3:.3f} ms, simulated"
+    about += "; too small to show in that, so it is applied only by name" * hidden
     return f"    {result.action.name!r}: ({about!r}, {dict(result.application.environment)!r}),\n"
 
 
@@ -122,7 +128,7 @@ import os
 
 import torch
 
-CHOSEN = ({chosen})
+CHOSEN = ({chosen})  # unless others are named: what changes results by rounding alone, and can show in the step
 ALONE = ({alone})  # of settings only, where the model is not changed
 ACTIONS = {{
 {actions}}}

@@ -113,9 +113,10 @@ def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
         host = f"its host takes {under.host_factor:.2f} of the time that it took under the profiler"
         yield f"      the {recommendation.word}, simulated: {times} {interval}, limited by {under.limit}; {host}"
         (result,) = (x for x in recommendation.actions if x.action.name == name)
-        if under.limit == "host" and under.then_us > (1 - _SHOWS) * under.now_us and result.steps:
+        if under.limit != "kernels" and under.then_us > (1 - _SHOWS) * under.now_us and result.steps:
             took = f"{duration(under.then_us)} what the GPU computes in {duration(result.then_us / result.steps)}"
-            yield f"      the {recommendation.word} does not get faster: the host launches in {took}"
+            why = f"the host launches in {took}" if under.limit == "host" else f"it waits for {under.limit}"
+            yield f"      the {recommendation.word} does not get faster: {why}"
         yield from (f"      {note}" for note in under.notes)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from analyzers.recommend import apply_module, apply_script, documents, render
 from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.verdict import SEARCH, Share, Todo, Verdict, gain, kernels_text, verdict
+from analyzers.recommend.verdict import SEARCH, Share, Todo, Verdict, gain, hidden, kernels_text, verdict
 from analyzers.times import ladders
 from logparse.errors import UsageError
 from logparse.formats.format import Emission
@@ -115,12 +115,15 @@ def _change(todo: Todo) -> str:
 
 
 def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[str]:
-    """Commands to paste: confirm, apply, search and check; the target's folder is named once, as ``$D``."""
+    """Commands to paste: confirm, apply, search and check, of what is listed; the target's folder is named once, as
+    ``$D``.
+    """
+    listed = {x.name for x in seen.todo}
     placed = [(file.path.parent, file) for file in written.files if file.path is not None]
     folders = list(dict.fromkeys(place for place, _ in placed if place != written.out))
     names = {file.name: file for place, file in placed if place in (written.out, *folders[:1])}
     here = "$D"
-    if folders:
+    if folders and not listed.isdisjoint((OVERRIDES.name, SEARCH)):
         more = f"  # and {counted(len(folders) - 1, 'more target')}: see the report" if folders[1:] else ""
         named = shlex.quote(short_path(str(folders[0])))
         here = '"$D"' if "'" in named else here
@@ -135,17 +138,19 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
         step = str(found.ladder[0].sizes.step)
         words = ("replay", "--run", found.run, "--backend", ladders.LIBRARY, "--ladder", step)
         yield from _folded(f"ladder   {command_line(written.store, *words)}")
-    if apply_script.NAME in names:
+    if apply_script.NAME in names and OVERRIDES.name in listed:
         yield from _folded(f"apply    . {here}/{apply_script.NAME}")
-    elif written.files and any(x.name == OVERRIDES.name for x in seen.todo):
+    elif written.files and OVERRIDES.name in listed:
         yield "apply    no row could be written: why is in the report"
-    actions = [x.action.name for x in apply_module.chosen([x for x in found.actions if x.action.kind != "files"])]
+    weighed = [x for x in found.actions if x.action.kind != "files"]
+    actions = [x.action.name for x in apply_module.chosen(weighed, hidden(found))]
     if actions and apply_module.NAME in names:
         yield fitted(f"apply    {names[apply_module.NAME].use.partition(':  ')[2]}")
     searches = [f"(cd {here} && {'sh' if x.endswith('.sh') else 'python'} {x})" for x in names if x.startswith("tune_")]
-    if searches and any(x.name == SEARCH for x in seen.todo):
+    if searches and SEARCH in listed:
         yield from _folded(f"search   {'; '.join(searches)}")
-    changed = [f"{here}/{file.name}" for file in names.values() if file.applied and file.name != apply_script.NAME]
+    read = [x.name for x in names.values() if x.applied and x.name != apply_script.NAME and OVERRIDES.name in listed]
+    changed = [f"{here}/{name}" for name in read]
     by_action = [] if changed else [word for name in actions for word in ("--action", name)]
     if changed or by_action:
         after = command_line(written.store, "capture", *(["--trace", "2"] if by_action else []), "--run", "after")
@@ -155,7 +160,7 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
 
 def _rest(seen: Verdict, written: Written, room: int) -> str:
     left = [f"{counted(len(seen.todo) - room, 'more thing')} to do"] if len(seen.todo) > room else []
-    left += [f"{seen.unseen:,} too small to show in the {seen.word}"] if seen.unseen else []
+    left += [f"{len(seen.unseen):,} too small to show in the {seen.word}"] if seen.unseen else []
     report = [short_path(str(written.out / documents.REPORT_NAME))] if written.files else []
     return fitted(f"rest     {' · '.join([*report, 'the same with --explain 1, or with -v', *left])}")
 
@@ -174,11 +179,13 @@ def _folded(line: str) -> Iterator[str]:
 
 
 def explained(found: Recommendation, which: str) -> list[str | Block]:
-    """All about one thing to do, given by its number or name.  Raises UsageError for another one."""
-    todo = verdict(found).todo
+    """All about one thing to do, or too small to show, by its number or name.  Raises UsageError for another one."""
+    seen = verdict(found)
+    todo = (*seen.todo, *seen.unseen)
     one = todo[int(which) - 1] if which.isdecimal() and 0 < int(which) <= len(todo) else None
     one = one or next((x for x in todo if x.name == which), None)
     if one is None:
         known = ", ".join(f"{n} {x.name}" for n, x in enumerate(todo, 1)) or "nothing to do"
         raise UsageError(f"--explain {which}: there is {known}")
-    return [*todo_lines([one], todo.index(one) + 1), *render.about(found, one)]
+    small = [f"      too small to show in the {seen.word}, so it is in no list"] if one in seen.unseen else []
+    return [*todo_lines([one], todo.index(one) + 1), *small, *render.about(found, one)]

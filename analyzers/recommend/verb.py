@@ -7,12 +7,13 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from analyzers.analyzer import Settings
+from analyzers.analyzer import Settings, Tables
 from analyzers.overrides.write import write as write_files
 from analyzers.recommend import apply_module, apply_script, documents, screen
 from analyzers.recommend.override_files import TargetFiles, emissions, targets
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.render import proposed, rows
+from analyzers.recommend.verdict import hidden
 from analyzers.times.runs import tables_to_analyse
 from logparse.formats.format import Emission
 from logparse.formats.override_formats import writers_for
@@ -32,15 +33,20 @@ def advise(store: Store, settings: Settings, run: str | None = None) -> Recommen
     tables = tables_to_analyse(store, run)
     recommendation = recommend(tables, settings)
     if recommendation.gpu_time is not None:
-        from analyzers.recommend.step_times import StepTimes, step_times  # reads the traces again
-
-        step = step_times(tables, recommendation.actions)
-        recommendation = replace(recommendation, step=step if isinstance(step, StepTimes) else step.reason)
+        recommendation = with_step(recommendation, tables)
     found = rows(recommendation)
     found["solution"] = [proposed(finding) for finding in recommendation.findings]
     with suppress(OSError):  # a store to read only: what is found is printed and written all the same
         store.write_findings(found)
     return recommendation
+
+
+def with_step(recommendation: Recommendation, tables: Tables) -> Recommendation:
+    """The recommendation with the step under its actions, simulated from the traces of the tables' run."""
+    from analyzers.recommend.step_times import StepTimes, step_times  # reads the traces again
+
+    step = step_times(tables, recommendation.actions)
+    return replace(recommendation, step=step if isinstance(step, StepTimes) else step.reason)
 
 
 def write(
@@ -70,7 +76,7 @@ def write(
         notes_of = (*emitted.notes, *kept, *([_REPLACES] if covered and not own else []))
         made.append(TargetFiles(facts, files, notes_of, name))
     notes = [f"{target.name}: {note}" for target in made for note in target.notes]
-    lines = apply_module.module(recommendation.actions, step_us=recommendation.step_us)
+    lines = apply_module.module(recommendation.actions, step_us=recommendation.step_us, hidden=hidden(recommendation))
     written += write_files([] if lines is None else [lines], out)
     notes += _set_aside(out, {file.path for file in written if file.path is not None})
     return [*written, *write_files(documents.documents(recommendation, settings, made), out)], notes

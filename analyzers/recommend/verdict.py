@@ -76,7 +76,7 @@ class Todo:
 class Verdict:
     """``headline``: one sentence.  ``split``: the step, or all traced time, by kind of work and idle; empty without a
     trace.  ``gains``: what can be saved at most by how it is known, of things to do that do not overlap.  ``unseen``:
-    how many savings of GPU time would not show in a step that waits for something else, and stand in no list.
+    savings of GPU time that would not show in a step that waits for something else, and stand in no list.
     ``limit``: what the step waits for, and how far each remedy could get it at most, or why that is unknown; empty
     without a trace.  ``word``: what the user calls a step.
     """
@@ -87,7 +87,7 @@ class Verdict:
     unit: Unit
     todo: tuple[Todo, ...]
     gains: tuple[tuple[Certainty, float], ...] = ()
-    unseen: int = 0
+    unseen: tuple[Todo, ...] = ()
     limit: str = ""
     word: str = "step"
 
@@ -99,8 +99,8 @@ def verdict(found: Recommendation) -> Verdict:
     unit: Unit = "step" if steps else "run"
     whole = _whole_us(time)
     listed = [*_actions(found), *_of_findings(found), *_of_the_job(found)]
-    hidden = [x for x in listed if _is_hidden(x, time)]
-    todo = sorted((x for x in listed if x not in hidden), key=_rank)
+    unseen = sorted((x for x in listed if _is_hidden(x, time)), key=_rank)
+    todo = sorted((x for x in listed if x not in unseen), key=_rank)
     gains = _gains(found, todo)
     return Verdict(
         headline=_headline(found, todo, gains, whole, unit),
@@ -109,7 +109,7 @@ def verdict(found: Recommendation) -> Verdict:
         unit=unit,
         todo=tuple(todo),
         gains=gains,
-        unseen=len(hidden),
+        unseen=tuple(unseen),
         limit=_limit(found),
         word=found.word,
     )
@@ -154,6 +154,11 @@ def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
     return todo.unit == "step" and todo.saving_us < _SHOWS * (_whole_us(time) or 0.0)
 
 
+def hidden(found: Recommendation) -> frozenset[str]:
+    """The names of actions that pay, of which the step shows nothing: they are applied only where a user names them."""
+    return frozenset(x.action.name for x in found.actions if x.pays and _is_hidden(_action(x, found), found.gpu_time))
+
+
 # ------------------------------------------------------------ where the time goes
 
 
@@ -184,11 +189,14 @@ def _split(time: GpuTime | None) -> tuple[Share, ...]:
 
 
 def _actions(found: Recommendation) -> list[Todo]:
-    """The actions that pay, and the override files; of several that exclude or contain each other the best."""
+    """The actions that pay, and the override files; of several that exclude or contain each other the best, and what
+    ``apply.py`` applies, where that is another one.
+    """
     kept: list[ActionResult] = []
+    unnamed = chosen([x for x in found.actions if x.action.kind != "files"], hidden(found))
     for result in sorted(found.actions, key=lambda x: -x.saving_us):
         files = result.action.kind == "files" and result.saving_us > 0
-        if (result.pays or files) and not any(alternatives(result, x) for x in kept):
+        if (result.pays or files) and (result in unnamed or not any(alternatives(result, x) for x in kept)):
             kept.append(result)
     return [_action(x, found) for x in kept]
 
@@ -340,7 +348,7 @@ def _of_the_job(found: Recommendation) -> list[Todo]:
 
 def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Certainty, float], ...]:
     """The ceiling in parts: actions that can be applied together, and what lies beside them."""
-    together = {x.action.name for x in chosen([x for x in found.actions if x.pays])}
+    together = {x.action.name for x in chosen(found.actions, hidden(found))}
     together |= {OVERRIDES.name} if not together else set()
     actions = {x.action.name for x in found.actions}
     counting = [x for x in todo if x.unit != "call" and (x.name not in actions or x.name in together)]

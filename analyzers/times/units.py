@@ -114,6 +114,23 @@ def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
     return replace(joined, kinds=tuple(kinds), alone=any(x.name in of for x in joined.kinds))
 
 
+def as_alone(after: Tables, before: Tables, share: float) -> Tables:
+    """The tables of a run that was timed beside its logs, with the times of ``before`` without them, of which its units
+    take this share; unchanged where there are none.
+    """
+    rows = before.facts[before.facts["run"] == before.run]
+    rows = rows[rows["source_id"].isin(rows.loc[rows["name"] == ALONE, "source_id"])]
+
+    def scaled(value: str) -> str:
+        held = json.loads(value)
+        return json.dumps(held | {"us": [us * share for us in held["us"]]})
+
+    timed = rows["name"].str.startswith(KIND)
+    values = rows["value"].where(~timed, rows.loc[timed, "value"].map(scaled))
+    more = rows.assign(run=after.run, value=values)
+    return replace(after, facts=pd.concat([after.facts, more], ignore_index=True)) if len(more) else after
+
+
 def _joined(found: Sequence[Units]) -> Units | None:
     if not found:
         return None

@@ -18,17 +18,17 @@ from typing import TypeAlias
 from analyzers.actions import ACTIONS
 from analyzers.actions.totals import results
 from analyzers.analyzer import Settings
-from analyzers.job.gpu_time import traced_us
+from analyzers.job.gpu_time import gpu_time, traced_us
 from analyzers.measure.replay import Options, replay
 from analyzers.measure.scheduler import Limits
 from analyzers.recommend import screen
 from analyzers.recommend.apply_module import NAME, module, without_a_change
 from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.verb import advise, write
-from analyzers.recommend.verdict import verdict
+from analyzers.recommend.verb import advise, with_step, write
+from analyzers.recommend.verdict import hidden, verdict
 from analyzers.times.runs import tables_of
-from analyzers.times.units import units
+from analyzers.times.units import as_alone, units
 from analyzers.tune.by_turns import AT_MOST_S, alone, by_turns
 from analyzers.verify.actions import ActionProof, verify_actions
 from analyzers.verify.actions import lines as lines_of
@@ -164,10 +164,10 @@ class _Job:
         settings = Settings()
         found = advise(self.store, settings, self.run)
         written, _ = write(found, settings, self.tuning.out)
-        actions = [x.action.name for x in without_a_change(found.actions)]
+        actions = [x.action.name for x in without_a_change(found.actions, hidden(found))]
         files = [x.path for x in written if x.applied and x.path is not None]
         if not actions and not files:
-            made = module(found.actions, step_us=found.step_us)
+            made = module(found.actions, step_us=found.step_us, hidden=hidden(found))
             self._ended(found, ["tune: no file or setting is worth applying", f"  {verdict(found).headline}"], made)
             raise _EndedError
         return found, actions, files
@@ -200,19 +200,24 @@ class _Job:
     def settled(self, found: Recommendation, proof: ActionProof) -> None:
         """Keep what was applied or take it back, and weigh what is left against the job as it is now."""
         applied = [x for x in found.actions if x.action.name in proof.actions]
+        of_files, changed = any(x.action is OVERRIDES for x in applied), {y.of for x in applied for y in x.parts}
+        others = (x for x in found.findings if x.problem is None or x.problem.text not in changed)
+        rest = replace(found, findings=tuple(x for x in others if x.override is None or not of_files))
         if proof.refuted:
             outcome, kept, left = "not kept", [], [x for x in found.actions if x not in applied]
+            rest = replace(rest, actions=tuple(left))
+            write(rest, Settings(), self.tuning.out)  # the files of what is not kept get another name
         else:
             outcome, kept = "kept" if proof.ok else "kept, though not proven", applied
-            left = results(tables_of(self.store, self.after), ACTIONS, Settings(), applied)
-        of_files = any(x.action is OVERRIDES for x in applied)
-        others = tuple(x for x in found.findings if x.override is None or not of_files)
-        rest = replace(found, actions=tuple(left), findings=others)
-        if proof.refuted:  # the report and the files of what is left; those of what is not kept get another name
-            write(rest, Settings(), self.tuning.out)
+            now, wall = tables_of(self.store, self.after), proof.wall
+            left = results(now, ACTIONS, Settings(), kept)
+            rest = replace(rest, actions=tuple(left))
+            if wall is not None and traced_us(now) is not None:
+                now = as_alone(now, tables_of(self.store, self.run), wall.after_us / wall.before_us)
+                rest = with_step(replace(rest, gpu_time=gpu_time(now)), now)
         weighed = {x.action.name: x for x in left}
         entries = [weighed.get(x.action.name, x) for x in found.actions if x in kept or x not in applied]
-        made, path = module(entries, kept, left), self.tuning.out / NAME
+        made, path = module(entries, kept, left, rest.step_us, hidden(rest)), self.tuning.out / NAME
         if made is not None:
             path.write_bytes(made.data)
         else:
@@ -223,7 +228,8 @@ class _Job:
     def _ended(self, left: Recommendation, head: Sequence[str], made: Emission | None, kept: bool = False) -> None:
         """Print the verdict, what is left to do, and how it is applied."""
         apply = [command_line(None, "run", "--with", str(self.tuning.out), "--", "JOB")] * kept
-        if made is not None and any(x.action.kind == "program" and x.pays for x in left.actions):
+        listed = {x.name for x in verdict(left).todo}
+        if made is not None and any(x.action.kind == "program" and x.action.name in listed for x in left.actions):
             apply.append(made.use)
         for line in screen.ending(left, head, screen.Written(self.tuning.out, (), self.store.url), apply):
             self.say(line)

@@ -22,8 +22,10 @@ from analyzers.tune import verb
 from analyzers.tune.by_turns import one_by_one, units_in
 from analyzers.tune.verb import Tuning, tune
 from logparse.ingest import ingest
+from logparse.model import Finding, problem_from_text
 from logparse.store import Store, open_store
 from logparse.text import COLUMNS, LINES
+from tests.analyzers.example import gemm
 from tests.analyzers.verify.test_actions import Kind, job, steady
 from tests.conftest import SAMPLES
 
@@ -52,7 +54,7 @@ def stages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatc
     monkeypatch.setattr(verb, "capture", partial(captured, tmp_path))
     monkeypatch.setattr(verb, "replay", lambda store, options: SimpleNamespace(interrupted=False))
     monkeypatch.setattr(verb, "alone", lambda *x: None)
-    monkeypatch.setattr(verb, "without_a_change", lambda actions: (setting,))
+    monkeypatch.setattr(verb, "without_a_change", lambda actions, hidden: (setting,))
     monkeypatch.setattr(verb.with_overrides, "applied", lambda command, out, environ: (command, environ))
     return monkeypatch
 
@@ -174,12 +176,14 @@ def applied(out: Path) -> dict[str, Any]:
     return {name: found[name] for name in ("CHOSEN", "ALONE")}
 
 
-def images(run: str, us: float, wall: float, **solutions: float) -> Tables:
+def images(
+    run: str, us: float, wall: float, more: Mapping[str, Mapping[str, object]] | None = None, **solutions: float
+) -> Tables:
     """A job of convolutions whose solutions take this of their time now."""
     named = {"torch:benchmark": 0.6, "torch:layout=NHWC,stored": 0.7} | {
         "torch:layout=NHWC,stored,benchmark": solutions["both"]
     }
-    return job(run, Kind(8, 100, 6, us, 0, 0, steady(wall)), ratios=named)
+    return job(run, Kind(8, 100, 6, us, 0, 0, steady(wall)), ratios=named, more=more)
 
 
 def taken_back() -> tuple[list[Units], list[Units]]:
@@ -221,6 +225,53 @@ def test_what_is_left_is_weighed_against_the_job_with_what_was_kept(
     assert not [x for x in ending if x.startswith((" 1 ", "apply    in the program"))], "nothing is left to do"
     assert f"apply    logparse run --with {tmp_path} -- JOB"[:99] in "\n".join(ending)
     assert applied(tmp_path) == {"CHOSEN": ("cudnn_benchmark",), "ALONE": ("cudnn_benchmark",)}
+
+
+def test_a_change_that_the_step_does_not_show_is_neither_tried_nor_proposed(
+    monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    """A step of 5 ms has 100 µs of kernels, of which changes of the program and a setting save up to a half."""
+    ratios = {"torch:benchmark": 0.6, "torch:layout=NHWC,stored,benchmark": 0.5}
+    kind, more = Kind(8, 100, 6, 100, wall=steady(5000)), {"trace": {"gpu_busy_us": 600, "gpu_window_us": 30_000}}
+    before = job("before", kind, ratios=ratios, more=more)
+    found = {x.action.name for x in recommend(before, Settings()).actions if x.pays}
+    assert found == {"cudnn_benchmark", "channels_last_benchmark"}
+    planted(monkeypatch, before, before)
+    said: list[str] = []
+    assert tune(["job"], store, Tuning(out=tmp_path), said.append, {}) == 0
+    ending = screen_of(said)
+    assert ending[0] == "tune: no file or setting is worth applying"
+    assert not [x for x in ending if x.startswith("apply ")]
+    assert applied(tmp_path) == {"CHOSEN": (), "ALONE": ()}
+
+
+def test_what_is_left_is_of_one_state_which_is_that_of_what_was_kept(
+    monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    """Logs slow the host: a step takes 1.5 and then 1.1 ms beside them, and 1.2 ms without; by turns a third less."""
+    busy = {"gpu_window_us": 9000.0}
+    alone = json.dumps({"count": 8, "traced": 0, "us": steady(1200)})
+    more = {"alone": {"unit": "optimizer", "unit_alone": 1, "unit:float16[8, 3]": alone}}
+    before = images("before", 1000, 1500, more | {"trace": busy | {"gpu_busy_us": 6000}}, both=1.2)
+    after = images("after", 600, 1100, {"trace": busy | {"gpu_busy_us": 3600}}, both=1.2)
+    turns = [[x for us in (c, c + 1, c + 2) if (x := units(images("a", 1000, us, both=1.2)))] for c in (1500, 1000)]
+    planted(monkeypatch, before, after, (turns[0], turns[1]))
+    problem = next(x.parts for x in recommend(before, Settings()).actions if x.pays)[0].of
+    same = Finding(analyzer="suboptimal-pick", message="", problem=problem_from_text(problem), per_call_us=400.0)
+    other = replace(same, problem=gemm())
+    found = replace(recommend(before, Settings()), findings=(same, other))
+    monkeypatch.setattr(verb, "advise", lambda store, settings, run: found)
+    simulated: list[Tables] = []
+    monkeypatch.setattr(verb, "with_step", lambda found, tables: simulated.append(tables) or found)
+    said: list[str] = []
+    assert tune(["job"], store, Tuning(out=tmp_path), said.append, {}) == 0
+    ending = screen_of(said)
+    assert ending[0] == "tune: verified: step 1.5 ms → 1 ms with cudnn_benchmark: kept"
+    assert "  a step, 800 µs: convolutions 600 µs · idle 200 µs" in ending
+    (held,) = simulated
+    assert (now := units(held)) is not None
+    assert (held.run[-6:], now.alone, now.mean_us) == ("after", True, pytest.approx(800, rel=1e-2))
+    assert [gemm().label in x for x in ending if x.startswith((" 1 ", " 2 "))] == [True], "of one problem alone"
 
 
 def test_a_change_that_contains_what_was_kept_and_pays_beside_it_is_left(

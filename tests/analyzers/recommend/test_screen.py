@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from logparse.text import duration
 from tests.analyzers import test_exposed_communication, test_host_bound
 from tests.analyzers.build import measurement, tables, work
 from tests.analyzers.example import everything, gemm
+from tests.analyzers.recommend.test_apply_module import padded
 from tests.analyzers.recommend.test_confidence import FAST, confirmed
 from tests.conftest import SAMPLES
 
@@ -128,6 +130,52 @@ def test_what_cannot_show_in_the_step_is_not_chosen() -> None:
     seen = verdict(recommend(host(), Settings()))
     assert [x.name for x in seen.todo] == ["host-bound"]
     assert seen.headline.startswith("the host is the limit; a step of 500 µs")
+
+
+@pytest.mark.parametrize(("saved_us", "shows"), [(10.0, False), (60.0, True)])
+def test_an_action_that_the_step_does_not_show_is_applied_only_by_name(
+    saved_us: float, shows: bool, tmp_path: Path
+) -> None:
+    """A step of 500 µs waits for its host, of which an action saves so much GPU time."""
+    then = 2 * (270.0 - saved_us)
+    action = replace(padded(2.0), now_us=540.0, then_us=then, low_us=then, high_us=then)
+    found = replace(recommend(host(), Settings()), actions=(action,))
+    seen, lines = verdict(found), printed(found, tmp_path)
+    assert [x.name for x in (seen.todo if shows else seen.unseen)][-1] == "padded_output"
+    assert [x.split()[0] for x in lines if x.startswith(("apply ", "check "))] == ["apply", "check"] * shows
+    assert ("padded_output" in lines[-2]) == shows
+    made = (tmp_path / "overrides/apply.py").read_text()
+    assert ("CHOSEN = ('padded_output', )" in made) == shows
+    assert "if 'padded_output' in names:" in made, "it can be applied by name"
+    assert ("applied only by name" in made) == (not shows)
+    explained = screen.explained(found, "padded_output")
+    assert explained == screen.explained(found, "2")
+    assert ("      too small to show in the step, so it is in no list" in explained) == (not shows)
+
+
+def test_what_is_applied_unnamed_is_listed_beside_a_better_one_that_rounds_more(tmp_path: Path) -> None:
+    kinds = {"rough": (400.0, False), "exact": (420.0, True)}
+    actions = tuple(
+        replace(
+            padded(2.0),
+            action=replace(padded(2.0).action, name=name, excludes="one", exact=exact),
+            **{"now_us": 540.0, **dict.fromkeys(("then_us", "low_us", "high_us"), then)},
+        )
+        for name, (then, exact) in kinds.items()
+    )
+    found = replace(recommend(host(), Settings()), actions=actions)
+    assert [x.name for x in verdict(found).todo] == ["host-bound", "rough", "exact"]
+    check = "".join(printed(found, tmp_path)[-3:-1])
+    assert ("--action exact" in check, "rough" in check) == (True, False)
+
+
+def test_rows_that_the_step_does_not_show_are_not_proposed(tmp_path: Path) -> None:
+    """Of a step of 500 µs that waits for its host they save 1.2."""
+    found, waits = recommend(everything(), Settings()), recommend(host(), Settings())
+    small = tuple(replace(x, steps=1000.0) for x in found.actions)
+    held = replace(found, actions=small, gpu_time=waits.gpu_time)
+    assert [x.name for x in verdict(held).unseen] == ["overrides"]
+    assert not [x for x in printed(held, tmp_path) if x.startswith(("apply ", "check "))]
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import pytest
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import gpu_time, steps
 from analyzers.recommend.render import gpu_time_lines
-from analyzers.times.units import reweighed, units, units_of_facts, weighed
+from analyzers.times.units import as_alone, reweighed, units, units_of_facts, weighed
 from logparse.formats.traces.torch.busy import BEFORE
 from tests.analyzers.build import tables, work
 from tests.analyzers.example import W, gemm
@@ -126,6 +126,18 @@ def test_times_of_a_run_without_logs_count_and_its_units_do_not() -> None:
     logged = units_of_facts(both.facts, alone=False)
     assert logged is not None
     assert (logged.alone, logged.mean_us) == (False, pytest.approx((30 * 205 + 10 * 50) / 40))
+
+
+def test_a_run_beside_logs_gets_the_times_of_one_before_without_them() -> None:
+    alone = json.dumps({"count": 9, "traced": 0, "us": [400.0, 100.0, 110.0], "host_us": [60.0]})
+    more = [fact("v", "unit", "module"), fact("v", "unit_alone", "1"), fact("v", "unit:16", alone)]
+    before, after = replace(server(), facts=pd.DataFrame(more)), server(large=20)
+    found = units(as_alone(after, before, 0.5))
+    assert found is not None
+    assert found.alone
+    assert {x.name: (x.count, x.mean_us) for x in found.kinds} == {"16": (20, 52.5), "1": (10, 50)}
+    assert found.kinds[0].host_us == (60.0,)
+    assert as_alone(after, server(), 0.5) is after, "no times without logs are known"
 
 
 def test_calls_of_traces_are_of_the_whole_run_where_a_log_counts_others() -> None:
