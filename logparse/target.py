@@ -90,10 +90,7 @@ def serves(measured: Facts, target: Facts, library: str) -> bool | None:
 
     None where the device, or the build that gives an index its meaning, is unknown on either side.
     """
-    device, build = same_device(measured, target), same_build(measured, target, library)
-    if device is False or build is False:
-        return False
-    return None if device is None or (build is None and library not in BY_NAME) else True
+    return False if same_build(measured, target, library) is False else comparable(measured, target, library)
 
 
 def machine(facts: Facts) -> dict[str, str]:

@@ -8,14 +8,10 @@ MIOpen reads it once per process, so that no replay can time it beside the defau
 from __future__ import annotations
 
 from analyzers.actions.action import Action, Application, Change
-from analyzers.actions.job import Job, Work
+from analyzers.actions.job import Job
 from logparse.model import ConvProblem
 
 SETTINGS = ("torch.backends.cudnn.benchmark = True", "torch.backends.cudnn.benchmark_limit = 0")
-
-
-def _change(work: Work, job: Job) -> Change | None:
-    return Change(work.problem, "torch:benchmark") if isinstance(work.problem, ConvProblem) else None
 
 
 def _application(job: Job) -> Application | None:
@@ -28,7 +24,7 @@ ACTION = Action(
     name="cudnn_benchmark",
     kind="setting",
     about="let PyTorch time every plan of cuDNN (MIOpen: find) for each convolution at its first call",
-    change=_change,
+    change=lambda work, job: Change(work.problem, "torch:benchmark") if isinstance(work.problem, ConvProblem) else None,
     application=_application,
     needs="sizes that do not vary: each new size is searched again, for seconds (on ROCm MIOpen then passes over the "
     "rows of override files and writes its own)",

@@ -113,11 +113,6 @@ def _tanh(tail: Epilogue, job: Job) -> bool:
     return tail.exact and not job.trains
 
 
-def _written(tail: Epilogue, job: Job) -> bool:
-    """Whether GELU's tanh approximation is written out as kernels of its own."""
-    return tail.form == "written"
-
-
 def _to(
     suits: Callable[[Epilogue, Job], bool], solution: Callable[[Epilogue], str]
 ) -> Callable[[Work, Job], Change | None]:
@@ -147,7 +142,7 @@ def _fused(job: Job, suits: Callable[[Epilogue, Job], bool], approximate: tuple[
 
 
 def _in_one_kernel(job: Job) -> Application | None:
-    if not _activations(job, _written):
+    if not _activations(job, lambda tail, _: tail.form == "written"):  # the tanh approximation, as kernels of its own
         return None
     return Application(line=_ONE_GELU, model=("model = _one_kernel_gelu(model)",), helpers=(_GELU_HELPER,))
 

@@ -124,7 +124,7 @@ def job_of(tables: Tables, settings: Settings) -> Job:
         work=tuple(work),
         total_us=total,
         steps=steps(tables, settings)[0] if total else settings.steps,  # a log counts the calls of the whole job
-        backend=_backend(facts.get("arch")) or facts.get("backend"),
+        backend={"sm_": "CUDA", "gfx": "HIP"}.get(facts.get("arch", "")[:3]) or facts.get("backend"),
         arch=facts.get("arch"),
         pairs=_pairs(tables, work),
         gelus=_gelus(tables),
@@ -158,11 +158,6 @@ def _gelus(tables: Tables) -> tuple[Work, ...]:
             one = OperatorProblem(f"aten::{name}", (*[tensor] * tensors, ""))  # both forms of GELU take as long
             out.append(Work(problem=one, calls=float(calls), us=us, replaced=True))
     return tuple(out)
-
-
-def _backend(arch: str | None) -> str | None:
-    known = {"sm_": "CUDA", "gfx": "HIP"}
-    return known.get((arch or "")[:3])
 
 
 def channels_last(job: Job, operand: Operand) -> Operand:

@@ -105,16 +105,14 @@ def _grown(operand: Operand, size: int) -> Operand:
     return Operand(operand.dtype, sizes, tuple(contiguous_strides(sizes)))
 
 
-def _added(job: Job) -> tuple[Work, ...]:
-    size = odd_output(job)
-    return () if size is None or not job.trains else tuple(_gradients(job, size))
-
-
-def _gradients(job: Job, size: int) -> Iterator[Work]:
+def _gradients(job: Job) -> Iterator[Work]:
     """Gradients of the returned view, of each product of the layer: zeros, into which the outputs' gradient is copied.
 
     Source: PyTorch's ``slice_backward`` (aten/src/ATen/native/TensorShape.cpp).
     """
+    size = odd_output(job) if job.trains else None
+    if size is None:
+        return
     for work in job.work:
         p = work.problem
         if not isinstance(p, GemmProblem) or not _is_layer(p) or p.m != size or p.n is None:
@@ -145,6 +143,6 @@ ACTION = Action(
     about=f"pad the output layer to a multiple of {MULTIPLE}",
     change=_change,
     application=_application,
-    added=_added,
+    added=lambda job: tuple(_gradients(job)),
     needs="checkpoints to be loaded before it: those saved after it hold the padded layer (and tied embedding)",
 )

@@ -110,7 +110,10 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
     facts = facts_by_source(con.execute("select source_id, name, value from facts where value is not null").df())
     rates = [(x.name, dtype, x.peak_tflops(dtype)) for x in devices() for dtype in PEAK_COLUMN]
     peaks = pd.DataFrame(rates, columns=["device", "dtype", "peak_tflops"])
-    made = {"made_": _devices(facts), "rates_": peaks, "foreign_": _foreign(con, facts, run)}
+    known = [(source, x.name, x.hbm_gbs) for source, one in facts.items() if (x := device_of(one))]
+    types = {"source_id": "string", "device": "string", "hbm_gbs": _NUMBER}
+    places = pd.DataFrame(known, columns=list(types)).astype(types)
+    made = {"made_": places, "rates_": peaks, "foreign_": _foreign(con, facts, run)}
     for name, table in made.items():
         con.register(name, table)
     con.execute(f"create or replace macro type_bytes(t) as (case t {_TYPE_CASES} end)")
@@ -173,14 +176,6 @@ def _foreign(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: st
     here = [facts[x] for x in mine if arch(facts[x])]
     others = (x for x in facts if x not in mine and all(same_device(facts[x], own) is False for own in here))
     return pa.table({"source_id": pa.array(sorted(others) if here else [], pa.string())})
-
-
-def _devices(facts: Mapping[str, Facts]) -> pd.DataFrame:
-    """The device of each source: ``source_id, device, hbm_gbs``."""
-    known = {source: device_of(x) for source, x in facts.items()}
-    rows = [(source, x.name, x.hbm_gbs) for source, x in known.items() if x]
-    types = {"source_id": "string", "device": "string", "hbm_gbs": _NUMBER}
-    return pd.DataFrame(rows, columns=list(types)).astype(types)
 
 
 _TYPE_CASES = " ".join(f"when '{name}' then {size}" for name, size in TYPE_BYTES.items())

@@ -80,7 +80,8 @@ def tolerance(problem: Problem, *, tf32: bool = False) -> Tolerance:
     """
     out, kind = _output_type(problem), problem.kind
     short, wide = _formats(problem, tf32)
-    accumulator = 2.0**-13 if _is_8_bit(problem) else ROUNDOFF[wide] * (8 + math.sqrt(depth(problem)))
+    inputs = problem.a_type if isinstance(problem, GemmProblem) else getattr(problem, "in_type", None)
+    accumulator = 2.0**-13 if "8" in (inputs or "") else ROUNDOFF[wide] * (8 + math.sqrt(depth(problem)))
     products = 2 * ROUNDOFF.get(short, 0.0) + accumulator * (16 if kind == "conv" else 1)
     roundoff = ROUNDOFF.get(out or "", 2.0**-8)
     return Tolerance(_OUTPUT * roundoff * (4 if kind == "conv" else 1), _PARTIALS * roundoff, products)
@@ -109,11 +110,6 @@ def _formats(problem: Problem, tf32: bool) -> tuple[str, str]:
     short = "xf32_r" if tf32 and out in ("f32_r", "FP32") else (compute or "").removeprefix("f32_")
     wide = "f64_r" if out in ("f64_r", "FP64") else "f16_r" if compute == "f16_r" else "f32_r"
     return "" if compute == "f16_r" else short, wide
-
-
-def _is_8_bit(problem: Problem) -> bool:
-    inputs = problem.a_type if isinstance(problem, GemmProblem) else getattr(problem, "in_type", None)
-    return "8" in (inputs or "")
 
 
 def _output_type(problem: Problem) -> str | None:

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from analyzers.measure.backend import Backend, Conditions, OutOfMemoryError, Place, Runnable, UnsupportedError
@@ -183,16 +184,18 @@ class Trial:
     def _raced(self, pick: Solution, entrants: Sequence[Solution], further: Further | None = None) -> Result:
         lost, sampler = dict.fromkeys(self._rows), self._sampler()
 
-        def take(solution: Solution) -> float:
-            return self._context.steady(lambda: sampler.take(solution))
-
         def following(firsts: Mapping[Solution, float | None]) -> Solution | None:
             return further(lost | {x.text: us for x, us in firsts.items()}) if further else None
 
         ran: Race[Solution] | None = None
         ended = ""
         try:
-            ran = race(entrants, take, rules=self._context.method.rules, further=following)
+            ran = race(
+                entrants,
+                lambda x: self._context.steady(lambda: sampler.take(x)),
+                rules=self._context.method.rules,
+                further=following,
+            )
         except (WithdrawnError, UnsettledError) as reason:
             ended = str(reason)
         except OutOfMemoryError as error:  # not even the operands fit: the problem is skipped, with its size
@@ -281,12 +284,12 @@ class Trial:
         for solution in (pick, winner):
             sampler.enter(solution)
         first = task.turn * method.blocks
-
-        def sample(solution: Solution, block: int) -> float:
-            return sampler.take_in_block(solution, first + block)
-
-        def held(block: Callable[[], list[float]]) -> list[float]:
-            return self._context.steady(block, every_s=0.0)
-
-        pairs = interleave(pick, winner, sample, blocks=method.blocks, floor=method.floor, held=held)
+        pairs = interleave(
+            pick,
+            winner,
+            lambda solution, block: sampler.take_in_block(solution, first + block),
+            blocks=method.blocks,
+            floor=method.floor,
+            held=partial(self._context.steady, every_s=0.0),
+        )
         return Confirmed(problem=task.problem, pick=pick, winner=winner, pairs=pairs)

@@ -163,19 +163,14 @@ def _written(
             refused[reason.replace(override.problem.text, "such a call")] += 1
     good = in_groups(held, lambda x: writer.key(x.problem, target) or x.key_text or x.problem.text)
     clear = {key: rows for key, rows in good.items() if len({x.solution for x in rows}) == 1}
-    clear |= {key: [min(rows, key=_time)] for key, rows in good.items() if key not in clear and _one_problem(rows)}
     for key, rows in good.items():
-        if key not in clear:
+        if key in clear:
+            continue
+        if len({x.problem for x in rows}) == 1 and all(x.time_us is not None for x in rows):
+            # one problem of several files: the fastest is the better one
+            clear[key] = [min(rows, key=lambda x: x.time_us or 0.0)]
+        else:
             names = ", ".join(sorted({x.solution.text for x in rows}))
             refused[f"several problems share the key {key} and have different solutions: {names}"] += len(rows)
     made = together(writer, [replace(x, target=target) for rows in clear.values() for x in rows], target)
     return Made(made, len(clear), refused, notes=(to.matched,) if clear else ())
-
-
-def _time(override: Override) -> tuple[bool, float]:
-    return override.time_us is None, override.time_us or 0.0
-
-
-def _one_problem(rows: Sequence[Override]) -> bool:
-    """Whether rows are of one and the same problem (of several files), so that the fastest is the better one."""
-    return len({x.problem for x in rows}) == 1 and all(x.time_us is not None for x in rows)

@@ -69,8 +69,10 @@ def lint(
     Raises InputError for a file that is not there or of no override format.
     """
     name, data = content_of(path)
-    facts = {**(_beside(target or {}, facts_of_run(against)) if against is not None else {}), **(target or {})}
-    judged = inspect(name, data, facts, format)
+    given, run = target or {}, facts_of_run(against) if against is not None else {}
+    if any(x.startswith(VALIDATOR) for x in given):  # PyTorch compares whole sets
+        run = {x: value for x, value in run.items() if not x.startswith(VALIDATOR)}
+    judged = inspect(name, data, {**run, **given}, format)
     return judged if against is None else with_collisions(judged, against)
 
 
@@ -149,12 +151,6 @@ def facts_of_run(tables: Tables) -> dict[str, str]:
     """Facts that all files of the run agree on; validators only where all files that have any have the same set."""
     facts = tables.facts[tables.facts["run"] == tables.run]
     return machine_of_files(zip(*(facts[x] for x in ("source_id", "name", "value")), strict=True))
-
-
-def _beside(target: Facts, run: Facts) -> Facts:
-    """The run's facts without its validators where the target has its own: PyTorch compares whole sets."""
-    own = any(name.startswith(VALIDATOR) for name in target)
-    return {name: value for name, value in run.items() if not (own and name.startswith(VALIDATOR))}
 
 
 # ------------------------------------------------------------------------------------------- calls that share a row

@@ -102,7 +102,10 @@ def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Me
             raise InputError(f"{path}: {error}") from error
         _agree(agreed, path, header)
         reading = format.reader(name, clean, {})
-        dropped += [f"{path}, line {line}: left out: {why}" for line, why in _left_out(reading)]
+        for row, its in reading.alike:
+            if row.solution is None or row.verdicts.fault:
+                why = row.verdicts.fault or "no solution"
+                dropped += [f"{path}, line {line}: left out: {why}" for line in its]
         readings.append((path, reading))
     winners = _Winners(merging, readings)
     common = {name: value for name, (value, _) in agreed.items()}
@@ -135,12 +138,6 @@ def _clean(data: bytes) -> bytes:
     clean = data.removeprefix(BOM_UTF8)
     clean = clean.replace(b"\r\n", b"\n") if b"\r" in clean else clean  # to search for two bytes takes 20 times longer
     return clean if clean.endswith(b"\n") else clean + b"\n"
-
-
-def _left_out(reading: Reading[Any]) -> Iterator[tuple[int, str]]:
-    for row, lines in reading.alike:
-        if row.solution is None or row.verdicts.fault:
-            yield from ((line, row.verdicts.fault or "no solution") for line in lines)
 
 
 class _Winners:

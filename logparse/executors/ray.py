@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -121,12 +122,8 @@ def connect(address: str | None = None) -> tuple[Any, bool]:
 
 
 def _run(function: Callable[[T], R], item: T, version: str) -> tuple[R | TaskError, dict[str, int]]:
-    counts: dict[str, int] = {}
-
-    def count_up(name: str, count: int) -> None:
-        counts[name] = counts.get(name, 0) + count
-
+    counts = Counter[str]()
     if version != __version__:
         return TaskError(f"a node has logparse {__version__}, the driver {version}: install the same there"), counts
-    with reporting(count_up):
+    with reporting(lambda name, count: counts.update({name: count})):
         return attempted(function, item), counts

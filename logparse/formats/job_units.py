@@ -52,11 +52,10 @@ def _is_kind(kind: Any) -> bool:
     if not isinstance(kind, Mapping):
         return False
     counted = all(type(kind.get(name)) is int and kind[name] >= 0 for name in ("count", "traced"))
-    return counted and all(_are_times(x) for x in (kind.get("us"), kind.get("host_us", [])))
-
-
-def _are_times(times: Any) -> bool:
-    return isinstance(times, list) and all(isinstance(x, (int, float)) and x >= 0 for x in times)
+    times = (kind.get("us"), kind.get("host_us", []))
+    return counted and all(
+        isinstance(x, list) and all(isinstance(y, (int, float)) and y >= 0 for y in x) for x in times
+    )
 
 
 FORMAT = FileFormat(

@@ -30,19 +30,7 @@ import numpy.typing as npt
 from logparse.formats.format import BlockFormat, BlockReader, Line, LineFormat, Outcome
 from logparse.formats.patterns import regex
 from logparse.formats.ranks import mark_length
-from logparse.ingest.counting import (
-    NOWHERE,
-    PREFIX,
-    Counted,
-    CountedLine,
-    Counter,
-    Place,
-    PlainCounter,
-    any_of,
-    masked,
-    new_counter,
-    uncoloured,
-)
+from logparse.ingest import counting
 from logparse.model import Record, Reject
 
 if TYPE_CHECKING:
@@ -104,7 +92,7 @@ class Read:
 
     claimed: list[Claimed] = field(default_factory=list)
     distinct: list[Distinct] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
+    places: list[counting.Place] = field(default_factory=list)
     foreign: int = 0
     blank: int = 0
     lines: int = 0
@@ -131,18 +119,18 @@ class LineReader:
         self._blocks: list[tuple[BlockFormat, BlockReader]] = [(f, f.begin()) for f in blocks]
         records = _shortest(tuple(m for f, _, _ in self._records for m in f.markers))
         block = _shortest(tuple(m for f in blocks for m in f.markers))
-        self.marker = any_of((*records, *block))
+        self.marker = counting.any_of((*records, *block))
         self.is_table = self._is_table(head)
         prefixed = [f for f, _, _ in self._records if f.prefixed and not self.is_table]  # a count hides the prefix
         starts = tuple(m for f in prefixed for m in f.markers if m.startswith(b"]["))
-        self._block_marker = any_of(block)
+        self._block_marker = counting.any_of(block)
         self._claimer: BlockReader | None = None
         self._record_markers = [(m, number) for number, (_, _, markers) in enumerate(self._records) for m in markers]
-        counter = new_counter(records, block, starts, native=native)
-        self._threads = 1 if isinstance(counter, PlainCounter) else threads
+        counter = counting.new_counter(records, block, starts, native=native)
+        self._threads = 1 if isinstance(counter, counting.PlainCounter) else threads
         self._idle = [counter]
         if self._threads > 1:  # one more than threads, so that no thread waits for this one
-            self._idle += [new_counter(records, block, starts, native=native) for _ in range(self._threads)]
+            self._idle += [counting.new_counter(records, block, starts, native=native) for _ in range(self._threads)]
         self._counters = tuple(self._idle)
         self._pool: ThreadPoolExecutor | None = None
         self.hashes: list[bytes] = []  # hashes of the pieces of a file that was read
@@ -152,7 +140,7 @@ class LineReader:
 
     def _is_table(self, head: bytes) -> bool:
         """Whether a count stands before most lines with a marker; where none has one, before every line."""
-        lines = [uncoloured(line) for line in head.split(b"\n") if line.strip()]
+        lines = [counting.uncoloured(line) for line in head.split(b"\n") if line.strip()]
         if not any(map(_COUNT.match, lines)):  # nearly always: the pattern of all markers takes a while to compile
             return False
         if _are_numbered(lines):
@@ -196,7 +184,7 @@ class LineReader:
             for part in self._counting:
                 part.counted.exception()  # wait: the caller may close the file when this returns
 
-    def _count_range(self, text: _Text, start: int, end: int, counter: Counter, hashed: int) -> _Counting:
+    def _count_range(self, text: _Text, start: int, end: int, counter: counting.Counter, hashed: int) -> _Counting:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="logparse-lines")
         count = cast("NativeCounter", counter).count_file
@@ -263,7 +251,7 @@ class LineReader:
             self._idle.append(counter)
         return stop - start
 
-    def _follow(self, text: _Text, at: int, counter: Counter, counted: Counted) -> None:
+    def _follow(self, text: _Text, at: int, counter: counting.Counter, counted: counting.Counted) -> None:
         """Show block readers the lines with their markers, and the lines between while one is awake."""
         if counter.held > _HELD_BYTES:
             self._taking.add(counter)
@@ -296,7 +284,7 @@ class LineReader:
 
     def _event(self, line: bytes, place: int) -> None:
         """Show a line with a marker of a block format; the counter has counted it only if it is also a record."""
-        plain, pieces = uncoloured(line), self._counted(line)
+        plain, pieces = counting.uncoloured(line), self._counted(line)
         format, start, end = pieces[-1]
         if format is None:
             if not self._shown(line, place):
@@ -312,7 +300,7 @@ class LineReader:
     def _counted(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
         """The pieces of a line without its colours, as it is read if the counter took it for a record by its bytes."""
         record = b"\x1b" not in line or any(marker in line for marker, _ in self._record_markers)
-        return self.pieces(uncoloured(line)) if record else [(None, 0, len(line))]
+        return self.pieces(counting.uncoloured(line)) if record else [(None, 0, len(line))]
 
     def _shown(self, raw: bytes, place: int) -> bool:
         """Show a line to block readers; returns whether one claims it."""
@@ -349,7 +337,7 @@ def _are_numbered(lines: Sequence[bytes]) -> bool:
 
 
 def _line(raw: bytes, place: int) -> Line:
-    return Line(uncoloured(raw).decode("utf-8", "backslashreplace"), place)
+    return Line(counting.uncoloured(raw).decode("utf-8", "backslashreplace"), place)
 
 
 @cache  # the formats are always the same: of a small file this would be a tenth of the work
@@ -400,8 +388,8 @@ class _Counting(NamedTuple):
     text: _Text
     start: int
     end: int
-    counter: Counter
-    counted: Future[Counted]
+    counter: counting.Counter
+    counted: Future[counting.Counted]
 
 
 def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int, int]]:
@@ -431,7 +419,7 @@ class _Taking:
     def __init__(self, reader: LineReader, out: Read) -> None:
         self._reader = reader
         self._out = out
-        self._number: dict[Place, int] = {}
+        self._number: dict[counting.Place, int] = {}
         self._found: dict[tuple[str, bytes, bool], Distinct] = {}
         self._more: dict[tuple[str, bytes, bool], list[tuple[Ints, Ints]]] = {}
 
@@ -449,7 +437,7 @@ class _Taking:
         self._out.distinct += self._found.values()
         return self._out
 
-    def add(self, counter: Counter) -> None:
+    def add(self, counter: counting.Counter) -> None:
         entries, places, packed = counter.take()
         if not entries:
             return
@@ -463,10 +451,10 @@ class _Taking:
         for entry, total, (begin, end) in zip(entries, times, pairwise([*begins.tolist(), len(cells)]), strict=True):
             self._entry(entry, total, numbers[begin:end], counts[begin:end])
 
-    def _entry(self, entry: CountedLine, times: int, numbers: Ints, counts: Ints) -> None:
+    def _entry(self, entry: counting.CountedLine, times: int, numbers: Ints, counts: Ints) -> None:
         reader, out = self._reader, self._out
         raw, key, offset, event, torn = entry
-        raw, key = uncoloured(raw), None if key is None else uncoloured(key).rstrip()
+        raw, key = counting.uncoloured(raw), None if key is None else counting.uncoloured(key).rstrip()
         count = _COUNT.match(raw) if reader.is_table else None
         if count is not None:
             raw, offset = raw[count.end() :], offset + count.end()
@@ -491,9 +479,9 @@ class _Taking:
 
     def _piece(self, format: LineFormat, piece: bytes, offset: int, stood: _Stood) -> None:
         """Add a piece of a line, with clock and addresses removed as a counter removes them."""
-        text, where = piece, NOWHERE
-        if format.prefixed and (prefix := PREFIX.match(piece)) is not None:
-            text = prefix[2] + masked(piece[prefix.end() :].rstrip())
+        text, where = piece, counting.NOWHERE
+        if format.prefixed and (prefix := counting.PREFIX.match(piece)) is not None:
+            text = prefix[2] + counting.masked(piece[prefix.end() :].rstrip())
             where = (prefix[1], prefix[3] or b"")
         number = self._number.setdefault(where, len(self._number))
         here = stood._replace(numbers=np.array([number]), counts=np.array([stood.lines]))

@@ -29,7 +29,9 @@ def answer(results: Sequence[Ingested], label: str | None = None, store: str | N
     """
     left_out = [r for r in results if r.state == "left out"]
     results = [r for r in results if r.state != "left out"]
-    folder = _common_folder(results)
+    names = [shown(r) for r in results]
+    start = names[0][: common_start(names)] if names else ""
+    folder = start[: start.rfind("/") + 1]  # which holds all of several inputs
     rows = [
         {
             "file": shown(r).removeprefix(folder),
@@ -62,13 +64,6 @@ def answer(results: Sequence[Ingested], label: str | None = None, store: str | N
     text += [*([rows] if rows else []), *([f"run: {', '.join(runs)}"] if runs else [])]
     remarks += [f"{shown(r)}: {r.remark}" for r in left_out]
     return Answer(text, errors=[*errors, *remarks], code=int(bool(errors) or not fine))
-
-
-def _common_folder(results: Sequence[Ingested]) -> str:
-    """The folder, with its last slash, that holds all of several inputs; else empty."""
-    names = [shown(x) for x in results]
-    folder = names[0][: common_start(names)] if names else ""
-    return folder[: folder.rfind("/") + 1]
 
 
 def shown(result: Ingested) -> str:

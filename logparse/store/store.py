@@ -444,7 +444,8 @@ class Store:
         self, table: str, schema: pa.Schema, parts: Sequence[str], torn: Sequence[str], single: Set[str]
     ) -> pa.Table:
         """All rows of parts, but of ``torn`` ones only those that no merged part holds."""
-        whole, half = (_all(self._dataset(table, schema, some)) for some in ([*{*parts} - {*torn}], torn))
+        read = (self._dataset(table, schema, some) for some in ([*{*parts} - {*torn}], torn))
+        whole, half = (x if isinstance(x, pa.Table) else x.to_table() for x in read)
         mine = [attempt in single for attempt in half["attempt"].to_pylist()]
         return pa.concat_tables([whole, half.filter(column(mine, pa.bool_()))])
 
@@ -469,10 +470,6 @@ class Store:
             partitioning=by_category if table in PARTITIONED else None,
             partition_base_dir=f"{self.root}/{table}",
         )
-
-
-def _all(rows: pa.Table | ds.Dataset) -> pa.Table:
-    return rows if isinstance(rows, pa.Table) else rows.to_table()
 
 
 _NAMED = 3  # of several files, in a line about them

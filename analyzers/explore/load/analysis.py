@@ -15,7 +15,6 @@ from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.verdict import verdict
 from analyzers.times.picks import compare
 from analyzers.times.runs import tables_to_analyse
-from logparse.model import Finding
 
 if TYPE_CHECKING:
     from logparse.store import Store
@@ -51,7 +50,7 @@ def analyse(
     return Analysis(
         run=tables.run,
         headline=NOTHING if nothing else verdict(result).headline,
-        lines=tuple(x.message for x in sorted(result.remarks, key=_place)),
+        lines=tuple(x.message for x in sorted(result.remarks, key=lambda x: (*_FIRST, x.analyzer).index(x.analyzer))),
         compared=compared[~compared["apart"].astype(bool)],
         found=_with_actions(found(result.findings), result),
         recommendation=result,
@@ -93,7 +92,3 @@ NOTHING = (
 )
 _FIRST = ("host-bound", "layout-transposes", "suboptimal-pick", "slow-wrw")
 """Analyzers whose remarks state where time is lost; remarks on the logs come after."""
-
-
-def _place(remark: Finding) -> int:
-    return _FIRST.index(remark.analyzer) if remark.analyzer in _FIRST else len(_FIRST)

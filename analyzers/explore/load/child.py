@@ -87,7 +87,8 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
         _database(con, folder / FIRST, run)
         yield READY, ""
         os.nice(15)
-    _tries(store, folder)
+    with _connect(store) as con:
+        con.execute(f"copy ({_TRIES}) to {sql_text(folder / 'tries.parquet')} (format parquet, {_BLOOM})")
     yield TRIES, ""
     yield DONE, ""
 
@@ -104,12 +105,6 @@ def _database(
     point_table.build(con, run, compared, found, others, "out_.points")
     con.execute("create table out_.facts as select * from facts")
     con.execute("detach out_")
-
-
-def _tries(store: Store, folder: Path) -> None:
-    """Every measurement, laid out so that those of one problem are found without reading the rest."""
-    with _connect(store) as con:
-        con.execute(f"copy ({_TRIES}) to {sql_text(folder / 'tries.parquet')} (format parquet, {_BLOOM})")
 
 
 def _judge(job: Job) -> Iterator[tuple[str, str]]:

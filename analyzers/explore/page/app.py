@@ -37,22 +37,12 @@ def application(page: PageData | Pages, host: str = "127.0.0.1", port: int = 805
     app.index_string = _INDEX
     _navigation(app)
     _parts(app, pages)
-    _files(app, pages)
     _guard(app, host, token, port)
     return app
 
 
 _FILES_S = 120.0
 """How long a click on the files waits until they are written."""
-
-
-def _files(app: Dash, pages: Pages) -> None:
-    @app.server.route(FILES_URL)  # type: ignore[untyped-decorator]
-    def files() -> Any:
-        page = pages.of(from_url(request.query_string.decode("utf-8", "replace")))
-        if page.files is None or not page.wait(_FILES_S) or page.files is None:
-            return abort(404)
-        return send_file(page.files, "application/zip", as_attachment=True)
 
 
 # The two large scripts are fetched at once; Dash asks for the grid's only when the table is to be drawn.
@@ -173,7 +163,6 @@ def _navigation(app: Dash) -> None:
 
 
 def _parts(app: Dash, pages: Pages) -> None:
-
     @app.server.route("/part/<name>", methods=["POST"])  # type: ignore[untyped-decorator]
     def part(name: str) -> Response:
         asked = request.get_json(silent=True)
@@ -186,3 +175,10 @@ def _parts(app: Dash, pages: Pages) -> None:
         headers = {"Content-Disposition": "attachment; filename=logparse-problems.csv"}
         text = export(pages, request.query_string.decode("utf-8", "replace"))
         return Response(text, mimetype="text/csv", headers=headers)
+
+    @app.server.route(FILES_URL)  # type: ignore[untyped-decorator]
+    def files() -> Any:
+        page = pages.of(from_url(request.query_string.decode("utf-8", "replace")))
+        if page.files is None or not page.wait(_FILES_S) or page.files is None:
+            return abort(404)
+        return send_file(page.files, "application/zip", as_attachment=True)

@@ -214,7 +214,6 @@ class OperandSets:
     def derived(self, make: Callable[[int], Tensor]) -> list[Tensor]:
         """A copy per set of operands in another form; it follows when the data change."""
         held = [make(index) for index in range(self.sets)]
-
         self._remake.append(lambda index: held[index].copy_(make(index)))
         return held
 
@@ -254,11 +253,7 @@ class GemmOperands(OperandSets):
         self.d = [self._view("d", i, False) for i in range(conditions.sets)]
         self.c = [self._view("c", i, False) for i in range(conditions.sets)] if "c" in names else []
         self.bias = self.memory["bias"]
-        self.aux = [self._tight(x) for x in self.memory.get("aux", ())]
-
-    def _tight(self, memory: Tensor) -> Tensor:
-        shape = (self.problem.n, self.problem.m)
-        return memory.view(self.batch, *shape) if self.batch > 1 else memory.view(shape)
+        self.aux = [x.view(self.d[0].shape) for x in self.memory.get("aux", ())]
 
     def _view(self, name: str, index: int, turned: bool) -> Tensor:
         matrix, memory = self.matrices[name], self.memory[name][index]

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from logparse.formats.decimals import MS_TO_US, shifted
+from logparse.formats.decimals import microseconds
 from logparse.formats.format import Outcome
 from logparse.formats.miopen import records as miopen_records
 from logparse.formats.miopen.problem_key import is_key, key_of, problem_from_key
@@ -109,7 +109,7 @@ def _thrown(item: Item, target: Facts) -> str | None:
 def _us(text: str) -> float:
     """The time as ``operator>>`` reads a float, in µs: as far as it is a number, 0 if it does not begin with one."""
     match = _NUMBER.match(text)
-    return shifted(match[1], MS_TO_US) if match and match[1][-1] not in "eE+-" else 0.0
+    return microseconds(match[1]) if match and match[1][-1] not in "eE+-" else 0.0
 
 
 def _time(item: Item, target: Facts) -> str | None:

@@ -255,11 +255,9 @@ def row(text: str) -> Problem | None:
 
 def _measured(text: str) -> Measurement | None:
     cells = [cell.strip() for cell in text.split(",")]
-    columns = (_STRIDED if len(cells) == 18 else HEADING).split(",")
-    return _tuned(dict(zip(columns, cells, strict=False))) if len(cells) in (15, 18) else None
-
-
-def _tuned(row: Mapping[str, str]) -> Measurement | None:
+    if len(cells) not in (15, 18):
+        return None
+    row = dict(zip((_STRIDED if len(cells) == 18 else HEADING).split(","), cells, strict=True))
     try:
         index = int(row["solution_index"])
         single = int(row["batch_count"]) == 1

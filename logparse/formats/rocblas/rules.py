@@ -299,10 +299,6 @@ def _records(file: Source) -> Iterator[Record]:
         yield from () if outcome is None else outcome.records
 
 
-def _takes(given: Solution, rocblas_version: str) -> Solution | None:
-    return given if given.library == "rocblas" else None
-
-
 OVERRIDE_FORMAT = OverrideFormat(
     name=rocblas.TUNE.name,
     kinds=frozenset({"gemm"}),
@@ -328,7 +324,7 @@ OVERRIDE_FORMAT = OverrideFormat(
         word="rocblas",
         recognise=lambda head: True,  # the table may stand anywhere in the output of rocblas-gemm-tune
         read=_records,
-        takes=_takes,
+        takes=lambda given, rocblas_version: given if given.library == "rocblas" else None,
         matched="rocBLAS gives only calls to Tensile that hipBLASLt does not serve",
     ),
 )

@@ -30,12 +30,11 @@ Source: ROCm/rocprofiler-sdk source/lib/output/generateCSV.cpp, source/lib/pytho
 
 from __future__ import annotations
 
-import csv
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from logparse.formats.format import FileFormat, Head, Line, Outcome, Source
+from logparse.formats.format import FileFormat, Head, Line, Outcome, Source, cells_of
 from logparse.formats.patterns import regex
 from logparse.formats.traces.kernel_totals import KernelTotals, of_one_process
 from logparse.model import Fact, Message, Reject
@@ -61,14 +60,7 @@ def recognise(head: Head) -> bool:
 
 
 def _columns(text: str) -> list[str]:
-    return [_OF_SUMMARY.get(name, name) for name in _cells(text)]
-
-
-def _cells(text: str) -> list[str]:
-    try:
-        return next(csv.reader([text.rstrip("\r")]), [])
-    except csv.Error:
-        return []
+    return [_OF_SUMMARY.get(name, name) for name in cells_of(text.rstrip("\r"))]
 
 
 def _layout(columns: Sequence[str]) -> tuple[str, ...] | None:
@@ -110,7 +102,7 @@ class _Rows:
         if not line.text.strip():
             self._units["blank"] += 1
             return
-        cells = _cells(line.text)
+        cells = cells_of(line.text.rstrip("\r"))
         if len(cells) != len(self._columns):
             reason = f"{len(cells)} cells for {len(self._columns)} columns"
             yield Outcome("reject", [Reject(reason)], at=line.offset)

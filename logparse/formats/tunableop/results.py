@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from logparse.errors import EmissionError
-from logparse.formats.decimals import MS_TO_US, shifted
+from logparse.formats.decimals import microseconds
 from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer, one_per_key
 from logparse.formats.patterns import regex
 from logparse.formats.tunableop import signature, validators
@@ -83,7 +83,7 @@ class ResultsRow:
 
     @property
     def time_us(self) -> float | None:
-        return shifted(self.time_ms, MS_TO_US) if 0 < self.time_ms < math.inf else None
+        return microseconds(self.time_ms) if 0 < self.time_ms < math.inf else None
 
 
 def fields(text: str) -> list[str]:

@@ -35,7 +35,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from logparse.formats.decimals import MS_TO_US, shifted
+from logparse.formats.decimals import microseconds
 from logparse.formats.format import BlockFormat, Line, Origin, Outcome
 from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
@@ -230,7 +230,7 @@ def _measured(
 
 
 def _us(text: str | None) -> float | None:
-    value = math.nan if text is None else shifted(text, MS_TO_US)
+    value = math.nan if text is None else microseconds(text)
     return value if math.isfinite(value) else None
 
 
