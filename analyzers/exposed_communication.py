@@ -10,12 +10,14 @@ others wait for is named.  No saving is stated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.job.epilogues import trains
 from analyzers.job.gpu_time import COMMUNICATION, collectives_of_run, gpu_time, part_of
 from analyzers.job.ranks import Ranks, ranks
 from logparse.formats.traces.torch.operands import COLLECTIVE
@@ -23,13 +25,31 @@ from logparse.model import Evidence, Finding, Operand, OperatorProblem, problem_
 from logparse.text import counted, duration
 
 NAME = "exposed-communication"
-ADVICE = (
+_FIRST = (
     "Compare the traces of several ranks first: where the same collective is short on one of them, the others wait for "
-    "that rank (its data, its host, its share of the work). Else let transfers run beside the computation "
-    "(DistributedDataParallel overlaps them with the backward pass; FSDP: backward_prefetch, forward_prefetch), join "
-    "small messages (bucket_cap_mb), or make them fewer (gradient accumulation under no_sync, fewer ranks of tensor "
+    "that rank (its data, its host, its share of the work). Else "
+)
+GATHERED = _FIRST + (
+    "let transfers run beside the computation (FSDP: backward_prefetch, forward_prefetch; fully_shard: "
+    "set_modules_to_forward_prefetch), or make them fewer (reshard_after_forward=False, where memory allows) or "
+    "smaller (gather and reduce in bf16)."
+)
+REDUCED = _FIRST + (
+    "of DistributedDataParallel, which overlaps them with the backward pass, join small messages (bucket_cap_mb), or "
+    "make them fewer (gradient accumulation under no_sync) or smaller (bf16_compress_hook); of tensor parallelism, use "
+    "fewer ranks."
+)
+ADVICE = _FIRST + (
+    "let transfers run beside the computation, join small messages, or make them fewer (fewer ranks of tensor "
     "parallelism) or smaller (reduce in bf16)."
 )
+CHANGES: Mapping[str | None, str] = {
+    GATHERED: "is a rank slow? FSDP: prefetch",
+    REDUCED: "is a rank slow? DDP: bucket_cap_mb",
+    ADVICE: "is a rank slow? else fewer ranks",
+}
+"""What one changes, in a few words, by the advice."""
+_GATHERS, _REDUCES = (re.compile(x, re.IGNORECASE) for x in ("all_?gather|reduce_?scatter", "all_?reduce"))
 _SHOWN = 3
 _FEW = 0.02
 """Share of a unit of work below which waiting for another rank is not worth a word."""
@@ -61,7 +81,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     found = sorted(_collectives(tables), key=lambda x: (-x.us, x.name, x.message_bytes or 0.0))
     if time.alone_us < settings.floor_share * time.window_us or not found:
         return []
-    steps, each = (time.steps, " per step") if time.steps else (1.0, "")
+    steps, each = (time.steps, f" per {time.word}") if time.steps else (1.0, "")
     shown = "; ".join(x.text(steps, each) for x in found[:_SHOWN])
     more = f"; {counted(len(found) - _SHOWN, 'more kind')}" if len(found) > _SHOWN else ""
     whole = sum(x.us for x in found)
@@ -75,9 +95,19 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
                 f"{duration(whole / steps)}: {shown}{more}. {_waiting(ranks(tables))}"
             ),
             evidence=Evidence(details={"alone_us": time.alone_us, "window_us": time.window_us}),
-            advice=ADVICE,
+            advice=_advice(found, trains(tables)),
         )
     ]
+
+
+def _advice(found: Sequence[_Collective], in_training: bool) -> str:
+    """By what takes longest.  A trace names its collectives, not whose they are: sharded parameters are gathered and
+    their gradients scattered, those of replicas reduced to all; without gradients it is neither.
+    """
+    gathers, reduces = (sum(x.us for x in found if words.search(x.name)) for words in (_GATHERS, _REDUCES))
+    if not in_training or not gathers + reduces:
+        return ADVICE
+    return GATHERED if gathers > reduces else REDUCED
 
 
 def _waiting(found: Ranks | None) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.job.gpu_time import GpuTime, gpu_time
 from analyzers.times.joins import launches_graphs
+from analyzers.times.units import WINDOW
 from logparse.model import Evidence, Finding
 from logparse.text import duration
 
@@ -20,7 +21,7 @@ NAME = "host-bound"
 GRAPHS = (
     "Let the host launch less: torch.compile(mode='reduce-overhead') or CUDA graphs (torch.cuda.graph) for what "
     "repeats, a larger batch, a data loader with workers and pinned memory; look for synchronisation (.item(), .cpu(), "
-    "printing) in the step."
+    "printing)."
 )
 BEYOND_GRAPHS = (
     "Graphs are launched already, the gaps lie between them: batch more requests or tokens per launch, and look at "
@@ -49,16 +50,18 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 def _message(time: GpuTime, share: float, launches: int) -> str:
     steps = time.steps or 1.0
-    each = " per step" if time.steps else ""
+    each = f" per {time.word}" if time.steps else ""
     unmarked = "" if time.steps else " No steps are marked: pauses between requests count as waiting."
     profiled = ""
     if time.profiled:
-        profiled = " The profiler slows the host: time a step without it first (`logparse capture --trace` does)."
+        timed = f"time a {time.word} without it first (`logparse capture --trace` does)"
+        timed = "name what to time without it (`logparse capture --unit`)" if time.word == WINDOW else timed
+        profiled = f" The profiler slows the host: {timed}."
     return (
         f"the GPU runs kernels in {share:.1%} of the time ({duration((time.busy_us or 0.0) / steps)} of "
         f"{duration((time.window_us or 0.0) / steps)}{each}) and waits for the host in the rest: less GPU time may "
-        f"not show in the step. {launches / steps:,.0f} kernels{each} take {time.kernels_us / launches:,.1f} µs each "
-        f"on average.{unmarked}{profiled}"
+        f"not show in the {time.word}. {launches / steps:,.0f} kernels{each} take {time.kernels_us / launches:,.1f} µs "
+        f"each on average.{unmarked}{profiled}"
     )
 
 

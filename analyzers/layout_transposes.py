@@ -37,7 +37,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         return []
     whole, part = (x.groupby("direction")["total_us"].sum() for x in (rows, turned))
     time = gpu_time(tables)
-    steps, step = (time.steps, " per step") if time and time.steps else (1.0, "")
+    steps, step = (time.steps, f" per {time.word}") if time and time.steps else (1.0, "")
     each = ", ".join(f"{_of(part[d] / steps, whole[d] / steps)} in {d}" for d in sorted(part.index))
     problems = int(turned["problem"].nunique())
     return [

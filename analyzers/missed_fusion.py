@@ -27,6 +27,7 @@ from analyzers.statistics.intervals import median
 from analyzers.times.action_times import Samples, samples_of
 from analyzers.times.comparison import FUSION
 from analyzers.times.joins import calls_by_problem
+from analyzers.times.units import problem_weights
 from logparse.model import Evidence, Finding
 
 NAME = "missed-fusion"
@@ -35,9 +36,10 @@ NAME = "missed-fusion"
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     found, count = epilogues(tables), _counts(tables)
     samples, in_training = (samples_of(tables, settings), trains(tables)) if found else ({}, False)
+    weights = problem_weights(tables).to_dict() if found else {}
     timed = [(one, _timed(one, samples)) for one in found]
     return [
-        _finding(one, time, count(one), in_training)
+        _finding(one, time, count(one), weights.get(one.problem.text, 1.0), in_training)
         for one, time in timed
         if time is None or time.pays(settings.floor_share)
     ]
@@ -79,7 +81,7 @@ def _counts(tables: Tables) -> Callable[[Epilogue], int | None]:
     return count
 
 
-def _finding(one: Epilogue, timed: _Timed | None, calls: int | None, in_training: bool) -> Finding:
+def _finding(one: Epilogue, timed: _Timed | None, calls: int | None, weight: float, in_training: bool) -> Finding:
     steps = " and ".join(one.steps) if len(one.steps) < 3 else "a GELU that is written out"
     kernels = "a kernel" if len(one.steps) == 1 else f"{len(one.steps)} kernels"
     message = f"{steps} after it: {kernels} more, {one.us / one.calls:.4g} µs per call"
@@ -97,13 +99,13 @@ def _finding(one: Epilogue, timed: _Timed | None, calls: int | None, in_training
         if one.exact:
             message += "; the epilogue's GELU is the tanh approximation, the model's is exact"
         advice = (_GRADIENT if in_training else FUSION) + (_UNTIMED if timed is None else _STATED)
-    details = {"steps": one.steps, "at_most_us": one.us}
     return Finding(
         analyzer=NAME,
         problem=one.problem,
         message=message,
         calls=calls,
-        evidence=Evidence(best="torch:fused", details=details),  # no time of it: it warns, and nothing is searched
+        # no time of it: it warns, and nothing is searched
+        evidence=Evidence(best="torch:fused", at_most_us=one.us * weight, details={"steps": one.steps}),
         advice=advice,
     )
 

@@ -110,7 +110,7 @@ class ActionResult:
 
     ``changed_us`` is the time now of all calls that it changes, ``measured_us`` the part of it whose time under the
     action is measured; the rest counts as unchanged.  ``parts`` are the measured calls, those that lose most first.
-    ``steps`` is how many steps the run has, None where nothing marks them.
+    ``steps`` is how many steps the run has, None where nothing marks them, ``word`` what a user calls one.
     """
 
     action: Action
@@ -123,6 +123,7 @@ class ActionResult:
     measured_us: float
     parts: tuple[Part, ...]
     steps: float | None = None
+    word: str = "step"
 
     @property
     def saving_us(self) -> float:

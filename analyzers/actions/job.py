@@ -12,6 +12,7 @@ from analyzers.analyzer import Settings, Tables
 from analyzers.job.epilogues import Epilogue, epilogues, gradients, trains
 from analyzers.job.gpu_time import kernels_of_run, steps, traced_us
 from analyzers.times.joins import agreed_facts, calls_by_problem
+from analyzers.times.units import word_of
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
 
@@ -48,7 +49,7 @@ class Job:
 
     ``pairs`` are products with what follows them, and ``gelus`` those that are written out and their gradients, each as
     the operator that would compute it: the calls of both are in ``work``, one by one.  ``trains``: gradients are
-    computed.
+    computed.  ``word``: what a user calls a step.
     """
 
     work: tuple[Work, ...]
@@ -59,6 +60,7 @@ class Job:
     pairs: tuple[Work, ...] = ()
     gelus: tuple[Work, ...] = ()
     trains: bool = False
+    word: str = "step"
 
     @cached_property
     def convolutions(self) -> tuple[ConvProblem, ...]:
@@ -129,6 +131,7 @@ def job_of(tables: Tables, settings: Settings) -> Job:
         pairs=_pairs(tables, work),
         gelus=_gelus(tables),
         trains=trains(tables),
+        word=word_of(tables),
     )
 
 

@@ -152,6 +152,7 @@ def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
         measured_us=measured,
         parts=tuple(sorted(parts, key=lambda x: x.now_us - x.then_us)),
         steps=job.steps,
+        word=job.word,
     )
 
 

@@ -46,6 +46,11 @@ def amount(calls: float) -> str:
     return f"{calls:,.0f}" if calls >= 100 or calls == round(calls) else f"{calls:.3g}"
 
 
+def of_one(unit: object) -> str:
+    """What calls and sums are of by a value of the points' ``unit``: ``a step``; empty for all of the run."""
+    return f"a {unit}" if isinstance(unit, str) and unit != "run" else ""
+
+
 def percent(share: float | None) -> str:
     """A share for people: ``93%``, ``2.6%``, ``<0.1%``; ``unknown`` for None and NaN."""
     if share is None or math.isnan(share):

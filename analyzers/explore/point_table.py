@@ -6,8 +6,9 @@ problems of that kind take its place, one row per file that measured them, and e
 findings of such a row are of its own file, and no time is of a device that is known to be another one than the run's.
 
 Columns: ``id``, ``problem``, ``label``, ``kind``, the facets and numbers of ``selection``, ``calls`` (of a step where
-traces alone count them and mark steps, as ``unit`` states, and so are all sums), ``pick``, ``pick_us`` (where another
-solution was tried, too: the time of a pick that was timed alone is ``best_us``, and what it loses is unknown),
+traces alone count them and mark steps, and so are all sums; ``unit`` is the word for a step, or ``run``), ``pick``,
+``pick_us`` (where another solution was tried, too: the time of a pick that was timed alone is ``best_us``, and what it
+loses is unknown),
 ``basis`` (how the pick's time is known), ``best``, ``best_us``, ``time_us`` (of a call in the run's own traces, else
 the pick's, else what a finding holds against it, else the best), ``own`` (whether that time is of the run itself: what
 another run measured is evidence, and its ``file`` names that run), ``total_us`` (calls × time), ``then_us`` (of a call
@@ -34,6 +35,7 @@ import pyarrow as pa
 from analyzers.explore.queries import readable
 from analyzers.job.gpu_time import STEPS
 from analyzers.times.joins import facts_by_source
+from analyzers.times.units import unit_word
 from logparse.devices import PEAK_COLUMN, device_of, devices
 from logparse.lookup import MEANS, TRACED
 from logparse.model import TRIED, TYPE_BYTES, Finding, Override
@@ -107,7 +109,8 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
 
     Also ``places`` (``source_id, file, device, hbm_gbs``) and ``peaks`` (``device, dtype, peak_tflops``).
     """
-    facts = facts_by_source(con.execute("select source_id, name, value from facts where value is not null").df())
+    known = con.execute("select source_id, run, name, value from facts where value is not null").df()
+    facts, word = facts_by_source(known), unit_word(known[known["run"] == run])
     rates = [(x.name, dtype, x.peak_tflops(dtype)) for x in devices() for dtype in PEAK_COLUMN]
     peaks = pd.DataFrame(rates, columns=["device", "dtype", "peak_tflops"])
     known = [(source, x.name, x.hbm_gbs) for source, one in facts.items() if (x := device_of(one))]
@@ -116,6 +119,7 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
     made = {"made_": places, "rates_": peaks, "foreign_": _foreign(con, facts, run)}
     for name, table in made.items():
         con.register(name, table)
+    con.execute(f"create or replace macro unit_word() as {sql_text(word)}")
     con.execute(f"create or replace macro type_bytes(t) as (case t {_TYPE_CASES} end)")
     con.execute("create or replace table peaks as select * from rates_")
     con.execute(
@@ -319,7 +323,7 @@ with picks as (
   from picked_ group by problem),
 merged as (
   select b.* exclude (calls, best, best_us, origin, source_id, own, default_us, own_run, contested),
-         b.calls / coalesce(steps, 1) as calls, if(steps is null, 'run', 'step') as unit,
+         b.calls / coalesce(steps, 1) as calls, if(steps is null, 'run', unit_word()) as unit,
          coalesce(p.best, b.best)::varchar as best,
          coalesce(p.best_us, b.best_us) as best_us, coalesce(p.origin, b.origin) as origin,
          coalesce(p.measured, b.problem) as measured, coalesce(p.source_id, b.source_id) as source_id,

@@ -32,7 +32,7 @@ from analyzers.explore.load.analysis import Analysis, analyse
 from analyzers.explore.load.beside import beside, compared, keep, names
 from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
 from analyzers.explore.page.paste import advice
-from analyzers.explore.plain_text import amount, sentence
+from analyzers.explore.plain_text import amount, of_one, sentence
 from analyzers.explore.selection import INTRO, VIEWS, Selection
 from analyzers.explore.views import ChartStyle, chart
 from analyzers.times.joins import facts_by_source
@@ -200,7 +200,7 @@ def _page(
     block = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
     for character in "<>&\u2028\u2029":  # nothing in the data can end its block
         block = block.replace(character, f"\\u{ord(character):04x}")
-    of = "a step has " if sums["unit"] == "step" else ""
+    of = f"{one} has " if (one := of_one(sums["unit"])) else ""
     calls = of if pd.isna(sums["calls"]) else f"{of}{amount(sums['calls'])} calls of "
     known = f", {duration(float(sums['total_us']))}" if pd.notna(sums["total_us"]) else ", no times" if total else ""
     order = "the largest change first" if other else "the most worthwhile first"

@@ -19,7 +19,7 @@ import pandas as pd
 from analyzers.analyzer import Settings, Tables, once
 from analyzers.job.ranks import exposed, ranks
 from analyzers.times.cells import is_true
-from analyzers.times.units import communicates, units
+from analyzers.times.units import communicates, units, word_of
 from logparse.formats.traces.torch.busy import BEFORE
 from logparse.formats.traces.torch.busy import COMMUNICATION as COLLECTIVES
 from logparse.formats.traces.torch.gradients import BACKWARD_DATA, BACKWARD_WEIGHTS
@@ -87,7 +87,7 @@ class GpuTime:
     part of this in which they waited for another rank (None: the traces of one rank cannot tell), which is idle.
     ``before_us`` are kernels that were launched before the traces and count in no part, ``unexplained_us`` those of
     graph launches whose capture no trace shows (they count in the parts by their own names).  ``untraced_share``: of
-    the job's units of work the share, by time, of kinds that no trace holds.
+    the job's units of work the share, by time, of kinds that no trace holds.  ``word``: what a user calls a step.
     """
 
     parts: tuple[Part, ...]
@@ -102,6 +102,7 @@ class GpuTime:
     unexplained_us: float = 0.0
     untraced_share: float = 0.0
     profiled: bool = True
+    word: str = "step"
 
     @property
     def busy_share(self) -> float | None:
@@ -168,6 +169,7 @@ def gpu_time(tables: Tables) -> GpuTime | None:
         unexplained_us=_sum(facts, "graph_unexplained_us") or 0.0,
         untraced_share=counted.untraced_share if counted else 0.0,
         profiled=untraced is None,
+        word=word_of(tables),
     )
 
 

@@ -101,9 +101,9 @@ def _calls(result: ActionResult) -> str:
 def _entry(result: ActionResult, step_us: tuple[float, float] | None, hidden: bool) -> str:
     per = 1e3 * (result.steps or 1.0)
     times = f"{result.now_us / per:.3f} -> {result.then_us / per:.3f} ms of GPU time"
-    about = f"{result.action.about}: {times} per {'step' if result.steps else 'run'}"
+    about = f"{result.action.about}: {times} per {result.word if result.steps else 'run'}"
     if step_us is not None:
-        about += f"; the step {step_us[0] / 1e3:.3f} -> {step_us[1] / 1e3:.3f} ms, simulated"
+        about += f"; the {result.word} {step_us[0] / 1e3:.3f} -> {step_us[1] / 1e3:.3f} ms, simulated"
     about += "; too small to show in that, so it is applied only by name" * hidden
     return f"    {result.action.name!r}: ({about!r}, {dict(result.application.environment)!r}),\n"
 

@@ -13,6 +13,7 @@ from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import kernels_of_run, steps, traced_us
 from analyzers.recommend.confidence import basis, pre_us
 from analyzers.times.joins import calls_by_problem, closest
+from analyzers.times.units import word_of
 from logparse.model import Finding
 from logparse.text import counted
 
@@ -59,6 +60,7 @@ def files_action(
         measured_us=changed,
         parts=tuple(_part(x, us) for x, us in rows),
         steps=marked,
+        word=word_of(tables),
     )
 
 

@@ -28,7 +28,7 @@ from analyzers.times.comparison import by_hand, out_of_reach
 from analyzers.times.joins import called_problems, calls_by_problem
 from analyzers.times.origins import ACTION
 from analyzers.times.picks import compare, unknown_device
-from analyzers.times.units import units
+from analyzers.times.units import units, word_of
 from logparse.formats.aiter.tables import CATEGORY as AITER
 from logparse.formats.hipblaslt import bench
 from logparse.model import Finding, Override, Problem, problem_from_text, solution_from_text
@@ -104,7 +104,6 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
     most = _ceiling(table, tables, usual)
     files, own = files_action(findings, most.default_us, tables, settings), tables.sources["run"] == tables.run
     actions = sorted([*_timed_actions(tables, settings), *([files] if files else [])], key=rank_of_actions)
-    counted_units = units(tables)
     proposed = [x.override for x in to_write(findings, settings) if x.override is not None]
     return Recommendation(
         run=tables.run,
@@ -122,7 +121,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         counted=int(tables.sources.loc[own, ["call_lines", "measurement_lines"]].sum().sum()),
         ladder=tuple(ladders.judged(tables, settings, settings.ladder, proposed)) if settings.ladder else (),
         steps=_steps(tables, settings),
-        word=counted_units.word if counted_units else "step",
+        word=word_of(tables),
     )
 
 

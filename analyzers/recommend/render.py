@@ -29,12 +29,12 @@ def advice(recommendation: Recommendation) -> list[str]:
 
 
 def gpu_time_lines(time: GpuTime | None) -> list[str]:
-    """Where the GPU time of a step goes, or of all traces where they mark no steps."""
+    """Where the GPU time of a step (by the word for it) goes, or of all traces where they mark no steps."""
     if time is None:
         return []
     steps = time.steps or 1.0
     traces = counted(time.traces, "trace")
-    of = f"per step ({_count(steps)} in {traces})" if time.steps else f"in {traces}, which mark no steps"
+    of = f"per {time.word} ({_count(steps)} in {traces})" if time.steps else f"in {traces}, which mark no steps"
     out = [f"GPU time: {duration(time.kernels_us / steps)} of kernels {of}"]
     shown = [x for x in time.parts if x.us >= _LEAST_PART * time.kernels_us]
     few = [x for x in time.parts if x not in shown]
@@ -42,7 +42,7 @@ def gpu_time_lines(time: GpuTime | None) -> list[str]:
     out += [f"  {name:<26} {duration(us / steps):>10} {us / time.kernels_us:>7.1%}" for name, us in rows]
     if time.idle_us is not None and time.window_us:
         idle, window = duration(time.idle_us / steps), duration(time.window_us / steps)
-        each = " per step" if time.steps else ""
+        each = f" per {time.word}" if time.steps else ""
         out.append(f"  {'idle':<26} {idle:>10} {time.idle_us / time.window_us:>7.1%} of {window}{each}")
     if time.alone_us:
         out.append(f"  of communication, {duration(time.alone_us / steps)} overlap with no other kernel")
@@ -187,7 +187,7 @@ def action_lines(results: Sequence[ActionResult], time: GpuTime | None) -> list[
     """These actions, the best first; empty without any.  ``time``: the job's GPU time, None without a trace."""
     if not results:
         return []
-    step = "step" if results[0].steps else "run"
+    step = results[0].word if results[0].steps else "run"
     of = "of the whole job" if time is not None else "of the problems with two measured times"
     out = [f"actions, by GPU time {of} per {step}:"]
     for result in results:
@@ -204,7 +204,7 @@ def _action(result: ActionResult) -> list[str]:
     if result.losers:
         shown = ", ".join(f"{x.label} (+{duration((x.then_us - x.now_us) / per)})" for x in result.losers[:_LOSERS])
         more = f" and {len(result.losers) - _LOSERS:,} more" if len(result.losers) > _LOSERS else ""
-        step = "a step" if result.steps else "in all"
+        step = f"a {result.word}" if result.steps else "in all"
         out.append(f"      slower, {step}: {shown}{more}")
     if result.action.needs:
         out.append(f"      needs {result.action.needs}")

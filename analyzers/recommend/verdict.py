@@ -269,7 +269,11 @@ def _group(name: str, changes: str, numbers: Sequence[int], found: Recommendatio
     findings = [found.findings[n - 1] for n in numbers]
     unit: Unit = "step" if found.steps else "run"
     times = [(now / (found.steps or 1.0), us / (found.steps or 1.0)) for now, us in _largest(_in_run(findings))]
-    if not times:
+    time, most = found.gpu_time, math.fsum(x.evidence.at_most_us or 0.0 for x in findings)
+    whole = _whole_us(time)
+    if not times and time is not None and whole is not None and most:
+        unit, times = "step" if time.steps else "run", [(whole, min(most / (time.steps or 1.0), whole))]
+    elif not times:
         unit, times = "call", _largest((x, pre_us(x), x.per_call_us) for x in findings)
     problems = len({x.problem for x in findings})
     label = findings[0].problem.label if problems == 1 and findings[0].problem else counted(problems, "problem")
@@ -291,8 +295,13 @@ def _group(name: str, changes: str, numbers: Sequence[int], found: Recommendatio
 
 
 def _at_most(found: Recommendation, saving_us: float) -> tuple[float, float] | None:
-    """The step now, and at least where its kernels take so much less: it gains no more than by kernels of no time."""
-    if found.step is None or isinstance(found.step, str):
+    """The step now, and at least where its kernels take so much less: it gains no more than by kernels of no time.
+
+    That bounds nothing where the step's time without the profiler is unknown: its host counts as slow as it was traced,
+    waits for a full queue of launches included.
+    """
+    profiled = found.gpu_time is not None and found.gpu_time.profiled
+    if profiled or found.step is None or isinstance(found.step, str):
         return None
     now = found.step.now
     return now.now_us, max(now.now_us - saving_us, now.ceilings.free_kernels_us)
@@ -319,14 +328,15 @@ def _of_the_job(found: Recommendation) -> list[Todo]:
     most that can be gained, and no more than the simulated step gains by free communication, or by a host that takes no
     time, or waits for data.
     """
-    time, named = found.gpu_time, {x.analyzer for x in found.remarks}
+    time, named = found.gpu_time, {x.analyzer: x.advice for x in found.remarks}
     whole = _whole_us(time)
     if time is None or whole is None:
         return []
     unit: Unit = "step" if time.steps else "run"
     per, exposed, idle = time.steps or 1.0, (time.exposed_us or 0.0), (time.idle_us or 0.0)
+    changes = exposed_communication.CHANGES.get(named.get(exposed_communication.NAME), "its advice")
     lost = {
-        exposed_communication.NAME: ("only collectives run", exposed / per, "bucket_cap_mb; is a rank slow?"),
+        exposed_communication.NAME: ("only collectives run", exposed / per, changes),
         host_bound.NAME: ("the GPU waits for the host", idle / per, "the program: CUDA graphs, batch, loader"),
     }
     most = dict.fromkeys(lost, math.inf)
@@ -383,8 +393,13 @@ def gain(todo: Todo) -> str:
 
 
 def kernels_text(todo: Todo) -> str:
-    """``kernels 54.9 → 51.2 ms: `` beside the step's time; empty where that is unknown."""
-    known = todo.step_us is not None and todo.now_us is not None and todo.then_us is not None
+    """``kernels 54.9 → 51.2 ms: `` beside the step's time; empty where that is unknown, or what the kernels save."""
+    known = (
+        todo.step_us is not None
+        and todo.evidence != "not measured"
+        and todo.now_us is not None
+        and todo.then_us is not None
+    )
     return f"kernels {_pair(todo.now_us or 0.0, '→', todo.then_us or 0.0)}: " if known else ""
 
 
@@ -408,7 +423,10 @@ def _headline(
     unit = "step" if "step" in listed else "run" if "run" in listed else unit
     of = f" of {duration(whole)}" if whole is not None and unit == "step" else ""
     if not gains:
-        return f"{counted(len(todo), 'thing')} to do, of unknown worth: nothing counts the calls"
+        uncounted, untimed = (any(x.unit == "call" and (x.now_us is None) == y for x in todo) for y in (False, True))
+        unknown = ["nothing counts the calls"] * uncounted + ["nothing measured what a call saves"] * untimed
+        why = f"of unknown worth: {'; '.join(unknown)}" if unknown else f"none makes the {found.word} faster"
+        return f"{_limited(found)}{counted(len(todo), 'thing')} to do, {why}"
     parts = " · ".join(gain_text(*x) for x in gains)
     return f"{_limited(found)}a {found.word if unit == 'step' else unit}{of} can save {parts}"
 

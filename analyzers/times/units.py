@@ -27,7 +27,8 @@ KINDS = "unit_kinds"
 """Fact of a trace: how many units of each kind it holds (JSON)."""
 
 
-_WORDS = {"optimizer": "step", "module": "call", "named": "call", "graph": "replay"}
+WINDOW = "window"
+_WORDS = {"optimizer": "step", "module": "call", "named": "call", "graph": "replay", "time": WINDOW}
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,20 @@ class Units:
 def units(tables: Tables) -> Units | None:
     """The units of the run, over all of its processes; None where nothing counted them."""
     return units_of_facts(tables.facts[tables.facts["run"] == tables.run])
+
+
+@once
+def word_of(tables: Tables) -> str:
+    """What a user calls a unit of the run."""
+    return unit_word(tables.facts[tables.facts["run"] == tables.run])
+
+
+def unit_word(facts: pd.DataFrame) -> str:
+    """What a user calls a unit of the run that has these facts: a window, where nothing counted units and it was traced
+    by time; a step, where its traces alone mark them.
+    """
+    found, sorts = units_of_facts(facts), set(facts.loc[facts["name"] == UNIT, "value"])
+    return found.word if found else WINDOW if sorts == {"time"} else "step"
 
 
 def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
@@ -237,6 +252,15 @@ def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
     if not any(counts.values()) or counts.keys() != traced.keys():
         return pd.Series(1.0, index=tables.kernels.index)
     return _as_if(tables, counts, traced)
+
+
+def problem_weights(tables: Tables) -> pd.Series:
+    """Of each problem in weighed tables, what its traced calls were weighed by."""
+    rows = tables.kernels[tables.kernels["run"].eq(tables.run)].dropna(subset=["problem", "calls"])
+    by_kind = _weights(tables, tables.facts[tables.facts["run"] == tables.run])
+    calls = rows["calls"].astype("float64")
+    sums = rows.assign(calls=calls, traced=calls / by_kind[rows.index]).groupby("problem")[["calls", "traced"]].sum()
+    return (sums["calls"] / sums["traced"]).dropna()
 
 
 def _as_if(tables: Tables, counts: Mapping[str, float], traced: Mapping[str, int]) -> pd.Series:

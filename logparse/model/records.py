@@ -229,6 +229,8 @@ class Evidence:
     """Text of the solution that is proposed."""
     best_us: float | None = None
     """Time of ``best``, µs; where none is proposed, time of the fastest known solution, which is too slow."""
+    at_most_us: float | None = None
+    """What all calls of the run's traces save at most, µs, where nothing measured what one saves."""
     noise_us: float | None = None
     """Difference between two times of the pick in one file, µs."""
     measured: str | None = None

@@ -66,6 +66,32 @@ def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "trains", "change"),
+    [
+        ("allreduce", True, "is a rank slow? DDP: bucket_cap_mb"),
+        ("_reduce_scatter_base", True, "is a rank slow? FSDP: prefetch"),
+        ("_allgather_base", True, "is a rank slow? FSDP: prefetch"),
+        ("all_to_all", True, "is a rank slow? else fewer ranks"),
+        ("allreduce", False, "is a rank slow? else fewer ranks"),  # of tensor parallelism
+    ],
+)
+def test_what_to_change_is_of_those_collectives(name: str, trains: bool, change: str) -> None:
+    """The knobs of DistributedDataParallel do nothing for FSDP or tensor parallelism."""
+    known = facts("trace", gpu_busy_us="900", gpu_window_us="900", gpu_communication_alone_us="300")
+    rows = [
+        kernel(300.0, 2, KERNEL, "record_param_comms", GRADIENTS.replace("allreduce", name)),
+        kernel(600.0, 9, "relu_kernel", "aten::threshold_backward" if trains else "aten::relu"),
+    ]
+    found = recommend(tables(kernels=rows, facts=known), Settings())
+    [todo] = verdict(found).todo
+    assert todo.changes == change
+    advice = found.remarks[0].advice or ""
+    assert [x for x in ("bucket_cap_mb", "FSDP") if x in advice] == [
+        x for x in ("bucket_cap_mb", "FSDP") if x in change
+    ]
+
+
 def test_a_store_of_before_holds_no_message() -> None:
     before = "operator record_param_comms [?(8816192|1)] = = =0 = =[] =[] =0 =1 =8"
     known = facts("trace", gpu_busy_us="10", gpu_window_us="10", gpu_communication_alone_us="5")

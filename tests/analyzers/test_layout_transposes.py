@@ -49,6 +49,9 @@ def test_times_are_per_step_where_steps_are_marked() -> None:
     [found] = layout_transposes.find(replace(planted(), facts=tables(facts=facts).facts), Settings())
     assert found.message.startswith("20 ms of 100 ms of the convolutions in NCHW per step are transposes to NHWC")
     assert found.saving_us == 40_000.0, "per run, as all savings"
+    facts += [{**facts[0], "name": "unit", "value": "time"}]
+    [found] = layout_transposes.find(replace(planted(), facts=tables(facts=facts).facts), Settings())
+    assert "of the convolutions in NCHW per window are" in found.message
 
 
 @pytest.mark.parametrize(("us", "found"), [(3.0, 1), (2.9, 0)])

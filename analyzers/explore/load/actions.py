@@ -87,7 +87,7 @@ def time_split(con: duckdb.DuckDBPyConnection, found: Recommendation, points: st
     compared, alone, untimed = map(float, con.execute(_TIME.format(points=points)).fetchall()[0])
     of = verdict(found)
     if of.split:
-        title = "A step" if of.unit == "step" else "All traces"
+        title = f"A {of.word}" if of.unit == "step" else "All traces"
         return TimeSplit(title, tuple((x.name, x.us) for x in of.split), int(untimed))
     parts = (("compared with another solution, or with a finding", compared), ("nothing to compare with", alone))
     return TimeSplit("Time of the problems (calls × time; other kernels are unknown)", parts, int(untimed))
@@ -103,7 +103,7 @@ def times_beside(here: GpuTime | None, there: GpuTime | None) -> tuple[tuple[str
         per = (time.steps or 1.0) if marked else 1.0
         exposed = time.alone_us if time.alone_us else None
         known = {"GPU time": time.busy_us or time.kernels_us, "exposed communication": exposed, "idle": time.idle_us}
-        whole = {"a step" if marked else "all traces": time.window_us}
+        whole = {f"a {here.word}" if marked else "all traces": time.window_us}
         return {name: None if us is None else us / per for name, us in (whole | known).items()}
 
     mine, theirs = of(here), of(there)

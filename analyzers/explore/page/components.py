@@ -21,7 +21,7 @@ from analyzers.explore.charts.compare import verdict as verdict_of
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
 from analyzers.explore.page.paste import Advice, Paste
-from analyzers.explore.plain_text import amount, percent, sentence
+from analyzers.explore.plain_text import amount, of_one, percent, sentence
 from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text
 from logparse.text import duration, printable
 
@@ -375,7 +375,7 @@ def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection, *
     total_us = float(total["total_us"])
     time = f", calls × time of a call is {duration(total_us)}" if total_us > 0 else ""
     once = "" if calls or not total["problems"] else " (each counted once: the store has no calls of them)"
-    untimed, of = total["untimed_calls"], ", of a step" if total["unit"] == "step" else ""
+    untimed, of = total["untimed_calls"], f", of {one}" if (one := of_one(total["unit"])) else ""
     gap = f"; {amount(untimed)} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
     stated = total["saving_us"] > 0 and (chosen.filters or not headline)
     saving = f"; up to {duration(float(total['saving_us']))} to save" if stated else ""
@@ -451,7 +451,7 @@ def detail(row: pd.Series, advised: Advice, chart: html.Div, close: str) -> html
     numbers = [
         ("Now" if row["own"] else f"As of {printable(str(row['file']))}", duration(row["time_us"])),
         ("Best known", duration(row["then_us"])),
-        ("Calls of a step" if row["unit"] == "step" else "Calls", amount(row["calls"])),
+        (f"Calls of {one}" if (one := of_one(row["unit"])) else "Calls", amount(row["calls"])),
         ("Could save" + (", estimated" if estimated else ""), duration(row["saving_us"])),
         ("Rate", "unknown" if pd.isna(row["tflops"]) else f"{row['tflops']:,.3g} TFLOP/s"),
         ("Of roofline", percent(row["efficiency"])),

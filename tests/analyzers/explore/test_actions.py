@@ -102,6 +102,7 @@ def test_the_time_of_traces_is_split_as_recommend_splits_it(con: duckdb.DuckDBPy
     split = time_split(con, found, "points")
     assert split.parts == (("convolutions", 35.0), ("exposed communication", 15.0), ("idle", 10.0))
     assert (split.title, split.untimed_calls) == ("A step", 7)
+    assert time_split(con, replace(found, word="request"), "points").title == "A request"
 
 
 def test_without_traces_the_time_is_that_of_the_problems(con: duckdb.DuckDBPyConnection) -> None:
@@ -119,4 +120,5 @@ def test_times_of_two_runs_are_per_step_where_both_mark_steps() -> None:
         ("idle", 10.0, 5.0),
     )
     assert times_beside(TIME, replace(after, steps=None))[0] == ("all traces", 120.0, 120.0)
+    assert times_beside(replace(TIME, word="request"), after)[0] == ("a request", 60.0, 30.0)
     assert times_beside(TIME, None) == ()

@@ -270,6 +270,8 @@ def test_calls_and_sums_are_of_a_step_where_traces_alone_count_and_mark_them(sto
     assert (row["calls"], row["time_us"], row["total_us"], row["unit"]) == (2, 800.0, 1600.0, "step")
     [row] = store_points(store, "b").to_dict("records")
     assert (row["calls"], row["total_us"], row["unit"]) == (11, 11 * 800.0, "run"), "the log counts the whole job"
+    stored(store, "c", *traced(W, 800.0, 6), profiler_steps="3", unit="time")
+    assert store_points(store, "c")["unit"].tolist() == ["window"]
 
 
 def test_a_faster_run_of_the_pick_is_no_better_solution(store: Store) -> None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from analyzers.actions.job import job_of
 from analyzers.analyzer import Settings
 from analyzers.job.step.answer import Ceilings, StepAnswer, StepUnknown
+from analyzers.recommend.apply_module import module
 from analyzers.recommend.documents import report
 from analyzers.recommend.ranking import recommend
-from analyzers.recommend.render import about
-from analyzers.recommend.screen import Written, screen
+from analyzers.recommend.render import about, action_lines
+from analyzers.recommend.screen import Written, explained, screen
 from analyzers.recommend.step_times import StepTimes, step_times
 from analyzers.recommend.verdict import Todo, gain, kernels_text, verdict
-from tests.analyzers import test_host_bound
+from tests.analyzers import build, test_host_bound, test_missed_fusion
 from tests.analyzers.example import everything
+from tests.analyzers.ingested import product
 from tests.analyzers.recommend.test_apply_module import padded
 
 
@@ -87,11 +92,77 @@ def test_a_step_that_waits_for_data_says_so() -> None:
 
 
 def test_a_step_is_called_what_the_user_calls_it() -> None:
-    tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
-    found = replace(recommend(tables, Settings()), word="request", step=StepTimes(answer(500), {}))
+    steps = {"profiler_steps": "2", "profiler_steps_us": "1000.0"}
+    tables = test_host_bound.traced(
+        540.0, **steps, unit="request", **{"unit:a": '{"count": 9, "traced": 2, "us": [500.0]}'}
+    )
+    found = replace(recommend(tables, Settings()), step=StepTimes(answer(500), {}))
     assert verdict(found).headline.startswith("the host is the limit; a request of 500 µs can save ")
-    assert any(x.startswith("  a request, 500 µs: ") for x in screen(found, Written(Path("overrides"))))
+    shown = [*screen(found, Written(Path("overrides"))), report(found, ()), *map(str, explained(found, "host-bound"))]
+    assert any(x.startswith("  a request, 500 µs: ") for x in shown)
     assert "* the request is limited by the host" in report(found, ())
+    assert not re.findall(r".*\bsteps?\b.*", "\n".join(shown))
+    assert job_of(tables, Settings()).word == "request", "of which its actions have it"
+    result = replace(padded(4.0), steps=2.0, word="request")
+    [emitted] = [module([result], step_us=lambda _: (500.0, 400.0))]
+    assert emitted is not None
+    assert "ms of GPU time per request; the request 0.500 -> 0.400 ms" in emitted.data.decode()
+    assert action_lines([result], found.gpu_time)[0] == "actions, by GPU time of the whole job per request:"
+
+
+def test_what_was_traced_by_time_is_a_window() -> None:
+    tables = test_host_bound.traced(540.0, profiler_steps="1", profiler_steps_us="1000.0", unit="time")
+    found = replace(recommend(tables, Settings()), step=StepTimes(answer(500), {}))
+    shown = "\n".join([*screen(found, Written(Path("overrides"))), report(found, ())])
+    assert "a window, 1 ms: " in shown
+    assert "name what to time without it (`logparse capture --unit`)" in shown, "nothing times a window"
+    assert not re.findall(r".*\bsteps?\b.*", shown)
+
+
+def test_kernels_of_no_time_bound_nothing_where_the_profiler_slows_the_host() -> None:
+    """A host that is blocked by a full queue of launches seems as slow as its kernels: on an H200 a window of 2.07 s
+    would have taken 2.00 with kernels of no time, and waited for its kernels all the same.
+    """
+    tables = test_host_bound.traced(990.0, profiler_steps="1", profiler_steps_us="1000.0")
+    tables = replace(tables, facts=pd.concat([tables.facts, fusible([400.0])]))
+    slow = replace(answer(1_000, "kernels", waits=0.03), now_us=1_000, ceilings=Ceilings(1_000, 1_000, 1_000, 970))
+    found = replace(recommend(tables, Settings()), step=StepTimes(slow, {}))
+    [todo] = verdict(found).todo
+    assert (gain(todo), todo.bounded) == ("up to 400 µs of 1 ms", False)
+    known = replace(found, gpu_time=replace(found.gpu_time, profiled=False))  # type: ignore[type-var]
+    [todo] = verdict(known).todo
+    assert (gain(todo), kernels_text(todo)) == ("up to 30 µs of 1 ms", ""), "what the kernels save is not known"
+
+
+def fusible(us: list[float]) -> pd.DataFrame:
+    made = test_missed_fusion.tail(product(1024, 512, 512).text, ["relu"], 4, us)
+    return build.tables(facts=[made | {"source_id": "trace"}]).facts
+
+
+@pytest.mark.parametrize(
+    ("traced", "headline"),
+    [
+        (False, "1 thing to do, of unknown worth: nothing measured what a call saves"),
+        (True, "a step of 500 µs can save up to 200 µs (not measured)"),
+    ],
+)
+def test_what_an_epilogue_saves_at_most_is_a_part_of_the_traces(traced: bool, headline: str) -> None:
+    """A log counts the calls, and the kernel after the product takes 400 µs of two steps."""
+    text = product(1024, 512, 512).text
+    calls = [build.call(text, count=4, category="profiler", source_id="trace")]
+    given = replace(build.tables(calls=calls, workload=[build.work(text, 5_448)]), facts=fusible([400.0]))
+    if traced:
+        marked = test_host_bound.traced(990.0, profiler_steps="2", profiler_steps_us="1000.0")
+        given = replace(given, kernels=marked.kernels, facts=pd.concat([marked.facts, given.facts]))
+    seen = verdict(recommend(given, Settings()))
+    assert seen.headline == headline
+    assert [(x.name, x.evidence) for x in seen.todo] == [("missed-fusion", "not measured")]
+
+
+def test_what_makes_no_step_faster_is_not_of_unknown_worth() -> None:
+    found = recommend(test_host_bound.traced(990.0, profiler_steps="2", profiler_steps_us="1000.0"), Settings())
+    kept = replace(found, actions=(padded(4.0),), step=StepTimes(answer(500), {"padded_output": answer(54_900)}))
+    assert verdict(kept).headline == "the host is the limit; 1 thing to do, none makes the step faster"
 
 
 @pytest.mark.parametrize(

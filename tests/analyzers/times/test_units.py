@@ -11,7 +11,7 @@ import pytest
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import gpu_time, steps
 from analyzers.recommend.render import gpu_time_lines
-from analyzers.times.units import as_alone, reweighed, units, units_of_facts, weighed
+from analyzers.times.units import as_alone, problem_weights, reweighed, unit_word, units, units_of_facts, weighed
 from logparse.formats.traces.torch.busy import BEFORE
 from tests.analyzers.build import tables, work
 from tests.analyzers.example import W, gemm
@@ -49,6 +49,26 @@ def test_kernels_count_by_the_share_of_their_units_in_the_run() -> None:
     assert kernels["total_us"].sum() == pytest.approx(4 * 77.5)
     assert kernels["calls"].tolist() == pytest.approx([4 * 0.75 * 2, 4 * 0.25 * 1])
     assert server().kernels["total_us"].sum() == 130, "the input stays as it is"
+
+
+def test_a_problem_counts_as_the_units_that_made_it() -> None:
+    """Of four units of the traces one was large, and three of four of the run are."""
+    given = server()
+    given = replace(given, kernels=given.kernels.assign(problem=["gemm large", "gemm small"]))
+    assert problem_weights(weighed(given)).to_dict() == pytest.approx({"gemm large": 3.0, "gemm small": 1 / 3})
+
+
+@pytest.mark.parametrize(
+    ("facts", "word"),
+    [
+        ([], "step"),
+        ([fact("u", "unit", "time")], "window"),
+        ([fact("u", "unit", "request")], "step"),  # none was counted
+        ([fact("u", "unit", "request"), fact("u", "unit:a", kind(3, 1, 9.0)), fact("v", "unit", "time")], "request"),
+    ],
+)
+def test_what_is_traced_by_time_is_a_window_and_no_step(facts: list[dict[str, object]], word: str) -> None:
+    assert unit_word(tables(facts=facts).facts) == word
 
 
 def test_a_trace_of_the_runs_own_mix_stays_as_it_is() -> None:
