@@ -109,8 +109,8 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
 
     Also ``places`` (``source_id, file, device, hbm_gbs``) and ``peaks`` (``device, dtype, peak_tflops``).
     """
-    known = con.execute("select source_id, run, name, value from facts where value is not null").df()
-    facts, word = facts_by_source(known), unit_word(known[known["run"] == run])
+    stated = con.execute("select source_id, run, name, value from facts where value is not null").df()
+    facts, word = facts_by_source(stated), unit_word(stated[stated["run"] == run])
     rates = [(x.name, dtype, x.peak_tflops(dtype)) for x in devices() for dtype in PEAK_COLUMN]
     peaks = pd.DataFrame(rates, columns=["device", "dtype", "peak_tflops"])
     known = [(source, x.name, x.hbm_gbs) for source, one in facts.items() if (x := device_of(one))]
