@@ -24,9 +24,10 @@ apply, the two of which the simulation says most are chosen, before anything is 
 leaves their truths as they are.
 
 The truth is *faster* where the interval of 95 % of the change says so and reaches beyond 1 %; *slower* likewise.
-"verified" and "faster, not as promised" are right where the truth is faster, and wrong where it is not, or else
-undecided where it is less and its interval holds no change.  "took effect, not faster" and "had no effect" are right
-where the truth is not faster.  Other verdicts claim nothing.  Owed: nine of ten right, none "verified" wrongly.
+"verified" and "faster, not as promised" are right where the truth is faster, "took effect, not faster" and "had no
+effect" where it is the same or slower.  Where its interval holds no change and others that matter, the truth's own sign
+leaves the former undecided or makes them wrong, and makes the latter right or leaves them undecided.  Other verdicts
+claim nothing.  Owed: nine of ten right, none "verified" wrongly.
 
 The record is written again whenever a job has come further: a benchmark that is cut off keeps what it has.
 """
@@ -60,7 +61,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from gpu_replay import unpack_wheels
 from steps import compared, unit_us
 
-from analyzers.verify.unit_time import LEAST_TURNS
+from analyzers.verify.unit_time import LEAST_TURNS, WORTH
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "benchmarks" / "job_programs"
@@ -233,8 +234,8 @@ class _Stages:
         ``traced_us`` is the unchanged step with the host and its waits as under the profiler, ``scaled_us`` with both
         scaled.
         """
+        from analyzers.actions.totals import factors_of
         from analyzers.job.step.answer import Step, fitted, traced_step, unchanged
-        from analyzers.recommend.step_times import factors_of
         from analyzers.times.runs import tables_of
 
         step = found.step
@@ -336,7 +337,12 @@ class _Stages:
         times = None
         if self._named:
             before_side, after_side = ((self._command, {**self._environ, **x}) for x in ({}, self._named))
-            times = by_turns(before_side, after_side, "", print)
+            step = self._row["step"]
+            waits = (
+                isinstance(step, dict)
+                and step["now"]["ceilings"]["free_kernels_us"] > (1 - WORTH) * step["now"]["now_us"]
+            )
+            times = by_turns(before_side, after_side, "", print, waits)
         proof = verify_actions(tables_of(self._store, before), tables_of(self._store, after), names, files, times)
         return {"proof": dataclasses.asdict(proof), "verdict": proof.verdict, "verify_said": lines(proof)}
 
@@ -655,10 +661,10 @@ def direction(verdict: str | None, found: Mapping[str, Any] | None) -> str:
     """Whether the verdict's claim about the unit's wall time is right."""
     if verdict is None or found is None or verdict not in (*FASTER, *NOT_FASTER):
         return "no claim"
-    said, less = found["said"], found["change"] < 0
-    if verdict in FASTER:
-        return "right" if said == "faster" else "undecided" if said == "within its spread" and less else "wrong"
-    return "wrong" if said == "faster" else "right"
+    said, less = found["said"], found["change"] < -FLOOR
+    if said == "within its spread":
+        return "undecided" if less else "wrong" if verdict in FASTER else "right"
+    return "right" if (said == "faster") == (verdict in FASTER) else "wrong"
 
 
 def _concluded(row: Mapping[str, Any]) -> dict[str, Any]:

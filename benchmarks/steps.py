@@ -154,7 +154,7 @@ def show(path: str) -> None:
 @dataclass(frozen=True)
 class Pair:
     """Times of a unit in µs.  ``said_us``: what recommend printed for the action.  ``then_us`` with its interval: what
-    is simulated when the unchanged unit takes ``now_us``, which the program measured beside ``measured_us``.
+    is simulated when the unchanged unit takes ``now_us``, the time beside ``measured_us``, by the measured change.
     ``spread`` is half of the 95 % interval of the measured change, relative; ``limit`` what limits the simulated step.
     """
 
@@ -193,7 +193,8 @@ def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
                 spread = (found.high_us - found.low_us) / 2 / found.before_us
                 said = row["step"]["under"][action]["then_us"]
                 of = {x: simulated[x] for x in ("now_us", "then_us", "low_us", "high_us", "limit")}
-                out.append(Pair(name, action, said_us=said, measured_us=found.after_us, spread=spread, **of))
+                measured = of["now_us"] * found.after_us / found.before_us
+                out.append(Pair(name, action, said_us=said, measured_us=measured, spread=spread, **of))
     return out
 
 
@@ -205,8 +206,9 @@ def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
 
 
 def unit_us(runs: Sequence[Mapping[str, Any]]) -> float | None:
-    """The lower quartile of the turns of all runs, µs."""
-    return float(np.quantile([us for x in runs for us in x["turns_us"]], 0.25)) if runs else None
+    """The time of a side of runs, as ``compared`` has it, µs."""
+    found = compared({"before": runs}, "before")
+    return found.before_us if found is not None else None
 
 
 def own_errors(jobs: Mapping[str, Any]) -> list[float]:
@@ -222,8 +224,9 @@ def foretold(jobs: Mapping[str, Any]) -> list[str]:
     near = []
     for name, row in jobs.items():
         step = row.get("step")
-        if not isinstance(step, dict):
-            out.append(f"| {name} | {_ms(unit_us(row.get('truth', {}).get('before', ())))} | {step or 'unknown'} | | |")
+        if not isinstance(step, dict) or step["traced_us"] == step["now"]["now_us"]:
+            why = step if isinstance(step, str) else "not known without the profiler"
+            out.append(f"| {name} | {_ms(unit_us(row.get('truth', {}).get('before', ())))} | {why} | | |")
             continue
         now = step["now"]
         errors = [step[x] / now["now_us"] - 1 for x in ("traced_us", "scaled_us")]
@@ -235,8 +238,8 @@ def foretold(jobs: Mapping[str, Any]) -> list[str]:
     out += ["| job: action | now → foretold | measured: error |", "|" + "---|" * 3]
     all_pairs = pairs(jobs)
     for x in all_pairs:
-        said = f"{_ms(x.now_us)} → {_ms(x.then_us)} [{_ms(x.low_us)}, {_ms(x.high_us)}]"
-        measured = f"{_ms(x.measured_us)} ± {x.spread:.1%}: {x.error:+.1%}{'' if x.held else ', missed'}"
+        said = f"{_ms(x.now_us)}→{_ms(x.then_us)} [{_ms(x.low_us)}, {_ms(x.high_us)}]"
+        measured = f"{_ms(x.measured_us)}±{x.spread:.1%}: {x.error:+.1%}{'' if x.held else ', missed'}"
         out.append(f"| {x.job}: {x.action} | {said} | {measured} |")
     errors = own_errors(jobs)
     if errors:

@@ -92,7 +92,7 @@ def fitted(line: str) -> str:
 
 def signed(time_us: float) -> str:
     """A difference of two times for people, without a sign below 1 ns."""
-    us = round(time_us, 3)
+    us = round(time_us, 3) + 0.0  # no -0
     return duration(us) if us >= 0 else f"-{duration(-us)}"
 
 

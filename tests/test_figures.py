@@ -276,8 +276,8 @@ def test_the_table_of_other_peoples_programs_is_of_its_record() -> None:
     assert known.issuperset(shown)
 
 
-JOBS = ("jobs-NVIDIA-H200-2026-11-27", "jobs-NVIDIA-H100-80GB-HBM3-2026-11-25")
-"""Of a job that both hold, the first counts, if it was timed there."""
+JOBS = ("jobs-NVIDIA-H200-2026-11-27", "jobs-four-NVIDIA-H200-2026-11-27")
+"""All jobs, and four of them at once on one host."""
 
 
 def jobs(name: str) -> Record:
@@ -288,33 +288,36 @@ def jobs(name: str) -> Record:
 def test_the_tables_of_jobs_are_those_of_their_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     steps, page = importlib.import_module("steps"), text("docs/results.md")
-    new, old = (jobs(name)["jobs"] for name in JOBS)
-    timed = {name for name, row in new.items() if row["truth_said"]}
-    for name, row in {**old, **{name: new[name] for name in timed}}.items():
-        same = name in timed or row["judged_verdict"] == new.get(name, row)["judged_verdict"]  # else of another rule
-        if same and (seen := row["truth_said"]):
-            times = f"{seen['before_us'] / 1e3:.3g} → {seen['after_us'] / 1e3:.3g}, "
-            off = f" ± {seen['spread']:.0%}" if name not in timed else f" [{seen['low']:+.1%}, {seen['high']:+.1%}]"
-            said = f"{times}{seen['change']:+.{int(name in timed)}%}{off}: {seen['said']}"
-            assert f"| {name} | {' + '.join(row['actions'])} | {row['judged_verdict']} | {said} |" in page
-    assert [jobs(name)["summary"]["verified_wrongly"] for name in JOBS] == [[], []]
-    for line in steps.foretold(new):
-        if line.startswith("| "):
-            assert line in page
-    pairs = steps.pairs(new)
-    assert (sum(x.held for x in pairs), len(pairs)) == (12, 15)
-    assert "Owed were 17 of 20 within 5 %: twelve of fifteen held." in page
-    assert len({**old, **new}) == 11
-    assert "eleven have run" in text("README.md")
+    all_jobs, four = (jobs(name) for name in JOBS)
+    shown = 0
+    for name, row in (*all_jobs["jobs"].items(), *four["jobs"].items()):
+        if seen := row["truth_said"]:
+            times = f"{seen['before_us'] / 1e3:.3g}→{seen['after_us'] / 1e3:.3g}, {seen['change']:+.1%}"
+            said = f"{row['judged_verdict'] or 'not judged'} | {times} [{seen['low']:+.1%}, {seen['high']:+.1%}]"
+            assert f"| {name} | {' + '.join(row['actions'])} | {said} | {row['direction']} |" in page
+            shown += row["judged_verdict"] is not None
+    assert [x["summary"]["verified_wrongly"] for x in (all_jobs, four)] == [[], ["vision_server"]]
+    assert f"One of {shown} verdicts, " in text("README.md")
+    for record in (all_jobs, four):
+        for line in steps.foretold(record["jobs"]):
+            assert not line.startswith("| ") or ": " not in line or line in page
+    unchanged, _, _ = "\n".join(steps.foretold(all_jobs["jobs"])).partition("\n\n")
+    assert all(line in page for line in unchanged.splitlines() if line.startswith("|"))
+    pairs, more = (steps.pairs(x["jobs"]) for x in (all_jobs, four))
+    held = [f"{sum(x.held for x in of)} of {len(of)}" for of in (pairs, more)]
+    assert f"Owed were 17 of 20 within 5 %: {held[0]} pairs held, and {held[1]} of the four at once" in page
+    known = [x.held for x in pairs if x.spread <= 0.04]
+    assert f"of the {len(known)} whose change is known to 4 %, {sum(known)}." in page
+    assert len(all_jobs["jobs"]) == 12
 
 
 def test_the_error_of_the_simulated_step_is_learned_from_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     errors = importlib.import_module("steps").own_errors(jobs(JOBS[0])["jobs"])
     rms = math.sqrt(math.fsum(x * x for x in errors) / len(errors))
-    assert math.ceil(200 * rms) / 100 == ERROR
-    assert len(errors) == 4
-    assert f"root mean square error is {percent(rms)}. Owed" in text("docs/results.md")
+    assert 2 * rms <= ERROR
+    assert len(errors) == 12
+    assert f"those that the host does not limit is {percent(rms)}." in text("docs/results.md")
 
 
 SEARCHED = ("searched-fprops", "searched-dgrads", "searched-wgrads")

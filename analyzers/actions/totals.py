@@ -16,6 +16,7 @@ from analyzers.actions.action import Action, ActionResult, Part, group_of, rank
 from analyzers.actions.job import Job, Work, job_of, typed
 from analyzers.actions.ratio import ratio
 from analyzers.analyzer import Settings, Tables
+from analyzers.job.step.answer import Factor
 from analyzers.statistics.intervals import median
 from analyzers.times.action_times import Samples, samples_of
 from logparse.model import DEFAULT, ConvProblem, OperatorProblem, Problem
@@ -173,3 +174,16 @@ def _part(work: Work, now_us: float, then_us: float) -> Part:
         now_us=now_us,
         then_us=then_us,
     )
+
+
+def factors_of(result: ActionResult) -> dict[str, Factor]:
+    """Time under the action over time now, of each problem; the interval is the whole action's, in proportion."""
+    saved = result.now_us - result.then_us
+    low, high = ((result.now_us - us) / saved if saved else 1.0 for us in result.interval_us)
+    out = {}
+    for part in result.parts:
+        if part.now_us > 0:
+            change = part.then_us / part.now_us - 1
+            ends = sorted(max(1 + change * end, 0.0) for end in (low, high))
+            out[part.of] = Factor(1 + change, *ends)
+    return out

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from analyzers.actions import ActionResult
+from analyzers.actions.totals import factors_of
 from analyzers.analyzer import Tables
 from analyzers.job.step.answer import Factor, StepAnswer, StepUnknown, step_of
 
@@ -40,16 +41,3 @@ def step_times(tables: Tables, actions: Sequence[ActionResult]) -> StepTimes | S
         return now
     under = {x.action.name: step_of(tables, factors_of(x)) for x in actions if x.parts}
     return StepTimes(now, {name: x for name, x in under.items() if isinstance(x, StepAnswer)})
-
-
-def factors_of(result: ActionResult) -> dict[str, Factor]:
-    """Time under the action over time now, of each problem; the interval is the whole action's, in proportion."""
-    saved = result.now_us - result.then_us
-    low, high = ((result.now_us - us) / saved if saved else 1.0 for us in result.interval_us)
-    out = {}
-    for part in result.parts:
-        if part.now_us > 0:
-            change = part.then_us / part.now_us - 1
-            ends = sorted(max(1 + change * end, 0.0) for end in (low, high))
-            out[part.of] = Factor(1 + change, *ends)
-    return out

@@ -33,46 +33,46 @@ AT_MOST_S = 120.0
 """A job that takes longer is not run again: its units are many, and their own spread serves."""
 
 
-def by_turns(before: Side, after: Side, unit: str, say: Callable[[str], None]) -> Times | SideBySide | None:
+def by_turns(
+    before: Side, after: Side, unit: str, say: Callable[[str], None], waits: bool = False
+) -> Times | SideBySide | None:
     """The times of some runs of each command in its environment; None where one of them fails or times nothing.
 
-    ``unit`` is the callable whose calls are units, as ``--unit`` names it.  Raises KeyboardInterrupt.
+    ``unit`` is the callable whose calls are units, as ``--unit`` names it; ``waits``: they wait for something else than
+    kernels, and the fewest runs must do.  Raises KeyboardInterrupt.
     """
     try:
-        return _side_by_side(before, after, unit, say)
+        return _side_by_side(before, after, unit, say, PAIRS if waits else _MOST_PAIRS)
     except AloneError as why:
         say(f"    one run after another, since {why}")
-        return one_by_one(before, after, unit, say)
+        return one_by_one(before, after, unit, say, RUNS if waits else _MOST)
 
 
-def _side_by_side(before: Side, after: Side, unit: str, say: Callable[[str], None]) -> SideBySide:
-    """Raises AloneError where the first pair cannot be run, or times no kind of unit often enough."""
+def _side_by_side(before: Side, after: Side, unit: str, say: Callable[[str], None], most: int) -> SideBySide:
+    """Raises AloneError where the first pairs cannot be run, or time no kind of unit often enough."""
     say(
         f"two of the job at once, as it was and as it is, a few units of each by turns, without logs and a profiler: "
-        f"{PAIRS} times, at most {_MOST_PAIRS} where these decide nothing"
+        f"{_at_most(PAIRS, most)}"
     )
     found, begun = SideBySide(()), time.monotonic()
     while True:
         try:
             found = SideBySide((*found.pairs, pair(before, after, unit)))
         except AloneError:
-            if not found.pairs:
+            if len(found.pairs) < PAIRS:
                 raise
             return found
         wall = found.unit_time(found.kinds)
         if wall is None:
             raise AloneError("no kind of unit came in enough turns")
-        late = len(found.pairs) == _MOST_PAIRS or time.monotonic() - begun > _MOST_S
+        late = len(found.pairs) == most or time.monotonic() - begun > _MOST_S
         if late or (len(found.pairs) >= PAIRS and not wall.undecided):
             return found
 
 
-def one_by_one(before: Side, after: Side, unit: str, say: Callable[[str], None]) -> Times | None:
+def one_by_one(before: Side, after: Side, unit: str, say: Callable[[str], None], most: int = _MOST) -> Times | None:
     """The units of whole runs; None where one of them fails or times nothing."""
-    say(
-        f"the job by turns as it was and as it is, without logs and a profiler: {RUNS} times each, at most {_MOST} "
-        f"where these decide nothing"
-    )
+    say(f"the job by turns as it was and as it is, without logs and a profiler, each {_at_most(RUNS, most)}")
     found: tuple[list[Units], list[Units]] = [], []
     turn, turns, begun = 0, 2 * RUNS, time.monotonic()
     while turn < turns:
@@ -83,9 +83,13 @@ def one_by_one(before: Side, after: Side, unit: str, say: Callable[[str], None])
             return None
         found[turn % 2].append(units)
         turn += 1
-        if turn == turns < 2 * _MOST and time.monotonic() - begun < _MOST_S and _undecided(found):
+        if turn == turns < 2 * most and time.monotonic() - begun < _MOST_S and _undecided(found):
             turns += 2
     return found
+
+
+def _at_most(least: int, most: int) -> str:
+    return f"{least} times" + f", at most {most} where these decide nothing" * (most > least)
 
 
 def _undecided(times: Times) -> bool:

@@ -25,6 +25,7 @@ from analyzers.recommend import screen
 from analyzers.recommend.apply_module import NAME, module, without_a_change
 from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
+from analyzers.recommend.step_times import StepTimes
 from analyzers.recommend.verb import advise, with_step, write
 from analyzers.recommend.verdict import hidden, verdict
 from analyzers.times.runs import tables_of
@@ -32,6 +33,7 @@ from analyzers.times.units import as_alone, units
 from analyzers.tune.by_turns import AT_MOST_S, alone, by_turns
 from analyzers.verify.actions import ActionProof, verify_actions
 from analyzers.verify.actions import lines as lines_of
+from analyzers.verify.unit_time import WORTH
 from logparse.capture import with_overrides
 from logparse.capture.job import CANNOT_RUN, NOT_FOUND
 from logparse.capture.plan import TRACES, Plan, Trace, plan
@@ -193,7 +195,8 @@ class _Job:
         times = None
         if units(before) is not None and again.seconds <= AT_MOST_S:
             unit = self.tuning.trace.unit if self.tuning.trace else ""
-            times = by_turns((self.command, self.environ), (again.command, again.environ), unit, self.say)
+            waits = isinstance(found.step, StepTimes) and not found.step.now.shows(WORTH)
+            times = by_turns((self.command, self.environ), (again.command, again.environ), unit, self.say, waits)
         of_files = next((x for x in found.actions if x.action.kind == "files"), None) if files else None
         return verify_actions(before, after, actions, of_files, times)
 

@@ -20,11 +20,10 @@ from typing import Literal, TypeAlias
 
 from analyzers.actions import ACTIONS, ActionResult
 from analyzers.actions.action import CONVOLUTION, GEMM, step_interval
-from analyzers.actions.totals import results
+from analyzers.actions.totals import factors_of, results
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import COMMUNICATION, gpu_time, kernels_of_run, steps, traced_us
 from analyzers.job.step.answer import ERROR, StepAnswer, step_of
-from analyzers.recommend.step_times import factors_of
 from analyzers.times.units import KINDS, reweighed, traced_kinds, units, units_by_source, units_of_facts
 from analyzers.verify.unit_time import WORTH, SideBySide, Times, UnitTime, timed, unit_time
 from logparse.errors import InputError
@@ -64,8 +63,8 @@ class ActionProof:
     They are 0 where a run has no trace.  ``wall``: the unit's wall time without a profiler, None where it is not known;
     ``share``: how much of the unit time of the run before is in kinds of units that both runs have.  ``collectives_us``
     is the time of those that nothing hides, before and after.  ``step`` is the unit under the actions as simulated from
-    the traces of the run before, None where it is unknown; ``limit``: why faster kernels make it no shorter, where they
-    do not.  ``doubts`` are reasons why the two runs cannot be compared, ``notes`` what else their reader must know.
+    the traces of the run before, None where it is unknown; ``launched``: how many kernels the host launches in it, then
+    and now.  ``doubts`` are reasons why the two runs cannot be compared, ``notes`` what else their reader must know.
     """
 
     before: str
@@ -82,7 +81,7 @@ class ActionProof:
     share: float = 1.0
     collectives_us: tuple[float, float] = (0.0, 0.0)
     step: StepAnswer | None = None
-    limit: str = ""
+    launched: tuple[float, float] = (0.0, 0.0)
     doubts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -117,17 +116,28 @@ class ActionProof:
         """
         if self.wall is None or self.of_the_host:
             return self.of_the_host
-        hidden = self.limit and self.wall.gained_us < WORTH * self.wall.before_us
-        return self.wall.undecided and not hidden
+        return self.wall.undecided and not self.limit
+
+    @property
+    def limit(self) -> str:
+        """Why faster kernels do not make the unit shorter: it waits for something else, of which there is no less."""
+        step, (before, after) = self.step, self.launched
+        if step is None or step.shows(WORTH) or after < (1 - WORTH) * before:
+            return ""
+        limit = f"{'the ' * (step.limit == 'host')}{step.limit} is the limit"
+        times = f"{duration(step.ceilings.free_kernels_us)} of {duration(step.now_us)}"
+        return f"{limit}: with kernels of no time a {self.unit} would take {times}, simulated"
 
     @property
     def of_the_host(self) -> bool:
-        """Whether the wall times of runs at two times differ by more than the kernels' times can make them."""
+        """Whether the wall times differ by more than the kernels' times can make them: a gain where these do not
+        matter, or, of runs at two times, what the simulation does not foretell.
+        """
         wall, step = self.wall, self.step
-        if wall is None or wall.runs:
+        if wall is None or (self.limit and wall.faster):
+            return wall is not None
+        if wall.runs:
             return False
-        if self.limit and wall.faster:
-            return True
         least, most = sorted((0.0, self.gained_us / wall.before_us))
         least, most = least - ERROR, most + ERROR
         if step is not None:
@@ -210,7 +220,7 @@ def verify_actions(
         share=both.share,
         collectives_us=both.collectives_us,
         step=step if isinstance(step, StepAnswer) else None,
-        limit=both.limit(step) if isinstance(step, StepAnswer) else "",
+        launched=both.launched,
         doubts=tuple(doubts),
         notes=tuple(both.notes(wall)),
     )
@@ -293,15 +303,11 @@ class _Both:
         a, b = (sum(y.us for y in x.parts if y.name == COMMUNICATION) / per if x else 0.0 for x, per in found)
         return a, b
 
-    def limit(self, step: StepAnswer) -> str:
-        """Why faster kernels do not make the unit shorter: it waits for something else, of which there is no less."""
-        launched = [float(kernels_of_run(x)["calls"].sum()) / per for x, per in self._sides]
-        least = step.ceilings.free_kernels_us
-        if least < (1 - WORTH) * step.now_us or launched[1] < (1 - WORTH) * launched[0]:
-            return ""
-        limit = f"{'the ' * (step.limit == 'host')}{step.limit} is the limit"
-        times = f"{duration(least)} of {duration(step.now_us)}"
-        return f"{limit}: with kernels of no time a {self.unit} would take {times}, simulated"
+    @property
+    def launched(self) -> tuple[float, float]:
+        """How many kernels that compute the host launched in a unit, before and after."""
+        before, after = (float(kernels_of_run(x)["calls"].sum()) / per for x, per in self._sides)
+        return before, after
 
     def groups(self, chosen: Sequence[ActionResult], files: ActionResult | None) -> tuple[Group, ...]:
         now, then = ({name: us / per for name, us in by_group(x).items()} for x, per in self._sides)
@@ -447,7 +453,7 @@ def _said_of_the_wall(found: ActionProof) -> Iterator[str]:
         promised, low, high = (signed(step.now_us - us) for us in (step.then_us, step.high_us, step.low_us))
         yield f"promised of it, simulated: {promised} [{low}, {high}]"
     if found.of_the_host:
-        yield "it moved by what kernels do not explain: another host; runs side by side would tell (`tune`)"
+        yield "it moved by what kernels do not explain: its host, which differs between two starts of a job"
     elif found.undecided:
         yield "which decides nothing: its units differ by more than that; more or longer runs would"
     elif found.limit and not found.faster:

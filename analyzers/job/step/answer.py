@@ -36,9 +36,9 @@ from logparse.ingest.input_file import CAPTURES, InputFile
 from logparse.text import duration
 
 ERROR = 0.05
-"""Of a changed step: twice the root mean square error of the pairs of the records (``benchmarks/results/jobs-…``) whose
-measured time is known well and which the host does not limit (``steps.py``, ``own_errors``): what the host's own times
-leave open is in the interval besides.
+"""Of a changed step: at least twice the root mean square error of the pairs of the records
+(``benchmarks/results/jobs-…``) whose measured time is known well and which the host does not limit (``steps.py``,
+``own_errors``): what the host's own times leave open is in the interval besides.
 """
 ROUGH = 1.5
 """A host that the profiler slowed by more than this is simulated roughly."""
@@ -93,6 +93,10 @@ class StepAnswer:
     shares: Mapping[str, float]
     ceilings: Ceilings
     notes: tuple[str, ...] = ()
+
+    def shows(self, share: float) -> bool:
+        """Whether kernels can gain this share of the step: with such of no time it gains at least that."""
+        return self.ceilings.free_kernels_us <= (1 - share) * self.now_us
 
 
 @dataclass(frozen=True)
