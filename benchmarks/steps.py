@@ -211,6 +211,19 @@ def unit_us(runs: Sequence[Mapping[str, Any]]) -> float | None:
     return found.before_us if found is not None else None
 
 
+def starts(records: Sequence[Mapping[str, Any]], host: bool) -> list[float]:
+    """By how much starts of a program differ, relative: a standard deviation for each job that waits for its host, or
+    does not, and was timed in several starts.
+    """
+    out = []
+    for row in (row for jobs in records for row in jobs.values() if isinstance(row.get("step"), dict)):
+        sides = [x for x in row.get("truth", {}).values() if len(x) > 1]
+        variances = [np.var(np.log([np.quantile(run["turns_us"], 0.25) for run in x]), ddof=1) for x in sides]
+        if variances and (row["step"]["now"]["limit"] in ("host", "data loading")) == host:
+            out.append(math.sqrt(np.mean(variances)))
+    return out
+
+
 def own_errors(jobs: Mapping[str, Any]) -> list[float]:
     """The simulation's own relative errors: of the pairs whose truth is known well and which the host does not limit,
     whose own times are as uncertain as their interval says.
@@ -247,6 +260,9 @@ def foretold(jobs: Mapping[str, Any]) -> list[str]:
         out.append(
             f"of {len(errors)} pairs that are known well and not limited by the host the error is {rms:.1%} (RMS)"
         )
+    for host, what in ((True, "wait for the host"), (False, "do not")):
+        if apart := starts([jobs], host):
+            out.append(f"starts of jobs that {what} differ by {' '.join(f'{x:.1%}' for x in sorted(apart))}")
     near_said = sum(abs(x.said_us / x.measured_us - 1) <= NEAR for x in all_pairs)
     out.append(f"within 5 % from the step of another hour, as recommend printed them: {near_said}")
     return [*out, f"held: {sum(x.held for x in all_pairs)} of {len(all_pairs)}"]

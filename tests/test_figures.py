@@ -7,6 +7,7 @@ import importlib
 import json
 import math
 import re
+import statistics
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from analyzers.job.step.answer import ERROR
+from analyzers.job.step.answer import ERROR, STARTS
 from analyzers.statistics.intervals import median
 from analyzers.times.confirmations import Pairs
 from tests.conftest import ROOT
@@ -318,6 +319,20 @@ def test_the_error_of_the_simulated_step_is_learned_from_the_records(monkeypatch
     assert 2 * rms <= ERROR
     assert len(errors) == 12
     assert f"those that the host does not limit is {percent(rms)}." in text("docs/results.md")
+
+
+def test_starts_of_a_program_differ_as_the_records_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    starts = importlib.import_module("steps").starts
+    rows = [jobs(name)["jobs"] for name in JOBS]
+    host, kernels = ([x * 100 for x in starts(rows, of)] for of in (True, False))
+    assert round(statistics.median(host)) == 100 * STARTS
+    apart = [x for x in kernels if x < 1]
+    assert len(kernels) - len(apart) == 1, "ddp, whose host takes 39 % of the step"
+    said = (
+        f"differ by {min(host):.0f} to {max(host):.0f} %, by {min(apart):.1f} to {max(apart):.1f} % where kernels limit"
+    )
+    assert said in text("docs/results.md")
 
 
 SEARCHED = ("searched-fprops", "searched-dgrads", "searched-wgrads")

@@ -297,8 +297,7 @@ def _group(name: str, changes: str, numbers: Sequence[int], found: Recommendatio
 def _at_most(found: Recommendation, saving_us: float) -> tuple[float, float] | None:
     """The step now, and at least where its kernels take so much less: it gains no more than by kernels of no time.
 
-    That bounds nothing where the step's time without the profiler is unknown: its host counts as slow as it was traced,
-    waits for a full queue of launches included.
+    That bounds nothing where the step's time without the profiler is unknown: its host counts as slow as it was traced.
     """
     profiled = found.gpu_time is not None and found.gpu_time.profiled
     if profiled or found.step is None or isinstance(found.step, str):

@@ -40,6 +40,10 @@ ERROR = 0.05
 (``benchmarks/results/jobs-…``) whose measured time is known well and which the host does not limit (``steps.py``,
 ``own_errors``): what the host's own times leave open is in the interval besides.
 """
+STARTS = 0.05
+"""Standard deviation of what the host takes in the starts of a program: the median over the jobs of the records that
+wait for it (``steps.py``, ``starts``); where kernels limit a job its starts differ by a twentieth of that.
+"""
 ROUGH = 1.5
 """A host that the profiler slowed by more than this is simulated roughly."""
 _SAME = 1e-3
@@ -78,9 +82,10 @@ class Ceilings:
 @dataclass(frozen=True)
 class StepAnswer:
     """Times of a step in µs.  ``now_us`` is the untraced one where it is known; ``low_us`` and ``high_us`` enclose
-    ``then_us``, with the kernels' intervals, the range of the host's times, and the simulation's ``ERROR``.  ``limit``
-    is what most of the new step waits for (one of ``graph.KINDS``), ``shares`` its parts.  ``rough``: the profiler
-    changed the host so much, or the untraced time is unknown, that the answer is rough.
+    ``then_us``, with the kernels' intervals, the range of the host's times, by how much these differ between two starts
+    (``STARTS``), and the simulation's ``ERROR``.  ``limit`` is what most of the new step waits for (one of
+    ``graph.KINDS``), ``shares`` its parts.  ``rough``: the profiler changed the host so much, or the untraced time is
+    unknown, that the answer is rough.
     """
 
     now_us: float
@@ -309,8 +314,9 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     at = [times(graph, us, host) for graph, us in zip(step.graphs, changed, strict=True)]
     then = scale * step.mean_us(at)
     ends = [under(factors, which, host * part) for which in (1, 2) for part in dict.fromkeys((least, 1.0, most))]
-    error = ERROR if factors else 0.0
     parts = _shares(step.graphs, changed, at, host)
+    starts = 1.96 * math.sqrt(2) * STARTS * (parts["host"] + parts["data loading"])
+    error = math.hypot(ERROR, starts) if factors else 0.0
     known = step.untraced_us is not None
     texts = dict.fromkeys(text for graph in step.graphs for text in graph.notes)
     notes = [*step.notes, *(text.format(sum(x.notes.get(text, 0.0) for x in step.graphs)) for text in texts)]

@@ -27,7 +27,8 @@ collectives         They begin on each rank as a kernel, meet when the last rank
                     together, their ends also align the ranks' clocks (median).
 data loading        A batch for which the thread waited came when its workers had it, which the step does not hasten;
                     a loader without workers is work of the host.
-full queue          A launch waits while 1,024 launches of its stream are outstanding, where the trace shows this.
+full queue          A launch waits while about 1,024 works of its stream are outstanding, where the trace shows this:
+                    as many as were left when most launches returned that had waited (1,022 on an H200).
 ==================  =============================================================================================
 
 Not modelled: kernels that slow each other down when they overlap, and what the GIL makes of several host threads.
@@ -258,7 +259,7 @@ class _Rank:
 
     def _is_held(self, call: Call) -> bool:
         """Whether a launch waited for room in the queue."""
-        return self._usual.full and call.kind == "launch" and call.end - call.start > _LATE_US
+        return self._usual.queue > 0 and call.kind == "launch" and call.end - call.start > _LATE_US
 
     def _call(self, call: Call) -> None:
         nodes, begin = self._nodes, self._begin
@@ -290,10 +291,10 @@ class _Rank:
     def _condition(self, call: Call) -> int | None:
         """The node for which a call waits, if it does."""
         if call.kind == "launch":
-            if not self._usual.full:
+            if not self._usual.queue:
                 return None
             given = self._streams[self._stream_of[call.correlation]].nodes
-            place = self._usual.places[call.correlation] - _QUEUE
+            place = self._usual.places[call.correlation] - self._usual.queue
             return given[place] if 0 <= place < len(given) else None
         known = self._trace.waits.get(call.correlation)
         by = call.end - self._begin + _ROUND_US
@@ -392,17 +393,23 @@ class _Rank:
             self._after_graph[self._call_of[work.correlation].thread] = [done]
 
 
+def _full(held: Counter[int]) -> int:
+    """How many works are outstanding in a full queue: so many most launches left behind that took long."""
+    near = {depth: count for depth, count in held.items() if abs(depth - _QUEUE) <= _QUEUE_SLACK}
+    return max(near, key=lambda x: (near[x], x), default=_QUEUE)
+
+
 @dataclass(frozen=True)
 class _Usual:
     """Lags that are usual in a trace (µs): launch to work (the lower quartile: work of an idle stream may also wait for
-    another stream), work to work, work to the host that waits for it; whether its queue was ever full, each launch's
-    place in its stream, and when copies to or from the host ended.
+    another stream), work to work, work to the host that waits for it; how many works its queue holds (0: it was never
+    full), each launch's place in its stream, and when copies to or from the host ended.
     """
 
     launch: float
     gap: float
     back: float
-    full: bool
+    queue: int
     places: dict[int, int]
     host_copies: dict[int, float]
 
@@ -411,12 +418,12 @@ class _Usual:
         launches: list[float] = []
         gaps: list[float] = []
         places: dict[int, int] = {}
-        deepest = 0
+        deepest, held = 0, Counter[int]()
         streams: dict[_Place, list[Work]] = defaultdict(list)
         for work in sorted(trace.works, key=lambda x: x.start):
             streams[work.stream].append(work)
         for works in streams.values():
-            starts = [x.start for x in works]
+            starts, ends = [x.start for x in works], [x.end for x in works]
             for i, work in enumerate(works):
                 places[work.correlation] = i
                 call = calls.get(work.correlation)
@@ -428,6 +435,8 @@ class _Usual:
                 elif call.end + _LAUNCH_US < free:
                     gaps.append(work.start - free)
                 deepest = max(deepest, i - bisect.bisect_right(starts, call.start))
+                if call.end - call.start > _LATE_US:
+                    held[i + 1 - bisect.bisect_right(ends, call.end)] += 1
         copies = {x.correlation: x.end for x in trace.works if x.host_copy}
         waits = [
             call.end - copies[x] for x, call in calls.items() if x in copies and call.start < copies[x] <= call.end
@@ -436,7 +445,7 @@ class _Usual:
             launch=float(np.quantile(launches, 0.25, method="lower")) if launches else _LAUNCH_US,
             gap=max(float(np.median(gaps)), 0.0) if gaps else _GAP_US,
             back=float(np.median(waits)) if waits else _RETURN_US,
-            full=_QUEUE - _QUEUE_SLACK <= deepest <= _QUEUE + _QUEUE_SLACK,
+            queue=_full(held) if abs(deepest - _QUEUE) <= _QUEUE_SLACK else 0,
             places=places,
             host_copies=copies,
         )
