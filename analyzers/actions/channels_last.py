@@ -1,8 +1,10 @@
 """The channels of images next to each other in memory, alone and together with cuDNN's benchmark mode.
 
 All convolutions change, and so does every other operator that reads or writes an image: batch norm, pooling,
-elementwise operators, concatenation.  Copies that only turn an image around are not made any more.  Charged are the
-turning of the model's inputs, once per step, and that of the gradients that PyTorch writes in NCHW all the same.
+elementwise operators, concatenation.  Copies that only turn an image around are not made any more, within convolutions
+neither (data_loader of ``benchmarks/results/jobs-NVIDIA-H200-2026-11-27.json``: of a step's 745 kernels 201 did that,
+and 559 are left).  Charged are the turning of the model's inputs, once per step, and that of the gradients that PyTorch
+writes in NCHW all the same.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Iterator
 from analyzers.actions import cudnn_benchmark
 from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import Image, Job, Work, channels_last, mapped, typed
+from analyzers.job.gpu_time import TRANSPOSE
 from logparse.model import ConvProblem, Operand, OperatorProblem
 
 MODEL = ("model = model.to(memory_format=torch.channels_last)", "model.register_forward_pre_hook(_channels_last)")
@@ -108,6 +111,7 @@ ACTION = Action(
     change=lambda work, job: _changed(work, job, benchmark=False),
     application=lambda job: _application(job, benchmark=False),
     added=_added,
+    spares=TRANSPOSE,
 )
 WITH_BENCHMARK = Action(
     name="channels_last_benchmark",
@@ -117,5 +121,6 @@ WITH_BENCHMARK = Action(
     application=lambda job: _application(job, benchmark=True),
     added=_added,
     contains=("channels_last", "cudnn_benchmark"),
+    spares=TRANSPOSE,
     needs=cudnn_benchmark.ACTION.needs,
 )

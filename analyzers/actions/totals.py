@@ -184,6 +184,6 @@ def factors_of(result: ActionResult) -> dict[str, Factor]:
     for part in result.parts:
         if part.now_us > 0:
             change = part.then_us / part.now_us - 1
-            ends = sorted(max(1 + change * end, 0.0) for end in (low, high))
-            out[part.of] = Factor(1 + change, *ends)
+            least, most = sorted(max(1 + change * end, 0.0) for end in (low, high))
+            out[part.of] = Factor(1 + change, least, most, result.action.spares)
     return out

@@ -9,13 +9,14 @@ with a host that is ``ROUGH`` times as fast.
 A window of two units shows some waits for a loader's workers, and of a collective with ranks that left no trace how
 long it waited while these started their profilers.  Such waits are scaled, too: until the unchanged step takes its
 untraced time (``fitted``).  What still lacks to that is a factor on every answer; where it is too much
-(``_EXPLAINED``), there is none.  An action's launches are those of the trace: work that it takes away costs no time on
-the device, and its launch on the host.
+(``_EXPLAINED``), there is none.  Of work that an action takes away the host saves the calls that launched it; what else
+an action does to the host is not simulated.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,11 +60,17 @@ FORMAT = "torch-profiler"
 
 
 class Factor(NamedTuple):
-    """A kernel's new time over its time in the trace, with the interval of that."""
+    """A kernel's new time over its time in the trace, with the interval of that; ``spared``: those of its kernels that
+    are not launched any more, by their names (of a time of 0 all).
+    """
 
     value: float
     low: float
     high: float
+    spared: re.Pattern[str] | None = None
+
+    def spares(self, kernel: str) -> bool:
+        return self.value == 0 or (self.spared is not None and bool(self.spared.search(kernel)))
 
 
 @dataclass(frozen=True)
@@ -307,14 +314,15 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
 
     def under(given: Mapping[str, Factor], which: int, host_factor: float = host) -> float:
         """The step if its host is as fast as that, now and then."""
-        us = step.us(lambda x: x.scaled(factors_of(x, given)[which]), host_factor)
+        us = step.us(lambda x: x.scaled(factors_of(x, given)[which]), host_factor * _left(step, given))
         return now * us / _traced(step, host_factor).us
 
     changed = [x.scaled(factors_of(x, factors)[0]) for x in step.graphs]
-    at = [times(graph, us, host) for graph, us in zip(step.graphs, changed, strict=True)]
+    left = host * _left(step, factors)
+    at = [times(graph, us, left) for graph, us in zip(step.graphs, changed, strict=True)]
     then = scale * step.mean_us(at)
     ends = [under(factors, which, host * part) for which in (1, 2) for part in dict.fromkeys((least, 1.0, most))]
-    parts = _shares(step.graphs, changed, at, host)
+    parts = _shares(step.graphs, changed, at, left)
     starts = 1.96 * math.sqrt(2) * STARTS * (parts["host"] + parts["data loading"])
     error = math.hypot(ERROR, starts) if factors else 0.0
     known = step.untraced_us is not None
@@ -342,12 +350,25 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
 
 def factors_of(graph: Graph, given: Mapping[str, Factor]) -> Floats:
     """Rows of values, lows and highs of the factors of a graph's kernels: by problem, else operator, else name."""
+    return np.array([x[:3] for x in _each(graph, given)], dtype=np.float64).reshape(-1, 3).T
+
+
+def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
     one = Factor(1.0, 1.0, 1.0)
-    known = (
+    return [
         next((given[x] for x in (each.problem, each.op, each.kernel) if x and x in given), one)
         for each in graph.identities
-    )
-    return np.array(list(known), dtype=np.float64).reshape(-1, 3).T
+    ]
+
+
+def _left(step: Step, given: Mapping[str, Factor]) -> float:
+    """The share of the host's work that is left without the launches that are spared."""
+    spared = 0.0
+    for graph in step.graphs:
+        names = [x.kernel for x in graph.identities]
+        spared += graph.launches_us([x.spares(name) for x, name in zip(_each(graph, given), names, strict=True)])
+    whole = math.fsum(float(graph.host.sum()) for graph in step.graphs)
+    return max(1.0 - spared / whole, 0.0) if whole else 1.0
 
 
 def _shares(

@@ -349,7 +349,9 @@ class _Rank:
             node = nodes.add(start + work.us, COMMUNICATION, arrives, us=work.us)
             self.meetings.append((self._keys[work.kernel], arrives, node))
         else:
-            node = nodes.add(start + work.us, kind, tail, b, lag, lag_b, us=work.us, kernel=kernel)
+            call = self._call_of.get(work.correlation) if kernel >= 0 and not of_graph else None
+            took = call.end - call.start if call and not self._is_held(call) else 0.0
+            node = nodes.add(start + work.us, kind, tail, b, lag, lag_b, us=work.us, kernel=kernel, launch=took)
             if launch and kind == COMMUNICATION:  # else of the step before
                 self.unmatched_us += work.us
                 nodes.outside.append(node)

@@ -48,12 +48,13 @@ class Bounds(NamedTuple):
 class Nodes:
     """The nodes of a graph while it is built, in columns; the first one is the beginning.  ``at`` is a node's traced
     time, by which nodes are sorted in the end; it follows the nodes ``a`` and ``b`` (``lag_b`` NEVER: only ``a``).
-    ``kernel``: an index of the graph's identities (-1: none).  ``outside``: nodes that wait for what no trace shows.
+    ``kernel``: an index of the graph's identities (-1: none), ``launch`` how long the call took that launched it (µs).
+    ``outside``: nodes that wait for what no trace shows.
     """
 
     def __init__(self) -> None:
         self.outside: list[int] = []
-        self.at, self.lag_a, self.lag_b, self.host, self.us = (array("d") for _ in range(5))
+        self.at, self.lag_a, self.lag_b, self.host, self.us, self.launch = (array("d") for _ in range(6))
         self.kind, self.a, self.b, self.kernel = (array("q") for _ in range(4))
         self.add(0.0, HOST)
 
@@ -68,6 +69,7 @@ class Nodes:
         host: float = 0.0,
         us: float = 0.0,
         kernel: int = -1,
+        launch: float = 0.0,
     ) -> int:
         """Append a node; its index."""
         self.at.append(at)
@@ -79,6 +81,7 @@ class Nodes:
         self.host.append(host)
         self.us.append(us)
         self.kernel.append(kernel)
+        self.launch.append(launch)
         return len(self.at) - 1
 
     def join(self, nodes: Sequence[int], kind: int) -> int:
@@ -104,6 +107,7 @@ class Graph:
     lag_b: Floats
     host: Floats
     us: Floats
+    launch: Floats
     kind: Ints
     kernel: Ints
     bounds: Sequence[Bounds]
@@ -116,6 +120,10 @@ class Graph:
         """``us`` with each kernel's time multiplied by the factor of its identity."""
         by_kernel: Floats = np.r_[factors, 1.0]
         return self.us * by_kernel[self.kernel]
+
+    def launches_us(self, of: Sequence[bool]) -> float:
+        """What the host's calls took that launched the kernels of these identities."""
+        return float(self.launch[np.r_[np.array(of, dtype=bool), False][self.kernel]].sum())
 
     def waiting(self, factor: float) -> Graph:
         """The graph in which what it waits for outside takes this many times as long."""

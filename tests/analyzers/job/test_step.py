@@ -374,6 +374,25 @@ def test_what_is_unknown_of_a_host_that_limits_the_step_now_and_then_is_common_t
     assert found.high_us == pytest.approx(100 * (1 + error(found)), rel=1e-3)
 
 
+def test_launches_that_an_action_spares_are_no_work_of_the_host() -> None:
+    """50 µs of host per unit, which waits for nothing, and two launches of 2 µs: of one kernel, and of its turning."""
+    events = [mark(1 + s, 50 * s, 50 * s + 50) for s in range(3)]
+    for i in range(3):
+        events += [launch(50 * i + 1, 10 + i), kernel("conv", 50 * i + 7, 50 * i + 9, 10 + i)]
+        events += [launch(50 * i + 5, 20 + i), kernel("nchwToNhwc", 50 * i + 10, 50 * i + 12, 20 + i)]
+    step = Step([graph(*events)], {}, 50.0)
+    whole = float(step.graphs[0].host.sum())
+    for factors, spared in (
+        ({"conv": Factor(0.5, 0.5, 0.5)}, 0),
+        ({"nchwToNhwc": Factor(0.5, 0.5, 0.5, re.compile("nchw"))}, 6),
+        ({"conv": Factor(0.5, 0.5, 0.5, re.compile("nchw"))}, 0),
+        ({"conv": Factor(0.0, 0.0, 0.0), "nchwToNhwc": Factor(0.0, 0.0, 0.0)}, 12),
+    ):
+        found = answer(step, factors)
+        assert found.then_us == pytest.approx(50 * (1 - spared / whole), rel=1e-3)
+        assert found.limit == "host"
+
+
 def test_a_graph_launch() -> None:
     """Its second branch ends at 51 whatever the first does, and what follows begins a gap of 1 µs after both."""
     found = graph(
