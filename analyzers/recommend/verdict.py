@@ -28,6 +28,8 @@ CERTAINTIES: tuple[Certainty, ...] = ("confirmed", "measured", "estimated", "not
 SEARCH = "search"
 _LEAST = 0.01
 """A ceiling that saves less than this share of the step is not shown."""
+_NOTHING = 1e-3
+"""Share of a step below which nothing is worth a line."""
 _SHOWS = 0.05
 """Share of a step below which a saving of GPU time does not show where the GPU waits for the host."""
 
@@ -103,7 +105,7 @@ def verdict(found: Recommendation) -> Verdict:
     todo = sorted((x for x in listed if x not in unseen), key=_rank)
     gains = _gains(found, todo)
     return Verdict(
-        headline=_headline(found, todo, gains, whole, unit),
+        headline=_headline(found, todo, gains, whole, unit, len(unseen)),
         split=_split(time),
         whole_us=whole,
         unit=unit,
@@ -146,12 +148,16 @@ def _limit(found: Recommendation) -> str:
 
 
 def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
-    """Whether a saving of GPU time cannot show in the step: it waits for something else anyway."""
-    if todo.bounded and todo.step_us is not None:
-        return todo.gained_us < min(todo.saving_us, _LEAST * todo.step_us[0])
-    if time is None or not time.waits or not time.steps or time.profiled or todo.name == host_bound.NAME:
+    """Whether a saving of GPU time is nothing beside the step, or cannot show in it: it waits for something else."""
+    whole = todo.step_us[0] if todo.step_us is not None else _whole_us(time)
+    if todo.unit != "step" or not whole or todo.now_us is None or todo.name == host_bound.NAME:
         return False
-    return todo.unit == "step" and todo.saving_us < _SHOWS * (_whole_us(time) or 0.0)
+    if todo.gained_us < _NOTHING * whole:
+        return True
+    if todo.step_us is not None:
+        return todo.gained_us < min(todo.saving_us / 2, _LEAST * whole)
+    waits = time is not None and time.waits and time.steps and not time.profiled
+    return bool(waits) and todo.saving_us < _SHOWS * whole
 
 
 def hidden(found: Recommendation) -> frozenset[str]:
@@ -415,7 +421,10 @@ def _headline(
     gains: Sequence[tuple[Certainty, float]],
     whole: float | None,
     unit: Unit,
+    unseen: int,
 ) -> str:
+    if not todo and unseen:
+        return f"{_limited(found)}nothing worth doing: {unseen:,} too small to show in the {found.word}"
     if not todo:
         return nothing(found)
     listed = {x.unit for x in todo}
@@ -424,8 +433,7 @@ def _headline(
     if not gains:
         uncounted, untimed = (any(x.unit == "call" and (x.now_us is None) == y for x in todo) for y in (False, True))
         unknown = ["nothing counts the calls"] * uncounted + ["nothing measured what a call saves"] * untimed
-        why = f"of unknown worth: {'; '.join(unknown)}" if unknown else f"none makes the {found.word} faster"
-        return f"{_limited(found)}{counted(len(todo), 'thing')} to do, {why}"
+        return f"{_limited(found)}{counted(len(todo), 'thing')} to do, of unknown worth: {'; '.join(unknown)}"
     parts = " · ".join(gain_text(*x) for x in gains)
     return f"{_limited(found)}a {found.word if unit == 'step' else unit}{of} can save {parts}"
 

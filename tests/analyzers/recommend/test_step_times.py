@@ -159,10 +159,22 @@ def test_what_an_epilogue_saves_at_most_is_a_part_of_the_traces(traced: bool, he
     assert [(x.name, x.evidence) for x in seen.todo] == [("missed-fusion", "not measured")]
 
 
-def test_what_makes_no_step_faster_is_not_of_unknown_worth() -> None:
+def test_what_makes_no_step_faster_is_not_listed() -> None:
     found = recommend(test_host_bound.traced(990.0, profiler_steps="2", profiler_steps_us="1000.0"), Settings())
     kept = replace(found, actions=(padded(4.0),), step=StepTimes(answer(500), {"padded_output": answer(54_900)}))
-    assert verdict(kept).headline == "the host is the limit; 1 thing to do, none makes the step faster"
+    seen = verdict(kept)
+    assert seen.headline == "the host is the limit; nothing worth doing: 1 too small to show in the step"
+    assert (seen.todo, [x.name for x in seen.unseen]) == ((), ["padded_output"])
+    faster = replace(found, actions=(padded(4.0),), step=StepTimes(answer(500), {"padded_output": answer(54_000)}))
+    assert [x.name for x in verdict(faster).todo] == ["padded_output"], "1.6 % of the step"
+
+
+def test_what_is_nothing_beside_the_step_is_not_listed() -> None:
+    """On an H200 a finding of 0.07 µs stood in the list of a step of 48 ms: the step might gain all of it."""
+    found = recommend(everything(), Settings(steps=1))
+    held = replace(answer(54_900, "kernels", waits=1.0), now_us=54_900_000.0, ceilings=Ceilings(*[5e7] * 3, 0.0))
+    seen = verdict(replace(found, step=StepTimes(held, {})))
+    assert "search" in [x.name for x in seen.unseen], "15.7 of 54,900 ms"
 
 
 @pytest.mark.parametrize(
