@@ -24,7 +24,7 @@ from analyzers.actions.totals import factors_of, results
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import COMMUNICATION, gpu_time, kernels_of_run, steps, traced_us
 from analyzers.job.step.answer import ERROR, StepAnswer, step_of
-from analyzers.times.units import KINDS, reweighed, traced_kinds, units, units_by_source, units_of_facts
+from analyzers.times.units import KINDS, reweighed, traced_kinds, units, units_by_source, units_of_facts, word_of
 from analyzers.verify.unit_time import WORTH, SideBySide, Times, UnitTime, timed, unit_time
 from logparse.errors import InputError
 from logparse.formats.job_units import UNIT
@@ -267,8 +267,7 @@ class _Both:
             self.per = tuple(float(sum(x.values())) for x in traced)
         else:
             self.per = tuple(float(x) if x and all(marked) else 1.0 for x in marked)
-        word = self.units[0].word if self.units[0] else "step"
-        self.unit = word if all(traced) or all(marked) else "run"
+        self.unit = word_of(before) if all(traced) or all(marked) else "run"
 
     def _share(self, own: Mapping[str, float]) -> float:
         """Of the time of all units of the run before; kinds that no untraced unit timed count as the others' mean."""

@@ -53,7 +53,7 @@ class UnitTime:
     """Wall time of an average unit in µs before and after, and the interval of what was gained.
 
     ``runs`` is how many runs each of the two times is of (0: units of one run), ``turns`` in how many turns (0: one run
-    after another).
+    after another); ``each``: the times of the runs of each pair side by side.
     """
 
     before_us: float
@@ -62,6 +62,7 @@ class UnitTime:
     high_us: float
     runs: int = 0
     turns: int = 0
+    each: tuple[tuple[float, float], ...] = ()
 
     @property
     def gained_us(self) -> float:
@@ -112,7 +113,8 @@ class SideBySide:
         off = Variance(2 * of_run / len(runs), 2.0 * (len(runs) - 1)).half_width()
         before, after = math.exp(a), math.exp(b)
         low, high = (before - after * math.exp(x) for x in (off, -off))
-        return UnitTime(before, after, low, high, len(self.pairs), sum(min(map(len, x)) for x in self.pairs))
+        each = tuple((math.exp(x), math.exp(y)) for x, y in runs) if len(self.pairs) > 1 else ()
+        return UnitTime(before, after, low, high, len(self.pairs), sum(min(map(len, x)) for x in self.pairs), each)
 
 
 @dataclass(frozen=True)
