@@ -35,7 +35,7 @@ import pyarrow as pa
 from analyzers.explore.queries import readable
 from analyzers.job.gpu_time import STEPS
 from analyzers.times.joins import facts_by_source
-from analyzers.times.units import unit_word
+from analyzers.times.units import unit_word, units_each
 from logparse.devices import PEAK_COLUMN, device_of, devices
 from logparse.lookup import MEANS, TRACED
 from logparse.model import TRIED, TYPE_BYTES, Finding, Override
@@ -110,7 +110,7 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
     Also ``places`` (``source_id, file, device, hbm_gbs``) and ``peaks`` (``device, dtype, peak_tflops``).
     """
     stated = con.execute("select source_id, run, name, value from facts where value is not null").df()
-    facts, word = facts_by_source(stated), unit_word(stated[stated["run"] == run])
+    facts, own = facts_by_source(stated), stated[stated["run"] == run]
     rates = [(x.name, dtype, x.peak_tflops(dtype)) for x in devices() for dtype in PEAK_COLUMN]
     peaks = pd.DataFrame(rates, columns=["device", "dtype", "peak_tflops"])
     known = [(source, x.name, x.hbm_gbs) for source, one in facts.items() if (x := device_of(one))]
@@ -119,7 +119,8 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
     made = {"made_": places, "rates_": peaks, "foreign_": _foreign(con, facts, run)}
     for name, table in made.items():
         con.register(name, table)
-    con.execute(f"create or replace macro unit_word() as {sql_text(word)}")
+    con.execute(f"create or replace macro unit_word() as {sql_text(unit_word(own))}")
+    con.execute(f"create or replace macro units_each() as {units_each(own)!r}::double")
     con.execute(f"create or replace macro type_bytes(t) as (case t {_TYPE_CASES} end)")
     con.execute("create or replace table peaks as select * from rates_")
     con.execute(
@@ -259,7 +260,9 @@ _STAGES: Mapping[str, str] = {
     "traced_": f"select hash(problem) as h, traced_us from ({TRACED})",
     "called_": """
         with counted_ as (
-          select coalesce(m.other, w.problem) as problem, kind, calls, calls_from
+          select coalesce(m.other, w.problem) as problem, kind, calls_from,
+                 calls * if(calls_from = 'profiler' and not bool_and(calls_from = 'profiler') over (), units_each(), 1)
+                   as calls
           from workload w left join means m on m.problem = w.problem where run = $run),
         work as (
           select hash(problem) as h, any_value(kind) as kind, sum(calls)::double as calls,

@@ -202,13 +202,18 @@ def weighed(tables: Tables) -> Tables:
     return _of_the_whole_run(_weighed(tables, facts), facts)
 
 
+def units_each(facts: pd.DataFrame) -> float:
+    """How many units the run that has these facts did for each one that its traces hold; 1 where that is unknown."""
+    found, traced = units_of_facts(facts), sum(traced_kinds(facts).values())
+    return found.count / traced if found is not None and traced else 1.0
+
+
 def _of_the_whole_run(tables: Tables, facts: pd.DataFrame) -> Tables:
-    found, traced, rows = units(tables), sum(traced_kinds(facts).values()), tables.workload
-    ours = rows["run"].eq(tables.run)
+    rows, ours = tables.workload, tables.workload["run"].eq(tables.run)
     by_traces = rows["calls_from"].eq("profiler") & ours
-    if found is None or not traced or not by_traces.any() or by_traces.equals(ours):
+    if not by_traces.any() or by_traces.equals(ours):
         return tables
-    factor = by_traces.map({True: found.count / traced, False: 1.0}).astype("Float64")
+    factor = by_traces.map({True: units_each(facts), False: 1.0}).astype("Float64")
     return replace(tables, workload=rows.assign(calls=rows["calls"].astype("Float64") * factor))
 
 

@@ -49,11 +49,12 @@ def _action(todo: Todo, recommendation: Recommendation) -> Card:
     result = next((x for x in recommendation.actions if x.action.name == todo.name), None)
     findings = [recommendation.findings[n - 1] for n in todo.findings]
     remarks = [x for x in recommendation.remarks if x.analyzer == todo.name]
+    word = recommendation.word if todo.unit == "step" else todo.unit
     advice = next((x.advice for x in (*remarks, *findings) if x.advice), None)
     return Card(
         title=todo.name,
         detail=advice or todo.what if result is None else f"{todo.what}: {result.application.line}",
-        gain=gain(todo) if todo.now_us is None else f"{gain(todo)} a {todo.unit}",
+        gain=gain(todo) if todo.now_us is None else f"{gain(todo)} a {word}",
         evidence=todo.evidence,
         changes=todo.changes,
         files=todo.name in (OVERRIDES.name, SEARCH) or (result is not None and has_lines(result)),

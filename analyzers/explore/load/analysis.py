@@ -12,6 +12,8 @@ from analyzers.analyzer import Settings
 from analyzers.explore.point_table import build, found
 from analyzers.job.gpu_time import GpuTime, gpu_time
 from analyzers.recommend.ranking import Recommendation, recommend
+from analyzers.recommend.step_times import StepTimes
+from analyzers.recommend.verb import with_step
 from analyzers.recommend.verdict import verdict
 from analyzers.times.picks import compare
 from analyzers.times.runs import tables_to_analyse
@@ -45,12 +47,16 @@ def analyse(
     settings = settings or Settings()
     tables = tables_to_analyse(store, run, limits)
     result = recommend(tables, settings)
+    result = result if result.gpu_time is None else with_step(result, tables)
+    of = verdict(result)
+    limit = [f"the {of.word} is {of.limit}"] if isinstance(result.step, StepTimes) else []
+    remarks = sorted(result.remarks, key=lambda x: (*_FIRST, x.analyzer).index(x.analyzer))
     compared = compare(tables, settings)
     nothing = not len(tables.workload) and not tables.sources["measurement_lines"].sum()
     return Analysis(
         run=tables.run,
-        headline=NOTHING if nothing else verdict(result).headline,
-        lines=tuple(x.message for x in sorted(result.remarks, key=lambda x: (*_FIRST, x.analyzer).index(x.analyzer))),
+        headline=NOTHING if nothing else of.headline,
+        lines=(*limit, *(x.message for x in remarks)),
         compared=compared[~compared["apart"].astype(bool)],
         found=_with_actions(found(result.findings), result),
         recommendation=result,

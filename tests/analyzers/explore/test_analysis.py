@@ -8,9 +8,11 @@ import pandas as pd
 import pytest
 
 from analyzers.analyzer import Settings, Tables
+from analyzers.explore.load.actions import cards
 from analyzers.explore.load.analysis import analyse
 from analyzers.explore.point_table import found
 from analyzers.recommend.ranking import recommend
+from analyzers.recommend.verb import advise
 from analyzers.recommend.verdict import verdict
 from analyzers.times.picks import compare
 from logparse.ingest import ingest
@@ -50,3 +52,14 @@ def test_the_page_of_a_find_db_agrees_with_recommend(store: Store) -> None:
     result, said = recommend(Tables(run="demo", **store.frames()), Settings()), analyse(store)
     assert result.findings
     pd.testing.assert_frame_equal(said.found.drop(columns="action"), found(result.findings).drop(columns="action"))
+
+
+def test_the_page_of_traces_has_the_list_of_the_simulated_step(tmp_path: Path) -> None:
+    """Of a host-bound call on an H200 the page promised kernel time that the step does not gain."""
+    made = open_store(tmp_path / "store", create=True)
+    ingest([str(SAMPLES / "traces" / "job.trace.json")], made, run="demo", jobs=1)
+    seen, said = verdict(advise(made, Settings())), analyse(made)
+    assert said.headline == seen.headline
+    assert [x.title for x in cards(said.recommendation)] == [x.name for x in seen.todo]
+    assert said.lines[0] == f"the step is {seen.limit}"
+    assert "limited by" in seen.limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from typing import Literal
@@ -272,6 +273,17 @@ def test_calls_and_sums_are_of_a_step_where_traces_alone_count_and_mark_them(sto
     assert (row["calls"], row["total_us"], row["unit"]) == (11, 11 * 800.0, "run"), "the log counts the whole job"
     stored(store, "c", *traced(W, 800.0, 6), profiler_steps="3", unit="time")
     assert store_points(store, "c")["unit"].tolist() == ["window"]
+
+
+def test_calls_of_a_trace_are_of_the_whole_run_where_a_log_counts_others(store: Store) -> None:
+    """A log has 40 units, the trace four: six calls of theirs are 60, as for ``recommend``, whose saving they weigh."""
+    unit = {"unit": "module", "unit:16": json.dumps({"count": 40, "traced": 4, "us": []})}
+    logged = Call(problem=F, category="bench", count=5, pid=7)
+    stored(store, "r", *traced(W, 800.0, 6), logged, unit_kinds=json.dumps({"16": 4}), **unit)
+    made = store_points(store).set_index("problem")
+    assert made["calls"].to_dict() == {W.text: 60, F.text: 5}
+    assert made.loc[W.text, "total_us"] == 60 * 800
+    assert set(made["unit"]) == {"run"}
 
 
 def test_a_faster_run_of_the_pick_is_no_better_solution(store: Store) -> None:
