@@ -74,7 +74,7 @@ def _turns(sides: Sequence[_Side]) -> Pair:
     for turn in range(1, 1 + _MOST_TURNS):
         both: dict[int, Turn] = {}
         for which in (0, 1) if turn % 2 else (1, 0):
-            times = sides[which].turn(turn, units)
+            times = sides[which].turn(turn, units + turn % 2)  # of kinds that alternate, none is always left out
             if times is None:
                 if len(found[0]) < LEAST_TURNS:
                     raise AloneError(f"it did {counted(len(found[0]), 'turn')} of {units} units, too few to compare")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from analyzers.tune import by_turns as module
+from analyzers.tune import side_by_side
 from analyzers.tune.by_turns import by_turns
 from analyzers.tune.side_by_side import AloneError, Side, fixed_port, pair
 from analyzers.verify.unit_time import SideBySide
@@ -52,16 +53,19 @@ device = types.SimpleNamespace(is_initialized=lambda: True, mem_get_info=lambda:
 sys.modules["torch"] = types.SimpleNamespace(distributed=alone, cuda=device)
 from logparse_turns import Turns
 
-turns = Turns()
+turns, timed = Turns(), []
 for unit in range(units):
     with open(log, "a") as file:
         print(name, time.monotonic(), file=file)
     time.sleep(us / 1e6)
+    of = "odd" if us == 1 and unit % 2 else "unit"
+    timed.append(of)
     if turns.over():
-        turns.wait({"unit": [us] if us else []})
+        turns.wait({kind: [us] for kind in timed[1:]} if us else {"unit": []})
+        timed.clear()
 sys.exit(code)
 """
-"""A job that takes turns as one with torch does, and needs none."""
+"""A job that takes turns as one with torch does, and needs none; its units of 1 µs are of two kinds by turns."""
 ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
@@ -104,6 +108,15 @@ def test_all_ranks_of_a_job_take_the_same_turns(tmp_path: Path) -> None:
     assert len(before) == len(after) >= 6
     done = worked(tmp_path / "log")
     assert [done.count(name) for name in ("was", "is")] == [400, 400]
+
+
+def test_kinds_of_long_units_that_alternate_are_all_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn of two units, of which the first is not timed, would time every other kind alone."""
+    monkeypatch.setattr(side_by_side, "_TURN_S", 1e-6)
+    monkeypatch.setattr(side_by_side, "_MEMORY", 1.0)
+    both = [([*words[:3], "1", *words[4:]], environ) for words, environ in sides(tmp_path, 60, code=0)]
+    turns, _ = pair(*both, "")
+    assert all(sum(kind in turn for turn in turns) >= 6 for kind in ("unit", "odd"))
 
 
 @pytest.mark.parametrize(
