@@ -124,7 +124,8 @@ class ActionProof:
         step, (before, after) = self.step, self.launched
         if step is None or step.shows(WORTH) or after < (1 - WORTH) * before:
             return ""
-        limit = f"{'the ' * (step.limit == 'host')}{step.limit} is the limit"
+        other = max((x for x in step.shares if x != "kernels"), key=lambda x: step.shares[x], default="host")
+        limit = f"{'the ' * (other == 'host')}{other} is the limit"
         times = f"{duration(step.ceilings.free_kernels_us)} of {duration(step.now_us)}"
         return f"{limit}: with kernels of no time a {self.unit} would take {times}, simulated"
 

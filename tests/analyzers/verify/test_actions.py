@@ -293,6 +293,9 @@ def test_a_step_that_waits_for_its_host_is_no_faster_whatever_its_kernels_do(
     assert found.verdict == verdict
     limit = "the host is the limit: with kernels of no time a step would take 2.49 ms of 2.5 ms, simulated"
     assert (limit in stripped(found)) == (verdict == "took effect, not faster")
+    shares = {"host": 0.3, "kernels": 0.4, "data loading": 0.3 + 1e-9}
+    loads = replace(found, step=replace(simulated(2500, 2500, 2490), limit="kernels", shares=shares))
+    assert loads.launched[1] < loads.launched[0] or loads.limit.startswith("data loading is the limit: with kernels of")
     once = judged(before, simple("after", 800, steady(2400)))
     assert (once.verdict == "time unknown") == (free_us == 2490), "a faster run at another time proves nothing else"
 
