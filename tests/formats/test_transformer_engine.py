@@ -64,6 +64,7 @@ def test_what_a_build_keeps() -> None:
         ({"comp": "f16"}, "words"),
         ({"m": ""}, "words"),
         ({"m": "9" * 30}, "words"),
+        ({"algo_id": "\x1c34"}, "words"),  # white space to Python's `re`, and neither to C nor to `int`
         ({"scale": "bfloat16"}, "scale"),
         ({"ws_min": "9", "ws_max": "8"}, "workspace"),
         ({"aidx": "-1"}, "index"),

@@ -57,7 +57,7 @@ _EPILOGUES: Mapping[str, tuple[str, Mapping[str, object]]] = {
 """Its names of epilogues: hipBLASLt's, and the fields of a problem."""
 _PLAIN = {"activation": "none", "gradient": False, "aux": False, "bias": False}
 ARCHES = {904: "gfx942", 905: "gfx950"}
-_INTEGER = regex(r"\s*[+-]?\d{1,18}\s*\Z")
+_INTEGER = regex(r"[ \t-\r]*[+-]?[0-9]{1,18}[ \t-\r]*\Z")
 _FROM_ANY = 1 << 40
 """The largest workspace of a written row (bytes): a call is served whose workspace lies in the row's range."""
 
