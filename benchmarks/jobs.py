@@ -61,7 +61,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from gpu_replay import unpack_wheels
 from steps import compared, unit_us
 
-from analyzers.verify.unit_time import LEAST_TURNS, WORTH
+from analyzers.verify.unit_time import LEAST_TURNS
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "benchmarks" / "job_programs"
@@ -158,6 +158,7 @@ class _Stages:
         self._begun = time.monotonic()
         self._said: list[str] = []
         self._named: dict[str, str] = {}
+        self._waits = False
         row.setdefault("said", self._said)
 
     def done(self) -> Iterator[str]:
@@ -241,7 +242,7 @@ class _Stages:
         step = found.step
         if step is None or isinstance(step, str):
             return step
-        self._tables = tables_of(self._store, run)
+        self._tables, self._waits = tables_of(self._store, run), step.now.waits
         self._factors = {x.action.name: factors_of(x) for x in found.actions if x.action.name in step.under}
         held = traced_step(self._tables)
         assert isinstance(held, Step)
@@ -337,12 +338,7 @@ class _Stages:
         times = None
         if self._named:
             before_side, after_side = ((self._command, {**self._environ, **x}) for x in ({}, self._named))
-            step = self._row["step"]
-            waits = (
-                isinstance(step, dict)
-                and step["now"]["ceilings"]["free_kernels_us"] > (1 - WORTH) * step["now"]["now_us"]
-            )
-            times = by_turns(before_side, after_side, "", print, waits)
+            times = by_turns(before_side, after_side, "", print, self._waits)
         proof = verify_actions(tables_of(self._store, before), tables_of(self._store, after), names, files, times)
         return {"proof": dataclasses.asdict(proof), "verdict": proof.verdict, "verify_said": lines(proof)}
 

@@ -121,7 +121,7 @@ def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
 
 
 _SHOWS = 0.01
-"""An action that gains less than this share of the step is said not to make it faster."""
+"""Share of the step below which a gain counts as none."""
 _TEXT = ("analyzer", "kind", "problem", "label", "message", "interval_from", "confidence", "action")
 _NUMBERS = (
     *("pre_us", "post_us", "per_call_us", "per_call_low_us", "per_call_high_us"),

@@ -33,7 +33,6 @@ from analyzers.times.units import as_alone, units
 from analyzers.tune.by_turns import AT_MOST_S, alone, by_turns
 from analyzers.verify.actions import ActionProof, verify_actions
 from analyzers.verify.actions import lines as lines_of
-from analyzers.verify.unit_time import WORTH
 from logparse.capture import with_overrides
 from logparse.capture.job import CANNOT_RUN, NOT_FOUND
 from logparse.capture.plan import TRACES, Plan, Trace, plan
@@ -195,7 +194,7 @@ class _Job:
         times = None
         if units(before) is not None and again.seconds <= AT_MOST_S:
             unit = self.tuning.trace.unit if self.tuning.trace else ""
-            waits = isinstance(found.step, StepTimes) and not found.step.now.shows(WORTH)
+            waits = isinstance(found.step, StepTimes) and found.step.now.waits
             times = by_turns((self.command, self.environ), (again.command, again.environ), unit, self.say, waits)
         of_files = next((x for x in found.actions if x.action.kind == "files"), None) if files else None
         return verify_actions(before, after, actions, of_files, times)

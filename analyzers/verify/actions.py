@@ -23,9 +23,9 @@ from analyzers.actions.action import CONVOLUTION, GEMM, step_interval
 from analyzers.actions.totals import factors_of, results
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import COMMUNICATION, gpu_time, kernels_of_run, steps, traced_us
-from analyzers.job.step.answer import ERROR, StepAnswer, step_of
+from analyzers.job.step.answer import ERROR, WORTH, StepAnswer, step_of
 from analyzers.times.units import KINDS, reweighed, traced_kinds, units, units_by_source, units_of_facts, word_of
-from analyzers.verify.unit_time import WORTH, SideBySide, Times, UnitTime, timed, unit_time
+from analyzers.verify.unit_time import SideBySide, Times, UnitTime, timed, unit_time
 from logparse.errors import InputError
 from logparse.formats.job_units import UNIT
 from logparse.output import CHECK_FAILED, Answer
@@ -122,12 +122,12 @@ class ActionProof:
     def limit(self) -> str:
         """Why faster kernels do not make the unit shorter: it waits for something else, of which there is no less."""
         step, (before, after) = self.step, self.launched
-        if step is None or step.shows(WORTH) or after < (1 - WORTH) * before:
+        if step is None or not step.waits or after < (1 - WORTH) * before:
             return ""
         other = max((x for x in step.shares if x != "kernels"), key=lambda x: step.shares[x], default="host")
         limit = f"{'the ' * (other == 'host')}{other} is the limit"
         times = f"{duration(step.ceilings.free_kernels_us)} of {duration(step.now_us)}"
-        return f"{limit}: with kernels of no time a {self.unit} would take {times}, simulated"
+        return f"{limit}: with kernels of no time a {self.unit} takes {times}, simulated"
 
     @property
     def of_the_host(self) -> bool:
@@ -447,13 +447,13 @@ def lines(found: ActionProof) -> list[str]:
 
 
 def _said_of_the_wall(found: ActionProof) -> Iterator[str]:
-    """What the simulation promised of it, and whether it tells anything."""
+    """The simulated promise, and why the wall time decides nothing or cannot fall."""
     step = found.step
     if step is not None:
         promised, low, high = (signed(step.now_us - us) for us in (step.then_us, step.high_us, step.low_us))
         yield f"promised of it, simulated: {promised} [{low}, {high}]"
     if found.of_the_host:
-        yield "it moved by what kernels do not explain: its host, which differs between two starts of a job"
+        yield "kernels do not explain that: host or communication may differ between two starts of the job"
     elif found.undecided:
         yield "which decides nothing: its units differ by more than that; more or longer runs would"
     elif found.limit and not found.faster:

@@ -26,15 +26,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from analyzers.job.step.answer import WORTH
 from analyzers.statistics.intervals import Variance
 from analyzers.times.units import Units
 
-Floats = npt.NDArray[np.float64]
 _BLOCKS = 10
-WORTH = 0.04
-"""Of a unit's time: a gain that a user would not want to miss."""
 _LEAST = 3
 """Units of a kind, or runs, from which a variance is estimated at least."""
 LEAST_TURNS = 6

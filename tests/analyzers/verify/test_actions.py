@@ -250,7 +250,7 @@ def test_what_kernels_do_not_explain_of_two_runs_at_two_times_is_of_the_host(wal
     found = judged(before, after)
     assert found.verdict == "time unknown"
     assert not found.refuted
-    said = "it moved by what kernels do not explain: its host, which differs between two starts of a job"
+    said = "kernels do not explain that: host or communication may differ between two starts of the job"
     assert said in stripped(found)
     beside = judged(before, after, times=(timed("a", 2500, 2501, 2502), timed("b", wall_us, wall_us + 1, wall_us - 1)))
     assert beside.verdict == ("verified" if wall_us < 2500 else "took effect, not faster"), "there the host is the same"
@@ -291,7 +291,7 @@ def test_a_step_that_waits_for_its_host_is_no_faster_whatever_its_kernels_do(
     monkeypatch.setattr(actions, "step_of", lambda *_: simulated(2500, 2500, free_us))
     found = judged(before, after, times=(timed("a", *before_us), timed("b", 2500, 2600, 2450)))
     assert found.verdict == verdict
-    limit = "the host is the limit: with kernels of no time a step would take 2.49 ms of 2.5 ms, simulated"
+    limit = "the host is the limit: with kernels of no time a step takes 2.49 ms of 2.5 ms, simulated"
     assert (limit in stripped(found)) == (verdict == "took effect, not faster")
     shares = {"host": 0.3, "kernels": 0.4, "data loading": 0.3 + 1e-9}
     loads = replace(found, step=replace(simulated(2500, 2500, 2490), limit="kernels", shares=shares))
