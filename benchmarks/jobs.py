@@ -14,8 +14,8 @@ own; those of one GPU run side by side, a GPU each.  A job takes four to seven m
 2. where that applied nothing: run with its best action, named in the program (``apply.model`` too), and compared by
    ``verify``; an action that is promised to cost time is tried as well, for then the promise can be wrong;
 3. judged by a *truth* that owes nothing to our profiler: the program itself times its units, with nothing of ours in
-   it, without and with the action.  All these processes, two of each, live at the same time; each has the device for
-   itself for half a second, by turns, since what others do on the host comes and goes.
+   it, without and with the action.  All these processes, up to five of each, live at the same time; each has the
+   device for itself for half a second, by turns, since what others do on the host comes and goes.
 
 The step under each action, as ``recommend`` simulates it, is recorded beside that: of the others that lines of Python
 apply, the two of which the simulation says most are chosen, before anything is measured, and timed in the same turns
@@ -109,6 +109,7 @@ class Job:
 
 JOBS: Mapping[str, Job] = {
     "ddp": Job("distributed.py", "ResNeXt-50, DDP, two GPUs", 2),
+    "ddp_one_core": Job("distributed.py", "the same, both ranks on one core of the host", 2),
     "fsdp": Job("distributed.py", "Llama-like, FSDP2, two GPUs", 2, at_once=6),
     "tensor_parallel": Job("distributed.py", "blocks split over two GPUs", 2),
     "generate": Job("serving.py", "transformers `generate`, two lengths of prompt"),
@@ -364,10 +365,14 @@ class _Stages:
         for name in self._row["others"]:
             sides[name] = (self._command, {**self._environ, **self._applying(name)})
         held = self._row["truth"] = {side: [] for side in sides}
-        copies = max(1, min(self._options.truth_copies, self._at_once // len(sides))) if len(sides) > 1 else 1
-        runs = [(side, *sides[side]) for _ in range(copies) for side in sides]
-        for number, found in _by_turns(runs, self._options.truth_s, self._folder):
-            of, copy = held[runs[number][0]], number // len(sides)
+        copies = max(1, min(2, self._options.truth_copies, self._at_once // len(sides)))
+        left = (self._at_once - copies * len(self._row["others"])) // 2
+        of_two = max(copies, min(self._options.truth_copies, left)) if "after" in sides else copies
+        two = {"before", "after"}
+        runs = [(side, copy) for copy in range(of_two) for side in sides if copy < copies or side in two]
+        for number, found in _by_turns([(side, *sides[side]) for side, _ in runs], self._options.truth_s, self._folder):
+            side, copy = runs[number]
+            of = held[side]
             if copy == len(of):
                 of.append({"turns_us": [], "units": 0})
             of[copy]["turns_us"].append(found["unit_us"])
@@ -775,7 +780,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=float, default=3600.0, help="seconds of all")
     parser.add_argument("--replay", type=float, default=20.0, help="seconds of each job's replay")
     parser.add_argument("--truth-s", type=float, default=45.0, help="seconds of each job's turns for the truth")
-    parser.add_argument("--truth-copies", type=int, default=2, help="runs of each side for it, as far as they fit")
+    parser.add_argument("--truth-copies", type=int, default=5, help="runs of each of its two sides, as far as they fit")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results", help="the record's folder")
     parser.add_argument("--merge", type=Path, nargs="+", default=(), help="records to join, instead of running jobs")
     parser.add_argument("--keep", type=Path, help="a new folder for stores, logs and traces, which is not removed")

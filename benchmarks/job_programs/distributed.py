@@ -1,7 +1,8 @@
-"""Jobs of two ranks: ``torchrun --nproc-per-node 2 distributed.py ddp|fsdp|tensor_parallel``."""
+"""Jobs of two ranks: ``torchrun --nproc-per-node 2 distributed.py ddp|ddp_one_core|fsdp|…``."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -33,6 +34,12 @@ def ddp() -> None:
         optimizer.step()
 
     run(step)
+
+
+def ddp_one_core() -> None:
+    """The same in a container whose share of the host is one core; other runs have other cores."""
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[os.getppid() % len(os.sched_getaffinity(0))]})
+    ddp()
 
 
 def fsdp() -> None:
@@ -98,5 +105,5 @@ def tensor_parallel() -> None:
 
 
 if __name__ == "__main__":
-    {"ddp": ddp, "fsdp": fsdp, "tensor_parallel": tensor_parallel}[sys.argv[1]]()
+    {"ddp": ddp, "ddp_one_core": ddp_one_core, "fsdp": fsdp, "tensor_parallel": tensor_parallel}[sys.argv[1]]()
     dist.destroy_process_group()
