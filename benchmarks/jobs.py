@@ -159,7 +159,6 @@ class _Stages:
         self._begun = time.monotonic()
         self._said: list[str] = []
         self._named: dict[str, str] = {}
-        self._waits = False
         row.setdefault("said", self._said)
 
     def done(self) -> Iterator[str]:
@@ -243,7 +242,7 @@ class _Stages:
         step = found.step
         if step is None or isinstance(step, str):
             return step
-        self._tables, self._waits = tables_of(self._store, run), step.now.waits
+        self._tables = tables_of(self._store, run)
         self._factors = {x.action.name: factors_of(x) for x in found.actions if x.action.name in step.under}
         held = traced_step(self._tables)
         assert isinstance(held, Step)
@@ -336,11 +335,12 @@ class _Stages:
         from analyzers.tune.by_turns import by_turns
         from analyzers.verify.actions import lines, verify_actions
 
-        times = None
+        runs = (tables_of(self._store, before), tables_of(self._store, after))
+        proof = verify_actions(*runs, names, files)
         if self._named:
             before_side, after_side = ((self._command, {**self._environ, **x}) for x in ({}, self._named))
-            times = by_turns(before_side, after_side, "", print, self._waits)
-        proof = verify_actions(tables_of(self._store, before), tables_of(self._store, after), names, files, times)
+            times = by_turns(before_side, after_side, "", print, bool(proof.limit))
+            proof = verify_actions(*runs, names, files, times)
         return {"proof": dataclasses.asdict(proof), "verdict": proof.verdict, "verify_said": lines(proof)}
 
     def _units(self, run: str) -> dict[str, Any] | None:

@@ -104,23 +104,19 @@ def _application(job: Job, benchmark: bool) -> Application | None:
     )
 
 
-ACTION = Action(
-    name="channels_last",
-    kind="program",
-    about="store images with their channels next to each other",
-    change=lambda work, job: _changed(work, job, benchmark=False),
-    application=lambda job: _application(job, benchmark=False),
-    added=_added,
-    spares=TRANSPOSE,
-)
-WITH_BENCHMARK = Action(
-    name="channels_last_benchmark",
-    kind="program",
-    about="store images with their channels next to each other, and let PyTorch time every plan for each convolution",
-    change=lambda work, job: _changed(work, job, benchmark=True),
-    application=lambda job: _application(job, benchmark=True),
-    added=_added,
-    contains=("channels_last", "cudnn_benchmark"),
-    spares=TRANSPOSE,
-    needs=cudnn_benchmark.ACTION.needs,
-)
+def _action(name: str, about: str, benchmark: bool = False) -> Action:
+    return Action(
+        name=name,
+        kind="program",
+        about=f"store images with their channels next to each other{about}",
+        change=lambda work, job: _changed(work, job, benchmark),
+        application=lambda job: _application(job, benchmark),
+        added=_added,
+        contains=("channels_last", "cudnn_benchmark") if benchmark else (),
+        spares=TRANSPOSE,
+        needs=cudnn_benchmark.ACTION.needs if benchmark else "",
+    )
+
+
+ACTION = _action("channels_last", "")
+WITH_BENCHMARK = _action("channels_last_benchmark", ", and let PyTorch time every plan for each convolution", True)

@@ -43,7 +43,8 @@ def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> lis
     for action in chosen:
         for work in action.works(job):
             actions_of.setdefault(work, []).append(action)
-    for work in sorted(actions_of, key=_weight, reverse=True)[:_MOST]:
+    weight = {x: (x.calls or 1.0) * (x.problem.flops or 0) * 1e-12 if x.us is None else x.us for x in actions_of}
+    for work in sorted(actions_of, key=weight.__getitem__, reverse=True)[:_MOST]:
         for action in actions_of[work]:
             if work.us is not None and work.us < least:
                 continue
@@ -56,10 +57,6 @@ def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> lis
     for added in (x for action in chosen for x in action.added(job)):
         add(added.problem, DEFAULT.text)
     return [(problem, tuple(dict.fromkeys(solutions[text]))) for text, problem in problems.items()]
-
-
-def _weight(work: Work) -> float:
-    return work.us if work.us is not None else (work.calls or 1.0) * (work.problem.flops or 0) * 1e-12
 
 
 def _passes(work: Work, job: Job) -> tuple[Work, ...]:

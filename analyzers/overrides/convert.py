@@ -77,7 +77,8 @@ def convert(
             reason = _why_not(measured)
             solution = conversion.takes(measured.solution, rows.facts.get("rocblas_version", ""))
             if reason or solution is None:
-                refused[reason or f"{_kind(measured.solution)} is no solution of {to}"] += 1
+                given, index = measured.solution, measured.solution.id.lstrip("-").isdigit()
+                refused[reason or f"{given.library}'s {'index' if index else given.id} is no solution of {to}"] += 1
                 continue
             _guard(path, solution.library, rows.facts, facts, same_build)
             own = format is rows.format  # its key is then already one of the library's own
@@ -138,10 +139,6 @@ def _why_not(measured: Measurement) -> str | None:
     if measured.solution.text == "Default":
         return "Default: there is nothing to override"
     return None
-
-
-def _kind(given: Solution) -> str:
-    return f"{given.library}'s {'index' if given.id.lstrip('-').isdigit() else given.id}"
 
 
 def _guard(path: str, library: str, mine: Facts, target: Facts, same_build: bool) -> None:

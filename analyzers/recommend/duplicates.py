@@ -184,9 +184,9 @@ def _with_reasons(findings: Sequence[Finding]) -> list[Finding]:
     beside it becomes a reason: the same time cannot be saved twice.
     """
     best: dict[str, Finding] = {}
-    for finding in findings:
-        if finding.problem is not None and finding.per_call_us is not None:
-            best[_text(finding)] = min(best.get(_text(finding), finding), finding, key=_surest)
+    for x in sorted(findings, key=lambda x: (basis(x) == "inferred", -(x.per_call_us or 0.0), x.analyzer, x.message)):
+        if x.problem is not None and x.per_call_us is not None:
+            best.setdefault(_text(x), x)
     reasons: dict[str, list[str]] = {}
     out = []
     for finding in findings:
@@ -199,7 +199,3 @@ def _with_reasons(findings: Sequence[Finding]) -> list[Finding]:
         changed(x, reasons=(*x.reasons, *reasons[_text(x)])) if x is best.get(_text(x)) and _text(x) in reasons else x
         for x in out
     ]
-
-
-def _surest(finding: Finding) -> tuple[bool, float, str, str]:
-    return basis(finding) == "inferred", -(finding.per_call_us or 0.0), finding.analyzer, finding.message

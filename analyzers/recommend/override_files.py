@@ -68,7 +68,9 @@ def emissions(
 
     What a writer refuses (a field that its library checks is unknown) becomes a note on what was not written.
     """
-    known = [x for x in recommendation.findings if x.override is not None and _for(x.override, target)]
+    offered = [(x, x.override) for x in recommendation.findings if x.override is not None]
+    # Another device or build is none of this target's, equal facts always are.
+    known = [x for x, y in offered if dict(y.target) == dict(target) or serves(y.target, target, y.solution.library)]
     mine = [x.override for x in to_write(known, settings) if x.override is not None]
     caution = _caution(known, settings)
     files: list[Emission] = []
@@ -135,11 +137,6 @@ def _concerns(finding: Finding, target: Facts) -> bool:
     known = {"arch": finding.evidence.arch, "cu_count": finding.evidence.cu_count}
     place = {name: value for name, value in known.items() if value is not None}
     return same_device(place, target) is not False
-
-
-def _for(override: Override, target: Facts) -> bool:
-    """Whether an override's own target is this one; another device or build never is, equal facts always are."""
-    return dict(override.target) == dict(target) or serves(override.target, target, override.solution.library) is True
 
 
 # ------------------------------------------------------------ scripts that search

@@ -34,7 +34,8 @@ def gpu_time_lines(time: GpuTime | None) -> list[str]:
         return []
     steps = time.steps or 1.0
     traces = counted(time.traces, "trace")
-    of = f"per {time.word} ({_count(steps)} in {traces})" if time.steps else f"in {traces}, which mark no steps"
+    count = f"{steps:,.0f}" if steps >= 10 else f"{steps:.2g}"
+    of = f"per {time.word} ({count} in {traces})" if time.steps else f"in {traces}, which mark no steps"
     out = [f"GPU time: {duration(time.kernels_us / steps)} of kernels {of}"]
     shown = [x for x in time.parts if x.us >= _LEAST_PART * time.kernels_us]
     few = [x for x in time.parts if x not in shown]
@@ -172,10 +173,6 @@ def interval(low_us: float | None, high_us: float | None, pre_us: float | None) 
 
 def _percent(share: float | None) -> str:
     return "unknown" if share is None or math.isnan(share) else f"{share:.1%}"
-
-
-def _count(number: float) -> str:
-    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
 
 # ------------------------------------------------------------ actions

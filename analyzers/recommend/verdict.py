@@ -230,7 +230,7 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
         then_us=(result.now_us - result.saving_us) / per,
         unit="step" if result.steps else "run",
         evidence="confirmed" if sure else "measured",
-        changes=changes if result.action.exact else f"{changes}; rounds more",
+        changes=changes if result.action.exact else f"rounds more: {changes}",
         findings=rows if files else (),
         step_us=found.step_us(result.action.name),
     )

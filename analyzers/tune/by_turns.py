@@ -83,18 +83,14 @@ def one_by_one(before: Side, after: Side, unit: str, say: Callable[[str], None],
             return None
         found[turn % 2].append(units)
         turn += 1
-        if turn == turns < 2 * most and time.monotonic() - begun < _MOST_S and _undecided(found):
-            turns += 2
+        if turn == turns < 2 * most and time.monotonic() - begun < _MOST_S:
+            wall = unit_time(*found, {x.name: float(x.count) for x in found[0][0].kinds})
+            turns += 2 * (wall is not None and wall.undecided)
     return found
 
 
 def _at_most(least: int, most: int) -> str:
     return f"{least} times" + f", at most {most} where these decide nothing" * (most > least)
-
-
-def _undecided(times: Times) -> bool:
-    wall = unit_time(*times, {x.name: float(x.count) for x in times[0][0].kinds})
-    return wall is not None and wall.undecided
 
 
 def alone(job_as_it_is: Side, folder: Path, unit: str, say: Callable[[str], None]) -> Units | None:

@@ -25,7 +25,6 @@ from analyzers.recommend import screen
 from analyzers.recommend.apply_module import NAME, module, without_a_change
 from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.step_times import StepTimes
 from analyzers.recommend.verb import advise, with_step, write
 from analyzers.recommend.verdict import hidden, verdict
 from analyzers.times.runs import tables_of
@@ -191,12 +190,13 @@ class _Job:
     ) -> ActionProof:
         self.say("5/5 verify")
         before, after = (tables_of(self.store, run) for run in (self.run, self.after))
-        times = None
-        if units(before) is not None and again.seconds <= AT_MOST_S:
-            unit = self.tuning.trace.unit if self.tuning.trace else ""
-            waits = isinstance(found.step, StepTimes) and found.step.now.waits
-            times = by_turns((self.command, self.environ), (again.command, again.environ), unit, self.say, waits)
         of_files = next((x for x in found.actions if x.action.kind == "files"), None) if files else None
+        proof = verify_actions(before, after, actions, of_files)
+        if units(before) is None or again.seconds > AT_MOST_S:
+            return proof
+        unit = self.tuning.trace.unit if self.tuning.trace else ""
+        sides = (self.command, self.environ), (again.command, again.environ)
+        times = by_turns(*sides, unit, self.say, bool(proof.limit))
         return verify_actions(before, after, actions, of_files, times)
 
     def settled(self, found: Recommendation, proof: ActionProof) -> None:

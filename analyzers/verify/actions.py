@@ -8,8 +8,8 @@ Collectives are no part of either promise: what they take depends on when the ot
 Two runs at two times met another machine each: a step of one program took 32.7 ms, and 51.5 ms two minutes later,
 beside a neighbour on the host (ddp of ``benchmarks/results/jobs-NVIDIA-H200-2026-11-27.json``).  Where the wall time of
 such runs moved beyond what the simulated step does under the actions, it is therefore no word on these.  Where the wall
-time decides nothing, the simulation may: a step that would hardly be shorter with kernels of no time at all gains
-nothing by faster ones, as long as the host launches as many.
+time decides nothing, kernels may: a step gains nothing by faster ones, as long as the host launches as many, where it
+would hardly be shorter with kernels of no time at all (simulated), or where they have hardly become faster.
 """
 
 from __future__ import annotations
@@ -116,13 +116,30 @@ class ActionProof:
         """
         if self.wall is None or self.of_the_host:
             return self.of_the_host
-        return self.wall.undecided and not self.limit
+        return self.wall.undecided and not self.limit and not self.little
+
+    @property
+    def _launches_less(self) -> bool:
+        before, after = self.launched
+        return after < (1 - WORTH) * before
+
+    @property
+    def little(self) -> str:
+        """That kernels gained too little to be worth having, where the wall time decides nothing and no collective may
+        have gained more.
+        """
+        most = max(self.gained_us, 0.0) + self.noise_us
+        if self.wall is None or not self.wall.undecided or self._launches_less or any(self.collectives_us):
+            return ""
+        if not self.before_us or not self.after_us or most > WORTH * self.wall.before_us:
+            return ""
+        return f"its kernels gained at most {duration(most)}: less than {WORTH:.0%} of a {self.unit}"
 
     @property
     def limit(self) -> str:
         """Why faster kernels do not make the unit shorter: it waits for something else, of which there is no less."""
-        step, (before, after) = self.step, self.launched
-        if step is None or not step.waits or after < (1 - WORTH) * before:
+        step = self.step
+        if step is None or not step.waits or self._launches_less:
             return ""
         other = max((x for x in step.shares if x != "kernels"), key=lambda x: step.shares[x], default="host")
         limit = f"{'the ' * (other == 'host')}{other} is the limit"
@@ -232,19 +249,14 @@ def _change(chosen: Sequence[ActionResult], files: ActionResult | None, now_us: 
 
     Where files and an action change the same problem, their gains do not add up: those of the files may all be lost.
     """
-    change, low, high = (
-        sum(value(x) - x.now_us for x in chosen) for value in (_then, lambda x: x.low_us, lambda x: x.high_us)
-    )
+    ends = ([x.then_us - x.now_us, x.low_us - x.now_us, x.high_us - x.now_us] for x in chosen)
+    change, low, high = (sum(x) for x in zip((0.0, 0.0, 0.0), *ends, strict=True))
     if files is None or not files.now_us:
         return change, low, high
     apart = {x.of for x in files.parts}.isdisjoint(x.of for y in chosen for x in y.parts)
     share = now_us / files.now_us  # they are weighed against the whole run, with units of all kinds
     more = [share * (x - files.now_us) for x in (files.then_us, files.low_us, files.high_us)]
     return change + more[0] * apart, low + more[1], high + more[2] * apart
-
-
-def _then(result: ActionResult) -> float:
-    return result.then_us
 
 
 class _Both:
@@ -456,8 +468,8 @@ def _said_of_the_wall(found: ActionProof) -> Iterator[str]:
         yield "kernels do not explain that: host or communication may differ between two starts of the job"
     elif found.undecided:
         yield "which decides nothing: its units differ by more than that; more or longer runs would"
-    elif found.limit and not found.faster:
-        yield found.limit
+    elif not found.faster and (why := found.limit or found.little):
+        yield why
 
 
 def _named(groups: Sequence[Group]) -> str:

@@ -153,14 +153,11 @@ def _of_runs(runs: Sequence[Units], weights: Mapping[str, float]) -> _Mean:
 def _of_units(runs: Sequence[Units], weights: Mapping[str, float]) -> _Mean:
     """Of the last run alone, where there are several that are too few."""
     times = timed(runs[-1])
-    each = {name: _mean(_blocks(times[name])) for name in weights}
+    blocks = {x: np.array_split(np.asarray(times[x]), min(_BLOCKS, len(times[x]))) for x in weights}
+    each = {name: _mean([float(x.mean()) for x in made]) for name, made in blocks.items()}
     parts = [each[name].variance.scaled(weight**2) for name, weight in weights.items()]
     us = math.fsum(weight * statistics.fmean(times[name]) for name, weight in weights.items())
     return _Mean(us, Variance(math.fsum(x.value for x in parts), _degrees(parts)))
-
-
-def _blocks(times: Sequence[float]) -> list[float]:
-    return [float(x.mean()) for x in np.array_split(np.asarray(times), min(_BLOCKS, len(times)))]
 
 
 def _mean(values: Sequence[float]) -> _Mean:

@@ -304,7 +304,9 @@ def _failures(
         shown = any(outcome.effect == "unknown" for outcome in outcomes)
         same = any(outcome.effect == "as before" for outcome in outcomes)
         rocblas = "what TENSILE_DB=0x40 prints before and after does, as does a trace with kernels"
-        how = rocblas if _of_rocblas(outcomes) else "a bench or verbose log does"
+        # logs of rocBLAS name only the solutions that a program asks for by index
+        of_rocblas = all(solution_from_text(x.intended).library == "rocblas" for x in outcomes)
+        how = rocblas if of_rocblas else "a bench or verbose log does"
         if same:
             yield "no row can be shown to have taken effect: the intended solutions ran before, too"
         elif shown:
@@ -313,11 +315,6 @@ def _failures(
             yield "no row took effect: no call of the run is served"
         else:
             yield f"no row took effect: run {after.run} has no call (ingest a log or a trace of the job into it)"
-
-
-def _of_rocblas(outcomes: Sequence[Outcome]) -> bool:
-    """Whether all are of rocBLAS, whose logs name only the solutions that a program asks for by index."""
-    return all(solution_from_text(outcome.intended).library == "rocblas" for outcome in outcomes)
 
 
 def promises(findings: pd.DataFrame) -> dict[str, float]:

@@ -164,6 +164,7 @@ class _Rank:
         self._last_stream: dict[Thread, _Place] = {}
         self._launch: dict[int, tuple[int, float]] = {}
         self._call_of = {x.correlation: x for x in trace.calls if x.kind in ("launch", "copy", "graph")}
+        self._took = _launches(trace)
         self._stream_of = {x.correlation: x.stream for x in reversed(trace.works)}
         self._records = {x.correlation: x.start for x in trace.calls if x.kind == "record"}
         self._pending: dict[object, list[tuple[float, Wait | None]]] = defaultdict(list)
@@ -349,8 +350,7 @@ class _Rank:
             node = nodes.add(start + work.us, COMMUNICATION, arrives, us=work.us)
             self.meetings.append((self._keys[work.kernel], arrives, node))
         else:
-            call = self._call_of.get(work.correlation) if kernel >= 0 and not of_graph else None
-            took = call.end - call.start if call and not self._is_held(call) else 0.0
+            took = self._took.get(work.correlation, 0.0) if kernel >= 0 else 0.0
             node = nodes.add(start + work.us, kind, tail, b, lag, lag_b, us=work.us, kernel=kernel, launch=took)
             if launch and kind == COMMUNICATION:  # else of the step before
                 self.unmatched_us += work.us
@@ -393,6 +393,25 @@ class _Rank:
             for place in seen:
                 self._streams[place].tail = done
             self._after_graph[self._call_of[work.correlation].thread] = [done]
+
+
+def _launches(trace: RankTrace) -> dict[int, float]:
+    """What the host spent on launching each kernel, by correlation, µs: the call, with the fill that comes right before
+    it, and what the same operator did since its launch before.  A launch that waited for room counts without the call.
+    """
+    of = {x.correlation: trace.identities[x.kernel].op if x.kernel >= 0 else None for x in trace.works}
+    before: dict[Thread, tuple[object, float, float | None]] = {}
+    out: dict[int, float] = {}
+    for call in sorted((x for x in trace.calls if x.kind == "launch"), key=lambda x: x.start):
+        operator, (last, ended, fill) = of.get(call.correlation), before.get(call.thread, (None, 0.0, None))
+        first = call.start if fill is None else fill
+        if operator is None:
+            before[call.thread] = (last, ended, first)
+            continue
+        end = call.start if call.end - call.start > _LATE_US else call.end
+        out[call.correlation] = max(end - (ended if operator and operator == last else first), 0.0)
+        before[call.thread] = (operator, call.end, None)
+    return out
 
 
 def _full(held: Counter[int]) -> int:

@@ -48,7 +48,7 @@ class Bounds(NamedTuple):
 class Nodes:
     """The nodes of a graph while it is built, in columns; the first one is the beginning.  ``at`` is a node's traced
     time, by which nodes are sorted in the end; it follows the nodes ``a`` and ``b`` (``lag_b`` NEVER: only ``a``).
-    ``kernel``: an index of the graph's identities (-1: none), ``launch`` how long the call took that launched it (µs).
+    ``kernel``: an index of the graph's identities (-1: none), ``launch`` what the host spent on launching it (µs).
     ``outside``: nodes that wait for what no trace shows.
     """
 
@@ -122,7 +122,7 @@ class Graph:
         return self.us * by_kernel[self.kernel]
 
     def launches_us(self, of: Sequence[bool]) -> float:
-        """What the host's calls took that launched the kernels of these identities."""
+        """What the host spent on launching the kernels of these identities."""
         return float(self.launch[np.r_[np.array(of, dtype=bool), False][self.kernel]].sum())
 
     def waiting(self, factor: float) -> Graph:

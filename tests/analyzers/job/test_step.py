@@ -393,6 +393,31 @@ def test_launches_that_an_action_spares_are_no_work_of_the_host() -> None:
         assert found.limit == "host"
 
 
+def test_what_the_host_spent_on_launches() -> None:
+    """A convolution turns its images: a fill and the turning, 3 µs from its beginning to the end of that launch; then
+    its own launch, 4 µs after that; then 5 µs for the turning back.  The operator after it begins anew, and in that the
+    launch that waited for room in the queue counts up to its call.
+    """
+    first, second = {"External id": 5}, {"External id": 6}
+    turned, back = "nchwToNhwcKernel", "nhwcToNchwKernel"
+    found = graph(
+        mark(1, 0, 200),
+        op("aten::cudnn_convolution", 1, 40) | {"args": first},
+        launch(10, 11) | {"name": "cudaMemsetAsync", "dur": 1},
+        launch(11.5, 12) | {"dur": 1.5},
+        launch(15, 13),
+        launch(20, 14),
+        op("aten::relu", 41, 199) | {"args": second},
+        launch(44, 15),
+        launch(50, 16) | {"dur": 140},
+        kernel("Memset", 30, 31, 11) | {"cat": "gpu_memset"},
+        *(kernel(x, 40 + i, 41 + i, 12 + i, **first) for i, x in enumerate((turned, "fprop", back))),
+        *(kernel(x, 50 + i, 51 + i, 15 + i, **second) for i, x in enumerate(("relu", "relu_again"))),
+    )
+    of = {x.kernel: found.launches_us([y == x for y in found.identities]) for x in found.identities}
+    assert of == {turned: 3, "fprop": 4, back: 5, "relu": 2, "relu_again": 4}
+
+
 def test_a_graph_launch() -> None:
     """Its second branch ends at 51 whatever the first does, and what follows begins a gap of 1 µs after both."""
     found = graph(
