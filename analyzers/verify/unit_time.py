@@ -4,9 +4,9 @@ Units are compared kind by kind, and kinds weighed by equal counts in both runs.
 
 Two runs of a job that live at the same time do a few units each by turns.  What others do on the machine comes and goes
 within seconds and mostly adds (moe of ``benchmarks/results/jobs-NVIDIA-H200-2026-11-27.json``: once warm, turns of one
-process take 39 to 59 ms a unit), so the time of a side is the lower quartile of its turns (after Chen & Revels, "Robust
+process take 36 to 62 ms a unit), so the time of a side is the lower quartile of its turns (after Chen & Revels, "Robust
 benchmarking in noisy environments", 2016, who take the minimum).  Two starts of a program that waits for its host
-differ by 4 to 15 % (standard deviation; 0.1 to 0.3 % where kernels limit it: the same record), whatever the number of
+differ by 3 to 8 % (standard deviation; 0.2 % at most where kernels limit it: the same record), whatever the number of
 turns.  So a run is one value, a side the geometric mean of its runs, and the interval is that of Student's t with the
 variance that both sides share: two pairs of runs have two degrees of freedom.
 

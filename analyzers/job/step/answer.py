@@ -41,10 +41,10 @@ ERROR = 0.05
 (``benchmarks/results/jobs-…``) whose measured time is known well and which the host does not limit (``steps.py``,
 ``own_errors``): what the host's own times leave open is in the interval besides.
 """
-STARTS = 0.05
+STARTS = 0.04
 """Standard deviation of what the host takes in the starts of a program: the median over the jobs of the records that
-wait for it (``steps.py``, ``starts``).  Of those that kernels limit it is 0.1 to 0.3 %, and 4.4 of ddp, of whose step
-the host is 39 %.
+wait for it (``steps.py``, ``starts``).  Of those that kernels limit it is at most 0.2 %, but 2 of fsdp and 7 of ddp,
+of which the host is a third.
 """
 WORTH = 0.04
 """Of a step: a gain that a user would not want to miss."""
