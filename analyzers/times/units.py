@@ -129,16 +129,19 @@ def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
     return replace(joined, kinds=tuple(kinds), alone=any(x.name in of for x in joined.kinds))
 
 
-def as_alone(after: Tables, before: Tables, share: float) -> Tables:
-    """The tables of a run that was timed beside its logs, with the times of ``before`` without them, of which its units
-    take this share; unchanged where there are none.
+def as_alone(after: Tables, before: Tables, before_us: float, after_us: float) -> Tables:
+    """The tables of a run that was timed beside its logs, with the times of ``before`` without them as they were when
+    the average unit took ``before_us``, and ``after_us`` in the run after; unchanged where there are none.
     """
     rows = before.facts[before.facts["run"] == before.run]
     rows = rows[rows["source_id"].isin(rows.loc[rows["name"] == ALONE, "source_id"])]
+    alone = units(before)
+    moment = before_us / ((alone and alone.mean_us) or before_us)
+    shares = {"us": moment * after_us / before_us, "host_us": moment}
 
     def scaled(value: str) -> str:
         held = json.loads(value)
-        return json.dumps(held | {"us": [us * share for us in held["us"]]})
+        return json.dumps(held | {name: [us * x for us in held[name]] for name, x in shares.items() if name in held})
 
     timed = rows["name"].str.startswith(KIND)
     values = rows["value"].where(~timed, rows.loc[timed, "value"].map(scaled))

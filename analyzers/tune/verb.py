@@ -215,7 +215,7 @@ class _Job:
             left = results(now, ACTIONS, Settings(), kept)
             rest = replace(rest, actions=tuple(left))
             if wall is not None and traced_us(now) is not None:
-                now = as_alone(now, tables_of(self.store, self.run), wall.after_us / wall.before_us)
+                now = as_alone(now, tables_of(self.store, self.run), wall.before_us, wall.after_us)
                 rest = with_step(replace(rest, gpu_time=gpu_time(now)), now)
         weighed = {x.action.name: x for x in left}
         entries = [weighed.get(x.action.name, x) for x in found.actions if x in kept or x not in applied]
