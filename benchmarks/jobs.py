@@ -236,7 +236,7 @@ class _Stages:
         scaled.
         """
         from analyzers.actions.totals import factors_of
-        from analyzers.job.step.answer import Step, fitted, traced_step, unchanged
+        from analyzers.job.step.answer import Step, fitted, traced_step
         from analyzers.times.runs import tables_of
 
         step = found.step
@@ -247,8 +247,8 @@ class _Stages:
         held = traced_step(self._tables)
         assert isinstance(held, Step)
         return {
-            "traced_us": held.us(unchanged, 1.0),
-            "scaled_us": fitted(held).us(unchanged, step.now.host_factor),
+            "traced_us": held.us(lambda x: x.us, 1.0),
+            "scaled_us": fitted(held).us(lambda x: x.us, step.now.host_factor),
             "now": dataclasses.asdict(step.now),
             "under": {name: dataclasses.asdict(x) for name, x in step.under.items()},
         }
@@ -332,14 +332,14 @@ class _Stages:
     def _judged(self, before: str, after: str, names: Sequence[str], files: Any) -> dict[str, Any]:
         """What ``verify`` says of the two runs."""
         from analyzers.times.runs import tables_of
-        from analyzers.tune.by_turns import by_turns
+        from analyzers.tune.by_turns import MOST_PAIRS, PAIRS, by_turns
         from analyzers.verify.actions import lines, verify_actions
 
         runs = (tables_of(self._store, before), tables_of(self._store, after))
         proof = verify_actions(*runs, names, files)
         if self._named:
             before_side, after_side = ((self._command, {**self._environ, **x}) for x in ({}, self._named))
-            times = by_turns(before_side, after_side, "", print, bool(proof.limit))
+            times = by_turns(before_side, after_side, "", print, PAIRS if proof.limit else MOST_PAIRS)
             proof = verify_actions(*runs, names, files, times)
         return {"proof": dataclasses.asdict(proof), "verdict": proof.verdict, "verify_said": lines(proof)}
 

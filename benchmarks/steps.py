@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from analyzers.job.step.answer import Factor, Step, answer, unchanged
+from analyzers.job.step.answer import Factor, Step, answer
 from analyzers.job.step.build import build
 from analyzers.job.step.graph import times
 from analyzers.job.step.traces import Call, RankTrace, Unit, Work, read_trace
@@ -111,7 +111,7 @@ def whole(paths: Sequence[str]) -> tuple[float, str]:
     read = time.process_time()
     graph = build(traces)
     built = time.process_time()
-    untraced = 0.9 * Step([graph], {}).us(unchanged, 1.0)
+    untraced = 0.9 * Step([graph], {}).us(lambda x: x.us, 1.0)
     given = time.process_time()
     found = answer(Step([graph], {}, untraced), {f"kernel{i}": Factor(0.5, 0.4, 0.6) for i in range(0, 50, 2)})
     answered = time.process_time()
@@ -140,7 +140,7 @@ def show(path: str) -> None:
     step = Step([build([read_trace(InputFile(path))])], {})
     found = answer(step, {})
     ends = found.ceilings
-    print(f"{Path(path).name}: {step.us(unchanged, 1.0):.0f} us, limited by {found.limit}")
+    print(f"{Path(path).name}: {step.us(lambda x: x.us, 1.0):.0f} us, limited by {found.limit}")
     print("   " + ", ".join(f"{name} {part:.0%}" for name, part in found.shares.items()))
     print(
         f"    fast host {ends.fast_host_us:.0f} us, free communication {ends.free_communication_us:.0f} us, "

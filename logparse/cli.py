@@ -122,6 +122,7 @@ def tune(
     trace: Annotated[str, option("Units of work per traced window, or 2s.")] = "2",
     unit: Annotated[str, option("The callable whose calls are units of work: package.module:Class.method.")] = "",
     out: Annotated[Path, opt.path("Folder for the override files and apply.py.")] = Path("overrides"),
+    pairs: Annotated[int, option("Times of two of the job at once, while fewer decide nothing.", min=2)] = 4,
     store: opt.Store = None,
 ) -> Answer:
     """Capture a job, replay, recommend, run it again with the files and settings, and verify."""
@@ -129,7 +130,7 @@ def tune(
     from analyzers.tune import verb
     from logparse.capture.plan import trace_of
 
-    tuning = verb.Tuning(trace=trace_of(trace, unit), budget_s=seconds(budget), out=out)
+    tuning = verb.Tuning(trace=trace_of(trace, unit), budget_s=seconds(budget), out=out, pairs=pairs)
     held = opened(store, create=True)
     code = verb.tune(command, held, tuning, lambda line: typer.echo(printable(line), err=True))
     return Answer(code=code, aside=True)

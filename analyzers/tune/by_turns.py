@@ -7,9 +7,9 @@ units are read where the job wrote them.
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -19,36 +19,36 @@ from analyzers.tune.side_by_side import AloneError, Side, pair
 from analyzers.verify.unit_time import SideBySide, Times, unit_time
 from logparse.capture import job
 from logparse.capture.plan import timing
+from logparse.capture.run import Say
 from logparse.formats import job_units
 
-PAIRS, _MOST_PAIRS = 2, 4
+PAIRS, MOST_PAIRS = 2, 4
 """Pairs of runs side by side: two show what differs between two starts of a program, and more follow only while the
 interval decides nothing.
 """
 RUNS = 3
-"""Of each, one after another: the fewest whose means have a spread worth the name."""
-_MOST, _MOST_S = 8, 300.0
-"""Runs of each at most, and seconds of all after which none is added, while these decide nothing."""
+"""Of each, one after another: the fewest whose means have a spread worth the name; at most two for each pair."""
+_MOST_S = 300.0
+"""Seconds of all after which none is added, where nobody asked for more."""
 AT_MOST_S = 120.0
 """A job that takes longer is not run again: its units are many, and their own spread serves."""
 
 
-def by_turns(
-    before: Side, after: Side, unit: str, say: Callable[[str], None], waits: bool = False
-) -> Times | SideBySide | None:
+def by_turns(before: Side, after: Side, unit: str, say: Say, most: int = MOST_PAIRS) -> Times | SideBySide | None:
     """The times of some runs of each command in its environment; None where one of them fails or times nothing.
 
-    ``unit`` is the callable whose calls are units, as ``--unit`` names it; ``waits``: they wait for something else than
-    kernels, and the fewest runs must do.  Raises KeyboardInterrupt.
+    ``unit`` is the callable whose calls are units, as ``--unit`` names it, ``most`` how many pairs there are at most.
+    Raises KeyboardInterrupt.
     """
+    most_s = _MOST_S if most <= MOST_PAIRS else math.inf
     try:
-        return _side_by_side(before, after, unit, say, PAIRS if waits else _MOST_PAIRS)
+        return _side_by_side(before, after, unit, say, max(most, PAIRS), most_s)
     except AloneError as why:
         say(f"    one run after another, since {why}")
-        return one_by_one(before, after, unit, say, RUNS if waits else _MOST)
+        return one_by_one(before, after, unit, say, 2 * most if most > PAIRS else RUNS, most_s)
 
 
-def _side_by_side(before: Side, after: Side, unit: str, say: Callable[[str], None], most: int) -> SideBySide:
+def _side_by_side(before: Side, after: Side, unit: str, say: Say, most: int, most_s: float) -> SideBySide:
     """Raises AloneError where the first pairs cannot be run, or time no kind of unit often enough."""
     say(
         f"two of the job at once, as it was and as it is, a few units of each by turns, without logs and a profiler: "
@@ -65,12 +65,12 @@ def _side_by_side(before: Side, after: Side, unit: str, say: Callable[[str], Non
         wall = found.unit_time(found.kinds)
         if wall is None:
             raise AloneError("no kind of unit came in enough turns")
-        late = len(found.pairs) == most or time.monotonic() - begun > _MOST_S
+        late = len(found.pairs) == most or time.monotonic() - begun > most_s
         if late or (len(found.pairs) >= PAIRS and not wall.undecided):
             return found
 
 
-def one_by_one(before: Side, after: Side, unit: str, say: Callable[[str], None], most: int = _MOST) -> Times | None:
+def one_by_one(before: Side, after: Side, unit: str, say: Say, most: int, most_s: float) -> Times | None:
     """The units of whole runs; None where one of them fails or times nothing."""
     say(f"the job by turns as it was and as it is, without logs and a profiler, each {_at_most(RUNS, most)}")
     found: tuple[list[Units], list[Units]] = [], []
@@ -83,7 +83,7 @@ def one_by_one(before: Side, after: Side, unit: str, say: Callable[[str], None],
             return None
         found[turn % 2].append(units)
         turn += 1
-        if turn == turns < 2 * most and time.monotonic() - begun < _MOST_S:
+        if turn == turns < 2 * most and time.monotonic() - begun < most_s:
             wall = unit_time(*found, {x.name: float(x.count) for x in found[0][0].kinds})
             turns += 2 * (wall is not None and wall.undecided)
     return found
@@ -93,7 +93,7 @@ def _at_most(least: int, most: int) -> str:
     return f"{least} times" + f", at most {most} where these decide nothing" * (most > least)
 
 
-def alone(job_as_it_is: Side, folder: Path, unit: str, say: Callable[[str], None]) -> Units | None:
+def alone(job_as_it_is: Side, folder: Path, unit: str, say: Say) -> Units | None:
     """One run of a command in its environment, without logs and a profiler: its units, which it writes into the folder;
     None where it fails or times nothing.  Raises KeyboardInterrupt.
     """

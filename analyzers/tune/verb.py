@@ -9,11 +9,10 @@ import datetime
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
 
 from analyzers.actions import ACTIONS
 from analyzers.actions.totals import results
@@ -29,29 +28,30 @@ from analyzers.recommend.verb import advise, with_step, write
 from analyzers.recommend.verdict import hidden, verdict
 from analyzers.times.runs import tables_of
 from analyzers.times.units import as_alone, units
-from analyzers.tune.by_turns import AT_MOST_S, alone, by_turns
+from analyzers.tune.by_turns import AT_MOST_S, MOST_PAIRS, PAIRS, alone, by_turns
 from analyzers.verify.actions import ActionProof, verify_actions
 from analyzers.verify.actions import lines as lines_of
 from logparse.capture import with_overrides
 from logparse.capture.job import CANNOT_RUN, NOT_FOUND
 from logparse.capture.plan import TRACES, Plan, Trace, plan
-from logparse.capture.run import capture
+from logparse.capture.run import Say, capture
 from logparse.formats.format import Emission
 from logparse.ingest import Ingested, ingest
 from logparse.ingest.input_file import CAPTURES
 from logparse.store import Store, command_line
 from logparse.text import counted
 
-Say: TypeAlias = Callable[[str], None]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """What to ``trace``, ``budget_s`` seconds of replay, ``out`` the folder of override files and ``apply.py``."""
+    """What to ``trace``, ``budget_s`` seconds of replay, ``out`` the folder of override files and ``apply.py``, and how
+    many ``pairs`` of runs side by side there are at most.
+    """
 
     trace: Trace | None = field(default_factory=Trace)
     budget_s: float = 600.0
     out: Path = Path("overrides")
+    pairs: int = MOST_PAIRS
 
 
 def tune(
@@ -196,7 +196,7 @@ class _Job:
             return proof
         unit = self.tuning.trace.unit if self.tuning.trace else ""
         sides = (self.command, self.environ), (again.command, again.environ)
-        times = by_turns(*sides, unit, self.say, bool(proof.limit))
+        times = by_turns(*sides, unit, self.say, PAIRS if proof.limit else self.tuning.pairs)
         return verify_actions(before, after, actions, of_files, times)
 
     def settled(self, found: Recommendation, proof: ActionProof) -> None:

@@ -467,7 +467,7 @@ def _said_of_the_wall(found: ActionProof) -> Iterator[str]:
     if found.of_the_host:
         yield "kernels do not explain that: host or communication may differ between two starts of the job"
     elif found.undecided:
-        yield "which decides nothing: its units differ by more than that; more or longer runs would"
+        yield "which decides nothing: units differ by more; longer runs would, or more (`tune --pairs 12`)"
     elif not found.faster and (why := found.limit or found.little):
         yield why
 

@@ -101,6 +101,19 @@ def test_two_of_a_job_work_by_turns_and_the_faster_one_is_seen(tmp_path: Path, m
     assert 6 <= changes <= 30, "some units of one, then of the other"
 
 
+@pytest.mark.parametrize("most", [2, 4, 6])
+def test_pairs_follow_as_many_as_were_asked_for_while_they_decide_nothing(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Starts differ by 10 %, and the sides by nothing."""
+    starts = itertools.cycle((1000.0, 1100.0, 1050.0, 950.0))
+    monkeypatch.setattr(module, "pair", lambda *_: tuple([{"all": us}] * 8 for us in (next(starts), next(starts))))
+    side: Side = (["job"], ENVIRON)
+    times = by_turns(side, side, "", [].append, most)
+    assert isinstance(times, SideBySide)
+    assert len(times.pairs) == most
+
+
 @pytest.mark.nightly
 def test_all_ranks_of_a_job_take_the_same_turns(tmp_path: Path) -> None:
     launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")

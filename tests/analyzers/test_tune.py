@@ -310,7 +310,7 @@ def test_runs_go_by_turns_and_their_units_are_read(tmp_path: Path) -> None:
     log, environ = tmp_path / "log", {"PATH": os.environ["PATH"]}
     said: list[str] = []
     sides = [(script(log, word, us), environ) for word, us in (("as-it-was", 20e3), ("as-it-is", 10e3))]
-    times = one_by_one(*sides, "", said.append)
+    times = one_by_one(*sides, "", said.append, 8, 300.0)
     assert log.read_text().split() == ["as-it-was", "as-it-is"] * 3
     assert times is not None
     assert [[x.mean_us for x in side] for side in times] == [[20e3] * 3, [10e3] * 3]
@@ -323,7 +323,7 @@ def test_runs_that_decide_nothing_are_followed_by_more(tmp_path: Path) -> None:
     log.touch()
     slow, fast = (script(log, "x", us)[2] for us in (14e3, 10e3))
     command = ["sh", "-c", f"if [ $(($(wc -l < {log}) / 2 % 2)) = 0 ]; then {slow}; else {fast}; fi"]
-    times = one_by_one((command, environ), (command, environ), "", lambda text: None)
+    times = one_by_one((command, environ), (command, environ), "", lambda text: None, 8, 300.0)
     assert times is not None
     assert [len(side) for side in times] == [8, 8]
 
@@ -335,9 +335,11 @@ def test_a_run_that_fails_leaves_the_times_of_the_traced_ones(command: list[str]
     environ = {"PATH": os.environ["PATH"]}
     said: list[str] = []
     good = script(tmp_path / "log", "x", 10.0)
-    assert one_by_one((good, environ), (command, environ), "", said.append) is None
+    assert one_by_one((good, environ), (command, environ), "", said.append, 8, 300.0) is None
     assert why in said[-2]
-    assert one_by_one((script(tmp_path / "log", "x", 1.0, 2), environ), (good, environ), "", said.append) is None
+    assert (
+        one_by_one((script(tmp_path / "log", "x", 1.0, 2), environ), (good, environ), "", said.append, 8, 300.0) is None
+    )
 
 
 def test_a_file_of_units_that_was_cut_off_is_left_out(tmp_path: Path) -> None:

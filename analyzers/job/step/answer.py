@@ -188,11 +188,6 @@ class Step:
         return math.fsum(known[kind] / total * math.fsum(us) / len(us) for kind, us in found.items()) if total else 0.0
 
 
-def unchanged(graph: Graph) -> Floats:
-    """The traced times."""
-    return graph.us
-
-
 class _Unit(NamedTuple):
     """The mean time of a unit, and of its host until it has issued it (µs)."""
 

@@ -9,6 +9,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,7 +30,6 @@ from analyzers.job.step.answer import (
     fitted,
     host_factor_of,
     step_of,
-    unchanged,
 )
 from analyzers.job.step.build import build
 from analyzers.job.step.graph import HOST, Graph, times
@@ -43,6 +43,7 @@ from tests.analyzers.job.machine import program, run
 from tests.conftest import CORPUS, SAMPLES, needs_corpus, sized
 
 Event = dict[str, Any]
+UNCHANGED = attrgetter("us")
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 
 
@@ -230,7 +231,7 @@ def test_a_collective_of_one_rank_waits_for_ranks_that_no_trace_shows() -> None:
     assert any("no trace of all their ranks" in note for note in found.notes)
     assert simulate(found) == pytest.approx(60)
     step = fitted(Step([found], {}, 30.0))
-    assert step.us(unchanged, host_factor_of(step)) == pytest.approx(30, rel=1e-3)
+    assert step.us(UNCHANGED, host_factor_of(step)) == pytest.approx(30, rel=1e-3)
     assert step.graphs[0].us.max() == pytest.approx(20, rel=1e-2)
     begun = build([trace(mark(1, 0, 60), kernel(NCCL, 1, 5, 9), launch(1, 11), kernel("k", 6, 55, 11))])
     assert not begun.notes, "launched before the trace: of a step that it does not hold"
@@ -316,7 +317,7 @@ def test_the_profiler_is_taken_off_a_machine(slowed: float) -> None:
         traced, events = run(steps, {}, slowed)
         step = Step([graph(*events)], {}, untraced)
         factor = host_factor_of(step)
-        assert step.us(unchanged, factor) == pytest.approx(untraced, rel=2e-3)
+        assert step.us(UNCHANGED, factor) == pytest.approx(untraced, rel=2e-3)
         if abs(traced / untraced - slowed) < 0.02:
             found += 1
             assert factor == pytest.approx(1 / slowed, rel=0.02)
@@ -329,7 +330,7 @@ def test_a_step_that_does_not_wait_for_the_host_keeps_the_traced_host() -> None:
     for i in range(3):
         events += [launch(100 * i + 1, 10 + i), kernel("k", 7 + 401 * i, 407 + 401 * i, 10 + i)]
     step = Step([graph(*events)], {}, 421.05)
-    assert step.us(unchanged, 1.0) == pytest.approx(401)
+    assert step.us(UNCHANGED, 1.0) == pytest.approx(401)
     assert host_factor_of(step) == 1.0
     found = answer(step, {"k": Factor(0.5, 0.5, 0.5)})
     assert found.then_us == pytest.approx(201 * 421.05 / 401)
@@ -464,7 +465,7 @@ def test_waits_for_a_loader_are_those_of_all_units() -> None:
         events += [mark(1 + i, at, at + 1000), op(name, at + 200, at + 900) | {"cat": "user_annotation"}]
         events += [launch(at + 910, 10 + i), kernel("k", at + 916, at + 990, 10 + i)]
     step = fitted(Step([graph(*events)], {"": 2.0}, 700.0, host_us={"": 300.0}))
-    assert step.us(unchanged, host_factor_of(step)) == pytest.approx(700, rel=1e-3)
+    assert step.us(UNCHANGED, host_factor_of(step)) == pytest.approx(700, rel=1e-3)
     assert host_factor_of(step) == pytest.approx(1.0, rel=0.05), "its own work, without the waits"
     assert answer(step, {}).limit == "data loading"
     assert any(re.fullmatch(r"waits for a loader's workers.* take 0\.\d\d of.*", x) for x in answer(step, {}).notes)
@@ -476,8 +477,8 @@ def test_no_ceiling_is_above_the_step_of_now() -> None:
     waits = [op(name, start, end) | {"cat": "user_annotation"} for start, end in ((5, 10), (910, 1500))]
     launched = [launch(880, 10), kernel("k", 885, 890, 10), launch(1510, 11), kernel("k", 1515, 1595, 11)]
     step = Step([graph(mark(1, 0, 900), mark(2, 900, 1600), *waits, *launched)], {})
-    now = step.us(unchanged, 1.0)
-    assert step.us(unchanged, 0.0) > 1.5 * now
+    now = step.us(UNCHANGED, 1.0)
+    assert step.us(UNCHANGED, 0.0) > 1.5 * now
     assert answer(step, {}).ceilings.fast_host_us == now
 
 
@@ -489,7 +490,7 @@ def test_a_loader_without_workers_is_the_host() -> None:
     found = answer(step, {})
     assert found.limit == "data loading"
     assert found.shares["data loading"] == pytest.approx(0.8)
-    assert step.us(unchanged, 0.5) == pytest.approx(500)
+    assert step.us(UNCHANGED, 0.5) == pytest.approx(500)
 
 
 def test_a_copy_to_the_host_waits() -> None:
