@@ -8,8 +8,8 @@ Collectives are no part of either promise: what they take depends on when the ot
 Two runs at two times met another machine each: a step took 48.1 ms, and 30.6 ms two minutes later, with an action that
 gained 2 % by turns (ddp of ``benchmarks/results/jobs-NVIDIA-H200-2026-11-27.json``).  Where the wall time of such runs
 moved beyond what the simulated step does under the actions, it is therefore no word on these.  Where the wall time
-decides nothing, kernels may: a step gains nothing by faster ones, as long as the host launches as many, where it would
-hardly be shorter with kernels of no time at all (simulated), or where they have hardly become faster.
+decides nothing, kernels may: a step gains nothing by them, as long as the host launches as many, where it would hardly
+be shorter with kernels of no time at all (simulated), or where they take what they took.
 """
 
 from __future__ import annotations
@@ -125,15 +125,13 @@ class ActionProof:
 
     @property
     def little(self) -> str:
-        """That kernels gained too little to be worth having, where the wall time decides nothing and no collective may
-        have gained more.
-        """
-        most = max(self.gained_us, 0.0) + self.noise_us
+        """That kernels have not changed, nor may a collective have, where the wall time decides nothing."""
+        least, most = self.gained_us - self.noise_us, self.gained_us + self.noise_us
         if self.wall is None or not self.wall.undecided or self._launches_less or any(self.collectives_us):
             return ""
-        if not self.before_us or not self.after_us or most > WORTH * self.wall.before_us:
+        if not (self.before_us and self.after_us) or least > 0 or most > WORTH * self.wall.before_us:
             return ""
-        return f"its kernels gained at most {duration(most)}: less than {WORTH:.0%} of a {self.unit}"
+        return f"its kernels gained at most {duration(max(most, 0.0))}: less than {WORTH:.0%} of a {self.unit}"
 
     @property
     def limit(self) -> str:

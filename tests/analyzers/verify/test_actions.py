@@ -304,12 +304,13 @@ def test_a_step_that_waits_for_its_host_is_no_faster_whatever_its_kernels_do(
     ("after_us", "launched", "verdict"),
     [
         (995, 1, "had no effect"),
-        (960, 1, "took effect, not faster"),
-        (800, 1, "time unknown"),  # 8 % of a step may be hidden by the spread of its units
+        (1005, 1, "had no effect"),
+        (960, 1, "time unknown"),  # 2 % of a step are hidden by the spread of its units, but kernels have them
+        (800, 1, "time unknown"),
         (995, 0.9, "time unknown"),  # the host launches less, which may be faster
     ],
 )
-def test_kernels_that_hardly_gained_make_no_step_faster(after_us: int, launched: float, verdict: str) -> None:
+def test_kernels_that_take_what_they_took_make_no_step_faster(after_us: int, launched: float, verdict: str) -> None:
     """On an H200 kernels of 20.0 ms took 19.9 with moe's action, and its steps of 33 ms differ by 8 %."""
     before, after = simple("before", 1000, steady(2500)), simple("after", after_us, steady(2500))
     after = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * launched))
