@@ -29,14 +29,13 @@ ELSEWHERE = {"CPU": frozenset({"efficient", "cudnn"}), "HIP": frozenset({"cudnn"
 HELPER = '''
 def _prefer_attention(*names):
     """Attention runs on the first of these backends that takes its operands; a program's own choice goes before."""
+    import atexit
+
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     chosen = sdpa_kernel([getattr(SDPBackend, name) for name in names], set_priority=True)
     chosen.__enter__()
-    _ATTENTION.append(chosen)  # ends where nothing holds it
-
-
-_ATTENTION = []
+    atexit.register(chosen.__exit__, None, None, None)  # it ends where nothing holds it, and this module may be dropped
 '''.strip()
 
 

@@ -608,6 +608,28 @@ def test_kernels_of_an_operator_are_known_by_their_problem() -> None:
     assert simulate(build([found]), {"aten::mm": 0.5}) == pytest.approx(70)
 
 
+def test_kernels_of_other_operators_are_known_by_theirs() -> None:
+    """Attention in cuDNN's half of 100 µs: the simulated step had no part of any change of an operator."""
+    name, sizes, strides = "aten::_scaled_dot_product_flash_attention", [8, 16, 64, 64], [65536, 4096, 64, 1]
+    inputs = {"Input Dims": [sizes] * 3, "Input type": ["c10::BFloat16"] * 3, "Input Strides": [strides] * 3}
+    found = read_trace(
+        Text(
+            text(
+                mark(1, 0, 120),
+                op(name, 1, 9) | {"args": {"External id": 5, **inputs}},
+                launch(2, 11),
+                kernel("flash_fwd_kernel", 8, 108, 11, **{"External id": 5}),
+                call("cudaDeviceSynchronize", 10, 110, 12),
+                cuda_runtime_version=12040,
+            )
+        )
+    )
+    (identity,) = found.identities
+    assert identity.problem is not None
+    assert identity.problem.startswith(f"operator {name} bfloat16(8,16,64,64")
+    assert simulate(build([found]), {identity.problem: 0.5}) == pytest.approx(70)
+
+
 def test_the_layout_of_a_trace_does_not_matter_and_damage_costs_one_event() -> None:
     """Blocks are parsed as a whole, without the events of which nothing is kept, or else event by event."""
     kineto = (SAMPLES / "traces" / "job.trace.json").read_bytes()

@@ -155,7 +155,9 @@ class Columns:
 
 
 class KernelIdentity(NamedTuple):
-    """A kernel's operator and problem (as its text), as far as they are known, and its name."""
+    """A kernel's operator and problem (of a library, else that of the operator with its inputs; as its text), as far as
+    they are known, and its name.
+    """
 
     op: str
     problem: str | None
@@ -242,14 +244,15 @@ class Records:
     def identities(self) -> list[KernelIdentity]:
         """What each kernel computes, in the order of the file."""
         self._walk()
-        names, kinds = self._columns.names, self._columns.kinds
+        names, kinds, operators = self._columns.names, self._columns.kinds, self._columns.operators
         known: dict[tuple[int, int, int], KernelIdentity] = {}
         out = []
         for op, problem, name in zip(self._op.tolist(), self._problem_of.tolist(), self._name.tolist(), strict=True):
-            key = (kinds[self._op_kind[op]][0] if op >= 0 else -1, problem, name)
+            key = (int(self._op_kind[op]) if op >= 0 else -1, problem, name)
             if key not in known:
-                text = self._problems[problem].text if problem >= 0 else None
-                known[key] = KernelIdentity(names[key[0]] if op >= 0 else "", text, names[name])
+                of = self._problems[problem] if problem >= 0 else operators.get(key[0])
+                operator = names[kinds[key[0]][0]] if op >= 0 else ""
+                known[key] = KernelIdentity(operator, of.text if of else None, names[name])
             out.append(known[key])
         return out
 
