@@ -87,8 +87,8 @@ class Units:
 
     @property
     def untraced_share(self) -> float:
-        """Share of the units' time in kinds that no trace holds (of their number, where times are unknown)."""
-        parts = [(x.count * (x.mean_us or 1.0), x.traced) for x in self.kinds]
+        """Share of the units' time in kinds that no trace holds; those without a time count as the others' mean."""
+        parts = [(x.count * (x.mean_us or self.mean_us or 1.0), x.traced) for x in self.kinds]
         total = math.fsum(us for us, _ in parts)
         return math.fsum(us for us, traced in parts if not traced) / total if total else 0.0
 
@@ -129,14 +129,16 @@ def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
     return replace(joined, kinds=tuple(kinds), alone=any(x.name in of for x in joined.kinds))
 
 
-def as_alone(after: Tables, before: Tables, before_us: float, after_us: float) -> Tables:
+def as_alone(after: Tables, before: Tables, before_us: float, after_us: float, kinds: Sequence[str]) -> Tables:
     """The tables of a run that was timed beside its logs, with the times of ``before`` without them as they were when
-    the average unit took ``before_us``, and ``after_us`` in the run after; unchanged where there are none.
+    the average unit of these kinds took ``before_us``, and ``after_us`` in the run after; unchanged where there are
+    none.
     """
     rows = before.facts[before.facts["run"] == before.run]
     rows = rows[rows["source_id"].isin(rows.loc[rows["name"] == ALONE, "source_id"])]
     alone = units(before)
-    moment = before_us / ((alone and alone.mean_us) or before_us)
+    mean = replace(alone, kinds=tuple(x for x in alone.kinds if x.name in kinds)).mean_us if alone else None
+    moment = before_us / (mean or before_us)
     shares = {"us": moment * after_us / before_us, "host_us": moment}
 
     def scaled(value: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -34,21 +35,25 @@ AT_MOST_S = 120.0
 """A job that takes longer is not run again: its units are many, and their own spread serves."""
 
 
-def by_turns(before: Side, after: Side, unit: str, say: Say, most: int = MOST_PAIRS) -> Times | SideBySide | None:
+def by_turns(
+    before: Side, after: Side, unit: str, say: Say, most: int = MOST_PAIRS, counts: Mapping[str, float] | None = None
+) -> Times | SideBySide | None:
     """The times of some runs of each command in its environment; None where one of them fails or times nothing.
 
-    ``unit`` is the callable whose calls are units, as ``--unit`` names it, ``most`` how many pairs there are at most.
-    Raises KeyboardInterrupt.
+    ``unit`` is the callable whose calls are units, as ``--unit`` names it, ``most`` how many pairs there are at most;
+    ``counts`` weigh the kinds of units where they decide whether more follow.  Raises KeyboardInterrupt.
     """
     most_s = _MOST_S if most <= MOST_PAIRS else math.inf
     try:
-        return _side_by_side(before, after, unit, say, max(most, PAIRS), most_s)
+        return _side_by_side(before, after, unit, say, max(most, PAIRS), most_s, counts)
     except AloneError as why:
         say(f"    one run after another, since {why}")
         return one_by_one(before, after, unit, say, 2 * most if most > PAIRS else RUNS, most_s)
 
 
-def _side_by_side(before: Side, after: Side, unit: str, say: Say, most: int, most_s: float) -> SideBySide:
+def _side_by_side(
+    before: Side, after: Side, unit: str, say: Say, most: int, most_s: float, counts: Mapping[str, float] | None
+) -> SideBySide:
     """Raises AloneError where the first pairs cannot be run, or time no kind of unit often enough."""
     say(
         f"two of the job at once, as it was and as it is, a few units of each by turns, without logs and a profiler: "
@@ -62,7 +67,7 @@ def _side_by_side(before: Side, after: Side, unit: str, say: Say, most: int, mos
             if len(found.pairs) < PAIRS:
                 raise
             return found
-        wall = found.unit_time(found.kinds)
+        wall = found.unit_time(counts or found.kinds)
         if wall is None:
             raise AloneError("no kind of unit came in enough turns")
         late = len(found.pairs) == most or time.monotonic() - begun > most_s

@@ -22,7 +22,6 @@ from analyzers.measure.replay import Options, replay
 from analyzers.measure.scheduler import Limits
 from analyzers.recommend import screen
 from analyzers.recommend.apply_module import NAME, module, without_a_change
-from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import advise, with_step, write
 from analyzers.recommend.verdict import hidden, verdict
@@ -68,7 +67,7 @@ def tune(
         job.replayed()
         found, actions, files = job.recommended()
         again = job.run_again(actions, files)
-        job.settled(found, job.verified(found, actions, files, again))
+        job.settled(found, job.verified(found, actions, files, again), bool(files))
     except KeyboardInterrupt:
         say(f"interrupted: {job.goes_on}")
         return 130
@@ -192,17 +191,20 @@ class _Job:
         before, after = (tables_of(self.store, run) for run in (self.run, self.after))
         of_files = next((x for x in found.actions if x.action.kind == "files"), None) if files else None
         proof = verify_actions(before, after, actions, of_files)
-        if units(before) is None or again.seconds > AT_MOST_S:
+        if (counted_units := units(before)) is None or again.seconds > AT_MOST_S:
             return proof
         unit = self.tuning.trace.unit if self.tuning.trace else ""
         sides = (self.command, self.environ), (again.command, again.environ)
-        times = by_turns(*sides, unit, self.say, PAIRS if proof.limit else self.tuning.pairs)
+        counts = {x.name: float(x.count) for x in counted_units.kinds}
+        times = by_turns(*sides, unit, self.say, PAIRS if proof.limit else self.tuning.pairs, counts)
         return verify_actions(before, after, actions, of_files, times)
 
-    def settled(self, found: Recommendation, proof: ActionProof) -> None:
-        """Keep what was applied or take it back, and weigh what is left against the job as it is now."""
+    def settled(self, found: Recommendation, proof: ActionProof, of_files: bool) -> None:
+        """Keep what was applied (also files of which no saving is known) or take it back, and weigh what is left
+        against the job as it is now.
+        """
         applied = [x for x in found.actions if x.action.name in proof.actions]
-        of_files, changed = any(x.action is OVERRIDES for x in applied), {y.of for x in applied for y in x.parts}
+        changed = {y.of for x in applied for y in x.parts}
         others = (x for x in found.findings if x.problem is None or x.problem.text not in changed)
         rest = replace(found, findings=tuple(x for x in others if x.override is None or not of_files))
         if proof.refuted:
@@ -215,7 +217,7 @@ class _Job:
             left = results(now, ACTIONS, Settings(), kept)
             rest = replace(rest, actions=tuple(left))
             if wall is not None and traced_us(now) is not None:
-                now = as_alone(now, tables_of(self.store, self.run), wall.before_us, wall.after_us)
+                now = as_alone(now, tables_of(self.store, self.run), wall.before_us, wall.after_us, wall.kinds)
                 rest = with_step(replace(rest, gpu_time=gpu_time(now)), now)
         weighed = {x.action.name: x for x in left}
         entries = [weighed.get(x.action.name, x) for x in found.actions if x in kept or x not in applied]
@@ -225,7 +227,7 @@ class _Job:
         else:
             path.unlink(missing_ok=True)
         first, *more = lines_of(proof)
-        self._ended(rest, [f"tune: {first}: {outcome}", *more], made, bool(kept))
+        self._ended(rest, [f"tune: {first}: {outcome}", *more], made, not proof.refuted)
 
     def _ended(self, left: Recommendation, head: Sequence[str], made: Emission | None, kept: bool = False) -> None:
         """Print the verdict, what is left to do, and how it is applied."""

@@ -15,7 +15,7 @@ be shorter with kernels of no time at all (simulated), or where they take what t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from analyzers.actions import ACTIONS, ActionResult
@@ -27,7 +27,7 @@ from analyzers.job.step.answer import ERROR, WORTH, StepAnswer, step_of
 from analyzers.times.units import KINDS, reweighed, traced_kinds, units, units_by_source, units_of_facts, word_of
 from analyzers.verify.unit_time import SideBySide, Times, UnitTime, timed, unit_time
 from logparse.errors import InputError
-from logparse.formats.job_units import UNIT
+from logparse.formats.job_units import KIND, UNIT
 from logparse.output import CHECK_FAILED, Answer
 from logparse.text import counted, duration, fitted, gained, signed
 
@@ -174,7 +174,7 @@ class ActionProof:
             return "another workload"
         if self.doubts or self.undecided:
             return "time unknown"
-        if not self.faster and abs(self.gained_us) <= self.noise_us:
+        if not self.faster and abs(self.gained_us) <= self.noise_us and (self.wall or not self._launches_less):
             return "had no effect"
         if not self.faster and (self.wall is not None or self.gained_us < 0):
             return "took effect, not faster"
@@ -218,9 +218,10 @@ def verify_actions(
     now, then = both.us
     change = _change(chosen, files, now)
     low, high = step_interval(now, *(now + x for x in change))
-    wall = both.wall(times or both.timed)
+    wall = (both.wall(times) if times else None) or both.wall(both.timed)
     doubts = [*both.doubts()]
-    step = step_of(before, {of: x for y in (*chosen, *([files] if files else [])) for of, x in factors_of(y).items()})
+    under = {of: x for y in (*chosen, *([files] if files else [])) for of, x in factors_of(y).items()}
+    step = step_of(both.alike, under)
     return ActionProof(
         before=before.run,
         after=after.run,
@@ -298,9 +299,25 @@ class _Both:
         return a, b
 
     def wall(self, times: Times | SideBySide) -> UnitTime | None:
+        """None where the kinds of units that were timed are less than half of the kernels' time."""
         if isinstance(times, SideBySide):
-            return times.unit_time(self.counts)
-        return unit_time(*times, self.counts) if all(times) else None
+            found = times.unit_time(self.counts)
+        else:
+            found = unit_time(*times, self.counts) if all(times) else None
+        return found if found is not None and self._part_of(found.kinds) >= SHARE else None
+
+    def _part_of(self, kinds: Sequence[str]) -> float:
+        """Of the kernels' time in the run before: 1 where no trace tells kinds apart."""
+        rows = kernels_of_run(self.before)
+        us, known = rows["total_us"], rows["unit"].isin(list(self.counts))
+        return float(us[rows["unit"].isin(kinds)].sum() / us[known].sum()) if known.any() else 1.0
+
+    @property
+    def alike(self) -> Tables:
+        """The run before as it was traced, as if it had done no units but those of the common kinds."""
+        facts = self.runs[0].facts
+        others = facts["name"].str.startswith(KIND) & ~facts["name"].str[len(KIND) :].isin(list(self.counts))
+        return replace(self.runs[0], facts=facts[~others]) if self.share < 1 and others.any() else self.runs[0]
 
     @property
     def us(self) -> tuple[float, float]:

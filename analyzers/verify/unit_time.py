@@ -50,7 +50,8 @@ class UnitTime:
     """Wall time of an average unit in µs before and after, and the interval of what was gained.
 
     ``runs`` is how many runs each of the two times is of (0: units of one run), ``turns`` in how many turns (0: one run
-    after another); ``each``: the times of the runs of each pair side by side.
+    after another); ``each``: the times of the runs of each pair side by side.  Of the ``kinds`` of units, the others
+    were not timed often enough.
     """
 
     before_us: float
@@ -60,6 +61,7 @@ class UnitTime:
     runs: int = 0
     turns: int = 0
     each: tuple[tuple[float, float], ...] = ()
+    kinds: tuple[str, ...] = ()
 
     @property
     def gained_us(self) -> float:
@@ -89,14 +91,15 @@ class SideBySide:
     def unit_time(self, counts: Mapping[str, float]) -> UnitTime | None:
         """Compare the sides.
 
-        ``counts`` weigh the kinds.  None where those that were timed in ``LEAST_TURNS`` turns of every run are less
-        than half of these units.  Of one pair alone the interval is that of thirds of its turns, without what differs
-        between two starts.
+        ``counts`` weigh the kinds.  None where those that were timed in ``LEAST_TURNS`` turns of every run take less
+        than half of these units' time.  Of one pair alone the interval is that of thirds of its turns, without what
+        differs between two starts.
         """
         turns = [[{x: [y[x] for y in side if x in y] for x in counts} for side in pair] for pair in self.pairs]
         kinds = [x for x in counts if all(len(side[x]) >= LEAST_TURNS for pair in turns for side in pair)]
         total = math.fsum(counts[x] for x in kinds)
-        if not total or total < math.fsum(counts.values()) / 2:
+        seen = {x: [us for pair in turns for side in pair for us in side[x]] for x in counts}
+        if not _most(counts, kinds, {x: statistics.fmean(us) for x, us in seen.items() if us}):
             return None
         weights = np.array([counts[x] / total for x in kinds])
 
@@ -111,7 +114,8 @@ class SideBySide:
         before, after = math.exp(a), math.exp(b)
         low, high = (before - after * math.exp(x) for x in (off, -off))
         each = tuple((math.exp(x), math.exp(y)) for x, y in runs) if len(self.pairs) > 1 else ()
-        return UnitTime(before, after, low, high, len(self.pairs), sum(min(map(len, x)) for x in self.pairs), each)
+        least = sum(min(map(len, x)) for x in self.pairs)
+        return UnitTime(before, after, low, high, len(self.pairs), least, each, tuple(kinds))
 
 
 @dataclass(frozen=True)
@@ -123,12 +127,13 @@ class _Mean:
 def unit_time(before: Sequence[Units], after: Sequence[Units], counts: Mapping[str, float]) -> UnitTime | None:
     """Compare runs of a job as it was with runs of it as it is: one of each, or at least three by turns.
 
-    ``counts`` weigh the kinds.  None where those that were timed often enough in every run are less than half of these
-    units.
+    ``counts`` weigh the kinds.  None where those that were timed often enough in every run take less than half of the
+    time of these units.
     """
     kinds = [name for name in counts if all(name in timed(x) for x in (*before, *after))]
     total = math.fsum(counts[name] for name in kinds)
-    if not total or total < math.fsum(counts.values()) / 2 or not before or not after:
+    us = {x.name: x.mean_us for side in (before, after) for y in side for x in y.kinds if x.mean_us is not None}
+    if not before or not after or not _most(counts, kinds, us):
         return None
     weights = {name: counts[name] / total for name in kinds}
     runs = min(len(before), len(after))
@@ -137,7 +142,15 @@ def unit_time(before: Sequence[Units], after: Sequence[Units], counts: Mapping[s
     value = math.fsum(x.value for x in parts)
     off = Variance(value, _degrees(parts)).half_width() if value > 0 else 0.0
     gained = a.us - b.us
-    return UnitTime(a.us, b.us, gained - off, gained + off, runs if runs >= _LEAST else 0)
+    return UnitTime(a.us, b.us, gained - off, gained + off, runs if runs >= _LEAST else 0, kinds=tuple(kinds))
+
+
+def _most(counts: Mapping[str, float], kinds: Sequence[str], us: Mapping[str, float]) -> bool:
+    """Whether these kinds take half of the units' time; those of which no time is known count as the others' mean."""
+    usual = statistics.fmean(us.values()) if us else 1.0
+    each = {x: n * us.get(x, usual) for x, n in counts.items()}
+    part = math.fsum(each[x] for x in kinds)
+    return part > 0 and 2 * part >= math.fsum(each.values())
 
 
 def timed(units: Units) -> Mapping[str, tuple[float, ...]]:

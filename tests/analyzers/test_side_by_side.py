@@ -87,7 +87,7 @@ def worked(log: Path) -> list[str]:
 def test_two_of_a_job_work_by_turns_and_the_faster_one_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAIRS", 1)
     said: list[str] = []
-    times = by_turns(*sides(tmp_path, 220), "", said.append)
+    times = by_turns(*sides(tmp_path, 220), "", said.append, 1)
     assert isinstance(times, SideBySide)
     assert len(said) == 1
     wall = times.unit_time(times.kinds)

@@ -22,10 +22,10 @@ from analyzers.tune import verb
 from analyzers.tune.by_turns import one_by_one, units_in
 from analyzers.tune.verb import Tuning, tune
 from logparse.ingest import ingest
-from logparse.model import Finding, problem_from_text
+from logparse.model import Finding, Override, problem_from_text, solution_from_text
 from logparse.store import Store, open_store
 from logparse.text import COLUMNS, LINES
-from tests.analyzers.example import gemm
+from tests.analyzers.example import ARCH, gemm
 from tests.analyzers.verify.test_actions import Kind, job, steady
 from tests.conftest import SAMPLES
 
@@ -296,6 +296,28 @@ def test_what_makes_no_step_faster_is_taken_back(monkeypatch: pytest.MonkeyPatch
     assert "cudnn_benchmark:" not in (tmp_path / "report.md").read_text()
     assert "cudnn_benchmark'" not in (tmp_path / "apply.py").read_text().replace("channels_last_benchmark'", "")
     assert applied(tmp_path)["ALONE"] == ()
+
+
+def test_files_of_no_known_saving_are_taken_back_too(
+    monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    """Nothing counts the calls of their problem, so that no action weighs them against the job."""
+    before, after = images("before", 1000, 2500, both=1.2), images("after", 1000, 2500, both=1.2)
+    planted(monkeypatch, before, after)
+    build = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}
+    solution = solution_from_text("hipblaslt:7")
+    override = Override(problem=gemm(), solution=solution, target=build, time_us=10.0, default_us=20.0)
+    finding = Finding(analyzer="suboptimal-pick", message="m", problem=gemm(), per_call_us=10.0, override=override)
+    found = replace(recommend(before, Settings()), actions=(), findings=(finding,))
+    monkeypatch.setattr(verb, "advise", lambda store, settings, run: found)
+    said: list[str] = []
+    assert tune(["job"], store, Tuning(out=tmp_path), said.append, {}) == 0
+    ending = screen_of(said)
+    assert ending[0].startswith("tune: had no effect: ")
+    assert ending[0].endswith(" with override files: not kept")
+    assert not [x for x in ending if x.startswith(("apply ", " 1 overrides"))]
+    assert not list(tmp_path.glob("*/apply.sh"))
+    assert list(tmp_path.glob("*/apply.sh.old"))
 
 
 def script(log: Path, word: str, us: float, code: int = 0) -> list[str]:

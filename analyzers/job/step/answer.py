@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import re
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -164,6 +164,14 @@ class Step:
         """``host_us`` of the kinds that the traces hold, weighed as theirs are; 0 where none is known."""
         kinds = {unit.kind for graph in self.graphs for unit in graph.bounds}
         return self._mean({kind: [us] for kind, us in self.host_us.items() if kind in kinds})
+
+    @property
+    def weights(self) -> list[float]:
+        """For how many units that ran one of each graph stands."""
+        traced = Counter(unit.kind for graph in self.graphs for unit in graph.bounds)
+        known = any(self.counts.get(x) for x in traced)
+        each = {x: self.counts.get(x, 0.0) / n if known else 1.0 for x, n in traced.items()}
+        return [math.fsum(each[x.kind] for x in graph.bounds) / max(len(graph.bounds), 1) for graph in self.graphs]
 
     def _by_kind(
         self, at: Sequence[Sequence[float]], took: Callable[[Sequence[float], Bounds, bool], float]
@@ -321,7 +329,7 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     at = [times(graph, us, host * left) for graph, us in zip(step.graphs, changed, strict=True)]
     then = scale * step.mean_us(at)
     ends = [under(factors, left, which, host * part) for which in (1, 2) for part in dict.fromkeys((least, 1.0, most))]
-    parts = _shares(step.graphs, changed, at, host * left)
+    parts = _shares(step, changed, at, host * left)
     starts = 1.96 * math.sqrt(2) * STARTS * (parts["host"] + parts["data loading"])
     error = math.hypot(ERROR, starts) if factors else 0.0
     known = step.untraced_us is not None
@@ -363,22 +371,19 @@ def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
 
 def _left(step: Step, given: Mapping[str, Factor]) -> float:
     """The share of the host's work that is left without the launches that are spared."""
-    spared = math.fsum(
-        graph.launches_us([x.spares(of.kernel) for x, of in zip(_each(graph, given), graph.identities, strict=True)])
-        for graph in step.graphs
-    )
-    whole = math.fsum(float(graph.host.sum()) for graph in step.graphs)
+    spared = whole = 0.0
+    for graph, weight in zip(step.graphs, step.weights, strict=True):
+        of = [x.spares(of.kernel) for x, of in zip(_each(graph, given), graph.identities, strict=True)]
+        spared, whole = spared + weight * graph.launches_us(of), whole + weight * float(graph.host.sum())
     return max(1.0 - spared / whole, 0.0) if whole else 1.0
 
 
-def _shares(
-    graphs: Sequence[Graph], changed: Sequence[Floats], at: Sequence[Sequence[float]], host: float
-) -> dict[str, float]:
+def _shares(step: Step, changed: Sequence[Floats], at: Sequence[Sequence[float]], host: float) -> dict[str, float]:
     """What the new step waits for, as parts of 1; a kind's lags may sum up to less than nothing where clocks differ."""
     out = dict.fromkeys(KINDS, 0.0)
-    for graph, us, moments in zip(graphs, changed, at, strict=True):
+    for graph, weight, us, moments in zip(step.graphs, step.weights, changed, at, strict=True):
         for kind, part in shares(graph, moments, us, host).items():
-            out[kind] += part
+            out[kind] += weight * part
     total = math.fsum(max(part, 0.0) for part in out.values())
     return {kind: max(part, 0.0) / total if total else 0.0 for kind, part in out.items()}
 
@@ -431,7 +436,8 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
     found = units(tables)
     traced = {unit.kind for graph in graphs for unit in graph.bounds}
     if found and any(x.name in traced for x in found.kinds):
-        found = replace(found, kinds=tuple(x for x in found.kinds if x.name in traced))
+        kinds = [x for x in found.kinds if x.name in traced]
+        found = replace(found, kinds=tuple([x for x in kinds if x.mean_us is not None] or kinds))
     counts = {x.name: float(x.count) for x in found.kinds} if found else {}
     untraced = found.mean_us if found else None
     hosts = {x.name: x.late_host_us for x in found.kinds if len(x.late_host_us) > 1} if found else {}

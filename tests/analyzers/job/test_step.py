@@ -419,6 +419,20 @@ def test_what_the_host_spent_on_launches() -> None:
     assert of == {turned: 3, "fprop": 4, back: 5, "relu": 2, "relu_again": 4}
 
 
+def test_what_limits_the_step_is_weighed_by_how_often_its_kinds_ran() -> None:
+    """One kind waits for its host, 95 of 100; the other for kernels of ten times that."""
+    graphs = []
+    for kind, us in (("host", 1.0), ("kernels", 1000.0)):
+        events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(2)]
+        for i in range(2):
+            start = max(100 * i + 7, i * us + 8)
+            events += [launch(100 * i + 1, 10 + i), kernel("k", start, start + us, 10 + i)]
+        held = trace(*events)
+        graphs.append(build([replace(held, units=[x._replace(kind=kind) for x in held.units])]))
+    weighed = {x: answer(Step(graphs, {"host": x, "kernels": 100 - x}), {}).limit for x in (95, 50)}
+    assert weighed == {95: "host", 50: "kernels"}
+
+
 def test_a_graph_launch() -> None:
     """Its second branch ends at 51 whatever the first does, and what follows begins a gap of 1 µs after both."""
     found = graph(

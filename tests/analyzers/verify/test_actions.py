@@ -321,6 +321,28 @@ def test_kernels_that_take_what_they_took_make_no_step_faster(after_us: int, lau
     assert all(x.endswith(" µs: less than 4% of a step") for x in said)
 
 
+def prefill(run: str, conv_us: float, walls: Sequence[float]) -> Tables:
+    """Ninety decodes of 1 ms, and ten prefills, in which nearly all of the time is."""
+    return job(run, Kind(1, 90, 4, 100, 300, 0, steady(1000)), Kind(16, 10, 2, conv_us, 10000, 0, walls))
+
+
+def test_kinds_of_units_with_most_of_the_time_decide() -> None:
+    """Of a kind that came first once units were no longer timed no time is known: the others' is no word on it."""
+    untimed = judged(prefill("before", 90_000, []), prefill("after", 72_000, []))
+    assert (untimed.verdict, untimed.wall, untimed.refuted) == ("time unknown", None, False)
+    timed_too = prefill("before", 90_000, steady(100_000)), prefill("after", 72_000, steady(82_000))
+    assert judged(*timed_too).verdict == "verified"
+    turns = [{"float16[1, 3]": 1000.0} for _ in range(20)]
+    assert judged(*timed_too, times=SideBySide(((turns, turns),) * 2)).verdict == "verified", "by the traced runs"
+
+
+def test_fewer_launches_without_a_time_are_no_proof_of_no_effect() -> None:
+    before, after = simple("before", 1000, steady(2500)), simple("after", 995, [])
+    assert judged(before, after).verdict == "had no effect"
+    fewer = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * 0.7))
+    assert judged(before, fewer).verdict == "time unknown"
+
+
 @pytest.mark.parametrize("untimed", ["before", "after"])
 def test_without_units_that_no_profiler_slowed_the_time_is_unknown(untimed: str) -> None:
     walls = {"before": steady(2500), "after": steady(2300), untimed: [2000.0] * 4}
@@ -378,7 +400,8 @@ def test_runs_by_turns_have_the_interval_of_their_means() -> None:
     """Means 100, 101, 102 and 97, 98, 99: both variances of the mean are 1/3, so 4 degrees, and 3 ± t · √(2/3)."""
     found = unit_time(timed("a", 100, 101, 102), timed("b", 97, 98, 99), {"float16[8, 3]": 100})
     off = student_t_quantile(0.975, 4) * (2 / 3) ** 0.5
-    assert found == UnitTime(101, 98, pytest.approx(3 - off), pytest.approx(3 + off), 3)
+    kinds = ("float16[8, 3]",)
+    assert found == UnitTime(101, 98, pytest.approx(3 - off), pytest.approx(3 + off), 3, kinds=kinds)
     assert found.faster
     unsure = unit_time(timed("a", 100, 101, 110), timed("b", 97, 98, 99), {"float16[8, 3]": 100})
     assert unsure is not None
