@@ -9,10 +9,8 @@ moved at least B' bytes in the time t'.  At these rates the smaller one would ta
 
     t* = t' · max(F / F', B / B')
 
-which is never less than what the roofline model predicts (Williams, Waterman, Patterson, CACM 52 (2009): time is the
-longer of F/peak and B/bandwidth), whatever peak and bandwidth the device has: a device that follows the roofline gives
-no finding.  A kernel also takes some microseconds whatever it does, so t* is at least ``LATENCY_US``; a skinny product
-that only streams its weights has B ≈ B' and is not flat either.
+which is never less than what the roofline model predicts (Williams, Waterman, Patterson, CACM 52 (2009)), whatever peak
+and bandwidth the device has.  A kernel also takes some microseconds whatever it does, so t* is at least ``LATENCY_US``.
 
 Evidence needed: times of both problems in one source, and no faster time of the smaller one in another source that may
 be of the same device.  Without a measurement it does not claim that a faster solution exists.  The loss is taken to be

@@ -1,6 +1,5 @@
 """The table behind every chart: one row per problem, with what it costs now and what it could cost.
 
-Made by SQL from the store's views, so that 200,000 problems take about a second.
 A row is a problem of the run's workload; where the run logged no call of a kind (GEMM or convolution), its measured
 problems of that kind take its place, one row per file that measured them, and each weighs one call.  Picks and
 findings of such a row are of its own file, and no time is of a device that is known to be another one than the run's.

@@ -304,13 +304,10 @@ class _Both:
             found = times.unit_time(self.counts)
         else:
             found = unit_time(*times, self.counts) if all(times) else None
-        return found if found is not None and self._part_of(found.kinds) >= SHARE else None
-
-    def _part_of(self, kinds: Sequence[str]) -> float:
-        """Of the kernels' time in the run before: 1 where no trace tells kinds apart."""
-        rows = kernels_of_run(self.before)
-        us, known = rows["total_us"], rows["unit"].isin(list(self.counts))
-        return float(us[rows["unit"].isin(kinds)].sum() / us[known].sum()) if known.any() else 1.0
+        us = kernels_of_run(self.before).groupby("unit")["total_us"].sum()
+        known = us[us.index.isin(list(self.counts))]
+        part = known[known.index.isin(found.kinds)].sum() / known.sum() if found and len(known) else 1.0
+        return found if part >= SHARE else None
 
     @property
     def alike(self) -> Tables:

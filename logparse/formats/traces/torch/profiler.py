@@ -42,8 +42,7 @@ elementwise operators that followed a product, ``gelu_gradient_kernels`` those t
 holds, ``profiler_steps_us`` their wall time together, and ``untraced_step_us`` that of one step without the profiler
 (of ``logparse capture --trace``, since recording slows the host); ``gpu_window_us``, ``gpu_busy_us`` and others hold
 how much of the time the GPU worked (``busy``).  Times are microseconds of device time; a sample is that of all kernels
-of one operator: the time in which any of them runs.  About 12 bytes per operator and 30 per kernel are held until the
-end, whatever else the trace has.
+of one operator: the time in which any of them runs.
 """
 
 from __future__ import annotations
