@@ -181,14 +181,14 @@ class Pair:
 
 
 def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
-    """All pairs of a record's jobs."""
+    """All pairs of a record's jobs but those that are ``void``: it turned out that the action had not been applied."""
     out = []
     for name, row in jobs.items():
         if not isinstance(row.get("step"), dict):
             continue
         alone = {row["actions"][0]: "after"} if len(row.get("actions", ())) == 1 else {}
         for action, side in {**alone, **{x: x for x in row.get("others", ())}}.items():
-            found = compared(row.get("truth", {}), side)
+            found = compared(row.get("truth", {}), side) if action not in row.get("void", ()) else None
             if found is not None and (simulated := row["step"].get("beside", {}).get(action)):
                 spread = (found.high_us - found.low_us) / 2 / found.before_us
                 said = row["step"]["under"][action]["then_us"]

@@ -306,7 +306,7 @@ def test_the_error_of_the_simulated_step_is_learned_from_the_records(monkeypatch
     errors = importlib.import_module("steps").own_errors(jobs()["jobs"])
     rms = math.sqrt(math.fsum(x * x for x in errors) / len(errors))
     assert 2 * rms <= ERROR
-    assert len(errors) == 14
+    assert len(errors) == 11
     assert f"those that the host does not limit is {percent(rms)}." in text("docs/results.md")
 
 
