@@ -65,8 +65,10 @@ def missing(store: Store) -> list[str]:
 _READ: Mapping[str, str] = {
     "sources": "source_id text, run text, path text, bytes int, pid_from text, ended text, call_lines int, "
     "message_lines int, measurement_lines int, fact_lines int, reject_lines int",
-    "calls": "source_id text, run text, category text, kind text, problem text, pid int, count int, by_tool bool",
+    "calls": "source_id text, run text, category text, kind text, problem text, pid int, count int, by_tool bool, "
+    "solution text",
     "workload": "run text, pid int, calls int, calls_from text",
+    "facts": "run text, name text, value text",
     "process_messages": "source_id text, run text, category text, function text, text text, count int",
 }
 """The views that are read, and of these the columns."""
@@ -81,8 +83,10 @@ _OF_LOG = f"""
 _LEVEL = f"""
     {_OF_LOG} select count(*) from logs
     where list_has_any(have, {list(BY_LEVEL)}) and not list_has_any(have, {list(BEYOND_LEVEL)})
+        and not exists (select 1 from facts where run = $run and name = 'backend' and value = 'CUDA')
         and source_id not in (
-            select source_id from process_messages where run = $run and starts_with(function, 'cublas'))"""
+            select source_id from process_messages where run = $run and starts_with(function, 'cublas')
+            union all select source_id from calls where run = $run and starts_with(solution, 'cublaslt:'))"""
 _TORN_LINES = f"""
     {_OF_LOG} select path from logs join paths using (source_id)
     where len(list_intersect(have, {list(SHARED_BUFFER)})) > 1 and rejects > 0 order by source_id"""
@@ -90,12 +94,10 @@ _ENDS = f"""
     {_OF_LOG} select path, ended from sources where run = $run and ended is not null
     union select coalesce(path, source_id), 'inside a message' from process_messages left join paths using (source_id)
     where run = $run and contains(text, 'log ends inside') order by all"""
-_SILENT = """
+_SILENT = """ -- the trace of a graph's capture only names what the graph's launches run
     select coalesce(bytes = 0, false), path from sources
-    where run = $run and coalesce(call_lines, message_lines, measurement_lines, fact_lines) is not null
-        and coalesce(call_lines, 0) + coalesce(message_lines, 0) + coalesce(measurement_lines, 0)
-            + coalesce(fact_lines, 0) = 0
-    order by path"""
+    where run = $run and list_sum([call_lines, message_lines, measurement_lines, fact_lines]) = 0
+        and path not like '%/capture_traces/%' order by path"""
 _WITHOUT_INPUTS = f"""
     select function, cast(sum(count) as bigint) from process_messages
     where run = $run and text = {sql_text(UNREAD)} group by function having sum(count) > 0 order by function"""

@@ -9,6 +9,7 @@ only makes the GPU wait longer.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.job.gpu_time import GpuTime, gpu_time
@@ -27,16 +28,24 @@ BEYOND_GRAPHS = (
     "Graphs are launched already, the gaps lie between them: batch more requests or tokens per launch, and look at "
     "what the host does between two launches (scheduling, sampling, synchronisation)."
 )
+LOADER = (
+    "Let data arrive sooner: more workers of the loader (num_workers, persistent_workers, prefetch_factor) and pinned "
+    "memory, or less work for each sample: decode and resize once, augment on the GPU."
+)
+_WAITS = "waits for the host"
+
+
+def of_data(remark: Finding) -> Finding:
+    """The remark of a step that waits for its data, as its simulation shows, and not for what launches kernels."""
+    return replace(remark, message=remark.message.replace(_WAITS, "waits for data"), advice=LOADER)
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """One finding, or none: without a trace's window nothing is known."""
     time = gpu_time(tables)
     share = time.busy_share if time else None
-    if time is None or share is None or not time.waits:
-        return []
-    launches = sum(x.kernels for x in time.parts)
-    if not launches:  # a trace whose kernels no row counts
+    launches = sum(x.kernels for x in time.parts) if time else 0  # 0: a trace whose kernels no row counts
+    if time is None or share is None or not time.waits or not launches:
         return []
     return [
         Finding(
@@ -59,7 +68,7 @@ def _message(time: GpuTime, share: float, launches: int) -> str:
         profiled = f" The profiler slows the host: {timed}."
     return (
         f"the GPU runs kernels in {share:.1%} of the time ({duration((time.busy_us or 0.0) / steps)} of "
-        f"{duration((time.window_us or 0.0) / steps)}{each}) and waits for the host in the rest: less GPU time may "
+        f"{duration((time.window_us or 0.0) / steps)}{each}) and {_WAITS} in the rest: less GPU time may "
         f"not show in the {time.word}. {launches / steps:,.0f} kernels{each} take {time.kernels_us / launches:,.1f} µs "
         f"each on average.{unmarked}{profiled}"
     )

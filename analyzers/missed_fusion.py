@@ -99,13 +99,14 @@ def _finding(one: Epilogue, timed: _Timed | None, calls: int | None, weight: flo
         if one.exact:
             message += "; the epilogue's GELU is the tanh approximation, the model's is exact"
         advice = (_GRADIENT if in_training else FUSION) + (_UNTIMED if timed is None else _STATED)
+    at_most = None if advice == _IN_TRAINING else one.us * weight
     return Finding(
         analyzer=NAME,
         problem=one.problem,
         message=message,
         calls=calls,
         # no time of it: it warns, and nothing is searched
-        evidence=Evidence(best="torch:fused", at_most_us=one.us * weight, details={"steps": one.steps}),
+        evidence=Evidence(best="torch:fused", at_most_us=at_most, details={"steps": one.steps}),
         advice=advice,
     )
 

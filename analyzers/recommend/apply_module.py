@@ -16,7 +16,7 @@ from logparse.formats.format import Emission
 
 NAME = "apply.py"
 _USE = "in the program:  import apply; apply.settings(); model = apply.model(model)"
-_NAMED = "in the program, which applies no action that is not named:  import apply; "
+_NAMED = "in the program, as no action is applied that is not named:  import apply; "
 
 
 def chosen(results: Sequence[ActionResult], hidden: Collection[str] = ()) -> tuple[ActionResult, ...]:
@@ -52,8 +52,7 @@ def without_a_change(results: Sequence[ActionResult], hidden: Collection[str] = 
 
 def has_lines(result: ActionResult) -> bool:
     """Whether lines of Python or the environment can apply it."""
-    application = result.application
-    return bool(application.settings or application.model or application.environment)
+    return bool(calls(result))
 
 
 def module(
@@ -88,10 +87,11 @@ def module(
         model="".join(_branch(x, x.application.model) for x in usable),
         helpers="".join(f"\n{x}\n" for x in dict.fromkeys(x for y in usable for x in y.application.helpers)),
     )
-    return Emission(NAME, text.encode(), _USE if default else _NAMED + _calls(first))
+    return Emission(NAME, text.encode(), _USE if default else _NAMED + calls(first))
 
 
-def _calls(result: ActionResult) -> str:
+def calls(result: ActionResult) -> str:
+    """The lines of a program that apply this action by its name."""
     settings = f'apply.settings("{result.action.name}")'
     model = f'model = apply.model(model, "{result.action.name}")'
     lines = result.application

@@ -18,7 +18,7 @@ import numpy as np
 from analyzers.actions import ActionResult
 from analyzers.actions.action import row
 from analyzers.analyzer import Settings
-from analyzers.recommend import render
+from analyzers.recommend import apply_module, render
 from analyzers.recommend.override_files import TargetFiles
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verdict import Verdict, gain, verdict
@@ -30,11 +30,10 @@ JSON_NAME, REPORT_NAME = "findings.json", "report.md"
 _LONG = 40
 
 
-def documents(recommendation: Recommendation, settings: Settings, targets: Sequence[TargetFiles]) -> list[Emission]:
-    return [
-        Emission(REPORT_NAME, report(recommendation, targets).encode(), ""),
-        Emission(JSON_NAME, document(recommendation, settings, targets).encode(), ""),
-    ]
+def documents(found: Recommendation, settings: Settings, targets: Sequence[TargetFiles], use: str) -> list[Emission]:
+    """Both files; ``use``: how ``apply.py`` is used, where it is written beside them."""
+    texts = {REPORT_NAME: report(found, targets, use), JSON_NAME: document(found, settings, targets)}
+    return [Emission(name, text.encode(), "") for name, text in texts.items()]
 
 
 def earlier_files(out: Path) -> list[Path]:
@@ -72,12 +71,7 @@ def document(recommendation: Recommendation, settings: Settings, targets: Sequen
         "actions": [_action(x) for x in recommendation.actions],
         "findings": list(map(_finding, recommendation.findings, recommendation.rows)),
         "targets": [
-            {
-                "name": x.name,
-                "facts": dict(x.facts),
-                "files": sorted(file.name for file in x.files),
-                "notes": list(x.notes),
-            }
+            {"name": x.name, "facts": dict(x.facts), "files": sorted(y.name for y in x.files), "notes": list(x.notes)}
             for x in targets
         ],
     }
@@ -125,7 +119,7 @@ def _plain(value: object) -> Any:
 # ------------------------------------------------------------------------------------------------ for people
 
 
-def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> str:
+def report(recommendation: Recommendation, targets: Sequence[TargetFiles], use: str = "") -> str:
     """``report.md``: the verdict, the ceiling, one table, each finding with its evidence, how to apply and to check."""
     seen = verdict(recommendation)
     out = [f"# What to change in run {_escaped(recommendation.run)}", "", f"**{_escaped(seen.headline)}**", ""]
@@ -142,6 +136,7 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> st
     advice = render.advice(recommendation)
     if advice:
         out += ["## Advice", "", *(f"* {_escaped(x)}" for x in advice), ""]
+    out += [f"## To apply: `{apply_module.NAME}`", "", f"Beside this report; {use}", ""] if use else []
     out += _apply(targets)
     return "\n".join(out).rstrip() + "\n"
 
@@ -157,7 +152,7 @@ def _todo(seen: Verdict) -> list[str]:
 
 
 def _table(recommendation: Recommendation) -> list[str]:
-    frame = render.brief(render.rows(recommendation))
+    frame = render.brief(render.rows(recommendation), recommendation.steps, recommendation.word)
     if not len(frame):
         return []
     out = ["## Findings", "", "| | " + " | ".join(frame.columns) + " |", "|---" * (len(frame.columns) + 1) + "|"]

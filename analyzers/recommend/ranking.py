@@ -34,6 +34,7 @@ from logparse.formats.hipblaslt import bench
 from logparse.model import Finding, Override, Problem, problem_from_text, solution_from_text
 
 if TYPE_CHECKING:  # the simulation is loaded only for runs with traces
+    from analyzers.job.step.answer import StepAnswer
     from analyzers.recommend.step_times import StepTimes
 
 
@@ -68,6 +69,11 @@ class Recommendation:
     step: StepTimes | str | None = None
     word: str = "step"
     ladder: tuple[ladders.Rung, ...] = ()
+
+    @property
+    def now(self) -> StepAnswer | None:
+        """The simulated step, unchanged; None where it is unknown."""
+        return None if self.step is None or isinstance(self.step, str) else self.step.now
 
     def step_us(self, action: str) -> tuple[float, float] | None:
         """The simulated step now and under an action of this name, µs; None where it is unknown."""

@@ -13,10 +13,11 @@ import pandas as pd
 
 from analyzers.actions import ActionResult
 from analyzers.job.gpu_time import GpuTime
+from analyzers.recommend.apply_module import calls
 from analyzers.recommend.ceiling import Ceiling
 from analyzers.recommend.confidence import Judgement
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.verdict import Todo
+from analyzers.recommend.verdict import Todo, kind_name
 from logparse.model import Finding
 from logparse.output.terminal import Block
 from logparse.text import counted, duration
@@ -39,14 +40,15 @@ def gpu_time_lines(time: GpuTime | None) -> list[str]:
     out = [f"GPU time: {duration(time.kernels_us / steps)} of kernels {of}"]
     shown = [x for x in time.parts if x.us >= _LEAST_PART * time.kernels_us]
     few = [x for x in time.parts if x not in shown]
-    rows = [(x.name, x.us) for x in shown] + ([(counted(len(few), "more kind"), sum(x.us for x in few))] if few else [])
+    rows = [(kind_name(x, time), x.us) for x in shown]
+    rows += [(counted(len(few), "more kind"), sum(x.us for x in few))] if few else []
     out += [f"  {name:<26} {duration(us / steps):>10} {us / time.kernels_us:>7.1%}" for name, us in rows]
     if time.idle_us is not None and time.window_us:
         idle, window = duration(time.idle_us / steps), duration(time.window_us / steps)
         each = f" per {time.word}" if time.steps else ""
         out.append(f"  {'idle':<26} {idle:>10} {time.idle_us / time.window_us:>7.1%} of {window}{each}")
-    if time.alone_us:
-        out.append(f"  of communication, {duration(time.alone_us / steps)} overlap with no other kernel")
+        if time.waiting_us:
+            out.append(f"  of idle, {duration(time.waiting_us / steps)} are collectives that wait for another rank")
     if time.unexplained_us:
         out.append(
             f"  no problem explains {duration(time.unexplained_us / steps)} of graph launches: only the trace of "
@@ -97,8 +99,12 @@ def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
     actions += list(_step(recommendation, todo.name))
     remarks = [x for x in recommendation.remarks if x.analyzer == todo.name]
     findings = [recommendation.findings[n - 1] for n in todo.findings]
-    table = [brief(rows(replace(recommendation, findings=tuple(findings))))] if findings else []
+    untimed = [x for x in findings if x.per_call_us is None]
+    about = rows(replace(recommendation, findings=tuple(x for x in findings if x.per_call_us is not None)))
+    table = [brief(about, recommendation.steps, recommendation.word)] if len(about) else []
     said = [f"{x.analyzer}: {x.message}" for x in remarks]
+    said += [f"{x.problem.label if x.problem else x.analyzer}: {x.message}" for x in untimed[:_SOME]]
+    said += [f"and {counted(len(untimed) - _SOME, 'more problem')}: see the report"] * (len(untimed) > _SOME)
     advised = dict.fromkeys(f"→ {x.advice}" for x in (*remarks, *findings) if x.advice)
     return [*actions, *said, *table, *advised]
 
@@ -146,11 +152,13 @@ def proposed(finding: Finding) -> str | None:
     return finding.override.solution.text if finding.override else finding.evidence.best
 
 
-def brief(frame: pd.DataFrame) -> pd.DataFrame:
-    """The columns of ``rows`` that a terminal has room for: times of one call in µs, the saving per run in ms."""
+def brief(frame: pd.DataFrame, steps: float | None = None, word: str = "step") -> pd.DataFrame:
+    """The columns of ``rows`` that a terminal has room for: times of one call in µs, the saving in ms per step, by the
+    word for it, else per run.
+    """
     return pd.DataFrame(
         {
-            "saving_ms": frame["saving_us"] / 1e3,
+            f"saving_ms/{word if steps else 'run'}": frame["saving_us"] / (1e3 * (steps or 1.0)),
             "pre_us": frame["pre_us"],
             "post_us": frame["post_us"],
             "gain": (frame["per_call_us"] / frame["pre_us"]).map(_percent),
@@ -175,9 +183,7 @@ def _percent(share: float | None) -> str:
     return "unknown" if share is None or math.isnan(share) else f"{share:.1%}"
 
 
-# ------------------------------------------------------------ actions
-
-_LOSERS = 3
+_SOME = 3
 
 
 def action_lines(results: Sequence[ActionResult], time: GpuTime | None) -> list[str]:
@@ -199,12 +205,15 @@ def _action(result: ActionResult) -> list[str]:
     head = f"  {result.action.name}: {duration(now)} → {duration(then)} [{duration(low)}, {duration(high)}]{unsure}"
     out = [head, f"      {result.application.line}", f"      {result.action.about}"]
     if result.losers:
-        shown = ", ".join(f"{x.label} (+{duration((x.then_us - x.now_us) / per)})" for x in result.losers[:_LOSERS])
-        more = f" and {len(result.losers) - _LOSERS:,} more" if len(result.losers) > _LOSERS else ""
+        shown = ", ".join(f"{x.label} (+{duration((x.then_us - x.now_us) / per)})" for x in result.losers[:_SOME])
+        more = f" and {len(result.losers) - _SOME:,} more" if len(result.losers) > _SOME else ""
         step = f"a {result.word}" if result.steps else "in all"
         out.append(f"      slower, {step}: {shown}{more}")
     if result.action.needs:
         out.append(f"      needs {result.action.needs}")
+    if not result.action.exact:
+        named = f" alone: import apply; {calls(result)}" if calls(result) else ""
+        out.append(f"      rounds more, so no total counts it and it is applied by name{named}")
     if result.application.by_hand:
         out.append(f"      or {result.application.by_hand}")
     return out

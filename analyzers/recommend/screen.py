@@ -14,7 +14,7 @@ from pathlib import Path
 from analyzers.recommend import apply_module, apply_script, documents, render
 from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.verdict import SEARCH, Share, Todo, Verdict, gain, hidden, kernels_text, verdict
+from analyzers.recommend.verdict import ROUNDS, SEARCH, Share, Todo, Verdict, gain, hidden, kernels_text, verdict
 from analyzers.times import ladders
 from logparse.errors import UsageError
 from logparse.formats.format import Emission
@@ -37,23 +37,27 @@ class Written:
 def screen(found: Recommendation, written: Written, n: int | None = None) -> list[str]:
     """The lines; with ``n`` so many things to do, however many lines they take."""
     seen = verdict(found)
-    head = fitted(f"recommend: {printable(seen.headline)}")
+    head = _wrapped(f"recommend: {seen.headline}", 4)
     if not seen.todo:
-        return [head]
-    split = [split_line(seen)] if seen.split else []
-    if seen.limit:
-        split += textwrap.wrap(
-            printable(f"the {seen.word} is {seen.limit}"), COLUMNS, initial_indent="  ", subsequent_indent=" " * 4
-        )
+        return head
+    head += [split_line(seen)] if seen.split else []
+    head += _wrapped(f"  the {seen.word} is {seen.limit}", 4) if seen.limit else []
     typed = list(_typed(found, seen, written))
-    room = n or max(LINES - 2 - len(split) - len(typed), 1)
-    listed = todo_lines(seen.todo[:room])
-    spare = LINES - 2 - len(split) - len(listed) - len(typed)
-    for place, todo in enumerate(seen.todo[:room], 1):
-        if todo.name == OVERRIDES.name:
-            listed[place:place] = _row_lines(found, todo, spare)
+    for room in range(n or LINES, 0, -1):
+        listed = todo_lines(seen.todo[:room])
+        spare = LINES - 1 - sum(map(len, (head, listed, typed)))
+        if n or spare >= 0:
             break
-    return [head, *split, *listed, *typed, _rest(seen, written, room)]
+    for todo in seen.todo[:room]:
+        if todo.name == OVERRIDES.name:
+            at = next(n for n, line in enumerate(listed, 1) if line[3:].startswith(f"{todo.name} "))
+            listed[at:at] = _row_lines(found, todo, spare)
+    return [*head, *listed, *typed, _rest(seen, written, room)]
+
+
+def _wrapped(line: str, indent: int) -> list[str]:
+    """Text in as many lines as it takes."""
+    return textwrap.wrap(printable(line), COLUMNS, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 def ending(found: Recommendation, head: Sequence[str], written: Written, apply: Sequence[str]) -> list[str]:
@@ -61,14 +65,15 @@ def ending(found: Recommendation, head: Sequence[str], written: Written, apply: 
     applied, and where the rest is.
     """
     seen = verdict(found)
-    lines = [*(fitted(printable(x)) for x in head), *([split_line(seen)] if seen.split else [])]
-    typed = [fitted(f"apply    {x}") for x in apply]
-    for todo in seen.todo[:1]:
-        words = ("recommend", "--run", found.run, "--explain", todo.name)
-        typed += _folded(f"why      {command_line(written.store, *words)}")
-    shown = seen.todo[: LINES - len(lines) - len(typed) - 1]
+    typed = [line for x in apply for line in _folded(f"apply    {x}")]
+    lines = [*(line for x in head for line in _wrapped(x, 4)), *([split_line(seen)] if seen.split else [])]
+    lines = lines[: LINES - len(typed) - 1]
+    words = ["recommend", "--run", found.run, "--explain", *(x.name for x in seen.todo[:1])]
+    why = list(_folded(f"why      {command_line(written.store, *words)}"))
+    ways = ([*todo_lines(seen.todo[:n]), *typed, *x] for x in (why, []) for n in range(len(seen.todo), 0, -1))
+    typed = next((x for x in ways if len(lines) + len(x) < LINES), typed)
     rest = fitted(f"rest     {short_path(str(written.out / documents.REPORT_NAME))}")
-    return [*lines, *(todo_lines(shown) if shown else []), *typed, rest]
+    return [*lines, *typed, rest]
 
 
 def split_line(seen: Verdict) -> str:
@@ -84,15 +89,21 @@ def split_line(seen: Verdict) -> str:
     return next(x for n in range(len(kinds), -1, -1) if len(x := line(n)) <= COLUMNS or not n)
 
 
-def todo_lines(todo: Sequence[Todo], first: int = 1) -> list[str]:
-    """One numbered line for each: name, now → then, how that is known, what changes."""
+def todo_lines(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> list[str]:
+    """One numbered line for each: name, now → then, how that is known, what changes; what rounds more, and each that is
+    asked for ``whole``, takes as many lines as it needs.
+    """
     room = min(_NAME, max(len(printable(x.name)) for x in todo))
     names = shortened([printable(x.name) for x in todo], room)
     gains, known = (max(map(len, x)) for x in zip(*((gain(y), y.evidence) for y in todo), strict=True))
-    return [
-        fitted(f"{n:>2} {name:<{room}}  {gain(x):<{gains}}  {x.evidence:<{known}}  {printable(_change(x))}")
-        for n, (x, name) in enumerate(zip(todo, names, strict=True), first)
-    ]
+    out: list[str] = []
+    for n, (x, name) in enumerate(zip(todo, names, strict=True), first):
+        start, change = f"{n:>2} {name:<{room}}  {gain(x):<{gains}}  {x.evidence:<{known}}  ", _change(x)
+        if not whole and len(start) + len(change) > COLUMNS:
+            change = change.removeprefix(kernels_text(x))
+        line = start + printable(change)
+        out += _wrapped(line, _LABEL if whole else len(start)) if whole or ROUNDS in change else [fitted(line)]
+    return out
 
 
 def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
@@ -100,12 +111,9 @@ def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
     rows = [found.findings[n - 1] for n in todo.findings]
     labels = [printable(x.problem.label) if x.problem else "" for x in rows[: max(room, 0)]]
     saved = (x.per_call_us if todo.unit == "call" or x.saving_us is None else x.saving_us for x in rows)
-    return [
-        fitted(
-            f"     {label:<{max(map(len, labels))}}  saves {duration(None if us is None else us / (found.steps or 1))}"
-        )
-        for label, us in zip(labels, saved, strict=False)
-    ]
+    room = max(map(len, labels), default=0)
+    shown = ((label, us and us / (found.steps or 1)) for label, us in zip(labels, saved, strict=False))
+    return [fitted(f"     {label:<{room}}  saves {duration(us)}") for label, us in shown]
 
 
 def _change(todo: Todo) -> str:
@@ -145,7 +153,7 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
     weighed = [x for x in found.actions if x.action.kind != "files"]
     actions = [x.action.name for x in apply_module.chosen(weighed, hidden(found))]
     if actions and apply_module.NAME in names:
-        yield fitted(f"apply    {names[apply_module.NAME].use.partition(':  ')[2]}")
+        yield from _folded(f"apply    {names[apply_module.NAME].use}")
     searches = [f"(cd {here} && {'sh' if x.endswith('.sh') else 'python'} {x})" for x in names if x.startswith("tune_")]
     if searches and SEARCH in listed:
         yield from _folded(f"search   {'; '.join(searches)}")
@@ -162,7 +170,7 @@ def _rest(seen: Verdict, written: Written, room: int) -> str:
     left = [f"{counted(len(seen.todo) - room, 'more thing')} to do"] if len(seen.todo) > room else []
     left += [f"{len(seen.unseen):,} too small to show in the {seen.word}"] if seen.unseen else []
     report = [short_path(str(written.out / documents.REPORT_NAME))] if written.files else []
-    return fitted(f"rest     {' · '.join([*report, 'the same with --explain 1, or with -v', *left])}")
+    return fitted(f"rest     {' · '.join([*report, *left, 'the same with --explain 1, or with -v'])}")
 
 
 def _folded(line: str) -> Iterator[str]:
@@ -188,4 +196,4 @@ def explained(found: Recommendation, which: str) -> list[str | Block]:
         known = ", ".join(f"{n} {x.name}" for n, x in enumerate(todo, 1)) or "nothing to do"
         raise UsageError(f"--explain {which}: there is {known}")
     small = [f"      too small to show in the {seen.word}, so it is in no list"] if one in seen.unseen else []
-    return [*todo_lines([one], todo.index(one) + 1), *small, *render.about(found, one)]
+    return [*todo_lines([one], todo.index(one) + 1, whole=True), *small, *render.about(found, one)]

@@ -7,13 +7,14 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from analyzers import host_bound
 from analyzers.analyzer import Settings, Tables
 from analyzers.overrides.write import write as write_files
 from analyzers.recommend import apply_module, apply_script, documents, screen
 from analyzers.recommend.override_files import TargetFiles, emissions, targets
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.render import proposed, rows
-from analyzers.recommend.verdict import hidden
+from analyzers.recommend.verdict import hidden, waits_for_data
 from analyzers.times.runs import tables_to_analyse
 from logparse.formats.format import Emission
 from logparse.formats.override_formats import writers_for
@@ -46,7 +47,9 @@ def with_step(recommendation: Recommendation, tables: Tables) -> Recommendation:
     from analyzers.recommend.step_times import StepTimes, step_times  # reads the traces again
 
     step = step_times(tables, recommendation.actions)
-    return replace(recommendation, step=step if isinstance(step, StepTimes) else step.reason)
+    found = replace(recommendation, step=step if isinstance(step, StepTimes) else step.reason)
+    of_data = {host_bound.NAME} if waits_for_data(found) else set()
+    return replace(found, remarks=tuple(host_bound.of_data(x) if x.analyzer in of_data else x for x in found.remarks))
 
 
 def write(
@@ -79,7 +82,8 @@ def write(
     lines = apply_module.module(recommendation.actions, step_us=recommendation.step_us, hidden=hidden(recommendation))
     written += write_files([] if lines is None else [lines], out)
     notes += _set_aside(out, {file.path for file in written if file.path is not None})
-    return [*written, *write_files(documents.documents(recommendation, settings, made), out)], notes
+    texts = documents.documents(recommendation, settings, made, lines.use if lines else "")
+    return [*written, *write_files(texts, out)], notes
 
 
 def answer(

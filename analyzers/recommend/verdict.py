@@ -14,8 +14,8 @@ from typing import Literal, TypeAlias
 
 from analyzers import exposed_communication, host_bound
 from analyzers.actions import ActionResult
-from analyzers.job.gpu_time import COMMUNICATION, GpuTime
-from analyzers.recommend.apply_module import alternatives, chosen
+from analyzers.job.gpu_time import COMMUNICATION, GpuTime, Part
+from analyzers.recommend.apply_module import alternatives, calls, chosen
 from analyzers.recommend.confidence import basis, pre_us
 from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import POTENTIAL, Recommendation, remedy
@@ -25,7 +25,9 @@ from logparse.text import counted, duration
 Certainty: TypeAlias = Literal["confirmed", "measured", "estimated", "not measured"]
 Unit: TypeAlias = Literal["step", "run", "call"]
 CERTAINTIES: tuple[Certainty, ...] = ("confirmed", "measured", "estimated", "not measured")
-SEARCH = "search"
+SEARCH, DATA = "search", "data loading"
+ROUNDS = "rounds more: "
+"""How the text begins of what changes results by more than the order of sums, and is applied only by its name."""
 _LEAST = 0.01
 """A ceiling that saves less than this share of the step is not shown."""
 _NOTHING = 1e-3
@@ -99,22 +101,13 @@ def verdict(found: Recommendation) -> Verdict:
     time = found.gpu_time
     steps = time.steps if time is not None else found.steps
     unit: Unit = "step" if steps else "run"
-    whole = _whole_us(time)
     listed = [*_actions(found), *_of_findings(found), *_of_the_job(found)]
     unseen = sorted((x for x in listed if _is_hidden(x, time)), key=_rank)
     todo = sorted((x for x in listed if x not in unseen), key=_rank)
     gains = _gains(found, todo)
-    return Verdict(
-        headline=_headline(found, todo, gains, whole, unit, len(unseen)),
-        split=_split(time),
-        whole_us=whole,
-        unit=unit,
-        todo=tuple(todo),
-        gains=gains,
-        unseen=tuple(unseen),
-        limit=_limit(found),
-        word=found.word,
-    )
+    headline = _headline(found, todo, gains, len(unseen))
+    limit, word = _limit(found), found.word
+    return Verdict(headline, _split(time), _whole_us(time), unit, tuple(todo), gains, tuple(unseen), limit, word)
 
 
 def _rank(todo: Todo) -> tuple[bool, float, float, str]:
@@ -129,11 +122,9 @@ _LIMITS = {"host": "the host", "kernels": "its kernels"}
 
 def _limit(found: Recommendation) -> str:
     """What limits the step, and three ceilings."""
-    if found.step is None:
-        return ""
-    if isinstance(found.step, str):
-        return f"not simulated: {found.step}"
-    now = found.step.now
+    now = found.now
+    if now is None:
+        return f"not simulated: {found.step}" if found.step else ""
     at_most = (
         ("best known kernels", now.ceilings.best_us),
         ("an infinitely fast host", now.ceilings.fast_host_us),
@@ -175,14 +166,18 @@ def _whole_us(time: GpuTime | None) -> float | None:
     return (time.window_us or time.kernels_us) / (time.steps or 1.0)
 
 
+def kind_name(part: Part, time: GpuTime) -> str:
+    """What a kind of work is called: of communication only what nothing hides may be counted."""
+    return f"exposed {part.name}" if part.name == COMMUNICATION and time.alone_us is not None else part.name
+
+
 def _split(time: GpuTime | None) -> tuple[Share, ...]:
     """Kinds of work, the longest first; all passes of convolutions are one kind, and idle is the last."""
     if time is None:
         return ()
     sums: dict[str, float] = {}
     for part in time.parts:
-        name = "convolutions" if part.name.startswith("convolution ") else part.name
-        name = "exposed communication" if name == COMMUNICATION and time.alone_us is not None else name
+        name = "convolutions" if part.name.startswith("convolution ") else kind_name(part, time)
         sums[name] = sums.get(name, 0.0) + part.us
     if time.idle_us:
         sums["idle"] = time.idle_us
@@ -223,17 +218,12 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
         "setting": f"a setting: {result.application.line}",
         "program": f"{counted(lines, 'line')} of the program" if lines else "the program",
     }[result.action.kind]
-    return Todo(
-        name=result.action.name,
-        what=result.action.about,
-        now_us=result.now_us / per,
-        then_us=(result.now_us - result.saving_us) / per,
-        unit="step" if result.steps else "run",
-        evidence="confirmed" if sure else "measured",
-        changes=changes if result.action.exact else f"rounds more: {changes}",
-        findings=rows if files else (),
-        step_us=found.step_us(result.action.name),
-    )
+    changes = changes if result.action.exact else f"{ROUNDS}{calls(result) or changes}"
+    times = result.now_us / per, (result.now_us - result.saving_us) / per
+    unit: Unit = "step" if result.steps else "run"
+    evidence: Certainty = "confirmed" if sure else "measured"
+    step_us, name = found.step_us(result.action.name), result.action.name
+    return Todo(name, result.action.about, *times, unit, evidence, changes, rows if files else (), step_us)
 
 
 def _of_findings(found: Recommendation) -> list[Todo]:
@@ -286,18 +276,8 @@ def _group(name: str, changes: str, numbers: Sequence[int], found: Recommendatio
     now = sum(x for x, _ in times) if times else None
     saving = sum(x for _, x in times)
     step_us = _at_most(found, saving) if unit == "step" and now is not None else None
-    return Todo(
-        name=name,
-        what=label,
-        now_us=now,
-        then_us=None if now is None else now - saving,
-        unit=unit,
-        evidence=_certainty(findings),
-        changes=changes,
-        findings=tuple(numbers),
-        step_us=step_us,
-        bounded=step_us is not None,
-    )
+    then, sure = None if now is None else now - saving, _certainty(findings)
+    return Todo(name, label, now, then, unit, sure, changes, tuple(numbers), step_us, step_us is not None)
 
 
 def _at_most(found: Recommendation, saving_us: float) -> tuple[float, float] | None:
@@ -305,10 +285,9 @@ def _at_most(found: Recommendation, saving_us: float) -> tuple[float, float] | N
 
     That bounds nothing where the step's time without the profiler is unknown: its host counts as slow as it was traced.
     """
-    profiled = found.gpu_time is not None and found.gpu_time.profiled
-    if profiled or found.step is None or isinstance(found.step, str):
+    now = found.now
+    if now is None or (found.gpu_time is not None and found.gpu_time.profiled):
         return None
-    now = found.step.now
     return now.now_us, max(now.now_us - saving_us, now.ceilings.free_kernels_us)
 
 
@@ -328,6 +307,11 @@ def _largest(times: Iterable[tuple[Finding, float | None, float | None]]) -> lis
     return list(largest.values())
 
 
+def waits_for_data(found: Recommendation) -> bool:
+    """Whether the step, as simulated, waits for its data loader first."""
+    return found.now is not None and found.now.limit == DATA
+
+
 def _of_the_job(found: Recommendation) -> list[Todo]:
     """What the job itself loses: communication that nothing hides, and a GPU that waits for the host, or for data.  At
     most that can be gained, and no more than the simulated step gains by free communication, or by a host that takes no
@@ -344,13 +328,12 @@ def _of_the_job(found: Recommendation) -> list[Todo]:
         exposed_communication.NAME: ("only collectives run", exposed / per, changes),
         host_bound.NAME: ("the GPU waits for the host", idle / per, "the program: CUDA graphs, batch, loader"),
     }
-    most = dict.fromkeys(lost, math.inf)
-    if time.steps and found.step is not None and not isinstance(found.step, str):
-        step, ends = found.step.now, found.step.now.ceilings
-        host, data = step.now_us - ends.fast_host_us, step.shares["data loading"] * step.now_us
-        most = {exposed_communication.NAME: step.now_us - ends.free_communication_us, host_bound.NAME: max(host, data)}
-        if data > host:
-            lost[host_bound.NAME] = ("the GPU waits for data", idle / per, "the loader: workers, what each does")
+    most, now = dict.fromkeys(lost, math.inf), found.now
+    if time.steps and now is not None:
+        host = max(now.now_us - now.ceilings.fast_host_us, now.shares[DATA] * now.now_us)
+        most = {exposed_communication.NAME: now.now_us - now.ceilings.free_communication_us, host_bound.NAME: host}
+    if waits_for_data(found):
+        lost[host_bound.NAME] = ("the GPU waits for data", idle / per, "the loader: workers, what each does")
     return [
         Todo(name, what, whole, whole - min(us, most[name]), unit, "not measured", changes)
         for name, (what, us, changes) in lost.items()
@@ -386,26 +369,19 @@ def gain(todo: Todo) -> str:
     """``45.4 → 41.1 ms``, ``≈ …`` of an estimate, ``up to 18.5 of 45.4 ms`` of what no measurement bounds: of the step
     where its time is known, else GPU time.
     """
-    if todo.step_us is not None and todo.bounded:
-        return f"up to {_pair(todo.gained_us, 'of', todo.step_us[0])}"
-    if todo.step_us is not None:
-        return _pair(todo.step_us[0], "→", todo.step_us[1])
-    if todo.now_us is None or todo.then_us is None:
+    now, then = todo.step_us or (todo.now_us, todo.then_us)
+    if now is None or then is None:
         return "unknown"
-    if todo.evidence == "not measured":
-        return f"up to {_pair(todo.saving_us, 'of', todo.now_us)}"
-    return ("≈ " if todo.evidence == "estimated" else "") + _pair(todo.now_us, "→", todo.then_us)
+    if todo.bounded or (not todo.step_us and todo.evidence == "not measured"):
+        return f"up to {_pair(todo.gained_us, 'of', now)}"
+    return ("≈ " if not todo.step_us and todo.evidence == "estimated" else "") + _pair(now, "→", then)
 
 
 def kernels_text(todo: Todo) -> str:
     """``kernels 54.9 → 51.2 ms: `` beside the step's time; empty where that is unknown, or what the kernels save."""
-    known = (
-        todo.step_us is not None
-        and todo.evidence != "not measured"
-        and todo.now_us is not None
-        and todo.then_us is not None
-    )
-    return f"kernels {_pair(todo.now_us or 0.0, '→', todo.then_us or 0.0)}: " if known else ""
+    if None in (todo.step_us, todo.now_us, todo.then_us) or todo.evidence == "not measured":
+        return ""
+    return f"kernels {_pair(todo.now_us or 0.0, '→', todo.then_us or 0.0)}: "
 
 
 def _pair(first: float, word: str, second: float) -> str:
@@ -416,34 +392,27 @@ def _pair(first: float, word: str, second: float) -> str:
 
 
 def _headline(
-    found: Recommendation,
-    todo: Sequence[Todo],
-    gains: Sequence[tuple[Certainty, float]],
-    whole: float | None,
-    unit: Unit,
-    unseen: int,
+    found: Recommendation, todo: Sequence[Todo], gains: Sequence[tuple[Certainty, float]], unseen: int
 ) -> str:
     if not todo and unseen:
         return f"{_limited(found)}nothing worth doing: {unseen:,} too small to show in the {found.word}"
     if not todo:
         return nothing(found)
-    listed = {x.unit for x in todo}
-    unit = "step" if "step" in listed else "run" if "run" in listed else unit
-    of = f" of {duration(whole)}" if whole is not None and unit == "step" else ""
     if not gains:
         uncounted, untimed = (any(x.unit == "call" and (x.now_us is None) == y for x in todo) for y in (False, True))
         unknown = ["nothing counts the calls"] * uncounted + ["nothing measured what a call saves"] * untimed
         return f"{_limited(found)}{counted(len(todo), 'thing')} to do, of unknown worth: {'; '.join(unknown)}"
     parts = " · ".join(gain_text(*x) for x in gains)
-    return f"{_limited(found)}a {found.word if unit == 'step' else unit}{of} can save {parts}"
+    whole, steps = _whole_us(found.gpu_time), any(x.unit == "step" for x in todo)
+    of = f" of {duration(whole)}" if whole is not None and steps else ""
+    return f"{_limited(found)}a {found.word if steps else 'run'}{of} can save {parts}"
 
 
 def _limited(found: Recommendation) -> str:
     """What the step waits for, if not for its kernels: as simulated, else by how busy the GPU is."""
-    time = found.gpu_time
-    if found.step is not None and not isinstance(found.step, str):
-        limit = found.step.now.limit
-        return "" if limit == "kernels" else f"{_LIMITS.get(limit, limit)} is the limit; "
+    time, now = found.gpu_time, found.now
+    if now is not None:
+        return "" if now.limit == "kernels" else f"{_LIMITS.get(now.limit, now.limit)} is the limit; "
     return "the host is the limit; " if time is not None and time.waits and time.steps and not time.profiled else ""
 
 
@@ -459,7 +428,4 @@ def nothing(found: Recommendation) -> str:
         return "no verdict: nothing is timed against another solution (`logparse replay` measures)"
     untimed = 1.0 - (ceiling.calls_share if ceiling.calls_share is not None else 1.0)
     text = f"nothing worth doing: none of {counted(ceiling.problems, 'measured problem')} has a better known solution"
-    return f"{text}; {untimed:.1%} of calls untimed" if untimed >= _UNTIMED else text
-
-
-_UNTIMED = 0.001
+    return f"{text}; {untimed:.1%} of calls untimed" if untimed >= 0.001 else text

@@ -6,7 +6,7 @@ from analyzers import completeness
 from analyzers.analyzer import Settings, Tables
 from logparse.formats.ranks import SHARED
 from logparse.formats.traces.torch.records import UNREAD
-from tests.analyzers.build import call, message, tables, work
+from tests.analyzers.build import call, facts, message, tables, work
 from tests.analyzers.example import gemm
 
 
@@ -34,6 +34,14 @@ def test_level_may_have_disabled_the_mask() -> None:
     assert "silently disables HIPBLASLT_LOG_MASK" in said(tables(messages=[message("api")]))
     assert "HIPBLASLT_LOG_LEVEL" not in said(tables(messages=[message("error")]))
     assert "HIPBLASLT_LOG_LEVEL" not in said(tables(messages=[message("api", "cublasLtCreate")]))
+
+
+def test_a_log_of_cublaslt_has_no_level_of_hipblaslt() -> None:
+    """Its trace lines are calls, by the algorithm or by the backend that another file of the run states."""
+    calls = [call(gemm().text, category="trace")]
+    assert "HIPBLASLT_LOG_LEVEL" in said(tables(calls=calls))
+    assert said(tables(calls=calls, facts=facts("other", backend="CUDA"))) == ""
+    assert said(tables(calls=[calls[0] | {"solution": "cublaslt:id=66"}])) == ""
 
 
 def test_lines_that_a_tool_wrote_show_no_mask() -> None:
@@ -88,6 +96,8 @@ def test_a_file_of_nothing() -> None:
     assert said(t).startswith("nothing is counted of 1 file, of which no line could be read: empty.csv. Is a log")
     assert said(replace(t, sources=t.sources.assign(bytes=0))) == "1 empty file: empty.csv"
     assert said(replace(t, sources=t.sources.assign(fact_lines=3))) == ""
+    assert said(replace(t, sources=t.sources.assign(path="capture_traces/trace_1_g1.json.gz"))) != "", "a user's folder"
+    assert said(replace(t, sources=t.sources.assign(path="job/capture_traces/trace_1_g1.json.gz"))) == ""
 
 
 def test_many_unknown_files_are_one_remark() -> None:

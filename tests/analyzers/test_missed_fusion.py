@@ -82,6 +82,7 @@ def test_a_gelu_of_a_job_that_trains_is_refused_with_the_reason(form: str, store
     steps = [*addmm(1), *after(2, "aten::gelu", OUT, 12.5, ["", form]), *back]
     (found,) = missed_fusion.find(read(store, tmp_path, {"t.json": trace(steps)}), Settings())
     assert "PyTorch's epilogue cannot do it in training" in found.message
+    assert found.evidence.at_most_us is None, "no total counts what cannot be done"
     assert found.saving_us is None
     assert found.advice is not None
     assert "_addmm_activation" not in found.advice

@@ -9,6 +9,7 @@ from analyzers.exposed_communication import find as exposed
 from analyzers.host_bound import find as host_bound
 from analyzers.job.gpu_time import COMMUNICATION, gpu_time
 from analyzers.job.ranks import ranks
+from analyzers.recommend.render import gpu_time_lines
 from tests.analyzers.build import tables
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -73,6 +74,12 @@ def test_a_device_that_only_waits_is_idle_and_the_sum_is_at_most_the_window() ->
     assert {x.name: x.us for x in time.parts} == {COMMUNICATION: 20, "GEMM": 45}
     assert (time.alone_us, time.waiting_us, time.busy_us, time.idle_us) == (70, 50, 65, 135)
     assert time.exposed_us == 20
+    lines = [" ".join(x.split()) for x in gpu_time_lines(time)]
+    assert lines[2].startswith("exposed communication 10 µs")
+    assert lines[3:] == [
+        "idle 67.5 µs 67.5% of 100 µs per step",
+        "of idle, 25 µs are collectives that wait for another rank",
+    ]
     assert sum(x.us for x in time.parts) + (time.idle_us or 0) == time.window_us
     assert time.waits
     [finding] = host_bound(both, Settings())

@@ -315,7 +315,7 @@ def test_rendering(found: Recommendation) -> None:
     assert table["kind"].tolist() == ["conv", "gemm", "gemm", "gemm"]
     assert table["problem"][0] == W.text
     short = render.brief(table)
-    assert short["saving_ms"].tolist()[:3] == pytest.approx([15.708, 1.1, 0.1])
+    assert short["saving_ms/run"].tolist()[:3] == pytest.approx([15.708, 1.1, 0.1])
     assert short["calls"].tolist() == [3, 110, 10, 5]
     nothing = recommend(tables(), Settings())
     assert len(render.brief(render.rows(nothing))) == 0

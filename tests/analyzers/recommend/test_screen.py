@@ -106,6 +106,38 @@ def test_it_fits_where_names_are_long(tmp_path: Path) -> None:
     assert f"D={tmp_path / ('long' * 30)}/overrides/" in joined, "a shell joins the parts of a path again"
 
 
+@pytest.mark.parametrize(
+    ("said", "applied", "shown"), [(4, 1, (2, 1)), (8, 2, (2, 1)), (10, 2, (1, 1)), (11, 2, (1, 0)), (14, 2, (0, 0))]
+)
+def test_what_tune_prints_last_never_takes_more_lines(said: int, applied: int, shown: tuple[int, int]) -> None:
+    """Of two things to do, and of why the first one stands there, so much."""
+    found = recommend(everything(), Settings())
+    head, apply = [f"tune: {'word ' * 30}", *["more"] * (said - 2)], ["in the program"] * applied
+    lines = screen.ending(found, head, screen.Written(Path("overrides")), apply)
+    assert len(lines) <= screen.LINES
+    assert max(map(len, lines)) <= screen.COLUMNS
+    todo = [x for x in lines if x.startswith((" 1 ", " 2 "))]
+    why = [x for x in lines if x.startswith("why ")]
+    assert (len(todo), len(why)) == shown
+    assert lines[-1] == "rest     overrides/report.md"
+    assert sum(x.startswith("apply ") for x in lines) == applied
+
+
+def test_nothing_essential_is_cut() -> None:
+    long = "torch.backends.some.module.preferred = True; torch.backends.another.module.preferred = False"
+    setting = replace(padded(2.0), now_us=540.0, then_us=400.0, low_us=400.0, high_us=400.0)
+    action = replace(setting.action, kind="setting")
+    setting = replace(setting, action=action, application=replace(setting.application, line=long))
+    found = replace(recommend(host(), Settings()), actions=(setting,), word="a call of the server")
+    lines = screen.screen(found, screen.Written(Path("overrides")))
+    assert max(map(len, lines)) <= screen.COLUMNS
+    assert "(not measured)" in " ".join("".join(lines[:2]).split()), "the headline's end"
+    assert any(x.endswith("…") for x in lines), "a line of the list has no room for all of the setting"
+    explained = "\n".join(x for x in screen.explained(found, "padded_output") if isinstance(x, str))
+    assert "…" not in explained
+    assert explained.count("preferred = False") == 2
+
+
 def test_everything_to_do_is_explained_by_number_and_by_name(tmp_path: Path) -> None:
     found = found_in("everything", tmp_path)
     for number, todo in enumerate(verdict(found).todo, 1):
@@ -165,6 +197,15 @@ def test_what_is_applied_unnamed_is_listed_beside_a_better_one_that_rounds_more(
     )
     found = replace(recommend(host(), Settings()), actions=actions)
     assert [x.name for x in verdict(found).todo] == ["host-bound", "rough", "exact"]
+    how = 'model = apply.model(model, "rough")'
+    lines = printed(found, tmp_path)
+    assert max(map(len, lines)) <= screen.COLUMNS
+    assert f"rounds more: {how}" in " ".join("\n".join(lines).split())
+    by_name = f"      rounds more, so no total counts it and it is applied by name alone: import apply; {how}"
+    assert by_name in screen.explained(found, "rough")
+    assert by_name in (tmp_path / "overrides/report.md").read_text().splitlines()
+    assert "in the program:  import apply; " in (tmp_path / "overrides/report.md").read_text()
+    assert any(x.startswith("apply    in the program:  import apply; ") for x in lines)
     check = "".join(printed(found, tmp_path)[-3:-1])
     assert ("--action exact" in check, "rough" in check) == (True, False)
 

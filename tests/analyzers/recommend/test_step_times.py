@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from analyzers import host_bound
 from analyzers.actions.job import job_of
 from analyzers.analyzer import Settings
 from analyzers.job.step.answer import Ceilings, StepAnswer, StepUnknown
@@ -18,6 +19,7 @@ from analyzers.recommend.ranking import recommend
 from analyzers.recommend.render import about, action_lines
 from analyzers.recommend.screen import Written, explained, screen
 from analyzers.recommend.step_times import StepTimes, step_times
+from analyzers.recommend.verb import with_step
 from analyzers.recommend.verdict import Todo, gain, kernels_text, verdict
 from tests.analyzers import build, test_host_bound, test_missed_fusion
 from tests.analyzers.example import everything
@@ -75,12 +77,12 @@ def test_a_finding_gains_the_step_no_more_than_kernels_of_no_time() -> None:
     hidden = verdict(replace(found, step=StepTimes(answer(54_900, waits=0.004), {})))
     assert ([x.name for x in hidden.unseen], [x.name for x in hidden.todo]) == (["search"], ["overrides"])
     lines = screen(replace(found, step=StepTimes(answer(54_900, waits=0.004), {})), Written(Path("overrides")))
-    assert lines[-1].endswith(" · 1 too small to show in the step")
+    assert lines[-1].startswith("rest     1 too small to show in the step · ")
     small = replace(answer(54_900, "kernels", waits=1.0), now_us=2e6, ceilings=Ceilings(2e6, 2e6, 2e6, 0.0))
     assert "search" in [x.name for x in verdict(replace(found, step=StepTimes(small, {}))).todo], "it waits for kernels"
 
 
-def test_a_step_that_waits_for_data_says_so() -> None:
+def test_a_step_that_waits_for_data_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its GPU idles for 230 of 500 µs, and an infinitely fast host would gain less than data that is there."""
     tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
     found = recommend(tables, Settings())
@@ -89,6 +91,12 @@ def test_a_step_that_waits_for_data_says_so() -> None:
     seen = verdict(replace(found, step=StepTimes(waits, {})))
     assert seen.headline == "data loading is the limit; a step of 500 µs can save up to 230 µs (not measured)"
     assert [(x.name, x.what) for x in seen.todo] == [("host-bound", "the GPU waits for data")]
+    monkeypatch.setattr("analyzers.recommend.step_times.step_times", lambda *_: StepTimes(waits, {}))
+    found = with_step(found, tables)
+    for text in (report(found, ()), "\n".join(map(str, explained(found, "host-bound")))):
+        assert "and waits for data in the rest" in text
+        assert host_bound.LOADER in text
+        assert not re.search("waits for the host|CUDA graphs", text)
 
 
 def test_a_step_is_called_what_the_user_calls_it() -> None:
