@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from logparse.errors import InputError
-from logparse.formats.format import FileFormat, Head, Line
+from logparse.formats.job_units import UNITS_EACH
 from logparse.formats.patterns import regex
 from logparse.links import open_sql
 from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
 from logparse.store import Store, command_line
 from logparse.store.columns import column
 from logparse.store.columns import table as arrow_table
+from logparse.store.views import launches_sql
 from logparse.text import counted
 
 if TYPE_CHECKING:
@@ -38,14 +40,9 @@ _MEANS = """
     select problem, any_value(other) as other from near where place = 1 group by problem having count(*) = 1"""
 MEANS = f"picks as ({_PICKS}), means as ({_MEANS.format(links='links')})"
 """Common table expressions; ``means`` maps a problem without a pick to the one linked problem of the run with one."""
-TRACED = """
-    select problem, total_us / coalesce(counted, most) as traced_us
-    from (select coalesce(m.other, k.problem) as problem, sum(total_us) as total_us, max(calls) as most
-          from kernels k left join means m using (problem) where run = $run and problem is not null group by 1)
-         left join (
-          select coalesce(m.other, c.problem) as problem, sum(count) as counted
-          from calls c left join means m using (problem) where run = $run and category = 'profiler' group by 1)
-         using (problem)"""
+TRACED = f"""
+    select coalesce(m.other, problem) as problem, sum(total_us) / sum(calls) as traced_us
+    from ({launches_sql("run = $run")}) left join means m using (problem) group by 1"""
 """SQL of what a call of each problem takes in the run's traces (µs), on the average, beside ``means``."""
 _PART = "array_to_string(string_split(key_text, ',')[:gfx::int + cu::int], ',')"
 """SQL of the first cells of a key of aiter's, which name the device in a table of several."""
@@ -55,20 +52,16 @@ _PARTS = f"""
     join files f on f.source_id = m.source_id and f.part = case when gfx is null then '' else {_PART} end"""
 """The measurements with their files, or where some are of several devices, with the file's part of their device."""
 _ROWS = """
-    select {problem} as problem, kind, own and time_us > 0 as own, device, solution,
-           solution = by_default as by_default, case when status = 'ok' and time_us > 0 then time_us end as us,
+    select {problem} as problem, kind, own and time_us > 0 as own, device, run, origin, solution,
+           solution = by_default as by_default,
+           case when status = 'ok' and time_us > 0 and origin <> 'trace' then time_us end as us,
            {subject} as subject
     from {rows} {linked}"""
-"""What could not be run has no time, but is a problem of the run."""
-_OF_ITSELF = _ROWS.format(
-    problem="problem",
-    linked="",
-    rows="{rows}",
-    subject="own and kind <> 'family' and (kind = 'conv') not in (from called)",
-)
-_OF_LINKED = _ROWS.format(
-    problem="o.problem", linked="join linked o on o.other = m.problem", rows="{rows}", subject="false"
-)
+"""What could not be run has no time, but is a problem of the run; what the job's calls took is no candidate's time."""
+_SUBJECT = "own and kind <> 'family' and (kind = 'conv') not in (from called)"
+_OF_ITSELF = _ROWS.format(problem="problem", linked="", rows="{rows}", subject=_SUBJECT)
+_OTHER = "join linked o on o.other = m.problem"
+_OF_LINKED = _ROWS.format(problem="o.problem", linked=_OTHER, rows="{rows}", subject="false")
 _OPEN = f"select exists ({open_sql('gemm_rows')}) or exists ({open_sql('conv_rows')})"
 _LINKED = "select problem, other, level from open_links where problem <> other"
 _TIMED = f"{_OF_ITSELF} union all {_OF_LINKED}"
@@ -77,10 +70,12 @@ would hold all texts in memory."""
 _STAGES: Mapping[str, str] = {
     "picks": _PICKS,
     "means": _MEANS.format(links="linked"),
+    "units_each": UNITS_EACH,
     "w": """
-        select any_value(kind) as kind, coalesce(m.other, problem) as problem, cast(sum(calls) as bigint) as calls,
+        select any_value(kind) as kind, coalesce(m.other, problem) as problem, cast(round(sum(n)) as bigint) as calls,
                string_agg(distinct calls_from, '+' order by calls_from) as calls_from
-        from workload left join means m using (problem) where run = $run group by coalesce(m.other, problem)""",
+        from (select *, calls * if(calls_from = 'profiler' and not bool_and(calls_from = 'profiler') over (), each, 1) n
+              from workload, units_each where run = $run) left join means m using (problem) group by 2""",
     "called": "select distinct kind = 'conv' as conv from w",
     "traced": TRACED,
     "mixed": """
@@ -117,37 +112,38 @@ again wherever they are named, which took longer than all of the reading.
 """
 _RANKED = """
 with of_device as (
-        select problem, device, any_value(kind) as kind, bool_or(subject) as subject, bool_or(own) as own,
+        select problem, device, run, origin, any_value(kind) as kind, bool_or(subject) as subject, bool_or(own) as own,
                count(us) as times, min(us) as best_us, min(us) filter (by_default) as default_us,
                min(us) filter (solution = pick) as picked_us
-        from ({timed}) left join picks using (problem) group by problem, device),
+        from ({timed}) left join picks using (problem) group by problem, device, run, origin),
      judged as (
-        select *, coalesce(picked_us, default_us) as pick_us, device - (times << 16) - (own::bigint << 60) as place
+        select *, coalesce(picked_us, default_us) as pick_us, device - (times << 16) - (own::bigint << 60)
+               - ((pick_us is not null)::bigint << 59) - ((origin = 'replay-confirm')::bigint << 58) as place
         from of_device),
      known as (
-        select problem, any_value(kind) as kind, bool_or(subject) as subject,
-               arg_min(best_us, place) as best_us, arg_min_null(pick_us, place) filter (times > 0) as pick_us,
-               arg_min(device, place) filter (times > 0) as device
-        from judged group by problem),
+        select problem, kind, subject, t.* from (
+            select problem, any_value(kind) as kind, bool_or(subject) as subject, arg_min({{
+                'best_us': best_us, 'pick_us': pick_us, 'device': device, 'run': run, 'origin': origin}}, place
+                ) filter (times > 0) as t from judged group by problem)),
      subjects as (
-        select w.kind, problem, w.calls, w.calls_from, best_us, pick_us, device from w left join known using (problem)
-        union all select kind, problem, null, null, best_us, pick_us, device from known where subject),
+        select w.*, known.* exclude (problem, kind) from w left join known using (problem)
+        union all by name from known where subject),
      ranked as materialized (
-        select kind, problem, calls, calls_from, pick, pick_us, best_us, device,
-               coalesce(calls, 1) * coalesce(traced_us, pick_us, best_us) as total_us
+        select *, coalesce(calls, 1) * coalesce(traced_us, pick_us, best_us) as total_us
         from subjects left join picks using (problem) left join traced using (problem)
         where $kind is null or kind = $kind or ($kind = 'gemm' and kind = 'grouped')),
      shown as materialized (
         from ranked order by {key} desc nulls last, {other} desc nulls last, problem limit $n),
      best as (
-        select problem, min(solution) as best from ({timed}) t join shown using (problem, device)
+        select problem, min(solution) as best from ({timed}) t join shown using (problem, device, run, origin)
         where us = best_us group by problem)
 select calls, {key} / nullif((select sum({key}) from ranked), 0) as share, problem, pick, pick_us,
        best, best_us, total_us, kind, calls_from, problem as text
 from shown left join best using (problem) order by {key} desc nulls last, {other} desc nulls last, problem
 """
-"""Millions of times become a row per problem and device before anything is joined to them; of these the device counts
-on which the run measured, then that with the most times.  Only of the problems that are shown the solution is read.
+"""Millions of times become a row per problem, device, run and origin before anything is joined to them.  One of these
+counts: of the run, with a time of the pick, confirmed, with the most times.  Only of the shown problems is the solution
+read.
 """
 
 
@@ -157,10 +153,10 @@ def top(
     """The run's problems by calls or by time.
 
     The time is calls × what a call takes: in the run's traces on the average, else the pick's time where it is known,
-    else the best known.
+    else the best known.  Beside logs, traced calls count for all of the run's units of work.
     The calls of a text for which no log names a pick count for the one linked text that has one, as in ``analyzers``
     (``picks.compare``): a log may name the pick for one text of a problem and another count its calls for another.
-    The times of a row are of one device, and never of one that is known to be another than the run's.
+    ``pick_us`` and ``best_us`` are of one run, origin and device, and never of a device known to be another one.
 
     Columns: calls, share (of all calls, or of all known time), problem (short), pick, pick_us, best, best_us, total_us,
     kind, calls_from, text.
@@ -191,8 +187,7 @@ def ranked(
 
 def _rows(store: Store, sql: str) -> pa.Table:
     with store.reading(sql) as con:
-        rows: pa.Table = con.sql(sql).to_arrow_table()
-    return rows
+        return con.sql(sql).to_arrow_table()
 
 
 _LINK = pa.schema([(name, pa.string()) for name in ("problem", "other", "level")])
@@ -324,41 +319,24 @@ def problems_in(text: str) -> list[Problem]:
 def _named(text: str) -> Iterator[Problem]:
     """The problems of the text as a line of a log, as a file, and as the key of a find-db's row."""
     from logparse.formats import FORMATS  # here, as ``top`` and ``status`` do not need them
-    from logparse.formats.format import LineFormat
+    from logparse.formats.format import FileFormat, LineFormat
+    from logparse.ingest.input_file import InputFile
     from logparse.ingest.lines import LineReader
 
     reader = LineReader([f for f in FORMATS if isinstance(f, LineFormat)])
     reader.feed(text.encode(), 0)
     outcomes = [line.format.read(line.text) for line in reader.take().distinct]
-    for pasted in (text, f"{text}=ConvDirectNaiveConvFwd:0,0,miopenConvolutionFwdAlgoDirect"):
-        head = Head("pasted", pasted.encode())
-        readers = (x for x in FORMATS if isinstance(x, FileFormat) and x.recognise(head))
-        outcomes += [outcome for format in readers for outcome in format.read(_Pasted(pasted))]
+    with TemporaryDirectory() as folder:
+        for pasted in (text, f"{text}=ConvDirectNaiveConvFwd:0,0,miopenConvolutionFwdAlgoDirect"):
+            Path(folder, "pasted").write_bytes(pasted.encode() + b"\n")
+            source = InputFile(f"{folder}/pasted")
+            readers = (x for x in FORMATS if isinstance(x, FileFormat) and x.recognise(source.head()))
+            outcomes += [outcome for format in readers for outcome in format.read(source)]
     for outcome in outcomes:
         yield from (problem for x in outcome.records if (problem := getattr(x, "problem", None)) is not None)
         for table in outcome.tables.values():
             if "problem" in table.column_names:
                 yield from map(problem_from_text, table["problem"].unique().to_pylist())
-
-
-@dataclass(frozen=True)
-class _Pasted:
-    """One pasted line as a source."""
-
-    text: str
-    name: str = "pasted"
-
-    def open(self) -> BinaryIO:
-        return io.BytesIO(self.text.encode() + b"\n")
-
-    def lines(self) -> Iterator[Line]:
-        yield Line(self.text, 0)
-
-    def beside(self) -> Iterator[_Pasted]:
-        yield from ()
-
-    def local_path(self) -> str:
-        raise InputError("a pasted line is no database")
 
 
 MANY_FILES = 2_000

@@ -9,14 +9,19 @@ import pytest
 
 from analyzers.analyzer import Settings
 from analyzers.measure.replay import Options, planned
+from analyzers.measure.results import measured
 from analyzers.overrides.export import of_store
 from analyzers.recommend.ranking import recommend
 from analyzers.times.joins import not_elsewhere
+from analyzers.times.origins import CONFIRM
 from analyzers.times.runs import tables_of
 from logparse.formats.format import UNITS
-from logparse.ingest import ingest
+from logparse.ingest import ingest, record
 from logparse.lookup import holdings, show, top
+from logparse.model import Fact, solution_from_text
 from logparse.store import Store, open_store
+from tests.analyzers.ingested import HERE as MACHINE
+from tests.analyzers.ingested import count_units, product, replayed
 from tests.conftest import SAMPLES
 
 TYPED = """\
@@ -126,3 +131,27 @@ def test_of_a_table_of_several_devices_the_targets_rows_are_kept(tmp_path: Path)
     ):
         kept = not_elsewhere(tables.measurements, tables, Settings(target=target))
         assert set(kept["time_us"]) == wanted
+
+
+def test_traced_calls_beside_a_log_are_those_of_the_whole_run(store: Store) -> None:
+    """In ``top`` as in ``recommend``: else what only traces count ranks by a few steps below what a log counts."""
+    ingest([str(SAMPLES / x) for x in ("traces/job.trace.json", "hipblaslt/trace_4242.log")], store, run="run")
+    traced = top(store, n=1000).set_index("text")
+    count_units(store, "run")
+    counted = top(store, n=1000).set_index("text").loc[traced.index]
+    alone = traced["calls_from"] == "profiler"
+    assert 0 < alone.sum() < len(alone)
+    assert counted["calls"].tolist() == (traced["calls"] * alone.map({True: 20, False: 1})).tolist()
+    held = tables_of(store).workload.groupby("problem")["calls"].sum()
+    assert counted.loc[alone, "calls"].to_dict() == held[traced.index[alone]].to_dict()
+
+
+def test_the_best_is_of_the_measurements_of_the_pick(store: Store) -> None:
+    """Neither what the job's own calls took nor another run's times are compared with a replay's default."""
+    problem = product(4096, 64, 8192)
+    replayed(store, problem, {"Default": 10.0, "hipblaslt:7": 8.0, "hipblaslt:8": 7.0}, "hipblaslt:7")
+    for run, origin, us in (("run", "trace", 4.0), ("run", "bench", 3.0), ("other", CONFIRM, 2.0)):
+        row = measured(problem, solution_from_text("hipblaslt:9"), [us], origin=origin)
+        record(store, [row, *map(Fact, MACHINE, MACHINE.values())], run=run, name=origin, format="replay")
+    [row] = top(store, run="run").to_dict("records")
+    assert (row["best"], row["pick_us"], row["best_us"]) == ("hipblaslt:7", pytest.approx(10.0), pytest.approx(8.0))

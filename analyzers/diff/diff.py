@@ -20,7 +20,6 @@ from logparse.formats.override_formats import OVERRIDE_FORMATS
 from logparse.groups import in_groups
 from logparse.links import linked
 from logparse.model import Problem, problem_from_text
-from logparse.store.columns import column
 from logparse.store.database import shared_database
 from logparse.target import BUILD, BY_NAME, Facts, arch, same_build, same_device
 
@@ -33,7 +32,7 @@ STATES: tuple[State, ...] = ("slower", "faster", "changed", "new", "vanished", "
 
 FAIL_ON = 0.03
 _SIGMAS = 3.0
-_LINKED = 5000
+_LINKED, _PARSED = 10_000, 20_000
 COLUMNS = (
     *("problem", "state", "basis", "calls_a", "calls_b", "a_us", "b_us", "ratio", "noise", "pick_a", "pick_b"),
     "delta_us",
@@ -144,9 +143,7 @@ _COMPARED = f"""
                when 'new' then b_us when 'vanished' then -a_us else b_us - a_us end as delta_us
     from rows"""
 """Where the logs name no pick, the evidence may."""
-_SUMS = (
-    "select state, count(*), count(ratio), count(delta_us), coalesce(fsum(delta_us), 0) from compared group by state"
-)
+_SUMS = "select state, count(*), count(ratio), count(delta_us), ifnull(fsum(delta_us), 0) from compared group by all"
 _FLIPS = """
     select count(*) filter (pick_a <> pick_b), count(*), median(abs(ratio - 1)) filter (pick_a <> pick_b)
     from compared where pick_a is not null and pick_b is not null"""
@@ -171,18 +168,17 @@ def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, f
     con.execute(f"create temp table compared as {_COMPARED}", given)
     renamed = _renamed(con)
     if renamed:
-        texts = [column(list(side), pa.string()) for side in (renamed, renamed.values())]
-        con.register("renamed", pa.Table.from_arrays(texts, names=["problem", "meant"]))
-        con.register("b", con.sql(_RENAMED).to_arrow_table())
+        con.register("renamed", pa.table({"problem": [*renamed], "meant": [*renamed.values()]}))
+        meant = (
+            "coalesce(meant, problem) as problem, * exclude (problem, meant) from b left join renamed using (problem)"
+        )
+        con.register("b", con.sql(f"select {meant}").to_arrow_table())
         con.execute(f"create or replace temp table compared as {_COMPARED}", given)
+    _leave_open(con)
     for name in "ab":  # they are as large as what was made of them
         con.unregister(name)
     builds = tuple(x for x in BUILD if x not in BY_NAME and same_build(one.machine, two.machine, x) is False)
     return Diff(one.run, two.run, fail_on, con, _devices(one.machine, two.machine), floor_us, builds)
-
-
-_RENAMED = """
-    select coalesce(meant, problem) as problem, * exclude (problem, meant) from b left join renamed using (problem)"""
 
 
 class _Single(NamedTuple):
@@ -199,22 +195,33 @@ def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     Two texts mean one problem where they are linked, else where a file of one library has both under one key of that
     library: what its key leaves open (hipBLASLt: scale types) does not separate calls.
     """
-    of_one = "from compared where state = ?"
-    counts = [con.execute(f"select count(*) {of_one}", [state]).fetchall()[0][0] for state in ("vanished", "new")]
-    if not all(counts) or max(counts) > _LINKED:
+    of_one = "from compared where state in ('new', 'vanished')"
+    rows = con.execute(f"select state, problem, basis {of_one} limit {_LINKED + 1}").fetchall()
+    if len(rows) > _LINKED or len({state for state, *_ in rows}) < 2:
         return {}
     mine, theirs = (
-        [
-            _Single(text, problem_from_text(text), basis)
-            for text, basis in con.execute(f"select problem, basis {of_one}", [state]).fetchall()
-        ]
-        for state in ("vanished", "new")
+        [_Single(text, problem_from_text(text), basis) for state, text, basis in rows if state == side]
+        for side in ("vanished", "new")
     )
     out = _only_pairs(mine, theirs, lambda x: x.problem.shape, lambda a, b: linked(a, b) is not None)
     mine, theirs = ([x for x in mine if x.text not in out.values()], [x for x in theirs if x.text not in out])
     for same in (lambda a, b: True, lambda a, b: work_of(a) == work_of(b)):
         out = _only_pairs(mine, theirs, _library_key, same) | out
     return out
+
+
+def _leave_open(con: duckdb.DuckDBPyConnection) -> None:
+    """Of a problem that the other run holds under another text, too, do not state that it is new or vanished."""
+    states = dict(con.execute("select problem, state from compared").fetchall())
+    if len(states) > _PARSED or not {"new", "vanished"} & {*states.values()}:
+        return
+    held = [(text, state, problem_from_text(text)) for text, state in states.items()]
+    near = in_groups(held, lambda x: x[2].shape)
+    found = [
+        text for text, state, one in held
+        if state in ("new", "vanished") and any(y != state and linked(one, two) for _, y, two in near[one.shape])
+    ]  # fmt: skip
+    con.execute("update compared set state = 'unknown', delta_us = null where problem in (select unnest(?))", [found])
 
 
 def _library_key(single: _Single) -> tuple[str, str] | None:

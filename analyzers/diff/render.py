@@ -19,8 +19,6 @@ from logparse.text import counted, duration
 if TYPE_CHECKING:
     from analyzers.diff.upgrade import PlannedRow
 
-_UNCOMPARED = "no time was compared: no problem has one of the same kind in both runs"
-
 
 def diff_lines(found: Diff) -> list[str]:
     counts = ", ".join(f"{found.count(state):,} {state}" for state in STATES if found.count(state))
@@ -28,7 +26,8 @@ def diff_lines(found: Diff) -> list[str]:
     beyond = f"{counts} (beyond {found.fail_on:.1%}{floor} and noise)" if counts else "no problem in either run"
     out = [f"{found.a} → {found.b}: {beyond}"]
     if not found.compared:
-        out.append(f"{_UNCOMPARED}, and a gate fails on that")
+        nothing = "no time was compared: no problem has one of the same kind in both runs"
+        out.append(f"{nothing}, and a gate fails on that")
     if found.devices:
         out.append(f"the runs are of two devices ({' and '.join(found.devices)}): changes may be the devices' own")
     if found.builds:

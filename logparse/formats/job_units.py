@@ -24,6 +24,15 @@ from logparse.model import Fact, Reject
 
 UNIT, TRACING, ALONE, KIND = "unit", "unit_tracing", "unit_alone", "unit:"
 """Names of facts; that of a kind begins with ``KIND``."""
+UNITS_EACH = """
+    with held as (
+        select source_id, any_value(value) filter (name = 'unit') as sort, bool_or(name = 'unit_alone') as alone,
+               sum(case when starts_with(name, 'unit:') then (value->>'count')::double end) as units,
+               sum(case name when 'unit_kinds' then list_sum(map_values(value::json::map(varchar, double))) end) as n
+        from facts where run = $run group by source_id)
+    select coalesce((select sum(units) from held where units > 0 group by alone, sort order by alone, 1 desc limit 1)
+                    / (select nullif(sum(n), 0) from held), 1) as each"""
+"""SQL of how many units run ``$run`` did for each one that its traces hold; 1 where that is unknown."""
 recognise = begins(rb'\s*\{\s*"logparse_units"\s*:')
 
 

@@ -85,6 +85,15 @@ def replayed(
     record(store, [*known, confirmation, *pair], run="run", name=f"pair of {problem.text}", format="replay")
 
 
+def count_units(store: Store, run: str) -> None:
+    """The traces of the run hold two of its 40 steps, which it did seven times without logs, too."""
+    record(store, [Fact("unit_kinds", '{"a": 2}')], run=run, name="kinds", format="torch-profiler")
+    for name, count in (("logged", 40), ("unit_alone", 7)):
+        kind = json.dumps({"count": count, "traced": 2, "us": []})
+        known = [Fact("unit", "optimizer"), Fact("unit:a", kind), *([Fact(name, "1")] if name == "unit_alone" else [])]
+        record(store, known, run=run, name=name, format="job-units")
+
+
 def product(m: int, n: int, k: int, **more: object) -> GemmProblem:
     """The problem that ``bench`` logs."""
     given: dict[str, object] = {

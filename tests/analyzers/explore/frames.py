@@ -35,7 +35,10 @@ VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
     },
     "links": dict.fromkeys(("problem", "other", "level"), _TEXT),
     "sources": {**dict.fromkeys(("source_id", "run", "path", "format"), _TEXT)},
-    "kernels": {**dict.fromkeys(("run", "problem"), _TEXT), "calls": _NUMBER, "total_us": _NUMBER},
+    "kernels": {
+        **dict.fromkeys(("source_id", "run", "op", "unit", "problem"), _TEXT),
+        **dict.fromkeys(("device", "calls", "total_us"), _NUMBER),
+    },
     "facts": dict.fromkeys(("source_id", "run", "name", "value"), _TEXT),
 }
 """Columns of the views that are read here; one that a given frame lacks counts as unknown."""

@@ -25,6 +25,7 @@ from logparse.model import Override, Solution, problem_from_text
 from logparse.store import Store
 from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import ARCH, W, gemm
+from tests.analyzers.ingested import count_units
 from tests.conftest import CORPUS, SAMPLES, needs_corpus, sized
 
 G = [gemm(m).text for m in (4096, 2048, 1024, 512, 256, 128)]
@@ -206,7 +207,51 @@ def test_the_only_problem_that_may_be_meant_is_compared() -> None:
     b = tables(measurements=[measurement(vague.text, "Default", 200.0)])
     assert diff(a, b).rows["state"].tolist() == ["slower"]
     two = tables(measurements=[measurement(p.text, "Default", 100.0) for p in (full, gemm(lda=1088))])
-    assert sorted(diff(two, b).rows["state"]) == ["new", "vanished", "vanished"]
+    assert set(diff(two, b).rows["state"]) == {"unknown"}, "either may be the one that the other run calls"
+
+
+def test_a_call_takes_its_average_over_the_files_of_a_trace() -> None:
+    """Files and kinds of units add up to calls; the kernels of one call do not."""
+
+    def traced(*files: float) -> Tables:
+        rows = [
+            {**kernel(G[0], name, 2, us), "source_id": str(n), "unit": unit}
+            for n, us in enumerate(files)
+            for unit in ("16", "1")
+            for name in ("splitk", "reduce")
+        ]
+        return tables(workload=[work(G[0], 100)], calls=[call(G[0], "hipblaslt:1", 100)], kernels=rows)
+
+    rows = diff(traced(20.0), traced(20.0, 20.4)).rows
+    assert rows[["state", "a_us", "b_us"]].values.tolist() == [["same", 20.0, pytest.approx(20.2)]]
+
+
+def test_what_a_replay_alone_timed_is_not_the_runs_own() -> None:
+    """A what-if of the run before neither vanished nor is it compared; a store of replays alone is compared."""
+    rows = [measurement(g, "Default", 9.0, origin=x) for g in G[:2] for x in ("replay", "replay-confirm")]
+    rows.append(measurement(G[2], "torch:pad=8", 9.0, origin="replay-action"))
+    a, b = (tables(workload=[work(G[0], 3)], measurements=held) for held in (rows, []))
+    assert [(x["problem"], x["state"]) for x in diff(a, b).table().to_pylist()] == [(G[0], "unknown")]
+    alone = tables(measurements=rows)
+    assert set(diff(alone, b).rows["state"]) == {"vanished", "unknown"}
+
+
+def test_a_text_of_a_problem_that_both_runs_call_is_not_gone() -> None:
+    full, vague = gemm().text, gemm(lda=None).text
+    a, b = (tables(workload=[work(x, 3) for x in texts]) for texts in ((full, vague, G[1]), (full,)))
+    states = {x["problem"]: x["state"] for x in diff(a, b).table().to_pylist()}
+    assert states == {full: "unknown", vague: "unknown", G[1]: "vanished"}
+    assert {x["state"] for x in diff(b, a).table().to_pylist()} == {"unknown", "new"}
+
+
+def test_traced_calls_count_for_the_whole_run(store: Store) -> None:
+    """Two of 40 steps were traced; the process without logs counts for none."""
+    ingest([str(SAMPLES / "traces" / "job.trace.json")], store, run="run")
+    traced = times_of_run(store)
+    count_units(store, "run")
+    rows = diff(traced, times_of_run(store)).rows
+    assert rows["calls_a"].notna().any()
+    assert (rows["calls_a"] * 20).equals(rows["calls_b"])
 
 
 @settings(max_examples=sized(5, 100))  # each is two runs of all analyzers' tables
@@ -249,12 +294,17 @@ def test_random_runs_are_compared_as_plain_loops_compare_them(
     ]
     expected = {}
     for problem in G[:3]:
-        held = [problem in picks or any(p == problem and us for p, _, _, us in rows) for rows, picks in sides]
+        held = [
+            problem in picks or any(p == problem and us and not (picks and "replay" in x) for p, x, _, us in rows)
+            for rows, picks in sides
+        ]
         known = [fastest(problem, *side) for side in sides]
         both = [x for x in BASES if all(x in times for times in known)]
         alone = [x for x in BASES if any(x in times for times in known) and not all(held)]
         basis = (both + alone + [None])[0]
-        (a_us, ran_a), (b_us, ran_b) = (times.get(basis, (None, None)) for times in known)
+        (a_us, ran_a), (b_us, ran_b) = (
+            times.get(basis, (None, None)) if mine else (None, None) for times, mine in zip(known, held, strict=True)
+        )
         pick_a, pick_b = picks_a.get(problem), picks_b.get(problem)
         state = "new" if not held[0] else "vanished" if not held[1] else None
         if state is None and a_us and b_us and not 1 / 1.03 <= b_us / a_us <= 1.03:
