@@ -96,9 +96,9 @@ class Nodes:
 
 @dataclass(eq=False)
 class Graph:
-    """See the module; arrays of the nodes' values.  ``cut`` counts dependencies that were left out because the trace
-    contradicts them, ``outside`` are the nodes of batches that came from a loader's workers, and of collectives whose
-    other ranks no trace shows.  ``notes``: what a reader must know, as texts for a number.
+    """See the module; arrays of the nodes' values.  ``outside`` are the nodes of batches that came from a loader's
+    workers, and of collectives whose other ranks no trace shows.  ``notes``: what a reader must know, as texts for a
+    number.
     """
 
     a: Ints
@@ -113,7 +113,6 @@ class Graph:
     bounds: Sequence[Bounds]
     identities: Sequence[KernelIdentity]
     outside: Sequence[int] = ()
-    cut: int = 0
     notes: Mapping[str, float] = field(default_factory=dict)
 
     def scaled(self, factors: Floats) -> Floats:
@@ -159,18 +158,16 @@ def finished(
     place = np.empty_like(order)
     place[order] = own
     values = {name: column[order] for name, column in values.items()}
-    cut = 0
-    for name in ("a", "b"):
+    for name in ("a", "b"):  # a dependency that the trace contradicts is left out
         values[name] = place[values[name]]
         bad = values[name] >= own
         bad[0] = False
         values[name][bad], values[f"lag_{name}"][bad] = 0, NEVER
-        cut += int(bad.sum())
     alone = np.isneginf(values["lag_a"]) & np.isneginf(values["lag_b"])
     values["lag_a"][alone] = 0.0  # what follows nothing begins with the trace
     moved = [Bounds(x.rank, x.kind, *(int(place[node]) for node in x[2:])) for x in bounds]
     outside = [int(place[node]) for node in nodes.outside]
-    return Graph(**values, bounds=moved, identities=identities, outside=outside, cut=cut, notes=notes)
+    return Graph(**values, bounds=moved, identities=identities, outside=outside, notes=notes)
 
 
 def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> list[float]:
