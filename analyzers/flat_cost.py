@@ -13,8 +13,7 @@ which is never less than what the roofline model predicts (Williams, Waterman, P
 and bandwidth the device has.  A kernel also takes some microseconds whatever it does, so t* is at least ``LATENCY_US``.
 
 Evidence needed: times of both problems in one source, and no faster time of the smaller one in another source that may
-be of the same device.  Without a measurement it does not claim that a faster solution exists.  The loss is taken to be
-t − t*, with little confidence, and no override is proposed; the tuning script searches for one.
+be of the same device.  The loss is taken to be t − t*, with little confidence; the tuning script searches for a file.
 """
 
 from __future__ import annotations
@@ -43,8 +42,6 @@ SAME = 1.25
 """Times within this factor are the same."""
 WASTE = 2.0
 """A time is too long above this many times what the larger problem's rates allow."""
-
-
 ORIGINS = EVIDENCE | {TRACE, RACE}
 """Origins of the times: a trace counts too (it times the job's own calls), and so does a race: what is looked for are
 factors, not percents."""

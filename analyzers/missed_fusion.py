@@ -11,9 +11,8 @@ the finding has no saving, only a bound: the time of those kernels themselves, s
 
 Evidence needed: a trace with ``record_shapes=True``.  The trace contains the order, not the data flow: two unrelated
 kernels of equal size that follow one another would be taken for an epilogue.  GELU in the epilogue is the tanh
-approximation; where the model's is the exact one the numbers change, and the finding states so.  The gradient of GELU
-needs the product's result, which PyTorch's epilogue does not write (the libraries' GELU_AUX does): where the trace
-shows training, the finding states that it cannot be fused so.
+approximation; where the model's is the exact one the numbers change.  The gradient of GELU needs the product's result,
+which PyTorch's epilogue does not write (the libraries' GELU_AUX does): in training it cannot be fused so.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ claimed.  Of a trace of the job the time is what the kernels of a call took on a
 
 A *user* find-db of the same device (what a search wrote) may know a faster solver than the system's: it takes the place
 of that estimate, as MIOpen reads the user find-db first and does not merge the two (``formats/miopen/find_db.py``).
-Only a log that names its solver shows whether the job reads that file already; without one the finding states so.  What
-another layout takes, where a replay measured it, is a finding of ``suboptimal-pick``.
+Only a log that names its solver shows whether the job reads that file already; without one the finding states so.
 """
 
 from __future__ import annotations

@@ -43,9 +43,7 @@ from logparse.text import counted
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """What to ``trace``, ``budget_s`` seconds of replay, ``out`` the folder of override files and ``apply.py``, and how
-    many ``pairs`` of runs side by side there are at most.
-    """
+    """What to ``trace``, ``budget_s`` seconds of replay, ``out`` the folder of files, ``pairs`` of runs at most."""
 
     trace: Trace | None = field(default_factory=Trace)
     budget_s: float = 600.0
@@ -200,9 +198,7 @@ class _Job:
         return verify_actions(before, after, actions, of_files, times)
 
     def settled(self, found: Recommendation, proof: ActionProof, of_files: bool) -> None:
-        """Keep what was applied (also files of which no saving is known) or take it back, and weigh what is left
-        against the job as it is now.
-        """
+        """Keep what was applied (``of_files``: files, too) or take it back; weigh what is left against the job then."""
         applied = [x for x in found.actions if x.action.name in proof.actions]
         changed = {y.of for x in applied for y in x.parts}
         others = (x for x in found.findings if x.problem is None or x.problem.text not in changed)

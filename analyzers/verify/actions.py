@@ -106,7 +106,6 @@ class ActionProof:
 
     @property
     def faster(self) -> bool:
-        """Whether the unit's wall time fell by more than its interval."""
         return self.wall is not None and self.wall.faster
 
     @property
@@ -119,8 +118,7 @@ class ActionProof:
         return self.wall.undecided and not self.limit and not self.little
 
     @property
-    def _launches_less(self) -> bool:
-        """Whether the host has less to launch: kernels, and the fills that go with them, which no store counts."""
+    def _launches_less(self) -> bool:  # fills go with kernels, and no store counts them
         return self.launched[1] < (1 - WORTH / 2) * self.launched[0]
 
     @property
@@ -298,8 +296,7 @@ class _Both:
         a, b = ([x] if x is not None else [] for x in found)
         return a, b
 
-    def wall(self, times: Times | SideBySide) -> UnitTime | None:
-        """None where the kinds of units that were timed are less than half of the kernels' time."""
+    def wall(self, times: Times | SideBySide) -> UnitTime | None:  # None: most of the kernels' time is of other kinds
         if isinstance(times, SideBySide):
             found = times.unit_time(self.counts)
         else:

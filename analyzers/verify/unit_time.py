@@ -10,10 +10,9 @@ differ by 3 to 8 % (standard deviation; 0.2 % at most where kernels limit it: th
 turns.  So a run is one value, a side the geometric mean of its runs, and the interval is that of Student's t with the
 variance that both sides share: two pairs of runs have two degrees of freedom.
 
-Of several runs one after another the interval is that of the runs' means.  Of one long run it is
-that of the means of consecutive blocks of units, since the times of neighbours are alike (batch means; Schmeiser,
-"Batch size effects in the analysis of simulation output", Operations Research 30, 1982: ten blocks are about enough).
-The two variances add up to one whose degrees of freedom are Welch's (Biometrika 34, 1947).
+Of several runs one after another the interval is that of the runs' means, of one long run that of the means of
+consecutive blocks of units, since the times of neighbours are alike (batch means; Schmeiser, Operations Research 30,
+1982: ten blocks are about enough).  The variances' sum has Welch's degrees of freedom (Biometrika 34, 1947).
 """
 
 from __future__ import annotations
@@ -91,9 +90,8 @@ class SideBySide:
     def unit_time(self, counts: Mapping[str, float]) -> UnitTime | None:
         """Compare the sides.
 
-        ``counts`` weigh the kinds.  None where those that were timed in ``LEAST_TURNS`` turns of every run take less
-        than half of these units' time.  Of one pair alone the interval is that of thirds of its turns, without what
-        differs between two starts.
+        ``counts`` weigh the kinds.  None where those in ``LEAST_TURNS`` turns of every run take less than half of the
+        time.  Of one pair alone the interval is that of thirds of its turns, without what differs between two starts.
         """
         turns = [[{x: [y[x] for y in side if x in y] for x in counts} for side in pair] for pair in self.pairs]
         kinds = [x for x in counts if all(len(side[x]) >= LEAST_TURNS for pair in turns for side in pair)]
@@ -127,8 +125,7 @@ class _Mean:
 def unit_time(before: Sequence[Units], after: Sequence[Units], counts: Mapping[str, float]) -> UnitTime | None:
     """Compare runs of a job as it was with runs of it as it is: one of each, or at least three by turns.
 
-    ``counts`` weigh the kinds.  None where those that were timed often enough in every run take less than half of the
-    time of these units.
+    ``counts`` weigh the kinds.  None where those timed often enough in every run take less than half of the time.
     """
     kinds = [name for name in counts if all(name in timed(x) for x in (*before, *after))]
     total = math.fsum(counts[name] for name in kinds)

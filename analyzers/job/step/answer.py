@@ -43,8 +43,7 @@ ERROR = 0.05
 """
 STARTS = 0.04
 """Standard deviation of what the host takes in the starts of a program: the median over the jobs of the records that
-wait for it (``steps.py``, ``starts``).  Of those that kernels limit it is at most 0.2 %, but 2 of fsdp and 7 of ddp,
-of which the host is a third.
+wait for it (``steps.py``, ``starts``).
 """
 WORTH = 0.04
 """Of a step: a gain that a user would not want to miss."""
@@ -110,8 +109,7 @@ class StepAnswer:
     notes: tuple[str, ...] = ()
 
     @property
-    def waits(self) -> bool:
-        """Whether the step waits for something else: with kernels of no time it gains less than ``WORTH``."""
+    def waits(self) -> bool:  # for something else: with kernels of no time it gains less than ``WORTH``
         return self.ceilings.free_kernels_us > (1 - WORTH) * self.now_us
 
 
@@ -166,8 +164,7 @@ class Step:
         return self._mean({kind: [us] for kind, us in self.host_us.items() if kind in kinds})
 
     @property
-    def weights(self) -> list[float]:
-        """For how many units that ran one of each graph stands."""
+    def weights(self) -> list[float]:  # for how many units that ran one of each graph stands
         traced = Counter(unit.kind for graph in self.graphs for unit in graph.bounds)
         known = any(self.counts.get(x) for x in traced)
         each = {x: self.counts.get(x, 0.0) / n if known else 1.0 for x, n in traced.items()}

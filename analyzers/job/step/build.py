@@ -54,7 +54,7 @@ _LAUNCH_US, _GAP_US, _RETURN_US = 6.0, 1.0, 5.0
 _ROUND_US = 1.0
 """Older traces state whole µs."""
 _LATE_US = 50.0
-"""A kernel that begins so much later than any dependency explains counts as unexplained."""
+"""A call that takes longer waited."""
 _Place = tuple[int, int]
 
 
@@ -95,14 +95,14 @@ def build(traces: Sequence[RankTrace]) -> Graph:
     nodes, identities = Nodes(), dict[KernelIdentity, int]()
     meetings: dict[object, list[tuple[int, int]]] = defaultdict(list)
     bounds: list[Bounds] = []
-    late = unmatched = 0.0
+    unmatched = 0.0
     guessed = 0
     for trace, offset, of in zip(traces, offsets, keys, strict=True):
         kernels = [identities.setdefault(x, len(identities)) for x in trace.identities]
         rank = _Rank(nodes, trace, begin - offset, kernels, of)
         rank.run()
         bounds += rank.bounds()
-        late, unmatched, guessed = late + rank.late_us, unmatched + rank.unmatched_us, guessed + rank.guessed
+        unmatched, guessed = unmatched + rank.unmatched_us, guessed + rank.guessed
         for key, arrives, done in rank.meetings:
             meetings[key].append((arrives, done))
     for each in meetings.values():
@@ -113,7 +113,6 @@ def build(traces: Sequence[RankTrace]) -> Graph:
     notes = {
         "{:.0f} waits for events by observed order: the traces do not state them": guessed,
         "{:.0f} us of collectives: no trace of all their ranks": unmatched,
-        "{:.0f} us in which kernels began later than anything in the traces explains": late,
     }
     return finished(nodes, bounds, list(identities), {text: x for text, x in notes.items() if x})
 
@@ -178,7 +177,7 @@ class _Rank:
         self._marks: dict[float, int] = {}
         self._usual = _Usual.of(trace, self._call_of)
         self.meetings: list[tuple[object, int, int]] = []
-        self.late_us = self.unmatched_us = 0.0
+        self.unmatched_us = 0.0
         self.guessed = 0
 
     def run(self) -> None:
@@ -367,10 +366,7 @@ class _Rank:
             return gap, NEVER
         lag = start - self._nodes.at[launch[0]]
         if not tail:
-            self.late_us += lag if lag > self._usual.launch + _LATE_US else 0.0
             return NEVER, lag
-        spare = min(gap - self._usual.gap, lag - self._usual.launch)
-        self.late_us += spare if spare > _LATE_US else 0.0
         if within or gap - self._usual.gap <= lag - self._usual.launch:
             return gap, min(self._usual.launch, lag)
         return min(self._usual.gap, gap), lag

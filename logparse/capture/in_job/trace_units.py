@@ -12,16 +12,14 @@ time           none of these: ``_WINDOW_S`` seconds
 =============  ========================================================================================
 
 What happens within a unit is no unit of its own.  Units are told apart by their *kind*: the sizes of the tensors that
-the outermost module got first, and how often it was called.  Every unit is counted, and timed until the first window
-(on two H100s units took up to twice as long once a profiler had run), on the device's clock where there is one (events
-around it, without waiting for the device).
+the outermost module got first, and how often it was called.  Every unit is counted, and timed until the first window,
+on the device's clock where there is one (events around it, without waiting for the device).
 
 Tracing begins once the times have settled: where the marginal standard error rule (White, "An effective truncation
 heuristic for bias reduction in simulation output", Simulation 69, 1997) cuts off at most the first half of them, each
 over the median of its kind, at the latest after ``_MOST_UNITS`` units or ``_MOST_S`` seconds.  Several short windows
 are traced, further and further apart, until every kind of at least ``_RARE`` of the units was seen.  The ranks of a job
-begin together: rank 0 announces the unit in the store of ``torch.distributed``, so early that no host is beyond it: one
-that waits for its device only now and then may be many units ahead (a rank of FSDP on two H200s was four).
+begin together: rank 0 announces the unit in the store of ``torch.distributed``, so early that no host is beyond it.
 
 Where windows are traced, so is the capture of each graph (``capture_traces/trace_PID_gN.json.gz``), as far as no other
 profiler is on and within ``_CAPTURES`` and ``_CAPTURES_S``: a replay launches kernels without operators, and the reader
