@@ -224,7 +224,7 @@ def test_what_is_left_is_weighed_against_the_job_with_what_was_kept(
     ending = screen_of(said)
     assert ending[0] == "tune: verified: step 1.2 ms → 800 µs with cudnn_benchmark: kept"
     assert not [x for x in ending if x.startswith((" 1 ", "apply    in the program"))], "nothing is left to do"
-    assert f"apply    logparse run --with {tmp_path} -- JOB" in re.sub(r" \\\n +", " ", "\n".join(ending))
+    assert f"apply    logparse run --with {tmp_path} -- JOB" in re.sub(r"\\\n *", "", "\n".join(ending))
     assert applied(tmp_path) == {"CHOSEN": ("cudnn_benchmark",), "ALONE": ("cudnn_benchmark",)}
 
 
