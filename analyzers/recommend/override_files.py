@@ -69,7 +69,7 @@ def emissions(
     What a writer refuses (a field that its library checks is unknown) becomes a note on what was not written.
     """
     offered = [(x, x.override) for x in recommendation.findings if x.override is not None]
-    # Another device or build is none of this target's, equal facts always are.
+    # An override of another device or build is left out; one whose facts equal the target's never is.
     known = [x for x, y in offered if dict(y.target) == dict(target) or serves(y.target, target, y.solution.library)]
     mine = [x.override for x in to_write(known, settings) if x.override is not None]
     caution = _caution(known, settings)

@@ -123,7 +123,7 @@ class ActionProof:
 
     @property
     def little(self) -> str:
-        """That kernels have not changed, nor may a collective have, where the wall time decides nothing."""
+        """Reports that kernels take what they took, where the wall time decides nothing and no collective ran."""
         least, most = self.gained_us - self.noise_us, self.gained_us + self.noise_us
         if self.wall is None or not self.wall.undecided or self._launches_less or any(self.collectives_us):
             return ""

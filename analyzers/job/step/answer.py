@@ -9,8 +9,8 @@ with a host that is ``ROUGH`` times as fast.
 A window of two units shows some waits for a loader's workers, and of a collective with ranks that left no trace how
 long it waited while these started their profilers.  Such waits are scaled, too: until the unchanged step takes its
 untraced time (``fitted``).  What still lacks to that is a factor on every answer; where it is too much
-(``_EXPLAINED``), there is none.  Of work that an action takes away the host saves the calls that launched it; what else
-an action does to the host is not simulated.
+(``_EXPLAINED``), there is none.  Of work that an action takes away the host saves what its operator did to launch it;
+what else an action does to the host is not simulated.
 """
 
 from __future__ import annotations
