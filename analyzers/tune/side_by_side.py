@@ -26,11 +26,11 @@ from logparse.text import counted
 
 Side: TypeAlias = tuple[Sequence[str], Mapping[str, str]]
 """A command and its environment."""
-_TURN_S = 0.3
+_TURN_S = 0.15
 """A turn times units for at least so many seconds, by the time of the first ones.  One more comes before them and is
 not timed, since the device was idle.
 """
-_MOST_TURNS = 60
+_MOST_TURNS = 120
 _READY_S, _SLOW_S = 120.0, 60.0
 """Seconds until a side is ready, and of one turn, at most."""
 _MEMORY = 0.45

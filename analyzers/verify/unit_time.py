@@ -3,12 +3,10 @@
 Units are compared kind by kind, and kinds weighed by equal counts in both runs.
 
 Two runs of a job that live at the same time do a few units each by turns.  What others do on the machine comes and goes
-within seconds and mostly adds (moe of ``benchmarks/results/jobs-NVIDIA-H200-2026-11-27.json``: once warm, turns of one
-process take 36 to 62 ms a unit), so the time of a side is the lower quartile of its turns (after Chen & Revels, "Robust
-benchmarking in noisy environments", 2016, who take the minimum).  Two starts of a program that waits for its host
-differ by 3 to 8 % (standard deviation; 0.2 % at most where kernels limit it: the same record), whatever the number of
-turns.  So a run is one value, a side the geometric mean of its runs, and the interval is that of Student's t with the
-variance that both sides share: two pairs of runs have two degrees of freedom.
+within seconds and makes a host slower by up to 1.8 times, so turns are compared one for one: what a pair of runs gained
+is the median of their turns' ratios, its time the lower quartile of their geometric means (after Chen & Revels, "Robust
+benchmarking in noisy environments", 2016, who take the minimum).  Two starts of a program differ, too, whatever the
+number of turns.  So a pair is one value, and the interval is that of Student's t over pairs.
 
 Of several runs one after another the interval is that of the runs' means, of one long run that of the means of
 consecutive blocks of units, since the times of neighbours are alike (batch means; Schmeiser, Operations Research 30,
@@ -27,7 +25,7 @@ from typing import TypeAlias
 import numpy as np
 
 from analyzers.job.step.answer import WORTH
-from analyzers.statistics.intervals import Variance
+from analyzers.statistics.intervals import Floats, Variance
 from analyzers.times.units import Units
 
 _BLOCKS = 10
@@ -93,27 +91,33 @@ class SideBySide:
         ``counts`` weigh the kinds.  None where those in ``LEAST_TURNS`` turns of every run take less than half of the
         time.  Of one pair alone the interval is that of thirds of its turns, without what differs between two starts.
         """
-        turns = [[{x: [y[x] for y in side if x in y] for x in counts} for side in pair] for pair in self.pairs]
-        kinds = [x for x in counts if all(len(side[x]) >= LEAST_TURNS for pair in turns for side in pair)]
+        turns = [
+            {x: np.array([(a[x], b[x]) for a, b in zip(*pair, strict=False) if x in a and x in b]) for x in counts}
+            for pair in self.pairs
+        ]
+        kinds = [x for x in counts if all(len(pair[x]) >= LEAST_TURNS for pair in turns)]
         total = math.fsum(counts[x] for x in kinds)
-        seen = {x: [us for pair in turns for side in pair for us in side[x]] for x in counts}
+        seen = {x: [turn[x] for pair in self.pairs for side in pair for turn in side if x in turn] for x in counts}
         if not _most(counts, kinds, {x: statistics.fmean(us) for x, us in seen.items() if us}):
             return None
         weights = np.array([counts[x] / total for x in kinds])
-
-        def us(side: Mapping[str, Sequence[float]]) -> float:
-            return float(weights @ [np.quantile(side[x], _QUARTILE) for x in kinds])
-
         if len(turns) == 1:
-            turns = [[{x: side[x][i::_PARTS] for x in kinds} for side in turns[0]] for i in range(_PARTS)]
-        runs = np.log([[us(side) for side in pair] for pair in turns])
-        (a, b), of_run = runs.mean(axis=0), float(runs.var(axis=0, ddof=1).mean())
-        off = Variance(2 * of_run / len(runs), 2.0 * (len(runs) - 1)).half_width()
+            turns = [{x: turns[0][x][i::_PARTS] for x in kinds} for i in range(_PARTS)]
+        runs = np.log([weights @ [_sides(pair[x]) for x in kinds] for pair in turns])
+        (a, b), gained = runs.mean(axis=0), runs[:, 0] - runs[:, 1]
+        off = Variance(float(gained.var(ddof=1)) / len(runs), len(runs) - 1.0).half_width()
         before, after = math.exp(a), math.exp(b)
         low, high = (before - after * math.exp(x) for x in (off, -off))
         each = tuple((math.exp(x), math.exp(y)) for x, y in runs) if len(self.pairs) > 1 else ()
         least = sum(min(map(len, x)) for x in self.pairs)
         return UnitTime(before, after, low, high, len(self.pairs), least, each, tuple(kinds))
+
+
+def _sides(turns: Floats) -> tuple[float, float]:
+    """The time of each side, of turns (number × 2) of which those in a row are compared."""
+    us = float(np.quantile(np.sqrt(turns.prod(axis=1)), _QUARTILE))
+    half = math.sqrt(float(np.median(turns[:, 0] / turns[:, 1])))
+    return us * half, us / half
 
 
 @dataclass(frozen=True)

@@ -20,20 +20,24 @@ import itertools
 import json
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).parents[2] / "logparse" / "capture" / "in_job"))
+
 import torch
 import torch.distributed as dist
+from logparse_turns import on_all_cores, on_one_core
 from torch import nn
 
 SMOKE = os.environ.get("JOB_SMOKE") == "1"
 DEVICE = torch.device("cpu" if SMOKE else f"cuda:{os.environ.get('LOCAL_RANK', '0')}")
 _SECONDS, _LEAST = float(os.environ.get("JOB_SECONDS", "6")), int(os.environ.get("JOB_UNITS", "64"))
 _TURNS = Path(os.environ["JOB_TURNS"]) if "JOB_TURNS" in os.environ else None
-_TURN_SECONDS = float(os.environ.get("JOB_TURN_SECONDS", "0.5"))
+_TURN_SECONDS = float(os.environ.get("JOB_TURN_SECONDS", "0.15"))
 _FIRST, _TIMED, _SETTLE = 6, 4, 2
 """Units before any is timed (libraries choose their kernels), those by which the number of units is chosen, and those
 at the beginning of a turn, after which the device is as busy as it was.
@@ -98,7 +102,9 @@ def run(unit: Callable[[int], object], kinds: int = 1, settle: int = _SETTLE) ->
     count = 0
     for number in _turns():
         count = count or units_in(_TURN_SECONDS)  # alone on the device: libraries choose their kernels by time
+        held = on_one_core(number)
         seconds(settle * kinds)
+        on_all_cores(held)
         _report(number, {"all": [seconds(count) / count]}, count, {"all": 1.0})
 
 
@@ -131,7 +137,9 @@ def serve(answer: Callable[[int], object], choose: Callable[[], int], shares: di
     for number in _turns():
         if not number:
             begin()
+        held = on_one_core(number)
         answered(_SETTLE, 0.0)
+        on_all_cores(held)
         times = answered(len(shares), _TURN_SECONDS)
         by_size = {str(size): [us for one, us in times if one == size] for size in shares}
         _report(number, by_size, len(times), {str(size): share for size, share in shares.items()})

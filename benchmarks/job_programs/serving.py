@@ -44,7 +44,7 @@ def generate() -> None:
         prompt = prompts[index % 2]
         model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=new, do_sample=False).cpu()
 
-    run(request, kinds=2)
+    run(request, kinds=2, settle=1)
 
 
 def vision_server() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,7 @@ from analyzers.tune import side_by_side
 from analyzers.tune.by_turns import by_turns
 from analyzers.tune.side_by_side import AloneError, Side, fixed_port, pair
 from analyzers.verify.unit_time import SideBySide
+from logparse.capture import job
 
 JOB = """
 import os, sys, time
@@ -112,6 +115,37 @@ def test_pairs_follow_as_many_as_were_asked_for_while_they_decide_nothing(
     times = by_turns(side, side, "", [].append, most)
     assert isinstance(times, SideBySide)
     assert len(times.pairs) == most
+
+
+def test_a_turn_begins_on_one_core_another_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads that launch alone: one that computes keeps all of its cores."""
+    monkeypatch.syspath_prepend(str(Path(job.__file__).parent / "in_job"))
+    turns = importlib.import_module("logparse_turns")
+    cores, begun, end = os.sched_getaffinity(0), threading.Event(), threading.Event()
+    seen: list[set[int]] = []
+
+    def other() -> None:
+        begun.set()
+        end.wait(60)
+        seen.append(os.sched_getaffinity(threading.get_native_id()))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    begun.wait(60)
+    for rank, turn in itertools.product((0, 1), range(len(cores))):
+        monkeypatch.setenv("LOCAL_RANK", str(rank))
+        held = turns.on_one_core(turn)
+        seen.append(os.sched_getaffinity(0))
+        assert turns.on_all_cores(held) == {}
+        assert os.sched_getaffinity(0) == cores
+    end.set()
+    thread.join()
+    each, of_other = seen[:-1], seen[-1]
+    assert all(len(x) == 1 for x in each)
+    assert set.union(*each[: len(cores)]) == cores
+    assert of_other == cores
+    if len(cores) > 1:
+        assert each[0] != each[len(cores)], "two ranks have a core each"
 
 
 @pytest.mark.nightly
@@ -233,5 +267,5 @@ def test_a_run_that_fails_at_its_end_tells_nothing(tmp_path: Path) -> None:
 
 
 def test_a_job_that_ends_too_soon_tells_nothing(tmp_path: Path) -> None:
-    with pytest.raises(AloneError, match="it did 1 turn of"):
+    with pytest.raises(AloneError, match="it did [12] turns? of"):
         pair(*sides(tmp_path, 45, code=0), "")
