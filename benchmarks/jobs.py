@@ -365,11 +365,8 @@ class _Stages:
         for name in self._row["others"]:
             sides[name] = (self._command, {**self._environ, **self._applying(name)})
         held = self._row["truth"] = {side: [] for side in sides}
-        copies = max(1, min(2, self._options.truth_copies, self._at_once // len(sides)))
-        left = (self._at_once - copies * len(self._row["others"])) // 2
-        of_two = max(copies, min(self._options.truth_copies, left)) if "after" in sides else copies
-        two = {"before", "after"}
-        runs = [(side, copy) for copy in range(of_two) for side in sides if copy < copies or side in two]
+        copies = max(1, min(self._options.truth_copies, self._at_once // len(sides)))
+        runs = [(side, copy) for copy in range(copies) for side in sides]
         for number, found in _by_turns([(side, *sides[side]) for side, _ in runs], self._options.truth_s, self._folder):
             side, copy = runs[number]
             of = held[side]
@@ -537,7 +534,8 @@ class _Devices:
     """The GPUs of the machine: a job waits until it gets as many as it needs, behind those that came before it."""
 
     def __init__(self, count: int) -> None:
-        self._free, self._changed = set(range(count)), threading.Condition()
+        shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+        self._free, self._changed = set(shown.split(",") if shown else map(str, range(count))), threading.Condition()
         self._waiting: list[object] = []
 
     @contextlib.contextmanager
@@ -551,7 +549,7 @@ class _Devices:
             self._free -= set(mine)
             self._changed.notify_all()
         try:
-            yield ",".join(map(str, mine))
+            yield ",".join(mine)
         finally:
             with self._changed:
                 self._free |= set(mine)
@@ -780,7 +778,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=float, default=3600.0, help="seconds of all")
     parser.add_argument("--replay", type=float, default=20.0, help="seconds of each job's replay")
     parser.add_argument("--truth-s", type=float, default=45.0, help="seconds of each job's turns for the truth")
-    parser.add_argument("--truth-copies", type=int, default=5, help="runs of each of its two sides, as far as they fit")
+    parser.add_argument("--truth-copies", type=int, default=5, help="runs of each side, as far as they fit")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results", help="the record's folder")
     parser.add_argument("--merge", type=Path, nargs="+", default=(), help="records to join, instead of running jobs")
     parser.add_argument("--keep", type=Path, help="a new folder for stores, logs and traces, which is not removed")

@@ -213,14 +213,16 @@ def unit_us(runs: Sequence[Mapping[str, Any]]) -> float | None:
 
 def starts(records: Sequence[Mapping[str, Any]], host: bool) -> list[float]:
     """By how much starts of a program differ, relative: a standard deviation for each job that waits for its host, or
-    does not, and was timed in several starts.
+    does not, and was timed in several pairs.  A pair's gain differs from another's by what four starts differ.
     """
     out = []
     for row in (row for jobs in records for row in jobs.values() if isinstance(row.get("step"), dict)):
-        sides = [x for x in row.get("truth", {}).values() if len(x) > 1]
-        variances = [np.var(np.log([np.quantile(run["turns_us"], 0.25) for run in x]), ddof=1) for x in sides]
-        if variances and (row["step"]["now"]["limit"] in ("host", "data loading")) == host:
-            out.append(math.sqrt(np.mean(variances)))
+        if (row["step"]["now"]["limit"] in ("host", "data loading")) != host:
+            continue
+        found = [compared(row.get("truth", {}), side) for side in row.get("truth", ()) if side != "before"]
+        gains = [np.diff(np.log(x.each), axis=1) for x in found if x is not None and x.each]
+        if gains:
+            out.append(math.sqrt(np.mean([x.var(ddof=1) for x in gains]) / 2))
     return out
 
 

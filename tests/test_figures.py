@@ -292,8 +292,9 @@ def test_the_tables_of_jobs_are_those_of_their_records(monkeypatch: pytest.Monke
             times = f"{seen['before_us'] / 1e3:.3g}→{seen['after_us'] / 1e3:.3g}, {seen['change']:+.1%}"
             said = f"{row['judged_verdict'] or 'not judged'} | {times} [{seen['low']:+.1%}, {seen['high']:+.1%}]"
             assert f"| {name} | {' + '.join(row['actions'])} | {said} | {row['direction']} |" in page
-    assert claims == {"right": 6, "wrong": 0, "undecided": 2, "no claim": 4}
-    assert "Of eight verdicts on their time none was wrong, two are undecided" in text("README.md")
+    assert claims == {"right": 9, "wrong": 0, "undecided": 0, "no claim": 3}
+    said = "Nine verdicts on their time were right and none wrong; two say that the time is unknown"
+    assert said in text("README.md")
     assert all(line in page for line in steps.foretold(found["jobs"]) if line.startswith("|"))
     pairs = steps.pairs(found["jobs"])
     assert f"Owed were 17 of 20 within 5 %: {sum(x.held for x in pairs)} of {len(pairs)} pairs held" in page
@@ -306,7 +307,7 @@ def test_the_error_of_the_simulated_step_is_learned_from_the_records(monkeypatch
     errors = importlib.import_module("steps").own_errors(jobs()["jobs"])
     rms = math.sqrt(math.fsum(x * x for x in errors) / len(errors))
     assert 2 * rms <= ERROR
-    assert len(errors) == 11
+    assert len(errors) == 12
     assert f"those that the host does not limit is {percent(rms)}." in text("docs/results.md")
 
 
@@ -314,12 +315,11 @@ def test_starts_of_a_program_differ_as_the_records_show(monkeypatch: pytest.Monk
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     starts = importlib.import_module("steps").starts
     host, kernels = ([x * 100 for x in starts([jobs()["jobs"]], of)] for of in (True, False))
-    assert round(statistics.median(host)) == 100 * STARTS
-    apart = [x for x in kernels if x < 1]
+    assert statistics.median(host) == pytest.approx(100 * STARTS, abs=0.05)
+    apart = [x for x in kernels if x < 0.5]
     assert len(kernels) - len(apart) == 2, "fsdp, and ddp, whose host takes a third of the step"
-    said = (
-        f"differ by {min(host):.0f} to {max(host):.0f} %, by {min(apart):.1f} to {max(apart):.1f} % where kernels limit"
-    )
+    assert max(apart) < 0.25
+    said = f"differ by {min(host):.0f} to {max(host):.0f} %, by {max(apart):.1f} % where kernels limit them."
     assert said in text("docs/results.md")
 
 

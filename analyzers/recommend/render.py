@@ -120,15 +120,21 @@ def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
         host = f"its host takes {under.host_factor:.2f} of the time that it took under the profiler"
         yield f"      the {recommendation.word}, simulated: {times} {interval}, limited by {under.limit}; {host}"
         (result,) = (x for x in recommendation.actions if x.action.name == name)
-        if under.limit != "kernels" and under.then_us > (1 - _SHOWS) * under.now_us and result.steps:
-            took = f"{duration(under.then_us)} what the GPU computes in {duration(result.then_us / result.steps)}"
+        steps = result.steps or math.inf
+        gained, saved = under.now_us - under.then_us, (result.now_us - result.then_us) / steps
+        if under.limit != "kernels" and saved > 0 and gained < _PART * saved:
+            took = f"{duration(under.then_us)} what the GPU computes in {duration(result.then_us / steps)}"
             why = f"the host launches in {took}" if under.limit == "host" else f"it waits for {under.limit}"
-            yield f"      the {recommendation.word} does not get faster: {why}"
+            little = f"gains {duration(gained)} of the {duration(saved)} that its kernels save"
+            faster = little if gained > _SHOWS * under.now_us else "does not get faster"
+            yield f"      the {recommendation.word} {faster}: {why}"
         yield from (f"      {note}" for note in under.notes)
 
 
 _SHOWS = 0.01
 """Share of the step below which a gain counts as none."""
+_PART = 0.5
+"""Less than this part of what kernels save, and it needs a reason."""
 _TEXT = ("analyzer", "kind", "problem", "label", "message", "interval_from", "confidence", "action")
 _NUMBERS = (
     *("pre_us", "post_us", "per_call_us", "per_call_low_us", "per_call_high_us"),

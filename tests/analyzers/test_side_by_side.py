@@ -267,5 +267,5 @@ def test_a_run_that_fails_at_its_end_tells_nothing(tmp_path: Path) -> None:
 
 
 def test_a_job_that_ends_too_soon_tells_nothing(tmp_path: Path) -> None:
-    with pytest.raises(AloneError, match="it did [12] turns? of"):
+    with pytest.raises(AloneError, match=r"it did [12] turns? of"):
         pair(*sides(tmp_path, 45, code=0), "")
