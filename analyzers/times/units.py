@@ -113,6 +113,12 @@ def unit_word(facts: pd.DataFrame) -> str:
     return found.word if found else WINDOW if sorts == {"time"} else "step"
 
 
+def beside_logs(tables: Tables) -> bool:
+    """Whether the times of the run's units are of a job that wrote its libraries' logs meanwhile."""
+    found, logged = units(tables), ~tables.calls["category"].isin(["profiler", "untuned"])
+    return not (found and found.alone) and bool(logged.any())
+
+
 def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
     """The units of the processes that have these facts, whose times stand by turns, so that the later half of them is
     the later half of each process's; None where none counted units.  ``alone``: take the times of a run without logs,

@@ -23,8 +23,17 @@ from analyzers.actions.action import CONVOLUTION, GEMM, step_interval
 from analyzers.actions.totals import factors_of, results
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import COMMUNICATION, gpu_time, kernels_of_run, steps, traced_us
-from analyzers.job.step.answer import ERROR, WORTH, StepAnswer, step_of
-from analyzers.times.units import KINDS, reweighed, traced_kinds, units, units_by_source, units_of_facts, word_of
+from analyzers.job.step.answer import BESIDE_LOGS, ERROR, WORTH, StepAnswer, step_of
+from analyzers.times.units import (
+    KINDS,
+    beside_logs,
+    reweighed,
+    traced_kinds,
+    units,
+    units_by_source,
+    units_of_facts,
+    word_of,
+)
 from analyzers.verify.unit_time import SideBySide, Times, UnitTime, timed, unit_time
 from logparse.errors import InputError
 from logparse.formats.job_units import KIND, UNIT
@@ -237,7 +246,7 @@ def verify_actions(
         step=step if isinstance(step, StepAnswer) else None,
         launched=both.launched,
         doubts=tuple(doubts),
-        notes=tuple(both.notes(wall)),
+        notes=(*both.notes(wall), *([BESIDE_LOGS] if not times and wall and any(map(beside_logs, both.runs)) else ())),
     )
 
 

@@ -31,7 +31,7 @@ from analyzers.analyzer import Tables, once
 from analyzers.job.step.build import build
 from analyzers.job.step.graph import COMMUNICATION, KERNELS, KINDS, Bounds, Floats, Graph, shares, times
 from analyzers.job.step.traces import RankTrace, read_trace
-from analyzers.times.units import units
+from analyzers.times.units import beside_logs, units
 from logparse.errors import InputError
 from logparse.ingest.input_file import CAPTURES, InputFile
 from logparse.text import duration
@@ -45,6 +45,7 @@ STARTS = 0.025
 """Standard deviation of what the host takes in the starts of a program: the median over the jobs of the records that
 wait for it (``steps.py``, ``starts``).
 """
+BESIDE_LOGS = "units were timed beside the libraries' logs, which slow the host (`logparse tune` does without)"
 WORTH = 0.04
 """Of a step: a gain that a user would not want to miss."""
 ROUGH = 1.5
@@ -107,6 +108,10 @@ class StepAnswer:
     shares: Mapping[str, float]
     ceilings: Ceilings
     notes: tuple[str, ...] = ()
+
+    @property
+    def beside_logs(self) -> bool:
+        return BESIDE_LOGS in self.notes
 
     @property
     def waits(self) -> bool:  # for something else: with kernels of no time it gains less than ``WORTH``
@@ -439,8 +444,8 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
     untraced = found.mean_us if found else None
     hosts = {x.name: x.late_host_us for x in found.kinds if len(x.late_host_us) > 1} if found else {}
     notes = [f"not simulated: {x}" for x in skipped]
-    if found is not None and not found.alone:
-        notes.append("units were timed beside the libraries' logs, which slow the host (`logparse tune` does without)")
+    if found is not None and beside_logs(tables):
+        notes.append(BESIDE_LOGS)
     each = {name: np.quantile(us, (0.05, 0.25, 0.95)) for name, us in hosts.items()}
     usual = {name: float(x[1]) for name, x in each.items() if x[1] > 0}
     least, most = (math.fsum(each[x][i] / us for x, us in usual.items()) / max(len(usual), 1) for i in (0, 2))
