@@ -19,7 +19,7 @@ def _change(work: Work, library: str) -> Change | None:
 
 
 def _application(job: Job, library: str) -> Application | None:
-    if job.backend != _BACKEND[library] or not job.gemms:
+    if job.backend != _BACKEND[library] or not job.gemms or f"blas={_TORCH[library]}" in job.settings:
         return None
     line = f'torch.backends.cuda.preferred_blas_library("{_TORCH[library]}")'
     return Application(line=line, settings=(line,))

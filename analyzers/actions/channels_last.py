@@ -92,6 +92,8 @@ def _application(job: Job, benchmark: bool) -> Application | None:
     layouts = {p.in_layout for p in job.convolutions if p.spatial == 2}
     if not layouts or layouts == {"NHWC"} or (benchmark and not job.is_gpu):
         return None
+    if not benchmark and "cudnn_benchmark" in job.settings:
+        return None  # with that it is the other one
     rocm = job.backend == "HIP"
     lines = [MODEL[0], "inputs = inputs.to(memory_format=torch.channels_last)"]
     lines += cudnn_benchmark.SETTINGS if benchmark else ()

@@ -13,6 +13,7 @@ from analyzers.job.epilogues import Epilogue, epilogues, gradients, trains
 from analyzers.job.gpu_time import kernels_of_run, steps, traced_us
 from analyzers.times.joins import agreed_facts, calls_by_problem
 from analyzers.times.units import word_of
+from logparse.formats.job_units import SETTINGS
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
 
@@ -49,7 +50,8 @@ class Job:
 
     ``pairs`` are products with what follows them, and ``gelus`` those that are written out and their gradients, each as
     the operator that would compute it: the calls of both are in ``work``, one by one.  ``trains``: gradients are
-    computed.  ``word``: what a user calls a step.
+    computed.  ``word``: what a user calls a step.  ``settings`` of PyTorch are in force: ``cudnn_benchmark``, ``tf32``,
+    and ``blas=`` with PyTorch's name of the library that it prefers.
     """
 
     work: tuple[Work, ...]
@@ -61,6 +63,7 @@ class Job:
     gelus: tuple[Work, ...] = ()
     trains: bool = False
     word: str = "step"
+    settings: frozenset[str] = frozenset()
 
     @cached_property
     def convolutions(self) -> tuple[ConvProblem, ...]:
@@ -122,6 +125,9 @@ def job_of(tables: Tables, settings: Settings) -> Job:
             Work(problem=problem_from_text(str(text)), calls=float(count), us=float(time))
             for text, time, count in zip(times.index, times, launches, strict=True)
         ]
+    in_force = frozenset(facts.get(SETTINGS, "").split())
+    if "cudnn_benchmark" in in_force:
+        work = [replace(x, solution="torch:benchmark") if isinstance(x.problem, ConvProblem) else x for x in work]
     return Job(
         work=tuple(work),
         total_us=total,
@@ -132,6 +138,7 @@ def job_of(tables: Tables, settings: Settings) -> Job:
         gelus=_gelus(tables),
         trains=trains(tables),
         word=word_of(tables),
+        settings=in_force,
     )
 
 

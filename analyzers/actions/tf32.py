@@ -22,7 +22,7 @@ def _change(work: Work, job: Job) -> Change | None:
 
 def _application(job: Job) -> Application | None:
     older = job.arch is not None and job.arch.startswith(_NO_TF32)
-    if job.backend != "CUDA" or older or not any(map(_in_full, job.gemms)):
+    if job.backend != "CUDA" or older or "tf32" in job.settings or not any(map(_in_full, job.gemms)):
         return None
     return Application(line=SETTINGS[0], settings=SETTINGS)
 

@@ -20,7 +20,7 @@ from itertools import zip_longest
 import pandas as pd
 
 from analyzers.analyzer import Tables, once
-from logparse.formats.job_units import ALONE, KIND, TRACING, UNIT
+from logparse.formats.job_units import ALONE, KIND, SETTINGS, TRACING, UNIT
 from logparse.formats.traces.torch.busy import BEFORE, COMMUNICATION
 
 KINDS = "unit_kinds"
@@ -141,7 +141,7 @@ def as_alone(after: Tables, before: Tables, before_us: float, after_us: float, k
     none.
     """
     rows = before.facts[before.facts["run"] == before.run]
-    rows = rows[rows["source_id"].isin(rows.loc[rows["name"] == ALONE, "source_id"])]
+    rows = rows[rows["source_id"].isin(rows.loc[rows["name"] == ALONE, "source_id"]) & (rows["name"] != SETTINGS)]
     alone = units(before)
     mean = replace(alone, kinds=tuple(x for x in alone.kinds if x.name in kinds)).mean_us if alone else None
     moment = before_us / (mean or before_us)

@@ -7,10 +7,10 @@
 
 ``us`` are times of units that ran without the profiler (the last 2,000, in order), ``count`` all units of the kind.
 ``"alone": true`` is of a run of the job without logs and a profiler; its kinds may have ``host_us``: what the host took
-for units before which the device was idle.
+for units before which the device was idle.  ``"settings": ["cudnn_benchmark"]``: those of PyTorch that were in force.
 Written by ``logparse/capture/in_job/trace_units.py``.  Its facts are read by ``analyzers/times/units.py``:
 ``unit`` (what a unit is), ``unit_tracing``, ``unit_alone``, ``rank`` and, of each kind, ``unit:KIND`` with that kind's
-object.
+object; ``job_settings`` by ``analyzers/actions/job.py``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from logparse.formats.format import FileFormat, Outcome, Source, begins, content, parsed
 from logparse.model import Fact, Reject
 
-UNIT, TRACING, ALONE, KIND = "unit", "unit_tracing", "unit_alone", "unit:"
+UNIT, TRACING, ALONE, SETTINGS, KIND = "unit", "unit_tracing", "unit_alone", "job_settings", "unit:"
 """Names of facts; that of a kind begins with ``KIND``."""
 UNITS_EACH = """
     with held as (
@@ -54,6 +54,7 @@ def facts(data: bytes) -> list[Fact]:
     made = [Fact(UNIT, str(found.get("logparse_units"))), Fact(TRACING, str(found.get("tracing", "")))]
     made += [Fact(name, str(found[name])) for name in ("rank", "ranks") if isinstance(found.get(name), int)]
     made += [Fact(ALONE, "1")] if found.get("alone") is True else []
+    made += [Fact(SETTINGS, " ".join(map(str, found["settings"])))] if isinstance(found.get("settings"), list) else []
     return made + [Fact(f"{KIND}{name}", json.dumps(kind)) for name, kind in kinds.items()]
 
 

@@ -78,6 +78,7 @@ def test_the_exit_code_is_the_jobs(overrides: Path) -> None:
 STEPS = """
 import time
 import torch
+torch.backends.cudnn.benchmark = True
 layer = torch.nn.Linear(8, 8)
 optimizers = [torch.optim.SGD([x], lr=0.1) for x in layer.parameters()]
 for number in range({steps}):
@@ -118,6 +119,8 @@ def test_steps_of_the_first_optimizer_are_counted_by_their_sizes_and_some_are_tr
     assert all(x.traced and 0 < len(x.us) < x.count for x in found.kinds), "none is timed once the profiler has run"
     assert found.mean_us == pytest.approx(20e3, rel=0.9)
     assert found.untraced_share == 0
+    facts = store.facts()
+    assert set(facts.loc[facts["name"] == "job_settings", "value"]) == {"cudnn_benchmark blas=cublas"}
 
 
 DEVICE = """

@@ -12,7 +12,8 @@ from logparse.model import Fact
 from tests.formats.reading import outcomes, records_of, units
 
 KIND = {"count": 9, "traced": 2, "us": [10.5, 10.25]}
-CONTENT = {"logparse_units": "request", "tracing": "settled", "windows": 3, "rank": 1, "kinds": {"int64[1, 8]": KIND}}
+CONTENT = {"logparse_units": "request", "tracing": "settled", "windows": 3, "rank": 1}
+CONTENT |= {"settings": ["cudnn_benchmark", "blas=cublas"], "kinds": {"int64[1, 8]": KIND}}
 
 
 def test_kinds_are_facts() -> None:
@@ -23,6 +24,7 @@ def test_kinds_are_facts() -> None:
         ("unit", "request"),
         ("unit_tracing", "settled"),
         ("rank", "1"),
+        ("job_settings", "cudnn_benchmark blas=cublas"),
         ("unit:int64[1, 8]", json.dumps(KIND)),
     ]
     assert units(found) == {"fact": 1}

@@ -48,6 +48,7 @@ import statistics
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -584,7 +585,7 @@ class _Job:
             for name, kind in series.kinds.items()
         }
         found = {"logparse_units": sort, "tracing": self.ready, "windows": self.windows, "kinds": kinds}
-        found["alone"] = not _TRACED
+        found |= {"alone": not _TRACED, "settings": list(_settings())}
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             found["rank"], found["ranks"] = torch.distributed.get_rank(), torch.distributed.get_world_size()
         elif os.environ.get("RANK", "").isdigit():
@@ -639,6 +640,16 @@ def _activities() -> list[Any]:
 
 def _capturing() -> bool:
     return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+
+
+def _settings() -> Iterator[str]:
+    """The actions on PyTorch's settings that the job has in force, in the words of ``analyzers/actions/job.py``."""
+    with contextlib.suppress(AttributeError, RuntimeError):  # an older PyTorch; TF32 set by its two interfaces
+        if torch.backends.cudnn.benchmark:
+            yield "cudnn_benchmark"
+        yield "blas=" + str(torch.backends.cuda.preferred_blas_library()).rpartition(".")[2].lower()
+        if torch.backends.cuda.matmul.allow_tf32:
+            yield "tf32"
 
 
 def _importing() -> bool:

@@ -163,6 +163,22 @@ def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
     assert not found.faster
 
 
+def test_a_setting_that_is_in_force_is_not_offered_again() -> None:
+    """A program that sets ``cudnn.benchmark`` itself was told to, as was the run after by its own recommendation."""
+    kinds = Kind(8, 100, 6, 1000, 1000, 0, steady(2500))
+    channels = {"torch:layout=NHWC,stored": 0.7, "torch:layout=NHWC,stored,benchmark": 0.6, "torch:benchmark": 0.8}
+
+    def offered(settings: str) -> dict[str, float]:
+        held = job("before", kinds, ratios=channels, more={"units": {"job_settings": settings}})
+        return {x.action.name: x.then_us / x.now_us for x in results(held, ACTIONS, Settings())}
+
+    now = offered("blas=cublas")
+    assert (now["cudnn_benchmark"], now["channels_last_benchmark"]) == pytest.approx((0.9, 0.8))
+    after = offered("cudnn_benchmark blas=cublas")
+    assert set(now) - set(after) == {"cudnn_benchmark", "channels_last"}
+    assert after["channels_last_benchmark"] == pytest.approx(0.875), "0.6 of 0.8"
+
+
 def server(run: str, counts: Sequence[int], traced: Sequence[int], ratio: float) -> Tables:
     """Batches of 1, 4 and 16, half of whose kernels' time are convolutions."""
     each = zip((1, 4, 16), counts, traced, (200, 400, 1200), (1000, 1500, 3000), strict=True)
