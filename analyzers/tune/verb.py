@@ -14,14 +14,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from analyzers.actions import ACTIONS
+from analyzers.actions import ACTIONS, ActionResult
 from analyzers.actions.totals import results
 from analyzers.analyzer import Settings
 from analyzers.job.gpu_time import gpu_time, traced_us
 from analyzers.measure.replay import Options, replay
 from analyzers.measure.scheduler import Limits
 from analyzers.recommend import screen
-from analyzers.recommend.apply_module import NAME, module, without_a_change
+from analyzers.recommend.apply_module import NAME, alternatives, module, without_a_change
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import advise, with_step, write
 from analyzers.recommend.verdict import hidden, verdict
@@ -38,7 +38,7 @@ from logparse.formats.format import Emission
 from logparse.ingest import Ingested, ingest
 from logparse.ingest.input_file import CAPTURES
 from logparse.store import Store, command_line
-from logparse.text import counted
+from logparse.text import counted, fitted, gained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,6 +223,8 @@ class _Job:
         else:
             path.unlink(missing_ok=True)
         first, *more = lines_of(proof)
+        gone = (x for x in found.actions if x.pays and not changed.isdisjoint(y.of for y in x.parts))
+        more += _unweighed([x for x in gone if x.action.name not in weighed], (*kept, *left)) if kept else ()
         self._ended(rest, [f"tune: {first}: {outcome}", *more], made, not proof.refuted)
 
     def _ended(self, left: Recommendation, head: Sequence[str], made: Emission | None, kept: bool = False) -> None:
@@ -253,6 +255,14 @@ def _output_in(path: Path) -> Iterator[None]:
         for output, own in zip((1, 2), kept, strict=True):
             os.dup2(own, output)
             os.close(own)
+
+
+def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> Iterator[str]:
+    """What changes calls that a kept action changed and was timed without it, where nothing ``there`` is its like."""
+    beside = [x for x in gone if not any(alternatives(x, y) for y in there)]
+    if beside:
+        names = ", ".join(f"{x.action.name} (kernels {gained(x.saving_us / (x.steps or 1.0))})" for x in beside)
+        yield fitted(f"  timed without that, so not weighed beside it: {names}")
 
 
 def _without_kernels(read: Sequence[Ingested]) -> str:
