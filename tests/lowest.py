@@ -1,6 +1,7 @@
-"""Prints constraints for pip: of each package that ``pyproject.toml`` bounds from below the lowest version.
+"""Prints constraints for pip: of each package that a user installs and ``pyproject.toml`` bounds from below the lowest
+version.
 
-``make lowest`` installs these.  A version of which the index has no wheel for this Python is left to pip and named on
+``make lowest`` installs these, beside any version of what tests alone need, whose old ones do not go together.  A version of which the index has no wheel for this Python is left to pip and named on
 standard error, as it then is not what is tested.
 """
 
@@ -20,9 +21,10 @@ PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
 def bounds() -> dict[str, str]:
-    """Package → the lowest version that the project and its extras allow."""
+    """Package → the lowest version that the project and its extras but ``test`` allow."""
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
-    texts = [*project["dependencies"], *(x for extra in project["optional-dependencies"].values() for x in extra)]
+    extras = (texts for name, texts in project["optional-dependencies"].items() if name != "test")
+    texts = [*project["dependencies"], *(x for extra in extras for x in extra)]
     found = (re.match(r"([\w.-]+)(?:\[[\w,]*\])?>=([\d.]+)", text) for text in texts)
     return {match[1]: match[2] for match in found if match}
 
