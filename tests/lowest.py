@@ -1,8 +1,9 @@
 """Prints constraints for pip: of each package that a user installs and ``pyproject.toml`` bounds from below the lowest
 version.
 
-``make lowest`` installs these, beside any version of what tests alone need, whose old ones do not go together.  A version of which the index has no wheel for this Python is left to pip and named on
-standard error, as it then is not what is tested.
+``make lowest`` installs these, beside any version of what tests alone need, whose old ones do not go together.  A
+version of which the index has no wheel for this Python is left to pip and named on standard error, as it then is not
+what is tested.
 """
 
 from __future__ import annotations

@@ -30,24 +30,32 @@ _BACKWARD = "pt_autograd"
 """How PyTorch names its threads that run backward passes."""
 
 
+def _rank() -> tuple[int, int]:
+    """The rank of this process, and how many there are."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return 0, 1
+
+
 def on_one_core(turn: int) -> Mapping[int, set[int]]:
-    """Confine the threads that launch work, this one and those of autograd, to one core of this process; another for
-    each rank and turn.  Returns what ``on_all_cores`` takes to undo it: a thread's cores.
+    """Move this thread to one core of this process, another for each rank and turn, and confine the threads of autograd
+    to it, which sleep now.  Returns what ``on_all_cores`` takes to undo it: a thread's cores.
+
+    This thread has all of its cores again at once: what it starts would inherit the one.
     """
     held: dict[int, set[int]] = {}
-    try:
-        me = threading.get_native_id()
-        cores = sorted(os.sched_getaffinity(me))
-        ranks, rank = (int(os.environ.get(x, y)) for x, y in (("LOCAL_WORLD_SIZE", "1"), ("LOCAL_RANK", "0")))
-        core = cores[(turn * ranks + rank) % len(cores)]
+    with contextlib.suppress(AttributeError, OSError):  # no Linux, a thread that has ended
+        me, (rank, ranks) = threading.get_native_id(), _rank()
+        cores = os.sched_getaffinity(me)
+        core = sorted(cores)[(turn * ranks + rank) % len(cores)]
+        os.sched_setaffinity(me, {core})
+        os.sched_setaffinity(me, cores)
         for thread in map(int, os.listdir("/proc/self/task")):
             with open(f"/proc/self/task/{thread}/comm", encoding="utf-8") as name:
-                launches = thread == me or name.read().startswith(_BACKWARD)
-            if launches and core in (all_of := os.sched_getaffinity(thread)):
+                runs_backward = name.read().startswith(_BACKWARD)
+            if runs_backward and core in (all_of := os.sched_getaffinity(thread)):
                 os.sched_setaffinity(thread, {core})
                 held[thread] = all_of
-    except (AttributeError, OSError, ValueError):
-        pass  # no Linux, a thread that has ended: turns are compared all the same
     return held
 
 
@@ -68,16 +76,14 @@ class Turns:
         self._held: Mapping[int, set[int]] = {}
 
     def over(self) -> bool:
-        """Count a unit; whether it was the last one of the turn.  The first, which is not timed, had one core."""
+        """Count a unit; whether it was the last one of the turn.  The first one is not timed."""
         self._held = on_all_cores(self._held)
         self.left -= 1
         return not self.free and self.left <= 0
 
     def wait(self, kinds: dict[str, list[float]]) -> None:
         """Write the times (µs) of the turn's units by kind, and wait for the next turn."""
-        found: dict[str, Any] = {"kinds": kinds, "ranks": 1}
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            found["ranks"] = torch.distributed.get_world_size()
+        found: dict[str, Any] = {"kinds": kinds, "ranks": _rank()[1]}
         if not self._number:
             found["workers"] = len(multiprocessing.active_children())
             if torch.cuda.is_initialized():
