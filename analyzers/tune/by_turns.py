@@ -23,9 +23,9 @@ from logparse.capture.plan import timing
 from logparse.capture.run import Say
 from logparse.formats import job_units
 
-PAIRS, MOST_PAIRS = 2, 4
-"""Pairs of runs side by side: two show what differs between two starts of a program, and more follow only while the
-interval decides nothing.
+PAIRS, MOST_PAIRS = 3, 4
+"""Pairs of runs side by side: three show what differs between starts of a program (the interval of two is three times
+as wide), and more follow only while it decides nothing.
 """
 RUNS = 3
 """Of each, one after another: the fewest whose means have a spread worth the name; at most two for each pair."""

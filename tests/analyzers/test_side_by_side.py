@@ -104,7 +104,7 @@ def test_two_of_a_job_work_by_turns_and_the_faster_one_is_seen(tmp_path: Path, m
     assert 6 <= changes <= 30, "some units of one, then of the other"
 
 
-@pytest.mark.parametrize("most", [2, 4, 6])
+@pytest.mark.parametrize("most", [3, 4, 6])
 def test_pairs_follow_as_many_as_were_asked_for_while_they_decide_nothing(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
