@@ -302,6 +302,14 @@ def test_the_tables_of_jobs_are_those_of_their_records(monkeypatch: pytest.Monke
     assert f"of the {len(known)} whose change is known to 4 %, {sum(known)}." in page
 
 
+def test_pairs_whose_sides_stayed_where_they_were_are_those_of_their_record() -> None:
+    found = json.loads((RESULTS / "jobs-NVIDIA-H100-80GB-HBM3-2026-11-27.json").read_text(encoding="utf-8"))
+    pairs = [
+        " to ".join(f"{us / 1e3:.1f}" for us in x) for x in found["jobs"]["vision_server"]["proof"]["wall"]["each"]
+    ]
+    assert f"took {', '.join(pairs[:3])} and {pairs[3]} ms (H100)" in text("docs/results.md")
+
+
 def test_the_error_of_the_simulated_step_is_learned_from_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     errors = importlib.import_module("steps").own_errors(jobs()["jobs"])

@@ -19,8 +19,6 @@ TRACE = "trace"
 """Origin of kernel times in the job's own traces."""
 PICK = "pick"
 """Fact of both origins of a replay: the solution that was the library's own choice on this machine."""
-FORMER = frozenset({"inductor"})
-"""Origins that no format has any more, in stores of earlier builds: what torch.compile timed."""
 _FILES = {"aiter", "bench", "driver", "find-db", "miopen-log", "table", "tunableop", "tunableop-verbose", "tuning-file"}
-EVIDENCE = frozenset({*_FILES, CONFIRM, *FORMER})
+EVIDENCE = frozenset({*_FILES, CONFIRM})
 """Names of the origins whose times are measurements of named solutions."""

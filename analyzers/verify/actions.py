@@ -73,7 +73,8 @@ class ActionProof:
     ``share``: how much of the unit time of the run before is in kinds of units that both runs have.  ``collectives_us``
     is the time of those that nothing hides, before and after.  ``step`` is the unit under the actions as simulated from
     the traces of the run before, None where it is unknown; ``launched``: how many kernels the host launches in it, then
-    and now.  ``doubts`` are reasons why the two runs cannot be compared, ``notes`` what else their reader must know.
+    and now; ``same``: none ran in one of the runs alone.  ``doubts`` are reasons why the two runs cannot be compared,
+    ``notes`` what else their reader must know.
     """
 
     before: str
@@ -91,6 +92,7 @@ class ActionProof:
     collectives_us: tuple[float, float] = (0.0, 0.0)
     step: StepAnswer | None = None
     launched: tuple[float, float] = (0.0, 0.0)
+    same: bool = False
     doubts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -132,9 +134,10 @@ class ActionProof:
 
     @property
     def little(self) -> str:
-        """Reports that kernels take what they took, where the wall time decides nothing and no collective ran."""
+        """Reports that kernels take what they took, where the wall time decides nothing, nor can a collective."""
         least, most = self.gained_us - self.noise_us, self.gained_us + self.noise_us
-        if self.wall is None or not self.wall.undecided or self._launches_less or any(self.collectives_us):
+        waits = any(self.collectives_us) and not self.same
+        if self.wall is None or not self.wall.undecided or self._launches_less or waits:
             return ""
         if not (self.before_us and self.after_us) or least > 0 or most > WORTH * self.wall.before_us:
             return ""
@@ -245,6 +248,7 @@ def verify_actions(
         collectives_us=both.collectives_us,
         step=step if isinstance(step, StepAnswer) else None,
         launched=both.launched,
+        same=both.same,
         doubts=tuple(doubts),
         notes=(*both.notes(wall), *([BESIDE_LOGS] if not times and wall and any(map(beside_logs, both.runs)) else ())),
     )
@@ -338,6 +342,11 @@ class _Both:
         """How many kernels that compute the host launched in a unit, before and after."""
         before, after = (float(kernels_of_run(x)["calls"].sum()) / per for x, per in self._sides)
         return before, after
+
+    @property
+    def same(self) -> bool:
+        """Whether both runs launched the same kernels."""
+        return len({frozenset(kernels_of_run(x)["kernel"]) for x, _ in self._sides}) == 1
 
     def groups(self, chosen: Sequence[ActionResult], files: ActionResult | None) -> tuple[Group, ...]:
         now, then = ({name: us / per for name, us in by_group(x).items()} for x, per in self._sides)
@@ -460,6 +469,8 @@ def lines(found: ActionProof) -> list[str]:
         interval = f"[{signed(wall.low_us)}, {signed(wall.high_us)}]"
         out.append(f"of the wall time of a {found.unit} {gained(wall.gained_us)} {interval} ({of})")
         out += _said_of_the_wall(found)
+    if found.same and found.verdict == "had no effect":
+        out.append("the same kernels ran: what was applied reached none of its calls, or chose what ran before")
     a, b = found.collectives_us
     if abs(b - a) > 0.005 * max(found.before_us, a):
         moved_by = f"{signed(b - a)} ({duration(a)} → {duration(b)})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 
 from analyzers import stale_override
-from analyzers.times.origins import CONFIRM, EVIDENCE, FORMER
+from analyzers.times.origins import CONFIRM, EVIDENCE
 from logparse.formats import FORMATS
 from logparse.store import Store
 
@@ -20,7 +20,7 @@ def test_every_origin_of_the_samples_is_declared_by_a_format(samples: Store) -> 
 def test_an_origin_means_the_same_in_every_format() -> None:
     of_formats = set(chain.from_iterable(format.origins for format in FORMATS))
     assert len({origin.name for origin in of_formats}) == len(of_formats)
-    assert {origin.name for origin in of_formats if origin.evidence} | {CONFIRM} | FORMER == EVIDENCE
+    assert {origin.name for origin in of_formats if origin.evidence} | {CONFIRM} == EVIDENCE
 
 
 def test_a_finding_names_formats_that_exist() -> None:

@@ -7,8 +7,7 @@ collective meanwhile.  Turn 0 is the first ``FIRST`` units, which warm up.  ``fr
 the leader: then the job goes on as it does alone.
 
 Both sides begin a turn on the same core, another one each time: who uses the core's other half makes a host slower by
-up to 1.8 times for seconds, and a process that is left alone returns to where it was.  Of four starts of one program
-whose turns are compared one for one the medians differed by 2.5 % without that, by 0.5 % with it.
+up to 1.8 times for seconds, and a process that is left alone returns to where it was (``docs/results.md``).
 """
 
 from __future__ import annotations
@@ -19,15 +18,12 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 FIRST = 6
 _POLL_S, _LEADER_S = 0.002, 1.0
-_BACKWARD = "pt_autograd"
-"""How PyTorch names its threads that run backward passes."""
 
 
 def _rank() -> tuple[int, int]:
@@ -37,7 +33,7 @@ def _rank() -> tuple[int, int]:
     return 0, 1
 
 
-def on_one_core(turn: int) -> Mapping[int, set[int]]:
+def on_one_core(turn: int) -> dict[int, set[int]]:
     """Move this thread to one core of this process, another for each rank and turn, and confine the threads of autograd
     to it, which sleep now.  Returns what ``on_all_cores`` takes to undo it: a thread's cores.
 
@@ -52,19 +48,18 @@ def on_one_core(turn: int) -> Mapping[int, set[int]]:
         os.sched_setaffinity(me, cores)
         for thread in map(int, os.listdir("/proc/self/task")):
             with open(f"/proc/self/task/{thread}/comm", encoding="utf-8") as name:
-                runs_backward = name.read().startswith(_BACKWARD)
+                runs_backward = name.read().startswith("pt_autograd")
             if runs_backward and core in (all_of := os.sched_getaffinity(thread)):
                 os.sched_setaffinity(thread, {core})
                 held[thread] = all_of
     return held
 
 
-def on_all_cores(held: Mapping[int, set[int]]) -> Mapping[int, set[int]]:
-    """Give the threads their cores back, and return that none is held.  They stay where they are unless others come."""
-    for thread, cores in held.items():
+def on_all_cores(held: dict[int, set[int]]) -> None:
+    """Give the threads their cores back.  They stay where they are unless others come."""
+    while held:
         with contextlib.suppress(OSError):
-            os.sched_setaffinity(thread, cores)
-    return {}
+            os.sched_setaffinity(*held.popitem())
 
 
 class Turns:
@@ -73,11 +68,11 @@ class Turns:
     def __init__(self) -> None:
         self._folder, self._leader = os.environ["LOGPARSE_TURNS"], int(os.environ["LOGPARSE_TURNS_BY"])
         self._number, self.left, self.free = 0, FIRST, False
-        self._held: Mapping[int, set[int]] = {}
+        self._held: dict[int, set[int]] = {}
 
     def over(self) -> bool:
         """Count a unit; whether it was the last one of the turn.  The first one is not timed."""
-        self._held = on_all_cores(self._held)
+        on_all_cores(self._held)
         self.left -= 1
         return not self.free and self.left <= 0
 

@@ -8,12 +8,12 @@ from logparse.formats.format import Outcome
 from logparse.model import Fact, Kernel
 
 _SAME = (
-    *("_results.db", "_results.json", "_kernel_trace.csv", "_kernel_stats.csv", "_counter_collection.csv"),
+    *("_results.db", "_kernel_trace.csv", "_kernel_stats.csv", "_counter_collection.csv"),
     *("_kernels_summary.csv", "_kernels_summary_by_rank.csv"),
 )
 """Ends of the names of rocprofv3's and rocpd's files of one process that all hold its kernels, the fullest first
-(counters make kernels run one after the other).  The JSON is no longer read; its place stays that of facts in older
-stores."""
+(counters make kernels run one after the other).
+"""
 
 
 def of_one_process(name: str) -> Iterator[Outcome]:
@@ -44,8 +44,5 @@ class KernelTotals:
 
     def records(self) -> Iterator[Kernel]:
         """One record per operator, kernel and device, in the order in which they came."""
-        for key, (calls, total, least, most) in self._totals.items():
-            op, kernel, device = key
-            yield Kernel(
-                op=op, kernel=kernel, calls=int(calls), total_us=total, min_us=least, max_us=most, device=device
-            )
+        for (op, kernel, device), (calls, us, least, most) in self._totals.items():
+            yield Kernel(op=op, kernel=kernel, calls=int(calls), total_us=us, min_us=least, max_us=most, device=device)

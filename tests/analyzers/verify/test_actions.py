@@ -511,7 +511,13 @@ def test_an_interval_that_holds_no_gain_and_a_large_one_decides_nothing(conv_us:
     program was 27 % faster.
     """
     before, after = (simple(run, us, steady(2500), talk_us=300) for run, us in (("before", 1000), ("after", conv_us)))
-    found = judged(before, after, times=(timed("a", 2500, 2900, 2600), timed("b", 2600, 2400, 2800)))
+    others = replace(after, kernels=after.kernels.assign(kernel=after.kernels["kernel"] + "_2"))
+    times = (timed("a", 2500, 2900, 2600), timed("b", 2600, 2400, 2800))
+    if conv_us == 1000:
+        same = judged(before, after, times=times)
+        assert same.verdict == "had no effect"
+        assert any("the same kernels ran: what was applied reached none of its calls" in x for x in lines(same))
+    found = judged(before, others, times=times)
     assert found.verdict == "time unknown"
     assert not found.refuted, "so what was applied stays"
     assert any("which decides nothing" in x for x in lines(found))
