@@ -14,8 +14,9 @@ own; those of one GPU run side by side, a GPU each.  A job takes four to seven m
 2. where that applied nothing: run with its best action, named in the program (``apply.model`` too), and compared by
    ``verify``; an action that is promised to cost time is tried as well, for then the promise can be wrong;
 3. judged by a *truth* that owes nothing to our profiler: the program itself times its units, with nothing of ours in
-   it, without and with the action.  All these processes, up to five of each, live at the same time; each has the
-   device for itself for a fraction of a second, by turns, since what others do on the host comes and goes.
+   it but where a turn begins, without and with the action.  All these processes, up to five of each, live at the same
+   time; each has the device for itself for a fraction of a second, by turns, since what others do on the host comes
+   and goes.
 
 The step under each action, as ``recommend`` simulates it, is recorded beside that: of the others that lines of Python
 apply, the two of which the simulation says most are chosen, before anything is measured, and timed in the same turns

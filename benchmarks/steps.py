@@ -199,8 +199,13 @@ def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
 
 
 def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
-    """The program's own times without an action and with it: copy for copy two runs side by side, turn for turn."""
-    runs = zip(*(truth.get(x, ()) for x in ("before", side)), strict=False)
+    """The program's own times without an action and with it: copy for copy two runs side by side, turn for turn.
+
+    ``call``: in which call of the benchmark a copy ran, where a record joins several.
+    """
+    calls: list[list[Mapping[str, Any]]] = [truth.get(x, []) for x in ("before", side)]
+    ran = {run.get("call", 0): None for run in calls[0]}
+    runs = [pair for x in ran for pair in zip(*([y for y in z if y.get("call", 0) == x] for z in calls), strict=False)]
     made = tuple(([{"": us} for us in a["turns_us"]], [{"": us} for us in b["turns_us"]]) for a, b in runs)
     return SideBySide(made).unit_time({"": 1.0}) if made else None
 

@@ -122,7 +122,7 @@ def tune(
     trace: Annotated[str, option("Units of work per traced window, or 2s.")] = "2",
     unit: Annotated[str, option("The callable whose calls are units of work: package.module:Class.method.")] = "",
     out: Annotated[Path, opt.path("Folder for the override files and apply.py.")] = Path("overrides"),
-    pairs: Annotated[int, option("Times of two of the job at once, while fewer decide nothing.", min=2)] = 4,
+    pairs: Annotated[int, option("Times of two of the job at once, while fewer decide nothing.", min=3)] = 4,
     store: opt.Store = None,
 ) -> Answer:
     """Capture a job, replay, recommend, run it again with the files and settings, and verify."""

@@ -11,15 +11,16 @@ _TORCH = {"cublaslt": "cublaslt", "rocblas": "cublas", "hipblaslt": "cublaslt"}
 """PyTorch's words, which are CUDA's on ROCm too."""
 
 
-def _change(work: Work, library: str) -> Change | None:
+def _change(work: Work, job: Job, library: str) -> Change | None:
     problem = work.problem
     if not isinstance(problem, GemmProblem) or problem.members:
         return None
-    return Change(problem, f"torch:blas={library}")
+    in_force = f"blas={_TORCH[library]}" in job.settings
+    return Change(problem, work.solution if in_force else f"torch:blas={library}")
 
 
 def _application(job: Job, library: str) -> Application | None:
-    if job.backend != _BACKEND[library] or not job.gemms or f"blas={_TORCH[library]}" in job.settings:
+    if job.backend != _BACKEND[library] or not job.gemms:
         return None
     line = f'torch.backends.cuda.preferred_blas_library("{_TORCH[library]}")'
     return Application(line=line, settings=(line,))
@@ -30,7 +31,7 @@ def _action(library: str) -> Action:
         name=f"blas_{library}",
         kind="setting",
         about=f"let {library} compute all matrix products",
-        change=lambda work, job: _change(work, library),
+        change=lambda work, job: _change(work, job, library),
         application=lambda job: _application(job, library),
         excludes="preferred_blas_library",
     )

@@ -92,8 +92,6 @@ def _application(job: Job, benchmark: bool) -> Application | None:
     layouts = {p.in_layout for p in job.convolutions if p.spatial == 2}
     if not layouts or layouts == {"NHWC"} or (benchmark and not job.is_gpu):
         return None
-    if not benchmark and "cudnn_benchmark" in job.settings:
-        return None  # with that it is the other one
     rocm = job.backend == "HIP"
     lines = [MODEL[0], "inputs = inputs.to(memory_format=torch.channels_last)"]
     lines += cudnn_benchmark.SETTINGS if benchmark else ()
@@ -111,7 +109,7 @@ def _action(name: str, about: str, benchmark: bool = False) -> Action:
         name=name,
         kind="program",
         about=f"store images with their channels next to each other{about}",
-        change=lambda work, job: _changed(work, job, benchmark),
+        change=lambda work, job: _changed(work, job, benchmark or "cudnn_benchmark" in job.settings),
         application=lambda job: _application(job, benchmark),
         added=_added,
         contains=("channels_last", "cudnn_benchmark") if benchmark else (),

@@ -15,7 +15,7 @@ SETTINGS = ("torch.backends.cudnn.benchmark = True", "torch.backends.cudnn.bench
 
 
 def _application(job: Job) -> Application | None:
-    if not job.is_gpu or not job.convolutions or "cudnn_benchmark" in job.settings:
+    if not job.is_gpu or not job.convolutions:
         return None
     return Application(line="; ".join(SETTINGS), settings=SETTINGS)
 

@@ -12,8 +12,7 @@ from analyzers.analyzer import Settings, Tables
 from analyzers.job.epilogues import Epilogue, epilogues, gradients, trains
 from analyzers.job.gpu_time import kernels_of_run, steps, traced_us
 from analyzers.times.joins import agreed_facts, calls_by_problem
-from analyzers.times.units import word_of
-from logparse.formats.job_units import SETTINGS
+from analyzers.times.units import units, word_of
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
 
@@ -51,7 +50,7 @@ class Job:
     ``pairs`` are products with what follows them, and ``gelus`` those that are written out and their gradients, each as
     the operator that would compute it: the calls of both are in ``work``, one by one.  ``trains``: gradients are
     computed.  ``word``: what a user calls a step.  ``settings`` of PyTorch are in force: ``cudnn_benchmark``, ``tf32``,
-    and ``blas=`` with PyTorch's name of the library that it prefers.
+    and ``blas=`` with PyTorch's name of the library that it prefers; an action that is in force changes nothing.
     """
 
     work: tuple[Work, ...]
@@ -125,7 +124,7 @@ def job_of(tables: Tables, settings: Settings) -> Job:
             Work(problem=problem_from_text(str(text)), calls=float(count), us=float(time))
             for text, time, count in zip(times.index, times, launches, strict=True)
         ]
-    in_force = frozenset(facts.get(SETTINGS, "").split())
+    in_force = counted_units.settings if (counted_units := units(tables)) else frozenset()
     if "cudnn_benchmark" in in_force:
         work = [replace(x, solution="torch:benchmark") if isinstance(x.problem, ConvProblem) else x for x in work]
     return Job(

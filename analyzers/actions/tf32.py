@@ -15,6 +15,8 @@ def _in_full(problem: Problem) -> bool:
 
 
 def _change(work: Work, job: Job) -> Change | None:
+    if _in_full(work.problem) and "tf32" in job.settings:
+        return Change(work.problem, work.solution)
     if not _in_full(work.problem) or "tf32" in work.kernels.lower():
         return None
     return Change(work.problem, "torch:tf32")
@@ -22,7 +24,7 @@ def _change(work: Work, job: Job) -> Change | None:
 
 def _application(job: Job) -> Application | None:
     older = job.arch is not None and job.arch.startswith(_NO_TF32)
-    if job.backend != "CUDA" or older or "tf32" in job.settings or not any(map(_in_full, job.gemms)):
+    if job.backend != "CUDA" or older or not any(map(_in_full, job.gemms)):
         return None
     return Application(line=SETTINGS[0], settings=SETTINGS)
 

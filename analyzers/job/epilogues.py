@@ -59,18 +59,13 @@ class Epilogue:
     @property
     def as_run(self) -> str:
         """The solution of ``fused`` that runs the kernels of the trace."""
-        words = [*(["unfused"] if self.adds_bias else []), *self.form_words]
+        words = [*(["unfused"] if self.adds_bias else []), *([f"gelu={self.form}"] if self.form else [])]
         return f"torch:{','.join(words)}" if words else DEFAULT.text
 
     @property
     def in_library(self) -> str:
         """The solution of ``fused`` in the library's epilogue, whose GELU is by tanh; a bias alone is the default."""
         return DEFAULT.text if self.asked.activation == "none" else "torch:fused"
-
-    @property
-    def form_words(self) -> tuple[str, ...]:
-        """Words of a solution that name the form of GELU; none for the library's own."""
-        return (f"gelu={self.form}",) if self.form else ()
 
 
 def trains(tables: Tables) -> bool:

@@ -123,7 +123,8 @@ def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
         steps = result.steps or math.inf
         gained, saved = under.now_us - under.then_us, (result.now_us - result.then_us) / steps
         if under.limit != "kernels" and saved > 0 and gained < _PART * saved:
-            took = f"{duration(under.then_us)} what the GPU computes in {duration(result.then_us / steps)}"
+            host_us = min(under.then_us, under.ceilings.free_kernels_us)
+            took = f"{duration(host_us)} what the GPU computes in {duration(result.then_us / steps)}"
             why = f"the host launches in {took}" if under.limit == "host" else f"it waits for {under.limit}"
             little = f"gains {duration(gained)} of the {duration(saved)} that its kernels save"
             faster = little if gained > _SHOWS * under.now_us else "does not get faster"

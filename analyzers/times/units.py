@@ -61,13 +61,14 @@ class UnitKind:
 @dataclass(frozen=True)
 class Units:
     """What a job's unit is (``optimizer``, ``request`` …), whether its time had settled, and its kinds; ``alone``:
-    the times are of a run without logs.
+    the times are of a run without logs; ``settings`` of PyTorch that were in force in the busiest process.
     """
 
     sort: str
     tracing: str
     kinds: tuple[UnitKind, ...]
     alone: bool = False
+    settings: frozenset[str] = frozenset()
 
     @property
     def word(self) -> str:
@@ -113,12 +114,6 @@ def unit_word(facts: pd.DataFrame) -> str:
     return found.word if found else WINDOW if sorts == {"time"} else "step"
 
 
-def beside_logs(tables: Tables) -> bool:
-    """Whether the times of the run's units are of a job that wrote its libraries' logs meanwhile."""
-    found, logged = units(tables), ~tables.calls["category"].isin(["profiler", "untuned"])
-    return not (found and found.alone) and bool(logged.any())
-
-
 def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
     """The units of the processes that have these facts, whose times stand by turns, so that the later half of them is
     the later half of each process's; None where none counted units.  ``alone``: take the times of a run without logs,
@@ -141,7 +136,7 @@ def as_alone(after: Tables, before: Tables, before_us: float, after_us: float, k
     none.
     """
     rows = before.facts[before.facts["run"] == before.run]
-    rows = rows[rows["source_id"].isin(rows.loc[rows["name"] == ALONE, "source_id"]) & (rows["name"] != SETTINGS)]
+    rows = rows[rows["source_id"].isin(rows.loc[rows["name"] == ALONE, "source_id"])]
     alone = units(before)
     mean = replace(alone, kinds=tuple(x for x in alone.kinds if x.name in kinds)).mean_us if alone else None
     moment = before_us / (mean or before_us)
@@ -184,7 +179,7 @@ def _by_turns(times: Sequence[Sequence[float]]) -> tuple[float, ...]:
 def units_by_source(facts: pd.DataFrame) -> Mapping[str, Units]:
     """The units of each process that counted some, by its source, the busiest process last."""
     out: dict[str, Units] = {}
-    rows = facts[facts["name"].isin([UNIT, TRACING, ALONE]) | facts["name"].str.startswith(KIND)]
+    rows = facts[facts["name"].isin([UNIT, TRACING, ALONE, SETTINGS]) | facts["name"].str.startswith(KIND)]
     for source, each in rows.groupby("source_id"):
         values = dict(zip(each["name"], each["value"], strict=True))
         kinds = tuple(
@@ -194,7 +189,8 @@ def units_by_source(facts: pd.DataFrame) -> Mapping[str, Units]:
             for name, held in ((name, json.loads(value)) for name, value in values.items() if name.startswith(KIND))
         )
         if kinds and UNIT in values:
-            out[str(source)] = Units(values[UNIT], values.get(TRACING, ""), kinds, ALONE in values)
+            settings = frozenset(values.get(SETTINGS, "").split())
+            out[str(source)] = Units(values[UNIT], values.get(TRACING, ""), kinds, ALONE in values, settings)
     return dict(sorted(out.items(), key=lambda x: x[1].count))
 
 

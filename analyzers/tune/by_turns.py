@@ -24,13 +24,13 @@ from logparse.capture.run import Say
 from logparse.formats import job_units
 
 PAIRS, MOST_PAIRS = 3, 4
-"""Pairs of runs side by side: three show what differs between starts of a program (the interval of two is three times
-as wide), and more follow only while it decides nothing.
-"""
+"""Pairs of runs side by side: the interval of two is three times as wide; more follow while it decides nothing."""
 RUNS = 3
 """Of each, one after another: the fewest whose means have a spread worth the name; at most two for each pair."""
+_EARLY = 0.99
+"""Confidence at which fewer pairs than the most decide."""
 _MOST_S = 300.0
-"""Seconds of all after which none is added, where nobody asked for more."""
+"""Seconds of all after which none is added to two, where nobody asked for more."""
 AT_MOST_S = 120.0
 """A job that takes longer is not run again: its units are many, and their own spread serves."""
 
@@ -67,11 +67,12 @@ def _side_by_side(
             if len(found.pairs) < PAIRS:
                 raise
             return found
-        wall = found.unit_time(counts or found.kinds)
-        if wall is None:
+        if found.unit_time(counts or found.kinds) is None:
             raise AloneError("no kind of unit came in enough turns")
-        late = len(found.pairs) == most or time.monotonic() - begun > most_s
-        if late or (len(found.pairs) >= PAIRS and not wall.undecided):
+        if len(found.pairs) == most or (len(found.pairs) > 1 and time.monotonic() - begun > most_s):
+            return found
+        early = found.unit_time(counts or found.kinds, _EARLY) if len(found.pairs) >= PAIRS else None
+        if early is not None and not early.undecided:
             return found
 
 

@@ -38,7 +38,7 @@ from logparse.formats.format import Emission
 from logparse.ingest import Ingested, ingest
 from logparse.ingest.input_file import CAPTURES
 from logparse.store import Store, command_line
-from logparse.text import counted, fitted, gained
+from logparse.text import counted, fitted, signed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,8 +261,8 @@ def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> I
     """What changes calls that a kept action changed and was timed without it, where nothing ``there`` is its like."""
     beside = [x for x in gone if not any(alternatives(x, y) for y in there)]
     if beside:
-        names = ", ".join(f"{x.action.name} (kernels {gained(x.saving_us / (x.steps or 1.0))})" for x in beside)
-        yield fitted(f"  timed without that, so not weighed beside it: {names}")
+        names = ", ".join(f"{x.action.name} ({signed(x.saving_us / (x.steps or 1.0))} of kernels)" for x in beside)
+        yield fitted(f"  would save, timed without that and not weighed beside it: {names}")
 
 
 def _without_kernels(read: Sequence[Ingested]) -> str:

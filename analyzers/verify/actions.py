@@ -23,17 +23,8 @@ from analyzers.actions.action import CONVOLUTION, GEMM, step_interval
 from analyzers.actions.totals import factors_of, results
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.gpu_time import COMMUNICATION, gpu_time, kernels_of_run, steps, traced_us
-from analyzers.job.step.answer import BESIDE_LOGS, ERROR, WORTH, StepAnswer, step_of
-from analyzers.times.units import (
-    KINDS,
-    beside_logs,
-    reweighed,
-    traced_kinds,
-    units,
-    units_by_source,
-    units_of_facts,
-    word_of,
-)
+from analyzers.job.step.answer import BESIDE_LOGS, ERROR, WORTH, StepAnswer, beside_logs, step_of
+from analyzers.times.units import KINDS, reweighed, traced_kinds, units, units_by_source, units_of_facts, word_of
 from analyzers.verify.unit_time import SideBySide, Times, UnitTime, timed, unit_time
 from logparse.errors import InputError
 from logparse.formats.job_units import KIND, UNIT
@@ -228,7 +219,8 @@ def verify_actions(
     now, then = both.us
     change = _change(chosen, files, now)
     low, high = step_interval(now, *(now + x for x in change))
-    wall = (both.wall(times) if times else None) or both.wall(both.timed)
+    by_turns = both.wall(times) if times else None
+    wall = by_turns or both.wall(both.timed)
     doubts = [*both.doubts()]
     under = {of: x for y in (*chosen, *([files] if files else [])) for of, x in factors_of(y).items()}
     step = step_of(both.alike, under)
@@ -248,9 +240,9 @@ def verify_actions(
         collectives_us=both.collectives_us,
         step=step if isinstance(step, StepAnswer) else None,
         launched=both.launched,
-        same=both.same,
+        same=set(kernels_of_run(both.before)["kernel"]) == set(kernels_of_run(both.after)["kernel"]),
         doubts=tuple(doubts),
-        notes=(*both.notes(wall), *([BESIDE_LOGS] if not times and wall and any(map(beside_logs, both.runs)) else ())),
+        notes=(*both.notes(wall), *[BESIDE_LOGS] * (wall is not by_turns and any(map(beside_logs, both.runs)))),
     )
 
 
@@ -342,11 +334,6 @@ class _Both:
         """How many kernels that compute the host launched in a unit, before and after."""
         before, after = (float(kernels_of_run(x)["calls"].sum()) / per for x, per in self._sides)
         return before, after
-
-    @property
-    def same(self) -> bool:
-        """Whether both runs launched the same kernels."""
-        return len({frozenset(kernels_of_run(x)["kernel"]) for x, _ in self._sides}) == 1
 
     def groups(self, chosen: Sequence[ActionResult], files: ActionResult | None) -> tuple[Group, ...]:
         now, then = ({name: us / per for name, us in by_group(x).items()} for x, per in self._sides)

@@ -295,7 +295,9 @@ def test_what_was_timed_without_what_is_kept_is_named(
     planted(monkeypatch, before, after)
     said: list[str] = []
     tune(["job"], store, Tuning(out=tmp_path), said.append, {})
-    assert "  timed without that, so not weighed beside it: channels_last (kernels gained 300 µs)" in screen_of(said)
+    assert "  would save, timed without that and not weighed beside it: channels_last (300 µs of kernels)" in screen_of(
+        said
+    )
 
 
 RUNS = (("before", 1000), ("after", 600))

@@ -79,6 +79,7 @@ STEPS = """
 import time
 import torch
 torch.backends.cudnn.benchmark = True
+torch.backends.fp32_precision = "tf32"
 layer = torch.nn.Linear(8, 8)
 optimizers = [torch.optim.SGD([x], lr=0.1) for x in layer.parameters()]
 for number in range({steps}):
@@ -120,7 +121,7 @@ def test_steps_of_the_first_optimizer_are_counted_by_their_sizes_and_some_are_tr
     assert found.mean_us == pytest.approx(20e3, rel=0.9)
     assert found.untraced_share == 0
     facts = store.facts()
-    assert set(facts.loc[facts["name"] == "job_settings", "value"]) == {"cudnn_benchmark blas=cublas"}
+    assert set(facts.loc[facts["name"] == "job_settings", "value"]) == {"cudnn_benchmark tf32"}
 
 
 DEVICE = """

@@ -31,7 +31,7 @@ from analyzers.analyzer import Tables, once
 from analyzers.job.step.build import build
 from analyzers.job.step.graph import COMMUNICATION, KERNELS, KINDS, Bounds, Floats, Graph, shares, times
 from analyzers.job.step.traces import RankTrace, read_trace
-from analyzers.times.units import beside_logs, units
+from analyzers.times.units import units
 from logparse.errors import InputError
 from logparse.ingest.input_file import CAPTURES, InputFile
 from logparse.text import duration
@@ -41,7 +41,7 @@ ERROR = 0.05
 (``benchmarks/results/jobs-…``) whose measured time is known well and which the host does not limit (``steps.py``,
 ``own_errors``): what the host's own times leave open is in the interval besides.
 """
-STARTS = 0.025
+STARTS = 0.019
 """Standard deviation of what the host takes in the starts of a program: the median over the jobs of the records that
 wait for it (``steps.py``, ``starts``).
 """
@@ -404,6 +404,12 @@ def step_of(
     if now and (found := _traced(held, host_factor_of(held)).us) and not 1 / _EXPLAINED <= found / now <= _EXPLAINED:
         return StepUnknown(f"its traces explain a step of {duration(found)}, and it takes {duration(now)} without them")
     return answer(step, factors, best)
+
+
+def beside_logs(tables: Tables) -> bool:
+    """Whether the times of the run's units are of a job that wrote its libraries' logs meanwhile."""
+    found, logged = units(tables), ~tables.calls["category"].isin(["profiler", "untuned"])
+    return not (found and found.alone) and bool(logged.any())
 
 
 @once

@@ -34,32 +34,35 @@ def _rank() -> tuple[int, int]:
 
 
 def on_one_core(turn: int) -> dict[int, set[int]]:
-    """Move this thread to one core of this process, another for each rank and turn, and confine the threads of autograd
-    to it, which sleep now.  Returns what ``on_all_cores`` takes to undo it: a thread's cores.
+    """Move this thread to one core of this process, another one each turn, ranks far apart, and confine the threads of
+    autograd to it, which sleep now.  Returns what ``on_all_cores`` takes to undo it: a thread's cores.
 
     This thread has all of its cores again at once: what it starts would inherit the one.
     """
     held: dict[int, set[int]] = {}
-    with contextlib.suppress(AttributeError, OSError):  # no Linux, a thread that has ended
+    with contextlib.suppress(AttributeError, OSError):  # no Linux
         me, (rank, ranks) = threading.get_native_id(), _rank()
         cores = os.sched_getaffinity(me)
-        core = sorted(cores)[(turn * ranks + rank) % len(cores)]
+        core = sorted(cores)[(turn + rank * max(len(cores) // ranks, 1)) % len(cores)]
         os.sched_setaffinity(me, {core})
         os.sched_setaffinity(me, cores)
         for thread in map(int, os.listdir("/proc/self/task")):
-            with open(f"/proc/self/task/{thread}/comm", encoding="utf-8") as name:
-                runs_backward = name.read().startswith("pt_autograd")
-            if runs_backward and core in (all_of := os.sched_getaffinity(thread)):
-                os.sched_setaffinity(thread, {core})
-                held[thread] = all_of
+            with contextlib.suppress(OSError):  # it has ended
+                with open(f"/proc/self/task/{thread}/comm", encoding="utf-8") as name:
+                    runs_backward = name.read().startswith("pt_autograd")
+                if runs_backward and core in (all_of := os.sched_getaffinity(thread)):
+                    os.sched_setaffinity(thread, {core})
+                    held[thread] = all_of
     return held
 
 
 def on_all_cores(held: dict[int, set[int]]) -> None:
-    """Give the threads their cores back.  They stay where they are unless others come."""
+    """Give the threads their cores back, unless the job gave them others.  They stay where they are."""
     while held:
+        thread, cores = held.popitem()
         with contextlib.suppress(OSError):
-            os.sched_setaffinity(*held.popitem())
+            if len(os.sched_getaffinity(thread)) == 1:
+                os.sched_setaffinity(thread, cores)
 
 
 class Turns:

@@ -644,12 +644,15 @@ def _capturing() -> bool:
 
 def _settings() -> Iterator[str]:
     """The actions on PyTorch's settings that the job has in force, in the words of ``analyzers/actions/job.py``."""
-    with contextlib.suppress(AttributeError, RuntimeError):  # an older PyTorch; TF32 set by its two interfaces
-        if torch.backends.cudnn.benchmark:
-            yield "cudnn_benchmark"
-        yield "blas=" + str(torch.backends.cuda.preferred_blas_library()).rpartition(".")[2].lower()
-        if torch.backends.cuda.matmul.allow_tf32:
-            yield "tf32"
+    cudnn, cuda = torch.backends.cudnn, torch.backends.cuda
+    if cudnn.enabled and cudnn.benchmark:
+        yield "cudnn_benchmark"
+    # Once a job has used the newer interface (PyTorch 2.9), the older one raises an error.
+    newer = getattr(cuda.matmul, "fp32_precision", None)
+    if newer == "tf32" or (newer is None and cuda.matmul.allow_tf32):
+        yield "tf32"
+    if torch.cuda.is_initialized() and hasattr(cuda, "preferred_blas_library"):
+        yield "blas=" + str(cuda.preferred_blas_library()).rpartition(".")[2].lower()
 
 
 def _importing() -> bool:
