@@ -7,7 +7,7 @@
     python benchmarks/jobs.py --wheels wheels --budget 570 --results OUT2 --rest OUT/jobs-….json    # what is left
     python benchmarks/jobs.py --merge OUT/jobs-….json OUT2/jobs-….json --results benchmarks/results
 
-``--only ddp,fsdp`` names jobs.  ``generate`` needs transformers.  Each job (``job_programs/``) has a process of its
+``--only ddp,fsdp`` names jobs, which begin in that order.  ``generate`` needs transformers.  Each job (``job_programs/``) has a process of its
 own; those of one GPU run side by side, a GPU each.  A job takes four to seven minutes.  It is
 
 1. tuned: ``tune`` runs it with a profiler, replays, recommends, runs it with the settings that pay and compares;
@@ -763,12 +763,12 @@ def _written(record: Mapping[str, Any], path: Path) -> None:
 
 
 def _chosen(options: argparse.Namespace) -> list[str]:
-    """The jobs to run, in the order of ``JOBS``: those of two GPUs first."""
+    """The jobs to run, in the order of ``--only``, else of ``JOBS``, where those of two GPUs come first."""
     names = options.only.split(",") if options.only else list(JOBS)
     if unknown := [x for x in names if x not in JOBS]:
         raise SystemExit(f"--only {','.join(unknown)}: there is {', '.join(JOBS)}")
     done: dict[str, Any] = json.loads(options.rest.read_text(encoding="utf-8"))["jobs"] if options.rest else {}
-    return [x for x in JOBS if x in names and ("failed" in done[x] if x in done else True)]
+    return [x for x in names if "failed" in done.get(x, "failed")]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
