@@ -7,8 +7,15 @@
     python benchmarks/jobs.py --wheels wheels --budget 570 --results OUT2 --rest OUT/jobs-….json    # what is left
     python benchmarks/jobs.py --merge OUT/jobs-….json OUT2/jobs-….json --results benchmarks/results
 
-``--only ddp,fsdp`` names jobs, which begin in that order.  ``generate`` needs transformers.  Each job (``job_programs/``) has a process of its
-own; those of one GPU run side by side, a GPU each.  A job takes four to seven minutes.  It is
+``--only ddp,fsdp`` names jobs, which begin in that order.  ``generate`` needs transformers.  Each job
+(``job_programs/``) has a process of its own; those of one GPU run side by side, a GPU each.  A job takes four to nine
+minutes; calls of four GPUs that took each of them about as long are
+
+    --only ddp,generate,data_loader
+    --only fsdp,moe,vision_server,graph_decode
+    --only tensor_parallel,small_kernels,wav2vec2,forking_server,fp8
+
+It is
 
 1. tuned: ``tune`` runs it with a profiler, replays, recommends, runs it with the settings that pay and compares;
 2. where that applied nothing: run with its best action, named in the program (``apply.model`` too), and compared by
