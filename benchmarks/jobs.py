@@ -9,7 +9,7 @@
 
 ``--only ddp,fsdp`` names jobs, which begin in that order.  ``generate`` needs transformers.  Each job
 (``job_programs/``) has a process of its own; those of one GPU run side by side, a GPU each.  A job takes four to nine
-minutes; calls of four GPUs that took each of them about as long are
+minutes; three calls of four GPUs that should fill them for nine minutes each are
 
     --only ddp,generate,data_loader
     --only fsdp,moe,vision_server,graph_decode
