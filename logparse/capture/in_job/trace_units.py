@@ -645,14 +645,16 @@ def _capturing() -> bool:
 def _settings() -> Iterator[str]:
     """The actions on PyTorch's settings that the job has in force, in the words of ``analyzers/actions/job.py``."""
     cudnn, cuda = torch.backends.cudnn, torch.backends.cuda
-    if cudnn.enabled and cudnn.benchmark:
-        yield "cudnn_benchmark"
-    # Once a job has used the newer interface (PyTorch 2.9), the older one raises an error.
-    newer = getattr(cuda.matmul, "fp32_precision", None)
-    if newer == "tf32" or (newer is None and cuda.matmul.allow_tf32):
-        yield "tf32"
-    if torch.cuda.is_initialized() and hasattr(cuda, "preferred_blas_library"):
-        yield "blas=" + str(cuda.preferred_blas_library()).rpartition(".")[2].lower()
+    with contextlib.suppress(AttributeError, RuntimeError):
+        if cudnn.enabled and cudnn.benchmark:
+            yield "cudnn_benchmark"
+        newer = getattr(
+            cuda.matmul, "fp32_precision", None
+        )  # once it is used (PyTorch 2.9), the older one raises errors
+        if newer == "tf32" or (newer is None and cuda.matmul.allow_tf32):
+            yield "tf32"
+        if torch.cuda.is_initialized() and hasattr(cuda, "preferred_blas_library"):
+            yield "blas=" + str(cuda.preferred_blas_library()).rpartition(".")[2].lower()
 
 
 def _importing() -> bool:
