@@ -644,17 +644,14 @@ def _capturing() -> bool:
 
 def _settings() -> Iterator[str]:
     """The actions on PyTorch's settings that the job has in force, in the words of ``analyzers/actions/job.py``."""
-    cudnn, cuda = torch.backends.cudnn, torch.backends.cuda
     with contextlib.suppress(AttributeError, RuntimeError):
-        if cudnn.enabled and cudnn.benchmark:
+        if torch.backends.cudnn.enabled and torch.backends.cudnn.benchmark:
             yield "cudnn_benchmark"
-        newer = getattr(
-            cuda.matmul, "fp32_precision", None
-        )  # once it is used (PyTorch 2.9), the older one raises errors
-        if newer == "tf32" or (newer is None and cuda.matmul.allow_tf32):
+        matmul = torch.backends.cuda.matmul  # once the newer interface was used, the older one raises errors
+        if matmul.fp32_precision == "tf32" if hasattr(matmul, "fp32_precision") else matmul.allow_tf32:
             yield "tf32"
-        if torch.cuda.is_initialized() and hasattr(cuda, "preferred_blas_library"):
-            yield "blas=" + str(cuda.preferred_blas_library()).rpartition(".")[2].lower()
+        if torch.cuda.is_initialized():
+            yield "blas=" + str(torch.backends.cuda.preferred_blas_library()).rpartition(".")[2].lower()
 
 
 def _importing() -> bool:
