@@ -192,7 +192,7 @@ class _Series:
         if settled([us / usual[id(kind)] for kind, us in self.times]):
             return "settled"
         if self.count >= _MOST_UNITS or seconds > _MOST_S:
-            return f"not settled after {self.count} units, {seconds:.2g} s"
+            return f"not settled after {self.count} units, {round(seconds, 1):g} s"
         return None
 
     @property
