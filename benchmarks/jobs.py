@@ -370,7 +370,9 @@ class _Stages:
             sides["after"] = (self._command, {**self._environ, **self._named})
         elif self._row["actions"]:
             sides["after"] = with_overrides.applied(self._command, self._folder / "applied", self._environ)
-        for name in self._row["others"]:
+        # One pair shows no spread of starts: two of each, where that leaves room for another action.
+        room = self._at_once // 2 - len(sides)
+        for name in self._row["others"][: room if room > 0 else _OTHERS]:
             sides[name] = (self._command, {**self._environ, **self._applying(name)})
         held = self._row["truth"] = {side: [] for side in sides}
         copies = max(1, min(self._options.truth_copies, self._at_once // len(sides)))
