@@ -370,7 +370,7 @@ class _Stages:
             sides["after"] = (self._command, {**self._environ, **self._named})
         elif self._row["actions"]:
             sides["after"] = with_overrides.applied(self._command, self._folder / "applied", self._environ)
-        # One pair shows no spread of starts: two of each, where that leaves room for another action.
+        # One pair of starts shows no spread, so two of each side run if another action still fits.
         room = self._at_once // 2 - len(sides)
         for name in self._row["others"][: room if room > 0 else _OTHERS]:
             sides[name] = (self._command, {**self._environ, **self._applying(name)})
@@ -777,7 +777,7 @@ def _chosen(options: argparse.Namespace) -> list[str]:
     if unknown := [x for x in names if x not in JOBS]:
         raise SystemExit(f"--only {','.join(unknown)}: there is {', '.join(JOBS)}")
     done: dict[str, Any] = json.loads(options.rest.read_text(encoding="utf-8"))["jobs"] if options.rest else {}
-    return [x for x in names if "failed" in done.get(x, "failed")]
+    return [x for x in names if x not in done or "failed" in done[x]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

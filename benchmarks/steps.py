@@ -203,9 +203,11 @@ def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
 
     ``call``: in which call of the benchmark a copy ran, where a record joins several.
     """
-    calls: list[list[Mapping[str, Any]]] = [truth.get(x, []) for x in ("before", side)]
-    ran = {run.get("call", 0): None for run in calls[0]}
-    runs = [pair for x in ran for pair in zip(*([y for y in z if y.get("call", 0) == x] for z in calls), strict=False)]
+    before, after = truth.get("before", ()), truth.get(side, ())
+    runs: list[tuple[Any, Any]] = []
+    for call in dict.fromkeys(run.get("call", 0) for run in before):
+        of_call = ([run for run in runs_of if run.get("call", 0) == call] for runs_of in (before, after))
+        runs += zip(*of_call, strict=False)
     made = tuple(([{"": us} for us in a["turns_us"]], [{"": us} for us in b["turns_us"]]) for a, b in runs)
     return SideBySide(made).unit_time({"": 1.0}) if made else None
 

@@ -1,5 +1,8 @@
 """The verbs as functions for notebooks and scripts: what the program does, without its printing.
 
+They are not names of ``logparse`` itself, as ``logparse.ingest`` is a package: importing it anywhere would replace a
+function of that name.
+
 >>> from logparse import api
 >>> folder_of_logs = "sample_logs/hipblaslt"
 >>> names = ("hipblaslt_rank0_4242.log", "bench_output.txt")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from logparse.errors import UsageError
@@ -83,6 +83,12 @@ def duration(time_us: float | None) -> str:
 
 LINES, COLUMNS = 15, 100
 """What an answer takes of a terminal at most, unless everything is asked for."""
+
+
+def filled(template: str, values: Mapping[str, str]) -> str:
+    """A text with these values in the places of ``@name@``; one within a value stays as it is."""
+    parts = re.split(rf"@({'|'.join(values)})@", template)
+    return "".join(values[x] if i % 2 else x for i, x in enumerate(parts))
 
 
 def fitted(line: str) -> str:

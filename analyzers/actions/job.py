@@ -49,8 +49,8 @@ class Job:
 
     ``pairs`` are products with what follows them, and ``gelus`` those that are written out and their gradients, each as
     the operator that would compute it: the calls of both are in ``work``, one by one.  ``trains``: gradients are
-    computed.  ``word``: what a user calls a step.  ``settings`` of PyTorch are in force: ``cudnn_benchmark``, ``tf32``,
-    and ``blas=`` with PyTorch's name of the library that it prefers; an action that is in force changes nothing.
+    computed.  ``word``: what a user calls a step.  ``settings`` of PyTorch that the job uses: ``cudnn_benchmark``,
+    ``tf32``, and ``blas=`` with PyTorch's name of the preferred library; an action that sets one again changes nothing.
     """
 
     work: tuple[Work, ...]
@@ -124,7 +124,8 @@ def job_of(tables: Tables, settings: Settings) -> Job:
             Work(problem=problem_from_text(str(text)), calls=float(count), us=float(time))
             for text, time, count in zip(times.index, times, launches, strict=True)
         ]
-    in_force = counted_units.settings if (counted_units := units(tables)) else frozenset()
+    found = units(tables)
+    in_force = found.settings if found else frozenset()
     if "cudnn_benchmark" in in_force:
         work = [replace(x, solution="torch:benchmark") if isinstance(x.problem, ConvProblem) else x for x in work]
     return Job(

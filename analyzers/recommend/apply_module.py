@@ -10,11 +10,14 @@ It holds every action of the recommendation that lines of Python can apply, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 
 from analyzers.actions import ActionResult
 from logparse.formats.format import Emission
+from logparse.text import filled
 
 NAME = "apply.py"
+_TEMPLATE = Path(__file__).with_name("assets") / f"{NAME}.in"
 _USE = "in the program:  import apply; apply.settings(); model = apply.model(model)"
 _NAMED = "in the program, as no action is applied that is not named:  import apply; "
 
@@ -79,14 +82,15 @@ def module(
         held = {name for x in more for name in x.action.contains}
         default = (*(x for x in alone if x.action.name not in held), *more)
     first = next((x for x in usable if x.action.name not in hidden), usable[0])
-    text = _MODULE.format(
-        alone="".join(f"{x.action.name!r}, " for x in alone),
-        chosen="".join(f"{x.action.name!r}, " for x in default),
-        actions="".join(_entry(x, step_us(x.action.name), x.action.name in hidden) for x in usable),
-        settings="".join(_branch(x, x.application.settings) for x in usable),
-        model="".join(_branch(x, x.application.model) for x in usable),
-        helpers="".join(f"\n{x}\n" for x in dict.fromkeys(x for y in usable for x in y.application.helpers)),
-    )
+    values = {
+        "alone": "".join(f"{x.action.name!r}, " for x in alone),
+        "chosen": "".join(f"{x.action.name!r}, " for x in default),
+        "actions": "".join(_entry(x, step_us(x.action.name), x.action.name in hidden) for x in usable),
+        "settings": "".join(_branch(x, x.application.settings) for x in usable),
+        "model": "".join(_branch(x, x.application.model) for x in usable),
+        "helpers": "".join(f"\n{x}\n" for x in dict.fromkeys(x for y in usable for x in y.application.helpers)),
+    }
+    text = filled(_TEMPLATE.read_text(encoding="utf-8"), values)
     return Emission(NAME, text.encode(), _USE if default else _NAMED + calls(first))
 
 
@@ -112,93 +116,3 @@ def _branch(result: ActionResult, lines: Sequence[str]) -> str:
     if not lines:
         return ""
     return f"    if {result.action.name!r} in names:\n" + "".join(f"        {line}\n" for line in lines)
-
-
-_MODULE = '''"""Actions that logparse recommends, applied by lines in the program:
-
-    import apply
-    apply.settings()            # before the model is built
-    model = apply.model(model)  # before DistributedDataParallel or FSDP wraps it and before the optimizer is made
-
-Both take names of actions instead, e.g. apply.settings("tf32").
-"""
-
-import functools
-import os
-
-import torch
-
-CHOSEN = ({chosen})  # unless others are named: what changes results by rounding alone, and can show in the step
-ALONE = ({alone})  # of settings only, where the model is not changed
-ACTIONS = {{
-{actions}}}
-_WRAPPED = {{"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"}}
-
-
-def settings(*names):
-    """Settings of the process, for the named actions or those in CHOSEN."""
-    names = _known(names)
-    for name in names:
-        os.environ.update(ACTIONS[name][1])
-{settings}
-
-def model(model, *names):
-    """The model, changed in place as far as that is possible; use what is returned.
-
-    Raises ValueError for one that is wrapped: its parameters are flattened, sharded or watched by then.
-    """
-    names = _known(names)
-    for module in model.modules():
-        if not _WRAPPED.isdisjoint(x.__name__ for x in type(module).__mro__):
-            raise ValueError(
-                "apply.model(model) goes before DistributedDataParallel or FSDP wraps the model and before the "
-                "optimizer is made; this model is wrapped already"
-            )
-{model}    return model
-
-
-def _known(names):
-    for name in names:
-        if name not in ACTIONS:
-            raise ValueError("no action %r here; there is %s" % (name, ", ".join(ACTIONS)))
-    return names or tuple(name for name in CHOSEN if name in ACTIONS)
-
-
-def _channels_last(module, inputs):
-    """Turns the images that a model is given."""
-    return tuple(
-        x.to(memory_format=torch.channels_last) if torch.is_tensor(x) and x.dim() == 4 else x for x in inputs
-    )
-
-
-def _padded_output(model, size, padded):
-    """The output layers, and embeddings tied to them, get rows of zeros, whose outputs the layers do not return."""
-    layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear) and x.out_features == size]
-    if not layers:
-        raise ValueError("no torch.nn.Linear with %d outputs: change the model's own sizes instead" % size)
-    grown = {{id(x): x for layer in layers for x in layer.parameters(recurse=False)}}
-    for tensor in grown.values():  # the same parameter grows: what is tied stays so, and an optimizer has it already
-        tensor.data = _with_rows(tensor, padded)
-    for layer in layers:
-        layer.register_forward_hook(functools.partial(_first, size))
-    for module in model.modules():
-        if id(getattr(module, "weight", None)) in grown:
-            for name in ("out_features", "num_embeddings"):
-                if hasattr(module, name):
-                    setattr(module, name, padded)
-    return model
-
-
-def _first(size, module, inputs, output):
-    return output[..., :size]
-
-
-def _with_rows(tensor, rows):
-    out = torch.zeros((rows, *tensor.shape[1:]), dtype=tensor.dtype, device=tensor.device)
-    out[: len(tensor)] = tensor.detach()
-    return out
-
-{helpers}
-if __name__ == "__logparse__" and ALONE:  # logparse run --with
-    settings(*ALONE)
-'''

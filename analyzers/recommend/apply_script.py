@@ -4,12 +4,11 @@ It exports what each file's own ``use`` contains (lines that begin with ``export
 the machine's arch, CU count and library builds as far as a shell can: ``rocminfo``, ``nvidia-smi``, PyTorch itself (its
 version, its devices, TunableOp's validators), and the version headers of ROCm where there is no PyTorch that would
 bring libraries of its own.  Where one of them differs from the files' target nothing is exported.  It is plain POSIX
-shell for sh, dash and bash, also under ``set -eu``: ``assets/apply.sh``, with ``@name@`` for what differs.
+shell for sh, dash and bash, also under ``set -eu``.
 """
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from logparse.formats.format import Emission
 from logparse.formats.tunableop.results import FILE_NAME as TUNABLEOP
 from logparse.model import Override
 from logparse.target import BUILD, Facts, arch
+from logparse.text import filled
 
 NAME = "apply.sh"
 _TEMPLATE = Path(__file__).with_name("assets") / NAME
@@ -49,7 +49,7 @@ def script(
         return None
     wanted = guards(overrides, files, target)
     names = [file.name for file in files if settings_of(file)]
-    filled = {
+    values = {
         "target": ", ".join(f"{name} {value}" for name, value in wanted.items()) or "not known",
         "files": " ".join(map(shlex.quote, dict.fromkeys(names))),
         "checks": "\n    ".join(f"guard {shlex.quote(name)} {shlex.quote(value)}" for name, value in wanted.items()),
@@ -57,9 +57,11 @@ def script(
         "caution": f"echo {shlex.quote(f'apply.sh: {caution}')} >&2" if caution else "",
         "folder": shlex.quote(folder),
     }
-    parts = re.split(rf"@({'|'.join(filled)})@", _TEMPLATE.read_text(encoding="utf-8"))
-    text = "".join(filled[x] if i % 2 else x for i, x in enumerate(parts))
-    return Emission(NAME, text.encode(), "source it in the shell that starts the job:  . {path}")
+    return Emission(
+        NAME,
+        filled(_TEMPLATE.read_text(encoding="utf-8"), values).encode(),
+        "source it in the shell that starts the job:  . {path}",
+    )
 
 
 def settings_of(file: Emission) -> list[str]:

@@ -135,7 +135,7 @@ def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
 _SHOWS = 0.01
 """Share of the step below which a gain counts as none."""
 _PART = 0.5
-"""Less than this part of what kernels save, and it needs a reason."""
+"""Where a step gains less than this share of what its kernels save, the reason is stated."""
 _TEXT = ("analyzer", "kind", "problem", "label", "message", "interval_from", "confidence", "action")
 _NUMBERS = (
     *("pre_us", "post_us", "per_call_us", "per_call_low_us", "per_call_high_us"),

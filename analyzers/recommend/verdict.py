@@ -131,9 +131,8 @@ def _limit(found: Recommendation) -> str:
         ("free communication", now.ceilings.free_communication_us),
     )
     parts = "; ".join(f"{name} {duration(us)}" for name, us in at_most if us < now.now_us * (1 - _LEAST))
-    rough = ", roughly" * now.rough + ", beside the libraries' logs, which slow it" * (
-        now.beside_logs and now.limit == "host"
-    )
+    rough = ", roughly" if now.rough else ""
+    rough += ", beside the libraries' logs, which slow it" if now.beside_logs and now.limit == "host" else ""
     host = f" (the host in {now.host_factor:.2f} of its traced time)" if now.limit == "host" else ""
     return f"limited by {_LIMITS.get(now.limit, now.limit)} ({now.shares[now.limit]:.0%}), simulated{rough}" + (
         f": {parts}{host}" if parts else host

@@ -24,13 +24,15 @@ from logparse.capture.run import Say
 from logparse.formats import job_units
 
 PAIRS, MOST_PAIRS = 3, 4
-"""Pairs of runs side by side: the interval of two is three times as wide; more follow while it decides nothing."""
+"""Pairs of runs side by side: more than three follow while these decide nothing; the interval of two is 3.6 times as
+wide as that of three.
+"""
 RUNS = 3
 """Of each, one after another: the fewest whose means have a spread worth the name; at most two for each pair."""
 _EARLY = 0.99
-"""Confidence at which fewer pairs than the most decide."""
+"""Confidence of the interval by which fewer pairs than the most may decide."""
 _MOST_S = 300.0
-"""Seconds of all after which none is added to two, where nobody asked for more."""
+"""After so many seconds two pairs are enough, unless the user asked for more."""
 AT_MOST_S = 120.0
 """A job that takes longer is not run again: its units are many, and their own spread serves."""
 

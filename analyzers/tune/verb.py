@@ -224,7 +224,8 @@ class _Job:
             path.unlink(missing_ok=True)
         first, *more = lines_of(proof)
         gone = (x for x in found.actions if x.pays and not changed.isdisjoint(y.of for y in x.parts))
-        more += _unweighed([x for x in gone if x.action.name not in weighed], (*kept, *left)) if kept else ()
+        if kept:
+            more += _unweighed([x for x in gone if x.action.name not in weighed], (*kept, *left))
         self._ended(rest, [f"tune: {first}: {outcome}", *more], made, not proof.refuted)
 
     def _ended(self, left: Recommendation, head: Sequence[str], made: Emission | None, kept: bool = False) -> None:
@@ -258,7 +259,7 @@ def _output_in(path: Path) -> Iterator[None]:
 
 
 def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> Iterator[str]:
-    """What changes calls that a kept action changed and was timed without it, where nothing ``there`` is its like."""
+    """Names actions on calls that a kept action changed, timed without it; not those of which ``there`` has another."""
     beside = [x for x in gone if not any(alternatives(x, y) for y in there)]
     if beside:
         names = ", ".join(f"{x.action.name} ({signed(x.saving_us / (x.steps or 1.0))} of kernels)" for x in beside)

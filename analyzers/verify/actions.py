@@ -64,8 +64,8 @@ class ActionProof:
     ``share``: how much of the unit time of the run before is in kinds of units that both runs have.  ``collectives_us``
     is the time of those that nothing hides, before and after.  ``step`` is the unit under the actions as simulated from
     the traces of the run before, None where it is unknown; ``launched``: how many kernels the host launches in it, then
-    and now; ``same``: none ran in one of the runs alone.  ``doubts`` are reasons why the two runs cannot be compared,
-    ``notes`` what else their reader must know.
+    and now; ``same``: both runs launched the same kernels, about as often.  ``doubts`` are reasons why the two runs
+    cannot be compared, ``notes`` what else their reader must know.
     """
 
     before: str
@@ -125,10 +125,10 @@ class ActionProof:
 
     @property
     def little(self) -> str:
-        """Reports that kernels take what they took, where the wall time decides nothing, nor can a collective."""
+        """Why there is no effect: kernels take what they took, the wall time decides nothing, no collective changed."""
         least, most = self.gained_us - self.noise_us, self.gained_us + self.noise_us
-        waits = any(self.collectives_us) and not self.same
-        if self.wall is None or not self.wall.undecided or self._launches_less or waits:
+        communicates = any(self.collectives_us) and not self.same
+        if self.wall is None or not self.wall.undecided or self._launches_less or communicates:
             return ""
         if not (self.before_us and self.after_us) or least > 0 or most > WORTH * self.wall.before_us:
             return ""
@@ -240,7 +240,7 @@ def verify_actions(
         collectives_us=both.collectives_us,
         step=step if isinstance(step, StepAnswer) else None,
         launched=both.launched,
-        same=set(kernels_of_run(both.before)["kernel"]) == set(kernels_of_run(both.after)["kernel"]),
+        same=both.same,
         doubts=tuple(doubts),
         notes=(*both.notes(wall), *[BESIDE_LOGS] * (wall is not by_turns and any(map(beside_logs, both.runs)))),
     )
@@ -334,6 +334,12 @@ class _Both:
         """How many kernels that compute the host launched in a unit, before and after."""
         before, after = (float(kernels_of_run(x)["calls"].sum()) / per for x, per in self._sides)
         return before, after
+
+    @property
+    def same(self) -> bool:
+        """Whether both runs launched the same kernels, about as often."""
+        names, (before, after) = [set(kernels_of_run(x)["kernel"]) for x, _ in self._sides], self.launched
+        return names[0] == names[1] and abs(after - before) <= WORTH / 2 * before
 
     def groups(self, chosen: Sequence[ActionResult], files: ActionResult | None) -> tuple[Group, ...]:
         now, then = ({name: us / per for name, us in by_group(x).items()} for x, per in self._sides)

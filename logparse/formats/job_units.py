@@ -8,9 +8,9 @@
 ``us`` are times of units that ran without the profiler (the last 2,000, in order), ``count`` all units of the kind.
 ``"alone": true`` is of a run of the job without logs and a profiler; its kinds may have ``host_us``: what the host took
 for units before which the device was idle.  ``"settings": ["cudnn_benchmark"]``: those of PyTorch that were in force.
-Written by ``logparse/capture/in_job/trace_units.py``.  Its facts are read by ``analyzers/times/units.py``:
-``unit`` (what a unit is), ``unit_tracing``, ``unit_alone``, ``rank`` and, of each kind, ``unit:KIND`` with that kind's
-object; ``job_settings`` by ``analyzers/actions/job.py``.
+Written by ``logparse/capture/in_job/trace_units.py``.  Its facts are read by ``analyzers/times/units.py``: ``unit``
+(what a unit is), ``unit_tracing``, ``unit_alone``, ``rank``, ``job_settings`` and, of each kind, ``unit:KIND`` with its
+object.
 """
 
 from __future__ import annotations

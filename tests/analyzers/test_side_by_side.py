@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
+import math
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -20,7 +22,7 @@ from analyzers.tune import by_turns as module
 from analyzers.tune import side_by_side
 from analyzers.tune.by_turns import by_turns
 from analyzers.tune.side_by_side import AloneError, Side, fixed_port, pair
-from analyzers.verify.unit_time import SideBySide
+from analyzers.verify.unit_time import Pair, SideBySide
 from logparse.capture import job
 
 JOB = """
@@ -153,6 +155,28 @@ def test_a_turn_begins_on_one_core_another_each_time(monkeypatch: pytest.MonkeyP
     assert set(moved) == cores
     if len(cores) > 1:
         assert moved[0] != moved[len(cores)], "two ranks have a core each"
+
+
+@pytest.mark.nightly  # thousands of comparisons
+@pytest.mark.parametrize("most", [4, 12])
+def test_no_gain_counts_as_one_in_few_of_a_hundred_jobs(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starts differ by 2.5 % and turns by 8 %: the interval of 95 % alone, looked at again and again, fails in 8."""
+    chance = random.Random(5)
+
+    def made(*_: object) -> Pair:
+        sides = [100 * math.exp(chance.gauss(0, 0.025)) for _ in range(2)]
+        a, b = ([{"all": us * math.exp(chance.gauss(0, 0.08))} for _ in range(60)] for us in sides)
+        return a, b
+
+    monkeypatch.setattr(module, "pair", made)
+    side: Side = (["job"], ENVIRON)
+    faster = 0
+    for _ in range(500):
+        times = by_turns(side, side, "", [].append, most)
+        assert isinstance(times, SideBySide)
+        wall = times.unit_time(times.kinds)
+        faster += wall is not None and wall.faster
+    assert faster / 500 < 0.06
 
 
 @pytest.mark.nightly

@@ -7,7 +7,7 @@ collective meanwhile.  Turn 0 is the first ``FIRST`` units, which warm up.  ``fr
 the leader: then the job goes on as it does alone.
 
 Both sides begin a turn on the same core, another one each time: who uses the core's other half makes a host slower by
-up to 1.8 times for seconds, and a process that is left alone returns to where it was (``docs/results.md``).
+up to 1.8 times for seconds, and a process that wakes returns to the core where it ran before (``docs/results.md``).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def on_one_core(turn: int) -> dict[int, set[int]]:
 
 
 def on_all_cores(held: dict[int, set[int]]) -> None:
-    """Give the threads their cores back, unless the job gave them others.  They stay where they are."""
+    """Let the threads use all of their cores again, unless the job has chosen others meanwhile."""
     while held:
         thread, cores = held.popitem()
         with contextlib.suppress(OSError):

@@ -643,12 +643,13 @@ def _capturing() -> bool:
 
 
 def _settings() -> Iterator[str]:
-    """The actions on PyTorch's settings that the job has in force, in the words of ``analyzers/actions/job.py``."""
+    """The settings of PyTorch that the job uses, named as in ``analyzers/actions/job.py``."""
     with contextlib.suppress(AttributeError, RuntimeError):
         if torch.backends.cudnn.enabled and torch.backends.cudnn.benchmark:
             yield "cudnn_benchmark"
-        matmul = torch.backends.cuda.matmul  # once the newer interface was used, the older one raises errors
-        if matmul.fp32_precision == "tf32" if hasattr(matmul, "fp32_precision") else matmul.allow_tf32:
+        matmul = torch.backends.cuda.matmul  # once a job has used the newer interface, the older one raises an error
+        newer = getattr(matmul, "fp32_precision", None)
+        if newer == "tf32" or (newer is None and matmul.allow_tf32):
             yield "tf32"
         if torch.cuda.is_initialized():
             yield "blas=" + str(torch.backends.cuda.preferred_blas_library()).rpartition(".")[2].lower()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -185,6 +185,9 @@ def _outcomes(block: _Block, keys: _Keys) -> Iterator[Outcome]:
         outcome = read_record(block.text[start:end].removesuffix(b"\n").decode("utf-8", "backslashreplace"))
         records = outcome.records
         if again[number]:
-            skipped: Any = {"status": "skipped", "error": DUPLICATE_KEY, "time_us": None, "workspace_bytes": None}
-            records = [replace(x, **skipped) if isinstance(x, Measurement) else x for x in records]
+            records = [_skipped(x) if isinstance(x, Measurement) else x for x in records]
         yield replace(outcome, records=records, at=block.offset + start)
+
+
+def _skipped(row: Measurement) -> Measurement:
+    return replace(row, status="skipped", error=DUPLICATE_KEY, time_us=None, workspace_bytes=None)

@@ -164,7 +164,7 @@ def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
 
 
 def test_a_setting_that_is_in_force_is_not_offered_again() -> None:
-    """A program that sets ``cudnn.benchmark`` itself was told to, as was the run after by its own recommendation."""
+    """Neither to a program that sets ``cudnn.benchmark`` by itself nor to the run that applied the recommendation."""
     kinds = Kind(8, 100, 6, 1000, 1000, 0, steady(2500))
     channels = {"torch:layout=NHWC,stored": 0.7, "torch:layout=NHWC,stored,benchmark": 0.6, "torch:benchmark": 0.8}
 
@@ -512,15 +512,20 @@ def test_an_interval_that_holds_no_gain_and_a_large_one_decides_nothing(conv_us:
     """
     before, after = (simple(run, us, steady(2500), talk_us=300) for run, us in (("before", 1000), ("after", conv_us)))
     others = replace(after, kernels=after.kernels.assign(kernel=after.kernels["kernel"] + "_2"))
-    times = (timed("a", 2500, 2900, 2600), timed("b", 2600, 2400, 2800))
-    if conv_us == 1000:
-        same = judged(before, after, times=times)
-        assert same.verdict == "had no effect"
-        assert any("the same kernels ran: what was applied reached none of its calls" in x for x in lines(same))
-    found = judged(before, others, times=times)
+    found = judged(before, others, times=(timed("a", 2500, 2900, 2600), timed("b", 2600, 2400, 2800)))
     assert found.verdict == "time unknown"
     assert not found.refuted, "so what was applied stays"
     assert any("which decides nothing" in x for x in lines(found))
+
+
+def test_where_the_same_kernels_ran_there_was_no_effect_whatever_the_wall_time() -> None:
+    before, after = (simple(run, 1000, steady(2500), talk_us=300) for run in ("before", "after"))
+    times = (timed("a", 2500, 2900, 2600), timed("b", 2600, 2400, 2800))
+    found = judged(before, after, times=times)
+    assert found.verdict == "had no effect"
+    assert any("the same kernels ran: what was applied reached none of its calls" in x for x in lines(found))
+    fewer = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * 0.9))
+    assert not judged(before, fewer, times=times).same, "some of its calls are not made any more"
 
 
 def test_two_runs_are_timed_beside_their_logs_where_one_was_not_timed_without() -> None:
