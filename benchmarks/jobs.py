@@ -413,14 +413,15 @@ def _best(actions: Sequence[Any]) -> Any:
     """What ``apply.py`` can do: the best that pays, else the one that is least unlikely to; None: nothing is timed."""
     from analyzers.recommend.apply_module import has_lines
 
-    usable = [x for x in actions if has_lines(x) and x.measured_us > 0]
+    usable = [x for x in actions if has_lines(x) and x.measured_share > 0]
     return max(usable, key=lambda x: (x.pays, x.saving_us), default=None)
 
 
 def _offer(x: Any) -> dict[str, Any]:
     per = x.steps or 1.0
-    times = {name: round(getattr(x, name) / per, 3) for name in ("now_us", "then_us", "changed_us", "measured_us")}
-    return {"action": x.action.name, "kind": x.action.kind, "pays": x.pays, **times}
+    times = {name: round(getattr(x, name) / per, 3) for name in ("now_us", "then_us", "changed_us")}
+    share = round(x.measured_share, 3)
+    return {"action": x.action.name, "kind": x.action.kind, "pays": x.pays, **times, "measured_share": share}
 
 
 def _verdict(said: Sequence[str]) -> str | None:

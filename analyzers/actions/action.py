@@ -78,6 +78,8 @@ class Action:
 
 _LEAST = 0.004
 """Of the time now: of 14 smaller gains that all samples promised two were losses in the job (records below)."""
+_TIMED = 0.95
+"""Of the time that an action changes: where less was timed, it is said."""
 _STEP, _CHANGE = 0.015, 0.08
 """By which shares of its time, and of what the action saves, a job lies off the prediction (95 %)."""
 
@@ -111,8 +113,8 @@ class ActionResult:
     """What an action does to a job: GPU time in µs per run, now and then.  ``low_us`` and ``high_us`` are the interval
     of the latter by the replay's samples alone; ``interval_us`` is where the job lies.
 
-    ``changed_us`` is the time now of all calls that it changes, ``measured_us`` the part of it whose time under the
-    action is measured; the rest counts as unchanged.  ``parts`` are the measured calls, those that lose most first.
+    ``parts`` are the calls whose time under the action is measured, those that lose most first.  ``untimed`` are the
+    others that it changes: they count as unchanged, and may gain as those do that gain, and lose as those that lose.
     ``steps`` is how many steps the run has, None where nothing marks them, ``word`` what a user calls one.
     """
 
@@ -122,9 +124,8 @@ class ActionResult:
     then_us: float
     low_us: float
     high_us: float
-    changed_us: float
-    measured_us: float
     parts: tuple[Part, ...]
+    untimed: tuple[Part, ...] = ()
     steps: float | None = None
     word: str = "step"
 
@@ -140,24 +141,52 @@ class ActionResult:
     @property
     def interval_us(self) -> tuple[float, float]:
         """Where the GPU time of the job lies once the action is applied (``step_interval``)."""
-        return step_interval(self.now_us, self.then_us, self.low_us, self.high_us)
+        return step_interval(self.now_us, self.then_us, *self.ends_us)
 
     @property
     def pays(self) -> bool:
-        """Whether all samples say that it saves, and of the job more than ``_LEAST``.  The savings of files are
-        confirmed in several processes and may be smaller.
+        """Whether all samples say that it saves, whatever the untimed calls do, and of the job more than ``_LEAST``.
+        The savings of files are confirmed in several processes and may be smaller.
         """
         worth = self.action.kind == "files" or self.saving_us > _LEAST * self.now_us
-        return worth and self.high_us < self.now_us
+        return worth and self.ends_us[1] < self.now_us
 
     @property
     def loses(self) -> bool:
-        return self.low_us > self.now_us
+        return self.ends_us[0] > self.now_us
+
+    @property
+    def changed_us(self) -> float:
+        """The time now of all calls that it changes."""
+        return math.fsum(x.now_us for x in (*self.parts, *self.untimed))
 
     @property
     def measured_share(self) -> float:
         """Part of the time of the changed calls whose time under the action is measured."""
-        return self.measured_us / self.changed_us if self.changed_us else 0.0
+        return math.fsum(x.now_us for x in self.parts) / self.changed_us if self.changed_us else 0.0
+
+    @property
+    def in_part(self) -> str:
+        """That much of what it changes was not timed; empty where it was."""
+        said = f"{self.measured_share:.0%} of what {self.action.name} changes was timed"
+        return (
+            f"{said}: the rest may gain or lose likewise (replay longer)"
+            if self.untimed and self.measured_share < _TIMED
+            else ""
+        )
+
+    @property
+    def untimed_factors(self) -> tuple[float, float]:
+        """The least and the largest time under the action of what was not timed, over its time now."""
+        changes = [x.then_us - x.now_us for x in self.parts if x.now_us]
+        timed = math.fsum(x.now_us for x in self.parts) or 1.0
+        return 1 + math.fsum(x for x in changes if x < 0) / timed, 1 + math.fsum(x for x in changes if x > 0) / timed
+
+    @property
+    def ends_us(self) -> tuple[float, float]:
+        """``low_us`` and ``high_us`` with what was not timed."""
+        untimed, (least, most) = math.fsum(x.now_us for x in self.untimed), self.untimed_factors
+        return self.low_us + (least - 1) * untimed, self.high_us + (most - 1) * untimed
 
 
 def rank(result: ActionResult) -> tuple[float, str]:

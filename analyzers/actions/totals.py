@@ -2,9 +2,9 @@
 
 A call's time under an action is its time in the trace × (time of what it becomes / time of what it is), both timed by
 one replay in one environment, for a convolution less what the job's caches spare it (``Ratio.in_job``); without a
-trace, the timed one itself.  Calls whose time under the action is not
-measured count as unchanged, and their share is reported.  The interval of the samples adds up those of all calls, as
-if all erred alike: of each it is that between the least and the largest of its samples' ratios.
+trace, the timed one itself.  Calls whose time under the action is not measured count as unchanged, and their share is
+reported.  The interval adds up those of all calls, as if all erred alike: of each it is that between the least and the
+largest of its samples' ratios, and of those that were not timed what they may do (``ActionResult.ends_us``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from analyzers.actions.action import Action, ActionResult, Part, group_of, rank
+from analyzers.actions.action import Action, ActionResult, Part, group_of, rank, step_interval
 from analyzers.actions.job import Job, Work, job_of, typed
 from analyzers.actions.ratio import ratio
 from analyzers.analyzer import Settings, Tables
@@ -113,23 +113,23 @@ def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
         return None
     now = sum(_now_us(work, job, samples) for work in job.work)
     then = low = high = now
-    changed = measured = 0.0
     replayed = False  # calls that are not made any more need no replay, but do not make an action of their own
-    parts = []
+    parts, untimed = [], []
     for work in action.works(job):
         us = _now_us(work, job, samples)
         passes = _passes(work, job)
         changes = [change for one in passes if (change := action.change(one, job)) is not None]
         if not changes:
             continue
-        changed += us
         found = ratio(passes, changes, samples)
-        if found is not None:
-            if isinstance(work.problem, ConvProblem) and work.us is not None and work.calls:
-                found = found.in_job(us / work.calls)
-            measured, replayed = measured + us, replayed or any(x.problem is not None for x in changes)
-            then, low, high = then + us * (found.value - 1), low + us * (found.low - 1), high + us * (found.high - 1)
-            parts.append(_part(work, us, us * found.value))
+        if found is None:
+            untimed.append(_part(work, us, us))
+            continue
+        if isinstance(work.problem, ConvProblem) and work.us is not None and work.calls:
+            found = found.in_job(us / work.calls)
+        replayed = replayed or any(x.problem is not None for x in changes)
+        then, low, high = then + us * (found.value - 1), low + us * (found.low - 1), high + us * (found.high - 1)
+        parts.append(_part(work, us, us * found.value))
     for work in action.added(job):
         held = samples.get((work.problem.text, DEFAULT.text))
         if held is not None:
@@ -146,9 +146,8 @@ def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
         then_us=then + rest,
         low_us=low + rest,
         high_us=high + rest,
-        changed_us=changed,
-        measured_us=measured,
         parts=tuple(sorted(parts, key=lambda x: x.now_us - x.then_us)),
+        untimed=tuple(untimed),
         steps=job.steps,
         word=job.word,
     )
@@ -174,10 +173,13 @@ def _part(work: Work, now_us: float, then_us: float) -> Part:
 
 
 def factors_of(result: ActionResult) -> dict[str, Factor]:
-    """Time under the action over time now, of each problem; the interval is the whole action's, in proportion."""
-    saved = result.now_us - result.then_us
-    low, high = ((result.now_us - us) / saved if saved else 1.0 for us in result.interval_us)
-    out = {}
+    """Time under the action over time now, of each problem; the interval of what was timed is the whole action's, in
+    proportion.
+    """
+    now, then = result.now_us, result.then_us
+    ends = step_interval(now, then, result.low_us, result.high_us)
+    low, high = ((now - us) / (now - then) if now != then else 1.0 for us in ends)
+    out = {part.of: Factor(1.0, *result.untimed_factors) for part in result.untimed}
     for part in result.parts:
         if part.now_us > 0:
             change = part.then_us / part.now_us - 1

@@ -56,8 +56,6 @@ def files_action(
         then_us=now_us - sum(us * _share(x, x.per_call_us) for x, us in rows),
         low_us=now_us - sum(us * _share(x, x.per_call_high_us or x.per_call_us) for x, us in rows),
         high_us=now_us - sum(us * _share(x, x.per_call_low_us) for x, us in rows),
-        changed_us=changed,
-        measured_us=changed,
         parts=tuple(_part(x, us) for x, us in rows),
         steps=marked,
         word=word_of(tables),

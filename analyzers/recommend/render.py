@@ -211,6 +211,7 @@ def _action(result: ActionResult) -> list[str]:
     unsure = ": do not" if result.loses else "" if result.pays else ": not confirmed"
     head = f"  {result.action.name}: {duration(now)} → {duration(then)} [{duration(low)}, {duration(high)}]{unsure}"
     out = [head, f"      {result.application.line}", f"      {result.action.about}"]
+    out += [f"      {result.in_part}"] * bool(result.in_part)
     if result.losers:
         shown = ", ".join(f"{x.label} (+{duration((x.then_us - x.now_us) / per)})" for x in result.losers[:_SOME])
         more = f" and {len(result.losers) - _SOME:,} more" if len(result.losers) > _SOME else ""

@@ -120,25 +120,35 @@ class ActionProof:
         return self.wall.undecided and not self.limit and not self.little
 
     @property
-    def _launches_less(self) -> bool:  # fills go with kernels, and no store counts them
-        return self.launched[1] < (1 - WORTH / 2) * self.launched[0]
+    def _unit_us(self) -> float:
+        return self.wall.before_us if self.wall else self.before_us
+
+    @property
+    def _fewer_us(self) -> float:
+        """What the host may save by kernels that it does not launch any more; without a simulation the time of a unit
+        per kernel, twice, since fills go with kernels, which no store counts.
+        """
+        before, after = self.launched
+        each = self.step.launch_us if self.step else 2 * self._unit_us / before if before else 0.0
+        return max(before - after, 0.0) * each
 
     @property
     def little(self) -> str:
         """Why there is no effect: kernels take what they took, the wall time decides nothing, no collective changed."""
-        least, most = self.gained_us - self.noise_us, self.gained_us + self.noise_us
+        least, most = self.gained_us - self.noise_us, self.gained_us + self.noise_us + self._fewer_us
         communicates = any(self.collectives_us) and not self.same
-        if self.wall is None or not self.wall.undecided or self._launches_less or communicates:
+        if self.wall is None or not self.wall.undecided or communicates:
             return ""
         if not (self.before_us and self.after_us) or least > 0 or most > WORTH * self.wall.before_us:
             return ""
-        return f"its kernels gained at most {duration(max(most, 0.0))}: less than {WORTH:.0%} of a {self.unit}"
+        gain = f"its kernels and launches gained at most {duration(max(most, 0.0))}"
+        return f"{gain}: less than {WORTH:.0%} of a {self.unit}"
 
     @property
     def limit(self) -> str:
         """Why faster kernels do not make the unit shorter: it waits for something else, of which there is no less."""
         step = self.step
-        if step is None or not step.waits or self._launches_less:
+        if step is None or step.ceilings.free_kernels_us - self._fewer_us <= (1 - WORTH) * step.now_us:
             return ""
         other = max((x for x in step.shares if x != "kernels"), key=lambda x: step.shares[x], default="host")
         limit = f"{'the ' * (other == 'host')}{other} is the limit"
@@ -175,15 +185,20 @@ class ActionProof:
             return "another workload"
         if self.doubts or self.undecided:
             return "time unknown"
-        if not self.faster and abs(self.gained_us) <= self.noise_us and (self.wall or not self._launches_less):
+        if (
+            not self.faster
+            and abs(self.gained_us) <= self.noise_us
+            and (self.wall or self._fewer_us <= WORTH * self._unit_us)
+        ):
             return "had no effect"
         if not self.faster and (self.wall is not None or self.gained_us < 0):
             return "took effect, not faster"
-        if self.unexplained:
+        by_turns = self.wall is not None and self.wall.runs  # of one command, which did both for the same work
+        if self.unexplained and not by_turns:
             return "another workload"  # equal in name alone: the actions do not explain it
         if self.wall is None:
             return "time unknown"
-        return "verified" if self.as_promised else "faster, not as promised"
+        return "verified" if self.as_promised and not self.unexplained else "faster, not as promised"
 
     @property
     def ok(self) -> bool:
@@ -242,7 +257,11 @@ def verify_actions(
         launched=both.launched,
         same=both.same,
         doubts=tuple(doubts),
-        notes=(*both.notes(wall), *[BESIDE_LOGS] * (wall is not by_turns and any(map(beside_logs, both.runs)))),
+        notes=(
+            *(x.in_part for x in chosen if x.in_part),
+            *both.notes(wall),
+            *[BESIDE_LOGS] * (wall is not by_turns and any(map(beside_logs, both.runs))),
+        ),
     )
 
 
@@ -251,7 +270,7 @@ def _change(chosen: Sequence[ActionResult], files: ActionResult | None, now_us: 
 
     Where files and an action change the same problem, their gains do not add up: those of the files may all be lost.
     """
-    ends = ([x.then_us - x.now_us, x.low_us - x.now_us, x.high_us - x.now_us] for x in chosen)
+    ends = ([us - x.now_us for us in (x.then_us, *x.ends_us)] for x in chosen)
     change, low, high = (sum(x) for x in zip((0.0, 0.0, 0.0), *ends, strict=True))
     if files is None or not files.now_us:
         return change, low, high

@@ -94,8 +94,8 @@ class StepAnswer:
     """Times of a step in µs.  ``now_us`` is the untraced one where it is known; ``low_us`` and ``high_us`` enclose
     ``then_us``, with the kernels' intervals, the range of the host's times, by how much these differ between two starts
     (``STARTS``), and the simulation's ``ERROR``.  ``limit`` is what most of the new step waits for (one of
-    ``graph.KINDS``), ``shares`` its parts.  ``rough``: the profiler changed the host so much, or the untraced time is
-    unknown, that the answer is rough.
+    ``graph.KINDS``), ``shares`` its parts.  ``launch_us``: what the host does to launch a kernel.  ``rough``: the
+    profiler changed the host so much, or the untraced time is unknown, that the answer is rough.
     """
 
     now_us: float
@@ -104,6 +104,7 @@ class StepAnswer:
     high_us: float
     limit: str
     host_factor: float
+    launch_us: float
     rough: bool
     shares: Mapping[str, float]
     ceilings: Ceilings
@@ -112,10 +113,6 @@ class StepAnswer:
     @property
     def beside_logs(self) -> bool:
         return BESIDE_LOGS in self.notes
-
-    @property
-    def waits(self) -> bool:  # for something else: with kernels of no time it gains less than ``WORTH``
-        return self.ceilings.free_kernels_us > (1 - WORTH) * self.now_us
 
 
 @dataclass(frozen=True)
@@ -345,6 +342,7 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
         high_us=max(*ends, then) * (1.0 + error),
         limit=max(KINDS, key=lambda x: parts[x]),
         host_factor=host,
+        launch_us=host * _launch_us(step.graphs),
         rough=not known or not 1.0 / ROUGH <= host <= ROUGH,
         shares=parts,
         ceilings=Ceilings(
@@ -369,6 +367,12 @@ def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
         next((given[x] for x in (each.problem, each.op, each.kernel) if x and x in given), one)
         for each in graph.identities
     ]
+
+
+def _launch_us(graphs: Sequence[Graph]) -> float:
+    """What the host spent on launching a kernel, as traced."""
+    count = sum(int((x.launch > 0).sum()) for x in graphs)
+    return sum(float(x.launch.sum()) for x in graphs) / (count or 1)
 
 
 def _left(step: Step, given: Mapping[str, Factor]) -> float:

@@ -31,7 +31,7 @@ def applied(tmp_path: Path) -> Any:
     """The module ``apply.py`` whose action is the padded output layer."""
     application = padded_output.ACTION.application(job(*linear(VOCABULARY, WIDTH, ROWS)))
     assert application is not None
-    times = {"now_us": 2.0, "then_us": 1.0, "low_us": 1.0, "high_us": 1.0, "changed_us": 2.0, "measured_us": 2.0}
+    times = {"now_us": 2.0, "then_us": 1.0, "low_us": 1.0, "high_us": 1.0}
     made = apply_module.module([ActionResult(action=padded_output.ACTION, application=application, parts=(), **times)])
     assert made is not None
     (tmp_path / made.name).write_bytes(made.data)

@@ -15,7 +15,7 @@ from analyzers.actions import ACTIONS, ActionResult, channels_last, padded_outpu
 from analyzers.actions.action import Application, step_interval
 from analyzers.actions.job import Job, Work
 from analyzers.actions.ratio import Ratio
-from analyzers.actions.totals import result
+from analyzers.actions.totals import factors_of, result
 from analyzers.statistics.intervals import median
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
 from tests.analyzers.example import gemm
@@ -102,8 +102,12 @@ def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
     assert found is not None
     assert (found.now_us, found.then_us) == (200.0, pytest.approx(200.0 - 50.0 + 10.0))
     assert found.measured_share == pytest.approx(110 / 130)
+    said = "85% of what channels_last changes was timed: the rest may gain or lose likewise (replay longer)"
+    assert found.in_part == said
     assert [(x.group, x.then_us) for x in found.losers] == [("aten::add", pytest.approx(20.0))]
     assert found.low_us <= found.then_us <= found.high_us < found.now_us
+    assert found.ends_us == pytest.approx((found.low_us - 20 * 50 / 110, found.high_us + 20 * 10 / 110))
+    assert factors_of(found)[slow.text][:3] == pytest.approx((1.0, 1 - 50 / 110, 1 + 10 / 110))
     assert found.pays
     assert result(channels_last.ACTION, known, {}) is None, "nothing is assumed"
     assert result(channels_last.WITH_BENCHMARK, job((CONV, 1.0), backend="CPU"), taken) is None
@@ -137,8 +141,6 @@ def test_a_gain_below_the_noise_of_a_step_does_not_pay() -> None:
         then_us=997.0,
         low_us=990.0,
         high_us=998.0,
-        changed_us=10.0,
-        measured_us=10.0,
         parts=(),
     )
     assert not found.pays

@@ -33,8 +33,7 @@ def test_the_cards_are_the_list_of_recommend() -> None:
     line = action.Application(line="model.to(memory_format=torch.channels_last)", model=("x",))
     part = action.Part(of="F", label="F", group="conv", calls=1.0, now_us=10.0, then_us=5.0)
     pays = action.ActionResult(
-        action=layout, application=line, now_us=10.0, then_us=5.0, low_us=4.0, high_us=6.0, changed_us=10.0,
-        measured_us=10.0, parts=(part,),
+        action=layout, application=line, now_us=10.0, then_us=5.0, low_us=4.0, high_us=6.0, parts=(part,),
     )  # fmt: skip
     unsure = replace(pays, then_us=9.0, high_us=12.0)
     found = replace(recommend(everything(), Settings()), actions=(pays, unsure))

@@ -71,8 +71,6 @@ def padded(steps: float | None) -> ActionResult:
         then_us=10_000.0,
         low_us=9_900.0,
         high_us=10_100.0,
-        changed_us=15_000.0,
-        measured_us=15_000.0,
         parts=(),
         steps=steps,
     )

@@ -37,6 +37,7 @@ def answer(then_us: float, limit: str = "host", waits: float = 0.04) -> StepAnsw
         high_us=then_us,
         limit=limit,
         host_factor=0.64,
+        launch_us=4.0,
         rough=True,
         shares={"host": 1 - waits - data, "kernels": waits, "communication": 0.0, "data loading": data},
         ceilings=Ceilings(54_900, 30_900, 54_900, 54_900 * (1 - waits)),
