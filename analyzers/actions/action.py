@@ -7,7 +7,6 @@ takes under the action (``Change``), and how the action is applied.  Whether it 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -58,8 +57,7 @@ class Action:
     it cannot be).  ``added`` are calls that only the action makes, such as a conversion of the job's inputs; ``works``
     what it may change, where that is not each problem for itself.  One that ``contains`` others is a combination of
     them; of those that name the same thing in ``excludes`` only one can be applied; one that is not ``exact`` changes
-    results by more than the order of sums.  ``spares``: kernels of what it changes, by their names, that are not
-    launched any more.  ``needs`` is for people.
+    results by more than the order of sums.  ``needs`` is for people.
     """
 
     name: str
@@ -72,7 +70,6 @@ class Action:
     contains: tuple[str, ...] = ()
     excludes: str | None = None
     exact: bool = True
-    spares: re.Pattern[str] | None = None
     needs: str = ""
 
 
@@ -98,7 +95,9 @@ def step_interval(now_us: float, then_us: float, low_us: float, high_us: float) 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What an action does to all calls of one problem, GPU time in µs per run; ``of`` is the text of that problem."""
+    """What an action does to all calls of one problem, GPU time in µs per run; ``of`` is the text of that problem, and
+    ``host_us`` by how much longer the host takes to enqueue them.
+    """
 
     of: str
     label: str
@@ -106,6 +105,7 @@ class Part:
     calls: float | None
     now_us: float
     then_us: float
+    host_us: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

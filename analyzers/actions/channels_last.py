@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from analyzers.actions import cudnn_benchmark
 from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import Image, Job, Work, channels_last, mapped, typed
-from analyzers.job.gpu_time import TRANSPOSE
 from logparse.model import ConvProblem, Operand, OperatorProblem
 
 MODEL = ("model = model.to(memory_format=torch.channels_last)", "model.register_forward_pre_hook(_channels_last)")
@@ -113,7 +112,6 @@ def _action(name: str, about: str, benchmark: bool = False) -> Action:
         application=lambda job: _application(job, benchmark),
         added=_added,
         contains=("channels_last", "cudnn_benchmark") if benchmark else (),
-        spares=TRANSPOSE,
         needs=cudnn_benchmark.ACTION.needs if benchmark else "",
     )
 

@@ -97,9 +97,11 @@ def _one_kernel_gelu(model):
         warnings.warn("no module that writes GELU out: change the formula in the model")
     return model
 '''
-_ONE_GELU = (
-    'torch.nn.functional.gelu(x, approximate="tanh") instead of the formula (transformers: activation_function or '
-    'hidden_act = "gelu_pytorch_tanh")'
+_ONE_GELU = Application(
+    line='torch.nn.functional.gelu(x, approximate="tanh") instead of the formula (transformers: activation_function or '
+    'hidden_act = "gelu_pytorch_tanh")',
+    model=("model = _one_kernel_gelu(model)",),
+    helpers=(_GELU_HELPER,),
 )
 
 
@@ -141,12 +143,6 @@ def _fused(job: Job, suits: Callable[[Epilogue, Job], bool], approximate: tuple[
     )
 
 
-def _in_one_kernel(job: Job) -> Application | None:
-    if not _activations(job, lambda tail, _: tail.form == "written"):  # the tanh approximation, as kernels of its own
-        return None
-    return Application(line=_ONE_GELU, model=("model = _one_kernel_gelu(model)",), helpers=(_GELU_HELPER,))
-
-
 EPILOGUE = Action(
     name="fused_epilogue",
     kind="program",
@@ -172,7 +168,7 @@ ONE_KERNEL = Action(
     kind="program",
     about="let one kernel compute a GELU that is written out, and one its gradient",
     change=lambda work, job: Change(work.problem),
-    application=_in_one_kernel,
+    application=lambda job: _ONE_GELU if _activations(job, lambda tail, _: tail.form == "written") else None,
     works=lambda job: job.gelus,
     excludes="epilogue",
 )

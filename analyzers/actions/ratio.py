@@ -57,6 +57,13 @@ def ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -
     return Ratio(then / now, low / now, high / now, now) if now else Ratio(0.0, 0.0, 0.0)
 
 
+def host_us(passes: Sequence[Work], changes: Sequence[Change], host: Samples) -> float:
+    """By how much longer the host takes to enqueue what a call becomes, µs, undisturbed; 0 where it was not timed."""
+    both = ((host.get((x.problem.text, x.solution)), y) for x, y in zip(passes, changes, strict=True) if not x.replaced)
+    pairs = ((now, host.get((y.problem.text, y.solution))) for now, y in both if y.problem is not None)
+    return sum(min(then[1]) - min(now[1]) for now, then in pairs if now and then)
+
+
 def _now(work: Work, samples: Samples) -> tuple[str, Sequence[float]] | None:
     """The samples of what a call is; where no replay runs it, the mean of the trace."""
     if not work.replaced:

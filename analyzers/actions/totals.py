@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from analyzers.actions.action import Action, ActionResult, Part, group_of, rank, step_interval
 from analyzers.actions.job import Job, Work, job_of, typed
-from analyzers.actions.ratio import ratio
+from analyzers.actions.ratio import host_us, ratio
 from analyzers.analyzer import Settings, Tables
 from analyzers.job.step.answer import Factor
 from analyzers.statistics.intervals import median
 from analyzers.times.action_times import Samples, samples_of
+from analyzers.times.origins import HOST
 from logparse.model import DEFAULT, ConvProblem, OperatorProblem, Problem
 
 _MOST = 600
@@ -76,11 +78,13 @@ def results(
     ``kept`` are applied in the run already: what runs now is what they lead to, and no action is offered that cannot be
     applied beside them or whose calls were timed without them.
     """
-    samples = samples_of(tables, settings)
+    samples, host = samples_of(tables, settings), samples_of(tables, settings, HOST)
     if not samples:
         return []
     job = _under(job_of(tables, settings), kept)
-    found = [x for y in actions if all(_beside(y, z, job) for z in kept) and (x := result(y, job, samples)) is not None]
+    found = [
+        x for y in actions if all(_beside(y, z, job) for z in kept) and (x := result(y, job, samples, host)) is not None
+    ]
     return sorted(found, key=rank)
 
 
@@ -106,8 +110,10 @@ def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
     return action.name not in other.contains and changed.isdisjoint(x.of for x in kept.parts)
 
 
-def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
-    """What one action does to a job; None where it cannot be applied, changes nothing, or nothing of it is timed."""
+def result(action: Action, job: Job, samples: Samples, host: Samples = MappingProxyType({})) -> ActionResult | None:
+    """What one action does to a job, by samples of the device and of the host; None where it cannot be applied, changes
+    nothing, or nothing of it is timed.
+    """
     application = action.application(job)
     if application is None:
         return None
@@ -129,7 +135,7 @@ def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
             found = found.in_job(us / work.calls)
         replayed = replayed or any(x.problem is not None for x in changes)
         then, low, high = then + us * (found.value - 1), low + us * (found.low - 1), high + us * (found.high - 1)
-        parts.append(_part(work, us, us * found.value))
+        parts.append(_part(work, us, us * found.value, (work.calls or 0.0) * host_us(passes, changes, host)))
     for work in action.added(job):
         held = samples.get((work.problem.text, DEFAULT.text))
         if held is not None:
@@ -161,7 +167,7 @@ def _now_us(work: Work, job: Job, samples: Samples) -> float:
     return (work.calls or 1.0) * sum(median(x[1]) for x in held if x is not None)
 
 
-def _part(work: Work, now_us: float, then_us: float) -> Part:
+def _part(work: Work, now_us: float, then_us: float, host_us: float = 0.0) -> Part:
     return Part(
         of=work.of or work.problem.text,
         label=work.problem.label,
@@ -169,6 +175,7 @@ def _part(work: Work, now_us: float, then_us: float) -> Part:
         calls=work.calls,
         now_us=now_us,
         then_us=then_us,
+        host_us=host_us,
     )
 
 
@@ -184,5 +191,5 @@ def factors_of(result: ActionResult) -> dict[str, Factor]:
         if part.now_us > 0:
             change = part.then_us / part.now_us - 1
             least, most = sorted(max(1 + change * end, 0.0) for end in (low, high))
-            out[part.of] = Factor(1 + change, least, most, result.action.spares)
+            out[part.of] = Factor(1 + change, least, most, part.host_us / result.steps if result.steps else 0.0)
     return out

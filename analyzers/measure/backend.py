@@ -52,6 +52,10 @@ class Runnable(Protocol):
     def workspace_bytes(self) -> int | None:
         """Workspace that this solution really uses, where it is known."""
 
+    @property
+    def host_us(self) -> float | None:
+        """What the host took per execution to enqueue the last sample, µs; None where the host executes it."""
+
     def error(self) -> float:
         """Run once into outputs full of NaN and return ‖out − ref‖ / ‖ref‖ against a higher-precision reference.
 

@@ -283,7 +283,8 @@ class _Recorder:
             extra[PICK] = outcome.pick.text
         if outcome.rows:
             facts = dict(outcome.facts) | extra | {"environment": environment_key(outcome.facts)}
-            records: list[Record] = [*outcome.rows, *(Fact(name, value) for name, value in sorted(facts.items()))]
+            hosts = outcome.hosts if isinstance(outcome, Result) else ()
+            records: list[Record] = [*outcome.rows, *hosts, *(Fact(*fact) for fact in sorted(facts.items()))]
             name = f"{FORMAT}/{device}/{outcome.problem.label}"
             record(self._store, records, run=self._report.run, name=name, format=FORMAT)
         if self._progress:

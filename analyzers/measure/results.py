@@ -46,10 +46,13 @@ class Method:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What came out of one problem.  ``rows`` are in the order in which the solutions were offered, the pick first."""
+    """What came out of one problem.  ``rows`` are in the order in which the solutions were offered, the pick first;
+    ``hosts`` what the host took to enqueue those that an action chooses.
+    """
 
     problem: Problem
     rows: tuple[Measurement, ...] = ()
+    hosts: tuple[Measurement, ...] = ()
     pick: Solution | None = None
     best: Solution | None = None
     pick_us: float | None = None

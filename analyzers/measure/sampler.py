@@ -120,6 +120,10 @@ class Sampler:
         self._fresh_inputs(self._method.seed + block, solution, count)
         return self._ready(solution).sample_us(count)
 
+    def host_us(self, solution: Solution) -> float | None:
+        """What the host took to enqueue an execution of its last sample, µs; None where that is not timed."""
+        return self._prepared[solution.text].host_us
+
     def measured(self, solution: Solution, samples: Sequence[float]) -> Measurement:
         """A measurement of the samples that ``take`` returned, with workspace (bytes) and checked error."""
         runnable = self._prepared.get(solution.text)

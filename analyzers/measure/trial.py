@@ -18,7 +18,7 @@ from analyzers.measure.proposer import Further, Proposal
 from analyzers.measure.racing import Race, WithdrawnError, race
 from analyzers.measure.results import KNOWN, Confirmed, Method, Result, not_measured
 from analyzers.measure.sampler import Announce, Sampler
-from analyzers.times.origins import ACTION
+from analyzers.times.origins import ACTION, HOST
 from logparse.model import DEFAULT, GemmProblem, Measurement, Problem, Solution, problem_from_text
 
 T = TypeVar("T")
@@ -259,6 +259,7 @@ class Trial:
         wanted = [x for x in task.only if x.text not in self._rows]
         sampler = self._sampler()
         taken: dict[str, list[float]] = {x.text: [] for x in wanted}
+        hosts: dict[Solution, list[float]] = {x: [] for x in wanted}
         backends = self._context.backends  # actions name solutions of torch's, which may not be the first one open
         backend = backends.get("torch", next(iter(backends.values())))
         self._owners.update({x.text: backend for x in wanted})
@@ -270,9 +271,15 @@ class Trial:
                     time_us = self._context.steady(lambda x=solution: sampler.unchecked(x))  # type: ignore[misc]
                     if turn:
                         taken[solution.text].append(time_us)
+                        hosts[solution] += [us] if (us := sampler.host_us(solution)) is not None else []
         timed = {x.text: sampler.measured(x, taken[x.text]) for x in wanted if taken[x.text]}
         self._rows |= {text: replace(row, origin=ACTION) for text, row in (timed | sampler.refused).items()}
-        return Result(problem=self._problem, rows=tuple(self._rows.values()), ended="timed")
+        of_host = (
+            Measurement(problem=self._problem, solution=x, origin=HOST, samples_us=tuple(us))
+            for x, us in hosts.items()
+            if us
+        )
+        return Result(problem=self._problem, rows=tuple(self._rows.values()), hosts=tuple(of_host), ended="timed")
 
     # ------------------------------------------------------------------ a confirmation
 

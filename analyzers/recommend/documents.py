@@ -67,7 +67,11 @@ def document(recommendation: Recommendation, settings: Settings, targets: Sequen
         "tests": {"tested": judged.tested, "kept": judged.kept, "floor": judged.floor, "rate": judged.rate},
         "floor_share": settings.floor_share,
         "left_out": dict(recommendation.left_out),
-        "remarks": [_remark(x) for x in recommendation.remarks],
+        "remarks": [
+            {name: getattr(x, name) for name in ("analyzer", "message", "saving_us", "advice")}
+            | {"evidence": dict(x.evidence.shown)}
+            for x in recommendation.remarks
+        ],
         "actions": [_action(x) for x in recommendation.actions],
         "findings": list(map(_finding, recommendation.findings, recommendation.rows)),
         "targets": [
@@ -76,16 +80,6 @@ def document(recommendation: Recommendation, settings: Settings, targets: Sequen
         ],
     }
     return json.dumps(_plain(content), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
-
-
-def _remark(finding: Finding) -> dict[str, object]:
-    return {
-        "analyzer": finding.analyzer,
-        "message": finding.message,
-        "saving_us": finding.saving_us,
-        "evidence": dict(finding.evidence.shown),
-        "advice": finding.advice,
-    }
 
 
 def _action(result: ActionResult) -> dict[str, object]:

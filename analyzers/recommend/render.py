@@ -190,7 +190,7 @@ def _percent(share: float | None) -> str:
     return "unknown" if share is None or math.isnan(share) else f"{share:.1%}"
 
 
-_SOME = 3
+_SOME, _HOST = 3, 0.01
 
 
 def action_lines(results: Sequence[ActionResult], time: GpuTime | None) -> list[str]:
@@ -212,6 +212,11 @@ def _action(result: ActionResult) -> list[str]:
     head = f"  {result.action.name}: {duration(now)} → {duration(then)} [{duration(low)}, {duration(high)}]{unsure}"
     out = [head, f"      {result.application.line}", f"      {result.action.about}"]
     out += [f"      {result.in_part}"] * bool(result.in_part)
+    host = math.fsum(x.host_us for x in result.parts) / per
+    if result.steps and abs(host) > _HOST * now:
+        out.append(
+            f"      the host takes {duration(abs(host))} {'more' if host > 0 else 'less'} to launch what it changes"
+        )
     if result.losers:
         shown = ", ".join(f"{x.label} (+{duration((x.then_us - x.now_us) / per)})" for x in result.losers[:_SOME])
         more = f" and {len(result.losers) - _SOME:,} more" if len(result.losers) > _SOME else ""

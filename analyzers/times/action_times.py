@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.times.joins import facts_of, not_elsewhere, timed
+from analyzers.times.joins import facts_of, not_elsewhere
 from analyzers.times.origins import ACTION
 
 if TYPE_CHECKING:
@@ -16,15 +16,16 @@ Samples: TypeAlias = Mapping[tuple[str, str], tuple[str, tuple[float, ...]]]
 """By problem text and solution text: the source, and its samples in µs."""
 
 
-def samples_of(tables: Tables, settings: Settings) -> Samples:
-    """What replays timed for actions, of the target's device and the environment that timed most."""
-    rows = timed(tables.measurements[(tables.measurements["origin"] == ACTION).to_numpy(dtype=bool)])
+def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samples:
+    """What replays timed for actions (or of the host), of the target's device and the environment that timed most."""
+    rows = tables.measurements[(tables.measurements["origin"] == origin).to_numpy(dtype=bool)]
+    rows = rows[rows["samples_us"].notna()]
     rows = of_one_environment(not_elsewhere(rows, tables, settings), tables).sort_values("source_id")
     columns = (rows[name] for name in ("problem", "solution", "source_id", "samples_us"))
     return {
         (str(problem), str(solution)): (str(source), tuple(map(float, taken)))
         for problem, solution, source, taken in zip(*columns, strict=True)
-        if taken is not None and not isinstance(taken, float) and len(taken)
+        if len(taken)
     }
 
 

@@ -6,10 +6,11 @@ them: importing the formats for their names takes longer than ranking findings.
 
 from __future__ import annotations
 
-RACE, CONFIRM, ACTION = "replay", "replay-confirm", "replay-action"
+RACE, CONFIRM, ACTION, HOST = "replay", "replay-confirm", "replay-action", "replay-host"
 """Origins of a replay: a race's samples, no evidence, as selection biases its winner's time low; a confirmation's
 paired samples of a pick and a winner, two rows of one source, entry by entry of one block; what is run under each
-action, sampled in turn and without a search, which is of a whole job and not of one problem's better solution.
+action, sampled in turn and without a search, which is of a whole job and not of one problem's better solution; and of
+that what the host took to enqueue a call: samples, and no time, for it is no time of the call.
 """
 CHOSEN = "miopen-chosen"
 """Origin of rows in which a MIOpen log names the solver that was taken."""

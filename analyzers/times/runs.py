@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from analyzers.analyzer import Tables
-from analyzers.times.origins import ACTION, CONFIRM, RACE
+from analyzers.times.origins import ACTION, CONFIRM, HOST, RACE
 from logparse.errors import InputError, StoreError
 from logparse.formats.aiter import tables as aiter_tables
 from logparse.links import full_links_sql
@@ -143,7 +143,7 @@ _CONVS = f"""
 """The columns of convolutions that analyzers read; a test holds the findings equal to those of the whole tables."""
 _MEASURED = f"""
     select source_id, run, origin, kind, problem, library, solution, raw, algorithm, status, time_us, min_us, max_us,
-           std_us, if(origin in ('{CONFIRM}', '{ACTION}'), samples_us, null) as samples_us, workspace_bytes, error,
+           std_us, if(origin in {(CONFIRM, ACTION, HOST)}, samples_us, null) as samples_us, workspace_bytes, error,
            ordinal, key_text
     from measurements where """
 _MEASUREMENTS = f"""

@@ -64,8 +64,9 @@ class ActionProof:
     ``share``: how much of the unit time of the run before is in kinds of units that both runs have.  ``collectives_us``
     is the time of those that nothing hides, before and after.  ``step`` is the unit under the actions as simulated from
     the traces of the run before, None where it is unknown; ``launched``: how many kernels the host launches in it, then
-    and now; ``same``: both runs launched the same kernels, about as often.  ``doubts`` are reasons why the two runs
-    cannot be compared, ``notes`` what else their reader must know.
+    and now, and ``host_us`` by how much longer it is to take for what the actions change; ``same``: both runs launched
+    the same kernels, about as often.  ``doubts`` are reasons why the two runs cannot be compared, ``notes`` what else
+    their reader must know.
     """
 
     before: str
@@ -83,6 +84,7 @@ class ActionProof:
     collectives_us: tuple[float, float] = (0.0, 0.0)
     step: StepAnswer | None = None
     launched: tuple[float, float] = (0.0, 0.0)
+    host_us: float = 0.0
     same: bool = False
     doubts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -102,11 +104,6 @@ class ActionProof:
         return self.before_us - step_interval(*[self.before_us] * 4)[0]
 
     @property
-    def as_promised(self) -> bool:
-        """Whether the gain reaches the promise's interval."""
-        return self.gained_us > 0 and self.after_us <= self.high_us
-
-    @property
     def faster(self) -> bool:
         return self.wall is not None and self.wall.faster
 
@@ -124,18 +121,18 @@ class ActionProof:
         return self.wall.before_us if self.wall else self.before_us
 
     @property
-    def _fewer_us(self) -> float:
-        """What the host may save by kernels that it does not launch any more; without a simulation the time of a unit
-        per kernel, twice, since fills go with kernels, which no store counts.
+    def _host_saves_us(self) -> float:
+        """What the host may save, as a replay saw it or by kernels that it does not launch any more: without a
+        simulation the time of a unit per kernel, twice, since fills go with kernels, which no store counts.
         """
         before, after = self.launched
         each = self.step.launch_us if self.step else 2 * self._unit_us / before if before else 0.0
-        return max(before - after, 0.0) * each
+        return max((before - after) * each, -self.host_us, 0.0)
 
     @property
     def little(self) -> str:
         """Why there is no effect: kernels take what they took, the wall time decides nothing, no collective changed."""
-        least, most = self.gained_us - self.noise_us, self.gained_us + self.noise_us + self._fewer_us
+        least, most = self.gained_us - self.noise_us, self.gained_us + self.noise_us + self._host_saves_us
         communicates = any(self.collectives_us) and not self.same
         if self.wall is None or not self.wall.undecided or communicates:
             return ""
@@ -148,7 +145,7 @@ class ActionProof:
     def limit(self) -> str:
         """Why faster kernels do not make the unit shorter: it waits for something else, of which there is no less."""
         step = self.step
-        if step is None or step.ceilings.free_kernels_us - self._fewer_us <= (1 - WORTH) * step.now_us:
+        if step is None or step.ceilings.free_kernels_us - self._host_saves_us <= (1 - WORTH) * step.now_us:
             return ""
         other = max((x for x in step.shares if x != "kernels"), key=lambda x: step.shares[x], default="host")
         limit = f"{'the ' * (other == 'host')}{other} is the limit"
@@ -188,7 +185,7 @@ class ActionProof:
         if (
             not self.faster
             and abs(self.gained_us) <= self.noise_us
-            and (self.wall or self._fewer_us <= WORTH * self._unit_us)
+            and (self.wall or self._host_saves_us <= WORTH * self._unit_us)
         ):
             return "had no effect"
         if not self.faster and (self.wall is not None or self.gained_us < 0):
@@ -198,7 +195,8 @@ class ActionProof:
             return "another workload"  # equal in name alone: the actions do not explain it
         if self.wall is None:
             return "time unknown"
-        return "verified" if self.as_promised and not self.unexplained else "faster, not as promised"
+        as_promised = self.gained_us > 0 and self.after_us <= self.high_us and not self.unexplained
+        return "verified" if as_promised else "faster, not as promised"
 
     @property
     def ok(self) -> bool:
@@ -255,6 +253,7 @@ def verify_actions(
         collectives_us=both.collectives_us,
         step=step if isinstance(step, StepAnswer) else None,
         launched=both.launched,
+        host_us=sum(x.host_us for x in under.values()),
         same=both.same,
         doubts=tuple(doubts),
         notes=(

@@ -121,5 +121,5 @@ FORMAT = FileFormat(
     "records and workload of `logparse export --as bundle`: times of another machine, with its facts",
     recognise,
     read,
-    origins=(Origin("replay", False), Origin("replay-confirm", True), Origin("replay-action", False)),
+    origins=(Origin("replay-confirm", True), *(Origin(x, False) for x in ("replay", "replay-action", "replay-host"))),
 )

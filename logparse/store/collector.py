@@ -203,9 +203,7 @@ def problem_text(problem: Problem) -> str:
     return text or _text_of_equals(problem)
 
 
-@lru_cache(maxsize=8_192)
-def _text_of_equals(problem: Problem) -> str:
-    return problem.text
+_text_of_equals = lru_cache(maxsize=8_192)(lambda problem: str(problem.text))
 
 
 def storable(outcome: Outcome) -> Outcome:

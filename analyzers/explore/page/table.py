@@ -93,9 +93,6 @@ def csv(frame: pd.DataFrame) -> str:
     out = frame.drop(columns="id").rename(columns=dict(queries.TABLE))
     for name in out.columns:
         if not pd.api.types.is_numeric_dtype(out[name]):
-            out[name] = [_cell(x) if isinstance(x, str) else x for x in out[name]]
+            cells = (("'" * (x[:1] in "=+-@\t\r") + printable(x)) if isinstance(x, str) else x for x in out[name])
+            out[name] = list(cells)
     return str(out.to_csv(index=False))
-
-
-def _cell(text: str) -> str:
-    return ("'" if text[:1] in "=+-@\t\r" else "") + printable(text)

@@ -9,14 +9,13 @@ with a host that is ``ROUGH`` times as fast.
 A window of two units shows some waits for a loader's workers, and of a collective with ranks that left no trace how
 long it waited while these started their profilers.  Such waits are scaled, too: until the unchanged step takes its
 untraced time (``fitted``).  What still lacks to that is a factor on every answer; where it is too much
-(``_EXPLAINED``), there is none.  Of work that an action takes away the host saves what its operator did to launch it;
-what else an action does to the host is not simulated.
+(``_EXPLAINED``), there is none.  Of calls that an action takes away the host saves what their operator did to launch
+their kernels; of those that it changes, what a replay saw.  All of the host's work is scaled by that.
 """
 
 from __future__ import annotations
 
 import math
-import re
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,17 +62,14 @@ FORMAT = "torch-profiler"
 
 
 class Factor(NamedTuple):
-    """A kernel's new time over its time in the trace, with the interval of that; ``spared``: those of its kernels that
-    are not launched any more, by their names (of a time of 0 all).
+    """A kernel's new time over its time in the trace, with the interval of that (0: it is not launched any more);
+    ``host_us``: by how much longer the host takes for its calls of an average unit.
     """
 
     value: float
     low: float
     high: float
-    spared: re.Pattern[str] | None = None
-
-    def spares(self, kernel: str) -> bool:
-        return self.value == 0 or (self.spared is not None and bool(self.spared.search(kernel)))
+    host_us: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -109,10 +105,6 @@ class StepAnswer:
     shares: Mapping[str, float]
     ceilings: Ceilings
     notes: tuple[str, ...] = ()
-
-    @property
-    def beside_logs(self) -> bool:
-        return BESIDE_LOGS in self.notes
 
 
 @dataclass(frozen=True)
@@ -324,14 +316,14 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
         return now * us / _traced(step, host_factor).us
 
     changed = [x.scaled(factors_of(x, factors)[0]) for x in step.graphs]
-    left = _left(step, factors)
+    left = _left(step, factors, host)
     at = [times(graph, us, host * left) for graph, us in zip(step.graphs, changed, strict=True)]
     then = scale * step.mean_us(at)
     ends = [under(factors, left, which, host * part) for which in (1, 2) for part in dict.fromkeys((least, 1.0, most))]
     parts = _shares(step, changed, at, host * left)
     starts = 1.96 * math.sqrt(2) * STARTS * (parts["host"] + parts["data loading"])
     error = math.hypot(ERROR, starts) if factors else 0.0
-    known = step.untraced_us is not None
+    known, launches = step.untraced_us is not None, np.concatenate([x.launch for x in step.graphs])
     texts = dict.fromkeys(text for graph in step.graphs for text in graph.notes)
     notes = [*step.notes, *(text.format(sum(x.notes.get(text, 0.0) for x in step.graphs)) for text in texts)]
     notes += [] if known else ["the step's time without the profiler is unknown: the host counts as traced"]
@@ -342,11 +334,11 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
         high_us=max(*ends, then) * (1.0 + error),
         limit=max(KINDS, key=lambda x: parts[x]),
         host_factor=host,
-        launch_us=host * _launch_us(step.graphs),
+        launch_us=host * float(launches[launches > 0].mean()) if launches.any() else 0.0,
         rough=not known or not 1.0 / ROUGH <= host <= ROUGH,
         shares=parts,
         ceilings=Ceilings(
-            best_us=then if best is None else under(best, _left(step, best), 0),
+            best_us=then if best is None else under(best, _left(step, best, host), 0),
             fast_host_us=min(scale * _traced(step, 0.0).us, now),
             free_communication_us=min(scale * _traced(step, host, without=COMMUNICATION).us, now),
             free_kernels_us=min(scale * _traced(step, host, without=KERNELS).us, now),
@@ -369,19 +361,16 @@ def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
     ]
 
 
-def _launch_us(graphs: Sequence[Graph]) -> float:
-    """What the host spent on launching a kernel, as traced."""
-    count = sum(int((x.launch > 0).sum()) for x in graphs)
-    return sum(float(x.launch.sum()) for x in graphs) / (count or 1)
-
-
-def _left(step: Step, given: Mapping[str, Factor]) -> float:
-    """The share of the host's work that is left without the launches that are spared."""
-    spared = whole = 0.0
+def _left(step: Step, given: Mapping[str, Factor], host: float) -> float:
+    """What is left of the host's work, as a share, if ``host`` is its factor: without the launches that are spared, and
+    with what calls take longer.
+    """
+    spared = whole = units = 0.0
     for graph, weight in zip(step.graphs, step.weights, strict=True):
-        of = [x.spares(of.kernel) for x, of in zip(_each(graph, given), graph.identities, strict=True)]
-        spared, whole = spared + weight * graph.launches_us(of), whole + weight * float(graph.host.sum())
-    return max(1.0 - spared / whole, 0.0) if whole else 1.0
+        spared += weight * graph.launches_us([x.value == 0 for x in _each(graph, given)])
+        whole, units = whole + weight * float(graph.host.sum()), units + weight * len(graph.bounds)
+    longer = units * sum(x.host_us for x in given.values()) / host
+    return max(1.0 + (longer - spared) / whole, 0.0) if whole else 1.0
 
 
 def _shares(step: Step, changed: Sequence[Floats], at: Sequence[Sequence[float]], host: float) -> dict[str, float]:

@@ -70,6 +70,7 @@ class TorchDevice:
         self.has_events = self.is_gpu
         self.facts = self._facts()
         self.cache_bytes = self._cache_bytes()
+        self.host_us: float | None = None
         self._host_us_each = 20.0
         self._eviction: Tensor = None
         self._threads: dict[str, ThreadPoolExecutor] = {}
@@ -176,14 +177,14 @@ class TorchDevice:
         """
         start, end = self._event(), self._event()
         self._hold(int(2e3 * (50 + 1.5 * self._host_us_each * count)))  # cycles, at about 2 GHz
-        begun = time.perf_counter_ns()
         start.record()
+        begun = time.perf_counter_ns()
         for turn in range(first, first + count):
             call(turn)
+        self.host_us = (time.perf_counter_ns() - begun) / 1e3 / count
         end.record()
         in_time = not start.query()
-        host_us = (time.perf_counter_ns() - begun) / 1e3
-        self._host_us_each = min(2_000.0, max(5.0, host_us / count))
+        self._host_us_each = min(2_000.0, max(5.0, self.host_us))
         end.synchronize()
         return start.elapsed_time(end) * 1e3 / count, in_time
 
@@ -214,7 +215,7 @@ class TorchRunnable:
     ) -> None:
         self._device, self._operands, self._call, self._around = device, operands, call, around
         self._turn, self._thread = 0, thread
-        self.workspace_bytes = workspace_bytes
+        self.workspace_bytes, self.host_us = workspace_bytes, device.host_us
         device.on_thread(thread, self._warm_up)
 
     def _warm_up(self) -> None:
@@ -244,7 +245,9 @@ class TorchRunnable:
     def _timed_us(self, first: int, count: int) -> float:
         with self._device.memory_errors(None), self._around():
             call, sets = self._call, self._operands.sets
-            return self._device.time_us(lambda turn: call(turn % sets), first, count, evict=self._operands.evict)
+            time_us = self._device.time_us(lambda turn: call(turn % sets), first, count, evict=self._operands.evict)
+            self.host_us = self._device.host_us
+            return time_us
 
 
 def _driver() -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import BinaryIO
 
@@ -185,9 +186,6 @@ def _outcomes(block: _Block, keys: _Keys) -> Iterator[Outcome]:
         outcome = read_record(block.text[start:end].removesuffix(b"\n").decode("utf-8", "backslashreplace"))
         records = outcome.records
         if again[number]:
-            records = [_skipped(x) if isinstance(x, Measurement) else x for x in records]
+            without = partial(replace, status="skipped", error=DUPLICATE_KEY, time_us=None, workspace_bytes=None)
+            records = [without(x) if isinstance(x, Measurement) else x for x in records]
         yield replace(outcome, records=records, at=block.offset + start)
-
-
-def _skipped(row: Measurement) -> Measurement:
-    return replace(row, status="skipped", error=DUPLICATE_KEY, time_us=None, workspace_bytes=None)

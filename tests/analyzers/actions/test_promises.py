@@ -109,6 +109,11 @@ def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
     assert found.ends_us == pytest.approx((found.low_us - 20 * 50 / 110, found.high_us + 20 * 10 / 110))
     assert factors_of(found)[slow.text][:3] == pytest.approx((1.0, 1 - 50 / 110, 1 + 10 / 110))
     assert found.pays
+    host = {(CONV.text, "Default"): ("x", (9.0, 8.0)), (CONV.text, "torch:layout=NHWC,stored"): ("x", (7.0, 5.5))}
+    aside = result(channels_last.ACTION, replace(known, steps=2.0), taken, host)
+    assert aside is not None
+    assert [(x.of, x.host_us) for x in aside.parts if x.host_us] == [(CONV.text, -2.5)], "one call, undisturbed"
+    assert factors_of(aside)[CONV.text].host_us == -1.25, "of a step"
     assert result(channels_last.ACTION, known, {}) is None, "nothing is assumed"
     assert result(channels_last.WITH_BENCHMARK, job((CONV, 1.0), backend="CPU"), taken) is None
 

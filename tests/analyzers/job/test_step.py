@@ -375,7 +375,7 @@ def test_what_is_unknown_of_a_host_that_limits_the_step_now_and_then_is_common_t
     assert found.high_us == pytest.approx(100 * (1 + error(found)), rel=1e-3)
 
 
-def test_launches_that_an_action_spares_are_no_work_of_the_host() -> None:
+def test_what_an_action_does_to_the_host_is_less_or_more_work_of_it() -> None:
     """50 µs of host per unit, which waits for nothing, and two launches of 2 µs: of one kernel, and of its turning."""
     events = [mark(1 + s, 50 * s, 50 * s + 50) for s in range(3)]
     for i in range(3):
@@ -385,13 +385,16 @@ def test_launches_that_an_action_spares_are_no_work_of_the_host() -> None:
     whole = float(step.graphs[0].host.sum())
     for factors, spared in (
         ({"conv": Factor(0.5, 0.5, 0.5)}, 0),
-        ({"nchwToNhwc": Factor(0.5, 0.5, 0.5, re.compile("nchw"))}, 6),
-        ({"conv": Factor(0.5, 0.5, 0.5, re.compile("nchw"))}, 0),
+        ({"nchwToNhwc": Factor(0.0, 0.0, 0.0)}, 6),
         ({"conv": Factor(0.0, 0.0, 0.0), "nchwToNhwc": Factor(0.0, 0.0, 0.0)}, 12),
+        ({"conv": Factor(0.5, 0.5, 0.5, host_us=-5.0)}, 3 * 5),
+        ({"conv": Factor(0.5, 0.5, 0.5, -5.0), "another": Factor(1.0, 1.0, 1.0, 2.0)}, 3 * 3),
     ):
         found = answer(step, factors)
         assert found.then_us == pytest.approx(50 * (1 - spared / whole), rel=1e-3)
         assert found.limit == "host"
+    fast = answer(replace(step, untraced_us=25.0), {"conv": Factor(0.5, 0.5, 0.5, -5.0)})
+    assert (fast.host_factor, fast.then_us) == pytest.approx((0.5, 25 * (1 - 3 * 5 / (0.5 * whole))), rel=1e-3)
 
 
 def test_what_the_host_spent_on_launches() -> None:

@@ -76,6 +76,8 @@ class Run:
     def fault(self) -> str:
         return ""
 
+    host_us = None
+
     def sample_us(self, count: int) -> float:
         if self._name == "crash":
             os.kill(os.getpid(), signal.SIGSEGV)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,32 @@ def test_a_host_that_stays_too_slow_gives_no_time(torch: Any, monkeypatch: pytes
         device.time_us(lambda i: None, 0, 1)
     answers += [False, True]
     assert device.time_us(lambda i: None, 0, 1) == 5.0
+
+
+def test_the_host_is_timed_while_it_enqueues(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the events nor the wait for the device are its work: three calls of 2 ms beside waits of 20 ms."""
+    from analyzers.measure.device.torch_device import TorchDevice
+
+    class Event:
+        def record(self) -> None:
+            time.sleep(0.02)
+
+        synchronize = record
+
+        def query(self) -> bool:
+            return False
+
+        def elapsed_time(self, other: Event) -> float:
+            return 0.03
+
+    device = TorchDevice("cpu")
+    device.has_events = True
+    monkeypatch.setattr(device, "_event", Event)
+    monkeypatch.setattr(device, "_hold", lambda cycles: None)
+    assert device.host_us is None
+    assert device.time_us(lambda i: time.sleep(0.002), 0, 3) == pytest.approx(10)
+    assert device.host_us is not None
+    assert 2000 <= device.host_us < 12_000
 
 
 class HostBound(ColdAfterRefresh):

@@ -57,6 +57,8 @@ class Run:
     def fault(self) -> str:
         return ""
 
+    host_us = None
+
     def sample_us(self, count: int) -> float:
         slower, self._backend.cold = 1.2 if self._backend.cold else 1.0, False
         self._backend.ran.append((self._solution, count))
@@ -86,6 +88,17 @@ def test_a_pair_is_executed_equally_often() -> None:
     backend = ColdAfterRefresh({PICK: 20.1, COPY: 19.9})
     worker_context(backend).run(ConfirmTask(problem=gemm(), pick=PICK, winner=COPY))
     assert {count for _, count in backend.ran if count > 1} == {64}
+
+
+def test_what_an_action_chooses_has_the_time_of_the_host_beside_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = RaceTask(problem=gemm(), only=(PICK, COPY))
+    assert worker_context(ColdAfterRefresh({PICK: 100.0, COPY: 90.0})).run(task).hosts == (), "a CPU has no other host"
+    monkeypatch.setattr(Run, "host_us", 7.0)
+    result = worker_context(ColdAfterRefresh({PICK: 100.0, COPY: 90.0})).run(task)
+    assert [(x.solution, x.origin, x.time_us, x.samples_us) for x in result.hosts] == [
+        (x, "replay-host", None, (7.0,) * Method().turns) for x in (PICK, COPY)
+    ]
+    assert [(x.origin, x.time_us) for x in result.rows] == [("replay-action", 100.0), ("replay-action", 90.0)]
 
 
 @pytest.mark.parametrize(("slow_us", "singles"), [(400.0, 2), (1e6, 1)], ids=["perhaps a hiccup", "no hiccup"])

@@ -322,6 +322,7 @@ def test_a_step_that_waits_for_its_host_is_no_faster_whatever_its_kernels_do(
     limit = "the host is the limit: with kernels of no time a step takes 2.49 ms of 2.5 ms, simulated"
     assert (limit in stripped(found)) == (verdict == "took effect, not faster")
     shares = {"host": 0.3, "kernels": 0.4, "data loading": 0.3 + 1e-9}
+    assert replace(found, host_us=-101.0).limit == "", "a replay saw the host save 4 % and more"
     loads = replace(found, step=replace(simulated(2500, 2500, 2490), limit="kernels", shares=shares))
     assert loads.limit.startswith("data loading is the limit: with kernels of")
     once = judged(before, simple("after", 800, steady(2400)))
