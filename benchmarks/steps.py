@@ -260,7 +260,7 @@ def foretold(jobs: Mapping[str, Any]) -> list[str]:
     out += ["| job: action | now → foretold | measured: error |", "|" + "---|" * 3]
     all_pairs = pairs(jobs)
     for x in all_pairs:
-        said = f"{_ms(x.now_us)}→{_ms(x.then_us)} [{_ms(x.low_us)}, {_ms(x.high_us)}]"
+        said = f"{_ms(x.now_us)}→{_ms(x.then_us)} [{_ms(x.low_us)},{_ms(x.high_us)}]"
         measured = f"{_ms(x.measured_us)}±{x.spread:.1%}: {x.error:+.1%}{'' if x.held else ', missed'}"
         out.append(f"| {x.job}: {x.action} | {said} | {measured} |")
     errors = own_errors(jobs)

@@ -74,9 +74,9 @@ def convolutions(name: str) -> str:
     middle = median([times[x["pick"]] / min(us for s, us in times.items() if "stored" not in s) for x, times in rows])
     ms = [f"{us / 1e3:.1f}" for us in (default, reachable, best)]
     return (
-        f"{len(rows)} problems, one call each: {ms[0]} → {ms[1]} ms as they are called (weighted regret "
-        f"{percent(1 - reachable / default)}, median over problems {middle:.3f}), → {ms[2]} ms stored in the layout "
-        f"that suits each (other than theirs for {stored}); {confirmed(name)}"
+        f"{len(rows)} problems, one call each: {ms[0]} → {ms[1]} ms as called (weighted regret "
+        f"{percent(1 - reachable / default)}, median over problems {middle:.3f}), → {ms[2]} ms stored as suits "
+        f"each (other than theirs for {stored}); {confirmed(name)}"
     )
 
 
@@ -165,21 +165,6 @@ def scaled() -> str:
     return f"×{two['without_start']:.2f} without the start of the workers, ×{two['with_start']:.2f} with it"
 
 
-def scaled_to_four() -> str:
-    ratios = record("scale-gpu", "2026-11-21")["gpu"]["ratios"]
-    two, four = (ratios[x] for x in ("2", "4"))
-    return (
-        f"×{two['without_start']:.2f} and ×{four['without_start']:.2f} without the start of the workers, "
-        f"×{two['with_start']:.2f} and ×{four['with_start']:.2f} with it"
-    )
-
-
-def references(*names: str, date: str = "2*") -> str:
-    """How often the reference product took over 5 % more or less than at the start."""
-    drifts = [x["drift"] for name in names for x in record(name, date)["results"] if x["drift"]]
-    return f"{sum(abs(x - 1) > 0.05 for x in drifts)} of {len(drifts)}"
-
-
 def promises(name: str) -> tuple[str, str]:
     """How many pairs of program and action kept their promise, and the largest error."""
     made = record(name)
@@ -198,7 +183,6 @@ RESULT_ROWS: Mapping[str, Callable[[], str]] = {
     "in-job": in_job,
     "flagged": flagged,
     "scaled": scaled,
-    "scaled to four": scaled_to_four,
 }
 
 
@@ -224,13 +208,11 @@ def test_the_first_page_has_the_figures_of_the_records() -> None:
     assert later.removesuffix(" lie in the prediction") in page
 
 
-def test_how_often_the_reference_was_off() -> None:
-    page = text("docs/measurement.md")
-    convolutions = ("wgrads", "fprops", "dgrads")
-    assert all(record(name)["before"]["clock_mhz"] == "345" for name in convolutions)
-    assert f"{references(*convolutions)} convolutions" in page
-    assert f"{references('gemms-profile')} products" in page
-    assert f"after {references('gemms-profile', date='2026-11-21')}." in page
+def test_four_gpus_are_as_their_record_says() -> None:
+    ratios, page = record("scale-gpu", "2026-11-21")["gpu"]["ratios"], text("docs/scale.md")
+    two, four = (ratios[x] for x in ("2", "4"))
+    assert f"×{two['without_start']:.2f} on 2 and ×{four['without_start']:.2f} on 4 GPUs without the start" in page
+    assert f"×{two['with_start']:.2f} and ×{four['with_start']:.2f} with it" in page
 
 
 def test_the_raw_samples_give_the_medians() -> None:
@@ -277,31 +259,48 @@ def test_the_table_of_other_peoples_programs_is_of_its_record() -> None:
     assert known.issuperset(shown)
 
 
-def jobs() -> Record:
-    found: Record = json.loads((RESULTS / "jobs-NVIDIA-H200-2026-11-27.json").read_text(encoding="utf-8"))
-    return found
+JOBS = {"": "jobs-NVIDIA-H200-2026-11-27.json", " (H100)": "jobs-NVIDIA-H100-80GB-HBM3-2026-11-28.json"}
+
+
+def jobs() -> dict[str, Record]:
+    """The records of jobs, by what their rows are marked with."""
+    return {mark: json.loads((RESULTS / name).read_text(encoding="utf-8"))["jobs"] for mark, name in JOBS.items()}
 
 
 def test_the_tables_of_jobs_are_those_of_their_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     steps, page = importlib.import_module("steps"), text("docs/results.md")
-    found, claims = jobs(), {"right": 0, "wrong": 0, "undecided": 0, "no claim": 0}
-    for name, row in found["jobs"].items():
+    claims, judged = {"right": 0, "wrong": 0, "undecided": 0, "no claim": 0}, {}
+    for mark, name, row in ((mark, name, row) for mark, rows in jobs().items() for name, row in rows.items()):
         claims[row["direction"]] += 1
+        judged[name] = judged.get(name, False) or row["direction"] == "right"
         if row["direction"] == "right" and row["truth_said"]["said"] == "within its spread":
-            assert name in ("generate", "data_loader")
+            assert name in ("generate", "data_loader", "small_kernels")
         if seen := row["truth_said"]:
             times = f"{seen['before_us'] / 1e3:.3g}→{seen['after_us'] / 1e3:.3g}, {seen['change']:+.1%}"
             said = f"{row['judged_verdict'] or 'not judged'} | {times} [{seen['low']:+.1%}, {seen['high']:+.1%}]"
-            assert f"| {name} | {' + '.join(row['actions'])} | {said} | {row['direction']} |" in page
-    assert claims == {"right": 9, "wrong": 0, "undecided": 0, "no claim": 3}
-    said = "Nine verdicts on their time were right and none wrong, two of them (data_loader, generate) by the sign"
-    assert said in text("README.md")
-    assert all(line in page for line in steps.foretold(found["jobs"]) if line.startswith("|"))
-    pairs = steps.pairs(found["jobs"])
+            assert f"| {name}{mark} | {' + '.join(row['actions'])} | {said} | {row['direction']} |" in page
+    assert claims == {"right": 12, "wrong": 0, "undecided": 2, "no claim": 3}
+    assert [name for name, right in judged.items() if not right] == ["fp8"], "which has nothing to apply"
+    said = "Twelve verdicts on their time were right and none wrong, three of them by the sign"
+    assert said in " ".join(text("README.md").split())
+    known, later = jobs().values()
+    lines = [*steps.foretold(known), *(x for x in steps.foretold(later) if ": " in x)]
+    assert all(line in page for line in lines if line.startswith("|") and ("→" in line or line[:10] != "| job: act"))
+    pairs = steps.pairs(known) + steps.pairs(later)
     assert f"Owed were 17 of 20 within 5 %: {sum(x.held for x in pairs)} of {len(pairs)} pairs held" in page
-    known = [x.held for x in pairs if x.spread <= 0.04]
-    assert f"of the {len(known)} whose change is known to 4 %, {sum(known)}." in page
+    assert sum(x.held for x in pairs) >= 17 / 20 * len(pairs)
+    sure = [x.held for x in pairs if x.spread <= 0.04]
+    assert f"of the {len(sure)} whose change is known to 4 %, {sum(sure)}." in page
+
+
+def test_what_an_action_does_to_the_host_is_in_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    row = jobs()[" (H100)"]["vision_server"]
+    pairs = importlib.import_module("steps").pairs({"x": row})
+    off = [row["step"]["beside_with_host"][x.action]["then_us"] / x.measured_us - 1 for x in pairs]
+    assert f"are off by {', '.join(f'{100 * x:.1f}' for x in off[:1])}," in text("docs/results.md")
+    assert sorted(f"{100 * abs(x):.1f}" for x in off) == ["0.4", "0.7", "4.5"]
 
 
 def test_pairs_whose_sides_stayed_where_they_were_are_those_of_their_record() -> None:
@@ -314,17 +313,17 @@ def test_pairs_whose_sides_stayed_where_they_were_are_those_of_their_record() ->
 
 def test_the_error_of_the_simulated_step_is_learned_from_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    errors = importlib.import_module("steps").own_errors(jobs()["jobs"])
+    errors = [x for rows in jobs().values() for x in importlib.import_module("steps").own_errors(rows)]
     rms = math.sqrt(math.fsum(x * x for x in errors) / len(errors))
     assert 2 * rms <= ERROR
-    assert len(errors) == 12
+    assert len(errors) == 13
     assert f"those that the host does not limit is {percent(rms)}." in text("docs/results.md")
 
 
 def test_starts_of_a_program_differ_as_the_records_show(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     starts = importlib.import_module("steps").starts
-    host, kernels = ([x * 100 for x in starts([jobs()["jobs"]], of)] for of in (True, False))
+    host, kernels = ([x * 100 for x in starts([*jobs().values()], of)] for of in (True, False))
     assert statistics.median(host) == pytest.approx(100 * STARTS, abs=0.05)
     apart = [x for x in kernels if x < 0.5]
     assert len(kernels) - len(apart) == 2, "fsdp, and ddp, whose host takes a third of the step"

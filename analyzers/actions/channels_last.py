@@ -1,10 +1,9 @@
 """The channels of images next to each other in memory, alone and together with cuDNN's benchmark mode.
 
 All convolutions change, and so does every other operator that reads or writes an image: batch norm, pooling,
-elementwise operators, concatenation.  Copies that only turn an image around are not made any more, within convolutions
-neither (data_loader of ``benchmarks/results/jobs-NVIDIA-H200-2026-11-27.json``: of a step's 745 kernels 201 did that,
-and 559 are left; MIOpen's, never tried on an AMD GPU, are taken to go likewise).  Charged are the turning of the
-model's inputs, once per step, and that of the gradients that PyTorch writes in NCHW all the same.
+elementwise operators, concatenation.  Copies that only turn an image around are not made any more; those within
+convolutions are part of what a replay times.  Charged are the turning of the model's inputs, once per step, and that of
+the gradients that PyTorch writes in NCHW all the same.
 """
 
 from __future__ import annotations

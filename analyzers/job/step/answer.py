@@ -40,7 +40,7 @@ ERROR = 0.05
 (``benchmarks/results/jobs-…``) whose measured time is known well and which the host does not limit (``steps.py``,
 ``own_errors``): what the host's own times leave open is in the interval besides.
 """
-STARTS = 0.019
+STARTS = 0.02
 """Standard deviation of what the host takes in the starts of a program: the median over the jobs of the records that
 wait for it (``steps.py``, ``starts``).
 """
