@@ -46,9 +46,7 @@ class Method:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What came out of one problem.  ``rows`` are in the order in which the solutions were offered, the pick first;
-    ``hosts`` what the host took to enqueue those that an action chooses.
-    """
+    """What came out of one problem.  ``rows`` are as solutions were offered, the pick first; ``hosts``: origin HOST."""
 
     problem: Problem
     rows: tuple[Measurement, ...] = ()

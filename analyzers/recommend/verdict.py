@@ -15,7 +15,6 @@ from typing import Literal, TypeAlias
 from analyzers import exposed_communication, host_bound
 from analyzers.actions import ActionResult
 from analyzers.job.gpu_time import COMMUNICATION, GpuTime, Part
-from analyzers.job.step.answer import BESIDE_LOGS
 from analyzers.recommend.apply_module import alternatives, calls, chosen
 from analyzers.recommend.confidence import basis, pre_us
 from analyzers.recommend.files_action import OVERRIDES
@@ -133,7 +132,7 @@ def _limit(found: Recommendation) -> str:
     )
     parts = "; ".join(f"{name} {duration(us)}" for name, us in at_most if us < now.now_us * (1 - _LEAST))
     rough = ", roughly" if now.rough else ""
-    rough += ", beside the libraries' logs, which slow it" if BESIDE_LOGS in now.notes and now.limit == "host" else ""
+    rough += ", beside the libraries' logs, which slow it" if now.beside_logs and now.limit == "host" else ""
     host = f" (the host in {now.host_factor:.2f} of its traced time)" if now.limit == "host" else ""
     return f"limited by {_LIMITS.get(now.limit, now.limit)} ({now.shares[now.limit]:.0%}), simulated{rough}" + (
         f": {parts}{host}" if parts else host

@@ -106,6 +106,10 @@ class StepAnswer:
     ceilings: Ceilings
     notes: tuple[str, ...] = ()
 
+    @property
+    def beside_logs(self) -> bool:
+        return BESIDE_LOGS in self.notes
+
 
 @dataclass(frozen=True)
 class StepUnknown:

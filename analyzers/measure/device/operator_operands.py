@@ -127,7 +127,9 @@ def value_of(device: TorchDevice, text: str, type: str) -> Any:
         return text in ("True", "1")
     if type in ("number", "Scalar", "int", "SymInt", "float"):
         try:
-            value = math.inf if text == "inf" else -math.inf if text == "-inf" else json.loads(_number(text))
+            # A number as JSON spells it: PyTorch prints ``1.`` and ``True``.
+            spelled = {"True": "1", "False": "0"}.get(text, f"{text}0" if text.endswith(".") else text)
+            value = math.inf if text == "inf" else -math.inf if text == "-inf" else json.loads(spelled)
         except ValueError:
             raise UnsupportedError(f"{text!r} is no number") from None
         if isinstance(value, (int, float)) and not (type in ("int", "SymInt") and isinstance(value, float)):
@@ -136,8 +138,3 @@ def value_of(device: TorchDevice, text: str, type: str) -> Any:
         names = {x.number: x.python.removeprefix("torch.") for x in TORCH_TYPES} | {4: "int64", 11: "bool"}
         return getattr(device.torch, names.get(int(text), ""), None)
     raise UnsupportedError(f"{text!r} where {type} is wanted")
-
-
-def _number(text: str) -> str:
-    """A number as JSON spells it: PyTorch prints ``1.`` and ``True``."""
-    return {"True": "1", "False": "0"}.get(text, f"{text}0" if text.endswith(".") else text)
