@@ -18,10 +18,12 @@ from analyzers.measure.replay import Options, replay  # noqa: E402
 from analyzers.measure.results import Method  # noqa: E402
 from analyzers.recommend import render  # noqa: E402
 from analyzers.recommend.verb import advise, write  # noqa: E402
+from analyzers.times.origins import ACTION, HOST  # noqa: E402
 from analyzers.times.runs import tables_of  # noqa: E402
 from analyzers.verify import actions as proof_of  # noqa: E402
 from analyzers.verify.actions import verify_actions  # noqa: E402
-from logparse.ingest import ingest  # noqa: E402
+from logparse.ingest import ingest, record  # noqa: E402
+from logparse.model import Fact, Measurement, problem_from_text, solution_from_text  # noqa: E402
 from logparse.store import Store, open_store  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
 
@@ -144,6 +146,32 @@ def test_what_was_timed_is_not_timed_again(loop: tuple[Store, Path, Any], monkey
     report = replay(store, Options(devices=("cpu",), run="before", method=METHOD, only="actions"))
     assert all(x.known or x.rows[0].status != "ok" for x in report.results)
     assert len(store.measurements()) - count == sum(len(x.rows) for x in report.results)
+
+
+def test_what_the_host_took_comes_from_the_store(loop: tuple[Store, Path, Any]) -> None:
+    """Samples of the host stand beside those of a device; no verb takes them for times of a call."""
+    store, _, _ = loop
+    taken, facts = store.measurements(), store.facts()
+    taken = taken[(taken["origin"] == ACTION) & taken["problem"].str.startswith("conv F")]
+    timed = float(store.measurements()["time_us"].sum())
+    source = taken["source_id"].iloc[0]
+    records: list[Any] = [
+        Measurement(
+            problem=problem_from_text(problem),
+            solution=solution_from_text(solution),
+            origin=HOST,
+            samples_us=(9.0, 10.0) if solution == "Default" else (5.0, 4.0),
+        )
+        for problem, solution in zip(taken["problem"], taken["solution"], strict=True)
+    ]
+    own = facts[facts["source_id"] == source]
+    records += [Fact(name, value) for name, value in zip(own["name"], own["value"], strict=True)]
+    record(store, records, run="before", name="host", format="replay")
+    found = {x.action.name: x for x in results(tables_of(store, "before"), ACTIONS, Settings())}
+    (part,) = (x for x in found["channels_last"].parts if x.host_us)
+    assert part.calls
+    assert part.host_us == part.calls * (4.0 - 9.0)
+    assert float(store.measurements()["time_us"].sum()) == pytest.approx(timed)
 
 
 def test_findings_json_holds_the_actions_as_its_schema_states(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
