@@ -212,11 +212,10 @@ def _action(result: ActionResult) -> list[str]:
     head = f"  {result.action.name}: {duration(now)} → {duration(then)} [{duration(low)}, {duration(high)}]{unsure}"
     out = [head, f"      {result.application.line}", f"      {result.action.about}"]
     out += [f"      {result.in_part}"] * bool(result.in_part)
-    host = math.fsum(x.host_us for x in result.parts) / per
-    if result.steps and abs(host) > _HOST * now:
-        out.append(
-            f"      the host takes {duration(abs(host))} {'more' if host > 0 else 'less'} to launch what it changes"
-        )
+    if result.steps and abs(host := result.host_us / per) > _HOST * now:
+        most = max(result.parts, key=lambda x: abs(x.host_us)).label
+        more = "more" if host > 0 else "less"
+        out.append(f"      the host takes {duration(abs(host))} {more} to launch what it changes, most of it {most}")
     if result.losers:
         shown = ", ".join(f"{x.label} (+{duration((x.then_us - x.now_us) / per)})" for x in result.losers[:_SOME])
         more = f" and {len(result.losers) - _SOME:,} more" if len(result.losers) > _SOME else ""

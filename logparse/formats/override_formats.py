@@ -34,11 +34,6 @@ def _aiter(override: Override) -> bool:
     return own or override.solution.library not in ("hipblaslt", "rocblas", "cublaslt", "torch", "miopen")
 
 
-def _transformer_engine(override: Override) -> bool:
-    """A hipBLASLt index for a target that states which header its TransformerEngine reads."""
-    return override.solution.library == "hipblaslt" and "transformer_engine_columns" in override.target
-
-
 class _Member(NamedTuple):
     """Where a format is: its ``module`` below ``logparse.formats`` and its name there.  ``writer`` names its writer;
     ``takes`` is False only for overrides that the writer does not accept.
@@ -57,7 +52,11 @@ class _Member(NamedTuple):
 
 _MEMBERS = (
     _Member("hipblaslt.tuning_rules", "hipblaslt-tuning-file", _of("hipblaslt")),
-    _Member("transformer_engine.cache_rules", "transformer-engine-cache", _transformer_engine),
+    _Member(  # for a target that states which header its TransformerEngine reads
+        "transformer_engine.cache_rules",
+        "transformer-engine-cache",
+        lambda x: x.solution.library == "hipblaslt" and "transformer_engine_columns" in x.target,
+    ),
     _Member("miopen.find_db_rules", "miopen-find-db", _of("miopen")),
     _Member("miopen.perf_db_rules", "miopen-perf-db", _of("miopen")),
     _Member("tunableop.results_rules", "tunableop", _gemm),

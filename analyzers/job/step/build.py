@@ -187,7 +187,8 @@ class _Rank:
         todo = [*trace.handoffs, *trace.loads, *(x.start for x in units)]
         at = [*(x.at for x in trace.handoffs), *(x.end for x in trace.loads), *(x.start for x in units)]
         for call in trace.calls:
-            waits = call.kind in ("device", "stream", "event", "allocator") or self._is_held(call)
+            held = self._usual.queue > 0 and call.kind == "launch" and call.end - call.start > _LATE_US  # for room
+            waits = held or call.kind in ("device", "stream", "event", "allocator")
             todo.append(call)
             at.append(call.end if waits else call.start)
             if call.kind == "copy" and self._usual.host_copies.get(call.correlation, np.inf) <= call.end:
@@ -256,10 +257,6 @@ class _Rank:
         else:
             self._point(load.thread, max(load.start, before + self._begin))
             self._nodes.kind[self._point(load.thread, load.end)] = LOADING
-
-    def _is_held(self, call: Call) -> bool:
-        """Whether a launch waited for room in the queue."""
-        return self._usual.queue > 0 and call.kind == "launch" and call.end - call.start > _LATE_US
 
     def _call(self, call: Call) -> None:
         nodes, begin = self._nodes, self._begin

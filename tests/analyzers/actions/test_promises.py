@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from analyzers.actions import ACTIONS, ActionResult, channels_last, padded_output
-from analyzers.actions.action import Application, step_interval
+from analyzers.actions.action import Application, Part, step_interval
 from analyzers.actions.job import Job, Work
 from analyzers.actions.ratio import Ratio
 from analyzers.actions.totals import factors_of, result
@@ -152,6 +152,11 @@ def test_a_gain_below_the_noise_of_a_step_does_not_pay() -> None:
     assert replace(found, then_us=994.0).pays
     files = replace(channels_last.ACTION, kind="files")
     assert replace(found, action=files).pays, "their gains are confirmed"
+    part = Part(of="x", label="x", group="x", calls=1.0, now_us=10.0, then_us=9.0, host_us=-51.0)
+    assert replace(found, parts=(part,), steps=2.0).pays, "the host launches it in 5 % of the GPU time less"
+    assert not replace(found, parts=(replace(part, host_us=-49.0),), steps=2.0).pays
+    assert not replace(found, parts=(part,)).pays, "of no step"
+    assert not replace(found, parts=(part,), steps=2.0, low_us=1001.0, then_us=1002.0, high_us=1003.0).pays
     low, high = found.interval_us
     assert low < 985
     assert 1010 < high < 1020
