@@ -112,6 +112,10 @@ class MeteredRunnable:
     def workspace_bytes(self) -> int | None:
         return self._inner.workspace_bytes
 
+    @property
+    def host_us(self) -> float | None:
+        return self._inner.host_us
+
     def error(self) -> float:
         """Counts as one execution."""
         self._meter.add(self._once_us)
@@ -177,7 +181,7 @@ class Simulated:
 
 
 class Drawn:
-    workspace_bytes = None
+    workspace_bytes = host_us = None
 
     def __init__(self, median_us: float, deviations: Sequence[float], generator: random.Random) -> None:
         self._median_us, self._deviations, self._random = median_us, deviations, generator

@@ -546,7 +546,7 @@ class Sleeper:
     """A backend without a device: two solutions, the second twice as fast, which take their time."""
 
     cache_bytes = 0
-    workspace_bytes = 0
+    workspace_bytes, host_us = 0, None
 
     def __init__(self, place: Place, us: float = 2_000.0) -> None:
         self._us = us
