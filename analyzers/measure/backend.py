@@ -104,13 +104,14 @@ class Place:
 
     ``device`` is torch's word (``cuda:0``, also on ROCm; ``cpu``); ``store`` the measurements' store; ``exhaustive``
     asks for enumeration beyond the heuristic list; ``conv_tf32`` lets single-precision convolutions run in the matrix
-    units' short format, as PyTorch's default does; matrix products do not.
+    units' short format, as PyTorch's default does, ``tf32`` PyTorch's matrix products, as a setting of the job may.
     """
 
     device: str = "cpu"
     store: str | None = None
     exhaustive: bool = False
     conv_tf32: bool = True
+    tf32: bool = False
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class Sampler:
         """
 
         def sample() -> float:
-            runnable = self._ready(solution)
+            runnable = self.ready(solution)
             if solution.text not in self._single_us:
                 self._single_us[solution.text] = runnable.sample_us(1)
             return runnable.sample_us(executions(self._single_us[solution.text]))
@@ -105,7 +105,7 @@ class Sampler:
     def enter(self, solution: Solution) -> None:
         """Prepare and check a solution that is to be confirmed.  Raises WithdrawnError where it is wrong."""
         self._announce(solution)
-        runnable = self._ready(solution)
+        runnable = self.ready(solution)
         self._check(solution, runnable)
         self._single_us[solution.text] = runnable.sample_us(1)
 
@@ -118,11 +118,7 @@ class Sampler:
         self._announce(solution)
         count = executions(min(self._single_us.values()))
         self._fresh_inputs(self._method.seed + block, solution, count)
-        return self._ready(solution).sample_us(count)
-
-    def host_us(self, solution: Solution) -> float | None:
-        """What the host took to enqueue an execution of its last sample, µs; None where that is not timed."""
-        return self._prepared[solution.text].host_us
+        return self.ready(solution).sample_us(count)
 
     def measured(self, solution: Solution, samples: Sequence[float]) -> Measurement:
         """A measurement of the samples that ``take`` returned, with workspace (bytes) and checked error."""
@@ -137,7 +133,7 @@ class Sampler:
 
     def _first(self, solution: Solution) -> float:
         """A single execution or a few where those suffice to drop the solution, else a whole sample."""
-        runnable, hopeless = self._ready(solution), self._method.rules.hopeless * self._fastest
+        runnable, hopeless = self.ready(solution), self._method.rules.hopeless * self._fastest
         once = runnable.sample_us(1)
         if 2 * hopeless < once < max(8 * hopeless, _OUTLIER_US):
             once = min(once, runnable.sample_us(1))  # retry once: one slow run may be noise
@@ -152,7 +148,7 @@ class Sampler:
         return runnable.sample_us(count)
 
     def _next(self, solution: Solution, taken: int) -> float:
-        runnable = self._ready(solution)
+        runnable = self.ready(solution)
         if taken == 1:
             self._check(solution, runnable)
         # Other random data in each round of the race; within a round all solutions see the same.
@@ -160,7 +156,7 @@ class Sampler:
         self._fresh_inputs(self._method.seed + taken.bit_length() - 1, solution, count)
         return runnable.sample_us(count)
 
-    def _ready(self, solution: Solution) -> Runnable:
+    def ready(self, solution: Solution) -> Runnable:
         if solution.text not in self._prepared:
             backend = self._owners[solution.text]
             self._prepared[solution.text] = backend.prepare(self._problem, solution, self._conditions)
@@ -185,7 +181,7 @@ class Sampler:
             self._conditions = replace(self._conditions, seed=seed)
             for backend in dict.fromkeys(self._owners.values()):
                 backend.refresh(seed)
-            self._ready(first).sample_us(count)
+            self.ready(first).sample_us(count)
 
     def _failed(self, solution: Solution, error: Exception) -> NoReturn:
         text = f"{type(error).__name__}: {error}"[:300]

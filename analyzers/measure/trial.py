@@ -69,7 +69,7 @@ class WorkerContext:
     def __init__(self, backends: Mapping[str, Backend], place: Place, method: Method, announce: Announce) -> None:
         self.backends, self.place, self.method, self.announce = backends, place, method, announce
         self.facts = {name: value for backend in backends.values() for name, value in backend.environment().items()}
-        self.facts |= {"replay_cache": method.cache, "replay_tf32": "0"}
+        self.facts |= {"replay_cache": method.cache, "replay_tf32": str(int(place.tf32))}
         self.facts |= {"replay_conv_tf32": str(int(place.conv_tf32))}
         self.facts |= {"replay_workspace_bytes": str(method.workspace_bytes)} if method.workspace_bytes else {}
         self._reference = self._prepared_reference()
@@ -105,7 +105,7 @@ class WorkerContext:
     def conditions(self, problem: Problem, workspace_bytes: int | None = None) -> Conditions:
         """Operand sets whose bytes exceed the last-level cache; where the most allowed do not, the cache is evicted."""
         held, cache = problem.bytes, self.cache_bytes
-        tf32 = self.place.conv_tf32 and not isinstance(problem, GemmProblem)
+        tf32 = self.place.tf32 if isinstance(problem, GemmProblem) else self.place.conv_tf32
         known = Conditions(seed=self.method.seed, workspace_bytes=workspace_bytes, tf32=tf32)
         if self.method.cache == "hot" or not held or not cache:
             return known
@@ -271,14 +271,12 @@ class Trial:
                     time_us = self._context.steady(lambda x=solution: sampler.unchecked(x))  # type: ignore[misc]
                     if turn:
                         taken[solution.text].append(time_us)
-                        hosts[solution] += [us] if (us := sampler.host_us(solution)) is not None else []
+                        us = sampler.ready(solution).host_us
+                        hosts[solution] += [us] if us is not None else []
         timed = {x.text: sampler.measured(x, taken[x.text]) for x in wanted if taken[x.text]}
         self._rows |= {text: replace(row, origin=ACTION) for text, row in (timed | sampler.refused).items()}
-        of_host = (
-            Measurement(problem=self._problem, solution=x, origin=HOST, samples_us=tuple(us))
-            for x, us in hosts.items()
-            if us
-        )
+        samples = ((x, tuple(us)) for x, us in hosts.items() if us)
+        of_host = (Measurement(problem=self._problem, solution=x, origin=HOST, samples_us=us) for x, us in samples)
         return Result(problem=self._problem, rows=tuple(self._rows.values()), hosts=tuple(of_host), ended="timed")
 
     # ------------------------------------------------------------------ a confirmation

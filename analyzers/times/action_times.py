@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from analyzers.analyzer import Settings, Tables
 from analyzers.times.joins import facts_of, not_elsewhere
 from analyzers.times.origins import ACTION
+from analyzers.times.units import units
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,9 +31,12 @@ def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samp
 
 
 def of_one_environment(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """The rows of a replay's environment, that which timed most."""
+    """The rows of a replay's environment, that which timed most, if there is one with products in TF32 as the job's."""
     if not len(rows):
         return rows
-    facts = facts_of(tables)
-    environments = rows["source_id"].map(lambda x: facts.get(str(x), {}).get("environment", ""))
-    return rows[environments == environments.value_counts().sort_index().idxmax()]
+    facts, found = facts_of(tables), units(tables)
+    short = str(int(found is not None and "tf32" in found.settings))
+    of = rows["source_id"].map(lambda x: facts.get(str(x), {}))
+    environments, alike = of.map(lambda x: x.get("environment", "")), of.map(lambda x: x.get("replay_tf32") == short)
+    among = environments[alike] if alike.any() else environments
+    return rows[environments == among.value_counts().sort_index().idxmax()]

@@ -183,10 +183,8 @@ def units_by_source(facts: pd.DataFrame) -> Mapping[str, Units]:
     for source, each in rows.groupby("source_id"):
         values = dict(zip(each["name"], each["value"], strict=True))
         kinds = tuple(
-            UnitKind(
-                name[len(KIND) :], held["count"], held["traced"], tuple(held["us"]), tuple(held.get("host_us", ()))
-            )
-            for name, held in ((name, json.loads(value)) for name, value in values.items() if name.startswith(KIND))
+            UnitKind(name[len(KIND) :], x["count"], x["traced"], tuple(x["us"]), tuple(x.get("host_us", ())))
+            for name, x in ((name, json.loads(value)) for name, value in values.items() if name.startswith(KIND))
         )
         if kinds and UNIT in values:
             settings = frozenset(values.get(SETTINGS, "").split())

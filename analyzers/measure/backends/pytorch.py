@@ -36,7 +36,7 @@ class Torch(DeviceBackend):
 
     def _ways(self, problem: Problem) -> list[Way]:
         if isinstance(problem, GemmProblem):
-            return gemm_ways(self._device, problem)
+            return gemm_ways(self._device, problem, self._place)
         if isinstance(problem, ConvProblem):
             return conv_ways(self._device, problem, self._place)
         if isinstance(problem, OperatorProblem):

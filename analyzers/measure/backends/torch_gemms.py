@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from analyzers.measure.backend import UnsupportedError
+from analyzers.measure.backend import Place, UnsupportedError
 from analyzers.measure.backends.torch_ways import Way, named, without_mkldnn
 from analyzers.measure.device.operands import GemmOperands, dtype_of, matrices
 from analyzers.measure.device.torch_device import Around, Call, Tensor, TorchDevice
@@ -24,10 +24,10 @@ _BLAS = {False: ("cublas", "cublaslt"), True: ("cublas", "cublaslt", "ck")}
 _ROCM_BLAS = {"cublas": "rocblas", "cublaslt": "hipblaslt", "ck": "ck"}
 
 
-def gemm_ways(device: TorchDevice, problem: GemmProblem) -> list[Way]:
+def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[Way]:
     """The default first.  Raises UnsupportedError where PyTorch has no plain call for the problem."""
     _refuse(device, problem)
-    short, default = problem.compute_type == "xf32_r", partial(_default, device)
+    short, default = problem.compute_type == "xf32_r" or place.tf32, partial(_default, device)
     around = partial(_precision, device, short=short)
     ways = [Way(named(), default, around)]
     if device.is_gpu and problem.a_type == "f32_r" and problem.compute_type in (None, "f32_r"):

@@ -18,6 +18,7 @@ from analyzers.measure.replay import Options, replay  # noqa: E402
 from analyzers.measure.results import Method  # noqa: E402
 from analyzers.recommend import render  # noqa: E402
 from analyzers.recommend.verb import advise, write  # noqa: E402
+from analyzers.times.action_times import samples_of  # noqa: E402
 from analyzers.times.origins import ACTION, HOST  # noqa: E402
 from analyzers.times.runs import tables_of  # noqa: E402
 from analyzers.verify import actions as proof_of  # noqa: E402
@@ -146,6 +147,29 @@ def test_what_was_timed_is_not_timed_again(loop: tuple[Store, Path, Any], monkey
     report = replay(store, Options(devices=("cpu",), run="before", method=METHOD, only="actions"))
     assert all(x.known or x.rows[0].status != "ok" for x in report.results)
     assert len(store.measurements()) - count == sum(len(x.rows) for x in report.results)
+
+
+def test_products_of_a_job_in_tf32_are_timed_in_it(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
+    """A setting in force is what the default runs under; its times are never compared with those without it."""
+    store, out, _ = loop
+    (tmp_path / "short.json").write_bytes((out.parent / "before.json").read_bytes())
+    ingest([str(tmp_path / "short.json")], store, run="short")
+    counted = json.dumps({"count": 9, "traced": 2, "us": [1000.0] * 9})
+    units = {"unit": "optimizer", "unit_tracing": "settled", "job_settings": "tf32", "unit:float32[4, 3]": counted}
+    record(store, [Fact(*x) for x in units.items()], run="short", name="units", format="job-units")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        report = replay(store, Options(devices=("cpu",), run="short", method=METHOD, only="actions"))
+    assert report.finished
+    facts, own = store.facts("short"), store.sources("short")
+    replayed = own.loc[own["format"] == "replay", "source_id"]
+    found = facts[facts["source_id"].isin(replayed) & (facts["name"] == "replay_tf32")]
+    assert len(found) == len(replayed) > 0
+    assert set(found["value"]) == {"1"}
+    assert set(store.facts("before").query("name == 'replay_tf32'")["value"]) == {"0"}
+    for run in ("before", "short"):
+        used = {source for source, _ in samples_of(tables_of(store, run), Settings()).values()}
+        assert used <= set(replayed) if run == "short" else used.isdisjoint(replayed), "each by those of its own kind"
 
 
 def test_what_the_host_took_comes_from_the_store(loop: tuple[Store, Path, Any]) -> None:

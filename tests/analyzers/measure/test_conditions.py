@@ -134,18 +134,18 @@ def test_a_cudnn_plan_that_needs_more_workspace_than_the_limit_is_refused() -> N
         backend.prepare(SMALL_W, Solution("cudnn", "eng0"), Conditions(workspace_bytes=1000))
 
 
-@pytest.mark.parametrize("conv", [True, False])
-def test_tf32_is_as_pytorch_sets_it_unless_given(torch: Any, conv: bool) -> None:
+@pytest.mark.parametrize(("conv", "product"), [(True, False), (False, False), (True, True)])
+def test_tf32_is_as_pytorch_sets_it_unless_given(torch: Any, conv: bool, product: bool) -> None:
     from analyzers.measure.backends.torch_convs import conv_ways
     from analyzers.measure.backends.torch_gemms import gemm_ways
     from analyzers.measure.device.torch_device import torch_device
 
-    place = Place(conv_tf32=conv)
+    place = Place(conv_tf32=conv, tf32=product)
     device = torch_device(place.device)
     with conv_ways(device, SMALL_W, place)[0].around():
         assert torch.backends.cudnn.allow_tf32 == conv
-    with gemm_ways(device, replace(gemm(), compute_type=None))[0].around():
-        assert torch.get_float32_matmul_precision() == "highest"
+    with gemm_ways(device, replace(gemm(), compute_type=None), place)[0].around():
+        assert torch.get_float32_matmul_precision() == ("high" if product else "highest")
     if conv:
         assert torch.backends.cudnn.allow_tf32, "PyTorch's own default for convolutions"
 
