@@ -245,7 +245,8 @@ _KNOWN_CALLS = """
     group by all order by count desc nulls last"""
 _KNOWN_TIMES = """
     select level, run, origin, solution, status, time_us, workspace_bytes, error, key_text, problem
-    from measurements join levels using (problem) order by time_us nulls last, solution"""
+    from measurements join levels using (problem) where origin <> 'replay-host' order by time_us nulls last, solution"""
+"""Without what the host took to enqueue a call, which is no time of it."""
 
 
 def show(store: Store, text: str) -> list[Known]:

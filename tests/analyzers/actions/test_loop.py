@@ -24,6 +24,7 @@ from analyzers.times.runs import tables_of  # noqa: E402
 from analyzers.verify import actions as proof_of  # noqa: E402
 from analyzers.verify.actions import verify_actions  # noqa: E402
 from logparse.ingest import ingest, record  # noqa: E402
+from logparse.lookup import show  # noqa: E402
 from logparse.model import Fact, Measurement, problem_from_text, solution_from_text  # noqa: E402
 from logparse.store import Store, open_store  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
@@ -196,6 +197,8 @@ def test_what_the_host_took_comes_from_the_store(loop: tuple[Store, Path, Any]) 
     assert part.calls
     assert part.host_us == part.calls * (4.0 - 9.0)
     assert float(store.measurements()["time_us"].sum()) == pytest.approx(timed)
+    (known,) = show(store, str(taken["problem"].iloc[0]))
+    assert {"replay-action"} == set(known.measurements["origin"].to_pylist()) & {"replay-action", HOST}
 
 
 def test_findings_json_holds_the_actions_as_its_schema_states(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
