@@ -301,6 +301,8 @@ def test_what_an_action_does_to_the_host_is_in_the_record(monkeypatch: pytest.Mo
     off = [row["step"]["beside_with_host"][x.action]["then_us"] / x.measured_us - 1 for x in pairs]
     assert f"are off by {', '.join(f'{100 * x:.1f}' for x in off[:1])}," in text("docs/results.md")
     assert sorted(f"{100 * abs(x):.1f}" for x in off) == ["0.4", "0.7", "4.5"]
+    sums = [x for job in jobs()[" (H100)"].values() for x in job.get("host_sums", {}).values()]
+    assert 0.02 < max(abs(host) / gpu for host, gpu in sums) < 0.03, "analyzers/actions/action.py states it"
 
 
 def test_pairs_whose_sides_stayed_where_they_were_are_those_of_their_record() -> None:

@@ -76,9 +76,11 @@ class Action:
 _LEAST = 0.004
 """Of the time now: of 14 smaller gains that all samples promised two were losses in the job (records below)."""
 _HOST = 0.05
-"""Of the GPU time: samples of the host that nothing explains sum up to less than 0.03 of it (three jobs, H100s)."""
+"""Share of the GPU time by which the host must launch faster for an action to pay.  On three jobs no action changed its
+time by 0.03 (``host_sums`` of ``benchmarks/results/jobs-NVIDIA-H100-80GB-HBM3-2026-11-28.json``).
+"""
 _TIMED = 0.95
-"""Of the time that an action changes: where less was timed, it is said."""
+"""If a replay timed a smaller share of what an action changes, ``recommend`` and ``verify`` report the share."""
 _STEP, _CHANGE = 0.015, 0.08
 """By which shares of its time, and of what the action saves, a job lies off the prediction (95 %)."""
 
@@ -147,9 +149,8 @@ class ActionResult:
 
     @property
     def pays(self) -> bool:
-        """Whether all samples say that it saves, whatever the untimed calls do, and of the job more than ``_LEAST``, or
-        whether the host launches that much faster.  The savings of files are confirmed in several processes and may be
-        smaller.
+        """Whether all samples say that it saves more than ``_LEAST``, whatever the untimed calls do, or the host
+        launches that much faster.  The savings of files are confirmed in several processes and may be smaller.
         """
         worth = self.action.kind == "files" or self.saving_us > _LEAST * self.now_us
         of_the_host = self.steps and -self.host_us > _HOST * self.now_us and not self.loses
@@ -176,11 +177,11 @@ class ActionResult:
 
     @property
     def in_part(self) -> str:
-        """That much of what it changes was not timed; empty where it was."""
+        """The share of what it changes that was timed, as a sentence; empty if that is nearly all."""
         if not self.untimed or self.measured_share >= _TIMED:
             return ""
-        said = f"{self.measured_share:.0%} of what {self.action.name} changes was timed"
-        return f"{said}: the rest may gain or lose likewise (replay longer)"
+        timed = f"{self.measured_share:.0%} of what {self.action.name} changes was timed"
+        return f"{timed}: the rest may gain or lose likewise"
 
     @property
     def untimed_factors(self) -> tuple[float, float]:

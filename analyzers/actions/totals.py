@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 from analyzers.actions.action import Action, ActionResult, Part, group_of, rank, step_interval
 from analyzers.actions.job import Job, Work, job_of, typed
@@ -82,9 +81,8 @@ def results(
     if not samples:
         return []
     job = _under(job_of(tables, settings), kept)
-    found = [
-        x for y in actions if all(_beside(y, z, job) for z in kept) and (x := result(y, job, samples, host)) is not None
-    ]
+    beside = [x for x in actions if all(_beside(x, y, job) for y in kept)]
+    found = [x for y in beside if (x := result(y, job, samples, host)) is not None]
     return sorted(found, key=rank)
 
 
@@ -110,10 +108,8 @@ def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
     return action.name not in other.contains and changed.isdisjoint(x.of for x in kept.parts)
 
 
-def result(action: Action, job: Job, samples: Samples, host: Samples = MappingProxyType({})) -> ActionResult | None:
-    """What one action does to a job, by samples of the device and of the host; None where it cannot be applied, changes
-    nothing, or nothing of it is timed.
-    """
+def result(action: Action, job: Job, samples: Samples, host: Samples | None = None) -> ActionResult | None:
+    """What one action does to a job; None where it cannot be applied, changes nothing, or nothing of it is timed."""
     application = action.application(job)
     if application is None:
         return None
@@ -134,8 +130,9 @@ def result(action: Action, job: Job, samples: Samples, host: Samples = MappingPr
         if isinstance(work.problem, ConvProblem) and work.us is not None and work.calls:
             found = found.in_job(us / work.calls)
         replayed = replayed or any(x.problem is not None for x in changes)
+        calls = work.calls if work.calls and work.us is not None else 0.0  # without a trace no step is simulated
         then, low, high = then + us * (found.value - 1), low + us * (found.low - 1), high + us * (found.high - 1)
-        parts.append(_part(work, us, us * found.value, (work.calls or 0.0) * host_us(passes, changes, host)))
+        parts.append(_part(work, us, us * found.value, host_us(passes, changes, host or {}) * calls))
     for work in action.added(job):
         held = samples.get((work.problem.text, DEFAULT.text))
         if held is not None:
@@ -180,9 +177,7 @@ def _part(work: Work, now_us: float, then_us: float, host_us: float = 0.0) -> Pa
 
 
 def factors_of(result: ActionResult) -> dict[str, Factor]:
-    """Time under the action over time now, of each problem; the interval of what was timed is the whole action's, in
-    proportion.
-    """
+    """Time under the action over time now, of each problem; in the interval in proportion to what the action saves."""
     now, then = result.now_us, result.then_us
     ends = step_interval(now, then, result.low_us, result.high_us)
     low, high = ((now - us) / (now - then) if now != then else 1.0 for us in ends)

@@ -33,9 +33,9 @@ from analyzers.times import ladders
 from analyzers.times.confirmations import Confirmation, Pairs, confirmation_text, judge, judge_all
 from analyzers.times.origins import ACTION, PICK, RACE
 from analyzers.times.runs import tables_of, tables_to_analyse
+from analyzers.times.units import units_of_facts
 from logparse.errors import UsageError
 from logparse.executors import ray_address
-from logparse.formats.job_units import SETTINGS
 from logparse.ingest import record
 from logparse.location import absolute
 from logparse.model import Fact, Measurement, Problem, Record, problem_from_text, solution_from_text
@@ -150,8 +150,8 @@ def replay(store: Store, options: Options, progress: Callable[[ReplayStep], None
     timed = timed_of(store, options)
     report = ReplayReport(run=run, total=len(timed) + len(items), resume=options.resume)
     recorder = _Recorder(store, report, options, progress)
-    in_force = store.query(f"select value from facts where name = '{SETTINGS}'", run)["value"]
-    tf32, convs = any("tf32" in str(x).split() for x in in_force), not traced_without_tf32(store, run)
+    found, convs = units_of_facts(store.facts(run)), not traced_without_tf32(store, run)
+    tf32 = found is not None and "tf32" in found.settings
     place = Place(store=absolute(store.url), exhaustive=options.exhaustive, conv_tf32=convs, tf32=tf32)
     narrow = options.neighbours
     before = history(store) if options.resume or narrow else History()

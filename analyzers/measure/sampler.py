@@ -157,6 +157,7 @@ class Sampler:
         return runnable.sample_us(count)
 
     def ready(self, solution: Solution) -> Runnable:
+        """The solution, prepared at its first use.  Raises what the backend raises."""
         if solution.text not in self._prepared:
             backend = self._owners[solution.text]
             self._prepared[solution.text] = backend.prepare(self._problem, solution, self._conditions)

@@ -191,6 +191,7 @@ def _percent(share: float | None) -> str:
 
 
 _SOME, _HOST = 3, 0.01
+"""Calls that get slower, and the share of the GPU time from which on a change of the host's time is shown."""
 
 
 def action_lines(results: Sequence[ActionResult], time: GpuTime | None) -> list[str]:
@@ -213,9 +214,9 @@ def _action(result: ActionResult) -> list[str]:
     out = [head, f"      {result.application.line}", f"      {result.action.about}"]
     out += [f"      {result.in_part}"] * bool(result.in_part)
     if result.steps and abs(host := result.host_us / per) > _HOST * now:
-        most = max(result.parts, key=lambda x: abs(x.host_us)).label
-        more = "more" if host > 0 else "less"
-        out.append(f"      the host takes {duration(abs(host))} {more} to launch what it changes, most of it {most}")
+        more, most = ("more", max) if host > 0 else ("less", min)
+        largest = most(result.parts, key=lambda x: x.host_us).label
+        out.append(f"      host: {duration(abs(host))} {more} to launch what it changes, the largest part {largest}")
     if result.losers:
         shown = ", ".join(f"{x.label} (+{duration((x.then_us - x.now_us) / per)})" for x in result.losers[:_SOME])
         more = f" and {len(result.losers) - _SOME:,} more" if len(result.losers) > _SOME else ""

@@ -31,7 +31,7 @@ def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samp
 
 
 def of_one_environment(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """The rows of a replay's environment, that which timed most, if there is one with products in TF32 as the job's."""
+    """Rows of the environment with the most; one that runs products in TF32, or not, as the job does comes first."""
     if not len(rows):
         return rows
     facts, found = facts_of(tables), units(tables)

@@ -235,7 +235,8 @@ def verify_actions(
     by_turns = both.wall(times) if times else None
     wall = by_turns or both.wall(both.timed)
     doubts = [*both.doubts()]
-    under = {of: x for y in (*chosen, *([files] if files else [])) for of, x in factors_of(y).items()}
+    given = [x for y in (*chosen, *([files] if files else [])) for x in factors_of(y).items()]
+    under = dict(sorted(given, key=lambda x: x[1].value != 1.0))  # of a call that only one has timed, that one's
     step = step_of(both.alike, under)
     return ActionProof(
         before=before.run,

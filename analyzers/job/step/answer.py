@@ -366,9 +366,7 @@ def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
 
 
 def _left(step: Step, given: Mapping[str, Factor], host: float) -> float:
-    """What is left of the host's work, as a share, if ``host`` is its factor: without the launches that are spared, and
-    with what calls take longer.
-    """
+    """The share of the host's work, of factor ``host``, without spared launches and with what calls take longer."""
     spared = whole = units = 0.0
     for graph, weight in zip(step.graphs, step.weights, strict=True):
         spared += weight * graph.launches_us([x.value == 0 for x in _each(graph, given)])

@@ -231,7 +231,7 @@ class _Reader:
         if kernel:
             work.kernel = len(self.names)
             self.names.append(name)
-            if COMMUNICATION.search(name):
+            if _communicates(name):
                 work.ranks = str(args.get("Process Group Ranks") or args.get("Process Group Name") or "")
         else:
             work.host_copy = _HOST_COPY.match(name) is not None
@@ -289,5 +289,9 @@ def _kind_of(name: str) -> CallKind:
 
 
 @lru_cache(_NAMES)
+def _communicates(name: str) -> bool:
+    return COMMUNICATION.search(name) is not None
+
+
 def _number(value: object) -> int:
     return value if type(value) is int else -1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,10 @@ def test_what_the_host_took_comes_from_the_store(loop: tuple[Store, Path, Any]) 
     (part,) = (x for x in found["channels_last"].parts if x.host_us)
     assert part.calls
     assert part.host_us == part.calls * (4.0 - 9.0)
+    more = replace(part, label="another", host_us=part.now_us / 2)
+    less = replace(found["channels_last"], now_us=part.now_us, parts=(replace(part, host_us=-part.now_us), more))
+    said = f" less to launch what it changes, the largest part {part.label}"
+    assert any(x.startswith("      host: ") and x.endswith(said) for x in render.action_lines([less], None))
     assert float(store.measurements()["time_us"].sum()) == pytest.approx(timed)
     (known,) = show(store, str(taken["problem"].iloc[0]))
     assert {"replay-action"} == set(known.measurements["origin"].to_pylist()) & {"replay-action", HOST}

@@ -102,8 +102,7 @@ def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
     assert found is not None
     assert (found.now_us, found.then_us) == (200.0, pytest.approx(200.0 - 50.0 + 10.0))
     assert found.measured_share == pytest.approx(110 / 130)
-    said = "85% of what channels_last changes was timed: the rest may gain or lose likewise (replay longer)"
-    assert found.in_part == said
+    assert found.in_part == "85% of what channels_last changes was timed: the rest may gain or lose likewise"
     assert [(x.group, x.then_us) for x in found.losers] == [("aten::add", pytest.approx(20.0))]
     assert found.low_us <= found.then_us <= found.high_us < found.now_us
     assert found.ends_us == pytest.approx((found.low_us - 20 * 50 / 110, found.high_us + 20 * 10 / 110))
@@ -114,6 +113,10 @@ def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
     assert aside is not None
     assert [(x.of, x.host_us) for x in aside.parts if x.host_us] == [(CONV.text, -2.5)], "one call, undisturbed"
     assert factors_of(aside)[CONV.text].host_us == -1.25, "of a step"
+    logged = replace(known, work=tuple(replace(x, us=None) for x in known.work), total_us=None, steps=2.0)
+    untraced = result(channels_last.ACTION, logged, taken, host)
+    assert untraced is not None
+    assert untraced.host_us == 0, "no trace, no step"
     assert result(channels_last.ACTION, known, {}) is None, "nothing is assumed"
     assert result(channels_last.WITH_BENCHMARK, job((CONV, 1.0), backend="CPU"), taken) is None
 

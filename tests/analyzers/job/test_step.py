@@ -397,6 +397,13 @@ def test_what_an_action_does_to_the_host_is_less_or_more_work_of_it() -> None:
     assert (fast.host_factor, fast.then_us) == pytest.approx((0.5, 25 * (1 - 3 * 5 / (0.5 * whole))), rel=1e-3)
 
 
+def test_what_is_no_number_of_a_call_joins_nothing() -> None:
+    """A damaged trace, or another profiler's: such a call has no correlation, whatever was read before it."""
+    odd = [kernel("k", 10, 20, 1) | {"args": {"device": 0, "stream": 7, "correlation": x}} for x in ([1], 1.0, True)]
+    found = trace(mark(1, 0, 50), launch(1, 1), kernel("k", 5, 8, 1), *odd)
+    assert sorted(x.correlation for x in found.works) == [-1, -1, -1, 1]
+
+
 def test_what_the_host_spent_on_launches() -> None:
     """A convolution turns its images: a fill and the turning, 3 µs from its beginning to the end of that launch; then
     its own launch, 4 µs after that; then 5 µs for the turning back.  The operator after it begins anew, and in that the
