@@ -1,0 +1,91 @@
+"""Windows of time, for a job that has no units, or whose user asked for them (``--trace 2s``).
+
+A thread waits, and has the main thread begin and end each window between two of its bytecodes: the profiler records
+the thread that starts it.  The thread is started once the job uses a GPU, so a job on CPUs has no thread more.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from typing import Any, Callable, List
+
+import torch
+
+from . import ordinary
+
+_WINDOWS, _QUIET_S, _POLL_S, _PATIENCE_S = 3, 4.0, 0.1, 60.0
+_GPUS = ("/dev/kfd", "/dev/nvidiactl", "/proc/driver/nvidia")
+
+
+class ByTime:
+    """Traces windows of ``seconds`` while ``wanted()``; ``begin`` and ``end`` return whether they could."""
+
+    def __init__(
+        self,
+        seconds: float,
+        asked: bool,
+        wanted: Callable[[], bool],
+        begin: Callable[[], bool],
+        end: Callable[[], bool],
+    ) -> None:
+        self._seconds, self._asked, self._wanted = seconds, asked, wanted
+        self._begin, self._end = begin, end
+        self._kept: List[Any] = []
+        self._started = False
+
+    def start(self) -> None:
+        """Start the thread now if time is asked for, else once the job uses a GPU."""
+        if self._asked:
+            self._start_thread()
+        elif hasattr(torch.cuda, "_lazy_call"):
+            torch.cuda._lazy_call(self._start_thread)
+
+    def _start_thread(self) -> None:
+        if not self._started:
+            self._started = True
+            threading.Thread(target=self._run, name="logparse", daemon=True).start()
+
+    def _run(self) -> None:
+        quiet_since, windows = None, 0
+        has_gpu = any(map(os.path.exists, _GPUS))
+        while windows < _WINDOWS and self._wanted():
+            time.sleep(_POLL_S)
+            if has_gpu and not ordinary.on_gpu():
+                continue  # a launcher imports torch, too
+            quiet_since = quiet_since or time.monotonic()
+            if time.monotonic() - quiet_since < _QUIET_S * 4**windows:
+                continue
+            if not self._wanted() or not self._in_main_thread(self._begin):
+                return
+            time.sleep(self._seconds)
+            if not self._in_main_thread(self._end):
+                return
+            windows, quiet_since = windows + 1, time.monotonic()
+
+    def _in_main_thread(self, function: Callable[[], bool]) -> bool:
+        """Have the main thread call it, again and again until it could; whether it could within a minute."""
+        until = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < until:
+            done, result = threading.Event(), [False]
+            self._add_pending_call(function, result, done)
+            if not done.wait(_PATIENCE_S):
+                return False
+            if result[0]:
+                return True
+            time.sleep(_POLL_S / 2)
+        return False
+
+    def _add_pending_call(self, function: Callable[[], bool], result: List[bool], done: threading.Event) -> None:
+        def call(_: Any) -> int:
+            try:
+                result[0] = bool(function())
+            finally:
+                done.set()
+            return 0
+
+        made = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(call)
+        self._kept.append(made)
+        ctypes.pythonapi.Py_AddPendingCall(made, None)

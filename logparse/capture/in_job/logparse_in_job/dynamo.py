@@ -1,0 +1,44 @@
+"""Keeps Dynamo from compiling our wrappers: it treats them as it treats PyTorch's own function beneath them."""
+
+from __future__ import annotations
+
+import sys
+from types import CodeType
+from typing import Any
+
+import torch
+
+
+def skip(code: CodeType) -> None:
+    """Have Dynamo run frames of this code as they are, and compile the frames beneath them as usual."""
+    frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    if hasattr(frames, "skip_code"):  # PyTorch until 2.6
+        frames.skip_code(code)
+    elif hasattr(frames, "set_code_exec_strategy"):
+        action = frames._FrameAction
+        frames.set_code_exec_strategy(code, frames._FrameExecStrategy(action.SKIP, action.DEFAULT))
+
+
+def is_part_of_graph(module: Any) -> bool:
+    """Whether a call of this module is a piece of what Dynamo has compiled, as some backends run it."""
+    if not isinstance(module, torch.fx.GraphModule) or "torch._dynamo.eval_frame" not in sys.modules:
+        return False
+    file = sys.modules["torch._dynamo.eval_frame"].__file__
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename == file:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+def take_for_original(original: Any, wrapper: Any) -> None:
+    """Have Dynamo take the wrapper of ``torch.nn.Module.__call__`` for the original.
+
+    It compares the two to see whether the job has replaced the function.  It reads the function when it is imported:
+    usually later than our wrapper is installed, and then there is nothing to do.
+    """
+    for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):
+        module = sys.modules.get(name)
+        if getattr(module, "unpatched_nn_module_call", None) is original:
+            module.unpatched_nn_module_call = wrapper  # type: ignore[union-attr]

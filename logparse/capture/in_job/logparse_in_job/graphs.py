@@ -1,0 +1,77 @@
+"""Graphs of a GPU: their numbers, the traces of their captures, and which of them a window replays.
+
+A replay launches kernels without operators; the reader joins them to the operators of the graph's capture.  A capture
+is traced as far as no other profiler is on, and within ``_MOST`` and ``_MOST_S``.  The profiler starts before the
+capture begins and ends after it: within a capture it would break it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+import weakref
+from typing import Any, Dict, List, Optional, Tuple
+
+from .profiler import Profile, is_busy
+
+_MOST, _MOST_S, _REPLAYS = 16, 8.0, 20_000
+
+
+class Graphs:
+    """The graphs of a process; ``capturing`` counts the captures that are under way."""
+
+    def __init__(self, traces: bool) -> None:
+        self.capturing = 0
+        self.replays: List[str] = []
+        self._numbers = itertools.count(1)
+        self._of: Dict[int, Tuple[Any, str]] = {}
+        self._captures, self._seconds = 0 if traces else _MOST, 0.0
+        self._profile: Optional[Profile] = None
+        self._began_s = 0.0
+
+    @property
+    def is_tracing(self) -> bool:
+        return self._profile is not None
+
+    def number(self, graph: Any) -> str:
+        """The number of a graph.  Another graph may have had its place in memory."""
+        reference, number = self._of.get(id(graph), (None, ""))
+        return number if number and reference is not None and reference() is graph else self.new_number(graph)
+
+    def new_number(self, graph: Any) -> str:
+        number = str(next(self._numbers))
+        self._of[id(graph)] = (weakref.ref(graph), number)
+        return number
+
+    def note_replay(self, number: str) -> None:
+        if len(self.replays) <= _REPLAYS:
+            self.replays.append(f"{os.getpid()}.{number}")
+
+    def capture_begins(self, graph: Any) -> None:
+        self.new_number(graph)
+        if self._captures < _MOST and self._seconds < _MOST_S and self._profile is None and not is_busy():
+            self._began_s = time.monotonic()
+            self._profile = Profile()
+            self._profile.start()
+        self.capturing += 1
+
+    def capture_ended(self, graph: Any, path: Optional[str]) -> None:
+        """Write the trace of the capture; a capture that failed has none (None)."""
+        self.capturing = max(self.capturing - 1, 0)
+        profile, self._profile = self._profile, None
+        if profile is None:
+            return
+        try:
+            profile.stop({"logparse_graph": f"{os.getpid()}.{self.number(graph)}"}, path)
+        finally:
+            self._captures += 1
+            self._seconds += time.monotonic() - self._began_s
+
+    def give_up(self) -> None:
+        """End the trace of a capture that is under way."""
+        profile, self._profile = self._profile, None
+        if profile is not None:
+            self._captures += 1
+            profile.stop({}, None)
+

@@ -1,0 +1,31 @@
+"""What the host takes for a unit by itself: the time from an idle GPU to the unit's end on the host."""
+
+from __future__ import annotations
+
+import time
+from typing import Optional
+
+import torch
+
+from . import ordinary
+from .units import Kind
+
+_EVERY = 5
+"""Every so many units the GPU is let become idle first."""
+
+
+class HostTime:
+    """Times every fifth unit by the host's clock.  ``disturbed``: the unit that runs now began with an idle GPU."""
+
+    def __init__(self) -> None:
+        self.disturbed = False
+        self._from: Optional[float] = None
+
+    def unit_ended(self, kind: Kind, count: int, at: float) -> None:
+        """Note the host's time of the unit that ended at ``at`` (s), and wait for the GPU before some units."""
+        began, self._from = self._from, None
+        if began is not None:
+            kind.host_us.append(1e6 * (at - began))
+        if count % _EVERY == 0 and ordinary.on_gpu() and not ordinary.is_capturing():
+            torch.cuda.synchronize()
+            self.disturbed, self._from = True, time.perf_counter()

@@ -1,0 +1,100 @@
+"""Functions of ours that stand on the stack while code of the job runs.
+
+A job must not see them.  Two things would show them:
+
+* A traceback.  The frame leaves it before the exception goes on (Python 3.11 and newer; older ones show it).
+* ``warnings.warn(…, stacklevel=N)``, which counts frames.  Python leaves out frames of files whose name holds
+  ``importlib`` and ``_bootstrap`` (``warnings._is_internal_frame``), hence the name of this file.
+
+A debugger, ``sys.settrace``, cProfile and a profile with stacks see them all the same.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+
+def without_our_frame(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose exceptions do not show its own frame."""
+    code = function.__code__
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            _drop_frames(error, (call.__code__, code))
+            raise
+
+    return call
+
+
+def module_call(
+    original: Callable[..., Any],
+    unobserved: Callable[[], bool],
+    begin: Callable[..., Any],
+    end: Callable[[Any, Any, bool], None],
+) -> Callable[..., Any]:
+    """The wrapper of ``torch.nn.Module.__call__``.
+
+    ``unobserved()`` is asked at every call, ``begin(module, args, kwargs)`` returns a token, and ``end(module,
+    token, whole)`` gets it after the call; ``whole`` is False if an exception left it.  The first argument is named ``self`` because
+    PyTorch's Python tracer looks the module up by that name in this function's frame.
+    """
+
+    @functools.wraps(original)
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+        try:
+            if unobserved():
+                return original(self, *args, **kwargs)
+            token, whole = begin(self, args, kwargs), False
+            try:
+                result = original(self, *args, **kwargs)
+                whole = True
+                return result
+            finally:
+                end(self, token, whole)
+        except BaseException as error:
+            _drop_frames(error, (__call__.__code__,))
+            raise
+
+    return __call__
+
+
+def around(
+    function: Callable[..., Any],
+    unobserved: Callable[[], bool],
+    begin: Callable[..., Any],
+    end: Callable[[Any, bool], None],
+) -> Callable[..., Any]:
+    """A function that calls ``begin(args, kwargs)`` before and ``end(token, whole)`` after another one.
+
+    It goes straight to the other one if ``unobserved()``.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if unobserved():
+                return function(*args, **kwargs)
+            token, whole = begin(args, kwargs), False
+            try:
+                result = function(*args, **kwargs)
+                whole = True
+                return result
+            finally:
+                end(token, whole)
+        except BaseException as error:
+            _drop_frames(error, (call.__code__,))
+            raise
+
+    return call
+
+
+def _drop_frames(error: BaseException, codes: Any) -> None:
+    """Drop the entries of these code objects at the head of the traceback."""
+    entry = error.__traceback__
+    while entry is not None and entry.tb_frame.f_code in codes:
+        entry = entry.tb_next
+    error.__traceback__ = entry

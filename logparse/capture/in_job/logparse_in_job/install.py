@@ -1,0 +1,151 @@
+"""Installs the observer in a process that has just executed torch."""
+
+from __future__ import annotations
+
+import atexit
+import inspect
+import os
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from . import dynamo, ordinary
+from .guard import Guard
+from .importlib_bootstrap_frames import around, module_call
+from .observer import Observer
+from .by_time import ByTime
+from .profiler import when_job_profiles
+from .when_executed import when_executed
+
+_REQUESTS = (
+    "transformers.generation.utils:GenerationMixin.generate",
+    "vllm.v1.engine.core:EngineCore.step",
+    "vllm.v1.worker.gpu_worker:Worker.execute_model",
+    "sglang.srt.managers.scheduler:Scheduler.run_batch",
+)
+"""Calls that are units of a serving process.  vLLM's engine core may run in another process than its workers."""
+
+observer: Optional[Observer] = None
+
+
+def install() -> None:
+    """Observe this process from now on.  A second call does nothing."""
+    global observer  # noqa: PLW0603
+    if observer is None:
+        observer = Observer()
+        observer.guard(_install)(observer)
+
+
+def _install(found: Observer) -> None:
+    _wrap_modules(found)
+    register_optimizer_step_post_hook(_step_hook(found))
+    when_job_profiles(found.give_up_window)
+    _wrap_graphs(found)
+    _wrap_functions(found)
+    os.register_at_fork(before=found.give_up_window, after_in_child=found.reset)
+    atexit.register(_at_end, found)
+    if found.traced:
+        guard = found.guard
+        ByTime(
+            found.seconds or 2.0,
+            bool(found.seconds),
+            found.wants_time,
+            guard(found.begin_time),
+            guard(found.end_time),
+        ).start()
+
+
+def _step_hook(found: Observer) -> Callable[..., None]:
+    """The hook of every optimizer's step.  Dynamo compiles it with the step, and then finds that it does nothing."""
+
+    def step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not ordinary.is_compiling():
+            found.end_step(optimizer, args, kwargs)
+
+    return step_ended
+
+
+def _wrap_modules(found: Observer) -> None:
+    original = torch.nn.Module.__call__
+    wrapper = module_call(original, found.unobserved, found.begin_module, found.module_ended)
+    dynamo.skip(wrapper.__code__)
+    dynamo.take_for_original(original, wrapper)
+    names = [name for name, value in vars(torch.nn.Module).items() if value is original]
+    for name in names:  # PyTorch's ``__call__`` and ``_wrapped_call_impl`` are one function, and stay one
+        setattr(torch.nn.Module, name, wrapper)
+
+
+def _wrap_graphs(found: Observer) -> None:
+    graph = getattr(torch.cuda, "CUDAGraph", None)
+    if graph is None:
+        return
+    guard, graphs = found.guard, found
+
+    def begin_capture(args: Any, kwargs: Any) -> Any:
+        found.graphs.capture_begins(args[0])
+        return args[0]
+
+    def capture_begun(graph: Any, whole: bool) -> None:
+        if not whole and graph is not None:
+            found.graphs.capture_ended(graph, None)
+
+    def end_capture(graph: Any, whole: bool) -> None:
+        if graph is not None:
+            number = found.graphs.number(graph)
+            found.graphs.capture_ended(graph, found.record.capture_path(number) if whole else None)
+            found.host.disturbed = True
+
+    graph.capture_begin = _around(found, graph.capture_begin, guard(begin_capture), guard(capture_begun))
+    graph.capture_end = _around(found, graph.capture_end, lambda args, kwargs: args[0], guard(end_capture))
+    begin = guard(lambda args, kwargs: graphs.begin_replay(args[0]))
+    graph.replay = _around(found, graph.replay, begin, guard(found.end_replay))
+
+
+def _around(found: Observer, function: Any, begin: Callable[..., Any], end: Callable[..., None]) -> Callable[..., Any]:
+    wrapper = around(function, ordinary.is_compiling, begin, end)
+    dynamo.skip(wrapper.__code__)
+    return wrapper
+
+
+def _wrap_functions(found: Observer) -> None:
+    """Wrap the named callable and the requests, each once its module is executed."""
+    names: Dict[str, List[Tuple[str, str]]] = {}
+    for sort, text in (("named", found.named), *(("request", text) for text in _REQUESTS)):
+        module, _, name = text.partition(":")
+        if module:
+            names.setdefault(module, []).append((sort, name))
+
+    def wrap(module: Any) -> None:
+        for sort, name in names[module.__name__]:
+            _wrap_function(found, module, sort, name)
+
+    when_executed({name: found.guard(wrap) for name in names})
+
+
+def _wrap_function(found: Observer, module: Any, sort: str, name: str) -> None:
+    """Wrap ``Class.method`` or ``function`` of a module; a static or a class method stays one."""
+    *path, last = name.split(".")
+    holder = module
+    for part in path:
+        holder = getattr(holder, part, None)
+    held = inspect.getattr_static(holder, last, None)
+    function = held.__func__ if isinstance(held, (staticmethod, classmethod)) else held
+    if not inspect.isroutine(function) or inspect.iscoroutinefunction(function):
+        if sort == "named":
+            what = "a coroutine" if inspect.iscoroutinefunction(function) else "no function"
+            found.record.note(f"--unit {found.named}: {name} of {module.__name__} is {what}")
+        return
+    wrapper = _around(
+        found,
+        function,
+        found.guard(lambda args, kwargs: found.begin_function(sort, args, kwargs)),
+        found.guard(lambda token, whole: found.end_function(sort, token, whole)),
+    )
+    same = type(held) if isinstance(held, (staticmethod, classmethod)) else lambda made: made
+    setattr(holder, last, same(wrapper))
+
+
+def _at_end(found: Observer) -> None:
+    """Also after an error of ours: a profiler that is still on would crash the interpreter's end."""
+    Guard(lambda why: None)(found.at_end)()

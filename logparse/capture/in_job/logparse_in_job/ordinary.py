@@ -1,0 +1,56 @@
+"""Is this an ordinary moment of the job, at which a size may be read, an event recorded, a window begun or ended?
+
+Each function asks PyTorch's own state.  A version that lacks one of these names is taken to lack the feature.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Callable
+
+import torch
+
+
+def _find(path: str, absent: Any) -> Callable[[], Any]:
+    found: Any = torch
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found if callable(found) else lambda: absent
+
+
+is_compiling: Callable[[], bool] = _find("compiler.is_compiling", False)
+_tracing_state = _find("_C._get_tracing_state", None)
+_dispatch_modes = _find("_C._len_torch_dispatch_stack", 0)
+_transforms = _find("_C._functorch.peek_interpreter_stack", None)
+_backward = _find("_C._current_graph_task_id", -1)
+
+
+def is_plain() -> bool:
+    """Whether operators of this thread just compute: no tracer, no dispatch mode and no functorch transform is on."""
+    return _tracing_state() is None and not _dispatch_modes() and _transforms() is None and not is_compiling()
+
+
+def in_backward() -> bool:
+    return bool(_backward() != -1)
+
+
+def is_compiling_now() -> bool:
+    """Whether Dynamo works in this thread, seen from outside of what it compiles."""
+    guards = sys.modules.get("torch._guards")
+    context = getattr(guards, "CompileContext", None)
+    return is_compiling() or (context is not None and context.try_get() is not None)
+
+
+def on_gpu() -> bool:
+    """Whether this process has begun to use a GPU.  ``torch.cuda.is_available`` is not asked: it forbids forks."""
+    return bool(torch.cuda.is_initialized())
+
+
+def is_capturing() -> bool:
+    return on_gpu() and bool(torch.cuda.is_current_stream_capturing())
+
+
+def is_importing() -> bool:
+    """Whether a module of torch is being imported: the profiler, which imports others, would meet half of it."""
+    own = [module for name, module in list(sys.modules.items()) if name.startswith("torch.")]
+    return any(getattr(getattr(module, "__spec__", None), "_initializing", False) for module in own)

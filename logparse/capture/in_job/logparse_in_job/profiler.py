@@ -1,0 +1,219 @@
+"""PyTorch's profiler for a window of ours: begun, stepped, ended and written, without a line of its log.
+
+The job's own profiler comes first.  ``when_job_profiles`` calls back before the job prepares or starts one, and
+``is_busy`` says whether one is on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gzip
+import json
+import os
+import shutil
+import threading
+from typing import Any, Callable, Dict, Iterator, Optional
+
+import torch
+from torch.autograd import profiler as autograd_profiler
+
+from . import ordinary
+from .importlib_bootstrap_frames import around
+from .ranges import cut_off, open_ranges
+
+_SILENT = 99
+_OTHER_THREAD = b"External init callback must run in same thread as registerClient"
+
+
+class Profile:
+    """One window of the profiler, which records the thread that starts it, and the GPU as a whole."""
+
+    def __init__(self) -> None:
+        self._ranges = open_ranges()
+        self._profile: Any = None
+        self._step: Any = None
+        self._prepared = False
+        self.is_on = False
+
+    def prepare(self) -> None:
+        """Warm the profiler up: what it records is thrown away until ``start``."""
+        if self._prepared:
+            return
+        device = "cuda" if ordinary.on_gpu() and torch._C._has_cuda else None
+        self._profile = autograd_profiler.profile(
+            use_kineto=True, use_device=device, record_shapes=True, experimental_config=_with_waits()
+        )
+        with _ours(), _quiet(), _without_line_of_other_thread():
+            self._profile._prepare_trace()
+            self._prepared = True
+
+    def start(self) -> None:
+        self.prepare()
+        with _ours(), _quiet():
+            self._profile._start_trace()
+        self.is_on = True
+        _add_metadata(_of_ranks())
+
+    def step(self, number: int) -> None:
+        """End the mark of one unit, and begin that of the next (0: no further one)."""
+        if self._step is not None:
+            self._step.__exit__(None, None, None)
+            self._step = None
+        if number:
+            self._step = autograd_profiler.record_function(f"ProfilerStep#{number}")
+            self._step.__enter__()
+
+    def stop(self, header: Dict[str, Any], path: Optional[str]) -> None:
+        """End it; write the trace with this header, or throw it away (None)."""
+        if not self._prepared:
+            return
+        if not self.is_on:  # only prepared: PyTorch can end what was started alone
+            self.start()
+        self.step(0)
+        if path is not None:
+            _add_metadata(header)
+        if ordinary.on_gpu() and not ordinary.is_capturing():
+            torch.cuda.synchronize()
+        self.is_on = self._prepared = False
+        with _quiet():
+            results = torch.autograd._disable_profiler()
+            getattr(autograd_profiler, "_run_on_profiler_stop", int)()
+            cut_off(self._ranges)
+            if path is not None:
+                _save(results, path)
+
+
+def is_busy() -> bool:
+    """Whether a profiler of the job is on, in any thread."""
+    return bool(torch.autograd._profiler_enabled() or getattr(autograd_profiler, "_is_profiler_enabled", False))
+
+
+class _State:
+    ours = 0
+    used = False
+    loaded_in = threading.get_ident()
+    kineto_level: Any = None
+
+
+def _is_ours() -> bool:
+    return _State.ours > 0
+
+
+@contextlib.contextmanager
+def _ours() -> Iterator[None]:
+    _State.ours += 1
+    try:
+        yield
+    finally:
+        _State.ours -= 1
+
+
+def when_job_profiles(begins: Callable[[], None]) -> None:
+    """Have ``begins`` called before the job prepares or starts a profiler, or any other range annotator of autograd."""
+
+    def begin(args: Any, kwargs: Any) -> None:
+        begins()
+
+    for name in ("_prepare_profiler", "_enable_profiler"):
+        function = getattr(autograd_profiler, name, None)
+        if function is not None:
+            setattr(autograd_profiler, name, around(function, _is_ours, begin, lambda token, whole: None))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the profiler's library from writing lines about our windows to the job's standard error."""
+    level = _kineto_level()
+    before = level.value
+    level.value = _SILENT
+    try:
+        yield
+    finally:
+        if level.value == _SILENT:  # the library sets it anew when it is first used
+            level.value = before
+
+
+@contextlib.contextmanager
+def _without_line_of_other_thread() -> Iterator[None]:
+    """Drop the line that Kineto writes when it is first used in another thread than the one that has loaded it.
+
+    It has no level and goes to the file descriptor of standard error.  What else is written there meanwhile goes
+    through.
+    """
+    if _State.used or threading.get_ident() == _State.loaded_in or not hasattr(os, "memfd_create"):
+        _State.used = True
+        yield
+        return
+    _State.used = True
+    try:
+        own = os.dup(2)
+    except OSError:  # standard error is closed
+        yield
+        return
+    held = os.memfd_create("stderr")
+    os.dup2(held, 2)
+    try:
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.lseek(held, 0, os.SEEK_SET)
+        written = b"".join(iter(lambda: os.read(held, 1 << 16), b""))
+        os.close(held)
+        os.close(own)
+        kept = [line for line in written.splitlines(keepends=True) if _OTHER_THREAD not in line]
+        if kept:
+            os.write(2, b"".join(kept))
+
+
+def _kineto_level() -> Any:
+    """The severity from which Kineto writes lines, in its own memory; a number of ours where it is not exported."""
+    if _State.kineto_level is None:
+        _State.kineto_level = ctypes.c_int(0)
+        with contextlib.suppress(OSError, ValueError):
+            path = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
+            library = ctypes.CDLL(path)
+            _State.kineto_level = ctypes.c_int.in_dll(library, "_ZN9libkineto6Logger14severityLevel_E")
+    return _State.kineto_level
+
+
+def _with_waits() -> Any:
+    """Settings by which a CUDA trace holds the event that each stream waited for (PyTorch 2.1 and later)."""
+    try:
+        return torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
+    except (AttributeError, TypeError):
+        return None
+
+
+def _of_ranks() -> Dict[str, Any]:
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_initialized():
+        return {}
+    known = {"rank": distributed.get_rank(), "world_size": distributed.get_world_size()}
+    return {"distributedInfo": {"backend": str(distributed.get_backend()), **known}}
+
+
+def _add_metadata(header: Dict[str, Any]) -> None:
+    for key, value in header.items():
+        torch.autograd._add_metadata_json(key, json.dumps(value))
+
+
+def _save(results: Any, path: str) -> None:
+    """Write the trace, packed.  Raises OSError if it is not whole: a full disk, a folder that is gone."""
+    part = path + ".part"
+    with open(part, "wb"):  # Kineto would write a line about a folder that is gone
+        pass
+    try:
+        results.save(part)
+        with open(part, "rb") as file:
+            file.seek(-min(64, os.path.getsize(part)), os.SEEK_END)
+            if not file.read().rstrip().endswith(b"}"):
+                raise OSError(f"{path}: the trace was cut off (is the disk full?)")
+            file.seek(0)
+            with gzip.open(part + ".gz", "wb", compresslevel=3) as packed:
+                shutil.copyfileobj(file, packed)
+        os.replace(part + ".gz", path)
+    finally:
+        for left in (part, part + ".gz"):
+            with contextlib.suppress(OSError):
+                os.remove(left)

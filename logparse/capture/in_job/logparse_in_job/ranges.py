@@ -1,0 +1,33 @@
+"""Ranges of ``torch.profiler.record_function`` that are open when a window of ours ends.
+
+PyTorch keeps, in an open range, the address of the record of the profiler that was on when the range began.  If that
+profiler has ended, and another one is on when the range ends, PyTorch writes to the freed address.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any, List, Set
+
+import torch
+
+_kept: List[Any] = []
+"""Handles of ranges that were cut off: PyTorch would end the range when its handle is freed."""
+
+
+def open_ranges() -> Set[int]:
+    """The ids of the ranges that are open now, in any thread, and of some that have ended and are still referenced."""
+    return {id(each) for each in _ranges()}
+
+
+def cut_off(before: Set[int]) -> None:
+    """Let the ranges that have begun since ``before`` end without the profiler."""
+    for each in _ranges():
+        if id(each) not in before and each.run_callbacks_on_exit:
+            each.run_callbacks_on_exit = False
+            _kept.append(each.record)
+
+
+def _ranges() -> List[Any]:
+    kind = torch.autograd.profiler.record_function
+    return [each for each in gc.get_objects() if type(each) is kind and each.record is not None]

@@ -1,0 +1,85 @@
+"""``units_PID.json``: what a process counted, timed and traced, and the notes for the user.
+
+The file is written again every few seconds, because workers are often killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from typing import Any, Dict, Iterator, List, Optional
+
+import torch
+
+from .units import Series
+
+_EVERY_S = 5.0
+
+
+class Record:
+    """The file of this process in the folder of the capture."""
+
+    def __init__(self, folder: str, alone: bool) -> None:
+        self._folder, self._alone = folder, alone
+        self._written_s = time.monotonic()
+        self.notes: List[str] = []
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def trace_path(self, window: int) -> str:
+        return os.path.join(self._folder, f"trace_{os.getpid()}_{window}.json.gz")
+
+    def capture_path(self, graph: str) -> str:
+        """Where the trace of a graph's capture goes.  Makes its folder."""
+        folder = os.path.join(self._folder, "capture_traces")
+        os.makedirs(folder, exist_ok=True)
+        return os.path.join(folder, f"trace_{os.getpid()}_g{graph}.json.gz")
+
+    @property
+    def is_due(self) -> bool:
+        return time.monotonic() - self._written_s > _EVERY_S
+
+    def write(self, sort: Optional[str], series: Optional[Series], tracing: str, windows: int) -> None:
+        """Write the file anew.  Raises OSError."""
+        self._written_s = time.monotonic()
+        kinds = series.kinds if series is not None else {}
+        found: Dict[str, Any] = {
+            "logparse_units": sort or "time",
+            "tracing": tracing,
+            "windows": windows,
+            "kinds": {name: kind.record() for name, kind in kinds.items()},
+            "alone": self._alone,
+            "settings": list(_settings()),
+        }
+        if self.notes:
+            found["notes"] = self.notes
+        found.update(_rank())
+        path = os.path.join(self._folder, f"units_{os.getpid()}.json")
+        with open(path + ".part", "w", encoding="utf-8") as file:
+            json.dump(found, file)
+        os.replace(path + ".part", path)
+
+
+def _rank() -> Dict[str, int]:
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return {"rank": distributed.get_rank(), "ranks": distributed.get_world_size()}
+    rank = os.environ.get("RANK", "")
+    return {"rank": int(rank)} if rank.isdigit() else {}
+
+
+def _settings() -> Iterator[str]:
+    """The settings of PyTorch that the job uses, named as in ``analyzers/actions/job.py``."""
+    with contextlib.suppress(AttributeError, RuntimeError):
+        if torch.backends.cudnn.enabled and torch.backends.cudnn.benchmark:
+            yield "cudnn_benchmark"
+        matmul = torch.backends.cuda.matmul  # once a job has used the newer interface, the older one raises an error
+        newer = getattr(matmul, "fp32_precision", None)
+        if newer == "tf32" or (newer is None and matmul.allow_tf32):
+            yield "tf32"
+        if torch.cuda.is_initialized():
+            yield "blas=" + str(torch.backends.cuda.preferred_blas_library()).rpartition(".")[2].lower()

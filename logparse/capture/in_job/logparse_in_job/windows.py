@@ -1,0 +1,139 @@
+"""When a window is traced, and how many units it holds.  This module knows no PyTorch.
+
+=============  ============================================================================================
+window         begins
+=============  ============================================================================================
+provisional    after the first unit; it traces the second one, so that a short job has a trace, too.  Calls with
+               gradients wait for ``LEAST`` of them: an optimizer may follow, whose steps are then the units
+settled        once the times have settled (``Series.ready``), or with ``expected`` units known from an
+               earlier run of the job, at half of these; then ``_GAPS`` units after the window before
+=============  ============================================================================================
+
+The provisional window is left out once a settled one is written.  Settled windows are traced until every kind of at
+least a twentieth of the units was seen, but at least ``_FEW`` and at most ``MOST``.
+
+The ranks of a job begin their settled windows together: rank 0 announces the unit in the store of
+``torch.distributed``, so early that no host is beyond it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Optional
+
+from .units import LEAST, Series
+
+MOST = 8
+_FEW, _GAPS = 3, (5, 11, 23, 47, 97, 193, 389, 0)
+"""Settled windows of a job whose kinds are all seen; units between two windows, primes: a job has periods of its own."""
+_AHEAD, _AHEAD_S, _MOST_AHEAD = 3, 0.5, 50
+"""Ranks begin ``_AHEAD`` units after the announcement, and as many more as take ``_AHEAD_S`` seconds, at most
+``_MOST_AHEAD``.
+"""
+_MOST_GIVEN_UP = 20
+_ANNOUNCED = "logparse_trace_at"
+BY_TIME = "by time"
+
+
+class Window(NamedTuple):
+    """A window to trace: its ``number`` (0: provisional), how many units are left out first, and are traced."""
+
+    number: int
+    warm_up: int
+    units: int
+
+
+class Ranks(NamedTuple):
+    """This process among the ranks of the job; ``store`` has ``set``, ``get`` and ``check``, None if it is alone."""
+
+    store: Optional[Any] = None
+    rank: int = 0
+
+
+class Windows:
+    """The windows of a process.  ``units`` are traced in each (0: none); ``expected`` units will come (0: unknown)."""
+
+    def __init__(self, units: int, expected: int = 0) -> None:
+        self._units, self._expected = units, expected
+        self.provisional = False
+        self.done = 0 if units else MOST
+        self.begin_at = 0
+        self.ready = ""
+        self._given_up = 0
+
+    @property
+    def over(self) -> bool:
+        return self.done >= MOST
+
+    def end(self) -> None:
+        """Trace no further window."""
+        self.done = MOST
+
+    def next(self, sort: str, series: Series, ranks: Ranks, one_call: bool = False) -> Optional[Window]:
+        """The window that begins now, after the last unit of this sort or, with ``one_call``, for one call."""
+        if self.over:
+            return None
+        if not self.provisional and series.count >= (LEAST if sort == "forward" else 1):
+            self.provisional, self.ready = True, f"not settled after {series.count + 1} units"
+            return Window(0, 0, 1)
+        if not self._is_time(series, ranks):
+            return None
+        self.done += 1
+        return Window(self.done, 0 if one_call else 1, 1 if one_call else self._units)
+
+    def written(self, series: Series) -> None:
+        """A settled window was written."""
+        self.begin_at = series.count + 1 + _GAPS[self.done - 1]
+
+    def given_up(self, number: int, series: Series) -> None:
+        """Trace a window later that was given up, unless too many were."""
+        self._given_up += 1
+        if self._given_up > _MOST_GIVEN_UP:
+            self.end()
+        elif not number:
+            self.provisional = False
+        else:
+            self.done = max(self.done - 1, 0)
+            self.begin_at = series.count + 1 + _GAPS[0]
+
+    def go_on(self) -> None:
+        """Trace further windows: the job has gone on to a second phase."""
+        self.done, self.begin_at = min(self.done, MOST - _FEW), 0
+
+    def _is_time(self, series: Series, ranks: Ranks) -> bool:
+        if self.done >= _FEW and series.all_traced:
+            self.end()
+            return False
+        if self.begin_at:
+            return series.count >= self.begin_at
+        if ranks.store is None:
+            ready = self._ready(series)
+            self.ready = ready or self.ready
+            return bool(ready)
+        if ranks.rank == 0:
+            self._announce(series, ranks.store)
+        else:
+            self._listen(series, ranks.store)
+        return bool(self.begin_at) and series.count >= self.begin_at
+
+    def _ready(self, series: Series) -> str:
+        ready = series.ready()
+        if not ready and self._expected and series.count >= max(self._expected // 2, 2):
+            ready = f"not settled after {series.count} of {self._expected} units"
+        return ready
+
+    def _announce(self, series: Series, store: Any) -> None:
+        ready = self._ready(series)
+        if ready:
+            usual = series.usual_us or math.inf
+            self.ready = ready
+            self.begin_at = series.count + _AHEAD + min(int(1e6 * _AHEAD_S / max(usual, 1.0)), _MOST_AHEAD)
+            store.set(_ANNOUNCED, f"{self.begin_at} {ready}")
+
+    def _listen(self, series: Series, store: Any) -> None:
+        if series.count < LEAST or not store.check([_ANNOUNCED]):
+            return
+        at, _, self.ready = store.get(_ANNOUNCED).decode().partition(" ")
+        self.begin_at = int(at)
+        if series.count > self.begin_at:  # windows of ranks that hold other units cannot be compared
+            self.done, self.begin_at = 1, self.begin_at + 1 + self._units + 1 + _GAPS[0]
