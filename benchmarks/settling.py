@@ -1,0 +1,301 @@
+"""How often series of unit times count as settled: the rule of a traced job beside others, on simulated times.
+
+    python benchmarks/settling.py                    # one core, below 3 minutes; the tables of docs/measurement.md
+    python benchmarks/settling.py --series 200       # a first look
+
+Each cell is a share of series, in percent.  *At n*: the rule calls the first n times settled.  *By n*: it has called
+them settled at least once, asked after every unit from the sixth (``--first``) to the n-th.  Cases that are defined by
+the whole series (a warm-up of its first half, a drift over it) are drawn anew for each n.
+
+The rules are computed for many series at once.  The chosen one is held to ``settling.settled`` on part of the series of
+every cell; exit status 1 where the two differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from logparse.capture.in_job.logparse_in_job.settling import settled
+
+Times: TypeAlias = NDArray[np.float64]
+"""One series a row, one unit a column."""
+Shares: TypeAlias = Mapping[int, tuple[float, float]]
+"""By number of units: the shares (0 to 1) of series that are settled at it and by it."""
+Draw: TypeAlias = Callable[[np.random.Generator, int, int], Times]
+Rule: TypeAlias = Callable[[Times], NDArray[np.bool_]]
+
+COUNTS = (6, 10, 20, 50, 100, 199)
+BRIEF = (20, 199)
+HELD = 20
+"""Series of each cell on which the chosen rule is held to ``settled``."""
+NOISE = 0.02
+"""Standard deviation of the noise around warm-ups, drifts and steps, as a share."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A way to draw times.  ``wanted``: what a rule should say; ``whole``: the case depends on the number of units."""
+
+    name: str
+    wanted: str
+    draw: Draw
+    whole: bool = False
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f}"
+
+
+# ---------------------------------------------------------------------------------------------------------------- cases
+
+
+def white(deviation: float) -> Draw:
+    return lambda random, series, count: np.exp(deviation * random.standard_normal((series, count)))
+
+
+def spikes(share: float, factor: float) -> Draw:
+    """Noise of 1 %, and a share of the units that takes a multiple."""
+
+    def draw(random: np.random.Generator, series: int, count: int) -> Times:
+        return white(0.01)(random, series, count) * np.where(random.random((series, count)) < share, factor, 1.0)
+
+    return draw
+
+
+def autoregressive(correlation: float, deviation: float = 0.05) -> Draw:
+    def draw(random: np.random.Generator, series: int, count: int) -> Times:
+        values = random.standard_normal((series, count))
+        for unit in range(1, count):
+            fresh = (1 - correlation**2) ** 0.5 * values[:, unit]
+            values[:, unit] = correlation * values[:, unit - 1] + fresh
+        return np.exp(deviation * values)
+
+    return draw
+
+
+def shaped(shape: Callable[[int], Times]) -> Draw:
+    """Noise of ``NOISE`` around one course of times."""
+    return lambda random, series, count: white(NOISE)(random, series, count) * shape(count)
+
+
+def warm_up(units: int | None, factor: float) -> Draw:
+    """The first units take a multiple; None: the first half of all, rounded up."""
+    return shaped(lambda count: np.where(np.arange(count) < (units or (count + 1) // 2), factor, 1.0))
+
+
+def decay(share: float) -> Draw:
+    """From three times as long down to once, with a time constant of a share of the series."""
+    return shaped(lambda count: 1 + 2 * np.exp(-np.arange(count) / (share * count)))
+
+
+def drift(change: float) -> Draw:
+    return shaped(lambda count: np.linspace(1.0, 1.0 - change, count))
+
+
+def step(count: int) -> Times:
+    return np.where(np.arange(count) >= count - count // 3, 1.1, 1.0)
+
+
+CASES = (
+    *(Case(f"noise of {percent(share)} %", "yes", white(share)) for share in (0.01, 0.05, 0.2)),
+    Case("5 % of units 1.5×", "yes", spikes(0.05, 1.5)),
+    Case("1 % of units 10×", "yes", spikes(0.01, 10.0)),
+    *(Case(f"noise of 5 %, AR(1) {x}", "yes", autoregressive(x)) for x in (0.5, 0.9)),
+    *(
+        Case(f"first {units} units {factor:g}×", f"yes above {2 * units}", warm_up(units, factor))
+        for units in (3, 10)
+        for factor in (1.3, 3.0, 30.0)
+    ),
+    *(Case(f"first half {factor:g}×", "no", warm_up(None, factor), True) for factor in (1.3, 3.0, 30.0)),
+    *(Case(f"decay, constant n/{part}", "no", decay(1 / part), True) for part in (4, 2)),
+    *(Case(f"drift of {percent(change)} %", "no", drift(change), True) for change in (0.01, 0.05, 0.2)),
+    Case("last third +10 %", "no", shaped(step), True),
+)
+
+# ---------------------------------------------------------------------------------------------------------------- rules
+
+
+def kept(values: Times, least: int, unbiased: bool = False) -> NDArray[np.int_]:
+    """Values that the marginal rule keeps of each series, at least ``least``: White's s^2 / m if ``unbiased``, else
+    MSER's sum((x - mean)^2) / m^2.
+    """
+    count = values.shape[1]
+    held = np.arange(1, count + 1)
+    last_first = (values - np.median(values, axis=1, keepdims=True))[:, ::-1]
+    total, squares = np.cumsum(last_first, axis=1), np.cumsum(last_first**2, axis=1)
+    error = np.maximum(held * squares - total**2, 0.0) / (held**2 * np.maximum(held - unbiased, 1))
+    error[:, : least - 1] = np.inf
+    from_largest = np.argmin(error[:, ::-1], axis=1)  # the largest rest counts where several are least
+    return np.asarray(count - from_largest)
+
+
+def quarter(count: int) -> int:
+    return max(3, -(-count // 4))
+
+
+def less_than_half(values: Times, least: int, unbiased: bool = False) -> NDArray[np.bool_]:
+    count = values.shape[1]
+    return np.asarray(count - kept(values, least, unbiased) < count // 2)
+
+
+def ranked(times: Times) -> Times:
+    return np.argsort(np.argsort(times, axis=1), axis=1).astype(float)  # drawn times are never equal
+
+
+def batched(values: Times, size: int) -> Times:
+    """Sums of ``size`` values in a row, counted from the end: as good as means."""
+    series, count = values.shape
+    return np.asarray(values[:, count % size :].reshape(series, count // size, size).sum(axis=2))
+
+
+def batches_of_ranks(times: Times) -> NDArray[np.bool_]:
+    batches = batched(2 * ranked(times), max(1, times.shape[1] // 40))
+    return less_than_half(batches, quarter(batches.shape[1]), unbiased=True)
+
+
+def before(times: Times) -> NDArray[np.bool_]:
+    """The rule that the chosen one replaced: MSER, which keeps at least three times and cuts off at most half."""
+    count = times.shape[1]
+    return np.asarray(count - kept(times, 3) <= count // 2)
+
+
+def rest_of_a_quarter(times: Times) -> NDArray[np.bool_]:
+    """MSER."""
+    return less_than_half(times, quarter(times.shape[1]))
+
+
+def winsorised(times: Times) -> NDArray[np.bool_]:
+    """MSER; times beyond three median absolute deviations of the median are moved there first."""
+    middle = np.median(times, axis=1, keepdims=True)
+    width = 3 * np.median(np.abs(times - middle), axis=1, keepdims=True)
+    return less_than_half(np.clip(times, middle - width, middle + width), quarter(times.shape[1]))
+
+
+def ranks_alone(times: Times) -> NDArray[np.bool_]:
+    """The chosen rule without batches."""
+    return less_than_half(ranked(times), quarter(times.shape[1]), unbiased=True)
+
+
+def mser_5(times: Times) -> NDArray[np.bool_]:
+    """Means of five, no cut among the last five of them: from 30 times on (Hoad, Robinson and Davies, 2010)."""
+    if times.shape[1] < 30:
+        return np.zeros(len(times), dtype=bool)
+    return less_than_half(batched(times, 5), 6)
+
+
+def mann_whitney(times: Times) -> NDArray[np.bool_]:
+    """The third quarter does not differ from the last one, at 5 %."""
+    count = times.shape[1]
+    last = count // 4
+    ranks = ranked(times[:, count - 2 * last :]) + 1
+    above = ranks[:, :last].sum(axis=1) - last * (last + 1) / 2 - last**2 / 2
+    return np.asarray(np.abs(above) <= 1.96 * (last**2 * (2 * last + 1) / 12) ** 0.5)
+
+
+FULL: Mapping[str, Rule] = {
+    "batches of ranks": batches_of_ranks,
+    "before": before,
+    "ranks alone": ranks_alone,
+    "winsorised": winsorised,
+}
+MORE: Mapping[str, Rule] = {
+    "rest of a quarter": rest_of_a_quarter,
+    "MSER-5": mser_5,
+    "Mann-Whitney": mann_whitney,
+}
+
+# ------------------------------------------------------------------------------------------------------------ measuring
+
+
+def shares(rule: Rule, drawn: Mapping[int, Times], whole: bool, first: int | None) -> Shares:
+    """Shares of the series that are settled at and by each number of units, asked from the first on; None: the latter
+    shares are NaN.
+    """
+    found = {}
+    ever, asked = np.zeros(len(drawn[COUNTS[0]]), dtype=bool), first
+    for count in COUNTS:
+        times = drawn[count]
+        at = rule(times)
+        if asked is None or first is None:
+            found[count] = float(at.mean()), float("nan")
+            continue
+        if whole:
+            ever, asked = np.zeros(len(times), dtype=bool), first
+        for units in range(asked, count):
+            unsettled = np.flatnonzero(~ever)
+            if unsettled.size:
+                ever[unsettled] = rule(times[unsettled, :units])
+        if count >= first:
+            ever, asked = ever | at, count
+        found[count] = float(at.mean()), float(ever.mean())
+    return found
+
+
+def draw(case: Case, series: int, seed: Sequence[int]) -> Mapping[int, Times]:
+    random = np.random.default_rng(seed)
+    if case.whole:
+        return {count: case.draw(random, series, count) for count in COUNTS}
+    longest = case.draw(random, series, COUNTS[-1])
+    return {count: longest[:, :count] for count in COUNTS}
+
+
+def differences(drawn: Mapping[int, Times]) -> int:
+    """Series on which the chosen rule and ``settled`` differ."""
+    return sum(
+        int(at) != settled(times.tolist())
+        for count in COUNTS
+        for times, at in zip(drawn[count][:HELD], batches_of_ranks(drawn[count][:HELD]), strict=True)
+    )
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(cells) + " |" for cells in (header, *rows)]
+    return "\n".join([lines[0], "|---" * len(header) + "|", *lines[1:]])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--series", type=int, default=5000, help="series of each cell")
+    parser.add_argument("--first", type=int, default=6, help="units before the rule is asked first")
+    parser.add_argument("--seed", type=int, default=48)
+    options = parser.parse_args()
+    started = time.monotonic()
+    found: dict[str, dict[str, Shares]] = {name: {} for name in (*FULL, *MORE)}
+    different = 0
+    for number, case in enumerate(CASES):
+        drawn = draw(case, options.series, (options.seed, number))
+        different += differences(drawn)
+        for name, rule in (*FULL.items(), *MORE.items()):
+            found[name][case.name] = shares(rule, drawn, case.whole, options.first if name in FULL else None)
+    for name in FULL:
+        print(f"{name}: % of series settled at n / by n\n")
+        rows = [
+            [case.name, case.wanted, *(" / ".join(map(percent, found[name][case.name][count])) for count in COUNTS)]
+            for case in CASES
+        ]
+        print(table(["times", "wanted", *(f"n = {count}" for count in COUNTS)], rows) + "\n")
+    print("% of series settled at n = " + " / ".join(map(str, BRIEF)) + "\n")
+    rows = [
+        [case.name, *(" / ".join(percent(found[name][case.name][count][0]) for count in BRIEF) for name in found)]
+        for case in CASES
+    ]
+    print(table(["times", *found], rows) + "\n")
+    print(f"{options.series:,} series a cell, seed {options.seed}, {time.monotonic() - started:.0f} s")
+    if different:
+        print(f"the chosen rule and settling.settled differ on {different} series", file=sys.stderr)
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
