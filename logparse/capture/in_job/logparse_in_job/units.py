@@ -34,7 +34,7 @@ _KINDS, _TIMES = 64, 2000
 _ACCUMULATED = 64
 _RARE = 0.05
 """Share of the units below which a kind need not be traced."""
-_ENOUGH_UNITS, _ENOUGH_S = 20, 2.0
+_LEAST_SETTLED, _ENOUGH_UNITS, _ENOUGH_S = 10, 20, 2.0
 _MOST_UNITS, _MOST_S = 200, 30.0
 
 
@@ -88,11 +88,11 @@ class Series:
         """``settled``, or why tracing begins all the same; "" if it must wait.
 
         It begins with the first unit at which ``settled`` holds for the times, each over the median of its kind, after
-        ``_ENOUGH_UNITS`` units, or ``LEAST`` units and ``_ENOUGH_S`` seconds; at the latest after ``_MOST_UNITS`` units
+        ``_ENOUGH_UNITS`` units, or ``_LEAST_SETTLED`` units and ``_ENOUGH_S`` seconds; at the latest after ``_MOST_UNITS`` units
         or ``_MOST_S`` seconds.
         """
         seconds = time.monotonic() - self.since_s
-        if self.count < LEAST or (self.count < _ENOUGH_UNITS and seconds < _ENOUGH_S):
+        if self.count < _LEAST_SETTLED or (self.count < _ENOUGH_UNITS and seconds < _ENOUGH_S):
             return ""
         usual = {id(kind): statistics.median(kind.us) or 1.0 for kind in self.kinds.values() if kind.us}
         if settled([us / usual[id(kind)] for kind, us in self.times[-_MOST_UNITS:]]):
