@@ -30,7 +30,7 @@ sys.path.append(str(Path(__file__).parents[2] / "logparse" / "capture" / "in_job
 
 import torch
 import torch.distributed as dist
-from logparse_turns import on_all_cores, on_one_core
+from logparse_in_job.turns import on_all_cores, on_one_core
 from torch import nn
 
 SMOKE = os.environ.get("JOB_SMOKE") == "1"

@@ -56,7 +56,7 @@ alone = types.SimpleNamespace(is_available=lambda: False)
 free = 70 if name == "was" else 40
 device = types.SimpleNamespace(is_initialized=lambda: True, mem_get_info=lambda: (free, 100))
 sys.modules["torch"] = types.SimpleNamespace(distributed=alone, cuda=device)
-from logparse_turns import Turns
+from logparse_in_job.turns import Turns
 
 turns, timed = Turns(), []
 for unit in range(units):
@@ -124,7 +124,7 @@ def test_a_turn_begins_on_one_core_another_each_time(monkeypatch: pytest.MonkeyP
     """The thread that launches keeps its cores, which what it starts inherits; autograd's has one until it woke."""
     pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(Path(job.__file__).parent / "in_job"))
-    turns = importlib.import_module("logparse_turns")
+    turns = importlib.import_module("logparse_in_job.turns")
     cores, begun, end = os.sched_getaffinity(0), threading.Event(), threading.Event()
     moved: list[int] = []
     set_affinity = os.sched_setaffinity

@@ -147,5 +147,6 @@ def _wrap_function(found: Observer, module: Any, sort: str, name: str) -> None:
 
 
 def _at_end(found: Observer) -> None:
-    """Also after an error of ours: a profiler that is still on would crash the interpreter's end."""
+    """Also after an error of ours: a profiler that is on while the interpreter ends crashes it."""
+    found.guard.on = False  # before: no window begins any more, also not from another thread
     Guard(lambda why: None)(found.at_end)()

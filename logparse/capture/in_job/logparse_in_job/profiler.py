@@ -77,11 +77,35 @@ class Profile:
             torch.cuda.synchronize()
         self.is_on = self._prepared = False
         with _quiet():
-            results = torch.autograd._disable_profiler()
+            with _detached():
+                results = torch.autograd._disable_profiler()
             getattr(autograd_profiler, "_run_on_profiler_stop", int)()
             cut_off(self._ranges)
             if path is not None:
                 _save(results, path)
+
+
+@contextlib.contextmanager
+def _detached() -> Iterator[None]:
+    """Have Kineto detach CUPTI from the process when the window ends.
+
+    While CUPTI is attached each launch takes the host up to twice as long: 6.2 us become 11.8 on an H100.  Kineto reads
+    ``TEARDOWN_CUPTI`` from the environment of the process, and a value of the job's own counts.  PyTorch itself allows
+    it beside CUDA graphs from CUDA 12.6 on (torch/profiler/profiler.py).
+    """
+    if "TEARDOWN_CUPTI" in os.environ or not _detaches():
+        yield
+        return
+    os.putenv("TEARDOWN_CUPTI", "1")
+    try:
+        yield
+    finally:
+        os.unsetenv("TEARDOWN_CUPTI")
+
+
+def _detaches() -> bool:
+    version = (torch.version.cuda or "0.0").split(".")
+    return ordinary.on_gpu() and tuple(map(int, version[:2])) >= (12, 6)
 
 
 def is_busy() -> bool:

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from logparse.capture import with_overrides
-from tests.capture.test_with_overrides import output_of
+from tests.capture.in_job.test_jobs import output_of
 
 pytest.importorskip("torch")
 
 JOB = """
-import gc, runpy, sys, torch
+import gc, sys, torch
 class Graph:
     def capture_begin(self, pool=None): pass
     def capture_end(self):
@@ -25,8 +25,10 @@ class Graph:
     def replay(self): return torch.mm(x, x)
     def __init__(self, fails=False): self.fails = fails
 torch.cuda.CUDAGraph = Graph
-units = runpy.run_path({units!r}, run_name="__logparse__")
-units["_job"].start_capture.__globals__["_CAPTURES_S"] = float("inf")  # however slow this machine is
+sys.path.insert(0, {folder!r})
+from logparse_in_job import graphs, install
+graphs._MOST_S = float("inf")  # however slow this machine is
+install.install()
 x = torch.ones(4, 4)
 def captured(**more):
     graph = Graph(**more)
@@ -41,9 +43,9 @@ except RuntimeError as error:
 gc.collect()
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
     captured()
-graphs = [captured() for _ in range(20)]
+made = [captured() for _ in range(20)]
 for number in range(800):  # tracing begins after 200 at the latest
-    graphs[number % 4 == 0].replay()
+    made[number % 4 == 0].replay()
 """
 
 
@@ -57,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("graphs")
     environ = with_overrides.with_torch(os.environ)
     environ |= {"LOGPARSE_TRACE_DIR": str(out), "LOGPARSE_TRACE_UNITS": "2"}
-    said, errors = output_of([sys.executable, "-c", JOB.format(units=str(with_overrides.UNITS_FILE))], environ)
+    said, errors = output_of([sys.executable, "-c", JOB.format(folder=str(with_overrides.FOLDER))], environ)
     assert said.strip() == "the capture failed"
     assert "failed" not in errors
     return out

@@ -178,7 +178,7 @@ def test_a_small_drift_is_found_the_better_the_more_times_there_are() -> None:
 
 
 def test_the_benchmark_measures_this_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
     import settling as benchmark
 
     for number, case in enumerate(benchmark.CASES):

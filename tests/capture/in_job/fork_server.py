@@ -1,0 +1,92 @@
+"""Runs programs in children of a process that has imported torch once: plain, or observed as a job is.
+
+Reads one request a line from standard input, and answers each with the exit code::
+
+    {"program": "…/p.py", "folder": "…", "observer": "…/in_job", "environ": {"LOGPARSE_TRACE_DIR": "…"}}
+
+A child runs in ``folder/cwd``; its output goes to ``folder/stdout`` and ``folder/stderr``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import runpy
+import signal
+import sys
+import threading
+import time
+import traceback
+from typing import Any
+
+os.environ["OMP_NUM_THREADS"] = "1"
+import torch
+import torch._dynamo
+import torch._inductor
+import torch.export
+import torch.fx.experimental.proxy_tensor
+
+_LIMIT_S = 120.0
+
+
+def started(request: dict[str, Any]) -> int:
+    child = os.fork()
+    if child:
+        return child
+    os.setpgid(0, 0)
+    folder = request["folder"]
+    os.chdir(folder + "/cwd")
+    for output, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT, 0o644), output)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False, buffering=1)
+    os._exit(exit_code(request))
+
+
+def exit_code(request: dict[str, Any]) -> int:
+    """Run the program as Python does, to the end of its threads and exit functions."""
+    program = request["program"]
+    sys.argv, sys.path[0] = [program], os.path.dirname(program)
+    os.environ.update(request["environ"])
+    if request["observer"]:
+        sys.path.insert(1, request["observer"])
+        sys.modules.pop("sitecustomize", None)
+        __import__("sitecustomize")
+    code = 0
+    try:
+        runpy.run_path(program, run_name="__main__")
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        code = 1
+        traceback.print_exc()
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and not stream.closed:
+            stream.flush()
+    return code
+
+
+def ended(child: int) -> int | str:
+    """The exit code of a child; negative: the signal that killed it."""
+    until = time.monotonic() + _LIMIT_S
+    while time.monotonic() < until:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return "timeout"
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        print(json.dumps(ended(started(json.loads(line)))), flush=True)

@@ -1,0 +1,163 @@
+"""Whole jobs under the observer, as ``capture`` and ``tune`` start them: units, times, windows of time."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from analyzers.times.runs import tables_of
+from analyzers.times.units import units
+from analyzers.tune.by_turns import units_in
+from logparse.capture import with_overrides
+from logparse.capture.plan import timing
+from logparse.ingest import ingest
+from logparse.store import open_store
+
+pytest.importorskip("torch")
+
+
+def output_of(command: list[str], environ: dict[str, str]) -> tuple[str, str]:
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    return done.stdout.strip(), done.stderr
+
+
+STEPS = """
+import time
+import torch
+torch.backends.cudnn.benchmark = True
+torch.backends.fp32_precision = "tf32"
+layer = torch.nn.Linear(8, 8)
+optimizers = [torch.optim.SGD([x], lr=0.1) for x in layer.parameters()]
+for number in range({steps}):
+    layer(torch.ones(2 if number % 4 else 16, 8)).sum().backward()
+    for optimizer in optimizers:
+        optimizer.step()
+    time.sleep(0.02)
+"""
+
+
+def traced(folder: Path, steps: int) -> tuple[str, str]:
+    """What a job prints of so many steps, every fourth of another size."""
+    environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
+    environ |= {"LOGPARSE_TRACE_DIR": str(folder), "LOGPARSE_TRACE_UNITS": "2"}
+    return output_of([sys.executable, "-c", STEPS.format(steps=steps)], environ)
+
+
+def test_steps_of_the_first_optimizer_are_counted_by_their_sizes_and_some_are_traced(tmp_path: Path) -> None:
+    assert traced(tmp_path, 120) == ("", "")
+    store = open_store(tmp_path / "store", create=True)
+    ingest([*map(str, tmp_path.glob("*.json*"))], store, run="r")
+    found = units(tables_of(store, "r"))
+    assert found is not None
+    assert (found.sort, found.tracing) == ("optimizer", "settled")
+    assert {x.name: x.count for x in found.kinds} == {"float32[2, 8]": 90, "float32[16, 8]": 30}
+    assert all(x.traced and 0 < len(x.us) < x.count for x in found.kinds), "none is timed once the profiler has run"
+    assert found.mean_us == pytest.approx(20e3, rel=0.9)
+    assert found.untraced_share == 0
+    facts = store.facts()
+    assert set(facts.loc[facts["name"] == "job_settings", "value"]) == {"cudnn_benchmark tf32"}
+
+
+DEVICE = """
+import time
+import torch
+
+class Device:  # which has 30 ms of work of each step, behind that of the step before
+    free = 0.0
+class Event:
+    def __init__(self, enable_timing=True): pass
+    def record(self): self.at = max(Device.free, time.perf_counter())
+    def query(self): return time.perf_counter() >= self.at
+    def synchronize(self): time.sleep(max(self.at - time.perf_counter(), 0.0))
+    def elapsed_time(self, end): return 1e3 * (end.at - self.at)
+torch.cuda.Event = Event
+torch.cuda.is_initialized = lambda: True
+torch.cuda.is_current_stream_capturing = lambda: False
+torch.cuda.synchronize = lambda: time.sleep(max(Device.free - time.perf_counter(), 0.0))
+
+layer = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+for number in range(60):
+    layer(torch.ones(2 if number % 4 else 16, 8)).sum().backward()
+    time.sleep(0.01)
+    Device.free = max(Device.free, time.perf_counter()) + 0.03
+    optimizer.step()
+time.sleep(max(Device.free - time.perf_counter(), 0.0))
+"""
+
+
+def test_a_run_without_logs_times_units_on_the_device_and_the_host_by_itself(tmp_path: Path) -> None:
+    environ = timing(tmp_path, "", os.environ)
+    assert output_of([sys.executable, "-c", DEVICE], environ) == ("", "")
+    found = units_in(tmp_path)
+    assert found is not None
+    assert found.alone
+    host = [us for kind in found.kinds for us in kind.host_us]
+    assert len(host) == 11
+    assert statistics.median(host) == pytest.approx(10e3, rel=0.5), "not the 30 ms of the device"
+    assert found.mean_us == pytest.approx(30e3, rel=0.1), "nor do units count before which the device was idle"
+
+
+FUNCTIONS = """
+import glob, os, time, torch
+from logparse_in_job import by_time, profiler
+start = profiler.Profile.start
+def slowly(self):
+    time.sleep(0.8)
+    start(self)
+profiler.Profile.start = slowly
+by_time._QUIET_S = 0.1
+@torch.no_grad()
+def work():
+    with torch.profiler.record_function("mine"):
+        torch.mm(torch.ones(4, 4), torch.ones(4, 4))
+end = time.monotonic() + 60
+while time.monotonic() < end and not glob.glob(os.environ["LOGPARSE_TRACE_DIR"] + "/trace_*.json.gz"):
+    work()
+    time.sleep(0.001)
+"""
+
+
+def test_a_window_of_time_begins_once_the_profiler_has_started(tmp_path: Path) -> None:
+    """On a GPU its first start takes seconds: windows had ended before they began, and held no kernel."""
+    environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
+    environ |= {"LOGPARSE_TRACE_DIR": str(tmp_path), "LOGPARSE_TRACE_UNITS": "2", "LOGPARSE_TRACE_SECONDS": "0.5"}
+    output_of([sys.executable, "-c", FUNCTIONS], environ)
+    events = json.loads(gzip.decompress(min(tmp_path.glob("trace_*.json.gz")).read_bytes()))["traceEvents"]
+    (us,) = (x["dur"] for x in events if x["name"] == "ProfilerStep#1")
+    assert us > 0.4e6
+    assert sum(x["name"] == "aten::mm" for x in events) > 10
+    (record,) = tmp_path.glob("units_*.json")
+    assert json.loads(record.read_text())["tracing"] == "by time"
+
+
+BACKWARD = """
+import time, torch
+from logparse_in_job import by_time
+by_time._QUIET_S = 0.1
+class Slow(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x): return x * 2
+    @staticmethod
+    def backward(context, grad):
+        end = time.monotonic() + 0.02
+        while time.monotonic() < end: pass
+        return grad * 2
+x, until = torch.ones(4, requires_grad=True), time.monotonic() + 4
+while time.monotonic() < until: Slow.apply(x).sum().backward()
+print("ended")
+"""
+
+
+def test_a_window_of_time_never_begins_within_a_backward_pass(tmp_path: Path) -> None:
+    """Its operators are the profiler's only in part, which ended the job by a signal."""
+    environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
+    environ |= {"LOGPARSE_TRACE_DIR": str(tmp_path), "LOGPARSE_TRACE_UNITS": "2", "LOGPARSE_TRACE_SECONDS": "0.2"}
+    assert output_of([sys.executable, "-c", BACKWARD], environ) == ("ended", "")

@@ -1,0 +1,462 @@
+"""Programs of every kind behave the same under the observer, and the observer has seen their units.
+
+The first letter of a name is its kind: c compile, d export and graphs, e own hooks and profilers, f copies and files,
+g units, h process, k devices.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.capture.in_job.observed import Ran, Server, differences
+from tests.conftest import ROOT
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.xdist_group("observed")
+
+NET = """
+import torch
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 8))
+"""
+TRAIN = """
+optimizer = torch.optim.AdamW(net.parameters())
+def step(size=4):
+    loss = net(torch.ones(size, 8)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+"""
+GRAPHS = "from torch._dynamo.utils import counters; print(counters['stats']['unique_graphs'], counters['graph_break'])"
+
+PROGRAMS = {
+    "c_module": NET
+    + f"""
+compiled = torch.compile(net, backend="aot_eager", fullgraph=True)
+with torch.no_grad():
+    for _ in range(30): compiled(torch.ones(2, 8))
+{GRAPHS}
+""",
+    "c_many_modules_each_with_a_cache_of_its_own": f"""
+import torch
+nets = [torch.compile(torch.nn.Linear(8, 8 + i), backend="eager") for i in range(12)]
+with torch.no_grad():
+    for _ in range(3): print([tuple(net(torch.ones(2, 8)).shape) for net in nets])
+{GRAPHS}
+""",
+    "c_function_and_training": NET
+    + f"""
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+@torch.compile(backend="aot_eager")
+def loss_of(x): return net(x).square().mean()
+for _ in range(30):
+    loss = loss_of(torch.ones(2, 8)); optimizer.zero_grad(); loss.backward(); optimizer.step()
+print(loss.item())
+{GRAPHS}
+""",
+    "c_breaks_and_a_job_s_own_hook": f"""
+import torch
+class Net(torch.nn.Module):
+    def __init__(self): super().__init__(); self.a = torch.nn.Linear(8, 8)
+    def forward(self, x): x = self.a(x); torch._dynamo.graph_break(); return self.a(x)
+net = Net(); net.a.register_forward_hook(lambda module, args, out: out * 2)
+compiled = torch.compile(net, backend="eager")
+with torch.no_grad():
+    for _ in range(30): y = compiled(torch.ones(2, 8))
+print(tuple(y.shape))
+{GRAPHS}
+""",
+    "d_traced_and_scripted": NET
+    + """
+import io
+net.eval()
+with torch.no_grad():
+    for _ in range(10): net(torch.ones(2, 8))
+    traced = torch.jit.trace(net, torch.ones(2, 8)); print(traced.graph, traced.code)
+    scripted = torch.jit.script(net); print(scripted.code)
+    for _ in range(30): traced(torch.ones(2, 8)); scripted(torch.ones(2, 8))
+torch.jit.save(scripted, "scripted.pt")
+""",
+    "d_exported": NET
+    + """
+program = torch.export.export(net.eval(), (torch.ones(2, 8),), strict=False)
+print(program.graph)
+with torch.no_grad():
+    for _ in range(30): program.module()(torch.ones(2, 8))
+""",
+    "d_transformed": NET
+    + """
+from torch.func import functional_call, grad, vmap
+values = {name: x.detach() for name, x in net.named_parameters()}
+def loss(values, x): return functional_call(net, values, (x[None],)).square().sum()
+for _ in range(20): found = vmap(grad(loss), (None, 0))(values, torch.ones(4, 8))
+print({name: tuple(x.shape) for name, x in found.items()})
+""",
+    "e_own_hooks_are_called_in_their_order": NET
+    + TRAIN
+    + """
+seen = []
+net.register_forward_pre_hook(lambda module, args, named: seen.append(("pre", sorted(named))), with_kwargs=True)
+net[0].register_forward_hook(lambda module, args, out: seen.append("post"))
+net.register_full_backward_hook(lambda module, given, got: seen.append("backward"))
+optimizer.register_step_post_hook(lambda *args: seen.append("step"))
+for _ in range(30): step()
+print(len(seen), seen[:6], [len(x._forward_hooks) + len(x._forward_pre_hooks) for x in net.modules()])
+""",
+    "e_own_profiler_every_few_steps": NET
+    + TRAIN
+    + """
+counts = []
+for round in range(8):
+    for _ in range(3): step()
+    with torch.profiler.profile() as profile:
+        step(); step()
+    counts.append(sum(x.count for x in profile.key_averages() if x.key == "aten::linear"))
+print(counts, torch._C._autograd._profiler_enabled())
+""",
+    "e_ranges_that_outlive_windows": NET
+    + TRAIN
+    + """
+open_ranges = []
+for number in range(120):
+    step()
+    if number % 3 == 0:
+        open_ranges.append(torch.profiler.record_function(f"range {number}").__enter__())
+    if number % 5 == 4: open_ranges.pop(0).__exit__(None, None, None)
+while open_ranges: open_ranges.pop().__exit__(None, None, None)
+print("ended")
+""",
+    "f_copied_pickled_and_saved": NET
+    + TRAIN
+    + """
+import copy, pickle
+for number in range(30):
+    step()
+    best, other = copy.deepcopy(net), copy.deepcopy(optimizer)
+for made in map(pickle.dumps, (net, optimizer, torch.nn.Module.__call__)): print(len(made), b"logparse" in made)
+torch.save(net.state_dict(), "state.pt")
+print(sorted(best.__dict__), torch.nn.Module.__call__ is torch.nn.Module._wrapped_call_impl)
+""",
+    "f_dropped_objects_die": """
+import gc, torch, weakref
+alive = []
+for _ in range(10):
+    net = torch.nn.Linear(8, 8); optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(4): net(torch.ones(2, 8)).sum().backward(); optimizer.step()
+    alive += [weakref.ref(net), weakref.ref(optimizer)]
+del net, optimizer; gc.collect(); print(sum(x() is not None for x in alive))
+""",
+    "g_super_step": NET
+    + """
+class Clipped(torch.optim.AdamW):
+    def step(self, closure=None): return super().step(closure)
+plain = torch.optim.AdamW(torch.nn.Linear(8, 8).parameters())
+optimizer = Clipped(net.parameters())
+for _ in range(30): net(torch.ones(2, 8)).sum().backward(); optimizer.step()
+""",
+    "g_two_optimizers_by_turns": NET
+    + """
+other = torch.nn.Linear(8, 8)
+first, second = (torch.optim.SGD(x.parameters(), lr=0.1) for x in (net, other))
+for _ in range(30):
+    for _ in range(5): net(torch.ones(2, 8)).sum().backward(); first.step()
+    other(torch.ones(2, 8)).sum().backward(); second.step()
+""",
+    "g_second_phase": NET
+    + """
+first, second = (torch.optim.SGD(net.parameters(), lr=0.1) for _ in range(2))
+for optimizer, count in ((first, 12), (second, 40)):
+    for _ in range(count): net(torch.ones(2, 8)).sum().backward(); optimizer.step()
+""",
+    "g_optimizer_per_parameter_within_the_backward_pass": NET
+    + """
+optimizers = {x: torch.optim.SGD([x], lr=0.1) for x in net.parameters()}
+def update(x): optimizers[x].step(); optimizers[x].zero_grad()
+for x in net.parameters(): x.register_post_accumulate_grad_hook(update)
+for _ in range(40): net(torch.ones(2, 8)).square().mean().backward()
+""",
+    "g_manual_updates": NET
+    + """
+for _ in range(40):
+    net(torch.ones(2, 8)).square().mean().backward()
+    with torch.no_grad():
+        for x in net.parameters(): x -= 0.1 * x.grad; x.grad = None
+""",
+    "g_accumulated": NET
+    + TRAIN
+    + """
+for number in range(120):
+    net(torch.ones(4, 8)).square().mean().backward()
+    if number % 4 == 3: optimizer.step(); optimizer.zero_grad()
+""",
+    "g_recomputed": NET
+    + TRAIN
+    + """
+from torch.utils.checkpoint import checkpoint
+for number in range(30):
+    checkpoint(net, torch.ones(4, 8, requires_grad=True), use_reentrant=bool(number % 2)).sum().backward()
+    optimizer.step()
+""",
+    "g_evaluated_before_it_is_trained": NET
+    + TRAIN
+    + """
+with torch.no_grad():
+    for _ in range(40): net(torch.ones(2, 8))
+for _ in range(30): step()
+""",
+    "g_threads_of_a_server": NET
+    + """
+import concurrent.futures
+def serve(number):
+    with torch.inference_mode(): return net(torch.ones(1 + number % 3, 8)).shape[0]
+with concurrent.futures.ThreadPoolExecutor(4) as pool: print(sum(pool.map(serve, range(300))))
+""",
+    "g_a_thread_for_each_request": NET
+    + """
+import threading
+def serve():
+    with torch.inference_mode(): net(torch.ones(2, 8))
+for _ in range(40):
+    thread = threading.Thread(target=serve); thread.start(); thread.join()
+""",
+    "g_trained_in_two_threads": """
+import threading, torch
+def work(seed):
+    torch.manual_seed(seed); net = torch.nn.Linear(8, 8); optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(60): net(torch.ones(4, 8)).square().mean().backward(); optimizer.step()
+threads = [threading.Thread(target=work, args=(seed,)) for seed in (1, 2)]
+[x.start() for x in threads]; [x.join() for x in threads]
+""",
+    "g_two_units": NET
+    + """
+with torch.no_grad(): net(torch.ones(2, 8)); net(torch.ones(2, 8))
+""",
+    "h_exception_out_of_a_call": NET
+    + """
+with torch.no_grad():
+    for _ in range(12): net(torch.ones(2, 8))
+net(torch.ones(2, 9))
+""",
+    "h_exceptions_that_the_job_catches": NET
+    + """
+caught = 0
+with torch.no_grad():
+    for number in range(60):
+        try: net(torch.ones(4, 8 if number % 3 else 9))
+        except RuntimeError: caught += 1
+print(caught)
+""",
+    "h_alarm_within_our_code": NET
+    + """
+import signal
+class Alarm(Exception): pass
+def alarm(*args): raise Alarm
+signal.signal(signal.SIGALRM, alarm)
+with torch.no_grad():
+    for number in range(60):  # one alarm each, somewhere within a call or between two
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 1e-4 * (1 + number % 7))
+            while True: net(torch.ones(2, 8))
+        except Alarm: pass
+print("ended")
+""",
+    "h_warnings_are_errors": NET
+    + TRAIN
+    + """
+import warnings
+warnings.simplefilter("error")
+for _ in range(30): step()
+compiled = torch.compile(net, backend="eager")
+with torch.no_grad():
+    for _ in range(10): compiled(torch.ones(2, 8))
+""",
+    "h_warning_of_the_caller_s_line": """
+import torch, warnings
+class Net(torch.nn.Module):
+    def forward(self, x): warnings.warn("old", UserWarning, stacklevel=4); return x
+with torch.no_grad(): Net()(torch.ones(2))
+""",
+    "h_exit_code": NET + TRAIN + "import sys\nfor _ in range(12): step()\nsys.exit(3)\n",
+    "h_left_by_os_exit": NET + TRAIN + "import os\nfor _ in range(12): step()\nprint('done', flush=True); os._exit(4)\n",
+    "h_closed_standard_error": NET + TRAIN + "import sys\nsys.stderr.close()\nfor _ in range(12): step()\nprint('out')\n",
+    "h_folder_is_removed": NET
+    + TRAIN
+    + """
+import os, shutil
+for number in range(60):
+    step()
+    if number == 1 and "LOGPARSE_TRACE_DIR" in os.environ: shutil.rmtree(os.environ["LOGPARSE_TRACE_DIR"])
+print("done")
+""",
+    "h_forks": NET
+    + TRAIN
+    + """
+import os
+ok = 0
+for number in range(40):
+    step()
+    if number % 4 == 2:
+        child = os.fork()
+        if not child: net(torch.ones(1, 8)); os._exit(0)
+        ok += os.waitpid(child, 0)[1] == 0
+print(ok)
+""",
+    "h_random_numbers_and_threads": NET
+    + TRAIN
+    + """
+import random, threading
+random.seed(1)
+for _ in range(30): loss = step()
+print(loss, random.random(), torch.rand(1).item(), threading.active_count())
+""",
+    "h_a_second_copy_of_the_observer": NET
+    + TRAIN
+    + """
+import os, runpy
+for path in os.environ.get("LOGPARSE_WITH_TORCH", "").split(os.pathsep):
+    if path: runpy.run_path(path)
+for _ in range(12): step()
+""",
+    "h_own_call": """
+import torch
+call = torch.nn.Module.__call__
+calls = 0
+def patched(self, *args, **named):
+    global calls; calls += 1
+    return call(self, *args, **named)
+torch.nn.Module.__call__ = patched
+class Own(torch.nn.Module):
+    def __init__(self): super().__init__(); self.a = torch.nn.Linear(8, 8)
+    def __call__(self, x): return self.a(x)
+net = Own()
+with torch.no_grad():
+    for _ in range(12): net(torch.ones(2, 8))
+print(calls)
+""",
+    "h_odd_inputs": """
+import torch
+class Odd(torch.nn.Module):
+    def forward(self, *args, **named): return 1
+class Mine(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), named=None): raise RuntimeError(f"{function} was called")
+odd, nested = Odd(), torch.nested.nested_tensor([torch.ones(2, 8), torch.ones(3, 8)], layout=torch.jagged)
+with torch.no_grad():
+    for _ in range(4):
+        odd(torch.nn.UninitializedParameter()); odd(Mine()); odd(nested); odd({"x": torch.ones(3)}, y=[torch.ones(2)])
+with torch.device("meta"), torch.no_grad():
+    for _ in range(4): torch.nn.Linear(8, 8)(torch.ones(2, 8))
+""",
+}
+UNITS = {
+    "g_super_step": ("optimizer", 30),
+    "g_two_optimizers_by_turns": ("optimizer", 150),
+    "g_second_phase": ("optimizer", 52),
+    "g_optimizer_per_parameter_within_the_backward_pass": ("optimizer", 40),
+    "g_manual_updates": ("forward", 40),
+    "g_accumulated": ("optimizer", 30),
+    "g_recomputed": ("optimizer", 30),
+    "g_evaluated_before_it_is_trained": ("optimizer", 30),
+    "g_threads_of_a_server": ("module", 300),
+    "g_a_thread_for_each_request": ("module", 40),
+    "g_trained_in_two_threads": ("optimizer", 120),
+    "g_two_units": ("module", 2),
+    "c_module": ("module", 30),
+    "c_function_and_training": ("optimizer", 30),
+    "d_traced_and_scripted": ("module", 70),
+    "h_exceptions_that_the_job_catches": ("module", 60),
+    "h_own_call": ("module", 12),
+    "h_a_second_copy_of_the_observer": ("optimizer", 12),
+}
+"""The sort and the number of units that the observer must have counted; each of these jobs has a trace."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    found = Server()
+    yield found
+    found.close()
+
+
+def ran(server: Server, name: str, folder: Path) -> tuple[Ran, Ran]:
+    program = folder / f"{name}.py"
+    program.write_text(PROGRAMS[name])
+    return server.both(program, folder)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_job_is_the_same_and_was_seen(server: Server, name: str, tmp_path: Path) -> None:
+    plain, observed = ran(server, name, tmp_path)
+    assert differences(plain, observed) == []
+    assert plain.code == {"h_exception_out_of_a_call": 1, "h_exit_code": 3, "h_left_by_os_exit": 4}.get(name, 0), plain
+    if name in UNITS:
+        sort, count = UNITS[name]
+        assert observed.counts == {sort: count}, observed.notes
+        assert observed.traces, observed.units
+    else:
+        assert not [note for note in observed.notes if "observation ended" in note and "No such file" not in note]
+
+
+def test_a_job_that_is_not_seen_has_a_sentence(server: Server, tmp_path: Path) -> None:
+    _, observed = ran(server, "d_transformed", tmp_path)
+    assert observed.notes == ["no trace: 20 calls of modules ran under a tracer, a transform or a dispatch mode"]
+
+
+def test_a_difference_is_found(server: Server, tmp_path: Path) -> None:
+    """The law's own test: the function that compares sees each of the things that it compares."""
+    program = tmp_path / "p.py"
+    program.write_text(
+        "import os, sys\nif 'LOGPARSE_TRACE_DIR' in os.environ:\n"
+        "    open('more', 'w').close(); print('x'); print('y', file=sys.stderr); sys.exit(1)\n"
+    )
+    found = differences(*server.both(program, tmp_path))
+    assert [x.split()[0] for x in found] == ["exit", "stdout:", "stderr:", "files"]
+
+
+def test_a_trace_holds_the_units_that_its_header_names(server: Server, tmp_path: Path) -> None:
+    _, observed = ran(server, "g_accumulated", tmp_path)
+    for path in observed.traces:
+        content = json.loads(gzip.decompress(path.read_bytes()))
+        kinds = content["logparse_unit_kinds"]
+        linears = sum(x["name"] == "aten::linear" for x in content["traceEvents"])
+        steps = [x["name"] for x in content["traceEvents"] if x["name"].startswith("ProfilerStep#")]
+        assert sorted(steps) == [f"ProfilerStep#{number}" for number in sorted(kinds)]
+        assert linears == 2 * 4 * len(kinds), "two layers, four calls a step"
+
+
+def test_a_job_under_a_python_profiler_sees_no_function_of_ours_but_the_wrapper(server: Server, tmp_path: Path) -> None:
+    program = tmp_path / "p.py"
+    program.write_text(
+        NET + "import cProfile, pstats\np = cProfile.Profile(); p.enable()\nwith torch.no_grad():\n"
+        "    for _ in range(20): net(torch.ones(2, 8))\np.disable()\n"
+        "print(sorted({x[2] for x in pstats.Stats(p).stats if 'logparse' in x[0]}))\n"
+    )
+    _, observed = server.both(program, tmp_path)
+    assert observed.stdout == b"['__call__', 'is_within', 'unobserved']\n"
+
+
+SHARED = Path(os.environ.get("LOGPARSE_PROGRAMS") or ROOT.parent / "shared" / "programs")
+SEEN_BY_PROFILERS = {"e07_cprofile", "e08_settrace"}
+"""Python's own profiler and tracer see our functions (docs/measurement.md)."""
+TIMES_OF_ITS_OWN = {"i02_deepcopy_turns", "m_overhead"}
+"""These print times on standard error."""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("program", sorted(SHARED.glob("[a-z]*_*.py")) or [None], ids=lambda x: x.stem if x else "none")
+def test_programs_of_others(server: Server, program: Path | None, tmp_path: Path) -> None:
+    if program is None:
+        pytest.skip("the programs are not here")
+    found = differences(*server.both(program, tmp_path))
+    if program.stem in TIMES_OF_ITS_OWN:
+        found = [x for x in found if not x.startswith("stderr")]
+    if program.stem in SEEN_BY_PROFILERS:
+        found = [x for x in found if not x.startswith("stdout")]
+    assert found == []

@@ -1,0 +1,115 @@
+"""What happens when a job's Python starts, and when it executes torch: with a torch of the test's own."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from logparse.capture.with_overrides import FOLDER, with_torch
+
+PACKAGE = FOLDER / "logparse_in_job"
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """A job's environment: a torch, and a file that runs once torch is executed."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").write_text("import sys\nstate = 'plain'\nloader = type(__spec__.loader).__name__\n")
+    (tmp_path / "torch/part.py").write_text("")
+    (tmp_path / "with.py").write_text("import torch\ntorch.state = 'changed'\ndef function(): pass\ntorch.f = function\n")
+    return with_torch({**os.environ, "PYTHONPATH": str(tmp_path)}, tmp_path / "with.py")
+
+
+def output_of(code: str, environ: dict[str, str], python: str = sys.executable) -> str:
+    done = subprocess.run([python, "-c", code], env=environ, capture_output=True, text=True, check=False)
+    assert done.stderr == "", done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "lookup",
+    [
+        "",
+        "import importlib.util; assert importlib.util.find_spec('torch') is not None",
+        "import importlib.util; [importlib.util.find_spec('torch') for _ in range(3)]",
+        "import pkgutil; pkgutil.find_loader('torch') if sys.version_info < (3, 12) else None",
+        "import importlib.metadata; list(importlib.metadata.distributions())",
+        "import threading; t = threading.Thread(target=__import__, args=('torch',)); t.start(); t.join()",
+        "import torch.part",
+    ],
+)
+def test_files_run_once_torch_is_executed_however_it_was_looked_up(lookup: str, environ: dict[str, str]) -> None:
+    code = "import sys, warnings; warnings.simplefilter('ignore')\n" + lookup
+    code += "\nimport torch; print(torch.state, torch.loader, 'exec_module' in vars(torch.__spec__.loader), torch.f.__module__)"
+    assert output_of(code, environ) == "changed SourceFileLoader False __logparse__"
+
+
+def test_a_lookup_without_an_import_changes_nothing(environ: dict[str, str]) -> None:
+    code = "import importlib.util, sys; spec = importlib.util.find_spec('torch'); print(spec.name, 'torch' in sys.modules)"
+    assert output_of(code, environ) == "torch False"
+
+
+def test_a_torch_that_fails_to_import_fails_as_without_us(environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "torch/__init__.py").write_text("raise ImportError('no library')\n")
+    found = []
+    for each in (environ, {**environ, "PYTHONPATH": str(tmp_path)}):
+        done = subprocess.run([sys.executable, "-c", "import torch"], env=each, capture_output=True, text=True, check=False)
+        found.append((done.returncode, done.stderr))
+    assert found[0] == found[1]
+    assert "no library" in found[0][1]
+
+
+def test_a_module_of_the_files_can_be_imported_by_its_name(environ: dict[str, str]) -> None:
+    """Dynamo imports the module of a function that it compiles."""
+    code = "import importlib, torch; print(importlib.import_module(torch.f.__module__).function is torch.f)"
+    assert output_of(code, environ) == "True"
+
+
+def pythons() -> list[str]:
+    """Each Python of this machine from 2.7 on, by its path."""
+    folders = sorted(Path.home().glob(".pyenv/versions/*/bin"))
+    folders += [Path(x) for x in (*os.environ.get("PATH", "").split(os.pathsep), "/usr/bin") if x]
+    found = {}
+    for name in ("python2.7", *(f"python3.{minor}" for minor in range(6, 16))):
+        found[name] = next((str(x / name) for x in folders if os.access(x / name, os.X_OK)), "")
+    return [path for path in found.values() if path]
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_any_python_starts_as_without_us(python: str, environ: dict[str, str], tmp_path: Path) -> None:
+    """Also one that a job starts as a child, of another version: it loses nothing of its own, and prints nothing."""
+    code = "import sys; print(sys.modules['sitecustomize'].__file__.split('in_job')[-1] if 'sitecustomize' in sys.modules else '')"
+    assert output_of(code, environ, python).endswith(("sitecustomize.py", "sitecustomize.pyc"))
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.own = 'kept'\nsys.path.append('added')\n")
+    code = "import sys, sitecustomize; print('%s %s %d' % (sys.own, sitecustomize.sys.own, sys.path.count('added')))"
+    assert output_of(code, environ, python) == "kept kept 1"
+    (tmp_path / "sitecustomize.py").write_text("import no_such_module\n")
+    alone = {**environ, "PYTHONPATH": str(tmp_path)}
+    errors = [
+        subprocess.run([python, "-c", "print(1)"], env=x, capture_output=True, text=True, check=False)
+        for x in (environ, alone)
+    ]
+    assert errors[0].stdout == errors[1].stdout
+    assert errors[0].stderr.splitlines()[:1] == errors[1].stderr.splitlines()[:1], "and Python's own line about it"
+
+
+def test_the_package_is_written_for_the_oldest_python_that_has_a_pytorch_of_ours() -> None:
+    for path in [*PACKAGE.glob("*.py"), FOLDER / "trace_units.py"]:
+        ast.parse(path.read_text(), feature_version=(3, 8))
+    ast.parse((FOLDER / "sitecustomize.py").read_text(), feature_version=(3, 4))
+
+
+def test_the_package_imports_nothing_of_ours_and_nothing_but_torch() -> None:
+    """The job's Python may have no other package."""
+    known = {"torch", "logparse_in_job", "sitecustomize", *sys.stdlib_module_names}
+    for path in [*PACKAGE.glob("*.py"), FOLDER / "sitecustomize.py", FOLDER / "trace_units.py"]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [x.name for x in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            assert {x.partition(".")[0] for x in names} <= known, path
