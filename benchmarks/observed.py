@@ -45,7 +45,9 @@ def run(name: str, folder: Path | None, limit: float) -> dict[str, Any]:
         environ["OUT_DIR"] = here
         command = [sys.executable, str(PROGRAMS), name]
         try:
-            done = subprocess.run(command, env=environ, cwd=here, capture_output=True, text=True, timeout=limit)
+            done = subprocess.run(
+                command, env=environ, cwd=here, capture_output=True, text=True, check=False, timeout=limit
+            )
         except subprocess.TimeoutExpired:
             return {"code": "timeout", "seconds": limit}
     found: dict[str, Any] = {"code": done.returncode, "seconds": round(time.monotonic() - began, 1)}
@@ -108,10 +110,10 @@ def main(words: Sequence[str] | None = None) -> int:
     import torch
 
     sys.path.insert(0, str(PROGRAMS.parent))
-    from observed_programs import PROGRAMS as names
+    import observed_programs
 
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-    chosen = [x for x in names if not options.only or x in options.only.split(",")]
+    chosen = [x for x in observed_programs.PROGRAMS if not options.only or x in options.only.split(",")]
     record: dict[str, Any] = {
         "device": device,
         "torch": torch.__version__,
@@ -144,7 +146,7 @@ def main(words: Sequence[str] | None = None) -> int:
             flush=True,
         )
         if not good:
-            print("   ", {k: v for k, v in verdict.items()}, (last.get("stderr") or "")[-600:], flush=True)
+            print("   ", verdict, (last.get("stderr") or "")[-600:], flush=True)
     options.results.mkdir(exist_ok=True)
     path = options.results / f"observed-{device.replace(' ', '-')}-{record['date']}.json"
     path.write_text(json.dumps(record))

@@ -9,9 +9,9 @@ import os
 import sys
 
 _run_files = None
-if sys.version_info >= (3, 8):
+if sys.version_info >= (3, 8):  # noqa: UP036
     try:
-        from logparse_in_job import start
+        from logparse_in_job import start  # type: ignore[import-not-found]
 
         _run_files = start.run_files
         start.watch()
@@ -20,15 +20,16 @@ if sys.version_info >= (3, 8):
 
 _here = os.path.dirname(os.path.abspath(__file__))
 _ours = [path for path in sys.path if os.path.abspath(path or ".") == _here]
+_at = sys.path.index(_ours[0]) if _ours else 0
 _this = sys.modules.pop("sitecustomize", None)
 for _path in _ours:
     sys.path.remove(_path)
 try:
-    import sitecustomize  # the job's own, which then has its name
+    import sitecustomize  # type: ignore[import-not-found]  # noqa: F401  # the job's own takes its name
 except ImportError:
     if not str(sys.exc_info()[1]).endswith(("sitecustomize", "'sitecustomize'")):
         raise
     if _this is not None:
         sys.modules["sitecustomize"] = _this
 finally:
-    sys.path[:0] = _ours
+    sys.path[_at:_at] = _ours

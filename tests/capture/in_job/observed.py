@@ -61,7 +61,11 @@ class Server:
     def __init__(self) -> None:
         program = str(Path(__file__).with_name("fork_server.py"))
         self._process = subprocess.Popen(
-            [sys.executable, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            [sys.executable, program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
         assert self._answer() == "ready"
 

@@ -284,8 +284,12 @@ class Net(torch.nn.Module):
 with torch.no_grad(): Net()(torch.ones(2))
 """,
     "h_exit_code": NET + TRAIN + "import sys\nfor _ in range(12): step()\nsys.exit(3)\n",
-    "h_left_by_os_exit": NET + TRAIN + "import os\nfor _ in range(12): step()\nprint('done', flush=True); os._exit(4)\n",
-    "h_closed_standard_error": NET + TRAIN + "import sys\nsys.stderr.close()\nfor _ in range(12): step()\nprint('out')\n",
+    "h_left_by_os_exit": NET
+    + TRAIN
+    + "import os\nfor _ in range(12): step()\nprint('done', flush=True); os._exit(4)\n",
+    "h_closed_standard_error": NET
+    + TRAIN
+    + "import sys\nsys.stderr.close()\nfor _ in range(12): step()\nprint('out')\n",
     "h_folder_is_removed": NET
     + TRAIN
     + """
@@ -370,7 +374,7 @@ UNITS = {
     "g_two_units": ("module", 2),
     "c_module": ("module", 30),
     "c_function_and_training": ("optimizer", 30),
-    "d_traced_and_scripted": ("module", 70),
+    "d_traced_and_scripted": ("module", 71),
     "h_exceptions_that_the_job_catches": ("module", 60),
     "h_own_call": ("module", 12),
     "h_a_second_copy_of_the_observer": ("optimizer", 12),

@@ -43,7 +43,8 @@ def test_tracing_begins_at_the_latest_after_some_units() -> None:
         ({"module": 3, "graph": 6}, "graph"),
         ({"forward": 40, "optimizer": 1}, "optimizer"),
         ({"forward": 400, "optimizer": 1}, "forward"),
-        ({"forward": 9}, "forward"),
+        ({"forward": 5}, None),
+        ({"forward": 6}, "forward"),
         ({"named": 1, "optimizer": 1}, "named"),
     ],
 )
@@ -73,7 +74,7 @@ def test_what_is_gone_leads_no_more() -> None:
     assert leader.comes(2) == 1
 
 
-def windows_of(units: int, plan: Windows, sort: str = "module", ranks: Ranks = Ranks()) -> list[tuple[int, int]]:
+def windows_of(units: int, plan: Windows) -> list[tuple[int, int]]:
     """The number of each window and the unit after which it begins; each ends when its units are done."""
     series, out, ends = Series(), [], 0
     for number in range(1, units + 1):
@@ -82,7 +83,7 @@ def windows_of(units: int, plan: Windows, sort: str = "module", ranks: Ranks = R
             continue
         if ends and number == ends and out[-1][0]:
             plan.written(series)
-        window = plan.next(sort, series, ranks)
+        window = plan.next(series, Ranks())
         if window is not None:
             out.append((window.number, number))
             ends = number + window.warm_up + window.units
@@ -92,9 +93,8 @@ def windows_of(units: int, plan: Windows, sort: str = "module", ranks: Ranks = R
 
 
 def test_a_job_of_two_units_has_a_window() -> None:
-    assert Windows(2).next("module", series_of(1), Ranks()) == Window(0, 0, 1)
+    assert Windows(2).next(series_of(1), Ranks()) == Window(0, 0, 1)
     assert windows_of(4, Windows(2)) == [(0, 1)]
-    assert windows_of(8, Windows(2), "forward") == [(0, 6)], "an optimizer may follow"
 
 
 def test_settled_windows_follow_further_and_further_apart() -> None:
@@ -111,19 +111,19 @@ def test_a_known_number_of_units_places_the_window() -> None:
 def test_windows_that_are_given_up_come_again_but_not_for_ever() -> None:
     plan, series = Windows(2), series_of(1)
     for _ in range(20):
-        assert plan.next("module", series, Ranks()) is not None
+        assert plan.next(series, Ranks()) is not None
         plan.given_up(0, series)
     plan.given_up(0, series)
-    assert plan.next("module", series, Ranks()) is None
+    assert plan.next(series, Ranks()) is None
 
 
 def test_a_second_phase_is_traced_too() -> None:
     plan = Windows(2)
     windows_of(200, plan)
-    assert plan.next("module", series_of(300), Ranks()) is None
+    assert plan.next(series_of(300), Ranks()) is None
     plan.go_on()
     assert plan.done < MOST
-    assert plan.next("module", series_of(300, name="b"), Ranks()) is not None
+    assert plan.next(series_of(300, name="b"), Ranks()) is not None
 
 
 class Store(dict[str, bytes]):
@@ -145,7 +145,7 @@ def test_ranks_trace_the_same_units_however_far_ahead_a_host_is() -> None:
         plan, series, found = Windows(2), series_of(count, 5e4), []
         plan.provisional = True
         while len(found) < 2 and series.count < 200:
-            window = plan.next("module", series, Ranks(store, rank))
+            window = plan.next(series, Ranks(store, rank))
             if window is not None:
                 found.append((series.count, window.number))
                 plan.written(series_of(series.count + 3))

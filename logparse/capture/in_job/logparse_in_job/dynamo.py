@@ -11,7 +11,7 @@ import torch
 
 def skip(code: CodeType) -> None:
     """Have Dynamo run frames of this code as they are, and compile the frames beneath them as usual."""
-    frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     if hasattr(frames, "skip_code"):  # PyTorch until 2.6
         frames.skip_code(code)
     elif hasattr(frames, "set_code_exec_strategy"):

@@ -74,4 +74,3 @@ class Graphs:
         if profile is not None:
             self._captures += 1
             profile.stop({}, None)
-

@@ -20,12 +20,13 @@ class Guard:
     @property
     def is_within(self) -> bool:
         """Whether this thread is in a function of ours, interrupted by a signal handler or a finalizer of the job's."""
-        return getattr(self._thread, "within", False)
+        return bool(getattr(self._thread, "within", False))
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, which then returns None instead of raising an error, and does nothing once one was raised.
 
-        It does nothing within itself or another guarded function either.  Interrupts pass: Ctrl-C, ``sys.exit``, and whatever a signal handler of the job raises while our code runs.
+        It does nothing within itself or another guarded function either.  Interrupts pass: Ctrl-C, ``sys.exit``, and
+        whatever a signal handler of the job raises while our code runs.
         """
 
         @functools.wraps(function)

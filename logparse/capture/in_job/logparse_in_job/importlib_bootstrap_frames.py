@@ -12,22 +12,23 @@ A debugger, ``sys.settrace``, cProfile and a profile with stacks see them all th
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable
+from types import CodeType
+from typing import Any, Callable, List, Sequence
 
 
 def without_our_frame(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose exceptions do not show its own frame."""
-    code = function.__code__
+    codes = [function.__code__]
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
         except BaseException as error:
-            _drop_frames(error, (call.__code__, code))
+            _drop_frames(error, codes)
             raise
 
-    return call
+    return _with_code(call, codes)
 
 
 def module_call(
@@ -38,10 +39,11 @@ def module_call(
 ) -> Callable[..., Any]:
     """The wrapper of ``torch.nn.Module.__call__``.
 
-    ``unobserved()`` is asked at every call, ``begin(module, args, kwargs)`` returns a token, and ``end(module,
-    token, whole)`` gets it after the call; ``whole`` is False if an exception left it.  The first argument is named ``self`` because
-    PyTorch's Python tracer looks the module up by that name in this function's frame.
+    ``unobserved()`` is asked at every call, ``begin(module, args, kwargs)`` returns a token, and
+    ``end(module, token, whole)`` gets it after the call; ``whole`` is False if an exception left it.  The first
+    argument is named ``self`` because PyTorch's Python tracer looks the module up by that name in this frame.
     """
+    codes: List[CodeType] = []
 
     @functools.wraps(original)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
@@ -56,10 +58,10 @@ def module_call(
             finally:
                 end(self, token, whole)
         except BaseException as error:
-            _drop_frames(error, (__call__.__code__,))
+            _drop_frames(error, codes)
             raise
 
-    return __call__
+    return _with_code(__call__, codes)
 
 
 def around(
@@ -72,6 +74,7 @@ def around(
 
     It goes straight to the other one if ``unobserved()``.
     """
+    codes: List[CodeType] = []
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -86,13 +89,20 @@ def around(
             finally:
                 end(token, whole)
         except BaseException as error:
-            _drop_frames(error, (call.__code__,))
+            _drop_frames(error, codes)
             raise
 
-    return call
+    return _with_code(call, codes)
 
 
-def _drop_frames(error: BaseException, codes: Any) -> None:
+def _with_code(function: Any, codes: List[CodeType]) -> Callable[..., Any]:
+    """The function, whose code is added to those whose frames leave a traceback."""
+    codes.append(function.__code__)
+    made: Callable[..., Any] = function
+    return made
+
+
+def _drop_frames(error: BaseException, codes: Sequence[CodeType]) -> None:
     """Drop the entries of these code objects at the head of the traceback."""
     entry = error.__traceback__
     while entry is not None and entry.tb_frame.f_code in codes:

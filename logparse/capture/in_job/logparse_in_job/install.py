@@ -11,10 +11,10 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from . import dynamo, ordinary
+from .by_time import ByTime
 from .guard import Guard
 from .importlib_bootstrap_frames import around, module_call
 from .observer import Observer
-from .by_time import ByTime
 from .profiler import when_job_profiles
 from .when_executed import when_executed
 

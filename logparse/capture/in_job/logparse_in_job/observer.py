@@ -14,7 +14,6 @@ LOGPARSE_TURNS             units are done by turns with another process (``turns
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 import threading
@@ -26,15 +25,13 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from . import clock, dynamo, ordinary
-from .by_time import ByTime
 from .graphs import Graphs
 from .guard import Guard
 from .host_time import HostTime
-from .importlib_bootstrap_frames import around, module_call
-from .profiler import Profile, is_busy, when_job_profiles
+from .profiler import Profile, is_busy
 from .record import Record
 from .sizes import sizes
-from .units import LEAST, PERIODS, Leader, Series, unit_of
+from .units import PERIODS, Leader, Series, unit_of
 from .windows import BY_TIME, Ranks, Window, Windows
 
 _LONGEST_S = 8.0
@@ -199,7 +196,12 @@ class Observer:
     def _begin_module(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Optional[_Token]:
         here = self.here
         here.inside = True
-        if self.graphs.capturing or ordinary.is_capturing() or ordinary.in_backward() or dynamo.is_part_of_graph(module):
+        if (
+            self.graphs.capturing
+            or ordinary.is_capturing()
+            or ordinary.in_backward()
+            or dynamo.is_part_of_graph(module)
+        ):
             return None
         if not ordinary.is_plain():
             self.unplain += 1
@@ -302,7 +304,7 @@ class Observer:
         if series is None or unit_of(self.series) != sort or self.graphs.is_tracing or is_busy():
             return None
         with self.lock:
-            plan = self.windows.next(sort, series, Ranks(), one_call=True) if self.window is None else None
+            plan = self.windows.next(series, Ranks(), one_call=True) if self.window is None else None
             if plan is None:
                 return None
             self.window = window = self._new_window(plan, sort, one_call=True)
@@ -331,8 +333,8 @@ class Observer:
             if whole and not self._is_profiled and not self.host.disturbed and not is_busy():
                 self.timer.add(series, kind, start, end)
             self.timer.read()
-            self.host.disturbed = False
             is_unit = unit_of(self.series) == sort
+            self.host.disturbed = self.host.disturbed and not is_unit
         if window is not None:
             window.unit_ended(name)
             kind.traced += 1
@@ -360,7 +362,7 @@ class Observer:
         if not calls.count and not calls.shapes and sort in PERIODS:
             calls = self.latest  # a thread of autograd makes the step; another one has called the module
         name = calls.name
-        if sort != "forward" or (is_unit and self.series[sort].count >= LEAST):
+        if is_unit or sort != "forward":
             calls.begin_anew()
         leaders = self.here.leaders.get(sort)
         changes = leaders.changes if leaders is not None else 0
@@ -404,7 +406,7 @@ class Observer:
             self.drop_windows()
         series = self.series[sort]
         with self.lock:
-            plan = self.windows.next(sort, series, _ranks()) if self.window is None else None
+            plan = self.windows.next(series, _ranks()) if self.window is None else None
             if plan is None:
                 return
             self.window = self._new_window(plan, sort, one_call=False)

@@ -7,7 +7,7 @@ This file runs inside a user's job, after each unit: Python 3.8 and later, the s
 from __future__ import annotations
 
 import math
-from typing import Sequence  # noqa: UP035  # Python 3.8 has no subscript of collections.abc.Sequence
+from typing import Sequence  # Python 3.8 has no subscript of collections.abc.Sequence
 
 _LEAST_REST = 3
 """Batches from which a standard error is estimated at least; twice as many times are the least that can settle."""

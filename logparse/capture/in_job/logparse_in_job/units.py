@@ -12,7 +12,8 @@ forward       the time from the end of one call of the leading module to the end
 ============  =========================================================================================
 
 The unit is the first sort in this order of which the job made ``LEAST`` units, else the first of which it made one.
-Calls with gradients give way to an optimizer that steps at least once in ``_ACCUMULATED`` of them.
+Calls with gradients are units from ``LEAST`` of them on, since an optimizer's step may follow the first ones; and not
+at all if an optimizer steps at least once in ``_ACCUMULATED`` calls.
 This module knows no PyTorch.
 """
 
@@ -87,9 +88,9 @@ class Series:
     def ready(self) -> str:
         """``settled``, or why tracing begins all the same; "" if it must wait.
 
-        It begins with the first unit at which ``settled`` holds for the times, each over the median of its kind, after
-        ``_ENOUGH_UNITS`` units, or ``_LEAST_SETTLED`` units and ``_ENOUGH_S`` seconds; at the latest after ``_MOST_UNITS`` units
-        or ``_MOST_S`` seconds.
+        ``settled`` is asked for the times, each over the median of its kind, after each unit: from ``_ENOUGH_UNITS``
+        units on, or from ``_LEAST_SETTLED`` units and ``_ENOUGH_S`` seconds on.  Tracing begins at the latest after
+        ``_MOST_UNITS`` units or ``_MOST_S`` seconds.
         """
         seconds = time.monotonic() - self.since_s
         if self.count < _LEAST_SETTLED or (self.count < _ENOUGH_UNITS and seconds < _ENOUGH_S):
@@ -110,9 +111,10 @@ class Series:
 def unit_of(series: Mapping[str, Series]) -> Optional[str]:
     """The sort that is the job's unit; None if there is no unit yet."""
     there = [sort for sort in ORDER if sort in series]
-    if "optimizer" in there and there[-1] == "forward":
-        if series["forward"].count <= _ACCUMULATED * series["optimizer"].count:
-            there.pop()
+    if "forward" in there:
+        steps = series["optimizer"].count if "optimizer" in there else 0
+        if series["forward"].count < max(LEAST, _ACCUMULATED * steps):
+            there.remove("forward")
     return next((sort for sort in there if series[sort].count >= LEAST), there[0] if there else None)
 
 

@@ -3,8 +3,7 @@
 =============  ============================================================================================
 window         begins
 =============  ============================================================================================
-provisional    after the first unit; it traces the second one, so that a short job has a trace, too.  Calls with
-               gradients wait for ``LEAST`` of them: an optimizer may follow, whose steps are then the units
+provisional    after the first unit; it traces the second one, so that a short job has a trace, too
 settled        once the times have settled (``Series.ready``), or with ``expected`` units known from an
                earlier run of the job, at half of these; then ``_GAPS`` units after the window before
 =============  ============================================================================================
@@ -25,7 +24,9 @@ from .units import LEAST, Series
 
 MOST = 8
 _FEW, _GAPS = 3, (5, 11, 23, 47, 97, 193, 389, 0)
-"""Settled windows of a job whose kinds are all seen; units between two windows, primes: a job has periods of its own."""
+"""Settled windows of a job whose kinds are all seen, and units between two windows.  The gaps are primes because a job
+has periods of its own.
+"""
 _AHEAD, _AHEAD_S, _MOST_AHEAD = 3, 0.5, 50
 """Ranks begin ``_AHEAD`` units after the announcement, and as many more as take ``_AHEAD_S`` seconds, at most
 ``_MOST_AHEAD``.
@@ -44,7 +45,10 @@ class Window(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """This process among the ranks of the job; ``store`` has ``set``, ``get`` and ``check``, None if it is alone."""
+    """The place of a process among the ranks of its job.
+
+    ``store`` has ``set``, ``get`` and ``check``; None if the process is alone.
+    """
 
     store: Optional[Any] = None
     rank: int = 0
@@ -69,11 +73,11 @@ class Windows:
         """Trace no further window."""
         self.done = MOST
 
-    def next(self, sort: str, series: Series, ranks: Ranks, one_call: bool = False) -> Optional[Window]:
-        """The window that begins now, after the last unit of this sort or, with ``one_call``, for one call."""
+    def next(self, series: Series, ranks: Ranks, one_call: bool = False) -> Optional[Window]:
+        """The window that begins now, after the last unit of the series or, with ``one_call``, for one call."""
         if self.over:
             return None
-        if not self.provisional and series.count >= (LEAST if sort == "forward" else 1):
+        if not self.provisional and series.count:
             self.provisional, self.ready = True, f"not settled after {series.count + 1} units"
             return Window(0, 0, 1)
         if not self._is_time(series, ranks):
