@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from logparse.capture import job, machine
+from logparse.capture import applied, job, machine
+from logparse.capture.kept_input import KeptInput
 from logparse.capture.plan import Plan
 from logparse.errors import InputError, LogparseError
 from logparse.text import printable
@@ -36,10 +37,12 @@ def capture(
     *,
     run: str | None = None,
     environ: Mapping[str, str] = os.environ,
+    stdin: KeptInput | None = None,
 ) -> tuple[int, list[Ingested]]:
     """Run the job, collect the machine's facts, ingest the logs.  Returns the job's exit code and the results.
 
-    An error with the logs does not change the exit code: it is reported, and the logs stay in the folder.
+    ``stdin`` is what the job reads where it runs several times.  An error with the logs does not change the exit code:
+    it is reported, and the logs stay in the folder.
     """
     if refused := job.unrunnable(command[0], environ):  # before a store and a folder are made
         say(f"error: {printable(command[0])}: {refused.not_run}")
@@ -47,18 +50,22 @@ def capture(
     store = open_store()  # before the job: a store that cannot be opened must not fail hours later
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
+        if any(setting.name == applied.VARIABLE for setting in plan.settings):
+            (plan.folder / applied.FOLDER).mkdir(exist_ok=True)
     except OSError as error:
         raise InputError(f"--dir {plan.folder}: {error.strerror}") from error
     for warning in plan.warnings:
         say(f"warning: {printable(warning)}")
     say(f"logs go to {printable(str(plan.folder))}")
     errors = plan.folder / STDERR_FILE if plan.copy_stderr else None
-    ended = job.run(command, plan.environ(environ), errors, plan.copy)
+    ended = job.run(command, plan.environ(environ), errors, plan.copy, stdin)
     if ended.not_run:
         say(f"error: {printable(command[0])}: {ended.not_run}")
         return ended.code, []
     for line in _losses(plan, ended):
         say(f"warning: {printable(line)}")
+    for line in _observation(plan):
+        say(printable(line))
     try:
         return ended.code, _read(command, plan, store, say, run, environ)
     except (OSError, LogparseError) as error:
@@ -81,6 +88,16 @@ def _read(
     if not any(result.calls for result in results):
         say("warning: no call was counted: did the job call a GPU library, in this environment and in no container?")
     return results
+
+
+def _observation(plan: Plan) -> Iterator[str]:
+    """What the job's processes noted of their observation, and why nothing was traced where that was asked for."""
+    from logparse.capture import notes
+
+    found = notes.observed(plan.folder)
+    yield from found.lines()
+    if plan.traced and (line := notes.untraced(plan.folder, found)):
+        yield line
 
 
 def _losses(plan: Plan, ended: job.Ended) -> Iterator[str]:
