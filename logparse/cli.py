@@ -131,6 +131,7 @@ def tune(
     unit: Annotated[str, option("The callable whose calls are units of work: package.module:Class.method.")] = "",
     out: Annotated[Path, opt.path("Folder for the override files and apply.py.")] = Path("overrides"),
     pairs: Annotated[int, option("Times of two of the job at once, while fewer decide nothing.", min=3)] = 4,
+    before_each: Annotated[str, option("Shell command before every start: what the job wrote goes.")] = "",
     store: opt.Store = None,
 ) -> Answer:
     """Capture a job, replay, recommend, run it again with the files and settings, and verify."""
@@ -138,7 +139,9 @@ def tune(
     from analyzers.tune import verb
     from logparse.capture.plan import trace_of
 
-    tuning = verb.Tuning(trace=trace_of(trace, unit), budget_s=seconds(budget), out=out, pairs=pairs)
+    tuning = verb.Tuning(
+        trace=trace_of(trace, unit), budget_s=seconds(budget), out=out, pairs=pairs, before_each=before_each
+    )
     held = opened(store, create=True)
     code = verb.tune(command, held, tuning, lambda line: typer.echo(printable(line), err=True))
     return Answer(code=code, aside=True)

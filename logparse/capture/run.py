@@ -38,11 +38,12 @@ def capture(
     run: str | None = None,
     environ: Mapping[str, str] = os.environ,
     stdin: KeptInput | None = None,
+    asked: applied.Asked | None = None,
 ) -> tuple[int, list[Ingested]]:
     """Run the job, collect the machine's facts, ingest the logs.  Returns the job's exit code and the results.
 
-    ``stdin`` is what the job reads where it runs several times.  An error with the logs does not change the exit code:
-    it is reported, and the logs stay in the folder.
+    ``stdin`` is what the job reads where it runs several times, ``asked`` what it is to apply, which leaves marks.
+    An error with the logs does not change the exit code: it is reported, and the logs stay in the folder.
     """
     if refused := job.unrunnable(command[0], environ):  # before a store and a folder are made
         say(f"error: {printable(command[0])}: {refused.not_run}")
@@ -50,15 +51,14 @@ def capture(
     store = open_store()  # before the job: a store that cannot be opened must not fail hours later
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
-        if any(setting.name == applied.VARIABLE for setting in plan.settings):
-            (plan.folder / applied.FOLDER).mkdir(exist_ok=True)
+        made = _with_marks(plan, plan.environ(environ), asked)
     except OSError as error:
         raise InputError(f"--dir {plan.folder}: {error.strerror}") from error
     for warning in plan.warnings:
         say(f"warning: {printable(warning)}")
     say(f"logs go to {printable(str(plan.folder))}")
     errors = plan.folder / STDERR_FILE if plan.copy_stderr else None
-    ended = job.run(command, plan.environ(environ), errors, plan.copy, stdin)
+    ended = job.run(command, made, errors, plan.copy, stdin)
     if ended.not_run:
         say(f"error: {printable(command[0])}: {ended.not_run}")
         return ended.code, []
@@ -88,6 +88,19 @@ def _read(
     if not any(result.calls for result in results):
         say("warning: no call was counted: did the job call a GPU library, in this environment and in no container?")
     return results
+
+
+def _with_marks(plan: Plan, environ: dict[str, str], asked: applied.Asked | None) -> dict[str, str]:
+    """The job's environment, with a folder for marks of what it applies where it is traced, or asked to apply.
+
+    Raises OSError.
+    """
+    if asked is not None or plan.traced:
+        folder = plan.folder / applied.FOLDER
+        folder.mkdir(exist_ok=True)
+        (asked or applied.Asked()).write(folder)
+        environ = {**environ, applied.VARIABLE: str(folder)}
+    return environ
 
 
 def _observation(plan: Plan) -> Iterator[str]:
