@@ -226,9 +226,11 @@ class _Job:
 
     def not_applied(self, found: Recommendation, again: _Again) -> NoReturn:
         """End: the job ran a second time as it was, which proves nothing of what was to be applied."""
+        for line in again.missing:
+            self.say(f"    {line}")
         made = module(found.actions, step_us=found.step_us, hidden=hidden(found))
         head = "tune: not verified: the job ran again as it was, and nothing can be compared with it"
-        self._ended(found, [head, *(fitted(f"  {line}") for line in again.missing)], made, not again.missing)
+        self._ended(found, [head, *(fitted(f"  {line}") for line in again.missing)], made)
         raise _EndedError(marks.NOT_APPLIED)
 
     def verified(

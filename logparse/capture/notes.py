@@ -49,7 +49,7 @@ def untraced(folder: Path, found: Observed) -> str:
         seen = f"{processes(found.processes)} imported torch and repeated nothing that is known as a unit of work"
     else:
         seen = (
-            "no process saw a unit of work: none imported torch and stayed, or its Python got another environment than "
+            "no process saw a unit of work: none imported torch, or its Python got another environment than "
             "this command's (-S, -I, -E, sudo, a container)"
         )
     named = "name what repeats with `--unit package.module:Class.method`, or trace by time with `--trace 2s`"
