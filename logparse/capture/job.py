@@ -23,13 +23,15 @@ from types import MappingProxyType
 
 from logparse.capture.copied_outputs import CopiedOutputs
 from logparse.capture.kept_input import KeptInput
-from logparse.errors import InputError
+from logparse.capture.signals import Signals
 
 CANNOT_RUN, NOT_FOUND, INTERRUPTED = 126, 127, 130
 """A shell's exit codes for a command that is no program, one that is not found, and one that Ctrl-C ended."""
 
-_FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT")
-_FROM_TERMINAL = 0x80  # si_code SI_KERNEL: the whole foreground group got the signal, with the command
+_FORWARDED = (
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT),
+)
 _IDLE_SECONDS = 0.2
 _OWN: Mapping[int, int] = MappingProxyType({})  # standard input as this process has it
 
@@ -95,35 +97,32 @@ class Together:
     of anybody else                           once
     ========================================  ==================================================================
 
-    ``interrupted``: one of these asked for their end.  Raises InputError where signals cannot be told apart.
+    ``interrupted``: one of these asked for their end.  Raises InputError where signals cannot be told apart, on entry.
     """
 
     def __init__(self) -> None:
-        if not hasattr(signal, "sigwaitinfo"):
-            raise InputError("running a job needs Linux; elsewhere use --print, set the variables yourself and ingest")
-        self._signals = {signal.SIGCHLD, signal.SIGWINCH, *(getattr(signal, name) for name in _FORWARDED)}
         self._children: list[subprocess.Popen[bytes]] = []
         self.interrupted = False
         self.on_resize: Callable[[], None] | None = None
 
     def __enter__(self) -> Together:
-        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
+        self._signals = Signals({signal.SIGCHLD, signal.SIGWINCH, *_FORWARDED})
         return self
 
     def __exit__(self, *_: object) -> None:
         self.wait()
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+        self._signals.close()
 
     def start(
         self, command: Sequence[str], environ: Mapping[str, str], streams: Mapping[int, int] = MappingProxyType({})
     ) -> subprocess.Popen[bytes]:
         """Start one; ``streams`` replace its standard input (0), output (1) and error (2).  Raises OSError."""
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)  # a child inherits the mask
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._signals.before)  # a child inherits the mask
         stdin, stdout, stderr = map(streams.get, range(3))
         try:
             child = subprocess.Popen(command, env=dict(environ), stdin=stdin, stdout=stdout, stderr=stderr)
         finally:
-            signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
+            signal.pthread_sigmask(signal.SIG_BLOCK, self._signals.numbers)
         self._children.append(child)
         return child
 
@@ -134,19 +133,19 @@ class Together:
 
     def pause(self, seconds: float) -> None:
         """Wait so long, or until a signal came."""
-        seen = signal.sigtimedwait(self._signals, seconds)
-        if seen is None or seen.si_signo == signal.SIGCHLD:
+        seen = self._signals.wait(seconds)
+        if seen is None or seen.number == signal.SIGCHLD:
             return
-        if seen.si_signo == signal.SIGWINCH:
+        if seen.number == signal.SIGWINCH:
             if self.on_resize is not None:
                 self.on_resize()
-                self._forward(seen.si_signo, self._children)
+                self._forward(seen.number, self._children)
             return
-        self.interrupted |= seen.si_signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-        if seen.si_signo == signal.SIGCONT:
-            self._forward(seen.si_signo, [child for child in self._children if _stat(child.pid)[:1] == ["T"]])
-        elif seen.si_code != _FROM_TERMINAL and not _is_below(seen.si_pid):
-            self._forward(seen.si_signo, self._children)
+        self.interrupted |= seen.number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+        if seen.number == signal.SIGCONT:
+            self._forward(seen.number, [child for child in self._children if _stat(child.pid)[:1] == ["T"]])
+        elif not seen.by_key and not _is_below(seen.sender):
+            self._forward(seen.number, self._children)
 
     def _forward(self, number: int, children: Sequence[subprocess.Popen[bytes]]) -> None:
         for child in children:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from logparse.output.answer import BESIDE
 
-ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1"}
+ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1", "KINETO_LOG_LEVEL": "6"}
+"""PyTorch's profiler prints lines of its own from 2.13 on (``USDT: … profiler_start``), but for this level."""
 
 
 @dataclass(frozen=True)

@@ -173,11 +173,13 @@ def wait_for(true: Callable[[], bool]) -> None:
 
 
 DAEMON = """
-import os, subprocess, sys
-talks = "import os, sys, time; os.write(2, b'early\\\\n')\\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.02)\\n"
+import os, subprocess, sys, time
+talks = "import os, sys, time; os.write(2, b'early\\\\n'); open(sys.argv[1] + '.early', 'w')\\n"
+talks += "while not os.path.exists(sys.argv[1]): time.sleep(0.02)\\n"
 talks += "[os.write(2, b'x' * 9999) for _ in range(99)]; os.write(2, b'late\\\\n'); open(sys.argv[1] + '.done', 'w')"
 left = subprocess.Popen([sys.executable, "-c", talks, sys.argv[1]], stdin=-3, stdout=-3, start_new_session=True)
-print(left.pid, flush=True)
+while not os.path.exists(sys.argv[1] + ".early"):
+    time.sleep(0.02)
 """
 """A job that leaves a process behind, which has its standard error, and talks more than a pipe holds once it may."""
 
