@@ -36,7 +36,7 @@ def observed(folder: Path) -> Observed:
         except (OSError, ValueError):
             continue
         found += 1
-        notes.update(dict.fromkeys(fact.value for fact in facts if fact.name == job_units.NOTE))
+        notes.update([*dict.fromkeys(fact.value for fact in facts if fact.name == job_units.NOTE)])
         units += sum(json.loads(fact.value)["count"] for fact in facts if fact.name.startswith(job_units.KIND))
     return Observed(found, units, notes)
 
