@@ -7,6 +7,7 @@ is the one that its files are for.  Without a mark of each the job ran as it was
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import os
 import re
@@ -40,9 +41,10 @@ class Asked:
     marking: bool = True
 
     def write(self, folder: Path) -> None:
-        """Leave beside the marks what was asked."""
+        """Leave beside the marks what was asked; a disk that is full keeps no job from running."""
         asked = {"settings": list(self.settings or ()), "scripts": list(self.scripts)}
-        (folder / ASKED_FILE).write_text(json.dumps({"logparse_applied": 1, "asked": asked}), encoding="utf-8")
+        with contextlib.suppress(OSError):
+            (folder / ASKED_FILE).write_text(json.dumps({"logparse_applied": 1, "asked": asked}), encoding="utf-8")
 
 
 def asked_of(overrides: Path) -> Asked:
@@ -65,7 +67,7 @@ def _alone(text: str) -> tuple[str, ...] | None:
         ]
     except (SyntaxError, ValueError):
         return None
-    return tuple(map(str, found[-1])) if found else None
+    return tuple(map(str, found[-1])) if found and isinstance(found[-1], (tuple, list)) else None
 
 
 @dataclass(frozen=True)

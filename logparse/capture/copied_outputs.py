@@ -121,7 +121,8 @@ class CopiedOutputs:
 
     def _pump(self, channel: _Channel) -> None:
         """Empty the source even if a copy or this process's output fails: the job must never wait."""
-        channel.outputs[os.dup(channel.own)] = _NAMES[channel.own]
+        with contextlib.suppress(OSError):  # it is closed, and holds no words of the job's
+            channel.outputs[os.dup(channel.own)] = _NAMES[channel.own]
         for path in channel.files:
             try:
                 channel.outputs[os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)] = str(path)

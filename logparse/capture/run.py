@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -93,11 +94,12 @@ def _read(
 def _with_marks(plan: Plan, environ: dict[str, str], asked: applied.Asked | None) -> dict[str, str]:
     """The job's environment, with a folder for marks of what it applies where it is traced, or asked to apply.
 
-    Raises OSError.
+    Without the folder, which a full disk may refuse, no mark is left.
     """
     if asked is not None or plan.traced:
         folder = plan.folder / applied.FOLDER
-        folder.mkdir(exist_ok=True)
+        with contextlib.suppress(OSError):
+            folder.mkdir(exist_ok=True)
         (asked or applied.Asked()).write(folder)
         environ = {**environ, applied.VARIABLE: str(folder)}
     return environ

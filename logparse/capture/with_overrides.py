@@ -67,8 +67,8 @@ def run(command: Sequence[str], overrides: Path, environ: Mapping[str, str] = os
 @contextlib.contextmanager
 def _marks_folder(environ: Mapping[str, str]) -> Iterator[Path]:
     """A new folder for marks: within that of a ``capture`` around this command, which reads it, else for a while."""
-    around = Path(environ.get(marks.VARIABLE, ""))
-    if marks.VARIABLE in environ and around.is_dir():
+    around = environ.get(marks.VARIABLE)
+    if around and os.path.isdir(around):
         yield Path(tempfile.mkdtemp(prefix="run-", dir=around))
         return
     with tempfile.TemporaryDirectory(prefix="logparse-", ignore_cleanup_errors=True) as folder:
