@@ -7,7 +7,7 @@ a terminal                             a terminal that changes nothing, of the s
                                        their order, where both are one terminal and both are copied (a copy of standard
                                        error alone then holds both)
 anything else                          a pipe
-not copied                             itself
+not copied, or closed by the caller    itself
 =====================================  ================================================================================
 
 A process that the job leaves behind may keep such an output.  It is given a reader that outlives this process
@@ -66,7 +66,7 @@ class CopiedOutputs:
     """
 
     def __init__(self, files: Mapping[int, Sequence[Path]]) -> None:
-        self._files = {output: paths for output, paths in files.items() if paths}
+        self._files = {output: paths for output, paths in files.items() if paths and not _is_closed(output)}
         self.lost: list[str] = []
         self.theirs: dict[int, int] = {}
 
@@ -121,8 +121,7 @@ class CopiedOutputs:
 
     def _pump(self, channel: _Channel) -> None:
         """Empty the source even if a copy or this process's output fails: the job must never wait."""
-        with contextlib.suppress(OSError):  # it is closed, and holds no words of the job's
-            channel.outputs[os.dup(channel.own)] = _NAMES[channel.own]
+        channel.outputs[os.dup(channel.own)] = _NAMES[channel.own]
         for path in channel.files:
             try:
                 channel.outputs[os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)] = str(path)
@@ -176,6 +175,14 @@ class CopiedOutputs:
             self.lost.append(f"{_NAMES[channel.own]}, which a process that the job left behind keeps: {error.strerror}")
         else:
             _readers.append(reader)
+
+
+def _is_closed(output: int) -> bool:
+    """Whether a program that this process starts finds the output closed, as the caller left it."""
+    try:
+        return not os.get_inheritable(output)
+    except OSError:
+        return True
 
 
 def _is_one_terminal() -> bool:

@@ -24,6 +24,7 @@ from logparse.errors import InputError
 from logparse.store import Store
 from tests.analyzers.test_side_by_side import sides
 from tests.analyzers.test_tune import images, planted, screen_of
+from tests.program import run
 
 ENVIRON = {"PATH": os.environ["PATH"]}
 
@@ -94,6 +95,14 @@ def test_a_command_before_a_start_that_fails_starts_nothing(tmp_path: Path, capf
         alone(job(tmp_path / "log"), tmp_path / "units", "", [].append, starts)
     assert not (tmp_path / "log").exists()
     assert capfd.readouterr() == ("", "told\n"), "standard output is the job's"
+
+
+def test_the_program_hands_the_command_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    given: list[Tuning] = []
+    monkeypatch.setattr(verb, "tune", lambda command, store, tuning, say: given.append(tuning) or 0)
+    assert run("tune", "--before-each", "rm -f ckpt.pt", "--", "true").returncode == 0
+    assert [x.before_each for x in given] == ["rm -f ckpt.pt"]
 
 
 def units_of(count: int) -> Units:

@@ -45,6 +45,12 @@ PROGRAMS: Mapping[str, str] = {
             print("interrupted once")
             raise
     """,
+    "a folder of logs that it removes": """
+        import os, shutil
+        shutil.rmtree(os.environ.get("LOGPARSE_TRACE_DIR", "none"), ignore_errors=True)
+        os.write(2, b"an error\\n")
+        print("went on")
+    """,
     "closed outputs": "import os; os.close(1); os.close(2); open('left', 'w').close(); os._exit(5)",
 }
 TRAINING = """
@@ -88,6 +94,15 @@ def test_a_command_under_capture_does_what_it_does_plain(name: str, tmp_path: Pa
     (line,) = (x for x in observed.ours if "nothing was traced" in x)
     assert "--unit package.module:Class.method" in line
     assert "--trace 2s" in line
+
+
+def test_outputs_that_the_caller_closed_stay_closed(tmp_path: Path) -> None:
+    """They were pipes, where they are copied."""
+    words = program(tmp_path, "import os, sys; print(sys.stderr is None); sys.exit(2)")
+    closing = ["sh", "-c", 'exec "$@" 2>&-', "sh"]
+    plain = behaviour([*closing, *words], tmp_path / "plain")
+    assert plain.out == b"True\n"
+    assert differences(plain, behaviour([*closing, *capturing(tmp_path), *words], tmp_path / "observed")) == []
 
 
 def test_a_training_under_capture_does_what_it_does_plain(tmp_path: Path) -> None:
