@@ -3,17 +3,25 @@
 ``signal.sigtimedwait`` of CPython would do, but for a fault: where the process is stopped and woken (Ctrl-Z, ``fg``)
 after its time is over, it returns a signal that nobody sent (Modules/signalmodule.c, ``signal_sigtimedwait_impl``: the
 siginfo is read after EINTR).  So Linux's ``signalfd`` is asked (``man 2 signalfd``).
+
+Threads that libraries started earlier (pyarrow, DuckDB) have no signal blocked.  Linux gives them what this thread
+blocks, and the default action would end the process and leave the job behind.  So there is a handler, too, whose
+signals come without their sender: SIGINT and SIGQUIT then count as keys where this process is in the foreground.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import select
 import signal
 import struct
+import threading
+from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from logparse.errors import InputError
 
@@ -51,11 +59,28 @@ class Signals:
         if self._source < 0:
             signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
             raise InputError(f"signals of a job cannot be forwarded: {os.strerror(ctypes.get_errno())}")
+        self._caught: deque[Signal] = deque()
+        self._woken, self._wakes = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._handlers: dict[int, Any] = {}
+        if threading.current_thread() is not threading.main_thread():  # Python allows no handler here
+            return
+        self._wakes_before = signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
+        for number in numbers:
+            # What the caller ignores (nohup) the job ignores, too: a handler would not be handed on.
+            if (theirs := signal.getsignal(number)) not in (None, signal.SIG_IGN):
+                self._handlers[number] = theirs
+                signal.signal(number, lambda number, frame: None)
 
     def wait(self, seconds: float) -> Signal | None:
         """The next signal within so many seconds."""
-        if not select.select([self._source], [], [], seconds)[0]:
-            return None
+        if not self._caught:
+            ready = select.select([self._source, self._woken], [], [], seconds)[0]
+            with contextlib.suppress(BlockingIOError):
+                self._caught += [Signal(x, 0, _is_key(x)) for x in os.read(self._woken, 256)]
+            if not ready:
+                return None
+        if self._caught:
+            return self._caught.popleft()
         try:
             number, _, code, sender = _FIELDS.unpack_from(os.read(self._source, _SIZE))
         except BlockingIOError:
@@ -63,5 +88,26 @@ class Signals:
         return Signal(number, sender, code == _FROM_TERMINAL)
 
     def close(self) -> None:
-        os.close(self._source)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        if self._handlers:
+            signal.set_wakeup_fd(self._wakes_before)
+        for end in (self._source, self._woken, self._wakes):
+            os.close(end)
         signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
+
+
+def _is_key(number: int) -> bool:
+    """Whether a key at the terminal may have sent this signal: the group of this process is in the foreground there."""
+    if number not in (signal.SIGINT, signal.SIGQUIT):
+        return False
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)

@@ -99,8 +99,8 @@ def test_a_terminal_stays_one_with_its_size_whatever_is_copied(copied: tuple[boo
         for stream in (0, 1, 2):
             os.write(1, b"%d %d;" % (os.isatty(stream), os.get_terminal_size(stream).columns))
     """
-    files = [tmp_path / name if there else None for name, there in zip(("errors", "all"), copied, strict=True)]
-    terminal = Terminal(driven(*files, *python(tells)))
+    errors, everything = (tmp_path / name if there else None for name, there in zip("ea", copied, strict=True))
+    terminal = Terminal(driven(errors, everything, *python(tells)))
     assert terminal.end() == 0
     assert terminal.seen == b"1 99;1 99;1 99;"
 
@@ -201,9 +201,9 @@ def test_a_process_left_behind_lives_on_and_its_words_are_copied(tmp_path: Path,
     assert not go.exists(), "the job's end was not waited for"
     go.touch()
     wait_for(Path(f"{go}.done").exists)
-    for path in (tmp_path / "errors", tmp_path / "stderr"):
-        wait_for(lambda path=path: path.read_bytes().endswith(b"late\n"))
-        assert path.stat().st_size == len("early\nlate\n") + 99 * 9999
+    paths = [tmp_path / "errors", tmp_path / "stderr"]
+    wait_for(lambda: all(path.read_bytes().endswith(b"late\n") for path in paths))
+    assert [path.stat().st_size for path in paths] == [len("early\nlate\n") + 99 * 9999] * 2
 
 
 def test_who_reads_a_pipe_to_its_end_does_not_wait_for_it(tmp_path: Path, go: Path) -> None:
@@ -222,6 +222,59 @@ def test_a_process_left_behind_that_never_stops_talking_holds_nobody_up(tmp_path
         driven(tmp_path / "errors", None, *python(talks)), stdout=-1, stderr=-3, cwd=ROOT, check=True, timeout=120
     )
     os.kill(int(done.stdout), signal.SIGKILL)
+
+
+THREADED = "import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+"""A thread of a library's, which has no signal blocked, before the job runs."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_a_signal_that_a_librarys_thread_gets_reaches_the_job_once(number: signal.Signals) -> None:
+    """It ended this process, by the default action, and left the job behind."""
+    waits = f"""
+        import signal, time
+        seen = []
+        signal.signal({int(number)}, lambda n, frame: seen.append(n))
+        print("ready", flush=True)
+        while not seen:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        print("seen", len(seen), flush=True)
+    """
+    words = [sys.executable, "-c", THREADED + DRIVER, "", "", *python(waits)]
+    running = subprocess.Popen(words, stdout=-1, cwd=ROOT, start_new_session=True)
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"ready\n"
+    running.send_signal(number)
+    assert running.communicate()[0] == b"seen 1\n"
+    assert running.returncode == 0
+
+
+def test_control_c_beside_a_librarys_thread_reaches_the_job_once() -> None:
+    waits = """
+        import signal, time
+        seen = []
+        signal.signal(signal.SIGINT, lambda n, frame: seen.append(n))
+        print("ready", flush=True)
+        while not seen:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        print("seen", len(seen), flush=True)
+    """
+    terminal = Terminal([sys.executable, "-c", THREADED + DRIVER, "", "", *python(waits)])
+    terminal.read_until(b"ready")
+    os.write(terminal.ours, b"\x03")
+    terminal.read_until(b"seen")
+    assert terminal.end() == 0
+    assert b"seen 1" in terminal.seen
+
+
+def test_what_the_caller_ignores_the_job_ignores() -> None:
+    """As under nohup."""
+    tells = "import signal; print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)"
+    ignoring = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]
+    done = subprocess.run([*ignoring, *driven(None, None, *python(tells))], stdout=-1, cwd=ROOT, check=True)
+    assert done.stdout == b"True\n"
 
 
 def test_a_signal_that_the_job_sends_to_its_group_reaches_it_once(tmp_path: Path) -> None:
