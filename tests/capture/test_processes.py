@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.capture.observing import ENVIRON, Behaviour, behaviour, both, capturing, differences
+from tests.capture.test_with_overrides import made
 from tests.conftest import CORPUS, NIGHTLY
 
 PROGRAMS: Mapping[str, str] = {
@@ -96,6 +97,16 @@ def test_a_command_under_capture_does_what_it_does_plain(name: str, tmp_path: Pa
     assert "--trace 2s" in line
 
 
+@pytest.mark.parametrize("name", ["its outputs, files and exit code", "a signal that kills it"])
+def test_a_command_under_run_does_what_it_does_plain(name: str, tmp_path: Path) -> None:
+    words = program(tmp_path, PROGRAMS[name])
+    plain = behaviour(words, tmp_path / "plain/here", b"some input\n")
+    with_it = [sys.executable, "-m", "logparse", "run", "--with", str(made(tmp_path / "made")), "--"]
+    observed = behaviour([*with_it, *words], tmp_path / "observed/here", b"some input\n")
+    assert differences(plain, observed) == []
+    assert [x.startswith("logparse: not applied: cudnn_benchmark") for x in observed.ours] == [True]
+
+
 def test_outputs_that_the_caller_closed_stay_closed(tmp_path: Path) -> None:
     """They were pipes, where they are copied."""
     words = program(tmp_path, "import os, sys; print(sys.stderr is None); sys.exit(2)")
@@ -159,7 +170,9 @@ def test_notes_of_processes_are_printed_once_with_their_number(tmp_path: Path) -
     assert not [x for x in done.ours if "nothing was traced" in x], "a unit was seen"
     query = [sys.executable, "-m", "logparse", "sql", "--store", str(tmp_path / "store"), "--format", "csv"]
     query += ["select count(*) as n from facts where name = 'unit_note'"]
-    assert subprocess.run(query, env=ENVIRON, capture_output=True, check=True).stdout.split() == [b"n", b"5"]
+    assert subprocess.run(query, env=ENVIRON, capture_output=True, check=True).stdout.split() == [b"n", b"4"], (
+        "the same note of one process is one"
+    )
 
 
 def test_units_that_no_process_made_are_said_to_be_so(tmp_path: Path) -> None:
