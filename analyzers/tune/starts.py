@@ -63,6 +63,6 @@ class Starts:
         if self.before_each:
             return f"the job made {units}, also after `--before-each`: does it go on from something else that it wrote?"
         return (
-            f"the job made {units}: does it go on from what it wrote?  `--before-each CMD` runs a command before every "
+            f"the job made {units}: does it go on from what it wrote? `--before-each CMD` runs a command before every "
             "start, which can take that away (`--before-each 'rm -rf checkpoints'`)"
         )
