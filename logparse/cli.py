@@ -13,7 +13,7 @@ import typer
 
 from logparse import __version__
 from logparse.errors import UsageError
-from logparse.output import CHECK_FAILED, ROWS, Answer, Bar
+from logparse.output import CHECK_FAILED, ROWS, Answer, Bar, beside
 from logparse.output import options as opt
 from logparse.output.options import argument, choice, opened, option
 from logparse.output.program import run_program
@@ -98,7 +98,11 @@ def capture(
     settings = plan(command or [], folder, masks, markers=markers, tunableop=tunableop, trace=trace_of(trace, unit))
     if print_only:
         return Answer(exports(settings, store, run).splitlines(), errors=[f"warning: {x}" for x in settings.warnings])
-    opening, say = partial(opened, store, create=True), partial(typer.echo, err=True)
+    opening = partial(opened, store, create=True)
+
+    def say(line: str) -> None:
+        typer.echo(beside(line), err=True)
+
     code, results = captured(command or [], settings, opening, say, run=run)
     return replace(answer(results), code=code, aside=True)  # standard output is the job's
 
@@ -108,11 +112,15 @@ def run(
     command: opt.Job,
     overrides: Annotated[Path, opt.path("Folder that `recommend` wrote.", "--with")] = Path("overrides"),
 ) -> Answer:
-    """Run a job with the recommended files and settings, and nothing else changed; the exit code is the job's."""
+    """Run a job with the recommended files and settings, and nothing else changed; the exit code is the job's.
+
+    125: the job ended well, and without what was to be applied.
+    """
     from logparse.capture import with_overrides
 
-    ended = with_overrides.run(command, overrides)
-    return Answer(errors=[f"error: {command[0]}: {x}" for x in [ended.not_run] if x], code=ended.code, aside=True)
+    ran = with_overrides.run(command, overrides)
+    errors = [f"error: {command[0]}: {x}" for x in [ran.ended.not_run] if x]
+    return Answer(errors=[*errors, *ran.lines], code=ran.code, aside=True)
 
 
 @verb("logparse tune --budget 10m -- python train.py", passes_on=True)
@@ -123,6 +131,7 @@ def tune(
     unit: Annotated[str, option("The callable whose calls are units of work: package.module:Class.method.")] = "",
     out: Annotated[Path, opt.path("Folder for the override files and apply.py.")] = Path("overrides"),
     pairs: Annotated[int, option("Times of two of the job at once, while fewer decide nothing.", min=3)] = 4,
+    before_each: Annotated[str, option("Shell command before every start: what the job wrote goes.")] = "",
     store: opt.Store = None,
 ) -> Answer:
     """Capture a job, replay, recommend, run it again with the files and settings, and verify."""
@@ -130,7 +139,9 @@ def tune(
     from analyzers.tune import verb
     from logparse.capture.plan import trace_of
 
-    tuning = verb.Tuning(trace=trace_of(trace, unit), budget_s=seconds(budget), out=out, pairs=pairs)
+    tuning = verb.Tuning(
+        trace=trace_of(trace, unit), budget_s=seconds(budget), out=out, pairs=pairs, before_each=before_each
+    )
     held = opened(store, create=True)
     code = verb.tune(command, held, tuning, lambda line: typer.echo(printable(line), err=True))
     return Answer(code=code, aside=True)

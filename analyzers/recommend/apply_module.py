@@ -86,8 +86,11 @@ def module(
         "alone": "".join(f"{x.action.name!r}, " for x in alone),
         "chosen": "".join(f"{x.action.name!r}, " for x in default),
         "actions": "".join(_entry(x, step_us(x.action.name), x.action.name in hidden) for x in usable),
+        "with_settings": "".join(
+            f"{x.action.name!r}, " for x in usable if x.application.settings or x.application.environment
+        ),
         "settings": "".join(_branch(x, x.application.settings) for x in usable),
-        "model": "".join(_branch(x, x.application.model) for x in usable),
+        "model": "".join(_branch(x, _marked(x)) for x in usable),
         "helpers": "".join(f"\n{x}\n" for x in dict.fromkeys(x for y in usable for x in y.application.helpers)),
     }
     text = filled(_TEMPLATE.read_text(encoding="utf-8"), values)
@@ -110,6 +113,13 @@ def _entry(result: ActionResult, step_us: tuple[float, float] | None, hidden: bo
         about += f"; the {result.word} {step_us[0] / 1e3:.3f} -> {step_us[1] / 1e3:.3f} ms, simulated"
     about += "; too small to show in that, so it is applied only by name" * hidden
     return f"    {result.action.name!r}: ({about!r}, {dict(result.application.environment)!r}),\n"
+
+
+def _marked(result: ActionResult) -> list[str]:
+    """The lines that change the model, between those that leave a mark of it."""
+    lines = result.application.model
+    mark = f"_mark_model({result.action.name!r}, before, model)"
+    return ["before = _looks(model)", *lines, mark] if lines else []
 
 
 def _branch(result: ActionResult, lines: Sequence[str]) -> str:

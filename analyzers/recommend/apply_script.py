@@ -9,6 +9,8 @@ shell for sh, dash and bash, also under ``set -eu``.
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -54,6 +56,7 @@ def script(
         "files": " ".join(map(shlex.quote, dict.fromkeys(names))),
         "checks": "\n    ".join(f"guard {shlex.quote(name)} {shlex.quote(value)}" for name, value in wanted.items()),
         "settings": "\n".join(dict.fromkeys(settings)),
+        "mark": shlex.quote(json.dumps({"logparse_applied": 1, "variables": _variables(settings), "files": names})),
         "caution": f"echo {shlex.quote(f'apply.sh: {caution}')} >&2" if caution else "",
         "folder": shlex.quote(folder),
     }
@@ -62,6 +65,12 @@ def script(
         filled(_TEMPLATE.read_text(encoding="utf-8"), values).encode(),
         "source it in the shell that starts the job:  . {path}",
     )
+
+
+def _variables(settings: Iterable[str]) -> list[str]:
+    """The variables that the settings export."""
+    found = (re.match(r"\s*export\s+(\w+)", line) for line in settings)
+    return [*dict.fromkeys(x[1] for x in found if x)]
 
 
 def settings_of(file: Emission) -> list[str]:

@@ -16,10 +16,11 @@ from pathlib import Path
 import pandas as pd
 
 from analyzers.times.units import Units, units_of_facts
-from analyzers.tune.side_by_side import AloneError, Side, pair
+from analyzers.tune.side_by_side import AloneError, NotAppliedError, Proves, Side, always, pair
+from analyzers.tune.starts import Starts
 from analyzers.verify.unit_time import SideBySide, Times, unit_time
 from logparse.capture import job
-from logparse.capture.plan import timing
+from logparse.capture.applied import FOLDER
 from logparse.capture.run import Say
 from logparse.formats import job_units
 
@@ -38,25 +39,48 @@ AT_MOST_S = 120.0
 
 
 def by_turns(
-    before: Side, after: Side, unit: str, say: Say, most: int = MOST_PAIRS, counts: Mapping[str, float] | None = None
+    before: Side,
+    after: Side,
+    unit: str,
+    say: Say,
+    most: int = MOST_PAIRS,
+    counts: Mapping[str, float] | None = None,
+    starts: Starts | None = None,
+    proves: Proves = always,
 ) -> Times | SideBySide | None:
-    """The times of some runs of each command in its environment; None where one of them fails or times nothing.
+    """The times of some runs of each command in its environment; None where one of them fails, times nothing, or is not
+    shown to have applied what it was to: ``proves`` states that of a folder of marks.
 
     ``unit`` is the callable whose calls are units, as ``--unit`` names it, ``most`` how many pairs there are at most;
-    ``counts`` weigh the kinds of units where they decide whether more follow.  Raises KeyboardInterrupt.
+    ``counts`` weigh the kinds of units where they decide whether more follow.  Raises KeyboardInterrupt, and InputError
+    as ``Starts`` does.
     """
+    starts = starts or Starts()
     most_s = _MOST_S if most <= MOST_PAIRS else math.inf
     try:
-        return _side_by_side(before, after, unit, say, max(most, PAIRS), most_s, counts)
+        return _side_by_side(before, after, unit, say, max(most, PAIRS), most_s, counts, starts, proves)
     except AloneError as why:
         say(f"    one run after another, since {why}")
-        return one_by_one(before, after, unit, say, 2 * most if most > PAIRS else RUNS, most_s)
+        return one_by_one(before, after, unit, say, 2 * most if most > PAIRS else RUNS, most_s, starts, proves)
+    except NotAppliedError as why:
+        say(f"    no times by turns: {why}")
+        return None
 
 
 def _side_by_side(
-    before: Side, after: Side, unit: str, say: Say, most: int, most_s: float, counts: Mapping[str, float] | None
+    before: Side,
+    after: Side,
+    unit: str,
+    say: Say,
+    most: int,
+    most_s: float,
+    counts: Mapping[str, float] | None,
+    starts: Starts,
+    proves: Proves,
 ) -> SideBySide:
-    """Raises AloneError where the first pairs cannot be run, or time no kind of unit often enough."""
+    """Raises AloneError where the first pairs cannot be run, or time no kind of unit often enough, and as ``pair``."""
+    if starts.before_each:
+        raise AloneError("`--before-each` may take away what another run of it needs")
     say(
         f"two of the job at once, as it was and as it is, a few units of each by turns, without logs and a profiler: "
         f"{_at_most(PAIRS, most)}"
@@ -64,7 +88,7 @@ def _side_by_side(
     found, begun = SideBySide(()), time.monotonic()
     while True:
         try:
-            found = SideBySide((*found.pairs, pair(before, after, unit)))
+            found = SideBySide((*found.pairs, pair(before, after, unit, starts, proves)))
         except AloneError:
             if len(found.pairs) < PAIRS:
                 raise
@@ -78,14 +102,24 @@ def _side_by_side(
             return found
 
 
-def one_by_one(before: Side, after: Side, unit: str, say: Say, most: int, most_s: float) -> Times | None:
-    """The units of whole runs; None where one of them fails or times nothing."""
+def one_by_one(
+    before: Side,
+    after: Side,
+    unit: str,
+    say: Say,
+    most: int,
+    most_s: float,
+    starts: Starts | None = None,
+    proves: Proves = always,
+) -> Times | None:
+    """The units of whole runs; None where one of them fails, times nothing, or has not applied what it was to."""
+    starts = starts or Starts()
     say(f"the job by turns as it was and as it is, without logs and a profiler, each {_at_most(RUNS, most)}")
     found: tuple[list[Units], list[Units]] = [], []
     turn, turns, begun = 0, 2 * RUNS, time.monotonic()
     while turn < turns:
         with tempfile.TemporaryDirectory(prefix="logparse-") as folder:
-            units = alone((before, after)[turn % 2], Path(folder), unit, say)
+            units = alone((before, after)[turn % 2], Path(folder), unit, say, starts, proves if turn % 2 else always)
         if units is None:
             say("the times of the traced runs must serve")
             return None
@@ -101,18 +135,25 @@ def _at_most(least: int, most: int) -> str:
     return f"{least} times" + f", at most {most} where these decide nothing" * (most > least)
 
 
-def alone(job_as_it_is: Side, folder: Path, unit: str, say: Say) -> Units | None:
+def alone(
+    job_as_it_is: Side, folder: Path, unit: str, say: Say, starts: Starts | None = None, proves: Proves = always
+) -> Units | None:
     """One run of a command in its environment, without logs and a profiler: its units, which it writes into the folder;
-    None where it fails or times nothing.  Raises KeyboardInterrupt.
+    None where it fails, times nothing, or has not applied what it was to.  Raises KeyboardInterrupt, and InputError as
+    ``Starts`` does.
     """
     command, environ = job_as_it_is
-    folder.mkdir(parents=True, exist_ok=True)
-    ended = job.run(command, timing(folder, unit, environ))
+    marks = folder / FOLDER
+    marks.mkdir(parents=True, exist_ok=True)
+    ended = (starts or Starts()).timed(command, environ, folder, unit, say)
     if ended.code == job.INTERRUPTED:
         raise KeyboardInterrupt
     units = units_in(folder)
     if ended.code or units is None:
         say(f"a run of the job {f'ended with exit code {ended.code}' if ended.code else 'timed no unit of work'}")
+        return None
+    if not ended.code and (why := proves(marks)):
+        say(f"a run of the job was as it was before: {why}")
         return None
     return units
 

@@ -15,12 +15,14 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from analyzers.tune.starts import Starts
 from analyzers.verify.unit_time import LEAST_TURNS, Pair, Turn
 from logparse.capture import job
+from logparse.capture.applied import FOLDER
 from logparse.capture.plan import by_turns
 from logparse.text import counted
 
@@ -38,6 +40,19 @@ _MEMORY = 0.45
 _PORT = re.compile(r"--?(master[-_]port|rdzv[-_]endpoint|port|p)(=|$)")
 
 
+Proves: TypeAlias = Callable[[Path], str]
+"""Why a folder of marks does not show that a job applied what it was to; empty: it does."""
+
+
+def always(marks: Path) -> str:
+    """Nothing was to be applied."""
+    return ""
+
+
+class NotAppliedError(Exception):
+    """The job ran as it was where it was to run with changes; the text says which left no mark, and why."""
+
+
 class AloneError(Exception):
     """The job cannot run twice at once; the text is the reason, as a clause about "it"."""
 
@@ -49,19 +64,32 @@ def fixed_port(command: Sequence[str], environ: Mapping[str, str]) -> bool:
     return "MASTER_PORT" in environ or any(map(_PORT.match, command)) or (launched and "--standalone" not in command)
 
 
-def pair(before: Side, after: Side, unit: str) -> Pair:
-    """The turns of one run of each, once both have ended.  Raises AloneError, and KeyboardInterrupt at a signal."""
+def pair(before: Side, after: Side, unit: str, starts: Starts | None = None, proves: Proves = always) -> Pair:
+    """The turns of one run of each, once both have ended.
+
+    Raises AloneError, NotAppliedError for the marks of ``after``, and KeyboardInterrupt at a signal.
+    """
     if fixed_port(*before):
         raise AloneError("it seems to use a fixed port")
-    with tempfile.TemporaryDirectory(prefix="logparse-") as folder, job.Together() as together:
-        sides = [_Side(x, Path(folder) / str(i), unit, together) for i, x in enumerate((before, after))]
+    with (
+        tempfile.TemporaryDirectory(prefix="logparse-") as folder,
+        job.Together() as together,
+        contextlib.ExitStack() as inputs,
+    ):
+        given = [inputs.enter_context(stdin.given()) for stdin in [(starts or Starts()).stdin] * 2]
+        both = zip((before, after), given, strict=True)
+        sides = [_Side(x, Path(folder) / str(i), unit, together, stream) for i, (x, stream) in enumerate(both)]
         try:
             found = _turns(sides)
         finally:
             for side in sides:
                 side.go_on()
+            together.wait()  # before their input ends
+        why = proves(sides[1].marks)
     if failed := next((x.code for x in sides if x.code), 0):
         raise AloneError(f"a run of it ended with exit code {failed}")
+    if why:
+        raise NotAppliedError(why)
     return found
 
 
@@ -88,8 +116,10 @@ def _turns(sides: Sequence[_Side]) -> Pair:
 class _Side:
     """A run of the job that takes turns; its processes write their reports into the folder."""
 
-    def __init__(self, side: Side, folder: Path, unit: str, together: job.Together) -> None:
-        folder.mkdir()
+    def __init__(self, side: Side, folder: Path, unit: str, together: job.Together, streams: Mapping[int, int]) -> None:
+        self.marks = folder / FOLDER
+        self.marks.mkdir(parents=True)
+        self._streams = streams
         self._side, self._folder, self._unit, self._together = side, folder, unit, together
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -99,7 +129,7 @@ class _Side:
         """
         command, environ = self._side
         with contextlib.suppress(OSError):
-            self._child = self._together.start(command, by_turns(self._folder, self._unit, environ))
+            self._child = self._together.start(command, by_turns(self._folder, self._unit, environ), self._streams)
         found = self._awaited(0, _READY_S)
         if found is None:
             raise AloneError("it made no unit of work that could wait")

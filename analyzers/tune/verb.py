@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NoReturn
 
 from analyzers.actions import ACTIONS, ActionResult
 from analyzers.actions.totals import results
@@ -26,10 +27,12 @@ from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import advise, with_step, write
 from analyzers.recommend.verdict import hidden, verdict
 from analyzers.times.runs import tables_of
-from analyzers.times.units import as_alone, units
+from analyzers.times.units import Units, as_alone, units
 from analyzers.tune.by_turns import AT_MOST_S, MOST_PAIRS, PAIRS, alone, by_turns
+from analyzers.tune.starts import Starts
 from analyzers.verify.actions import ActionProof, verify_actions
 from analyzers.verify.actions import lines as lines_of
+from logparse.capture import applied as marks
 from logparse.capture import with_overrides
 from logparse.capture.job import CANNOT_RUN, NOT_FOUND
 from logparse.capture.plan import TRACES, Plan, Trace, plan
@@ -43,28 +46,37 @@ from logparse.text import counted, fitted, signed
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """What to ``trace``, ``budget_s`` seconds of replay, ``out`` the folder of files, ``pairs`` of runs at most."""
+    """What to ``trace``, ``budget_s`` seconds of replay, ``out`` the folder of files, ``pairs`` of runs at most.
+
+    ``before_each`` is a command for the shell before every start of the job.
+    """
 
     trace: Trace | None = field(default_factory=Trace)
     budget_s: float = 600.0
     out: Path = Path("overrides")
     pairs: int = MOST_PAIRS
+    before_each: str = ""
 
 
 def tune(
     command: Sequence[str], store: Store, tuning: Tuning, say: Say, environ: Mapping[str, str] = os.environ
 ) -> int:
-    """Tune a job; returns its exit code, 130 where Ctrl-C ended a stage.  Raises InputError, MeasuringError."""
+    """Tune a job; returns its exit code, 130 where Ctrl-C ended a stage, and ``NOT_APPLIED`` where what it was to run
+    with left no mark.  Raises InputError, MeasuringError.
+    """
     run = f"tune-{datetime.datetime.now():%Y%m%dT%H%M%S}"
     with suppress(OSError):  # a folder that cannot be written is reported with what is written there
         tuning.out.mkdir(parents=True, exist_ok=True)
     first = replace(plan(command, trace=tuning.trace, environ=environ), copy=tuning.out / f"{run}.log")
-    job = _Job(command, store, tuning, say, environ, run, first)
+    starts = Starts(before_each=tuning.before_each)
+    job = _Job(command, store, tuning, say, environ, run, first, starts)
     try:
         job.captured()
         job.replayed()
         found, actions, files = job.recommended()
         again = job.run_again(actions, files)
+        if again.missing:
+            job.not_applied(found, again)
         job.settled(found, job.verified(found, actions, files, again), bool(files))
     except KeyboardInterrupt:
         say(f"interrupted: {job.goes_on}")
@@ -76,11 +88,17 @@ def tune(
 
 @dataclass(frozen=True)
 class _Again:
-    """How the job runs with what was applied, and how long a run of it took, its logs read."""
+    """How the job runs with what was applied, how long a run of it took, its logs read, and what left no mark in it."""
 
     command: Sequence[str]
     environ: Mapping[str, str]
     seconds: float
+    asked: marks.Asked
+    missing: tuple[str, ...] = ()
+
+    def proves(self, folder: Path) -> str:
+        """Why a folder of marks does not show that a run applied what it was to; empty: it does."""
+        return "; ".join(marks.missing(self.asked, marks.read_marks(folder), self.command))
 
 
 class _EndedError(Exception):
@@ -105,6 +123,7 @@ class _Job:
     environ: Mapping[str, str]
     run: str
     first: Plan
+    starts: Starts
 
     @property
     def after(self) -> str:
@@ -123,7 +142,7 @@ class _Job:
     def captured(self) -> None:
         self.say("1/5 capture: the job as it is, with its libraries' logs and a profiler over a few steps")
         begun = time.monotonic()
-        code, read = capture(self.command, self.first, lambda: self.store, self.say, run=self.run, environ=self.environ)
+        code, read = self._captured(self.command, self.first, self.environ, self.run)
         if code:
             if code not in (CANNOT_RUN, NOT_FOUND) or self.first.folder.exists():  # else that is reported already
                 self.say(f"the job ended with exit code {code}: it is not run again; {self.goes_on}")
@@ -136,13 +155,28 @@ class _Job:
                 self.say("no call was counted either: nothing is left to replay, and nothing is changed")
                 raise _EndedError
 
+    def _captured(
+        self, command: Sequence[str], how: Plan, environ: Mapping[str, str], run: str, asked: marks.Asked | None = None
+    ) -> tuple[int, list[Ingested]]:
+        self.starts.prepare(environ)
+        stdin = self.starts.stdin
+        return capture(command, how, lambda: self.store, self.say, run=run, environ=environ, stdin=stdin, asked=asked)
+
     def timed_alone(self) -> None:
         """Logs slow the host, some jobs to half of their speed: the time of a unit is that of a run without them."""
         self.say("    and once more without logs and a profiler: how long its units take")
         folder = self.first.folder / "alone"
         unit = self.tuning.trace.unit if self.tuning.trace else ""
-        if alone((self.command, self.environ), folder, unit, self.say) is not None:
+        times = alone((self.command, self.environ), folder, unit, self.say, self.starts)
+        self.compare_units(times)
+        if times is not None:
             ingest([str(folder)], self.store, run=self.run)
+
+    def compare_units(self, now: Units | None) -> None:
+        """Tell where a run did fewer units than the first one."""
+        first = units(tables_of(self.store, self.run))
+        if first is not None and (line := self.starts.fewer(first, now)):
+            self.say(f"warning: {line}")
 
     def replayed(self) -> None:
         what = "what each problem runs under each action, then better solutions"
@@ -175,12 +209,29 @@ class _Job:
         # While it records untuned keys, TunableOp reads no tuned rows (PyTorch 2.10 and later).
         again = plan(words, trace=self.tuning.trace, tunableop=False, environ=environ)
         again = replace(again, copy=self.tuning.out / f"{self.after}.log")
-        begun = time.monotonic()
-        code, _ = capture(words, again, lambda: self.store, self.say, run=self.after, environ=environ)
+        asked, begun = marks.asked_of(self.tuning.out), time.monotonic()
+        code, _ = self._captured(words, again, environ, self.after, asked)
         if code:
             self.say(f"the job with the changes ended with exit code {code}; its logs are run {self.after}")
             raise _EndedError(code)
-        return _Again(words, environ, time.monotonic() - begun)
+        self.compare_units(units(tables_of(self.store, self.after)))
+        ran = _Again(words, environ, time.monotonic() - begun, asked)
+        folder = again.folder / marks.FOLDER
+        if not folder.is_dir():  # the job removed it, and its logs: without these the verdict is that nothing is known
+            return ran
+        found = marks.read_marks(folder)
+        if found:
+            self.say(f"    applied {found}")
+        return replace(ran, missing=tuple(marks.missing(asked, found, self.command)))
+
+    def not_applied(self, found: Recommendation, again: _Again) -> NoReturn:
+        """End: the job ran a second time as it was, which proves nothing of what was to be applied."""
+        for line in again.missing:
+            self.say(f"    {line}")
+        made = module(found.actions, step_us=found.step_us, hidden=hidden(found))
+        head = "tune: not verified: the job ran again as it was, and nothing can be compared with it"
+        self._ended(found, [head, *(fitted(f"  {line}") for line in again.missing)], made)
+        raise _EndedError(marks.NOT_APPLIED)
 
     def verified(
         self, found: Recommendation, actions: Sequence[str], files: Sequence[Path], again: _Again
@@ -194,7 +245,8 @@ class _Job:
         unit = self.tuning.trace.unit if self.tuning.trace else ""
         sides = (self.command, self.environ), (again.command, again.environ)
         counts = {x.name: float(x.count) for x in counted_units.kinds}
-        times = by_turns(*sides, unit, self.say, PAIRS if proof.limit else self.tuning.pairs, counts)
+        pairs = PAIRS if proof.limit else self.tuning.pairs
+        times = by_turns(*sides, unit, self.say, pairs, counts, self.starts, again.proves)
         return verify_actions(before, after, actions, of_files, times)
 
     def settled(self, found: Recommendation, proof: ActionProof, of_files: bool) -> None:

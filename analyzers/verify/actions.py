@@ -14,6 +14,7 @@ be shorter with kernels of no time at all (simulated), or where they take what t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
@@ -27,6 +28,7 @@ from analyzers.job.step.answer import BESIDE_LOGS, ERROR, WORTH, StepAnswer, bes
 from analyzers.times.units import KINDS, reweighed, traced_kinds, units, units_by_source, units_of_facts, word_of
 from analyzers.verify.unit_time import SideBySide, Times, UnitTime, timed, unit_time
 from logparse.errors import InputError
+from logparse.formats.applied_marks import APPLIED, ASKED, EXPORTED
 from logparse.formats.job_units import KIND, UNIT
 from logparse.output import CHECK_FAILED, Answer
 from logparse.text import counted, duration, fitted, gained, signed
@@ -66,7 +68,7 @@ class ActionProof:
     the traces of the run before, None where it is unknown; ``launched``: how many kernels the host launches in it, then
     and now, and ``host_us`` by how much longer it is to take for what the actions change; ``same``: both runs launched
     the same kernels, about as often.  ``doubts`` are reasons why the two runs cannot be compared, ``notes`` what else
-    their reader must know.
+    their reader must know.  ``unproven``: nothing shows that the run after applied it, so no gain is one of it.
     """
 
     before: str
@@ -88,6 +90,7 @@ class ActionProof:
     same: bool = False
     doubts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    unproven: str = ""
 
     @property
     def named(self) -> str:
@@ -178,6 +181,12 @@ class ActionProof:
 
     @property
     def verdict(self) -> Verdict:
+        """What is shown; a job may be compared with itself where nothing shows that it applied an action."""
+        found = self._shown
+        return "time unknown" if self.unproven and found in ("verified", "faster, not as promised") else found
+
+    @property
+    def _shown(self) -> Verdict:
         if self.share < SHARE:
             return "another workload"
         if self.doubts or self.undecided:
@@ -234,7 +243,7 @@ def verify_actions(
     low, high = step_interval(now, *(now + x for x in change))
     by_turns = both.wall(times) if times else None
     wall = by_turns or both.wall(both.timed)
-    doubts = [*both.doubts()]
+    doubts = [*both.doubts(), *both.not_applied(names, files is not None)]
     given = [x for y in (*chosen, *([files] if files else [])) for x in factors_of(y).items()]
     under = dict(sorted(given, key=lambda x: x[1].value != 1.0))  # of a call that only one has timed, that one's
     step = step_of(both.alike, under)
@@ -257,6 +266,7 @@ def verify_actions(
         host_us=sum(x.host_us for x in under.values()),
         same=both.same,
         doubts=tuple(doubts),
+        unproven=both.unproven(names),
         notes=(
             *(x.in_part for x in chosen if x.in_part),
             *both.notes(wall),
@@ -395,6 +405,32 @@ class _Both:
         for run in self.runs:
             yield from _unlike_ranks(run)
 
+    def not_applied(self, names: Sequence[str], files: bool) -> Iterator[str]:
+        """What was to be applied and left no mark in the run after, or left one in the run before."""
+        marks = [_marked(x) for x in self.runs]
+        for name in names:
+            if name in marks[0]:
+                yield f"{self.before.run} had {name} applied, too: the job is compared with itself"
+            if name not in marks[1] and name in self._asked("settings"):
+                yield f"{self.after.run} left no mark that {name} was applied: it ran as it was"
+        if files and self._asked("scripts") and not any(_marked(self.runs[1], EXPORTED)):
+            yield f"{self.after.run} left no mark of apply.sh: it ran as it was"
+
+    def unproven(self, names: Sequence[str]) -> str:
+        """Why it is not shown that the run after is another job than the run before, where marks could show it."""
+        lost = [x for x in names if x not in _marked(self.runs[1])]
+        if not lost or not self.same or not len(self._rows(ASKED)):
+            return ""
+        return (
+            f"no process of {self.after.run} left a mark that {', '.join(lost)} was applied, and the same kernels ran"
+        )
+
+    def _asked(self, what: str) -> set[str]:
+        return {name for text in self._rows(ASKED).values() for name in json.loads(text).get(what, ())}
+
+    def _rows(self, name: str) -> Mapping[str, str]:
+        return _values(self.runs[1], name)
+
     def notes(self, wall: UnitTime | None) -> Iterator[str]:
         """What else a reader must know."""
         for run, found in zip(self.runs, self.units, strict=True):
@@ -410,6 +446,13 @@ def _values(tables: Tables, name: str) -> Mapping[str, str]:
     """A fact of the run's sources."""
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == name)]
     return {str(source): str(value) for source, value in zip(rows["source_id"], rows["value"], strict=True)}
+
+
+def _marked(tables: Tables, kind: str = APPLIED) -> set[str]:
+    """Actions that processes of the run left marks of, or had in force as settings; of another kind its names."""
+    names = tables.facts.loc[tables.facts["run"] == tables.run, "name"].astype(str)
+    found = units(tables) if kind == APPLIED else None
+    return {x.removeprefix(kind) for x in names if x.startswith(kind)} | (found.settings if found else frozenset())
 
 
 def _ranks(tables: Tables) -> Mapping[str, set[str]]:
@@ -495,7 +538,8 @@ def lines(found: ActionProof) -> list[str]:
             out.append("moved most: " + _named(moved))
         if found.unexplained:
             out.append("unexplained, far more than was promised: " + _named(found.unexplained))
-    out += [*dict.fromkeys((*found.doubts, *found.notes))][:_SHOWN]
+    unproven = [found.unproven] * bool(found.unproven)
+    out += [*dict.fromkeys((*found.doubts, *unproven, *found.notes))][:_SHOWN]
     return [fitted(headline(found)), *(fitted(f"  {x}") for x in out)]
 
 

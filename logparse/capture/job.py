@@ -1,34 +1,39 @@
 """Runs a user's command with the output, signals and exit code that it has when it is called directly.
 
-Standard output and error are the command's own, unless a copy of them is requested (MIOpen writes nowhere else): then
-the command sees a pipe there, or a terminal of its own where there is one, and what it prints goes through as it is.
+Standard input, output and error are the command's own, unless a copy of what it prints is requested (MIOpen writes
+nowhere else) or it runs several times: ``copied_outputs.py`` and ``kept_input.py`` state what it has then.
+
+At a terminal the command stays in the foreground group: Ctrl-C, Ctrl-\\ and Ctrl-Z reach it and this process from
+there, and a shell's ``fg`` wakes both.  Copied outputs are not the *controlling* terminal: a shell with job control on
+them finds none.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
-import select
 import shutil
 import signal
 import subprocess
-import termios
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from logparse.errors import InputError
+from logparse.capture.copied_outputs import CopiedOutputs
+from logparse.capture.kept_input import KeptInput
+from logparse.capture.signals import Signals
 
 CANNOT_RUN, NOT_FOUND, INTERRUPTED = 126, 127, 130
 """A shell's exit codes for a command that is no program, one that is not found, and one that Ctrl-C ended."""
 
-_FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT")
-_FROM_TERMINAL = 0x80  # si_code SI_KERNEL: the whole foreground group got the signal, with the command
+_FORWARDED = (
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT),
+)
 _IDLE_SECONDS = 0.2
+_OWN: Mapping[int, int] = MappingProxyType({})  # standard input as this process has it
 
 
 @dataclass(frozen=True)
@@ -50,29 +55,30 @@ def unrunnable(program: str, environ: Mapping[str, str]) -> Ended | None:
 
 
 def run(
-    command: Sequence[str], environ: Mapping[str, str], copy_stderr: Path | None = None, copy: Path | None = None
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    copy_stderr: Path | None = None,
+    copy: Path | None = None,
+    stdin: KeptInput | None = None,
 ) -> Ended:
     """Run ``command`` to its end, and forward every signal that it did not get itself.
 
-    ``copy_stderr`` gets a copy of its standard error, ``copy`` one of both outputs behind what it has already.  Raises
-    InputError where signals cannot be told apart (other systems than Linux).
+    ``copy_stderr`` gets a copy of its standard error, ``copy`` one of both outputs behind what it has already;
+    ``stdin`` is what it reads, where it runs several times.  Raises InputError where signals cannot be told apart
+    (other systems than Linux), and where standard input cannot be given again.
     """
     files = {1: [x for x in (copy,) if x], 2: [x for x in (copy_stderr, copy) if x]}
-    with Together() as together:
-        ends = {output: _ends(output, output == 1 or copy_stderr is None) for output in files if files[output]}
-        theirs = {output: write for output, (_, write) in ends.items()}
-        try:
-            child = together.start(command, environ, theirs)
-        except OSError as error:
-            for read, _ in ends.values():
-                os.close(read)
-            return Ended(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN, not_run=error.strerror)
-        finally:
-            for write in theirs.values():
-                os.close(write)
-        with _copied({output: read for output, (read, _) in ends.items()}, files) as lost:
+    # The outputs end first: after the last process that writes them.
+    with Together() as together, CopiedOutputs(files) as outputs:
+        together.on_resize = outputs.resize if outputs.theirs else None
+        with stdin.given() if stdin else contextlib.nullcontext(_OWN) as given:
+            try:
+                child = together.start(command, environ, {**given, **outputs.theirs})
+            except OSError as error:
+                return Ended(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN, not_run=error.strerror)
+            outputs.started()
             together.wait()
-    why = "; ".join(lost) or None
+    why = "; ".join(outputs.lost) or None
     if child.returncode < 0:
         return Ended(128 - child.returncode, signal.Signals(-child.returncode).name, why)
     return Ended(child.returncode, None, why)
@@ -81,33 +87,42 @@ def run(
 class Together:
     """Commands that run at once; every signal that they did not get themselves is forwarded to all of them.
 
-    ``interrupted``: one of these asked for their end.  Raises InputError where signals cannot be told apart.
+    ========================================  ==================================================================
+    a signal                                  is forwarded
+    ========================================  ==================================================================
+    of a key at the terminal                  not: the whole foreground group got it
+    of a process that a command started       not: it sent it to its group, which got it, or back to its parent
+    SIGCONT                                   to commands that are stopped: a shell's ``fg`` wakes the whole group
+    a new size of the terminal                once the commands' own terminals have it (``on_resize``)
+    of anybody else                           once
+    ========================================  ==================================================================
+
+    ``interrupted``: one of these asked for their end.  Raises InputError where signals cannot be told apart, on entry.
     """
 
     def __init__(self) -> None:
-        if not hasattr(signal, "sigwaitinfo"):
-            raise InputError("running a job needs Linux; elsewhere use --print, set the variables yourself and ingest")
-        self._signals = {signal.SIGCHLD, *(getattr(signal, name) for name in _FORWARDED)}
         self._children: list[subprocess.Popen[bytes]] = []
         self.interrupted = False
+        self.on_resize: Callable[[], None] | None = None
 
     def __enter__(self) -> Together:
-        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
+        self._signals = Signals({signal.SIGCHLD, signal.SIGWINCH, *_FORWARDED})
         return self
 
     def __exit__(self, *_: object) -> None:
         self.wait()
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+        self._signals.close()
 
     def start(
-        self, command: Sequence[str], environ: Mapping[str, str], outputs: Mapping[int, int] = MappingProxyType({})
+        self, command: Sequence[str], environ: Mapping[str, str], streams: Mapping[int, int] = MappingProxyType({})
     ) -> subprocess.Popen[bytes]:
-        """Start one; ``outputs`` replace standard output (1) and error (2).  Raises OSError."""
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)  # a child inherits the mask
+        """Start one; ``streams`` replace its standard input (0), output (1) and error (2).  Raises OSError."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._signals.before)  # a child inherits the mask
+        stdin, stdout, stderr = map(streams.get, range(3))
         try:
-            child = subprocess.Popen(command, env=dict(environ), stdout=outputs.get(1), stderr=outputs.get(2))
+            child = subprocess.Popen(command, env=dict(environ), stdin=stdin, stdout=stdout, stderr=stderr)
         finally:
-            signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
+            signal.pthread_sigmask(signal.SIG_BLOCK, self._signals.numbers)
         self._children.append(child)
         return child
 
@@ -118,78 +133,40 @@ class Together:
 
     def pause(self, seconds: float) -> None:
         """Wait so long, or until a signal came."""
-        seen = signal.sigtimedwait(self._signals, seconds)
-        if seen is None or seen.si_signo == signal.SIGCHLD:
+        seen = self._signals.wait(seconds)
+        if seen is None or seen.number == signal.SIGCHLD:
             return
-        self.interrupted |= seen.si_signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-        if seen.si_code != _FROM_TERMINAL:
-            for child in self._children:
-                with contextlib.suppress(ProcessLookupError):
-                    child.send_signal(seen.si_signo)
+        if seen.number == signal.SIGWINCH:
+            if self.on_resize is not None:
+                self.on_resize()
+                self._forward(seen.number, self._children)
+            return
+        self.interrupted |= seen.number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+        if seen.number == signal.SIGCONT:
+            self._forward(seen.number, [child for child in self._children if _stat(child.pid)[:1] == ["T"]])
+        elif not seen.by_key and not _is_below(seen.sender):
+            self._forward(seen.number, self._children)
+
+    def _forward(self, number: int, children: Sequence[subprocess.Popen[bytes]]) -> None:
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                child.send_signal(number)
 
 
-def _ends(output: int, terminal: bool) -> tuple[int, int]:
-    """Where an output is read and written: a pipe, or a terminal that changes nothing, where this process has one."""
-    if not terminal or not os.isatty(output):
-        return os.pipe()
-    read, write = os.openpty()
-    attributes = termios.tcgetattr(write)
-    attributes[1] &= ~termios.OPOST  # the terminal behind it makes its line ends
-    termios.tcsetattr(write, termios.TCSANOW, attributes)
-    fcntl.ioctl(write, termios.TIOCSWINSZ, fcntl.ioctl(output, termios.TIOCGWINSZ, b"\0" * 8))
-    return read, write
-
-
-@contextlib.contextmanager
-def _copied(sources: Mapping[int, int], files: Mapping[int, Sequence[Path]]) -> Iterator[list[str]]:
-    """Copies the command's outputs to this process's and to files, until it has ended and nothing is left to read."""
-    lost: list[str] = []
-    ended = threading.Event()
-    pumps = [
-        threading.Thread(target=_pump, args=(source, output, files[output], ended, lost), daemon=True)
-        for output, source in sources.items()
-    ]
-    for pump in pumps:
-        pump.start()
+def _stat(process: int) -> list[str]:
+    """The state of a process, its parent and more (``man 5 proc_pid_stat``); empty where there is none."""
     try:
-        yield lost
-    finally:
-        ended.set()
-        for pump in pumps:
-            pump.join()
-        for source in sources.values():
-            os.close(source)
+        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
-def _pump(source: int, own: int, paths: Sequence[Path], ended: threading.Event, lost: list[str]) -> None:
-    """Empty the source even if a copy or this process's output fails: the job must never wait."""
-    outputs: dict[int, str] = {os.dup(own): "standard output" if own == 1 else "standard error"}
-    for path in paths:
-        try:
-            outputs[os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)] = str(path)
-        except OSError as error:
-            lost.append(f"{path}: {error.strerror}")
-    while True:
-        ready, _, _ = select.select([source], [], [], _IDLE_SECONDS)
-        if not ready and ended.is_set():
-            break  # a process that the job left behind may keep the pipe open
-        try:
-            data = os.read(source, 1 << 16) if ready else b""
-        except OSError:  # a terminal whose last writer is gone
-            break
-        if ready and not data:
-            break
-        for output in list(outputs):
-            try:
-                _write(output, data)
-            except OSError as error:
-                lost.append(f"{outputs.pop(output)}: {error.strerror}")
-                os.close(output)
-    for output in outputs:
-        os.close(output)
-
-
-def _write(output: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(output, left) :]
+def _is_below(process: int) -> bool:
+    """Whether this process, or one that it started, started that one."""
+    here = os.getpid()
+    while process > 1 and (found := _stat(process)):
+        process = int(found[1])
+        if process == here:
+            return True
+    return False

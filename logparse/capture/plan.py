@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from logparse.capture import applied
 from logparse.capture.with_overrides import UNITS_FILE, with_torch
 from logparse.errors import InputError, UsageError
 from logparse.store import command_line
@@ -96,6 +97,11 @@ class Plan:
     warnings: tuple[str, ...]
     copy_stderr: bool
     copy: Path | None = None
+
+    @property
+    def traced(self) -> bool:
+        """Whether the job's units of work are to be traced."""
+        return any(x.name == "LOGPARSE_TRACE_UNITS" and x.value != "0" for x in self.settings)
 
     def environ(self, base: Mapping[str, str]) -> dict[str, str]:
         changed = {setting.name: setting.value for setting in self.settings}
@@ -225,6 +231,7 @@ def _trace(folder: Path, trace: Trace, environ: Mapping[str, str]) -> Iterator[S
         if environ.get(name) != value:
             yield Setting(name, value, why)
     yield Setting("LOGPARSE_TRACE_DIR", str(folder), "traces and counts per process")
+    yield Setting(applied.VARIABLE, str(folder / applied.FOLDER), "marks of what the job applies (apply.py, apply.sh)")
     yield Setting("LOGPARSE_TRACE_UNITS", str(trace.units), "units of one window")
     if trace.seconds:
         yield Setting("LOGPARSE_TRACE_SECONDS", f"{trace.seconds:g}", "windows of time")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -11,7 +12,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from logparse.capture import job, machine
+from logparse.capture import applied, job, machine
+from logparse.capture.kept_input import KeptInput
 from logparse.capture.plan import Plan
 from logparse.errors import InputError, LogparseError
 from logparse.text import printable
@@ -36,9 +38,12 @@ def capture(
     *,
     run: str | None = None,
     environ: Mapping[str, str] = os.environ,
+    stdin: KeptInput | None = None,
+    asked: applied.Asked | None = None,
 ) -> tuple[int, list[Ingested]]:
     """Run the job, collect the machine's facts, ingest the logs.  Returns the job's exit code and the results.
 
+    ``stdin`` is what the job reads where it runs several times, ``asked`` what it is to apply, which leaves marks.
     An error with the logs does not change the exit code: it is reported, and the logs stay in the folder.
     """
     if refused := job.unrunnable(command[0], environ):  # before a store and a folder are made
@@ -47,18 +52,21 @@ def capture(
     store = open_store()  # before the job: a store that cannot be opened must not fail hours later
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
+        made = _with_marks(plan, plan.environ(environ), asked)
     except OSError as error:
         raise InputError(f"--dir {plan.folder}: {error.strerror}") from error
     for warning in plan.warnings:
         say(f"warning: {printable(warning)}")
     say(f"logs go to {printable(str(plan.folder))}")
     errors = plan.folder / STDERR_FILE if plan.copy_stderr else None
-    ended = job.run(command, plan.environ(environ), errors, plan.copy)
+    ended = job.run(command, made, errors, plan.copy, stdin)
     if ended.not_run:
         say(f"error: {printable(command[0])}: {ended.not_run}")
         return ended.code, []
     for line in _losses(plan, ended):
         say(f"warning: {printable(line)}")
+    for line in _observation(plan):
+        say(printable(line))
     try:
         return ended.code, _read(command, plan, store, say, run, environ)
     except (OSError, LogparseError) as error:
@@ -81,6 +89,30 @@ def _read(
     if not any(result.calls for result in results):
         say("warning: no call was counted: did the job call a GPU library, in this environment and in no container?")
     return results
+
+
+def _with_marks(plan: Plan, environ: dict[str, str], asked: applied.Asked | None) -> dict[str, str]:
+    """The job's environment, with a folder for marks of what it applies where it is traced, or asked to apply.
+
+    Without the folder, which a full disk may refuse, no mark is left.
+    """
+    if asked is not None or plan.traced:
+        folder = plan.folder / applied.FOLDER
+        with contextlib.suppress(OSError):
+            folder.mkdir(exist_ok=True)
+        (asked or applied.Asked()).write(folder)
+        environ = {**environ, applied.VARIABLE: str(folder)}
+    return environ
+
+
+def _observation(plan: Plan) -> Iterator[str]:
+    """What the job's processes noted of their observation, and why nothing was traced where that was asked for."""
+    from logparse.capture import notes
+
+    found = notes.observed(plan.folder)
+    yield from found.lines()
+    if plan.traced and (line := notes.untraced(plan.folder, found)):
+        yield line
 
 
 def _losses(plan: Plan, ended: job.Ended) -> Iterator[str]:

@@ -2,15 +2,20 @@
 
 Every ``apply.sh`` below the folder is sourced in the shell that starts the job, and ``apply.settings()`` of the
 ``apply.py`` in it runs once the job has imported torch.  Changes of the program (``apply.model``) are not made.
+Both leave marks in a folder that the variable ``LOGPARSE_APPLIED`` names, which prove that they acted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from logparse.capture import applied as marks
 from logparse.capture import job
 from logparse.capture.in_job import __file__ as _in_job
 from logparse.errors import InputError
@@ -21,9 +26,53 @@ UNITS_FILE = FOLDER / "trace_units.py"
 WITH_TORCH = "LOGPARSE_WITH_TORCH"
 
 
-def run(command: Sequence[str], overrides: Path, environ: Mapping[str, str] = os.environ) -> job.Ended:
-    """Run the job.  Raises InputError where the folder holds neither of the two files."""
-    return job.run(*applied(command, overrides, environ))
+@dataclass(frozen=True)
+class Ran:
+    """How a job ended, what its processes applied, and what was to act and left no mark, each with the reason."""
+
+    ended: job.Ended
+    found: marks.Applied
+    missing: tuple[str, ...]
+
+    @property
+    def code(self) -> int:
+        """The job's exit code; ``NOT_APPLIED`` where the job ended well, and as it was."""
+        return self.ended.code or (marks.NOT_APPLIED if self.missing else 0)
+
+    @property
+    def lines(self) -> list[str]:
+        """What was applied, or why not, for the user."""
+        if self.ended.not_run:
+            return []
+        nothing = [f"{x} changed nothing of the model" for x in self.found.unchanged]
+        return [*([f"applied {self.found}"] if self.found else []), *nothing, *self.missing]
+
+
+def run(command: Sequence[str], overrides: Path, environ: Mapping[str, str] = os.environ) -> Ran:
+    """Run the job.  Raises InputError where the folder holds neither of the two files, or nothing acts by itself."""
+    asked = marks.asked_of(overrides)
+    words, made = applied(command, overrides, environ)
+    if asked.settings == () and not asked.scripts:
+        raise InputError(
+            f"--with {overrides}: apply.py applies nothing by itself: what is in it changes the program, which needs "
+            "its lines (`import apply; apply.settings(); model = apply.model(model)`)"
+        )
+    with _marks_folder(environ) as folder:
+        asked.write(folder)
+        ended = job.run(words, {**made, marks.VARIABLE: str(folder)})
+        found = marks.read_marks(folder)
+    return Ran(ended, found, tuple(marks.missing(asked, found, command)))
+
+
+@contextlib.contextmanager
+def _marks_folder(environ: Mapping[str, str]) -> Iterator[Path]:
+    """A new folder for marks: within that of a ``capture`` around this command, which reads it, else for a while."""
+    around = environ.get(marks.VARIABLE)
+    if around and os.path.isdir(around):
+        yield Path(tempfile.mkdtemp(prefix="run-", dir=around))
+        return
+    with tempfile.TemporaryDirectory(prefix="logparse-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def applied(command: Sequence[str], overrides: Path, environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:

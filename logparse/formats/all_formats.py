@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from logparse.formats import bundle, flashinfer, job_units, library_errors, machine_facts, plain_table, tensile_launches
+from logparse.formats import (
+    applied_marks,
+    bundle,
+    flashinfer,
+    job_units,
+    library_errors,
+    machine_facts,
+    plain_table,
+    tensile_launches,
+)
 from logparse.formats.aiter import log as aiter_log
 from logparse.formats.aiter import tables as aiter
 from logparse.formats.format import Format
@@ -58,5 +67,6 @@ FORMATS: tuple[Format, ...] = (
     machine_facts.FORMAT,
     bundle.FORMAT,
     job_units.FORMAT,
+    applied_marks.FORMAT,
 )
 """Every format that can be read.  Of whole-file formats the first that recognises a file reads it."""

@@ -8,9 +8,10 @@
 ``us`` are times of units that ran without the profiler (the last 2,000, in order), ``count`` all units of the kind.
 ``"alone": true`` is of a run of the job without logs and a profiler; its kinds may have ``host_us``: what the host took
 for units before which the device was idle.  ``"settings": ["cudnn_benchmark"]``: those of PyTorch that were in force.
+``"notes": ["no trace: …"]``: what the user must know, printed by ``capture`` once the job has ended.
 Written by ``logparse/capture/in_job/trace_units.py``.  Its facts are read by ``analyzers/times/units.py``: ``unit``
-(what a unit is), ``unit_tracing``, ``unit_alone``, ``rank``, ``job_settings`` and, of each kind, ``unit:KIND`` with its
-object.
+(what a unit is), ``unit_tracing``, ``unit_alone``, ``rank``, ``job_settings``, ``unit_note`` and, of each kind,
+``unit:KIND`` with its object.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from logparse.formats.format import FileFormat, Outcome, Source, begins, content
 from logparse.model import Fact, Reject
 
 UNIT, TRACING, ALONE, SETTINGS, KIND = "unit", "unit_tracing", "unit_alone", "job_settings", "unit:"
+NOTE = "unit_note"
 """Names of facts; that of a kind begins with ``KIND``."""
 UNITS_EACH = """
     with held as (
@@ -55,6 +57,8 @@ def facts(data: bytes) -> list[Fact]:
     made += [Fact(name, str(found[name])) for name in ("rank", "ranks") if isinstance(found.get(name), int)]
     made += [Fact(ALONE, "1")] if found.get("alone") is True else []
     made += [Fact(SETTINGS, " ".join(map(str, found["settings"])))] if isinstance(found.get("settings"), list) else []
+    notes = found.get("notes")
+    made += [Fact(NOTE, str(note)) for note in notes] if isinstance(notes, list) else []
     return made + [Fact(f"{KIND}{name}", json.dumps(kind)) for name, kind in kinds.items()]
 
 

@@ -41,6 +41,8 @@ class TableFormat(str, Enum):
 
 CHECK_FAILED = 3
 """Exit code of a check that failed (1: something could not be read, 2: wrong usage)."""
+BESIDE = "logparse: "
+"""Begins each line that is printed beside the output of a user's job."""
 ROWS = 20
 """Default number of a table's rows on the terminal (``-n``)."""
 TABLES: Mapping[str, str] = {
@@ -78,8 +80,8 @@ class Answer:
     ``text``: lines and tables for the terminal, in order (by default ``table``), followed by ``notes``, which are
     computed only there.  ``table``: all columns, for the other formats, or a function that makes it, so that the
     terminal need not wait for it; ``of`` names its columns in ``TABLES``.
-    ``errors`` go to standard error in every format, and with ``aside`` the text as well.  ``code`` is the program's
-    exit code.
+    ``errors`` go to standard error in every format, and with ``aside`` the text as well, each line after ``BESIDE``.
+    ``code`` is the program's exit code.
     """
 
     text: Iterable[str | Block] | None = None
@@ -137,15 +139,22 @@ def show(
     if how is TableFormat.table:
         stream = sys.stderr if answer.aside else sys.stdout
         width = None if wide or out is not None else terminal_width()
+        width = width and width - len(BESIDE) * answer.aside
         remedy = "--wide shows every column" if wide is not None else ""
         with open(out, "w", encoding="utf-8") if out is not None else contextlib.nullcontext(stream) as sink:
             for block in chain(answer.blocks, answer.notes()):
-                sink.write(f"{printable(block)}\n" if isinstance(block, str) else drawn(block[:n], width, remedy))
+                text = f"{printable(block)}\n" if isinstance(block, str) else drawn(block[:n], width, remedy)
+                sink.write(beside(text) if answer.aside else text)
     else:
         _write(arrow(answer.made, answer.of)[:n], how, out)
     remember([] if out is None else [Path(out)])
     for line in answer.errors:
-        print(printable(line), file=sys.stderr)
+        print(beside(printable(line)) if answer.aside else printable(line), file=sys.stderr)
+
+
+def beside(text: str) -> str:
+    """Lines of ours beside a job's output, so that they can be told apart from its own."""
+    return "".join(f"{BESIDE}{line}" for line in text.splitlines(keepends=True))
 
 
 def arrow(table: Block | None, of: str = "") -> pa.Table:

@@ -5,15 +5,25 @@ torch is a package of the test's own: starting the real one takes seconds.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from analyzers.actions import ACTIONS, ActionResult
+from analyzers.actions.action import Application
+from analyzers.recommend.apply_module import module
+from analyzers.recommend.apply_script import script
 from logparse.capture import with_overrides
+from logparse.capture.applied import NOT_APPLIED, read_marks
 from logparse.errors import InputError
+from logparse.formats.format import Emission
+from logparse.store import open_store
+from tests.conftest import ROOT
 from tests.program import run
 
 JOB = "import sitecustomize, torch, os; print(torch.setting, os.environ.get('FROM_SHELL'), os.environ.get('OWN'))"
@@ -64,3 +74,163 @@ def test_a_file_that_fails_does_not_end_the_job(environ: dict[str, str], overrid
 def test_the_exit_code_is_the_jobs(overrides: Path) -> None:
     assert run("run", "--with", str(overrides), "--", sys.executable, "-S", "-c", "raise SystemExit(7)").returncode == 7
     assert run("run", "--with", str(overrides / "none"), "--", "true").returncode == 1
+
+
+# ------------------------------------------------------------------------------------------------------------ marks
+
+TORCH = """
+import types
+class nn:
+    class Module: pass
+backends = types.SimpleNamespace(cudnn=types.SimpleNamespace(benchmark=False))
+setting = "default"
+"""
+PRINTS = "import torch; print(torch.backends.cudnn.benchmark)"
+
+
+def made(folder: Path, *, settings: bool = True) -> Path:
+    """A folder with an ``apply.py`` as ``recommend`` writes it, which applies one setting by itself, or none."""
+    result = ActionResult(
+        action=next(x for x in ACTIONS if x.name == "cudnn_benchmark"),
+        application=Application(line="", settings=("torch.backends.cudnn.benchmark = True",)),
+        now_us=20e3, then_us=10e3, low_us=9e3, high_us=11e3, parts=(), steps=4.0,
+    )  # fmt: skip
+    written = module([result], kept=[result] if settings else [])
+    assert written is not None
+    folder.mkdir()
+    (folder / "apply.py").write_bytes(written.data)
+    return folder
+
+
+def run_with(overrides: Path, *command: str, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "logparse", "run", "--with", str(overrides), "--", *command]
+    return subprocess.run(words, env=dict(environ), cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def with_torch(tmp_path: Path, environ: dict[str, str]) -> dict[str, str]:
+    (tmp_path / "own/torch/__init__.py").write_text(TORCH)
+    return environ
+
+
+def test_run_says_what_was_applied_and_in_how_many_processes(tmp_path: Path, with_torch: dict[str, str]) -> None:
+    two = f"{PRINTS}; import subprocess, sys; subprocess.run([sys.executable, '-c', {PRINTS!r}])"
+    for program, processes in ((PRINTS, "1 process"), (two, "2 processes")):
+        folder = made(tmp_path / processes)
+        done = run_with(folder, sys.executable, "-uc", program, environ=with_torch)
+        assert (done.returncode, set(done.stdout.split())) == (0, {"True"})
+        assert done.stderr == f"logparse: applied cudnn_benchmark in {processes}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "program", "why"),
+    [
+        (["-S"], PRINTS, "Python was started with -S"),
+        (["-X", "utf8", "-sE"], "print(False)", "Python was started with -E"),
+        (["-Ic", "print(False)"], "", "Python was started with -I"),
+        ([], "print(False)", "it never imported torch"),
+        ([], f"import os, shutil; shutil.rmtree(os.environ['LOGPARSE_APPLIED']); {PRINTS}", "it never imported torch"),
+    ],
+)
+def test_a_job_that_ran_as_it_was_ends_with_an_error_of_ours(
+    words: list[str], program: str, why: str, tmp_path: Path, with_torch: dict[str, str]
+) -> None:
+    """It ended with 0, and whoever measured it compared the job with itself."""
+    last = ["-c", program] if program else []
+    done = run_with(made(tmp_path / "made"), sys.executable, *words, *last, environ=with_torch)
+    assert done.returncode == NOT_APPLIED
+    assert done.stdout in ("False\n", "True\n"), "and the job was not disturbed"
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("logparse: not applied: cudnn_benchmark: ")
+    assert why in line
+
+
+def test_a_job_that_looks_for_torch_first_has_the_setting_or_the_error(
+    tmp_path: Path, with_torch: dict[str, str]
+) -> None:
+    """transformers does: it took the hook away, and nothing was applied, with exit code 0."""
+    program = f"import importlib.util; importlib.util.find_spec('torch'); {PRINTS}"
+    done = run_with(made(tmp_path / "made"), sys.executable, "-c", program, environ=with_torch)
+    assert (done.stdout, done.returncode) in (("True\n", 0), ("False\n", NOT_APPLIED))
+    assert ("logparse: applied cudnn_benchmark in 1 process" in done.stderr) == (done.returncode == 0)
+
+
+def test_the_jobs_own_error_comes_first(tmp_path: Path, with_torch: dict[str, str]) -> None:
+    done = run_with(made(tmp_path / "made"), sys.executable, "-c", "raise SystemExit(7)", environ=with_torch)
+    assert done.returncode == 7
+    assert "not applied: cudnn_benchmark" in done.stderr
+
+
+def test_scripts_leave_marks_and_one_that_refuses_leaves_none(tmp_path: Path, with_torch: dict[str, str]) -> None:
+    folder = tmp_path / "overrides"
+    for name, cu_count in (("here", None), ("elsewhere", "304")):
+        (folder / name).mkdir(parents=True)
+        file = Emission("my results.csv", b"", f"export TUNED='{name}'/{{path}}\nexport ALSO=1")
+        target = {"arch": "gfx942", "cu_count": cu_count} if cu_count else {}
+        written = script([], [file], target, str(folder / name))
+        assert written is not None
+        (folder / name / "my results.csv").touch()
+        (folder / name / "apply.sh").write_bytes(written.data)
+    rocminfo = tmp_path / "bin/rocminfo"
+    rocminfo.parent.mkdir()
+    rocminfo.write_text("#!/bin/sh\necho '  Name:                    gfx1100'\n")
+    rocminfo.chmod(0o755)
+    environ = with_torch | {"PATH": f"{rocminfo.parent}:{with_torch['PATH']}"}
+    words = ["sh", "-c", 'echo "$TUNED"; cat "$LOGPARSE_APPLIED"/applied_sh_*; cat "$LOGPARSE_APPLIED"/asked.json']
+    done = run_with(folder, *words, environ=environ)
+    assert done.returncode == 0
+    tuned, mark, asked = done.stdout.splitlines()
+    assert tuned.startswith("here")
+    assert json.loads(mark) == {"logparse_applied": 1, "variables": ["TUNED", "ALSO"], "files": ["my results.csv"]}
+    assert json.loads(asked)["asked"] == {"settings": [], "scripts": ["elsewhere", "here"]}
+    assert done.stderr.splitlines()[-1] == "logparse: applied ALSO, TUNED by apply.sh"
+    (folder / "here/apply.sh").unlink()
+    refused = run_with(folder, "true", environ=environ)
+    assert refused.returncode == NOT_APPLIED
+    assert "apply.sh: not applied: arch is gfx1100 here, the files are for gfx942" in refused.stderr
+    assert "logparse: not applied: apply.sh of elsewhere: it refused this machine" in refused.stderr
+
+
+def test_a_module_that_leaves_no_marks_proves_nothing(overrides: Path, with_torch: dict[str, str]) -> None:
+    done = run_with(overrides, sys.executable, "-c", "import torch", environ=with_torch)
+    assert done.returncode == NOT_APPLIED
+    assert "not applied: apply.py: apply.py leaves no mark: `logparse recommend` writes one that does" in done.stderr
+
+
+def test_what_applies_nothing_by_itself_is_refused_before_the_job(tmp_path: Path, with_torch: dict[str, str]) -> None:
+    done = run_with(made(tmp_path / "made", settings=False), "touch", str(tmp_path / "ran"), environ=with_torch)
+    assert done.returncode == 1
+    assert "applies nothing by itself" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_marks_that_cannot_be_written_never_fail_the_job(tmp_path: Path, with_torch: dict[str, str]) -> None:
+    folder = made(tmp_path / "made")
+    program = f"import sys; sys.path.insert(0, {str(folder)!r}); import torch, apply; apply.settings(); print('fine')"
+    for marks in (str(tmp_path / "gone"), "", "/dev/full/x", str(folder / "apply.py")):
+        environ = with_torch | {"LOGPARSE_APPLIED": marks}
+        assert output_of([sys.executable, "-c", program], environ) == ("fine", "")
+
+
+def test_marks_are_facts_of_the_capture_around_the_command(tmp_path: Path, with_torch: dict[str, str]) -> None:
+    """A capture of ``run --with``, so that verify knows what the run applied."""
+    places = ["--dir", str(tmp_path / "logs"), "--store", str(tmp_path / "store"), "--run", "r"]
+    inner = ["run", "--with", str(made(tmp_path / "made")), "--", sys.executable, "-c", PRINTS]
+    words = [sys.executable, "-m", "logparse", "capture", "--trace", "2", *places, "--"]
+    words += [sys.executable, "-m", "logparse", *inner]
+    done = subprocess.run(words, env=with_torch, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+    facts = open_store(tmp_path / "store").facts().set_index("name")["value"]
+    assert facts["applied:cudnn_benchmark"] == '{"setting": true}'
+    assert sorted(json.loads(x)["settings"] for x in facts.loc[["applied_asked"]]) == [[], ["cudnn_benchmark"]]
+
+
+def test_two_copies_of_the_module_in_one_process_leave_one_mark(tmp_path: Path, with_torch: dict[str, str]) -> None:
+    folder = made(tmp_path / "made")
+    (tmp_path / "marks").mkdir()
+    program = f"import runpy, torch; [runpy.run_path({str(folder / 'apply.py')!r})['settings']() for _ in range(2)]"
+    program += f"; runpy.run_path({str(folder / 'apply.py')!r})['_mark']('models', [{{'action': 'a', 'changed': 0}}])"
+    output_of([sys.executable, "-c", program], with_torch | {"LOGPARSE_APPLIED": str(tmp_path / "marks")})
+    found = read_marks(tmp_path / "marks")
+    assert (found.settings, found.models, found.unchanged) == ({"cudnn_benchmark": 1}, {"a": 1}, ("a",))
+    assert str(found) == "cudnn_benchmark in 1 process; a of the model in 1 process"

@@ -60,7 +60,7 @@ IN_ORDER = {
         ("hipblaslt-tuning-file", "tunableop-results"), "of one key's rows the first counts: the other law"
     ),
     **dict.fromkeys(("miopen-find-db", "miopen-perf-db"), "of records of one key the first counts: the other law"),
-    **dict.fromkeys(("facts", "job-units", "bundle", "flashinfer"), "one object, whose members have names"),
+    **dict.fromkeys(("facts", "job-units", "applied", "bundle", "flashinfer"), "one object, whose members have names"),
     **dict.fromkeys(("torch-profiler", "rocpd"), "events have clocks, threads and launches, not places"),
     "hipblaslt-bench-output": "a row belongs to the header before it, and a Winner's to a row above",
     "miopen-driver-output": "times follow the command and the solution that they are of",

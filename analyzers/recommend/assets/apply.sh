@@ -105,6 +105,10 @@ if ! _logparse_check; then
 fi
 
 @settings@
+# For `logparse run`: what was exported.  A mark that cannot be written is left out.
+if [ -n "${LOGPARSE_APPLIED:-}" ]; then
+    { printf '%s\n' @mark@ >> "$LOGPARSE_APPLIED/applied_sh_$$"; } 2> /dev/null || :
+fi
 @caution@
 
 unset -f _logparse_facts _logparse_check

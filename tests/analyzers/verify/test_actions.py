@@ -568,3 +568,48 @@ def test_override_files_are_judged_with_the_actions() -> None:
     both = judged(before, after, files=replace(files, parts=setting.parts))
     assert both.promised_us == pytest.approx(1800)
     assert both.low_us < 1600
+
+
+def marked(run: str, conv_us: float, wall: Sequence[float], *, asked: Sequence[str] = (), **facts: object) -> Tables:
+    """A run that ``capture --trace`` read marks of; these facts are some."""
+    seen = {"applied_asked": json.dumps({"settings": [*asked], "scripts": []}), **facts}
+    return job(run, Kind(8, 100, 6, conv_us, 1000.0, 0.0, wall), more={"marks": seen})
+
+
+APPLIED = {"applied:cudnn_benchmark": '{"setting": true}'}
+
+
+def test_a_run_that_left_its_mark_is_judged_as_ever() -> None:
+    after = marked("after", 800, steady(2300), asked=["cudnn_benchmark"], **APPLIED)
+    assert judged(simple("before", 1000, steady(2500)), after).verdict == "verified"
+
+
+def test_a_run_that_left_no_mark_of_what_it_was_asked_for_has_no_verdict() -> None:
+    """The job ran as it was, on a quieter machine."""
+    found = judged(simple("before", 1000, steady(2500)), marked("after", 800, steady(2300), asked=["cudnn_benchmark"]))
+    assert found.verdict == "time unknown"
+    assert "after left no mark that cudnn_benchmark was applied: it ran as it was" in stripped(found)
+
+
+def test_without_a_mark_equal_kernels_are_no_gain_of_an_action() -> None:
+    """Nobody asked logparse to apply it: the program was to do so by itself."""
+    before, after = simple("before", 1000, steady(2500)), marked("after", 985, steady(2300))
+    found = judged(before, after, times=([units(before)] * 3, [units(after)] * 3))
+    assert found.same
+    assert found.verdict == "time unknown"
+    said = "no process of after left a mark that cudnn_benchmark was applied, and the same kernels ran"
+    assert said in stripped(found)
+    in_force = marked("after", 985, steady(2300), job_settings="cudnn_benchmark")
+    assert "unit" not in in_force.facts["name"].tolist()[-1]
+    known = replace(in_force, facts=in_force.facts.replace({"source_id": {"marks": "units"}}))
+    assert judged(before, known, times=([units(before)] * 3, [units(after)] * 3)).verdict != "time unknown"
+    older = simple("after", 985, steady(2300))
+    assert judged(before, older, times=([units(before)] * 3, [units(older)] * 3)).verdict != "time unknown"
+
+
+def test_a_job_that_applied_it_before_is_compared_with_itself() -> None:
+    before = marked("before", 1000, steady(2500), **APPLIED)
+    after = marked("after", 800, steady(2300), asked=["cudnn_benchmark"], **APPLIED)
+    found = judged(before, after)
+    assert found.verdict == "time unknown"
+    assert "before had cudnn_benchmark applied, too: the job is compared with itself" in stripped(found)

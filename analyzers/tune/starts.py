@@ -1,0 +1,68 @@
+"""What each start of a job meets that is run several times: the same standard input, and the state that it begins from.
+
+A job that goes on from what it wrote does other work the second time, or none.  Its runs then do fewer units than the
+first one, which is noticed here; a command before each start (``--before-each``) takes away what it wrote.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from analyzers.times.units import Units
+from logparse.capture import job
+from logparse.capture.kept_input import KeptInput
+from logparse.capture.notes import observed
+from logparse.capture.plan import timing
+from logparse.capture.run import Say
+from logparse.errors import InputError
+from logparse.text import printable
+
+_FEWER = 0.9
+"""Share of the first run's units below which a run did other work."""
+
+
+@dataclass
+class Starts:
+    """How a job is started each time: ``before_each`` is a command for the shell, empty where there is none."""
+
+    stdin: KeptInput = field(default_factory=KeptInput)
+    before_each: str = ""
+    _told: set[str] = field(default_factory=set)
+
+    def prepare(self, environ: Mapping[str, str]) -> None:
+        """Run the command before a start; what it prints goes to standard error.  Raises InputError if it fails."""
+        if not self.before_each:
+            return
+        command = ["sh", "-c", self.before_each]
+        done = subprocess.run(command, env=dict(environ), stdin=subprocess.DEVNULL, stdout=2, check=False)
+        if done.returncode:
+            raise InputError(
+                f"--before-each {printable(self.before_each)}: exit code {done.returncode}; the job is not started"
+            )
+
+    def timed(self, command: Sequence[str], environ: Mapping[str, str], folder: Path, unit: str, say: Say) -> job.Ended:
+        """Run a job to its end without logs and a profiler; its processes write units and marks into the folder."""
+        self.prepare(environ)
+        made = timing(folder, unit, environ)
+        ended = job.run(command, made, stdin=self.stdin)
+        for line in observed(folder).lines():
+            if line not in self._told:
+                self._told.add(line)
+                say(printable(line))
+        return ended
+
+    def fewer(self, first: Units, now: Units | None) -> str:
+        """What to tell the user where a run did fewer units than the first one; empty: it did not."""
+        made = now.count if now else 0
+        if made >= _FEWER * first.count:
+            return ""
+        units = f"{made:,} units of work this time, {first.count:,} the first time"
+        if self.before_each:
+            return f"the job made {units}, also after `--before-each`: does it go on from something else that it wrote?"
+        return (
+            f"the job made {units}: does it go on from what it wrote? `--before-each CMD` runs a command before every "
+            "start, which can take that away (`--before-each 'rm -rf checkpoints'`)"
+        )

@@ -1,0 +1,166 @@
+"""Did a job apply what it was asked to?  Its processes leave marks (``formats/applied_marks.py``), which are read here.
+
+A setting acts only where Python imports torch with logparse's folder on its path, and a script only where the machine
+is the one that its files are for.  Without a mark of each the job ran as it was, and nothing may be compared with it.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from logparse.formats import applied_marks
+from logparse.text import printable
+
+VARIABLE = "LOGPARSE_APPLIED"
+"""Names the folder of the marks; without it, or without the folder, none is left."""
+FOLDER, ASKED_FILE = "applied", "asked.json"
+"""The folder of marks in that of a capture; what was asked, beside the marks."""
+NOT_APPLIED = 125
+"""Exit code of ``run`` and ``tune`` where a job ended well and what was to act left no mark.
+
+125 is what ``env``, ``timeout`` and ``docker run`` give for an error of their own, beside 126 and 127.
+"""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to act in a job: ``settings`` of the module ``apply.py`` (None: it names none, so any may act), and the
+    folders of ``scripts``.  ``marking``: the module knows how to leave marks.
+    """
+
+    settings: tuple[str, ...] | None = ()
+    scripts: tuple[str, ...] = ()
+    marking: bool = True
+
+    def write(self, folder: Path) -> None:
+        """Leave beside the marks what was asked; a disk that is full keeps no job from running."""
+        asked = {"settings": list(self.settings or ()), "scripts": list(self.scripts)}
+        with contextlib.suppress(OSError):
+            (folder / ASKED_FILE).write_text(json.dumps({"logparse_applied": 1, "asked": asked}), encoding="utf-8")
+
+
+def asked_of(overrides: Path) -> Asked:
+    """What ``run --with`` this folder is to apply."""
+    scripts = tuple(path.parent.name for path in sorted(overrides.glob("*/apply.sh")))
+    try:
+        text = (overrides / "apply.py").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return Asked(scripts=scripts)
+    return Asked(_alone(text), scripts, VARIABLE in text)
+
+
+def _alone(text: str) -> tuple[str, ...] | None:
+    """The settings that the module applies by itself, which it lists as ``ALONE``."""
+    try:
+        found = [
+            ast.literal_eval(node.value)
+            for node in ast.parse(text).body
+            if isinstance(node, ast.Assign) and [*map(ast.unparse, node.targets)] == ["ALONE"]
+        ]
+    except (SyntaxError, ValueError):
+        return None
+    return tuple(map(str, found[-1])) if found and isinstance(found[-1], (tuple, list)) else None
+
+
+@dataclass(frozen=True)
+class Applied:
+    """How many processes applied each setting and each change of a model, and exported each variable.
+
+    ``unchanged``: of the changes, those that changed no module of their model.
+    """
+
+    settings: Mapping[str, int] = field(default_factory=dict)
+    models: Mapping[str, int] = field(default_factory=dict)
+    variables: Mapping[str, int] = field(default_factory=dict)
+    unchanged: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.settings or self.models or self.variables)
+
+    def __str__(self) -> str:
+        """What was applied and in how many processes, as one line."""
+        parts = []
+        for names, what in ((self.settings, ""), (self.models, " of the model")):
+            for number in sorted(set(names.values()), reverse=True):
+                listed = ", ".join(sorted(name for name, count in names.items() if count == number))
+                parts.append(f"{listed}{what} in {processes(number)}")
+        if self.variables:
+            parts.append(f"{', '.join(sorted(self.variables))} by apply.sh")
+        return "; ".join(parts)
+
+
+def read_marks(folder: Path) -> Applied:
+    """The marks in a folder; one that cannot be read counts as none."""
+    settings, models, variables = Counter[str](), Counter[str](), Counter[str]()
+    changed: set[str] = set()
+    for path in sorted(folder.glob("applied_*")):
+        try:
+            facts = applied_marks.facts(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        for fact in facts:
+            kind, _, name = fact.name.partition(":")
+            if kind + ":" == applied_marks.EXPORTED:
+                variables[name] += 1
+            elif kind + ":" == applied_marks.APPLIED:
+                what = json.loads(fact.value)
+                settings[name] += bool(what.get("setting"))
+                models[name] += bool(what.get("models"))
+                if any(model.get("changed") != 0 for model in what.get("models", ())):
+                    changed.add(name)
+    return Applied(+settings, +models, +variables, tuple(sorted({*+models} - changed)))
+
+
+def missing(asked: Asked, found: Applied, command: Sequence[str]) -> list[str]:
+    """What was to act and left no mark, each with the likely reason, for the user."""
+    out = []
+    names = [name for name in asked.settings or () if name not in found.settings]
+    if names or (asked.settings is None and not found.settings and not found.models):
+        out.append(f"not applied: {', '.join(names) or 'apply.py'}: {_why(asked, command)}")
+    if asked.scripts and not found.variables:
+        out.append(
+            f"not applied: apply.sh of {', '.join(map(printable, asked.scripts))}: it refused this machine, as it says "
+            "above, or could not be read"
+        )
+    return out
+
+
+def processes(number: int) -> str:
+    """``1 process``, ``2 processes``."""
+    return "1 process" if number == 1 else f"{number:,} processes"
+
+
+def _why(asked: Asked, command: Sequence[str]) -> str:
+    if not asked.marking:
+        return "apply.py leaves no mark: `logparse recommend` writes one that does"
+    flags = "".join(flag for flag in _flags_of_python(command) if flag in "SIE")
+    if flags:
+        return f"Python was started with -{flags[0]}, which keeps logparse out of it: leave that out"
+    return (
+        "no process of the job left a mark that it ran apply.py: it never imported torch, or its Python got another "
+        "environment than this command's (-S, -I, -E, sudo, a container)"
+    )
+
+
+def _flags_of_python(command: Sequence[str]) -> Iterator[str]:
+    """The letters of the options without a value of each Python that the words start."""
+    words = iter(command)
+    for word in words:
+        if re.fullmatch(r"python[\d.]*", os.path.basename(word)):
+            for option in words:
+                letters = re.fullmatch(r"-([A-Za-z]*?)([cmWX].*)?", option)
+                if letters is None:
+                    break
+                yield from letters[1]
+                if letters[2] in ("W", "X"):
+                    next(words, "")
+                elif letters[2] and letters[2][0] in "cm":
+                    break

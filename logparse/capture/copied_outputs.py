@@ -1,0 +1,211 @@
+"""Copies of what a job prints, while it prints to a terminal where it would without them.
+
+=====================================  ================================================================================
+standard output or error               what the job has instead
+=====================================  ================================================================================
+a terminal                             a terminal that changes nothing, of the same size; both outputs have one, in
+                                       their order, where both are one terminal and both are copied (a copy of standard
+                                       error alone then holds both)
+anything else                          a pipe
+not copied, or closed by the caller    itself
+=====================================  ================================================================================
+
+A process that the job leaves behind may keep such an output.  It is given a reader that outlives this process
+(``copy_on.py``), which goes on writing the copies, and to a terminal or a file that standard output or error is.  It
+leaves a pipe alone: whoever reads that pipe to its end would wait for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import select
+import stat
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from logparse.capture import copy_on
+
+_IDLE_S, _LAST_S = 0.2, 2.0
+"""After the job's end: seconds without a word after which all is read, and after which the words are of others."""
+_NAMES = {1: "standard output", 2: "standard error"}
+_readers: list[subprocess.Popen[bytes]] = []
+"""Readers of outputs that outlived their jobs; held, as each is a child of this process until that ends."""
+
+
+@dataclass
+class _Channel:
+    """Where one output is read and where the job writes it, what it is (1 or 2), and the files of its copies."""
+
+    source: int
+    theirs: int
+    own: int
+    files: Sequence[Path]
+    outputs: dict[int, str] = field(default_factory=dict)
+    ended: bool = False  # its last writer has gone
+
+    @property
+    def terminal(self) -> bool:
+        return os.isatty(self.source)
+
+
+class CopiedOutputs:
+    """A job's outputs and the files that get copies: ``{1: [files], 2: [files]}``.
+
+    ``theirs`` replace the job's outputs.  Call ``started`` once the job has them.  ``lost`` says which copies are
+    incomplete, and why, once the context has ended.
+    """
+
+    def __init__(self, files: Mapping[int, Sequence[Path]]) -> None:
+        self._files = {output: paths for output, paths in files.items() if paths and not _is_closed(output)}
+        self.lost: list[str] = []
+        self.theirs: dict[int, int] = {}
+
+    def __enter__(self) -> CopiedOutputs:
+        self._ended = threading.Event()
+        self._pumps: list[threading.Thread] = []
+        self._channels: list[_Channel] = []
+        if len(self._files) == 2 and _is_one_terminal():
+            both = [*dict.fromkeys(path for paths in self._files.values() for path in paths)]
+            self._channels.append(_Channel(*_terminal(1), 1, both))
+            self.theirs = dict.fromkeys((1, 2), self._channels[0].theirs)
+            return self
+        for output, paths in self._files.items():
+            ends = _terminal(output) if os.isatty(output) else os.pipe()
+            self._channels.append(_Channel(*ends, output, paths))
+            self.theirs[output] = ends[1]
+        return self
+
+    def started(self) -> None:
+        """Begin to copy: the job has its outputs, so this process gives them up."""
+        self._give_up_theirs()
+        for channel in self._channels:
+            pump = threading.Thread(target=self._pump, args=(channel,), name="logparse-copy", daemon=True)
+            pump.start()
+            self._pumps.append(pump)
+
+    def resize(self) -> None:
+        """Give the job's terminals the size of this process's."""
+        for channel in self._channels:
+            if channel.terminal:
+                with contextlib.suppress(OSError):
+                    fcntl.ioctl(channel.source, termios.TIOCSWINSZ, _size(channel.own))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._give_up_theirs()
+        self._ended.set()
+        for pump in self._pumps:
+            pump.join()
+        for channel in self._channels:
+            if self._pumps and not channel.ended:
+                self._hand_over(channel)
+            for output in (channel.source, *channel.outputs):
+                os.close(output)
+
+    def _give_up_theirs(self) -> None:
+        for write in {channel.theirs for channel in self._channels if channel.theirs >= 0}:
+            os.close(write)
+        for channel in self._channels:
+            channel.theirs = -1
+
+    def _pump(self, channel: _Channel) -> None:
+        """Empty the source even if a copy or this process's output fails: the job must never wait."""
+        channel.outputs[os.dup(channel.own)] = _NAMES[channel.own]
+        for path in channel.files:
+            try:
+                channel.outputs[os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)] = str(path)
+            except OSError as error:
+                self.lost.append(f"{path}: {error.strerror}")
+        by: float | None = None
+        while True:
+            ready, _, _ = select.select([channel.source], [], [], _IDLE_S)
+            if self._ended.is_set():
+                by = by or time.monotonic() + _LAST_S
+                if not ready or time.monotonic() > by:
+                    return  # a process that the job left behind keeps it open
+            if not ready:
+                continue
+            try:
+                data = os.read(channel.source, 1 << 16)
+            except OSError as error:
+                if error.errno != errno.EIO:  # a terminal whose last writer has gone
+                    self.lost.append(f"{_NAMES[channel.own]}: {error.strerror}")
+                data = b""
+            if not data:
+                channel.ended = True
+                return
+            self._write(channel, data)
+
+    def _write(self, channel: _Channel, data: bytes) -> None:
+        for output in list(channel.outputs):
+            left = memoryview(data)
+            try:
+                while left:
+                    left = left[os.write(output, left) :]
+            except OSError as error:
+                self.lost.append(f"{channel.outputs.pop(output)}: {error.strerror}")
+                os.close(output)
+
+    def _hand_over(self, channel: _Channel) -> None:
+        """Start a process that empties this output from now on."""
+        kept = [x for x, name in channel.outputs.items() if name not in _NAMES.values() or _holds_nobody_up(x)]
+        _readers[:] = [x for x in _readers if x.poll() is None]
+        try:
+            reader = subprocess.Popen(
+                [sys.executable, "-I", "-S", copy_on.__file__, *map(str, (channel.source, *kept))],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                pass_fds=(channel.source, *kept),
+                start_new_session=True,  # a Ctrl-C at the terminal is not for it
+            )
+        except OSError as error:
+            self.lost.append(f"{_NAMES[channel.own]}, which a process that the job left behind keeps: {error.strerror}")
+        else:
+            _readers.append(reader)
+
+
+def _is_closed(output: int) -> bool:
+    """Whether a program that this process starts finds the output closed, as the caller left it."""
+    try:
+        return not os.get_inheritable(output)
+    except OSError:
+        return True
+
+
+def _is_one_terminal() -> bool:
+    return os.isatty(1) and os.isatty(2) and os.fstat(1).st_rdev == os.fstat(2).st_rdev
+
+
+def _holds_nobody_up(output: int) -> bool:
+    """Whether nobody waits for the end of this output, as the reader of a pipe does."""
+    mode = os.fstat(output).st_mode
+    return not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+
+
+def _terminal(output: int) -> tuple[int, int]:
+    """The two ends of a new terminal of an output's size, which passes on what is written as it is."""
+    read, write = os.openpty()
+    attributes = termios.tcgetattr(write)
+    attributes[1] &= ~termios.OPOST  # the terminal behind it makes its line ends
+    termios.tcsetattr(write, termios.TCSANOW, attributes)
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(write, termios.TIOCSWINSZ, _size(output))
+    return read, write
+
+
+def _size(output: int) -> bytes:
+    """Rows and columns of a terminal, as the system states them."""
+    return fcntl.ioctl(output, termios.TIOCGWINSZ, b"\0" * 8)

@@ -1,0 +1,135 @@
+"""Standard input that a job gets again at each of its starts.
+
+=========================  ============================================================================================
+standard input             what each start has
+=========================  ============================================================================================
+a pipe, a socket           a pipe with all that came until then, and after it what comes; kept in a file without a name
+a file                     the first start the file itself, each other one its own place in it, where the first began
+a terminal, /dev/null,     itself: what is typed cannot be given again
+another device, none
+=========================  ============================================================================================
+
+Nothing is read before the first start, and then at most one pipe's content ahead of what the job reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+
+from logparse.errors import InputError
+
+_CHUNK, _LOOK_S = 1 << 16, 0.05
+
+
+class KeptInput:
+    """The standard input of this process, ``source``, for any number of starts, also at once."""
+
+    def __init__(self, source: int = 0) -> None:
+        self._source, self._starts = source, 0
+        self._kept = self._from = -1
+        self._size, self._ended = 0, False
+        self._lock = threading.Lock()
+        self._lost = ""
+        try:
+            mode = os.fstat(source).st_mode
+        except OSError:  # it is closed
+            mode = 0
+        self._flows = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+        if stat.S_ISREG(mode):
+            with contextlib.suppress(OSError):
+                self._from = os.lseek(source, 0, os.SEEK_CUR)
+
+    @contextlib.contextmanager
+    def given(self) -> Iterator[Mapping[int, int]]:
+        """What replaces descriptor 0 of one start until the context ends; empty: it has that of this process.
+
+        Raises InputError where it cannot be given again.
+        """
+        self._starts += 1
+        if self._flows:
+            yield from self._fed()
+        elif self._from >= 0 and self._starts > 1:
+            try:
+                again = os.open(f"/proc/self/fd/{self._source}", os.O_RDONLY)
+            except OSError as error:
+                raise InputError(f"standard input cannot be given to the job again: {error.strerror}") from error
+            try:
+                os.lseek(again, self._from, os.SEEK_SET)
+                yield {0: again}
+            finally:
+                os.close(again)
+        else:
+            yield {}
+
+    def _fed(self) -> Iterator[Mapping[int, int]]:
+        if self._lost:
+            raise InputError(f"standard input cannot be given to the job again, it could not be kept: {self._lost}")
+        read, write = os.pipe()
+        over = threading.Event()
+        feeder = threading.Thread(target=self._feed, args=(write, over), name="logparse-input", daemon=True)
+        feeder.start()
+        try:
+            yield {0: read}
+        finally:
+            over.set()
+            with contextlib.suppress(OSError):
+                os.close(read)
+            feeder.join()
+
+    def _feed(self, write: int, over: threading.Event) -> None:
+        """Write all that was kept, then what comes, until the job reads no more or has ended."""
+        os.set_blocking(write, False)
+        writable = select.poll()
+        writable.register(write, select.POLLOUT)
+        at, left = 0, b""
+        with contextlib.suppress(BrokenPipeError):
+            while not over.is_set():
+                state = writable.poll(1000 * _LOOK_S)
+                if not state:
+                    continue
+                if not left:
+                    data = self._data(at)
+                    if data is None:
+                        continue
+                    if not data:
+                        break
+                    at, left = at + len(data), data
+                with contextlib.suppress(BlockingIOError):
+                    left = left[os.write(write, left) :]
+        os.close(write)
+
+    def _data(self, at: int) -> bytes | None:
+        """What follows the first ``at`` bytes; empty: it ends there; None: nothing came yet."""
+        with self._lock:
+            if at < self._size:
+                return os.pread(self._kept, _CHUNK, at)
+            if self._ended:
+                return b""
+            if not select.select([self._source], [], [], _LOOK_S)[0]:
+                return None
+            try:
+                data = os.read(self._source, _CHUNK)
+            except BlockingIOError:
+                return None
+            except OSError:
+                data = b""
+            self._ended = not data
+            self._keep(data)
+            return data
+
+    def _keep(self, data: bytes) -> None:
+        try:
+            if self._kept < 0:
+                with tempfile.TemporaryFile(prefix="logparse-") as file:
+                    self._kept = os.dup(file.fileno())
+            while data:
+                written = os.pwrite(self._kept, data, self._size)
+                self._size, data = self._size + written, data[written:]
+        except OSError as error:
+            self._lost = error.strerror or "it cannot be written"

@@ -1,0 +1,56 @@
+"""What the processes of a job noted about their observation, for the user once the job has ended."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from logparse.capture.applied import processes
+from logparse.capture.plan import TRACES
+from logparse.formats import job_units
+
+
+@dataclass(frozen=True)
+class Observed:
+    """How many processes wrote counts, how many units they counted in all, and in how many each note stands."""
+
+    processes: int
+    units: int
+    notes: Counter[str]
+
+    def lines(self) -> Iterator[str]:
+        """Each note once, with the number of processes where there are several."""
+        for note, number in self.notes.items():
+            yield note if number == 1 else f"{note} (in {processes(number)})"
+
+
+def observed(folder: Path) -> Observed:
+    """What the processes of a job wrote into the folder of its capture.  A file that was cut off is left out."""
+    found, units, notes = 0, 0, Counter[str]()
+    for path in sorted(folder.glob("units_*.json")):
+        try:
+            facts = job_units.facts(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        found += 1
+        notes.update([*dict.fromkeys(fact.value for fact in facts if fact.name == job_units.NOTE)])
+        units += sum(json.loads(fact.value)["count"] for fact in facts if fact.name.startswith(job_units.KIND))
+    return Observed(found, units, notes)
+
+
+def untraced(folder: Path, found: Observed) -> str:
+    """Why a job whose trace was asked for has neither a unit of work nor a trace, and what to do; empty: it has one."""
+    if found.units or any(folder.glob(TRACES)):
+        return ""
+    if found.processes:
+        seen = f"{processes(found.processes)} imported torch and repeated nothing that is known as a unit of work"
+    else:
+        seen = (
+            "no process saw a unit of work: none imported torch, or its Python got another environment than "
+            "this command's (-S, -I, -E, sudo, a container)"
+        )
+    named = "name what repeats with `--unit package.module:Class.method`, or trace by time with `--trace 2s`"
+    return f"nothing was traced: {seen}; {named}"
