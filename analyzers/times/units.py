@@ -1,6 +1,6 @@
 """Units of work: how often a job did each kind, how long that took, and the traces weighed by it.
 
-A job's unit is a step, a request or a call (``logparse/capture/in_job/trace_units.py``); its kinds differ in sizes:
+A job's unit is a step, a request or a call (``logparse/capture/in_job/logparse_in_job/units.py``); its kinds differ in sizes:
 batches of 1 and of 16, a first and a later token.  A trace holds a few units, whose mix is chance; the process counted
 all of them.  So the kernels of a kind count by its share of the run over its share of the traces.  Where nothing
 counted units, a trace's own marked steps are all that is known.
@@ -78,6 +78,11 @@ class Units:
     @property
     def count(self) -> int:
         return sum(x.count for x in self.kinds)
+
+    @property
+    def provisional(self) -> bool:
+        """Whether the job was too short for its times to settle, so that its first units alone were traced."""
+        return self.tracing.startswith("not settled: ")
 
     @property
     def mean_us(self) -> float | None:

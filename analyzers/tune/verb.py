@@ -71,7 +71,7 @@ def tune(
     starts = Starts(before_each=tuning.before_each)
     job = _Job(command, store, tuning, say, environ, run, first, starts)
     try:
-        job.captured()
+        job = job.captured()
         job.replayed()
         found, actions, files = job.recommended()
         again = job.run_again(actions, files)
@@ -139,7 +139,8 @@ class _Job:
         logs = command_line(url, "ingest", str(self.first.folder), "--run", self.run)
         return f"nothing is stored yet; `{logs}` reads what the job wrote until now"
 
-    def captured(self) -> None:
+    def captured(self) -> _Job:
+        """Capture the job.  Returns this tuning, or the one of a second capture (``captured_again``)."""
         self.say("1/5 capture: the job as it is, with its libraries' logs and a profiler over a few steps")
         begun = time.monotonic()
         code, read = self._captured(self.command, self.first, self.environ, self.run)
@@ -147,13 +148,35 @@ class _Job:
             if code not in (CANNOT_RUN, NOT_FOUND) or self.first.folder.exists():  # else that is reported already
                 self.say(f"the job ended with exit code {code}: it is not run again; {self.goes_on}")
             raise _EndedError(code)
-        if time.monotonic() - begun <= AT_MOST_S and units(tables_of(self.store, self.run)) is not None:
-            self.timed_alone()
-        if traced_us(tables_of(self.store, self.run)) is None:
+        job, found = self, units(tables_of(self.store, self.run))
+        if time.monotonic() - begun <= AT_MOST_S and found is not None:
+            job = self.captured_again(found) if found.provisional else self
+            job.timed_alone()
+        if traced_us(tables_of(self.store, job.run)) is None:
             self.say(_without_kernels(read))
             if not any(x.calls for x in read):
                 self.say("no call was counted either: nothing is left to replay, and nothing is changed")
                 raise _EndedError
+        return job
+
+    def captured_again(self, first: Units) -> _Job:
+        """Capture a job that is too short for its times to settle once more, traced from the middle of its units on.
+
+        The second run replaces the first, unless it fails or makes fewer units: then the first one stays.
+        """
+        if self.tuning.trace is None or first.count < 2 * self.tuning.trace.units:
+            return self
+        self.say(f"    {counted(first.count, first.word)}, too few to settle: once more, traced from the middle on")
+        trace = replace(self.tuning.trace, expected=first.count)
+        how = replace(plan(self.command, trace=trace, environ=self.environ), copy=self.first.copy)
+        again = replace(self, run=f"{self.run}-again", first=how, tuning=replace(self.tuning, trace=trace))
+        code, _ = self._captured(self.command, how, self.environ, again.run)
+        now = None if code else units(tables_of(self.store, again.run))
+        if fewer := self.starts.fewer(first, now):
+            self.say(f"warning: {fewer}")
+            return self
+        self.store.forget(self.run)
+        return again
 
     def _captured(
         self, command: Sequence[str], how: Plan, environ: Mapping[str, str], run: str, asked: marks.Asked | None = None

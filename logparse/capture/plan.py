@@ -46,7 +46,7 @@ CATEGORIES: Mapping[str, tuple[int, str]] = {
 
 DEFAULT_MASKS = "32,64"
 TRACES = "trace_*.json.gz"
-"""Traces in the folder of a capture, one per process and window (``in_job/trace_units.py``)."""
+"""Traces in the folder of a capture, one per process and window (``in_job/logparse_in_job/``)."""
 UNITS = 2
 """Units of one window, of which there are three or more."""
 _CUBLASLT_BITS, _BENCH, _AT_EXIT, _LAUNCHES = 31, 32, 64 | 128, 32 | 64 | 128
@@ -57,12 +57,13 @@ _CUBLASLT_CALLS = 1 | 2 | 4  # cuBLASLt has neither bench nor profile: these rep
 class Trace:
     """What PyTorch's profiler records: in each window so many ``units``, or ``seconds`` where a job has none or time is
     asked for.  ``unit`` names the callable whose calls are units (``package.module:Class.method``); units 0: their
-    times alone, without a profiler.
+    times alone, without a profiler.  ``expected``: how many units the job made in an earlier run (0: unknown).
     """
 
     units: int = UNITS
     seconds: float | None = None
     unit: str = ""
+    expected: int = 0
 
 
 def trace_of(text: str, unit: str = "") -> Trace | None:
@@ -150,7 +151,7 @@ def timing(folder: Path, unit: str, environ: Mapping[str, str]) -> dict[str, str
 
 
 def by_turns(folder: Path, unit: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The same, of units that the job does by turns with another one (``in_job/logparse_turns.py``)."""
+    """The same, of units that the job does by turns with another one (``in_job/logparse_in_job/turns.py``)."""
     return {**timing(folder, unit, environ), "LOGPARSE_TURNS": str(folder), "LOGPARSE_TURNS_BY": str(os.getpid())}
 
 
@@ -237,6 +238,8 @@ def _trace(folder: Path, trace: Trace, environ: Mapping[str, str]) -> Iterator[S
         yield Setting("LOGPARSE_TRACE_SECONDS", f"{trace.seconds:g}", "windows of time")
     if trace.unit:
         yield Setting("LOGPARSE_TRACE_UNIT", trace.unit, "the callable whose calls are units")
+    if trace.expected:
+        yield Setting("LOGPARSE_TRACE_EXPECTED", str(trace.expected), "units of an earlier run")
 
 
 _CANCELS: Mapping[str, tuple[Callable[[str], bool], str]] = {

@@ -183,3 +183,33 @@ def test_tune_gives_no_verdict_on_a_job_that_ran_as_it_was(
     assert "Python was started with -S" in next(x for x in said if "not applied: cudnn_benchmark" in x)
     assert [x and x.settings for x in asked] == [None, ("cudnn_benchmark",)]
     assert "'cudnn_benchmark', " in Path("overrides/apply.py").read_text(), "it is still to be tried"
+
+
+def short(count: int, resumes: bool) -> list[str]:
+    """A job of a few units, whose trace is provisional unless their number is known; one that resumes makes one."""
+
+    def units(tracing: str, count: int) -> str:
+        kinds = {"a": {"count": count, "traced": 1, "us": []}}
+        return json.dumps({"logparse_units": "optimizer", "tracing": tracing, "windows": 1, "kinds": kinds})
+
+    first = units("not settled: unit 2 alone was traced", count)
+    again = units(f"not settled after {count // 2} of {count} units", 1 if resumes else count)
+    found = f"if [ -z \"$LOGPARSE_TRACE_EXPECTED\" ]; then echo '{first}'; else echo '{again}'; fi"
+    return ["sh", "-c", f"{found} > $LOGPARSE_TRACE_DIR/units_1.json"]
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+def test_a_job_too_short_to_settle_is_traced_again_from_its_middle_on(
+    resumes: bool, tmp_path: Path, store: Store
+) -> None:
+    said: list[str] = []
+    tune(short(20, resumes), store, Tuning(out=tmp_path), said.append, ENVIRON)
+    facts = store.facts()
+    logged = facts[facts["name"] == "unit_tracing"]
+    assert any(line.startswith("    20 steps, too few to settle") for line in said)
+    if resumes:
+        assert any("does it go on from what it wrote?" in line for line in said)
+        assert "not settled: unit 2 alone was traced" in set(logged["value"])
+    else:
+        assert {run.endswith("-again") for run in store.sources()["run"]} == {True}, "the first capture is forgotten"
+        assert "not settled after 10 of 20 units" in set(logged["value"])

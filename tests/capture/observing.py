@@ -13,21 +13,39 @@ from pathlib import Path
 
 from logparse.output.answer import BESIDE
 
-ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1", "KINETO_LOG_LEVEL": "6"}
-"""PyTorch's profiler prints lines of its own from 2.13 on (``USDT: … profiler_start``), but for this level."""
+ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1"}
+_VARIES = (
+    (re.compile(rb"^(USDT|STAGE):[^\n]*\n|^\[?W\d{4} [^\n]*\n", re.MULTILINE), b""),
+    (re.compile(rb"0x[0-9a-f]{6,}"), b"0x"),
+    (re.compile(rb" in [\d.]+s\b"), b" in TIME"),
+)
+"""What differs between two plain runs: lines of PyTorch's log, which hold a time, addresses, and the time of a test."""
 
 
 @dataclass(frozen=True)
 class Behaviour:
-    """Exit code as a shell states it, bytes of the outputs without lines of ours and times that a test framework
-    prints, and the sizes of the files left.
-    """
+    """Exit code, bytes of the outputs without lines of ours and what varies anyway, and the files left, by name."""
 
-    code: int
+    code: int | str
     out: bytes
     err: bytes
-    files: Mapping[str, int]
+    files: Mapping[str, bytes]
     ours: tuple[str, ...] = ()
+
+
+def behaviour_of(code: int | str, out: bytes, err: bytes, folder: Path) -> Behaviour:
+    """The behaviour of a program that ended with this code and left these outputs and this folder."""
+    lines = err.splitlines(keepends=True)
+    ours = [line for line in lines if line.startswith(BESIDE.encode())]
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    rest = b"".join(line for line in lines if line not in ours)
+    return Behaviour(code, _lasting(out), _lasting(rest), files, tuple(line.decode() for line in ours))
+
+
+def _lasting(output: bytes) -> bytes:
+    for pattern, text in _VARIES:
+        output = pattern.sub(text, output)
+    return output
 
 
 def behaviour(
@@ -38,15 +56,8 @@ def behaviour(
     done = subprocess.run(
         command, cwd=folder, env=dict(environ), input=stdin, capture_output=True, start_new_session=True, check=False
     )
-    lines = done.stderr.splitlines(keepends=True)
-    ours = [line for line in lines if line.startswith(BESIDE.encode())]
-    return Behaviour(
-        128 - done.returncode if done.returncode < 0 else done.returncode,
-        done.stdout,
-        re.sub(rb" in [\d.]+s\b", b" in TIME", b"".join(line for line in lines if line not in ours)),
-        {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()},
-        tuple(line.decode() for line in ours),
-    )
+    code = 128 - done.returncode if done.returncode < 0 else done.returncode  # as a shell states it
+    return behaviour_of(code, done.stdout, done.stderr, folder)
 
 
 def capturing(folder: Path, *options: str) -> list[str]:
@@ -65,7 +76,7 @@ def both(
 
 
 def differences(plain: Behaviour, observed: Behaviour) -> list[str]:
-    """What an observed command did otherwise; empty: nothing."""
+    """What an observed program did otherwise: exit code, outputs, files and their bytes; empty: nothing."""
     out = [
         f"{name}: {getattr(plain, name)!r} plain, {getattr(observed, name)!r} observed"
         for name in ("code", "out", "err")
@@ -74,6 +85,6 @@ def differences(plain: Behaviour, observed: Behaviour) -> list[str]:
     for path in sorted(plain.files.keys() | observed.files.keys()):
         one, other = plain.files.get(path), observed.files.get(path)
         if one != other:
-            what = "has another size" if one is not None and other is not None else "is left by one alone"
+            what = "has other bytes" if one is not None and other is not None else "is left by one alone"
             out.append(f"{path} {what}")
     return out

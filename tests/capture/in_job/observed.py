@@ -1,9 +1,8 @@
-"""Runs of a program, plain and observed, and the one function that compares them."""
+"""Runs a program plain and observed, in children of one process that has imported torch."""
 
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -11,20 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from logparse.capture.with_overrides import FOLDER, UNITS_FILE
-
-_OWN_LOG = re.compile(rb"^(USDT|STAGE):[^\n]*\n|^\[?W\d{4} [^\n]*\n", re.MULTILINE)
-"""Lines of PyTorch's own log about a profiler of the job's, which hold the time and the process."""
-_ADDRESS = re.compile(rb"0x[0-9a-f]{6,}")
+from tests.capture.observing import Behaviour, behaviour_of
 
 
 @dataclass(frozen=True)
 class Ran:
-    """How a program ended, what it printed, and the files that it left, by name."""
+    """What a program did, and what the observer has left about it."""
 
-    code: int | str
-    stdout: bytes
-    stderr: bytes
-    files: dict[str, bytes]
+    behaviour: Behaviour
     units: list[dict[str, Any]] = field(default_factory=list)
     traces: list[Path] = field(default_factory=list)
 
@@ -36,23 +29,6 @@ class Ran:
     @property
     def notes(self) -> list[str]:
         return [note for x in self.units for note in x.get("notes", [])]
-
-
-def differences(plain: Ran, observed: Ran) -> list[str]:
-    """What observing has changed: exit code, bytes of both outputs, files and their bytes."""
-    out = [f"exit code {plain.code} -> {observed.code}"] if plain.code != observed.code else []
-    for name in ("stdout", "stderr"):
-        before, after = (_lasting(getattr(x, name)) for x in (plain, observed))
-        if before != after:
-            out.append(f"{name}: {before[-400:]!r} -> {after[-400:]!r}")
-    if plain.files.keys() != observed.files.keys():
-        out.append(f"files {sorted(plain.files)} -> {sorted(observed.files)}")
-    return out + [f"bytes of {name}" for name in plain.files if observed.files.get(name) != plain.files[name]]
-
-
-def _lasting(output: bytes) -> bytes:
-    """Output without what differs from run to run."""
-    return _ADDRESS.sub(b"0x", _OWN_LOG.sub(b"", output))
 
 
 class Server:
@@ -95,11 +71,9 @@ class Server:
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         code = json.loads(self._answer())
-        cwd = here / "cwd"
-        files = {str(x.relative_to(cwd)): x.read_bytes() for x in sorted(cwd.rglob("*")) if x.is_file()}
+        found = behaviour_of(code, (here / "stdout").read_bytes(), (here / "stderr").read_bytes(), here / "cwd")
         units = [json.loads(x.read_text()) for x in sorted(logs.glob("units_*.json"))] if logs.is_dir() else []
-        traces = sorted(logs.glob("trace_*.json.gz"))
-        return Ran(code, (here / "stdout").read_bytes(), (here / "stderr").read_bytes(), files, units, traces)
+        return Ran(found, units, sorted(logs.glob("trace_*.json.gz")))
 
     def both(self, program: Path, folder: Path, **environ: str) -> tuple[Ran, Ran]:
         """A plain run and an observed one."""

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.in_job.observed import Ran, Server, differences
+from tests.capture.in_job.observed import Ran, Server
+from tests.capture.observing import differences
 from tests.conftest import ROOT
 
 pytest.importorskip("torch")
@@ -398,8 +399,8 @@ def ran(server: Server, name: str, folder: Path) -> tuple[Ran, Ran]:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_job_is_the_same_and_was_seen(server: Server, name: str, tmp_path: Path) -> None:
     plain, observed = ran(server, name, tmp_path)
-    assert differences(plain, observed) == []
-    assert plain.code == {"h_exception_out_of_a_call": 1, "h_exit_code": 3, "h_left_by_os_exit": 4}.get(name, 0), plain
+    assert differences(plain.behaviour, observed.behaviour) == []
+    assert plain.behaviour.code == {"h_exception_out_of_a_call": 1, "h_exit_code": 3, "h_left_by_os_exit": 4}.get(name, 0), plain
     if name in UNITS:
         sort, count = UNITS[name]
         assert observed.counts == {sort: count}, observed.notes
@@ -420,8 +421,9 @@ def test_a_difference_is_found(server: Server, tmp_path: Path) -> None:
         "import os, sys\nif 'LOGPARSE_TRACE_DIR' in os.environ:\n"
         "    open('more', 'w').close(); print('x'); print('y', file=sys.stderr); sys.exit(1)\n"
     )
-    found = differences(*server.both(program, tmp_path))
-    assert [x.split()[0] for x in found] == ["exit", "stdout:", "stderr:", "files"]
+    plain, observed = server.both(program, tmp_path)
+    found = differences(plain.behaviour, observed.behaviour)
+    assert [x.split()[0] for x in found] == ["code:", "out:", "err:", "more"]
 
 
 def test_a_trace_holds_the_units_that_its_header_names(server: Server, tmp_path: Path) -> None:
@@ -443,7 +445,7 @@ def test_a_job_under_a_python_profiler_sees_no_function_of_ours_but_the_wrapper(
         "print(sorted({x[2] for x in pstats.Stats(p).stats if 'logparse' in x[0]}))\n"
     )
     _, observed = server.both(program, tmp_path)
-    assert observed.stdout == b"['__call__', 'is_within', 'unobserved']\n"
+    assert observed.behaviour.out == b"['__call__', 'is_within', 'unobserved']\n"
 
 
 SHARED = Path(os.environ.get("LOGPARSE_PROGRAMS") or ROOT.parent / "shared" / "programs")
@@ -458,9 +460,10 @@ TIMES_OF_ITS_OWN = {"i02_deepcopy_turns", "m_overhead"}
 def test_programs_of_others(server: Server, program: Path | None, tmp_path: Path) -> None:
     if program is None:
         pytest.skip("the programs are not here")
-    found = differences(*server.both(program, tmp_path))
+    plain, observed = server.both(program, tmp_path)
+    found = differences(plain.behaviour, observed.behaviour)
     if program.stem in TIMES_OF_ITS_OWN:
-        found = [x for x in found if not x.startswith("stderr")]
+        found = [x for x in found if not x.startswith("err:")]
     if program.stem in SEEN_BY_PROFILERS:
-        found = [x for x in found if not x.startswith("stdout")]
+        found = [x for x in found if not x.startswith("out:")]
     assert found == []

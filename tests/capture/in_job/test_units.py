@@ -105,7 +105,7 @@ def test_settled_windows_follow_further_and_further_apart() -> None:
 def test_a_known_number_of_units_places_the_window() -> None:
     plan = Windows(2, expected=12)
     assert windows_of(12, plan) == [(0, 1), (1, 6)]
-    assert plan.ready == "not settled after 6 of 12 units"
+    assert plan.ready == "not settled after 6 of 12 units", "which an earlier run has counted"
 
 
 def test_windows_that_are_given_up_come_again_but_not_for_ever() -> None:

@@ -68,7 +68,7 @@ def _step_hook(found: Observer) -> Callable[..., None]:
 
 def _wrap_modules(found: Observer) -> None:
     original = torch.nn.Module.__call__
-    wrapper = module_call(original, found.unobserved, found.begin_module, found.module_ended)
+    wrapper = module_call(original, found.here, found.unobserved, found.begin_module, found.module_ended)
     dynamo.skip(wrapper.__code__)
     dynamo.take_for_original(original, wrapper)
     names = [name for name, value in vars(torch.nn.Module).items() if value is original]

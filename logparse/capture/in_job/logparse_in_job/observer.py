@@ -66,11 +66,14 @@ class _Thread(threading.local):
     """What is under way in one thread: a call of an outermost module (``inside``), and one of a wrapped function."""
 
     def __init__(self) -> None:
+        self.leaving: Any = None
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
         self.inside = False
         self.open = ""
         self.calls = _Calls()
         self.last_ends: Dict[str, Any] = {}
-        self.leaving: Any = None
         self.leaders = {"optimizer": Leader(), "forward": Leader()}
 
 
@@ -150,6 +153,7 @@ class Observer:
         self.seconds = float(environ.get("LOGPARSE_TRACE_SECONDS", "0"))
         self.expected = int(environ.get("LOGPARSE_TRACE_EXPECTED", "0"))
         self.guard = Guard(self._ended)
+        self.here = _Thread()
         self.begin_module = self.guard(self._begin_module)
         self.end_module = self.guard(self._end_module)
         self.end_step = self.guard(self._end_step)
@@ -160,7 +164,7 @@ class Observer:
         """Begin to count anew: at the start, and in a process that was forked."""
         self.window: Optional[_Window] = None
         self.lock = threading.Lock()
-        self.here = _Thread()
+        self.here.begin_anew()
         self.series: Dict[str, Series] = {}
         self.timer = clock.Timer()
         self.windows = self._new_windows()
@@ -184,12 +188,11 @@ class Observer:
     # ---------------------------------------------------------------------------------------------- what the job does
 
     def unobserved(self) -> bool:
-        """Whether a call of a module goes straight on.
+        """Whether an outermost call of a module goes straight on.
 
-        So it does while Dynamo compiles, within another call, under a Python profiler, which would count our functions,
-        and once we are off.
+        So it does while Dynamo compiles, under a Python profiler, which would count our functions, and once we are off.
         """
-        if ordinary.is_compiling() or self.here.inside:
+        if ordinary.is_compiling():
             return True
         return not self.guard.on or self.guard.is_within or sys.getprofile() is not None
 

@@ -78,7 +78,7 @@ class Windows:
         if self.over:
             return None
         if not self.provisional and series.count:
-            self.provisional, self.ready = True, f"not settled after {series.count + 1} units"
+            self.provisional, self.ready = True, f"not settled: unit {series.count + 1} alone was traced"
             return Window(0, 0, 1)
         if not self._is_time(series, ranks):
             return None
