@@ -46,7 +46,7 @@ import numpy as np
 
 from analyzers.job.step.graph import COMMUNICATION, HOST, KERNELS, LOADING, NEVER, Bounds, Graph, Nodes, finished
 from analyzers.job.step.traces import Call, Handoff, Load, RankTrace, Thread, Unit, Wait, Work, uncollected
-from logparse.formats.traces.torch.records import KernelIdentity
+from logparse.formats.traces.torch.timeline import KernelIdentity
 
 _QUEUE, _QUEUE_SLACK = 1024, 64
 _LAUNCH_US, _GAP_US, _RETURN_US = 6.0, 1.0, 5.0

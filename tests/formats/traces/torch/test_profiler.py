@@ -16,7 +16,8 @@ from logparse.formats.hipblaslt import log as hipblaslt_log
 from logparse.formats.traces.torch import profiler
 from logparse.formats.traces.torch.event_cutter import TraceEvents
 from logparse.formats.traces.torch.gradients import Split, split
-from logparse.formats.traces.torch.records import UNREAD, without_overlap
+from logparse.formats.traces.torch.inputs import UNREAD
+from logparse.formats.traces.torch.records import without_overlap
 from logparse.formats.tunableop import untuned
 from logparse.ingest import ingest
 from logparse.ingest.input_file import InputFile
