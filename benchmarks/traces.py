@@ -65,10 +65,9 @@ def main() -> int:
     }
     found = {str(x.relative_to(given.traces)): x for x in with_kernels(given.traces) if given.only in str(x)}
     trees = {"ours": ROOT, **({"before": given.before.absolute()} if given.before else {})}
-    print(
-        f"| trace | MB | rival s | {' | '.join(f'{x} s' for x in trees)} | faster | CPU | rival MB | ours MB | lighter |"
-    )
-    print(f"|---|{'---|' * (8 + len(trees))}")
+    walls = " | ".join(f"{x} s" for x in ("rival", *trees))
+    print(f"| trace | MB | {walls} | faster | CPU | rival MB | ours MB | lighter |")
+    print(f"|---|{'---|' * (7 + len(trees))}")
     for number, (name, path) in enumerate(found.items()):
         rounds = [*compared(path, trees, given.rival.absolute(), given.rounds + (not number))]
         record["traces"][name] = {"bytes": size_of(path), "rounds": rounds[not number :]}

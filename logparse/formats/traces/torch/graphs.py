@@ -37,7 +37,6 @@ from typing import Any, TypeAlias
 
 from logparse.formats.format import Source
 from logparse.formats.patterns import regex
-from logparse.formats.traces.torch.event_cutter import TraceEvents
 from logparse.formats.traces.torch.records import Columns, Ints, Thread
 from logparse.model import Fact
 
@@ -207,8 +206,13 @@ def _rank(source: Source) -> bytes | None:
 
 
 def _has_captures(source: Source) -> bool:
+    end = b""
     with source.open() as stream:
-        return any(CAPTURE in batch.block for batch in TraceEvents(stream).batches())
+        while data := stream.read(1 << 20):
+            if CAPTURE in end + data:
+                return True
+            end = data[1 - len(CAPTURE) :]
+    return False
 
 
 def captures_of(columns: Columns) -> Iterator[Capture]:
