@@ -185,6 +185,50 @@ def test_braces_and_quotes_in_texts_are_text(name: str, note: object) -> None:
         assert records(found) == records(outcomes(FORMAT, parsed.encode()))
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [b"a\tb\x01", b"bad \xff\xfe UTF-8", b"C:\\Python\\lib", b"\\ud800", b"\\u12"],
+    ids=["control characters", "bad UTF-8", "lone backslashes", "half an escape", "cut escape"],
+)
+@pytest.mark.parametrize("kineto", [True, False])
+def test_what_strict_json_refuses_is_read_all_the_same(odd: bytes, kineto: bool) -> None:
+    """Kineto prints names as they are.  Events of all kinds follow in the same block."""
+    text = TEXT if kineto else json.dumps(CONTENT).encode()
+    event = b'"ph": "X", "cat": "python_function", "name": "%s", "pid": 1, "tid": 1, "ts": 1, "dur": NaN' % odd
+    first = b"\n  {\n    %s\n  }," % event if kineto else b"{%s}, " % event
+    at = TEXT.index(b'\n  {\n    "ph"') if kineto else text.index(b'[{"ph"') + 1
+    found = outcomes(FORMAT, text[:at] + first + text[at:])
+    assert records(found) == records(outcomes(FORMAT, JOB))
+    held, own = units(found), units(outcomes(FORMAT, JOB))
+    assert held == own | {"foreign": own["foreign"] + 1}
+
+
+def test_a_kernel_keeps_a_name_that_strict_json_refuses() -> None:
+    text = TEXT.replace(b'"name": "igemm_wrw', b'"name": "C:\\Q\\igemm_wrw')
+    assert text != TEXT
+    kernels = {x.kernel for x in records_of(outcomes(FORMAT, text), Kernel)}
+    assert any(name.startswith("C:\\Q\\igemm_wrw") for name in kernels)
+
+
+@pytest.mark.parametrize("spelled", ["kineto", "dump", "sorted"])
+def test_inputs_count_wherever_they_stand_among_the_arguments(spelled: str) -> None:
+    """Triton's operators have them behind "Ev Idx"; where Kineto's own layout was kept they were lost."""
+    event = next(x for x in CONTENT["traceEvents"] if x.get("name") == "aten::relu")
+    args = {name: x for name, x in event["args"].items() if name != "Ev Idx"}
+    moved = {"External id": args.pop("External id"), "Ev Idx": 9, **args, "kernel_backend": "triton", "num_warps": 8}
+    if spelled == "kineto":
+        old, new = (json.dumps(x)[1:-1].encode() for x in (event["args"], moved))
+        line = next(
+            x for x in TEXT.split(b"\n") if b'"External id": %d,' % moved["External id"] in x and b"Ev Idx" in x
+        )
+        text = TEXT.replace(line.strip(), new)
+        assert text != TEXT, (old, line)
+    else:
+        events = [{**x, "args": moved} if x is event else x for x in CONTENT["traceEvents"]]
+        text = json.dumps({**CONTENT, "traceEvents": events}, sort_keys=spelled == "sorted").encode()
+    assert records(outcomes(FORMAT, text)) == records(outcomes(FORMAT, JOB))
+
+
 def test_a_damaged_event_is_one_reject() -> None:
     text = TEXT.replace(b'"name": "aten::relu"', b'"name": aten::relu"')
     found = outcomes(FORMAT, text)
