@@ -79,7 +79,10 @@ _RAW = frozenset(x.name for x in msgspec.structs.fields(Arguments) if x.type is 
 
 def decode(text: bytes) -> list[Event]:
     """The events of a list.  Raises ValueError, or RecursionError, where it is not strict JSON of such events."""
-    return _EVENTS.decode(text)
+    try:
+        return _EVENTS.decode(text)
+    except msgspec.MsgspecError as error:  # no ValueError before msgspec 0.20
+        raise ValueError(str(error)) from error
 
 
 def event_of(value: Mapping[str, Any]) -> Event:
