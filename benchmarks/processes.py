@@ -13,7 +13,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Cost:
     """What one run of a program took: ``peak_mb`` is the largest sum over its processes at one moment (proportional set
-    size in 10^6 bytes: pages that several processes hold count once).
+    size in 10^6 bytes: pages that several processes hold count once).  ``resident_mb`` is the largest resident set of
+    one of them, which does not depend on what other programs hold the same pages.
     """
 
     wall_s: float
@@ -21,6 +22,7 @@ class Cost:
     peak_mb: float
     code: int
     output: str
+    resident_mb: float = 0.0
 
 
 class Watch:
@@ -74,7 +76,14 @@ def cost(command: Sequence[str], env: Mapping[str, str] | None = None) -> Cost:
         _, status, used = os.wait4(started.pid, 0)
         started.returncode = os.waitstatus_to_exitcode(status)
     used_s = used.ru_utime + used.ru_stime
-    return Cost(wall_s, used_s, watch.peak_mb, started.returncode, output.decode("utf-8", "replace"))
+    return Cost(
+        wall_s,
+        used_s,
+        watch.peak_mb,
+        started.returncode,
+        output.decode("utf-8", "replace"),
+        used.ru_maxrss * 1024 / 1e6,
+    )
 
 
 def pss_mb(pid: int) -> float:

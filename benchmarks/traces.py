@@ -11,8 +11,8 @@ one after the other, each as a process of its own, and every second round in the
     before   the same of an earlier version (``--before``)
     rival    ``TraceLens_generate_perf_report_pytorch``, which writes its report (xlsx)
 
-CPU counts all threads and child processes.  Memory is the largest sum of what the processes of a program hold at one
-moment; of ours that of ``ingest`` or ``recommend``, whichever is larger.  Both programs run once before, so that Python
+CPU counts all threads and child processes.  Memory is the largest resident set of a process; of ours that of ``ingest``
+or ``recommend``, whichever is larger (both are one process, as is the rival).  Both programs run once before, so that Python
 has compiled their modules.  The record has each round; what is printed is the median.
 """
 
@@ -29,7 +29,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +136,7 @@ def ran(command: Sequence[str], env: Mapping[str, str]) -> Cost:
     found = cost(command, env)
     if found.code:
         raise SystemExit(f"{' '.join(command)}: exit code {found.code}\n{found.output[-2000:]}")
-    return Cost(found.wall_s, found.cpu_s, found.peak_mb, 0, "")
+    return replace(found, output="")
 
 
 def medians(trace: Mapping[str, Any], program: str) -> dict[str, float]:
@@ -145,7 +145,7 @@ def medians(trace: Mapping[str, Any], program: str) -> dict[str, float]:
     return {
         "wall_s": statistics.median(sum(x["wall_s"] for x in each) for each in rounds),
         "cpu_s": statistics.median(sum(x["cpu_s"] for x in each) for each in rounds),
-        "peak_mb": statistics.median(max(x["peak_mb"] for x in each) for each in rounds),
+        "resident_mb": statistics.median(max(x["resident_mb"] for x in each) for each in rounds),
     }
 
 
@@ -153,11 +153,11 @@ def line(name: str, trace: Mapping[str, Any], programs: Sequence[str]) -> str:
     """A trace's row of the table."""
     of = {program: medians(trace, program) for program in (*programs, "rival")}
     ours, rival = of["ours"], of["rival"]
-    faster, cpu, lighter = (rival[x] / ours[x] for x in ("wall_s", "cpu_s", "peak_mb"))
+    faster, cpu, lighter = (rival[x] / ours[x] for x in ("wall_s", "cpu_s", "resident_mb"))
     walls = " | ".join(f"{of[x]['wall_s']:.2f}" for x in ("rival", *programs))
     return (
-        f"| {name} | {trace['bytes'] / 1e6:.1f} | {walls} | ×{faster:.2f} | ×{cpu:.2f} | {rival['peak_mb']:.0f} "
-        f"| {ours['peak_mb']:.0f} | ×{lighter:.2f} |"
+        f"| {name} | {trace['bytes'] / 1e6:.1f} | {walls} | ×{faster:.2f} | ×{cpu:.2f} | {rival['resident_mb']:.0f} "
+        f"| {ours['resident_mb']:.0f} | ×{lighter:.2f} |"
     )
 
 
@@ -167,7 +167,7 @@ def summary(traces: Mapping[str, Mapping[str, Any]]) -> str:
     answers = [statistics.median(y["ours"]["recommend"]["cpu_s"] for y in x["rounds"]) for x in traces.values()]
     faster = sum(rival["wall_s"] >= FASTER * ours["wall_s"] for rival, ours in pairs)
     on_cpu = sum(rival["cpu_s"] >= FASTER * ours["cpu_s"] for rival, ours in pairs)
-    lighter = sum(rival["peak_mb"] >= LIGHTER * ours["peak_mb"] for rival, ours in pairs)
+    lighter = sum(rival["resident_mb"] >= LIGHTER * ours["resident_mb"] for rival, ours in pairs)
     quick = sum(x <= CPU_S for x in answers)
     return (
         f"of {len(pairs)} traces: {faster} at least {FASTER:g} times faster ({on_cpu} on CPU), {lighter} in a part of "

@@ -19,6 +19,7 @@ from msgspec import UNSET, Raw, Struct, field
 from logparse.formats.patterns import regex
 
 _NOTHING = Raw(b"")
+_LEAST = -(1 << 63)
 _DECODER = json.JSONDecoder(strict=False)
 _ESCAPE = regex(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 
@@ -49,7 +50,8 @@ class Arguments(Struct, gc=False):
     @property
     def external_id(self) -> int:
         """The id of the operator; -1 where there is none that is a number."""
-        return number(self.old_id if self.id is UNSET else self.id)
+        value = self.old_id if self.id is UNSET else self.id
+        return value if type(value) is int and _LEAST <= value < -_LEAST else -1
 
 
 class Event(Struct, gc=False):
@@ -111,7 +113,7 @@ def _time(value: object) -> float | None:
 
 def number(value: object) -> int:
     """A number of an argument; -1 for any other value and for one that needs more than 64 bits."""
-    return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else -1
+    return value if type(value) is int and _LEAST <= value < -_LEAST else -1
 
 
 def loads(text: bytes) -> Any:
@@ -124,11 +126,6 @@ def loads(text: bytes) -> Any:
         if "escape" not in error.msg:
             raise
         return _DECODER.decode(_ESCAPE.sub(lambda found: found[0] if found[1] else "\\\\", decoded))
-
-
-def is_operator(event: Event) -> bool:
-    """Whether this is an operator of PyTorch (or an annotation that became one)."""
-    return event.ph == "X" and event.cat == "cpu_op" and event.name is not None
 
 
 def is_kernel(event: Event) -> bool:

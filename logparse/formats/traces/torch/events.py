@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +15,7 @@ from msgspec import UNSET
 from logparse.formats.format import Outcome, Source
 from logparse.formats.patterns import regex
 from logparse.formats.traces.torch.epilogues import STEPS, step
-from logparse.formats.traces.torch.event import NO_ARGUMENTS, Arguments, Event, is_kernel, is_operator, loads, number
+from logparse.formats.traces.torch.event import NO_ARGUMENTS, Arguments, Event, is_kernel, loads, number
 from logparse.formats.traces.torch.event_cutter import Batch, TraceEvents
 from logparse.formats.traces.torch.graphs import CAPTURE, GRAPH, LAUNCHES_GRAPH, Read
 from logparse.formats.traces.torch.inputs import Backend
@@ -37,6 +38,7 @@ _MESSAGE = {
 _NOT_READ = WITHOUT_KERNELS - {*OPERATORS, *STEPS}
 """Operators whose inputs are not read: they launch no kernels."""
 _REMEMBERED = 65_536
+_NAN = math.nan
 _NAMES = 4096
 """Names of which it is remembered whether they mark something."""
 _STEP = b'"ProfilerStep#'
@@ -84,17 +86,10 @@ class _Reader:
         self._remembered: dict[tuple[str, bytes], int] = {}
         self._not_read: dict[str, int] = {}
         self._threads: dict[tuple[object, object], int] = {}
+        self._names: dict[str, int] = {}
         self._steps: dict[tuple[str, str], float] = {}
         self._begun: dict[str, float] = {}
         self._on_device: dict[str, float] = {}
-        self._takes: Mapping[str | None, Callable[[Event], None]] = {
-            "cpu_op": self._operator,
-            "kernel": self._kernel,
-            **dict.fromkeys(("gpu_memcpy", "gpu_memset"), self._copy),
-            **dict.fromkeys(RUNTIME, self._call),
-            "cuda_sync": self._wait,
-            "user_annotation": self._annotation,
-        }
 
     def take(self, batch: Batch) -> Iterator[Outcome]:
         """All events of a batch; damaged ones come back as rejects."""
@@ -111,13 +106,30 @@ class _Reader:
                 self._all([event], marked)
 
     def _all(self, events: Sequence[Event], marked: bool) -> None:
-        takes = self._takes
+        """Take events, those of a kind together: most of the time of an event is that of a call."""
+        operators, device, calls, waits, annotations, others = [list[Event]() for _ in range(6)]
+        kinds = {
+            "cpu_op": operators,
+            **dict.fromkeys(("kernel", "gpu_memcpy", "gpu_memset"), device),
+            **dict.fromkeys(RUNTIME, calls),
+            "cuda_sync": waits,
+            "user_annotation": annotations,
+        }
         for event in events:
-            take = takes.get(event.cat)
-            if take is None:
-                self.foreign += 1
+            kinds.get(event.cat or "", others).append(event)
+        self.foreign += len(calls) + len(waits) + len(annotations) + len(others)
+        self._operators(operators)
+        for event in device:
+            if event.cat == "kernel":
+                self._kernel(event)
             else:
-                take(event)
+                self._copy(event)
+        self._calls(calls)
+        for event in waits:
+            self._wait(event)
+        for event in annotations:
+            if _marks(event.name or ""):
+                self._mark(event)
         if marked:
             self._take_steps(events)
 
@@ -172,19 +184,55 @@ class _Reader:
             thread = self._threads[key] = self._columns.thread(*key)
         return thread
 
-    def _operator(self, event: Event) -> None:
-        if not is_operator(event):
-            self.foreign += 1
-            return
-        columns, args, name = self._columns, event.args or NO_ARGUMENTS, event.name or ""
-        kind = self._not_read.get(name)
-        columns.op_id.append(args.external_id)
-        columns.op_kind.append(self._kind(name, args) if kind is None else kind)
-        columns.op_thread.append(self._thread(event))
-        columns.op_start.append(math.nan if event.ts is None else event.ts)
-        columns.op_us.append(math.nan if event.dur is None else event.dur)
-        if _marks(name):
-            self._mark(event)
+    def _name(self, name: str) -> int:
+        index = self._names.get(name)
+        if index is None:
+            index = self._names[name] = self._columns.text(name)
+        return index
+
+    def _operators(self, events: Sequence[Event]) -> None:
+        not_read, threads, columns = self._not_read, self._threads, self._columns
+        rows = []
+        for event in events:
+            if event.ph != "X" or (name := event.name) is None:
+                self.foreign += 1
+                continue
+            args = event.args or NO_ARGUMENTS
+            kind, thread = not_read.get(name), threads.get((event.pid, event.tid))
+            rows.append(
+                (
+                    args.external_id,
+                    self._kind(name, args) if kind is None else kind,
+                    self._thread(event) if thread is None else thread,
+                    _NAN if event.ts is None else event.ts,
+                    _NAN if event.dur is None else event.dur,
+                )
+            )
+            if _marks(name):
+                self._mark(event)
+        _extend(rows, columns.op_id, columns.op_kind, columns.op_thread, columns.op_start, columns.op_us)
+
+    def _calls(self, events: Sequence[Event]) -> None:
+        names, threads, columns = self._names, self._threads, self._columns
+        rows = []
+        for event in events:
+            if event.ph != "X" or (ts := event.ts) is None:
+                continue
+            args, called = event.args or NO_ARGUMENTS, str(event.name)
+            name, thread, kernel = names.get(called), threads.get((event.pid, event.tid)), args.kernel
+            rows.append(
+                (
+                    self._name(called) if name is None else name,
+                    self._thread(event) if thread is None else thread,
+                    args.external_id,
+                    ts,
+                    _NAN if event.dur is None else event.dur,
+                    number(args.correlation),
+                    self._name(kernel) if isinstance(kernel, str) else -1,
+                )
+            )
+        told = (columns.call_start, columns.call_us, columns.call_correlation, columns.call_kernel)
+        _extend(rows, columns.call_name, columns.call_thread, columns.call_id, *told)
 
     def _kind(self, name: str, args: Arguments) -> int:
         """The kind of an operator; the same inputs are parsed once."""
@@ -216,7 +264,7 @@ class _Reader:
         columns, args = self._columns, event.args or NO_ARGUMENTS
         if group := _group_of(args):
             columns.kernel_group[len(columns.kernel_id)] = group
-        name, start, us = columns.text(event.name or ""), event.ts or 0.0, event.dur or 0.0
+        name, start, us = self._name(event.name or ""), event.ts or 0.0, event.dur or 0.0
         columns.add_kernel(name, args.external_id, start, us, number(args.device))
         columns.kernel_stream.append(number(args.stream))
         columns.kernel_correlation.append(number(args.correlation))
@@ -235,34 +283,22 @@ class _Reader:
             columns.copy_us.append(event.dur or 0.0)
             columns.copy_correlation.append(number(args.correlation))
 
-    def _call(self, event: Event) -> None:
-        self.foreign += 1
-        if event.ph == "X" and event.ts is not None:
-            columns, args = self._columns, event.args or NO_ARGUMENTS
-            columns.call_name.append(columns.text(str(event.name)))
-            columns.call_thread.append(self._thread(event))
-            columns.call_id.append(args.external_id)
-            columns.call_start.append(event.ts)
-            columns.call_us.append(math.nan if event.dur is None else event.dur)
-            columns.call_correlation.append(number(args.correlation))
-            columns.call_kernel.append(columns.text(args.kernel) if isinstance(args.kernel, str) else -1)
-
     def _wait(self, event: Event) -> None:
-        self.foreign += 1
         if event.timed and event.args is not None and (correlation := number(event.args.correlation)) >= 0:
             args = event.args
             device = number(event.pid if args.device is UNSET else args.device)
             at = (correlation, device, number(args.stream))
             self._columns.waits.append((*at, max(number(args.wait_on_stream), -1), number(args.recorded_by)))
 
-    def _annotation(self, event: Event) -> None:
-        self.foreign += 1
-        if _marks(event.name or ""):
-            self._mark(event)
-
     def _mark(self, event: Event) -> None:
         if event.timed:
             self._columns.marks.append((event.name or "", event.ts or 0.0, event.dur or 0.0, self._thread(event)))
+
+
+def _extend(rows: Sequence[tuple[Any, ...]], *columns: array[Any]) -> None:
+    """Append rows to columns."""
+    for column, values in zip(columns, zip(*rows, strict=True), strict=False):
+        column.extend(values)
 
 
 @lru_cache(_NAMES)

@@ -247,14 +247,17 @@ class Records:
         """What kernels compute, and of each kernel, in the order of the file, its place among these."""
         names, kinds, operators = self._columns.names, self._columns.kinds, self._columns.operators
         of_op = self._op_kind[self._op] if len(self._op_kind) else np.zeros(len(self._op), dtype=np.int64)
-        keys = np.stack([np.where(self._op >= 0, of_op, -1), self._problem_of, self._name])
-        distinct, places = np.unique(keys, axis=1, return_inverse=True)
+        sizes = (len(kinds) + 1, len(self._problems) + 1, max(len(names), 1))
+        keys = (np.where(self._op >= 0, of_op, -1) + 1, self._problem_of + 1, self._name)
+        distinct, places = np.unique(np.ravel_multi_index(keys, sizes), return_inverse=True)
         out = []
-        for kind, problem, name in distinct.T.tolist():
+        kind_of, problem_of, name_of = np.unravel_index(distinct, sizes)
+        each = zip((kind_of - 1).tolist(), (problem_of - 1).tolist(), name_of.tolist(), strict=True)
+        for kind, problem, name in each:
             of = self._problems[problem] if problem >= 0 else operators.get(kind)
             operator = names[kinds[kind][0]] if kind >= 0 else ""
             out.append(KernelIdentity(operator, of.text if of else None, names[name]))
-        return places.reshape(-1), out
+        return places, out
 
     def _operators(self) -> tuple[Ints, int]:
         """The operator of every kernel by its id (-1: none), and how many kernels' ids stand for several operators."""

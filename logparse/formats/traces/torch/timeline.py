@@ -307,4 +307,4 @@ def _texts(values: Sequence[str | None]) -> pa.Array:
 
 
 def _buffer(values: Sequence[Any] | npt.NDArray[Any], dtype: npt.DTypeLike) -> pa.Buffer:
-    return pa.py_buffer(np.ascontiguousarray(values, dtype).tobytes())
+    return pa.py_buffer(np.ascontiguousarray(values, dtype))
