@@ -12,8 +12,8 @@ one after the other, each as a process of its own, and every second round in the
     rival    ``TraceLens_generate_perf_report_pytorch``, which writes its report (xlsx)
 
 CPU counts all threads and child processes.  Memory is the largest resident set of a process; of ours that of ``ingest``
-or ``recommend``, whichever is larger (both are one process, as is the rival).  Both programs run once before, so that Python
-has compiled their modules.  The record has each round; what is printed is the median.
+or ``recommend``, whichever is larger (both are one process, as is the rival).  Both programs run once before, so that
+Python has compiled their modules.  The record has each round; what is printed is the median.
 """
 
 from __future__ import annotations
