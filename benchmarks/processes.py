@@ -14,7 +14,7 @@ from dataclasses import dataclass
 class Cost:
     """What one run of a program took: ``peak_mb`` is the largest sum over its processes at one moment (proportional set
     size in 10^6 bytes: pages that several processes hold count once).  ``resident_mb`` is the largest resident set of
-    one of them, which does not depend on what other programs hold the same pages.
+    one of them, which does not depend on what other programs hold the same pages.  (``ru_maxrss`` counts the parent.)
     """
 
     wall_s: float
@@ -33,6 +33,7 @@ class Watch:
         self.peak_mb = 0.0
         self._every_s = every_s
         self._seconds: dict[int, float] = {}
+        self._resident: dict[int, float] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -40,6 +41,11 @@ class Watch:
     def stop(self) -> None:
         self._stop.set()
         self._thread.join()
+
+    @property
+    def resident_mb(self) -> float:
+        """The largest resident set of one of the processes."""
+        return max(self._resident.values(), default=0.0)
 
     @property
     def cpu_s(self) -> float:
@@ -57,6 +63,7 @@ class Watch:
             try:
                 total += pss_mb(pid)
                 self._seconds[pid] = cpu_s(pid)
+                self._resident[pid] = resident_mb(pid)  # the last one: before its program begins it is the parent's
                 left += children(pid)
             except OSError:  # it has ended
                 continue
@@ -90,6 +97,12 @@ def pss_mb(pid: int) -> float:
     """Proportional set size of a process in MB (10^6 bytes)."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as rollup:
         return next((int(line.split()[1]) for line in rollup if line.startswith("Pss:")), 0) * 1024 / 1e6
+
+
+def resident_mb(pid: int) -> float:
+    """Largest resident set of a process so far in MB (10^6 bytes)."""
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as status:
+        return next((int(line.split()[1]) for line in status if line.startswith("VmHWM:")), 0) * 1024 / 1e6
 
 
 def cpu_s(pid: int) -> float:

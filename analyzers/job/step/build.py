@@ -19,7 +19,7 @@ blocking calls      ``DeviceSynchronize`` waits for all work; ``StreamSynchroniz
                     Runtime API, "API synchronization behavior").  This is where ``item()`` waits.
 allocator           ``Free`` waits for all work (same source, "implicit synchronization"); ``Malloc`` and pinned
                     memory's calls where the trace shows that they returned after it.
-autograd's thread   ``traces.handoffs``
+autograd's thread   ``formats/traces/torch/timeline.py``, ``handoffs``
 graph launch        Its kernels follow the launch; within it, those of one stream each other, the first of a further
                     stream what had ended last: no trace has the graph's edges.  Later work follows all of it.
 collectives         They begin on each rank as a kernel, meet when the last rank comes, then transfer: from there to

@@ -99,7 +99,14 @@ def _arguments(value: object) -> Arguments | None:
     if not isinstance(value, dict):
         return None
     given = {name: value[encoded] for name, encoded in _NAMES.items() if encoded in value}
-    return Arguments(**{name: Raw(json.dumps(x).encode()) if name in _RAW else x for name, x in given.items()})
+    return Arguments(**{name: _raw(x) if name in _RAW else x for name, x in given.items()})
+
+
+def _raw(value: object) -> Raw:
+    try:
+        return Raw(json.dumps(value).encode())
+    except RecursionError:  # it writes less deeply than it reads
+        return _NOTHING
 
 
 def _time(value: object) -> float | None:

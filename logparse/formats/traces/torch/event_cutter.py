@@ -42,15 +42,9 @@ class Batch:
     def __init__(self, first: int, block: bytes, cut: re.Pattern[bytes] | None = None) -> None:
         self.block = block
         self._first = first
-        self.kineto = cut is None  # Kineto's own layout
         self._cut = cut
         self._bodies: list[bytes] | None = None
         self._places: list[int] = []
-
-    @property
-    def count(self) -> int:
-        """How many events these are, if none holds objects in a list."""
-        return (self.block.count(_KINETO_CUT) if self._cut is None else len(self._cut.findall(self.block))) + 1
 
     @property
     def bodies(self) -> list[bytes]:

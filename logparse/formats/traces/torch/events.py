@@ -307,12 +307,11 @@ def _marks(name: str) -> bool:
 
 
 def _group_of(args: Arguments) -> str:
-    """The ranks of a collective, else the name of their group."""
-    if args.group_ranks is UNSET and args.group_name is UNSET:
-        return ""
-    known = (x for x in (args.group_ranks, args.group_name) if isinstance(x, (str, list)) and x)
-    found = next(known, "")
-    return found if isinstance(found, str) else json.dumps(found)
+    """The ranks of a collective, a text or a list of numbers, else the name of their group."""
+    ranks, name = args.group_ranks, args.group_name
+    if isinstance(ranks, list) and ranks and all(type(x) is int for x in ranks):
+        return json.dumps(ranks)
+    return next((x for x in (ranks, name) if isinstance(x, str) and x), "")
 
 
 def _value(text: bytes) -> object:

@@ -206,12 +206,12 @@ def _rank(source: Source) -> bytes | None:
 
 
 def _has_captures(source: Source) -> bool:
-    end = b""
+    held = b""
     with source.open() as stream:
         while data := stream.read(1 << 20):
-            if CAPTURE in end + data:
+            held = held[1 - len(CAPTURE) :] + data
+            if CAPTURE in held:
                 return True
-            end = data[1 - len(CAPTURE) :]
     return False
 
 

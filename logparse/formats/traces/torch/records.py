@@ -160,7 +160,7 @@ class Columns:
         """One kernel; ``id`` and ``device`` -1 where the trace does not contain them."""
         self.kernel_id.append(id)
         self.kernel_name.append(name)
-        self.kernel_device.append(device if device < 1 << 15 else -1)
+        self.kernel_device.append(device if 0 <= device < 1 << 15 else -1)
         self.kernel_start.append(start)
         self.kernel_us.append(duration_us)
         self.without_id += id < 0

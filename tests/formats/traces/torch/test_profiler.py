@@ -23,7 +23,7 @@ from logparse.ingest import ingest
 from logparse.ingest.input_file import InputFile
 from logparse.links import linked
 from logparse.lookup import top
-from logparse.model import Call, ConvProblem, Kernel, Measurement, Message, Problem
+from logparse.model import Call, ConvProblem, Kernel, Measurement, Message, Problem, Reject
 from logparse.store import Store
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 from tests.formats.reading import drip, facts, outcomes, records, records_of, totals, units
@@ -32,6 +32,7 @@ FORMAT = profiler.FORMAT
 JOB = SAMPLES / "traces" / "job.trace.json"
 TEXT = JOB.read_bytes()
 CONTENT: dict[str, Any] = json.loads(TEXT)
+EVENTS: list[dict[str, Any]] = CONTENT["traceEvents"]
 H200 = CORPUS / "h200"
 
 
@@ -227,6 +228,25 @@ def test_inputs_count_wherever_they_stand_among_the_arguments(spelled: str) -> N
         events = [{**x, "args": moved} if x is event else x for x in CONTENT["traceEvents"]]
         text = json.dumps({**CONTENT, "traceEvents": events}, sort_keys=spelled == "sorted").encode()
     assert records(outcomes(FORMAT, text)) == records(outcomes(FORMAT, JOB))
+
+
+@pytest.mark.parametrize(("name", "value"), [("device", -70_000), ("External id", 1 << 70), ("stream", 1 << 64)])
+def test_a_number_that_no_column_holds_is_as_none(name: str, value: int) -> None:
+    events = [{**x, "args": {**x["args"], name: value}} if x.get("cat") == "kernel" else x for x in EVENTS]
+    without = [{**x, "args": {**x["args"], name: -1}} if x.get("cat") == "kernel" else x for x in EVENTS]
+    found, expected = (outcomes(FORMAT, json.dumps({**CONTENT, "traceEvents": x}).encode()) for x in (events, without))
+    assert records(found) == records(expected)
+    assert units(found) == units(expected)
+
+
+def test_arguments_nested_deeply_cost_one_event() -> None:
+    deep = "[" * 100_000 + "]" * 100_000
+    text = TEXT.replace(b'"Input Dims": [[2048, 3072]], "Ev Idx": 12', f'"Input Dims": {deep}'.encode())
+    assert text != TEXT
+    found = outcomes(FORMAT, text)
+    (reject,) = [r for o in found for r in o.records if isinstance(r, Reject)]
+    assert reject.reason == "nested too deeply"
+    assert calls(found) == calls(outcomes(FORMAT, JOB))
 
 
 def test_a_damaged_event_is_one_reject() -> None:
