@@ -45,9 +45,9 @@ STARTS = 0.02
 wait for it (``steps.py``, ``starts``).
 """
 BESIDE_LOGS = "units were timed beside the libraries' logs, which slow the host (`logparse tune` does without)"
-_NOT_KEPT = "an older logparse, which did not keep the step, wrote the store"
-READ_AGAIN = f"{_NOT_KEPT}, so this was read once more:"
-_STORE_ANEW = "`logparse forget` it and ingest it again, and no answer needs the file any more"
+_NOT_KEPT = "an older logparse wrote the store and did not keep the step"
+READ_AGAIN = f"{_NOT_KEPT}, so this was read again:"
+_STORE_ANEW = "`logparse forget` it and ingest it again to keep it"
 WORTH = 0.04
 """Of a step: a gain that a user would not want to miss."""
 ROUGH = 1.5

@@ -674,6 +674,8 @@ def test_the_layout_of_a_trace_does_not_matter_and_damage_costs_one_event() -> N
 
 def test_an_empty_trace_has_no_units() -> None:
     assert build([trace()]).bounds == []
+    (copied,) = trace(kernel("Memcpy HtoD (Pageable -> Device)", 5, 9, 11)).works
+    assert (copied.kernel, copied.host_copy, copied.us) == (-1, True, 4)
 
 
 HALF = {"gemm": Factor(0.5, 0.4, 0.6)}
@@ -720,7 +722,7 @@ def test_a_step_of_an_older_store_is_read_from_files_that_are_the_same(two_ranks
     assert isinstance(kept, StepAnswer)
     assert isinstance(found, StepAnswer)
     assert replace(found, notes=()) == replace(kept, notes=())
-    assert re.search(r"older logparse.* once more: \S+trace_[01].json and 1 more: `logparse forget`", found.read_again)
+    assert re.search(r"older logparse.* read again: \S+trace_[01].json and 1 more: `logparse forget`", found.read_again)
     first, second = tmp_path / "trace_0.json", tmp_path / "trace_1.json"
     first.unlink()
     alone = step_of(replace(held), HALF)

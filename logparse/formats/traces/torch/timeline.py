@@ -157,8 +157,6 @@ def timeline(
 def _works(columns: Columns, places: Ints) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
     """Kernels, copies and fills, in the order of the file, and the groups of collectives."""
     start, us = np.array(columns.kernel_start), np.array(columns.kernel_us)
-    with np.errstate(invalid="ignore"):
-        timed = np.isfinite(start) & (us >= 0) & np.isfinite(us)
     talks = np.array([COMMUNICATION.search(name) is not None for name in columns.names], dtype=bool)
     talking = talks[np.array(columns.kernel_name, dtype=np.int64)] if len(start) else np.zeros(0, dtype=bool)
     groups: dict[str, int] = {}
@@ -178,7 +176,7 @@ def _works(columns: Columns, places: Ints) -> tuple[dict[str, npt.NDArray[Any]],
         "host_copy": (np.zeros_like(ranks), host_copy),
     }
     before = np.array(columns.copy_before, dtype=np.int64)
-    kept = np.insert(timed, before, True)
+    kept = np.insert(_timed(start, us), before, True)
     return {name: np.insert(one, before, other)[kept] for name, (one, other) in pairs.items()}, [*groups]
 
 
@@ -190,9 +188,8 @@ def _calls(columns: Columns, launched: Ints) -> dict[str, npt.NDArray[Any]]:
     kinds = np.zeros(len(columns.names) + 1, dtype=np.int64)
     kinds[[*known]] = [*known.values()]
     kind = kinds[name]
-    with np.errstate(invalid="ignore"):
-        kept = np.isfinite(start) & (us >= 0) & np.isfinite(us)
-    kept &= ((kind != _LAUNCH) & (kind != _COPY)) | np.isin(correlation, launched[launched != -1])
+    kept = ((kind != _LAUNCH) & (kind != _COPY)) | np.isin(correlation, launched[launched != -1])
+    kept &= _timed(start, us)
     thread = np.array(columns.call_thread, dtype=np.int64)
     rows = {"kind": kind, "thread": thread, "start": start, "end": start + us, "correlation": correlation}
     return {name: column[kept] for name, column in rows.items()}
@@ -207,9 +204,7 @@ def _of_host(columns: Columns) -> tuple[list[tuple[float, float, int]], dict[int
     nodes = np.array([name.startswith(_BACKWARD) for name in names], dtype=bool)
     events = len(start)  # replays add operators without a time
     kind = np.array(columns.op_kind, dtype=np.int64)[:events]
-    with np.errstate(invalid="ignore"):
-        timed = np.isfinite(start) & (us >= 0) & np.isfinite(us)
-        called = np.isfinite(call_start) & (call_us >= 0) & np.isfinite(call_us)
+    called, timed = _timed(call_start, call_us), _timed(start, us)
     timed &= ~marks[kind] if len(kind) else True
     thread = np.array(columns.op_thread, dtype=np.int64)
     threads = np.r_[thread[timed], np.array(columns.call_thread, dtype=np.int64)[called]]
@@ -218,6 +213,13 @@ def _of_host(columns: Columns) -> tuple[list[tuple[float, float, int]], dict[int
     mine = np.flatnonzero(timed & nodes[kind]) if len(kind) else np.empty(0, dtype=np.int64)
     backward = zip(start[mine].tolist(), (start + us)[mine].tolist(), thread[mine].tolist(), strict=True)
     return [*backward], activity
+
+
+def _timed(start: Floats, us: Floats) -> npt.NDArray[np.bool_]:
+    """Which events have a beginning and a duration."""
+    with np.errstate(invalid="ignore"):
+        known: npt.NDArray[np.bool_] = np.isfinite(start) & np.isfinite(us) & (us >= 0)
+    return known
 
 
 def _marks(
