@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from processes import Cost, cost
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).absolute().parents[1]
 KERNEL = re.compile(rb'"cat":\s*"kernel"')
 FASTER, LIGHTER = 4.0, 4.0
 """The goals: how many times faster than the rival, in which part of its memory."""
@@ -55,6 +55,7 @@ def main() -> int:
     parser.add_argument("--note", default="", help="what the record must say of the versions and the machine")
     parser.add_argument("--out", type=Path, help="[default: benchmarks/results/traces-host-DATE.json]")
     given = parser.parse_args()
+    folder, rival = given.traces.absolute(), given.rival.absolute()
     now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     record: dict[str, Any] = {
         "date": now,
@@ -63,17 +64,16 @@ def main() -> int:
         "rounds": given.rounds,
         "traces": {},
     }
-    found = {str(x.relative_to(given.traces)): x for x in with_kernels(given.traces) if given.only in str(x)}
+    found = {str(x.relative_to(folder)): x for x in with_kernels(folder) if given.only in str(x)}
     trees = {"ours": ROOT, **({"before": given.before.absolute()} if given.before else {})}
-    walls = " | ".join(f"{x} s" for x in ("rival", *trees))
-    print(f"| trace | MB | {walls} | faster | CPU | rival MB | ours MB | lighter |")
-    print(f"|---|{'---|' * (7 + len(trees))}")
+    out = given.out.absolute() if given.out else ROOT / "benchmarks" / "results" / f"traces-host-{now[:10]}.json"
+    os.chdir(tempfile.gettempdir())  # `python -m` takes modules of the working folder before those of PYTHONPATH
+    print(*head("before" in trees), sep="\n")
     for number, (name, path) in enumerate(found.items()):
-        rounds = [*compared(path, trees, given.rival.absolute(), given.rounds + (not number))]
+        rounds = [*compared(path, trees, rival, given.rounds + (not number))]
         record["traces"][name] = {"bytes": size_of(path), "rounds": rounds[not number :]}
-        print(line(name, record["traces"][name], [*trees]), flush=True)
+        print(line(name, record["traces"][name]), flush=True)
     record["machine"]["load after"] = os.getloadavg()[0]
-    out = given.out or Path(__file__).parent / "results" / f"traces-host-{now[:10]}.json"
     out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print(out)
     print(summary(record["traces"]))
@@ -115,14 +115,14 @@ def answer(path: Path, folder: str) -> dict[str, list[str]]:
     program = [sys.executable, "-m", "logparse"]
     store = ["--store", f"{folder}/store"]
     return {
-        "ingest": [*program, "ingest", str(path.absolute()), *store],
+        "ingest": [*program, "ingest", str(path), *store],
         "recommend": [*program, "recommend", *store, "--out", f"{folder}/overrides"],
     }
 
 
 def report(rival: Path, path: Path, folder: str) -> dict[str, list[str]]:
     """The rival's command for one trace."""
-    words = ["--profile_json_path", str(path.absolute()), "--output_xlsx_path", f"{folder}/report.xlsx"]
+    words = ["--profile_json_path", str(path), "--output_xlsx_path", f"{folder}/report.xlsx"]
     return {"report": [str(rival), *words]}
 
 
@@ -139,9 +139,9 @@ def ran(command: Sequence[str], env: Mapping[str, str]) -> Cost:
     return replace(found, output="")
 
 
-def medians(trace: Mapping[str, Any], program: str) -> dict[str, float]:
-    """Median wall and CPU seconds of all commands of a program together, and the largest of their medians in MB."""
-    rounds = [x[program].values() for x in trace["rounds"]]
+def medians(trace: Mapping[str, Any], program: str, *verbs: str) -> dict[str, float]:
+    """Median wall and CPU seconds of a program's commands together (all, or these), and the larger one's MB."""
+    rounds = [[cost for verb, cost in x[program].items() if verb in verbs or not verbs] for x in trace["rounds"]]
     return {
         "wall_s": statistics.median(sum(x["wall_s"] for x in each) for each in rounds),
         "cpu_s": statistics.median(sum(x["cpu_s"] for x in each) for each in rounds),
@@ -149,22 +149,35 @@ def medians(trace: Mapping[str, Any], program: str) -> dict[str, float]:
     }
 
 
-def line(name: str, trace: Mapping[str, Any], programs: Sequence[str]) -> str:
-    """A trace's row of the table."""
-    of = {program: medians(trace, program) for program in (*programs, "rival")}
-    ours, rival = of["ours"], of["rival"]
-    faster, cpu, lighter = (rival[x] / ours[x] for x in ("wall_s", "cpu_s", "resident_mb"))
-    walls = " | ".join(f"{of[x]['wall_s']:.2f}" for x in ("rival", *programs))
-    return (
-        f"| {name} | {trace['bytes'] / 1e6:.1f} | {walls} | ×{faster:.2f} | ×{cpu:.2f} | {rival['resident_mb']:.0f} "
-        f"| {ours['resident_mb']:.0f} | ×{lighter:.2f} |"
-    )
+def head(before: bool = False) -> list[str]:
+    """The first two lines of the table."""
+    names = ["trace", "MB", "rival, CPU s", "ours: ingest + recommend", "CPU", "wall", "rival, MB", "ours", "memory"]
+    names += ["before, CPU s"] if before else []
+    return [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+
+
+def line(name: str, trace: Mapping[str, Any]) -> str:
+    """A trace's row of the table: medians, and how many times as much the rival takes."""
+    rival, ours = medians(trace, "rival"), medians(trace, "ours")
+    ingest, answered = (medians(trace, "ours", verb)["cpu_s"] for verb in ("ingest", "recommend"))
+    cells = [
+        f"`{name.partition('.json')[0]}`",
+        f"{trace['bytes'] / 1e6:.1f}",
+        f"{rival['cpu_s']:.1f}",
+        f"{ingest:.2f} + {answered:.2f}",
+        *(f"×{rival[x] / ours[x]:.1f}" for x in ("cpu_s", "wall_s")),
+        f"{rival['resident_mb']:.0f}",
+        f"{ours['resident_mb']:.0f}",
+        f"×{rival['resident_mb'] / ours['resident_mb']:.1f}",
+    ]
+    cells += [f"{medians(trace, 'before')['cpu_s']:.1f}"] if "before" in trace["rounds"][0] else []
+    return f"| {' | '.join(cells)} |"
 
 
 def summary(traces: Mapping[str, Mapping[str, Any]]) -> str:
     """How many of the traces meet each goal."""
     pairs = [(medians(x, "rival"), medians(x, "ours")) for x in traces.values()]
-    answers = [statistics.median(y["ours"]["recommend"]["cpu_s"] for y in x["rounds"]) for x in traces.values()]
+    answers = [medians(x, "ours", "recommend")["cpu_s"] for x in traces.values()]
     faster = sum(rival["wall_s"] >= FASTER * ours["wall_s"] for rival, ours in pairs)
     on_cpu = sum(rival["cpu_s"] >= FASTER * ours["cpu_s"] for rival, ours in pairs)
     lighter = sum(rival["resident_mb"] >= LIGHTER * ours["resident_mb"] for rival, ours in pairs)
