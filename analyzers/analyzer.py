@@ -16,6 +16,7 @@ from logparse.model import Finding
 
 if TYPE_CHECKING:  # what only checks or merges files makes no DataFrame, and importing pandas takes long
     import pandas as pd
+    import pyarrow as pa
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,6 +31,8 @@ class Tables:
     ``run``; ``messages`` is per process (it has a ``pid`` column).  ``passes``: ``evidence.passes`` of the
     store, where ``measurements`` lacks what only system find-dbs contain; None where it lacks nothing.  So are
     ``solvers`` (``source_id, library, solution`` of all of MIOpen's solutions) for the checks of override files.
+    ``timeline`` reads the row of a trace (``formats/traces/torch/timeline.py``) by its source's id, None where the
+    store has none.
     """
 
     run: str
@@ -47,6 +50,7 @@ class Tables:
     facts: pd.DataFrame
     passes: pd.DataFrame | None = None
     solvers: pd.DataFrame | None = None
+    timeline: Callable[[str], pa.Table | None] = lambda source_id: None
 
 
 def once(function: Callable[Concatenate[K, P], R]) -> Callable[Concatenate[K, P], R]:

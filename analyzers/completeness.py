@@ -17,7 +17,7 @@ from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.job.double_counts import remarks_in
 from logparse.formats import library_errors
 from logparse.formats.ranks import SHARED
-from logparse.formats.traces.torch.records import UNREAD
+from logparse.formats.traces.torch.inputs import UNREAD
 from logparse.model import Finding
 from logparse.output.answer import typed
 from logparse.store import Store

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Cost:
     """What one run of a program took: ``peak_mb`` is the largest sum over its processes at one moment (proportional set
-    size in 10^6 bytes: pages that several processes hold count once).
+    size in 10^6 bytes: pages that several processes hold count once).  ``resident_mb`` is the largest resident set of
+    one of them, which does not depend on what other programs hold the same pages.
     """
 
     wall_s: float
@@ -21,6 +22,7 @@ class Cost:
     peak_mb: float
     code: int
     output: str
+    resident_mb: float = 0.0
 
 
 class Watch:
@@ -28,7 +30,7 @@ class Watch:
 
     def __init__(self, pid: int, every_s: float = 0.1) -> None:
         self.pid = pid
-        self.peak_mb = 0.0
+        self.peak_mb = self.resident_mb = 0.0
         self._every_s = every_s
         self._seconds: dict[int, float] = {}
         self._stop = threading.Event()
@@ -53,7 +55,9 @@ class Watch:
         while left:
             pid = left.pop()
             try:
-                total += pss_mb(pid)
+                shared, resident = memory_mb(pid)
+                total += shared
+                self.resident_mb = max(self.resident_mb, resident)
                 self._seconds[pid] = cpu_s(pid)
                 left += children(pid)
             except OSError:  # it has ended
@@ -74,13 +78,20 @@ def cost(command: Sequence[str], env: Mapping[str, str] | None = None) -> Cost:
         _, status, used = os.wait4(started.pid, 0)
         started.returncode = os.waitstatus_to_exitcode(status)
     used_s = used.ru_utime + used.ru_stime
-    return Cost(wall_s, used_s, watch.peak_mb, started.returncode, output.decode("utf-8", "replace"))
+    text = output.decode("utf-8", "replace")
+    return Cost(wall_s, used_s, watch.peak_mb, started.returncode, text, watch.resident_mb)
 
 
 def pss_mb(pid: int) -> float:
     """Proportional set size of a process in MB (10^6 bytes)."""
+    return memory_mb(pid)[0]
+
+
+def memory_mb(pid: int) -> tuple[float, float]:
+    """Proportional and resident set size of a process in MB (10^6 bytes)."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as rollup:
-        return next((int(line.split()[1]) for line in rollup if line.startswith("Pss:")), 0) * 1024 / 1e6
+        sizes = {line.split()[0]: int(line.split()[1]) * 1024 / 1e6 for line in rollup if line.endswith("kB\n")}
+    return sizes.get("Pss:", 0.0), sizes.get("Rss:", 0.0)
 
 
 def cpu_s(pid: int) -> float:

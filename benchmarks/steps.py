@@ -39,7 +39,7 @@ from analyzers.job.step.build import build
 from analyzers.job.step.graph import times
 from analyzers.job.step.traces import Call, RankTrace, Unit, Work, read_trace
 from analyzers.verify.unit_time import SideBySide, UnitTime
-from logparse.formats.traces.torch.records import KernelIdentity
+from logparse.formats.traces.torch.timeline import KernelIdentity
 from logparse.ingest.input_file import InputFile
 
 JOBS = ((8, 6_250), (8, 50_000), (1, 10_000), (1, 100_000), (1, 1_000_000))

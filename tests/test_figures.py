@@ -335,6 +335,18 @@ def test_starts_of_a_program_differ_as_the_records_show(monkeypatch: pytest.Monk
     assert f"its host differ by {min(host):.0f} to {max(host):.0f} %" in text("docs/commands.md")
 
 
+def test_traces_beside_tracelens_are_those_of_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    traces, page = importlib.import_module("traces"), text("docs/results.md")
+    found = json.loads((RESULTS / "traces-host-2026-11-28.json").read_text(encoding="utf-8"))["traces"]
+    assert traces.head()[0] in page
+    assert [name for name, trace in found.items() if traces.line(name, trace) not in page] == []
+    assert traces.summary(found) == (
+        "of 21 traces: 2 at least 4 times faster (1 on CPU), 1 in a part of 0.25 of the memory; "
+        "recommend within 1.5 s of CPU: 21 (at most 1.28 s)"
+    )
+
+
 SEARCHED = ("searched-fprops", "searched-dgrads", "searched-wgrads")
 
 

@@ -29,7 +29,7 @@ class StepTimes:
 
 
 def step_times(tables: Tables, actions: Sequence[ActionResult]) -> StepTimes | StepUnknown:
-    """The run's step; why it is unknown, where its traces cannot be read again or hold no calls of the host.
+    """The run's step; why it is unknown, where its traces hold no calls of the host, or the store lacks them.
 
     Best known times of kernels, for the first ceiling, are those under the actions that pay, whichever is the fastest.
     """

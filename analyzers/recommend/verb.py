@@ -44,7 +44,7 @@ def advise(store: Store, settings: Settings, run: str | None = None) -> Recommen
 
 def with_step(recommendation: Recommendation, tables: Tables) -> Recommendation:
     """The recommendation with the step under its actions, simulated from the traces of the tables' run."""
-    from analyzers.recommend.step_times import StepTimes, step_times  # reads the traces again
+    from analyzers.recommend.step_times import StepTimes, step_times  # only of runs with traces
 
     step = step_times(tables, recommendation.actions)
     found = replace(recommendation, step=step if isinstance(step, StepTimes) else step.reason)

@@ -134,8 +134,9 @@ def _limit(found: Recommendation) -> str:
     rough = ", roughly" if now.rough else ""
     rough += ", beside the libraries' logs, which slow it" if now.beside_logs and now.limit == "host" else ""
     host = f" (the host in {now.host_factor:.2f} of its traced time)" if now.limit == "host" else ""
+    again = f"; {now.read_again}" if now.read_again else ""
     return f"limited by {_LIMITS.get(now.limit, now.limit)} ({now.shares[now.limit]:.0%}), simulated{rough}" + (
-        f": {parts}{host}" if parts else host
+        f": {parts}{host}{again}" if parts else f"{host}{again}"
     )
 
 

@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import finalize
 
 from analyzers.analyzer import Tables
 from analyzers.times.origins import ACTION, CONFIRM, HOST, RACE
@@ -18,11 +21,12 @@ from logparse.formats.aiter import tables as aiter_tables
 from logparse.links import full_links_sql
 from logparse.store import Store, open_store
 from logparse.store.views import conv_problems_sql
-from logparse.text import printable
+from logparse.text import printable, sql_text
 
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
+    import pyarrow as pa
 
 T = TypeVar("T")
 Read = Callable[[Store, str | None], T]
@@ -34,7 +38,8 @@ def tables_of(store: Store, run: str | None = None) -> Tables:
     run = store.latest_run(run)
     from analyzers.times.units import weighed  # here, as ``diff`` imports this module and needs no pandas
 
-    return weighed(Tables(run=run, **of_one_device_each(store.frames(run))))
+    frames: dict[str, Any] = of_one_device_each(store.frames(run))
+    return weighed(Tables(run=run, timeline=partial(_timeline, store), **frames))
 
 
 def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str] = ()) -> Tables:
@@ -51,7 +56,15 @@ def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str
         for setting in limits:
             con.execute(f"set {setting}")
         frames, passes = _near_the_calls(con, run, _LINKS), read_passes(con)
-    return weighed(Tables(run=run, passes=passes, **frames))
+    return weighed(Tables(run=run, passes=passes, timeline=partial(_timeline, store), **frames))
+
+
+def _timeline(store: Store, source_id: str) -> pa.Table | None:
+    """The row of a trace; None where the store has none, as before logparse kept them."""
+    sql = f"select * exclude (source_id, run) from timelines where source_id = {sql_text(source_id)}"
+    with store.reading(sql) as con:
+        rows: pa.Table = con.sql(sql).to_arrow_table()
+    return rows.slice(0, 1) if len(rows) else None
 
 
 def tables_to_check(store: Store, run: str | None = None) -> Tables:
@@ -64,7 +77,7 @@ def tables_to_check(store: Store, run: str | None = None) -> Tables:
         return Tables(run=run, solvers=solvers, **frames)
 
 
-def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dict[str, pd.DataFrame]:
+def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dict[str, Any]:
     """The tables of a run, of measurements only those that concern its calls, and those of any run's replays."""
     con.execute("create temp table called as select distinct problem from workload where run = ?", [run])
     con.execute(f"create temp table linked as {links}")
@@ -174,13 +187,13 @@ def read_at(word: str, store: str | None, read: Read[T]) -> T:
             return read(there, word[place + 1 :])
     from logparse.ingest import ingest  # with all formats, which questions to a store do not need
 
-    with tempfile.TemporaryDirectory(prefix="logparse-") as folder:
-        fresh = open_store(folder, create=True)
-        results = ingest([word], fresh, run=printable(Path(word).name or word))
-        if not any(result.recognised for result in results):
-            known = "" if here is None else f" of {here.url} (there is {', '.join(here.runs()) or 'none'})"
-            raise InputError(f"{word}: no store, no run{known} and no log that can be read")
-        return read(fresh, None)
+    fresh = open_store(folder := tempfile.mkdtemp(prefix="logparse-"), create=True)
+    finalize(fresh, shutil.rmtree, folder, ignore_errors=True)  # tables read a trace's timeline when it is asked for
+    results = ingest([word], fresh, run=printable(Path(word).name or word))
+    if not any(result.recognised for result in results):
+        known = "" if here is None else f" of {here.url} (there is {', '.join(here.runs()) or 'none'})"
+        raise InputError(f"{word}: no store, no run{known} and no log that can be read")
+    return read(fresh, None)
 
 
 def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str]:

@@ -18,10 +18,10 @@ from typing import Any
 from logparse.errors import StoreError
 from logparse.executors.executor import Executor, Progress, reporting
 from logparse.executors.local import LocalExecutor
-from logparse.ingest.input_file import Inputs, find_inputs, name_of
+from logparse.ingest.input_file import Inputs, find_inputs, name_of, source_id
 from logparse.ingest.process_of_file import processes_in_names, stated_process
 from logparse.ingest.schedule import MANY, SMALL_BYTES, Ingested, Schedule, Several, Task, resources
-from logparse.ingest.worker import Reader, chosen, source_id
+from logparse.ingest.worker import Reader, chosen
 from logparse.model import Record
 from logparse.store import Store, open_store
 from logparse.store.collector import Collector

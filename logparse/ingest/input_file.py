@@ -230,6 +230,11 @@ class Digest:
         return pieces[0].hex() if len(pieces) == 1 else xxhash.xxh3_128_hexdigest(b"".join(pieces))
 
 
+def source_id(path: str, digest: str) -> str:
+    """The id of a source: of a path, and of the content that was first read there."""
+    return str(xxhash.xxh3_64_hexdigest(f"{path}\0{digest}".encode()))
+
+
 def last_line_end(file: int, start: int, end: int) -> int:
     """The place after the last line end in bytes ``start`` to ``end`` of a file descriptor; ``start`` without one."""
     stop = end

@@ -12,13 +12,11 @@ from dataclasses import asdict, dataclass, replace
 from operator import add
 from typing import Any, BinaryIO, cast
 
-import xxhash
-
 from logparse.errors import InputError, LogparseError, UsageError
 from logparse.executors.executor import report
 from logparse.formats import FORMATS
 from logparse.formats.format import UNITS, FileFormat, Format
-from logparse.ingest.input_file import HEAD_BYTES, Digest, Hashing, InputFile, last_line_end
+from logparse.ingest.input_file import HEAD_BYTES, Digest, Hashing, InputFile, last_line_end, source_id
 from logparse.ingest.lines import LineReader, blocks, has_long_line
 from logparse.ingest.process_of_file import UNKNOWN, Process, is_process
 from logparse.ingest.schedule import Ingested, JointTask, Several, Task
@@ -345,10 +343,6 @@ class _Input:
             problems=tally.problems,
             calls=tally.calls,
         )
-
-
-def source_id(path: str, digest: str) -> str:
-    return str(xxhash.xxh3_64_hexdigest(f"{path}\0{digest}".encode()))
 
 
 def _sum(one: Ingested, two: Ingested) -> Ingested:

@@ -14,8 +14,11 @@ import pyarrow as pa
 
 
 def column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
-    """A column of one of the store's types (text, number, boolean, time in seconds, list); None is unknown."""
+    """A column of one of the store's types (text, number, boolean, time in seconds, list, mapping); None is unknown."""
     present = [value is not None for value in values]
+    if pa.types.is_struct(type):
+        fields = [column([value and value[x.name] for value in values], x.type) for x in type]
+        return pa.Array.from_buffers(type, len(values), [_valid(present)], children=fields)
     if pa.types.is_list(type):
         sizes = [0 if value is None else len(value) for value in values]
         inner = column([item for value in values if value is not None for item in value], type.value_type)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from logparse.formats.format import UNITS, Unit
+from logparse.formats.traces.torch import timeline
 from logparse.model import CONV_FIELDS, GEMM_FIELDS
 from logparse.model.problems import GEMM_FLAGS
 
@@ -69,6 +70,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
         f"text: attempt problem kind shape {_of_problem(GEMM_FIELDS, GEMM_FLAGS)} text: members epilogue int: flops"
     ),
     "convs": _columns(f"text: attempt problem {_of_problem(CONV_FIELDS)} int: flops"),
+    "timelines": pa.schema([("attempt", pa.string()), *timeline.SCHEMA]),
 }
 """The part files' columns.  ``calls`` and ``messages`` are partitioned by ``category`` (a folder each); ``line`` of a
 reject is a hash of its text, which equal lines share.

@@ -76,7 +76,7 @@ FRAMES = (
 """The tables that analyzers take."""
 _FEW, _SMALL_BYTES = 64, 16 << 20
 """Parts of a table that are read whole: up to so many files and bytes together."""
-_LARGE = frozenset({"gemms", "convs", "measurements"})
+_LARGE = frozenset({"gemms", "convs", "measurements", "timelines"})
 
 
 def _rows_of(view: str) -> Callable[..., pd.DataFrame]:

@@ -101,6 +101,7 @@ _VIEWS = {
         select * from ({_JOINED.format(t="kernels")}) where source_id not in (
             select o.source_id from same o join same b using (run, process) where b.place < o.place)""",
     "collectives": _JOINED.format(t="collectives"),
+    "timelines": _JOINED.format(t="timelines"),
     "facts": "select distinct s.source_id, s.run, t.name, t.value from facts_ t join commits_ s using (attempt)",
     "rejects": """
         select s.source_id, s.path, s.run, min(t."offset") as offset_bytes, min(t."offset") as "offset",

@@ -5,7 +5,7 @@ from dataclasses import replace
 from analyzers import completeness
 from analyzers.analyzer import Settings, Tables
 from logparse.formats.ranks import SHARED
-from logparse.formats.traces.torch.records import UNREAD
+from logparse.formats.traces.torch.inputs import UNREAD
 from tests.analyzers.build import call, facts, message, tables, work
 from tests.analyzers.example import gemm
 

@@ -17,6 +17,7 @@ from logparse.store.columns import column, numbers, table
 from tests.conftest import ROOT
 
 INT = st.integers(-(2**31), 2**31 - 1)
+ROWS = st.fixed_dictionaries({"number": INT, "name": st.none() | st.text(max_size=3)})
 KINDS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.string(), st.text(max_size=5)),
     (pa.int32(), INT),
@@ -26,6 +27,12 @@ KINDS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.timestamp("s"), INT),
     (pa.list_(pa.float64()), st.lists(st.floats(allow_nan=False), max_size=3)),
     (pa.list_(pa.string()), st.lists(st.text(max_size=3), max_size=3)),
+    (
+        pa.list_(pa.struct({"number": pa.int64(), "name": pa.string()})),
+        st.lists(
+            st.none() | st.fixed_dictionaries({"number": st.none() | INT, "name": st.text(max_size=3)}), max_size=3
+        ),
+    ),
 ]
 
 

@@ -29,10 +29,10 @@ import pandas as pd
 from analyzers.analyzer import Tables, once
 from analyzers.job.step.build import build
 from analyzers.job.step.graph import COMMUNICATION, KERNELS, KINDS, Bounds, Floats, Graph, shares, times
-from analyzers.job.step.traces import RankTrace, read_trace
+from analyzers.job.step.traces import RankTrace, read_trace, trace_of
 from analyzers.times.units import units
 from logparse.errors import InputError
-from logparse.ingest.input_file import CAPTURES, InputFile
+from logparse.ingest.input_file import CAPTURES, InputFile, source_id
 from logparse.text import duration
 
 ERROR = 0.05
@@ -45,6 +45,9 @@ STARTS = 0.02
 wait for it (``steps.py``, ``starts``).
 """
 BESIDE_LOGS = "units were timed beside the libraries' logs, which slow the host (`logparse tune` does without)"
+_NOT_KEPT = "an older logparse wrote the store and did not keep the step"
+READ_AGAIN = f"{_NOT_KEPT}, so this was read again:"
+_STORE_ANEW = "`logparse forget` it and ingest it again to keep it"
 WORTH = 0.04
 """Of a step: a gain that a user would not want to miss."""
 ROUGH = 1.5
@@ -109,6 +112,11 @@ class StepAnswer:
     @property
     def beside_logs(self) -> bool:
         return BESIDE_LOGS in self.notes
+
+    @property
+    def read_again(self) -> str:
+        """The sentence about traces whose files were read once more; empty where the store has all."""
+        return next((note for note in self.notes if note.startswith(READ_AGAIN)), "")
 
 
 @dataclass(frozen=True)
@@ -391,7 +399,7 @@ def _shares(step: Step, changed: Sequence[Floats], at: Sequence[Sequence[float]]
 def step_of(
     tables: Tables, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None
 ) -> StepAnswer | StepUnknown:
-    """The step of the run with these factors of its kernels, from the files of its traces."""
+    """The step of the run with these factors of its kernels, from its traces as the store has them."""
     step = traced_step(tables)
     if isinstance(step, StepUnknown):
         return step
@@ -419,12 +427,15 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
         return StepUnknown("the run has no trace of torch.profiler")
     windows: dict[str, list[RankTrace]] = defaultdict(list)
     skipped: list[str] = []
-    for path in _chosen(tables, rows):
+    again: list[str] = []
+    for source, path in _chosen(tables, rows):
+        row = tables.timeline(source)
         try:
-            trace = read_trace(InputFile(path))
+            trace = read_trace(_unchanged(source, path)) if row is None else trace_of(row)
         except (OSError, EOFError, zlib.error, InputError) as error:
             skipped.append(f"{path}: {error}")
             continue
+        again += [path] if row is None else []
         if trace.calls and trace.works:
             windows[path if trace.rank in {x.rank for x in windows[trace.window]} else trace.window].append(trace)
         else:
@@ -445,6 +456,9 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
     untraced = found.mean_us if found else None
     hosts = {x.name: x.late_host_us for x in found.kinds if len(x.late_host_us) > 1} if found else {}
     notes = [f"not simulated: {x}" for x in skipped]
+    if again:
+        more = f" and {len(again) - 1:,} more" * (len(again) > 1)
+        notes.append(f"{READ_AGAIN} {again[0]}{more}: {_STORE_ANEW}")
     if found is not None and beside_logs(tables):
         notes.append(BESIDE_LOGS)
     each = {name: np.quantile(us, (0.05, 0.25, 0.95)) for name, us in hosts.items()}
@@ -455,8 +469,20 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
     )
 
 
-def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[str]:
-    """Paths of the first windows that most ranks traced, and of those that hold further kinds of units."""
+def _unchanged(source: str, path: str) -> InputFile:
+    """The file of a source whose trace an older logparse did not keep.  Raises InputError where it is not the same."""
+    file = InputFile(path)
+    try:
+        same = source_id(path, file.digest(file.size)) == source
+    except (OSError, InputError) as error:
+        raise InputError(f"{_NOT_KEPT}, and the file is gone ({error}): {_STORE_ANEW}") from error
+    if not same:
+        raise InputError(f"{_NOT_KEPT}, and the file has changed since: {_STORE_ANEW}")
+    return file
+
+
+def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    """Ids and paths of sources: those of the first windows that most ranks traced, and of further kinds of units."""
     facts = tables.facts[tables.facts["run"] == tables.run]
     of = {
         name: facts[facts["name"] == name].drop_duplicates("source_id").set_index("source_id")["value"].to_dict()
@@ -470,7 +496,7 @@ def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[str]:
         known = {kind for each in seen.values() for kind in each}
         if str(window) in seen or len(seen) < _WINDOWS or kinds not in known:
             seen.setdefault(str(window), set()).add(kinds)
-            yield str(path)
+            yield str(source), str(path)
 
 
 def _stated(tables: Tables) -> float | None:

@@ -15,8 +15,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from analyzers.analyzer import Tables
 from analyzers.job.step.answer import (
     ERROR,
     STARTS,
@@ -33,10 +37,13 @@ from analyzers.job.step.answer import (
 )
 from analyzers.job.step.build import build
 from analyzers.job.step.graph import HOST, Graph, times
-from analyzers.job.step.traces import RankTrace, read_trace
+from analyzers.job.step.traces import RankTrace, read_trace, trace_of
+from analyzers.times.runs import tables_at, tables_of
 from logparse.formats.format import Line, Source
+from logparse.formats.traces.torch.events import read_events
 from logparse.ingest.input_file import InputFile
 from logparse.store import Store
+from logparse.store.compaction import compact
 from tests.analyzers.build import tables
 from tests.analyzers.ingested import read
 from tests.analyzers.job.machine import program, run
@@ -667,13 +674,16 @@ def test_the_layout_of_a_trace_does_not_matter_and_damage_costs_one_event() -> N
 
 def test_an_empty_trace_has_no_units() -> None:
     assert build([trace()]).bounds == []
+    (copied,) = trace(kernel("Memcpy HtoD (Pageable -> Device)", 5, 9, 11)).works
+    assert (copied.kernel, copied.host_copy, copied.us) == (-1, True, 4)
 
 
 HALF = {"gemm": Factor(0.5, 0.4, 0.6)}
 
 
-def test_the_step_from_the_files_of_a_run(store: Store, tmp_path: Path) -> None:
-    """Two ranks in one window: rank 1 decides.  A file that is gone is named; without any there is no answer."""
+@pytest.fixture
+def two_ranks(store: Store, tmp_path: Path) -> Tables:
+    """A run of two ranks in one window, of which rank 1 decides."""
     files = {}
     for rank, compute in enumerate((20, 80)):
         events = (
@@ -686,23 +696,65 @@ def test_the_step_from_the_files_of_a_run(store: Store, tmp_path: Path) -> None:
         )
         header = {"logparse_first_unit": 40, "logparse_untraced_step_us": 125}
         files[f"trace_{rank}.json"] = text(*events, rank=rank, **header).decode()
-    held = read(store, tmp_path, files)
-    found = step_of(held, HALF)
+    return read(store, tmp_path, files)
+
+
+def of_an_older_store(held: Tables) -> Tables:
+    """The tables without what a step needs of its traces, which versions of 2026 did not store."""
+    return replace(held, timeline=lambda source_id: None)
+
+
+def test_a_step_needs_no_file_of_its_traces(two_ranks: Tables, tmp_path: Path) -> None:
+    for path in tmp_path.glob("trace_*.json"):
+        path.unlink()
+    found = step_of(two_ranks, HALF)
     assert isinstance(found, StepAnswer)
     assert (found.now_us, found.then_us, found.host_factor) == (125, pytest.approx(85), 1)
     assert found.high_us == pytest.approx(93 * (1 + error(found)))
+    assert not found.read_again
     assert not any("no trace of all their ranks" in note for note in found.notes)
-    (tmp_path / "trace_0.json").unlink()
+
+
+def test_a_step_of_an_older_store_is_read_from_files_that_are_the_same(two_ranks: Tables, tmp_path: Path) -> None:
+    """A file that is gone, or another, is named with the remedy; without any there is no answer."""
+    kept, held = step_of(two_ranks, HALF), of_an_older_store(two_ranks)
+    found = step_of(held, HALF)
+    assert isinstance(kept, StepAnswer)
+    assert isinstance(found, StepAnswer)
+    assert replace(found, notes=()) == replace(kept, notes=())
+    assert re.search(r"older logparse.* read again: \S+trace_[01].json and 1 more: `logparse forget`", found.read_again)
+    first, second = tmp_path / "trace_0.json", tmp_path / "trace_1.json"
+    first.unlink()
     alone = step_of(replace(held), HALF)
     assert isinstance(alone, StepAnswer)
-    assert any("trace_0.json" in note for note in alone.notes)
+    assert any("trace_0.json" in note and "the file is gone" in note for note in alone.notes)
     assert any("no trace of all their ranks" in note for note in alone.notes)
-    (tmp_path / "trace_1.json").unlink()
+    second.write_bytes(second.read_bytes().replace(b'"dur": 80', b'"dur": 70'))
     capture = held.sources.iloc[[0]].assign(path=str(tmp_path / "capture_traces/trace_1_g1.json"), source_id="g")
     gone = step_of(replace(held, sources=pd.concat([held.sources, capture])), HALF)
     assert isinstance(gone, StepUnknown)
-    assert "trace_1.json" in gone.reason
+    assert "trace_1.json: an older logparse" in gone.reason
+    assert "the file has changed since: `logparse forget` it" in gone.reason
     assert "capture_traces" not in gone.reason, "no unit ran in the capture of a graph"
+
+
+def test_a_step_survives_compaction_and_a_temporary_store(store: Store, two_ranks: Tables, tmp_path: Path) -> None:
+    found = step_of(two_ranks, HALF)
+    compact(store, unread=True)
+    assert step_of(tables_of(store), HALF) == found
+    alone = step_of(tables_at(str(tmp_path / "trace_1.json")), HALF)
+    assert isinstance(alone, StepAnswer)
+    assert alone.now_us == 125
+
+
+@given(st.integers(0, 1 << 30))
+def test_a_stored_trace_is_the_one_that_was_read(seed: int) -> None:
+    """Parquet gives back each number and text of a row, also where a list is empty."""
+    steps = program(seed)
+    (row,) = (x for one in read_events(Text(text(*run(steps, {}, 1.4)[1]))) for x in one.tables.values())
+    sink = io.BytesIO()
+    pq.write_table(row, sink)
+    assert trace_of(pq.read_table(sink)) == trace_of(row)
 
 
 def test_a_step_that_its_traces_do_not_explain_is_unknown(store: Store, tmp_path: Path) -> None:

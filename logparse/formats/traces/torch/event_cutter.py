@@ -11,14 +11,13 @@ and the largest event.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
-from itertools import repeat
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from logparse.formats.format import Outcome
 from logparse.formats.patterns import regex
+from logparse.formats.traces.torch.event import Event, decode, event_of, loads
 from logparse.model import Reject
 
 BLOCK_BYTES = 1 << 18
@@ -33,7 +32,6 @@ _ANY_CUT = regex(rb'\}\s*,\s*\{(?=\s*")')
 _NO_CUT = regex(rb"(?!)")
 _FOLLOWING = regex(rb"\s*(?:,\s*\{|(\]))")
 _TAIL = 1 << 16
-_DECODER = json.JSONDecoder(strict=False)
 _JOINED = 8
 """How many pieces ``parse`` joins at most: an event that holds more objects in a list is a reject."""
 
@@ -44,15 +42,9 @@ class Batch:
     def __init__(self, first: int, block: bytes, cut: re.Pattern[bytes] | None = None) -> None:
         self.block = block
         self._first = first
-        self.kineto = cut is None  # Kineto's own layout
         self._cut = cut
         self._bodies: list[bytes] | None = None
         self._places: list[int] = []
-
-    @property
-    def count(self) -> int:
-        """How many events these are, if none holds objects in a list."""
-        return (self.block.count(_KINETO_CUT) if self._cut is None else len(self._cut.findall(self.block))) + 1
 
     @property
     def bodies(self) -> list[bytes]:
@@ -67,26 +59,25 @@ class Batch:
                 self._bodies = [self.block[a:b] for a, b in zip(self._places, ends, strict=True)]
         return self._bodies
 
-    def events(self, skipped: re.Pattern[bytes] = _NO_CUT) -> Iterator[tuple[dict[str, Any] | None, int, str]]:
-        """Each event; of one that cannot be parsed None, the number of its body and the reason.  Events whose bodies
-        match ``skipped`` may be left out.
-
-        All events are parsed at once, which is several times as fast, and one by one where that fails.
-        """
-        text = self.block
-        if self.kineto and skipped is not _NO_CUT:
-            text = _KINETO_CUT.join([x for x in self.bodies if not skipped.match(x)])
+    def whole(self) -> list[Event] | None:
+        """All events, which are parsed at once; None where that fails."""
+        text = b"[{" + self.block + b"}]"
         try:
-            events = loads(b"[{" + text + b"}]")
+            return decode(text)
+        except (ValueError, RecursionError):  # no strict JSON, or a field of another type
+            pass
+        try:
+            values = loads(text)
         except (ValueError, RecursionError):
-            events = [None]
-        if set(map(type, events)) == {dict}:
-            yield from zip(events, repeat(0), repeat(""))
-            return
+            return None
+        return [*map(event_of, values)] if all(isinstance(value, dict) for value in values) else None
+
+    def one_by_one(self) -> Iterator[tuple[Event | None, int, str]]:
+        """Each event; of one that cannot be parsed None, the number of its body and the reason."""
         i = 0
         while i < len(self.bodies):
-            event, taken, reason = parse(self, i)
-            yield event, i, reason
+            value, taken, reason = parse(self, i)
+            yield None if value is None else event_of(value), i, reason
             i += taken
 
     def joined(self, i: int, count: int) -> bytes:
@@ -281,20 +272,3 @@ def parse(batch: Batch, i: int) -> tuple[dict[str, Any] | None, int, str]:
         else:
             return (value, count, "") if isinstance(value, dict) else (None, 1, "no event")
     return None, 1, reason
-
-
-def is_operator(event: Mapping[str, Any]) -> bool:
-    """Whether this is an operator of PyTorch (or an annotation that became one)."""
-    return event.get("ph") == "X" and event.get("cat") == "cpu_op" and isinstance(event.get("name"), str)
-
-
-def is_kernel(event: Mapping[str, Any]) -> bool:
-    """Whether this is a kernel with a time."""
-    timed = isinstance(event.get("ts"), (int, float)) and isinstance(event.get("dur"), (int, float))
-    return event.get("ph") == "X" and event.get("cat") == "kernel" and isinstance(event.get("name"), str) and timed
-
-
-def loads(text: bytes) -> Any:
-    """A JSON value.  Raises ValueError, or RecursionError where it is nested too deeply."""
-    # Kineto prints control characters and bad UTF-8 of names as they are
-    return _DECODER.decode(text.decode("utf-8", "backslashreplace").removeprefix("\ufeff"))

@@ -1,87 +1,51 @@
-"""The events of torch.profiler's traces, read as fast as their spelling allows (see ``torch_profiler``).
-
-A block of events that all look as Kineto writes them is parsed by one regular expression; where one does not, its
-events are parsed one by one.
-"""
+"""The events of torch.profiler's traces, read in one pass into columns (see ``torch_profiler``)."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
-from collections import Counter, deque
+from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
+
+from msgspec import UNSET
 
 from logparse.formats.format import Outcome, Source
 from logparse.formats.patterns import regex
 from logparse.formats.traces.torch.epilogues import STEPS, step
-from logparse.formats.traces.torch.event_cutter import Batch, TraceEvents, is_kernel, is_operator, loads, parse
-from logparse.formats.traces.torch.graphs import GRAPH
+from logparse.formats.traces.torch.event import NO_ARGUMENTS, Arguments, Event, is_kernel, loads, number
+from logparse.formats.traces.torch.event_cutter import Batch, TraceEvents
+from logparse.formats.traces.torch.graphs import CAPTURE, GRAPH, LAUNCHES_GRAPH, Read
 from logparse.formats.traces.torch.inputs import Backend
 from logparse.formats.traces.torch.launches import operators_by_time
 from logparse.formats.traces.torch.operands import COLLECTIVE, WITHOUT_KERNELS, operator
 from logparse.formats.traces.torch.operators import OPERATORS, operation
-from logparse.formats.traces.torch.records import Columns, KernelIdentity, Records
+from logparse.formats.traces.torch.records import Columns, Records
+from logparse.formats.traces.torch.timeline import FIRST_UNIT, MARK, RUNTIME, UNIT_KINDS, timeline
 from logparse.model import Fact, Record, Reject
 
-_NUMBER = rb"(-?\d+(?:\.\d+)?)"
-_NAME = rb'"([^"]*(?:(?<=\\)"[^"]*)*)"'
-"""A quote behind a backslash ends the name only where the event goes on there."""
-_GROUP = b"Process Group"
-"""In the names of those arguments of a collective's kernel that state its ranks."""
-_RANKS = regex(rb'"Process Group (Ranks|Name)":\s*("[^"\\]*"|\[[\d, ]*\])')
-
-
-def _group_of(arguments: bytes) -> str:
-    """The ranks of a collective, else the name of their group."""
-    found = {name: value.strip(b'"').decode("utf-8", "replace") for name, value in _RANKS.findall(arguments)}
-    return str(found.get(b"Ranks") or found.get(b"Name", ""))
-
-
-def _whole_block(space: bytes, line: bytes, inner: bytes, end: bytes = b"") -> re.Pattern[bytes]:
-    """All events of a block at once, with this white space after a colon or comma, between lines, and in arguments.
-
-    The last group are the arguments (behind the id, where that comes first) up to the first closing brace, which is
-    followed by ``end``.
-    """
-    number, colon, comma = _NUMBER, b'":' + space, b"," + space
-    return regex(
-        rb"\{" + line + rb'"(?:ph' + colon + rb'"(?:X"' + comma + rb'"cat' + colon
-        + rb'"(?:(cpu_op|kernel|gpu_memcpy|gpu_memset)"' + comma + rb'"name' + colon + _NAME
-        + comma + rb'"pid' + colon + rb"(-?\d+)" + comma + rb'"tid' + colon + rb"-?\d+"
-        + rb"," + line + rb'"ts' + colon + number + comma + rb'"dur' + colon + number
-        + rb"," + line + rb'"args' + colon + rb"\{(?:" + inner + rb'"External id' + colon + rb"(\d+))?([^}]*)\}" + end
-        + rb'|(?!(?:cpu_op|kernel|gpu_memcpy|gpu_memset)")[^"\\]*")|[a-zM]")'
-        + rb'|name' + colon + rb'"[^"\\]*"' + comma + rb'"ph' + colon + rb'"[Mi]")'
-    )  # fmt: skip
-
-
-_KINETO_BLOCK = _whole_block(b" ", rb"\n    ", rb"\n      ", rb"(?=\n  \}|\Z)")  # no string holds a line feed
-_ANY_BLOCK = _whole_block(rb"\s*", rb"\s*", rb"\s*")
-
-
-def _are_whole(arguments: Sequence[bytes]) -> bool:
-    """Whether each text up to its first closing brace is all: no object within, and the brace in no string."""
-    text = b"".join(arguments)
-    return b"{" not in text and b"\\" not in text and not any(one.count(b'"') & 1 for one in arguments)
-
-
-_ID = regex(rb'"[Ee]xternal id":\s*(\d+)')  # "external id" before PyTorch 1.11
-_DEVICE = regex(rb'"device":\s*(\d+)')
-_INPUTS = regex(rb'"(?:Concrete Inputs|Input type|Input Strides|Input Dims)":')
-_COLLECTIVE = COLLECTIVE.encode()
-_MESSAGE = regex(rb'"(?:Collective name|dtype|(?:In|Out) msg nelems|Group size)":\s*(?:"[^"\\]*"|\d+)')
-_NOT_READ = frozenset(name.encode() for name in WITHOUT_KERNELS - {*OPERATORS, *STEPS})
+_INPUTS = {"dims": "Input Dims", "strides": "Input Strides", "types": "Input type", "values": "Concrete Inputs"}
+_MESSAGE = {
+    "collective": "Collective name",
+    "dtype": "dtype",
+    "elements_in": "In msg nelems",
+    "elements_out": "Out msg nelems",
+    "group_size": "Group size",
+}
+"""Arguments of operators and of collectives that are read, by the fields of ``Arguments``."""
+_NOT_READ = WITHOUT_KERNELS - {*OPERATORS, *STEPS}
 """Operators whose inputs are not read: they launch no kernels."""
 _REMEMBERED = 65_536
+_NAN = math.nan
+_NAMES = 4096
+"""Names of which it is remembered whether they mark something."""
 _STEP = b'"ProfilerStep#'
 _STEP_NAME = regex(r"ProfilerStep#(\d+)")
 _ON_DEVICE = "gpu_user_annotation"
 _STEP_CATEGORIES = ("user_annotation", "cpu_op", "python_function")
 """Of the thread that called ``step()``, by versions of PyTorch; ``gpu_user_annotation`` is its copy on the device."""
-_GRAPH = b"GraphLaunch"
-"""In the names of the runtime's calls that replay a graph."""
 
 
 def read_events(source: Source) -> Iterator[Outcome]:
@@ -96,72 +60,92 @@ def read_events(source: Source) -> Iterator[Outcome]:
     if GRAPH in header:  # the trace of a capture, no window: what ran before it began is not of the job's units
         reader.foreign += columns.forget_kernels()
     yield Outcome("fact", [*_facts(header, columns), *reader.step_facts(), *reader.take_units(header)], lines=0)
-    by_time, replays = (None, []) if columns.ids_suffice else operators_by_time(source, columns, reader.kind_of, header)
+    by_time, replays = (None, []) if columns.ids_suffice else operators_by_time(source, columns, reader.beside, header)
     yield Outcome("fact", replays, lines=0)
-    yield from Records(columns, by_time).outcomes()
+    records = Records(columns, by_time)
+    yield from records.outcomes()
     yield Outcome("foreign", lines=reader.foreign)
+    yield Outcome("fact", lines=0, tables={"timelines": timeline(columns, *records.identities(), header)})
 
 
 def _taken(events: TraceEvents, reader: _Reader) -> Iterator[Outcome]:
     """Have the reader take every event; damaged ones come back as rejects."""
     for batch in events.batches():
-        reader.backend = _backend(events.header)
+        reader.backend = reader.backend or _backend(events.header)
         yield from reader.take(batch)
-
-
-def kernel_identities(source: Source) -> list[KernelIdentity]:
-    """What each kernel of the trace computes, in the order of the file, as the records of ``read_events`` state it."""
-    columns = Columns()
-    reader = _Reader(columns)
-    with source.open() as stream:
-        events = TraceEvents(stream)
-        deque(_taken(events, reader), maxlen=0)
-    header = {**events.tail, **events.header}
-    by_time = None if columns.ids_suffice else operators_by_time(source, columns, reader.kind_of, header)[0]
-    return Records(columns, by_time).identities()
 
 
 class _Reader:
     """Fills columns from events."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, backend: Backend | None = None) -> None:
         self.foreign = 0
-        self.backend: Backend | None = None
+        self.backend = backend
         """The library of the device, by the header of the trace."""
         self._columns = columns
-        self._remembered: dict[bytes, int] = {}
+        self._remembered: dict[tuple[str, bytes], int] = {}
+        self._not_read: dict[str, int] = {}
+        self._threads: dict[tuple[object, object], int] = {}
+        self._names: dict[str, int] = {}
         self._steps: dict[tuple[str, str], float] = {}
         self._begun: dict[str, float] = {}
         self._on_device: dict[str, float] = {}
 
     def take(self, batch: Batch) -> Iterator[Outcome]:
         """All events of a batch; damaged ones come back as rejects."""
-        if _STEP in batch.block:
-            self._take_steps(batch)
-        self._columns.graphs |= _GRAPH in batch.block
-        if self._block(batch):
+        self._columns.graphs |= LAUNCHES_GRAPH in batch.block
+        self._columns.captures |= CAPTURE in batch.block
+        marked = _STEP in batch.block
+        if (events := batch.whole()) is not None:
+            self._all(events, marked)
             return
-        for event, i, reason in batch.events():
+        for event, i, reason in batch.one_by_one():
             if event is None:
                 yield Outcome("reject", [Reject(reason, 0, len(batch.bodies[i]) + 2)], at=batch.offset(i))
             else:
-                self._parsed(event)
+                self._all([event], marked)
 
-    def _take_steps(self, batch: Batch) -> None:
-        """Times of the steps in it.  They are so few that their blocks may be cut into events once more."""
-        for i, body in enumerate(batch.bodies):
-            event = parse(batch, i)[0] if _STEP in body else None
-            name = _STEP_NAME.fullmatch(str(event.get("name"))) if event is not None else None
-            if event is None or name is None or not isinstance(start := event.get("ts"), (int, float)):
+    def _all(self, events: Sequence[Event], marked: bool) -> None:
+        """Take events, those of a kind together: most of the time of an event is that of a call."""
+        operators, device, calls, waits, annotations, others = [list[Event]() for _ in range(6)]
+        kinds = {
+            "cpu_op": operators,
+            **dict.fromkeys(("kernel", "gpu_memcpy", "gpu_memset"), device),
+            **dict.fromkeys(RUNTIME, calls),
+            "cuda_sync": waits,
+            "user_annotation": annotations,
+        }
+        for event in events:
+            kinds.get(event.cat or "", others).append(event)
+        self.foreign += len(calls) + len(waits) + len(annotations) + len(others)
+        self._operators(operators)
+        for event in device:
+            if event.cat == "kernel":
+                self._kernel(event)
+            else:
+                self._copy(event)
+        self._calls(calls)
+        for event in waits:
+            self._wait(event)
+        for event in annotations:
+            if _marks(event.name or ""):
+                self._mark(event)
+        if marked:
+            self._take_steps(events)
+
+    def _take_steps(self, events: Sequence[Event]) -> None:
+        """Times of the steps among the events."""
+        for event in events:
+            name = _STEP_NAME.fullmatch(event.name or "")
+            if name is None or (start := event.ts) is None:
                 continue
-            if event.get("cat") == _ON_DEVICE:  # the first kernel that the thread of ``step()`` launched, on any stream
+            if event.cat == _ON_DEVICE:  # the first kernel that the thread of ``step()`` launched, on any stream
                 self._on_device[name[1]] = min(start, self._on_device.get(name[1], math.inf))
-            elif event.get("ph") == "X" and event.get("cat") in _STEP_CATEGORIES:
+            elif event.ph == "X" and event.cat in _STEP_CATEGORIES:
                 self._begun[name[1]] = min(start, self._begun.get(name[1], math.inf))
-                us = event.get("dur")
-                if isinstance(us, (int, float)) and us > 0:
-                    self._steps[str(event.get("pid")), name[1]] = float(us)
-                    self._columns.steps_end = max(self._columns.steps_end or 0.0, start + us)
+                if event.dur is not None and event.dur > 0:
+                    self._steps[str(event.pid), name[1]] = event.dur
+                    self._columns.steps_end = max(self._columns.steps_end or 0.0, start + event.dur)
 
     def take_units(self, header: Mapping[str, Any]) -> Iterator[Fact]:
         """The kinds of the units that the trace holds, as far as its header (``in_job/logparse_in_job/observer.py``) names them."""
@@ -183,95 +167,156 @@ class _Reader:
         wall = math.fsum(self._steps.values())
         return [Fact("profiler_steps", str(len(self._steps))), Fact("profiler_steps_us", f"{wall:.3f}")]
 
-    def _block(self, batch: Batch) -> bool:
-        """A whole block of events that all look as expected; False (and nothing done) where one does not."""
-        pattern = _KINETO_BLOCK if batch.kineto else _ANY_BLOCK
-        found = pattern.findall(b"{" + batch.block)
-        if len(found) != batch.count or not (batch.kineto or _are_whole([event[-1] for event in found])):
-            return False
-        columns, foreign, process = self._columns, 0, b""
-        kinds, names = columns.plain_kinds, columns.raw_names
-        add_id, add_kind = columns.op_id.append, columns.op_kind.append
-        for category, name, pid, start, duration, id, args in found:
-            if not category:
-                foreign += 1
+    def beside(self, source: Source) -> Read:
+        """Another trace, read for this one, whose names and kinds are those of this one's columns; and its header."""
+        columns = Columns(self._columns.known)
+        reader = _Reader(columns, self.backend)
+        with source.open() as stream:
+            events = TraceEvents(stream)
+            for _ in _taken(events, reader):
+                pass
+        return columns, {**events.tail, **events.header}
+
+    def _thread(self, event: Event) -> int:
+        key = (event.pid, event.tid)
+        thread = self._threads.get(key)
+        if thread is None:
+            thread = self._threads[key] = self._columns.thread(*key)
+        return thread
+
+    def _name(self, name: str) -> int:
+        index = self._names.get(name)
+        if index is None:
+            index = self._names[name] = self._columns.text(name)
+        return index
+
+    def _operators(self, events: Sequence[Event]) -> None:
+        not_read, threads, columns = self._not_read, self._threads, self._columns
+        rows = []
+        for event in events:
+            if event.ph != "X" or (name := event.name) is None:
+                self.foreign += 1
                 continue
-            late = None if id else _ID.search(args)
-            number = int(id or (late[1] if late else -1))
-            if category == b"cpu_op":
-                add_id(number)
-                add_kind(kinds[name] if name in _NOT_READ else self._kind(args, name))
-                if pid != process:
-                    columns.pids.add(pid)
-                    process = pid
-            elif category == b"kernel":
-                device = _DEVICE.search(args)
-                index = int(device[1]) if device else -1
-                columns.add_kernel(names[name], number, float(start), float(duration), index)
-                if _GROUP in args:
-                    columns.kernel_group[len(columns.kernel_id) - 1] = _group_of(args)
-            else:
-                columns.copies[columns.names[names[name]]] += 1
-                columns.copies_us += float(duration)
-        self.foreign += foreign
-        return True
+            args = event.args or NO_ARGUMENTS
+            kind, thread = not_read.get(name), threads.get((event.pid, event.tid))
+            rows.append(
+                (
+                    args.external_id,
+                    self._kind(name, args) if kind is None else kind,
+                    self._thread(event) if thread is None else thread,
+                    _NAN if event.ts is None else event.ts,
+                    _NAN if event.dur is None else event.dur,
+                )
+            )
+            if _marks(name):
+                self._mark(event)
+        _extend(rows, columns.op_id, columns.op_kind, columns.op_thread, columns.op_start, columns.op_us)
 
-    def _kind(self, args: bytes, name: bytes) -> int:
-        """The kind of an operator; the same inputs are parsed once.
+    def _calls(self, events: Sequence[Event]) -> None:
+        names, threads, columns = self._names, self._threads, self._columns
+        rows = []
+        for event in events:
+            if event.ph != "X" or (ts := event.ts) is None:
+                continue
+            args, called = event.args or NO_ARGUMENTS, str(event.name)
+            name, thread, kernel = names.get(called), threads.get((event.pid, event.tid)), args.kernel
+            rows.append(
+                (
+                    self._name(called) if name is None else name,
+                    self._thread(event) if thread is None else thread,
+                    args.external_id,
+                    ts,
+                    _NAN if event.dur is None else event.dur,
+                    number(args.correlation),
+                    self._name(kernel) if isinstance(kernel, str) else -1,
+                )
+            )
+        told = (columns.call_start, columns.call_us, columns.call_correlation, columns.call_kernel)
+        _extend(rows, columns.call_name, columns.call_thread, columns.call_id, *told)
 
-        ``args`` are its arguments from anywhere before the inputs, with or without the closing brace.
-        """
-        inputs = _INPUTS.search(args)
-        end = args.rfind(b'"Ev Idx"')
-        text = args[inputs.start() : end if end > 0 else None].rstrip(b", \r\n\t}") if inputs else b""
-        if name == _COLLECTIVE:  # what names it may stand before its inputs
-            text = b", ".join((*filter(None, (text,)), *_MESSAGE.findall(args)))
-        key = name + text
-        kind = self._remembered.get(key)
-        if kind is None:
-            names = self._columns
-            kind = self._kind_of(names.names[names.raw_names[name]], _arguments(text) if text else None)
+    def _kind(self, name: str, args: Arguments) -> int:
+        """The kind of an operator; the same inputs are parsed once."""
+        if name in _NOT_READ:
+            kind = self._not_read[name] = self._columns.kind(self._columns.text(name))
+            return kind
+        fields = _INPUTS if name != COLLECTIVE else {**_INPUTS, **_MESSAGE}
+        key = (name, b"\n".join([bytes(getattr(args, field)) for field in fields]))
+        known = self._remembered.get(key)
+        if known is None:
+            given = {text: _value(value) for field, text in fields.items() if (value := bytes(getattr(args, field)))}
+            known = self._kind_of(name, given)
             if len(self._remembered) >= _REMEMBERED:
                 self._remembered.clear()
-            self._remembered[key] = kind
-        return kind
+            self._remembered[key] = known
+        return known
 
-    def _kind_of(self, name: str, args: object) -> int:
-        known, at = args if isinstance(args, dict) else {}, self._columns.text(name)
+    def _kind_of(self, name: str, args: Mapping[str, Any]) -> int:
+        at = self._columns.text(name)
         if name in OPERATORS:
-            found = operation(name, known, self.backend)
+            found = operation(name, args, self.backend)
             return self._columns.kind(at, found, unread=found is None)
-        return self._columns.kind(at, step=step(name, known) if name in STEPS else None, operator=operator(name, known))
+        return self._columns.kind(at, step=step(name, args) if name in STEPS else None, operator=operator(name, args))
 
-    def kind_of(self, event: Mapping[str, Any]) -> int:
-        """The kind of an operator's event."""
-        return self._kind_of(event["name"], event.get("args"))
-
-    def _parsed(self, event: Mapping[str, Any]) -> None:
-        args = event.get("args")
-        args = args if isinstance(args, dict) else {}
-        id = args.get("External id", args.get("external id"))
-        number = id if type(id) is int else -1
-        columns = self._columns
-        if is_operator(event):
-            columns.add_operator(number, self._kind_of(event["name"], args), str(event.get("pid")).encode())
-        elif is_kernel(event):
-            device = args.get("device")
-            index = columns.text(event["name"])
-            columns.add_kernel(index, number, event["ts"], event["dur"], device if type(device) is int else -1)
-            if _GROUP.decode() in args:
-                columns.kernel_group[len(columns.kernel_id) - 1] = _group_of(json.dumps(args).encode())
-        elif event.get("cat") in ("gpu_memcpy", "gpu_memset"):
-            columns.copies[str(event.get("name"))] += 1
-            us = event.get("dur")
-            columns.copies_us += us if isinstance(us, (int, float)) and 0 <= us < math.inf else 0.0
-        else:
+    def _kernel(self, event: Event) -> None:
+        if not is_kernel(event):
             self.foreign += 1
+            return
+        columns, args = self._columns, event.args or NO_ARGUMENTS
+        if group := _group_of(args):
+            columns.kernel_group[len(columns.kernel_id)] = group
+        name, start, us = self._name(event.name or ""), event.ts or 0.0, event.dur or 0.0
+        columns.add_kernel(name, args.external_id, start, us, number(args.device))
+        columns.kernel_stream.append(number(args.stream))
+        columns.kernel_correlation.append(number(args.correlation))
+
+    def _copy(self, event: Event) -> None:
+        columns, args = self._columns, event.args or NO_ARGUMENTS
+        columns.copies[str(event.name)] += 1
+        if event.dur is not None and 0 <= event.dur < math.inf:
+            columns.copies_us += event.dur
+        if event.timed:
+            columns.copy_before.append(len(columns.kernel_id))
+            columns.copy_name.append(columns.text(str(event.name)))
+            columns.copy_device.append(number(args.device))
+            columns.copy_stream.append(number(args.stream))
+            columns.copy_start.append(event.ts or 0.0)
+            columns.copy_us.append(event.dur or 0.0)
+            columns.copy_correlation.append(number(args.correlation))
+
+    def _wait(self, event: Event) -> None:
+        if event.timed and event.args is not None and (correlation := number(event.args.correlation)) >= 0:
+            args = event.args
+            device = number(event.pid if args.device is UNSET else args.device)
+            at = (correlation, device, number(args.stream))
+            self._columns.waits.append((*at, max(number(args.wait_on_stream), -1), number(args.recorded_by)))
+
+    def _mark(self, event: Event) -> None:
+        if event.timed:
+            self._columns.marks.append((event.name or "", event.ts or 0.0, event.dur or 0.0, self._thread(event)))
 
 
-def _arguments(text: bytes) -> object:
+def _extend(rows: Sequence[tuple[Any, ...]], *columns: array[Any]) -> None:
+    """Append rows to columns."""
+    for column, values in zip(columns, zip(*rows, strict=True), strict=False):
+        column.extend(values)
+
+
+@lru_cache(_NAMES)
+def _marks(name: str) -> bool:
+    return MARK.match(name) is not None
+
+
+def _group_of(args: Arguments) -> str:
+    """The ranks of a collective, a text or a list of numbers, else the name of their group."""
+    ranks, name = args.group_ranks, args.group_name
+    if isinstance(ranks, list) and ranks and all(type(x) is int for x in ranks):
+        return json.dumps(ranks)
+    return next((x for x in (ranks, name) if isinstance(x, str) and x), "")
+
+
+def _value(text: bytes) -> object:
     try:
-        return loads(b"{" + text + b"}")
+        return loads(text)
     except (ValueError, RecursionError):
         return None
 
@@ -288,7 +333,7 @@ def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
     distributed = top.get("distributedInfo")
     if isinstance(distributed, dict) and "rank" in distributed:
         facts.append(Fact("rank", str(distributed["rank"])))
-    process = next(iter(columns.pids)).decode("utf-8", "replace") if len(columns.pids) == 1 else ""
+    process = next(iter(columns.pids)) if len(columns.pids) == 1 else ""
     if process.isdigit():
         facts.append(Fact("pid", process))
     return list(dict.fromkeys(facts))
@@ -300,8 +345,6 @@ def _backend(top: Mapping[str, Any]) -> Backend | None:
     return "cudnn" if "cuda_runtime_version" in top or "cupti_version" in top else None
 
 
-UNIT_KINDS, FIRST_UNIT = "logparse_unit_kinds", "logparse_first_unit"
-"""The kind of each marked step by its number, and how many units the process had counted before the first one."""
 UNTRACED_STEP = "logparse_untraced_step_us"
 """Wall time of a step (µs) before the profiler was on, which earlier captures added."""
 

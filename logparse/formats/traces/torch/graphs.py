@@ -31,24 +31,25 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from logparse.formats.format import Source
 from logparse.formats.patterns import regex
-from logparse.formats.traces.torch.event_cutter import TraceEvents, is_operator
-from logparse.formats.traces.torch.records import Columns, Ints
+from logparse.formats.traces.torch.records import Columns, Ints, Thread
 from logparse.model import Fact
 
 GRAPH, GRAPHS = "logparse_graph", "logparse_graphs"
 """In the header of a capture's trace the mark of its graph, and of a window those of its replays."""
-KindOf = Callable[[Mapping[str, Any]], int]
-"""The index in ``Columns.kinds`` of an operator's event."""
+Read: TypeAlias = tuple[Columns, Mapping[str, Any]]
+"""A trace's columns, and its header."""
+ReadBeside: TypeAlias = Callable[[Source], Read]
+"""Reads another trace, with the names and kinds of this one's columns."""
 LAUNCH = regex(r"(?:hip|cuda)GraphLaunch")
-RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "runtime"})
+LAUNCHES_GRAPH, CAPTURE = b"GraphLaunch", b"StreamBeginCapture"
+"""In the names of the runtime's calls that replay a graph, and that begin to capture one."""
 
-_MARK = b"StreamBeginCapture"
 _BEGIN, _END = regex(r"(?:hip|cuda|cu)StreamBeginCapture"), regex(r"(?:hip|cuda|cu)StreamEndCapture")
 _LAUNCHES = regex(r"(?:cuda|cu)Launch(?:Cooperative)?Kernel")
 _PRODUCT = regex(r"gemm|gemv|nvjet|xmma|wgrad|dgrad|fprop", re.IGNORECASE)
@@ -57,7 +58,6 @@ _NO_PRODUCT = regex(r"(?!.*(?:conv|gem[mv]|dot|depthwise)).*\bat::native::", re.
 _RANK = regex(rb'"rank"\s*:\s*(\d+)')
 _MOST_BESIDE = 256
 _MOST_LACKING = 1.01
-_Thread = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -75,23 +75,14 @@ class Capture:
         return self.names[: len(names)] == names and len(self.names) <= len(names) * _MOST_LACKING
 
 
-def events_of(source: Source) -> Iterator[Mapping[str, Any]]:
-    """Every event of a trace, parsed; damaged ones are left out."""
-    with source.open() as stream:
-        yield from parsed(TraceEvents(stream))
-
-
-def parsed(trace: TraceEvents) -> Iterator[Mapping[str, Any]]:
-    """The events of a trace without those that are damaged."""
-    return (event for batch in trace.batches() for event, _, _ in batch.events() if event is not None)
-
-
-def thread_of(event: Mapping[str, Any]) -> _Thread:
-    return str(event.get("pid")), str(event.get("tid"))
-
-
 def join(
-    source: Source, columns: Columns, graph_of: Sequence[int], marks: Mapping[int, str], found: Ints, kind_of: KindOf
+    source: Source,
+    columns: Columns,
+    graph_of: Sequence[int],
+    marks: Mapping[int, str],
+    found: Ints,
+    header: Mapping[str, Any],
+    beside: ReadBeside,
 ) -> list[Fact]:
     """Give the kernels of replays operators of their own in ``columns`` and ``found`` (per kernel its operator).
 
@@ -104,7 +95,7 @@ def join(
     if not replays:
         return []
     columns.replayed_from = len(columns.op_kind)
-    captures = _Captures(source, columns, kind_of)
+    captures = _Captures(source, (columns, header), beside)
     explained = 0.0
     for launch, kernels in replays.items():
         kernels.sort(key=columns.kernel_start.__getitem__)
@@ -135,9 +126,9 @@ def _replay(columns: Columns, kernels: Sequence[int], capture: Capture, found: I
 class _Captures:
     """The captured graphs that are within reach, searched as far as they are asked for: own file first."""
 
-    def __init__(self, source: Source, columns: Columns, kind_of: KindOf) -> None:
-        self._columns, self._kind_of = columns, kind_of
-        self._sources = _with_captures(source)
+    def __init__(self, source: Source, own: Read, beside: ReadBeside) -> None:
+        self._columns = own[0]
+        self._sources = _with_captures(source, own, beside)
         self._found: dict[tuple[int, ...], set[Capture]] = defaultdict(set)
         self._marked: dict[str, Capture] = {}
         self._agreed: dict[tuple[Capture, tuple[int, ...]], bool] = {}
@@ -155,15 +146,14 @@ class _Captures:
 
     def _read(self) -> bool:
         """Add the captures of the next trace; False where there is none."""
-        source = next(self._sources, None)
-        if source is None:
+        trace = next(self._sources, None)
+        if trace is None:
             return False
-        with source.open() as stream:
-            trace = TraceEvents(stream)
-            found = list(captures_of(parsed(trace), self._columns, self._kind_of))
+        columns, header = trace
+        found = list(captures_of(columns))
         for capture in found:
             self._found[capture.names].add(capture)
-        mark = {**trace.tail, **trace.header}.get(GRAPH)
+        mark = header.get(GRAPH)
         if isinstance(mark, str) and len(found) == 1:
             self._marked[mark] = found[0]
         return True
@@ -196,16 +186,16 @@ def _only(captures: Collection[Capture]) -> Capture | None:
     return next(iter(captures)) if len(captures) == 1 else None
 
 
-def _with_captures(source: Source) -> Iterator[Source]:
+def _with_captures(source: Source, own: Read, beside: ReadBeside) -> Iterator[Read]:
     """The trace itself and those of its rank beside it, as far as they captured graphs."""
-    if _has_captures(source):
-        yield source
+    if own[0].captures:
+        yield own
     rank = _rank(source)
     for number, other in enumerate(source.beside()):
         if number >= _MOST_BESIDE:
             return
         if other.name.endswith(".json") and _rank(other) == rank and _has_captures(other):
-            yield other
+            yield beside(other)
 
 
 def _rank(source: Source) -> bytes | None:
@@ -216,36 +206,33 @@ def _rank(source: Source) -> bytes | None:
 
 
 def _has_captures(source: Source) -> bool:
+    held = b""
     with source.open() as stream:
-        return any(_MARK in batch.block for batch in TraceEvents(stream).batches())
+        while data := stream.read(1 << 20):
+            held = held[1 - len(CAPTURE) :] + data
+            if CAPTURE in held:
+                return True
+    return False
 
 
-def captures_of(events: Iterable[Mapping[str, Any]], columns: Columns, kind_of: KindOf) -> Iterator[Capture]:
-    """The captured graphs of a trace.  Names and kinds are indices of ``columns``."""
-    kinds: dict[int, int] = {}
-    ran: set[object] = set()
-    launches: dict[_Thread, list[tuple[float, int, str | None, object]]] = defaultdict(list)
-    begins: dict[_Thread, list[float]] = defaultdict(list)
-    ends: dict[_Thread, list[float]] = defaultdict(list)
-    for event in events:
-        args, at = event.get("args"), event.get("ts")
-        if not isinstance(args, dict) or not isinstance(at, (int, float)):
-            continue
-        id, name = args.get("External id"), str(event.get("name"))
-        if is_operator(event):
-            if type(id) is int:
-                kinds[id] = kind_of(event)
-        elif event.get("cat") in RUNTIME:
-            place = thread_of(event) if name.startswith("hip") else (str(event.get("pid")), "")
-            if isinstance(args.get("kernel"), str) or _LAUNCHES.match(name):
-                launch = args.get("kernel"), args.get("correlation")
-                launches[place].append((at, id if type(id) is int else -1, *launch))
-            elif _BEGIN.match(name):
-                begins[place].append(at)
-            elif _END.match(name):
-                ends[place].append(at)
-        elif event.get("cat") == "kernel":
-            ran.add(args.get("correlation"))
+def captures_of(columns: Columns) -> Iterator[Capture]:
+    """The captured graphs of a trace."""
+    kinds = dict(zip(columns.op_id, columns.op_kind, strict=True))
+    ran = {*columns.kernel_correlation}
+    launches: dict[Thread, list[tuple[float, int, int, int]]] = defaultdict(list)
+    begins: dict[Thread, list[float]] = defaultdict(list)
+    ends: dict[Thread, list[float]] = defaultdict(list)
+    calls = (columns.call_name, columns.call_thread, columns.call_start, columns.call_id, columns.call_kernel)
+    for name, thread, at, id, kernel, correlation in zip(*calls, columns.call_correlation, strict=True):
+        text, (pid, tid) = columns.names[name], columns.threads[thread]
+        place = (pid, tid if text.startswith("hip") else "")
+        if kernel >= 0 or _LAUNCHES.match(text):
+            launches[place].append((at, id, kernel, correlation))
+        elif _BEGIN.match(text):
+            begins[place].append(at)
+        elif _END.match(text):
+            ends[place].append(at)
+    nameless = columns.kind(columns.text(""))
     for place, starts in begins.items():
         for start in starts:
             end = min((x for x in ends[place] if x > start), default=None)
@@ -253,10 +240,9 @@ def captures_of(events: Iterable[Mapping[str, Any]], columns: Columns, kind_of: 
             within.sort(key=lambda x: x[0])
             if within:
                 ids = [id for _, id, _, _ in within]
-                texts = [name for _, _, name, _ in within if name is not None]
-                nameless = columns.kind(columns.text(""))
+                names = tuple(kernel for _, _, kernel, _ in within)
                 yield Capture(
-                    tuple(map(columns.text, texts)) if len(texts) == len(within) else (),
-                    tuple(kinds.get(id, nameless) for id in ids),
+                    names if min(names) >= 0 else (),
+                    tuple(kinds.get(id, nameless) if id >= 0 else nameless for id in ids),
                     tuple(map({id: number for number, id in enumerate(dict.fromkeys(ids))}.__getitem__, ids)),
                 )

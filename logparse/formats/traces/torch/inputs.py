@@ -11,6 +11,8 @@ from logparse.model import Problem
 
 Backend: TypeAlias = Literal["cudnn", "miopen"]
 """The library of a device's convolutions."""
+UNREAD = "sizes or strides not recorded (record_shapes=True; PyTorch of 2023 records no strides), or not readable"
+"""Text of the messages of operators that are products or convolutions of unknown sizes."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@
 Made by ``torch.profiler.profile(record_shapes=True)`` and ``export_chrome_trace`` (or ``tensorboard_trace_handler``).
 
 A kernel belongs to the operator whose ``External id`` it bears: the innermost one that was open when it was launched.
-Where kernels bear none, the trace is read once more and the operator is found by the launch's time and thread.  Only
+Where kernels bear none, the operator is found by the launch's time and thread.  Only
 operators that launched kernels themselves are calls: under autocast the outer ``aten::addmm`` has float, the inner one
 ran.
 

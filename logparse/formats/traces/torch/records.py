@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +13,8 @@ from logparse.formats.format import Outcome
 from logparse.formats.traces.torch.busy import BEFORE, Timeline, before, busy, collectives
 from logparse.formats.traces.torch.epilogues import ElementWise, Kernels, gelu_gradients, is_tanh, tails
 from logparse.formats.traces.torch.gradients import split
-from logparse.formats.traces.torch.inputs import Operation
+from logparse.formats.traces.torch.inputs import UNREAD, Operation
+from logparse.formats.traces.torch.timeline import KernelIdentity
 from logparse.model import (
     Call,
     ConvProblem,
@@ -32,85 +30,28 @@ from logparse.model import (
 
 CATEGORY = "profiler"
 ORIGIN = "trace"
-UNREAD = "sizes or strides not recorded (record_shapes=True; PyTorch of 2023 records no strides), or not readable"
-"""Text of the messages of operators that are products or convolutions of unknown sizes."""
 _SAMPLES = 1000
 """Samples of one measurement that are kept; the statistics are of all."""
 
+Thread = tuple[str, str]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-class _Memo(dict[bytes, int]):
-    """Remembers what a function gives: the look-up of a known name must cost nothing."""
-
-    def __init__(self, function: Callable[[bytes], int]) -> None:
-        super().__init__()
-        self._function = function
-
-    def __missing__(self, key: bytes) -> int:
-        value = self[key] = self._function(key)
-        return value
-
-
-class Columns:
-    """What is kept of a trace: names once, numbers per operator and per kernel."""
+class Names:
+    """Names once, and the kinds of operators: name, what it computes, whether that is unread.  Traces that are read
+    for one another share them.
+    """
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        self.kinds: list[tuple[int, Operation | None, bool]] = []  # name, what it computes, whether that is unread
+        self.kinds: list[tuple[int, Operation | None, bool]] = []
         self.steps: dict[int, ElementWise] = {}
         """Kinds that are elementwise steps, which may follow a product."""
         self.operators: dict[int, OperatorProblem] = {}
         """Kinds that are no problem of a math library, with their inputs."""
-        self.copies: Counter[str] = Counter()
-        self.pids: set[bytes] = set()
-        self.op_id, self.op_kind = array("q"), array("i")
-        self.kernel_id, self.kernel_name, self.kernel_device = array("q"), array("i"), array("h")
-        self.kernel_start, self.kernel_us = array("d"), array("d")
-        self.without_id = 0
-        self.copies_us = 0.0
-        self.units: list[tuple[float, str]] = []
-        """When each unit of work of a known kind began, on the clock of the kernels, and that kind; in this order."""
-        self.kernel_group: dict[int, str] = {}
-        """The ranks of a collective, of those kernels that state them."""
-        self.steps_end: float | None = None
-        """When the last marked step ended, on the clock of the kernels."""
-        self.launched: npt.NDArray[np.bool_] | None = None
-        """Which kernels' launches are events of this trace, where launches were read."""
-        self.replayed_from: int | None = None
-        """The first operator that is no event of this trace but of a captured graph."""
-        self.graphs = False
-        """Whether an event of the trace may be the launch of a graph."""
-        self.raw_names = _Memo(self._name)
-        """Indices of names as they stand in the file."""
-        self.plain_kinds = _Memo(lambda raw: self.kind(self.raw_names[raw]))
-        """Kinds of operators that are no problems, by their names as they stand in the file."""
         self._text: dict[str, int] = {}
         self._kinds: dict[tuple[int, Operation | None, bool, ElementWise | None, OperatorProblem | None], int] = {}
-
-    @property
-    def ids_suffice(self) -> bool:
-        """Whether every kernel bears the id of the operator that computes it; those of a replayed graph bear none, that
-        of an annotation, or that of the operator around the replay.
-        """
-        return not self.graphs and not self.without_id and bool(np.isin(self.kernel_id, self.op_id).all())
-
-    def forget_kernels(self) -> int:
-        """Leave out all kernels and copies so far; how many there were."""
-        count = len(self.kernel_id) + sum(self.copies.values())
-        for column in (self.kernel_id, self.kernel_name, self.kernel_device, self.kernel_start, self.kernel_us):
-            del column[:]
-        self.copies.clear()
-        self.kernel_group.clear()
-        self.without_id, self.copies_us = 0, 0.0
-        return count
-
-    def _name(self, raw: bytes) -> int:
-        text = raw.decode("utf-8", "backslashreplace")
-        with contextlib.suppress(ValueError):  # a bad escape: the name as it stands
-            text = json.loads(f'"{text}"', strict=False)
-        return self.text(text)
 
     def text(self, text: str) -> int:
         """The index of a name."""
@@ -139,29 +80,90 @@ class Columns:
                 self.operators[index] = operator
         return index
 
-    def add_operator(self, id: int, kind: int, pid: bytes) -> None:
-        self.op_id.append(id)
-        self.op_kind.append(kind)
-        self.pids.add(pid)
+
+class Columns:
+    """What is kept of a trace: names once, numbers per operator, kernel, copy and call of the runtime; times in µs."""
+
+    def __init__(self, known: Names | None = None) -> None:
+        self.known = known or Names()
+        self.names, self.kinds = self.known.names, self.known.kinds
+        self.steps, self.operators = self.known.steps, self.known.operators
+        self.text, self.kind = self.known.text, self.known.kind
+        self.copies: Counter[str] = Counter()
+        self.threads: list[Thread] = []
+        """The process and the thread, as texts, of each thread's number."""
+        self.op_id, self.op_kind, self.op_thread = array("q"), array("i"), array("i")
+        self.op_start, self.op_us = array("d"), array("d")  # NaN: not stated
+        self.kernel_id, self.kernel_name, self.kernel_device = array("q"), array("i"), array("h")
+        self.kernel_start, self.kernel_us = array("d"), array("d")
+        self.kernel_stream, self.kernel_correlation = array("q"), array("q")
+        self.copy_before, self.copy_device, self.copy_stream = array("q"), array("q"), array("q")
+        """``copy_before``: how many kernels stand before the copy or fill in the file."""
+        self.copy_start, self.copy_us, self.copy_correlation = array("d"), array("d"), array("q")
+        self.copy_name = array("i")
+        self.call_name, self.call_thread, self.call_id = array("i"), array("i"), array("q")
+        self.call_start, self.call_us, self.call_correlation = array("d"), array("d"), array("q")  # NaN: not stated
+        self.call_kernel = array("i")
+        """The name of the kernel that a call of the runtime states that it launches (-1: none)."""
+        self.waits: list[tuple[int, int, int, int, int]] = []
+        """Of what a call waited for: correlation, device, stream, stream of the event (-1: not stated), its record."""
+        self.marks: list[tuple[str, float, float, int]] = []
+        """Names, beginnings, durations and threads of what marks steps and batches."""
+        self.without_id = 0
+        self.copies_us = 0.0
+        self.units: list[tuple[float, str]] = []
+        """When each unit of work of a known kind began, on the clock of the kernels, and that kind; in this order."""
+        self.kernel_group: dict[int, str] = {}
+        """The ranks of a collective, of those kernels that state them."""
+        self.steps_end: float | None = None
+        """When the last marked step ended, on the clock of the kernels."""
+        self.launched: npt.NDArray[np.bool_] | None = None
+        """Which kernels' launches are events of this trace, where launches were read."""
+        self.replayed_from: int | None = None
+        """The first operator that is no event of this trace but of a captured graph."""
+        self.graphs = self.captures = False
+        """Whether an event of the trace may be the launch of a graph, or the beginning of a capture."""
+        self._threads: dict[Thread, int] = {}
+
+    @property
+    def ids_suffice(self) -> bool:
+        """Whether every kernel bears the id of the operator that computes it; those of a replayed graph bear none, that
+        of an annotation, or that of the operator around the replay.
+        """
+        return not self.graphs and not self.without_id and bool(np.isin(self.kernel_id, self.op_id).all())
+
+    @property
+    def pids(self) -> set[str]:
+        """The processes of the operators."""
+        return {self.threads[thread][0] for thread in set(self.op_thread)}
+
+    def forget_kernels(self) -> int:
+        """Leave out all kernels and copies so far; how many there were."""
+        count = len(self.kernel_id) + sum(self.copies.values())
+        for name, column in vars(self).items():
+            if name.startswith(("kernel_", "copy_")) and isinstance(column, array):
+                del column[:]
+        self.copies.clear()
+        self.kernel_group.clear()
+        self.without_id, self.copies_us = 0, 0.0
+        return count
+
+    def thread(self, pid: object, tid: object) -> int:
+        """The number of a thread."""
+        place = (str(pid), str(tid))
+        index = self._threads.setdefault(place, len(self.threads))
+        if index == len(self.threads):
+            self.threads.append(place)
+        return index
 
     def add_kernel(self, name: int, id: int, start: float, duration_us: float, device: int) -> None:
         """One kernel; ``id`` and ``device`` -1 where the trace does not contain them."""
         self.kernel_id.append(id)
         self.kernel_name.append(name)
-        self.kernel_device.append(device if device < 1 << 15 else -1)
+        self.kernel_device.append(device if 0 <= device < 1 << 15 else -1)
         self.kernel_start.append(start)
         self.kernel_us.append(duration_us)
         self.without_id += id < 0
-
-
-class KernelIdentity(NamedTuple):
-    """A kernel's operator and problem (of a library, else that of the operator with its inputs; as its text), as far as
-    they are known, and its name.
-    """
-
-    op: str
-    problem: str | None
-    kernel: str
 
 
 def without_overlap(us: Floats, start: Floats, op: Ints, device: Ints) -> Floats:
@@ -215,10 +217,10 @@ class Records:
         self._samples: dict[tuple[int, tuple[int, ...]], array[float]] = {}
         self._call_events = self._unread_events = 0
         self._unread: Counter[tuple[str, str]] = Counter()
+        self._walk()
 
     def outcomes(self) -> Iterator[Outcome]:
         """Calls, measurements, kernels, messages and facts."""
-        self._walk()
         columns = self._columns
         calls = [
             Call(problem=self._problems[p], category=CATEGORY, count=n, device=None if d < 0 else d)
@@ -241,20 +243,21 @@ class Records:
         yield Outcome("measurement", [*talks], lines=0)
         yield Outcome("foreign", lines=self._events - self._call_events - self._unread_events)
 
-    def identities(self) -> list[KernelIdentity]:
-        """What each kernel computes, in the order of the file."""
-        self._walk()
+    def identities(self) -> tuple[Ints, list[KernelIdentity]]:
+        """What kernels compute, and of each kernel, in the order of the file, its place among these."""
         names, kinds, operators = self._columns.names, self._columns.kinds, self._columns.operators
-        known: dict[tuple[int, int, int], KernelIdentity] = {}
+        of_op = self._op_kind[self._op] if len(self._op_kind) else np.zeros(len(self._op), dtype=np.int64)
+        sizes = (len(kinds) + 1, len(self._problems) + 1, max(len(names), 1))
+        keys = (np.where(self._op >= 0, of_op, -1) + 1, self._problem_of + 1, self._name)
+        distinct, places = np.unique(np.ravel_multi_index(keys, sizes), return_inverse=True)
         out = []
-        for op, problem, name in zip(self._op.tolist(), self._problem_of.tolist(), self._name.tolist(), strict=True):
-            key = (int(self._op_kind[op]) if op >= 0 else -1, problem, name)
-            if key not in known:
-                of = self._problems[problem] if problem >= 0 else operators.get(key[0])
-                operator = names[kinds[key[0]][0]] if op >= 0 else ""
-                known[key] = KernelIdentity(operator, of.text if of else None, names[name])
-            out.append(known[key])
-        return out
+        kind_of, problem_of, name_of = np.unravel_index(distinct, sizes)
+        each = zip((kind_of - 1).tolist(), (problem_of - 1).tolist(), name_of.tolist(), strict=True)
+        for kind, problem, name in each:
+            of = self._problems[problem] if problem >= 0 else operators.get(kind)
+            operator = names[kinds[kind][0]] if kind >= 0 else ""
+            out.append(KernelIdentity(operator, of.text if of else None, names[name]))
+        return places, out
 
     def _operators(self) -> tuple[Ints, int]:
         """The operator of every kernel by its id (-1: none), and how many kernels' ids stand for several operators."""

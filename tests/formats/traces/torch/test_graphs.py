@@ -6,21 +6,35 @@ import json
 import re
 import shutil
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
-from logparse.formats.traces.torch.graphs import Capture
+from logparse.formats.traces.torch.graphs import Capture, _has_captures
 from logparse.formats.traces.torch.profiler import FORMAT
 from logparse.ingest import ingest
 from logparse.ingest.input_file import InputFile
 from logparse.model import Call, Fact, GemmProblem, Kernel, Measurement, Record
 from logparse.store import Store
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
-from tests.formats.reading import outcomes, records, units
+from tests.formats.reading import Memory, drip, outcomes, records, units
 
 FOLDER = SAMPLES / "graph"
+
+
+@dataclass
+class Dripping(Memory):
+    """A source of which a read returns a few bytes."""
+
+    def open(self) -> BinaryIO:
+        return drip(self.data, 5)
+
+
+def test_the_mark_of_a_capture_is_found_across_reads() -> None:
+    assert _has_captures(Dripping(b'{"name": "cudaStreamBeginCapture"}'))
+    assert not _has_captures(Dripping(b'{"name": "cudaStreamBegin", "capture": 1}'))
 
 
 def read(path: Path) -> list[Record]:

@@ -16,13 +16,14 @@ from logparse.formats.hipblaslt import log as hipblaslt_log
 from logparse.formats.traces.torch import profiler
 from logparse.formats.traces.torch.event_cutter import TraceEvents
 from logparse.formats.traces.torch.gradients import Split, split
-from logparse.formats.traces.torch.records import UNREAD, without_overlap
+from logparse.formats.traces.torch.inputs import UNREAD
+from logparse.formats.traces.torch.records import without_overlap
 from logparse.formats.tunableop import untuned
 from logparse.ingest import ingest
 from logparse.ingest.input_file import InputFile
 from logparse.links import linked
 from logparse.lookup import top
-from logparse.model import Call, ConvProblem, Kernel, Measurement, Message, Problem
+from logparse.model import Call, ConvProblem, Kernel, Measurement, Message, Problem, Reject
 from logparse.store import Store
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 from tests.formats.reading import drip, facts, outcomes, records, records_of, totals, units
@@ -31,6 +32,7 @@ FORMAT = profiler.FORMAT
 JOB = SAMPLES / "traces" / "job.trace.json"
 TEXT = JOB.read_bytes()
 CONTENT: dict[str, Any] = json.loads(TEXT)
+EVENTS: list[dict[str, Any]] = CONTENT["traceEvents"]
 H200 = CORPUS / "h200"
 
 
@@ -182,6 +184,69 @@ def test_braces_and_quotes_in_texts_are_text(name: str, note: object) -> None:
         found = outcomes(FORMAT, spelled.encode())
         assert units(found) == units(outcomes(FORMAT, parsed.encode()))
         assert records(found) == records(outcomes(FORMAT, parsed.encode()))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [b"a\tb\x01", b"bad \xff\xfe UTF-8", b"C:\\Python\\lib", b"\\ud800", b"\\u12"],
+    ids=["control characters", "bad UTF-8", "lone backslashes", "half an escape", "cut escape"],
+)
+@pytest.mark.parametrize("kineto", [True, False])
+def test_what_strict_json_refuses_is_read_all_the_same(odd: bytes, kineto: bool) -> None:
+    """Kineto prints names as they are.  Events of all kinds follow in the same block."""
+    text = TEXT if kineto else json.dumps(CONTENT).encode()
+    event = b'"ph": "X", "cat": "python_function", "name": "%s", "pid": 1, "tid": 1, "ts": 1, "dur": NaN' % odd
+    first = b"\n  {\n    %s\n  }," % event if kineto else b"{%s}, " % event
+    at = TEXT.index(b'\n  {\n    "ph"') if kineto else text.index(b'[{"ph"') + 1
+    found = outcomes(FORMAT, text[:at] + first + text[at:])
+    assert records(found) == records(outcomes(FORMAT, JOB))
+    held, own = units(found), units(outcomes(FORMAT, JOB))
+    assert held == own | {"foreign": own["foreign"] + 1}
+
+
+def test_a_kernel_keeps_a_name_that_strict_json_refuses() -> None:
+    text = TEXT.replace(b'"name": "igemm_wrw', b'"name": "C:\\Q\\igemm_wrw')
+    assert text != TEXT
+    kernels = {x.kernel for x in records_of(outcomes(FORMAT, text), Kernel)}
+    assert any(name.startswith("C:\\Q\\igemm_wrw") for name in kernels)
+
+
+@pytest.mark.parametrize("spelled", ["kineto", "dump", "sorted"])
+def test_inputs_count_wherever_they_stand_among_the_arguments(spelled: str) -> None:
+    """Triton's operators have them behind "Ev Idx"; where Kineto's own layout was kept they were lost."""
+    event = next(x for x in CONTENT["traceEvents"] if x.get("name") == "aten::relu")
+    args = {name: x for name, x in event["args"].items() if name != "Ev Idx"}
+    moved = {"External id": args.pop("External id"), "Ev Idx": 9, **args, "kernel_backend": "triton", "num_warps": 8}
+    if spelled == "kineto":
+        old, new = (json.dumps(x)[1:-1].encode() for x in (event["args"], moved))
+        line = next(
+            x for x in TEXT.split(b"\n") if b'"External id": %d,' % moved["External id"] in x and b"Ev Idx" in x
+        )
+        text = TEXT.replace(line.strip(), new)
+        assert text != TEXT, (old, line)
+    else:
+        events = [{**x, "args": moved} if x is event else x for x in CONTENT["traceEvents"]]
+        text = json.dumps({**CONTENT, "traceEvents": events}, sort_keys=spelled == "sorted").encode()
+    assert records(outcomes(FORMAT, text)) == records(outcomes(FORMAT, JOB))
+
+
+@pytest.mark.parametrize(("name", "value"), [("device", -70_000), ("External id", 1 << 70), ("stream", 1 << 64)])
+def test_a_number_that_no_column_holds_is_as_none(name: str, value: int) -> None:
+    events = [{**x, "args": {**x["args"], name: value}} if x.get("cat") == "kernel" else x for x in EVENTS]
+    without = [{**x, "args": {**x["args"], name: -1}} if x.get("cat") == "kernel" else x for x in EVENTS]
+    found, expected = (outcomes(FORMAT, json.dumps({**CONTENT, "traceEvents": x}).encode()) for x in (events, without))
+    assert records(found) == records(expected)
+    assert units(found) == units(expected)
+
+
+def test_arguments_nested_deeply_cost_one_event() -> None:
+    deep = "[" * 100_000 + "]" * 100_000
+    text = TEXT.replace(b'"Input Dims": [[2048, 3072]], "Ev Idx": 12', f'"Input Dims": {deep}'.encode())
+    assert text != TEXT
+    found = outcomes(FORMAT, text)
+    (reject,) = [r for o in found for r in o.records if isinstance(r, Reject)]
+    assert reject.reason == "nested too deeply"
+    assert calls(found) == calls(outcomes(FORMAT, JOB))
 
 
 def test_a_damaged_event_is_one_reject() -> None:
