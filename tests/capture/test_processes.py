@@ -33,7 +33,7 @@ PROGRAMS: Mapping[str, str] = {
         print(sorted(os.listdir("/proc/self/fd")), signal.pthread_sigmask(signal.SIG_BLOCK, []))
         print([signal.getsignal(x) for x in sorted(signal.valid_signals())], os.umask(0), os.getpriority(0, 0))
         print(resource.getrlimit(resource.RLIMIT_NOFILE), os.getpgid(0) == os.getsid(0))
-        print({x for x in os.environ if x.startswith(("PYTHON", "OMP"))} - {"PYTHONPATH"})
+        print(sorted({x for x in os.environ if x.startswith(("PYTHON", "OMP"))} - {"PYTHONPATH"}))
     """,
     "a signal that kills it": "import os, signal; print('last', flush=True); os.kill(os.getpid(), signal.SIGKILL)",
     "an interrupt of its group": """

@@ -400,7 +400,9 @@ def ran(server: Server, name: str, folder: Path) -> tuple[Ran, Ran]:
 def test_the_job_is_the_same_and_was_seen(server: Server, name: str, tmp_path: Path) -> None:
     plain, observed = ran(server, name, tmp_path)
     assert differences(plain.behaviour, observed.behaviour) == []
-    assert plain.behaviour.code == {"h_exception_out_of_a_call": 1, "h_exit_code": 3, "h_left_by_os_exit": 4}.get(name, 0), plain
+    assert plain.behaviour.code == {"h_exception_out_of_a_call": 1, "h_exit_code": 3, "h_left_by_os_exit": 4}.get(
+        name, 0
+    ), plain
     if name in UNITS:
         sort, count = UNITS[name]
         assert observed.counts == {sort: count}, observed.notes

@@ -49,7 +49,8 @@ def output_of(code: str, environ: dict[str, str], python: str = sys.executable) 
 )
 def test_files_run_once_torch_is_executed_however_it_was_looked_up(lookup: str, environ: dict[str, str]) -> None:
     code = "import sys, warnings; warnings.simplefilter('ignore')\n" + lookup
-    code += "\nimport torch; print(torch.state, torch.loader, 'exec_module' in vars(torch.__spec__.loader), torch.f.__module__)"
+    code += "\nimport torch; left = 'exec_module' in vars(torch.__spec__.loader)"
+    code += "\nprint(torch.state, torch.loader, left, torch.f.__module__)"
     assert output_of(code, environ) == "changed SourceFileLoader False __logparse__"
 
 

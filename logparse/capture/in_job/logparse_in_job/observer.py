@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch.optim.optimizer import Optimizer
@@ -172,7 +172,7 @@ class Observer:
         self.host = HostTime()
         self.record = Record(self.folder, alone=not self.traced)
         self.alive: Dict[Tuple[str, int], Any] = {}
-        self.threads: Set[int] = set()
+        self.several_threads = False
         self.latest = self.here.calls
         self.written: List[int] = []
         self.by_time_windows = 0
@@ -301,7 +301,7 @@ class Observer:
 
     def _begin_call(self, sort: str) -> Optional[_Window]:
         """The window of this call alone, if one is due: several threads make units, or another one than the main."""
-        if not self.traced or self.window is not None or not self._several_threads():
+        if not self.several_threads or not self.traced or self.window is not None or self.windows.over:
             return None
         series = self.series.get(sort)
         if series is None or unit_of(self.series) != sort or self.graphs.is_tracing or is_busy():
@@ -313,9 +313,6 @@ class Observer:
             self.window = window = self._new_window(plan, sort, one_call=True)
         window.begin()
         return window
-
-    def _several_threads(self) -> bool:
-        return bool(self.threads - {threading.main_thread().ident})
 
     # -------------------------------------------------------------------------------------------------- units, windows
 
@@ -329,7 +326,7 @@ class Observer:
             series = self.series.setdefault(sort, Series())
             is_unit = unit_of(self.series) == sort
             name = self._name(sort, is_unit)
-            self.threads.add(threading.get_ident())
+            self.several_threads = self.several_threads or threading.get_ident() != threading.main_thread().ident
             kind = series.kind(name)
             for _ in range(made):
                 series.add(name)
@@ -373,12 +370,12 @@ class Observer:
 
     def _move(self, sort: str, name: str) -> None:
         """Between two units: go on with the window that is on, or begin the next one."""
-        if not self.traced:
+        window = self.window
+        if not self.traced or (window is None and self.windows.over):
             return
         if ordinary.in_backward():
             self.pending = (sort, name)
             return
-        window = self.window
         if window is not None and window.sort not in (sort, BY_TIME):
             if window.thread != threading.get_ident():
                 return
@@ -386,7 +383,7 @@ class Observer:
             window = None
         if window is not None:
             self._go_on(window, sort, name)
-        elif not self._several_threads() or sort in PERIODS:
+        elif not self.several_threads or sort in PERIODS:
             self._begin_window(sort)
 
     def _go_on(self, window: _Window, sort: str, name: str) -> None:

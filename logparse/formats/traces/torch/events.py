@@ -148,7 +148,10 @@ class _Reader:
                     self._columns.steps_end = max(self._columns.steps_end or 0.0, start + event.dur)
 
     def take_units(self, header: Mapping[str, Any]) -> Iterator[Fact]:
-        """The kinds of the units that the trace holds, as far as its header (``in_job/logparse_in_job/observer.py``) names them."""
+        """The kinds of the units that the trace holds, as far as its header names them.
+
+        Written by ``logparse/capture/in_job/logparse_in_job/observer.py``.
+        """
         kinds = header.get(UNIT_KINDS)
         if not isinstance(kinds, dict):
             return
