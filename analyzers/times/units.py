@@ -2,8 +2,8 @@
 
 A job's unit is a step, a request or a call (``logparse/capture/in_job/logparse_in_job/units.py``); its kinds differ in
 sizes: batches of 1 and of 16, a first and a later token.  A trace holds a few units, whose mix is chance; the process
-counted all of them.  So the kernels of a kind count by its share of the run over its share of the traces.  Where nothing
-counted units, a trace's own marked steps are all that is known.
+counted all of them.  So the kernels of a kind count by its share of the run over its share of the traces.  Where
+nothing counted units, a trace's own marked steps are all that is known.
 
 Logs slow the host (on two H100s units took 1.2 to 1.9 times as long beside them): times of a run of the job without
 them, which ``tune`` makes, are those that count where there are some.

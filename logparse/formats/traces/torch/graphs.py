@@ -19,9 +19,9 @@ contradicts its operator (``_agree``)::
     {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": {"External id": 11, "correlation": 25, …}}
 
 ``in_job/logparse_in_job/graphs.py`` notes which graph is which: the header of the capture's trace has
-``"logparse_graph": "PID.N"``, and that of a window ``"logparse_graphs": ["PID.N", …]``, its replays in order.  Where these are as many as
-its launches of graphs, each is joined to that capture alone, so that graphs of other batch sizes with as many kernels
-are told apart.
+``"logparse_graph": "PID.N"``, and that of a window ``"logparse_graphs": ["PID.N", …]``, its replays in order.  Where
+these are as many as its launches of graphs, each is joined to that capture alone, so that graphs of other batch sizes
+with as many kernels are told apart.
 
 Where captures of equal kernels differ in their problems (batch sizes that use the same kernels), or there is none, the
 replay stays without operators; the fact ``graph_unexplained_us`` is its time.
