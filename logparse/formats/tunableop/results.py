@@ -36,6 +36,7 @@ from logparse.formats.patterns import regex
 from logparse.formats.tunableop import signature, validators
 from logparse.formats.tunableop.solutions import name, solution, why_no_candidate
 from logparse.model import Fact, GemmProblem, Measurement, Override, Reject, Solution, Status
+from logparse.quoting import Shell
 
 ORIGIN = "tunableop"
 FILE_NAME = "tunableop_results"
@@ -234,7 +235,7 @@ FORMAT = FileFormat(
 
 # ---------------------------------------------------------------------------------------------------------------- write
 
-USE = """\
+USE = Shell("""\
 export PYTORCH_TUNABLEOP_ENABLED=1
 export PYTORCH_TUNABLEOP_TUNING=0
 export PYTORCH_TUNABLEOP_FILENAME={folder}/tunableop_results.csv
@@ -243,7 +244,7 @@ export PYTORCH_TUNABLEOP_FILENAME={folder}/tunableop_results.csv
 # To see that rows are hit, run once with
 #   export PYTORCH_TUNABLEOP_VERBOSE=3
 # and look for "Loading results", for "ResultEntry found for <op>,<params>" and for no "Failed validator".
-"""
+""")
 
 
 def accepts(override: Override) -> bool:

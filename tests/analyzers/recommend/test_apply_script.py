@@ -14,6 +14,7 @@ import pytest
 from analyzers.recommend.apply_script import NAME, guards, script
 from logparse.formats.format import Emission
 from logparse.model import DEFAULT, Override, Solution
+from logparse.quoting import Shell
 from tests.analyzers.example import gemm
 
 FOUND = {Path(found).resolve(): shell for shell in ("sh", "dash", "bash", "busybox") if (found := shutil.which(shell))}
@@ -61,15 +62,17 @@ HEADER = """\
 """
 OVERRIDE = Override(problem=gemm(), solution=Solution("hipblaslt", "9"), target=TARGET)
 FILES = (
-    Emission("hipblaslt_tuning.txt", b"x", "export HIPBLASLT_TUNING_OVERRIDE_FILE={path}\n# Verify: …"),
+    Emission("hipblaslt_tuning.txt", b"x", Shell("export HIPBLASLT_TUNING_OVERRIDE_FILE={path}\n# Verify: …")),
     Emission(
         "tunableop_results0.csv",
         b"x",
-        "export PYTORCH_TUNABLEOP_ENABLED=1\nexport PYTORCH_TUNABLEOP_FILENAME={folder}/tunableop_results.csv\n"
-        "#   export PYTORCH_TUNABLEOP_VERBOSE=3\n",
+        Shell(
+            "export PYTORCH_TUNABLEOP_ENABLED=1\nexport PYTORCH_TUNABLEOP_FILENAME={folder}/tunableop_results.csv\n"
+            "#   export PYTORCH_TUNABLEOP_VERBOSE=3\n"
+        ),
     ),
-    Emission("gfx942130.HIP.ufdb.txt", b"x", "unset MIOPEN_FIND_MODE  # looks up first\n"),
-    Emission("tunableop_untuned0.csv", b"x", "cd {folder} && python tune_tunableop.py\n"),
+    Emission("gfx942130.HIP.ufdb.txt", b"x", Shell("unset MIOPEN_FIND_MODE  # looks up first\n")),
+    Emission("tunableop_untuned0.csv", b"x", Shell("cd {folder} && python tune_tunableop.py\n")),
 )
 
 
