@@ -13,7 +13,7 @@ from logparse.errors import EmissionError, InputError
 from logparse.formats.format import Emission, Writer
 from logparse.formats.override_formats import format_of
 from logparse.formats.reading import Reading
-from logparse.model import Override
+from logparse.model import Override, fault
 from logparse.output import Answer
 from logparse.output.files import Rewrite
 from logparse.output.own_files import remember
@@ -92,6 +92,8 @@ def together(writer: Writer, overrides: Sequence[Override], target: Facts) -> tu
 
 def _why_not(writer: Writer, override: Override, target: Facts) -> str:
     """Why the override cannot be written, or its row is not used or not found by its call; empty where it is."""
+    if (wrong := fault(override.problem) or fault(override.solution)) is not None:  # of another store than ours
+        return wrong
     try:
         for format, reading in _readings(writer, writer.write([override], target), target):
             _all_live(reading)

@@ -35,7 +35,7 @@ from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome,
 from logparse.formats.patterns import regex
 from logparse.formats.tunableop import signature, validators
 from logparse.formats.tunableop.solutions import name, solution, why_no_candidate
-from logparse.model import Fact, GemmProblem, Measurement, Override, Reject, Solution, Status
+from logparse.model import Fact, GemmProblem, Measurement, Override, Reject, Solution, Status, fault
 from logparse.quoting import Shell
 
 ORIGIN = "tunableop"
@@ -176,7 +176,12 @@ def read(source: Source) -> Iterator[Outcome]:
             place = at + len(text[:start].encode())
             yield replace(_outcome(piece, one), lines=0 if start else 1, at=place)
         if not found:
-            yield Outcome("fact")
+            wrong = next(filter(None, map(fault, _facts(file))), None)
+            if wrong is not None:
+                del file.validators[fields(text)[1]]
+                yield Outcome("reject", [Reject(wrong, 0, len(text.encode()))], at=at)
+            else:
+                yield Outcome("fact")
     yield Outcome("fact", _facts(file), lines=0)
 
 

@@ -289,8 +289,8 @@ def test_scripts_are_shell(script: str, tmp_path: Path, found: Recommendation) -
 
 
 def test_tuning_writes_beside_the_users_files(tmp_path: Path, found: Recommendation) -> None:
-    def report(problem: Problem) -> str:
-        return "env"
+    def report(problem: Problem) -> Shell:
+        return Shell("env")
 
     made = emissions(found, HERE, [], Settings(), commands={"miopen": report, "hipblaslt": report})
     for name, variable in (
