@@ -7,7 +7,7 @@ a word of a shell      ``shell_word``, ``shell_line``                           
 a comment of a shell   ``shell_comment``                                           ``Shell``
 data of a script       ``shell_data``: lines of a quoted here-document             ``Shell``
 a value of Python      ``python_literal``, ``python_line``                         ``Python``
-HTML                   ``html_text``, ``html_list``, ``json_block``                ``Html``
+HTML                   ``html_text``, ``html_list``, ``json_block``, ``markup``      ``Html``
 Markdown               ``markdown_text``, ``markdown_block``                       ``str``
 a literal of SQL       ``sql_text``, ``sql_name``                                  ``str``
 a name of a file       ``file_name`` (makes one), ``is_file_name`` (tests one)     ``str``
@@ -83,21 +83,18 @@ def lines_of(code: C) -> list[C]:
     return [type(code)(line) for line in code.split("\n")]
 
 
-def replaced(code: C, old: str, new: C) -> C:
-    """Code with other code in the places of a text."""
-    return joined(new, [type(code)(part) for part in code.split(old)])
-
-
 def filled(template: C, values: Mapping[str, C], marks: str = "@@") -> C:
     """A template with code in the places of ``@name@``, or between two other ``marks``; what looks like a place within
-    a value stays as it is.  Raises TypeError where a value is no code of the template's language.
+    a value stays as it is.
+
+    Raises TypeError where a value is no code of the template's language, KeyError for a place without a value.
     """
     kind = type(template)
     for name, value in values.items():
         if type(value) is not kind:
             raise TypeError(f"@{name}@ takes {kind.__name__}, not {type(value).__name__}")
     before, after = map(re.escape, marks)
-    parts = re.split(f"{before}({'|'.join(map(re.escape, values))}){after}", template) if values else [template]
+    parts = re.split(f"{before}([a-z_]+){after}", template)
     return kind("".join(values[x] if i % 2 else x for i, x in enumerate(parts)))
 
 
@@ -173,6 +170,13 @@ def html_text(text: str) -> Html:
     import html
 
     return Html(html.escape(printable(text)))
+
+
+def markup(text: str) -> str:
+    """A text for a place that renders tags, such as a label of a plotly figure; quotes stay as they are."""
+    import html
+
+    return html.escape(text, quote=False)
 
 
 def html_list(tag: Html, items: Iterable[Html]) -> Html:

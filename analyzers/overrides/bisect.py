@@ -35,7 +35,7 @@ from logparse.formats.format import Emission
 from logparse.formats.override_format import Keep
 from logparse.ingest.input_file import HEAD_BYTES
 from logparse.output import CHECK_FAILED, Answer
-from logparse.quoting import Shell, filled, replaced, shell_word
+from logparse.quoting import Shell, filled, shell_word
 from logparse.text import counted, duration, printable, shortened
 
 Verdict = Literal["good", "bad", "skip"]
@@ -147,8 +147,7 @@ def opened(path: Path) -> Table:
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     if format.merging.per_device and _DEVICE.search(name):  # the variable has the name without the device's number
-        generic, own = (_DEVICE.sub("", x) for x in (made.name, name))
-        made = replace(made, name=name, use=replaced(made.use, generic, shell_word(own)))
+        made = replace(made, name=name)
     beside = list(_beside(path, made.name)) if "{folder}" in made.use else []
     return Table(path=path, data=data, cut=cut, rows=rows, made=made, beside=beside)
 

@@ -184,7 +184,8 @@ Format: TypeAlias = LineFormat | BlockFormat | FileFormat
 @dataclass(frozen=True)
 class Emission:
     """A file to write: its name, its bytes, and what makes the library read it: shell lines to paste, in which
-    ``{path}`` stands for the written file, ``{folder}`` for its folder and ``{name}`` for its name.
+    ``{path}`` stands for the written file, ``{folder}`` for its folder, ``{name}`` for its name and ``{generic}`` for
+    that without a device's number.
 
     ``use`` holds no text of a file: ``lines`` puts the names in, quoted.  Once it is written it has a ``path``, which
     they then name; ``applied``: the ``apply.sh`` beside it does all of ``use``.  ``shared``: it is made to be ingested,
@@ -217,7 +218,8 @@ class Emission:
 
     def lines_at(self, folder: Shell, path: Shell) -> list[Shell]:
         """The lines of ``use`` with these words for its folder and for itself."""
-        values = {"folder": folder, "path": path, "name": shell_comment(self.name)}
+        names = {"name": shell_comment(self.name), "generic": shell_word(_DEVICE.sub("", self.name))}
+        values = {"folder": folder, "path": path, **names}
         return [filled(line, values, "{}") for line in lines_of(self.use) if line]
 
 
@@ -226,6 +228,7 @@ def settings(lines: Iterable[Shell]) -> list[Shell]:
     return [line for line in lines if _SETTING.match(line)]
 
 
+_DEVICE = re.compile(r"\d+(?=\.[^.]*\Z)")
 _SETTING = re.compile(r"\s*(?:export|unset)\s")
 
 

@@ -243,7 +243,7 @@ FORMAT = FileFormat(
 USE = Shell("""\
 export PYTORCH_TUNABLEOP_ENABLED=1
 export PYTORCH_TUNABLEOP_TUNING=0
-export PYTORCH_TUNABLEOP_FILENAME={folder}/tunableop_results.csv
+export PYTORCH_TUNABLEOP_FILENAME={folder}/{generic}
 # PyTorch puts the device's number before the last dot: this name reads tunableop_results0.csv on device 0,
 # tunableop_results1.csv on device 1 … .  With one visible GPU per process every process reads …0.csv.
 # To see that rows are hit, run once with
