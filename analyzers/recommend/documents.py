@@ -160,7 +160,7 @@ def _table(recommendation: Recommendation) -> list[str]:
     frame = render.brief(render.rows(recommendation), recommendation.steps, recommendation.word)
     if not len(frame):
         return []
-    out = ["## Findings", "", "| | " + " | ".join(frame.columns) + " |", "|---" * (len(frame.columns) + 1) + "|"]
+    out = ["## Findings", "", "| | " + " | ".join(map(markdown_text, frame.columns)) + " |", "|---" * (len(frame.columns) + 1) + "|"]
     columns = [map(_cell, frame[name].tolist()) for name in frame.columns]
     out += (f"| {number} | {' | '.join(cells)} |" for number, cells in enumerate(zip(*columns, strict=True), 1))
     return [*out, ""]

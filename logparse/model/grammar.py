@@ -8,9 +8,9 @@ vocabulary        fields of a few fixed words: transposes, directions, modes, st
 ``LAYOUT``        orders of a tensor's axes
 ``LIBRARY``       libraries of solutions
 ``SOLUTION``      ids and spellings of solutions, algorithms; of kernels ``LINE``
-``NAME``          categories, origins, names of validators
+``NAME``          categories, origins, names of facts and of validators
 ``VALUE``         facts of ``FACTS`` and validators: versions, architectures
-``LINE``          names of kernels, operators, functions and other facts, library keys: one printable line
+``LINE``          names of kernels, operators and functions, other facts, library keys: one printable line
 any text          texts of messages and errors, which are shown and nothing else
 ================  ==========================================================================================
 
@@ -88,10 +88,11 @@ def _of_measurement(x: Measurement) -> Wrong:
 
 
 def _of_fact(x: Fact) -> Wrong:
+    kind, colon, of = x.name.partition(":")
     own = x.name.startswith(VALIDATOR)
     known = own or (x.name in FACTS and x.name != "device")
-    name = x.name.removeprefix(VALIDATOR)
-    return _texts((("fact", name, _NAME if own else line), (name, x.value, _VALUE if known else line)))
+    names = ("fact", kind, _NAME), ("fact", of if colon else None, _NAME if own else line)
+    return _texts((*names, (x.name, x.value, _VALUE if known else line)))
 
 
 def _of_message(x: Message) -> Wrong:
