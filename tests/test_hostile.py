@@ -24,7 +24,8 @@ from typing import Any
 
 import pytest
 
-from analyzers.actions import ActionResult
+from analyzers.actions import ActionResult, padded_output, tf32
+from analyzers.actions.action import Application
 from analyzers.analyzer import Settings
 from analyzers.overrides import write as overrides_write
 from analyzers.overrides.export import export, select
@@ -47,6 +48,7 @@ from logparse.model import (
 )
 from logparse.model.grammar import LAYOUT, LIBRARY, NAME, SOLUTION, TYPE, VALIDATOR, VALUE
 from logparse.output import show
+from logparse.quoting import Python
 from logparse.store import Store, collector, open_store
 from tests.conftest import SAMPLE_FILES, SAMPLES, sized
 
@@ -136,12 +138,14 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Store:
             count += 1
     assert count > 400, "a law over few files is none"
     store = open_store(tmp_path_factory.mktemp("store") / "store", create=True)
-    results = ingest([str(SAMPLES), str(folder)], store, run="hostile", jobs=1)
+    results = ingest([str(SAMPLES), str(folder)], store, run=NAMED, jobs=1)
     assert [x for x in results if x.state == "failed"] == []
     return store
 
 
 LARGEST = 1 << 17
+NAMED = f"'\"<script>{CANARY}()</script><img/src=x onerror={CANARY}()>$({RUN})`{RUN}`;{RUN}"
+"""The name of a run, which a user may take from a file's."""
 KINDS = {
     "select a_type || b_type || c_type || d_type || compute_type || activation from gemm_problems": TYPE,
     "select replace(dtype, '-', '') || direction from conv_problems where direction <> 'B+W'": TYPE,
@@ -258,13 +262,18 @@ def test_nothing_of_a_hostile_noun_runs(
 ) -> None:
     """As ``test_nothing_of_a_hostile_file_runs``, with the first fence taken away: a store may come from others."""
     monkeypatch.setattr(overrides_write, "fault", lambda noun: None)
-    for number, code in enumerate([*BLIND, *LINES][GROUPS.index(group) % 4 :: sized(4, 1)]):
+    application = Application(line="", settings=tf32.SETTINGS, model=(Python("model = _padded_output(model, 5, 8)"),))
+    program = ActionResult(
+        action=padded_output.ACTION, application=application, parts=(), steps=4.0,
+        now_us=20_000.0, then_us=10_000.0, low_us=9_900.0, high_us=10_100.0,
+    )  # fmt: skip
+    for number, code in enumerate([*BLIND[GROUPS.index(group) % 4 :: sized(4, 1)], *LINES]):
         change = group(code)
         wrong = replace(
             found,
             findings=change.noun(found.findings),
             remarks=change.noun(found.remarks),
-            actions=change.noun(found.actions),
+            actions=change.noun((*found.actions, program)),
         )
         everything(wrong, samples, tmp_path / str(number), change)
         nothing_ran(tmp_path)
@@ -277,6 +286,7 @@ def everything(found: Recommendation, store: Store, out: Path, change: Group | N
     """Write and show all there is, and let every reader take it."""
     made, _ = verb.write(found, Settings(), out)
     names = {str(x.path.relative_to(out)) for x in made if x.path is not None}
+    assert change is None or "apply.py" in names
     assert {str(x.relative_to(out)) for x in out.rglob("*") if x.is_file() and x.name[0] != "."} == names
     assert not list(out.parent.glob(f"*{CANARY}*")), "no path leads out"
     problems = [x.problem for x in found.findings if x.problem]

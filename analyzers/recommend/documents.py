@@ -129,7 +129,7 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles], use: 
         "",
     ]
     out += _todo(seen)
-    out += [f"* the {seen.word} is {markdown_text(seen.limit)}"] if seen.limit else []
+    out += [f"* {markdown_text(f'the {seen.word} is {seen.limit}')}"] if seen.limit else []
     known = [*render.gpu_time_lines(recommendation.gpu_time), *render.ceiling_lines(recommendation.ceiling)]
     known += [*render.confidence_lines(recommendation.judgement), render.counts(recommendation)]
     out += [f"* {markdown_text(line.strip())}" for line in known]
@@ -160,7 +160,12 @@ def _table(recommendation: Recommendation) -> list[str]:
     frame = render.brief(render.rows(recommendation), recommendation.steps, recommendation.word)
     if not len(frame):
         return []
-    out = ["## Findings", "", "| | " + " | ".join(map(markdown_text, frame.columns)) + " |", "|---" * (len(frame.columns) + 1) + "|"]
+    out = [
+        "## Findings",
+        "",
+        "| | " + " | ".join(map(markdown_text, frame.columns)) + " |",
+        "|---" * (len(frame.columns) + 1) + "|",
+    ]
     columns = [map(_cell, frame[name].tolist()) for name in frame.columns]
     out += (f"| {number} | {' | '.join(cells)} |" for number, cells in enumerate(zip(*columns, strict=True), 1))
     return [*out, ""]
