@@ -140,13 +140,7 @@ def shell_data(lines: Iterable[tuple[str, str]]) -> Shell:
 
 def python_literal(value: object) -> Python:
     """A text, number, None, or a list, tuple or mapping of these.  Raises TypeError for anything else."""
-    if isinstance(value, Mapping):
-        value = {_plain(name): _plain(x) for name, x in value.items()}
-    elif isinstance(value, (list, tuple)):
-        value = type(value)(map(_plain, value))
-    else:
-        value = _plain(value)
-    return Python(repr(value))
+    return Python(repr(_plain(value)))
 
 
 def _plain(value: object) -> object:
@@ -154,6 +148,12 @@ def _plain(value: object) -> object:
         return str.__str__(value)
     if value is None or type(value) in (bool, int, float):
         return value
+    if isinstance(value, Mapping):
+        return {_plain(name): _plain(x) for name, x in value.items()}
+    if isinstance(value, list):
+        return [_plain(x) for x in value]
+    if isinstance(value, tuple):
+        return tuple(_plain(x) for x in value)
     raise TypeError(f"{type(value).__name__} is no literal")
 
 

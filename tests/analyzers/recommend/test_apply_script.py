@@ -17,7 +17,9 @@ from logparse.model import DEFAULT, Override, Solution
 from logparse.quoting import Shell
 from tests.analyzers.example import gemm
 
-FOUND = {Path(found).resolve(): shell for shell in ("sh", "dash", "bash", "busybox") if (found := shutil.which(shell))}
+FOUND = {
+    Path(found).resolve(): shell for shell in ("sh", "dash", "bash", "zsh", "busybox") if (found := shutil.which(shell))
+}
 SHELLS = list(FOUND.values())
 """One name of each shell that is here: ``sh`` is mostly one of the others."""
 TARGET = {
