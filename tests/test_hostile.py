@@ -30,7 +30,7 @@ from analyzers.analyzer import Settings
 from analyzers.overrides import write as overrides_write
 from analyzers.overrides.export import export, select
 from analyzers.overrides.write import written
-from analyzers.recommend import verb
+from analyzers.recommend import documents, screen, verb
 from analyzers.recommend.ranking import Recommendation
 from analyzers.times.runs import tables_of
 from logparse.formats.format import Outcome
@@ -47,7 +47,7 @@ from logparse.model import (
     Solution,
 )
 from logparse.model.grammar import LAYOUT, LIBRARY, NAME, SOLUTION, TYPE, VALIDATOR, VALUE
-from logparse.output import show
+from logparse.output import Answer, show
 from logparse.quoting import Python
 from logparse.store import Store, collector, open_store
 from tests.conftest import SAMPLE_FILES, SAMPLES, sized
@@ -267,7 +267,7 @@ def test_nothing_of_a_hostile_noun_runs(
         action=padded_output.ACTION, application=application, parts=(), steps=4.0,
         now_us=20_000.0, then_us=10_000.0, low_us=9_900.0, high_us=10_100.0,
     )  # fmt: skip
-    for number, code in enumerate([*BLIND[GROUPS.index(group) % 4 :: sized(4, 1)], *LINES]):
+    for number, code in enumerate([*BLIND[GROUPS.index(group) % 5 :: sized(5, 1)], *LINES[:: sized(2, 1)]]):
         change = group(code)
         wrong = replace(
             found,
@@ -298,9 +298,8 @@ def everything(found: Recommendation, store: Store, out: Path, change: Group | N
         plain(text.getvalue())
     text = io.StringIO()
     with redirect_stdout(text):
-        how: Mapping[str, Any] = {"n": None, "explain": None, "store": store.url}
-        show(verb.answer(found, Settings(), out, 1, [], verbose=False, **how))
-        show(verb.answer(found, Settings(), out, 1, [], verbose=True, **how))
+        show(Answer([*screen.screen(found, screen.Written(out, made, store.url), None)]))
+        show(Answer(documents.report(found, []).split("\n")))
     plain(text.getvalue())
     for path in sorted(out.rglob("*")):
         if path.suffix == ".sh":
