@@ -75,7 +75,7 @@ LINES = (
     f"\r{RUN}",
     f"\n```\n<img src=x onerror={CANARY}()>\n",
 )
-SHELLS = [shell for shell in ("sh", "dash", "bash", "zsh") if shutil.which(shell)]
+SHELLS = [found for shell in ("sh", "dash", "bash", "zsh") if (found := shutil.which(shell))]
 
 
 # ------------------------------------------------------------------------------------------------- where files are read
@@ -229,7 +229,8 @@ class Solutions(Group):
 class Facts(Group):
     def field(self, noun: Any, name: str, value: Any) -> Any:
         if isinstance(value, Mapping) and name in ("target", "versions"):
-            known = {x: y + self.code * (x not in ("cu_count",)) for x, y in value.items()}
+            builds = ("hipblaslt_revision", "rocblas_version", "pytorch_version")  # no file's name and no number
+            known = {x: y + self.code * (x in builds) for x, y in value.items()}
             return known | {f"{VALIDATOR}A{self.code}": "1"} if name == "target" else known
         return self.noun(value)
 
@@ -287,6 +288,7 @@ def everything(found: Recommendation, store: Store, out: Path, change: Group | N
     made, _ = verb.write(found, Settings(), out)
     names = {str(x.path.relative_to(out)) for x in made if x.path is not None}
     assert change is None or "apply.py" in names
+    assert any(name.endswith("/apply.sh") for name in names) or isinstance(change, Solutions)
     assert {str(x.relative_to(out)) for x in out.rglob("*") if x.is_file() and x.name[0] != "."} == names
     assert not list(out.parent.glob(f"*{CANARY}*")), "no path leads out"
     problems = [x.problem for x in found.findings if x.problem]

@@ -19,7 +19,7 @@ from pathlib import Path
 from logparse.formats.format import Emission, settings
 from logparse.formats.tunableop.results import FILE_NAME as TUNABLEOP
 from logparse.model import Override
-from logparse.quoting import Shell, asset, filled, joined, shell_comment, shell_data, shell_word
+from logparse.quoting import Shell, asset, filled, joined, printable, shell_comment, shell_data, shell_word
 from logparse.target import BUILD, Facts, arch
 
 NAME = "apply.sh"
@@ -53,7 +53,7 @@ def script(
     names = [file.name for file in files if settings_of(file)]
     facts = [f"{name} {value}" for name, value in wanted.items()]
     data = [*(("file", name) for name in dict.fromkeys(names)), *(("fact", fact) for fact in facts)]
-    said = {"text": shell_word(f"apply.sh: {caution}")}
+    said = {"text": shell_word(printable(f"apply.sh: {caution}"))}
     values = {
         "target": shell_comment(", ".join(facts) or "not known"),
         "wanted": shell_data(data),
