@@ -156,6 +156,9 @@ def test_what_a_program_cannot_follow(tmp_path: Path) -> None:
     add(inside, "link")
     assert ((inside / "real").read_bytes(), (inside / "link").is_symlink()) == (b"new", True)
     assert held(outside) == {"victim": b"mine"}
+    (inside / ".logparse-written").symlink_to(outside / "victim")
+    show(Answer(["x"]), TableFormat.table, str(inside / "x.txt"))
+    assert held(outside) == {"victim": b"mine"}
     write_file(inside / "apply.sh", b"named")  # by its own path: the user's choice
     assert held(outside) == {"victim": b"named"}
 

@@ -92,7 +92,9 @@ def together(writer: Writer, overrides: Sequence[Override], target: Facts) -> tu
 
 def _why_not(writer: Writer, override: Override, target: Facts) -> str:
     """Why the override cannot be written, or its row is not used or not found by its call; empty where it is."""
-    if (wrong := fault(override.problem) or fault(override.solution)) is not None:  # of another store than ours
+    nouns = (override.problem, override.solution, *([override.fallback.solution] if override.fallback else []))
+    wrong = next(filter(None, map(fault, nouns)), None)  # a store may be of another hand
+    if wrong is not None:
         return wrong
     try:
         for format, reading in _readings(writer, writer.write([override], target), target):

@@ -295,7 +295,7 @@ class _Job:
         entries = [weighed.get(x.action.name, x) for x in found.actions if x in kept or x not in applied]
         made, path = module(entries, kept, left, rest.step_us, hidden(rest)), self.tuning.out / NAME
         if made is not None:
-            write_file(path, made.data)
+            write_file(path, made.data, within=self.tuning.out)
         else:
             path.unlink(missing_ok=True)
         first, *more = lines_of(proof)

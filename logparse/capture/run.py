@@ -82,7 +82,7 @@ def _read(
     from logparse.formats.machine_facts import dump
     from logparse.ingest import ingest
 
-    write_file(plan.folder / FACTS_FILE, dump(facts_of_job(command, environ)).encode())
+    write_file(plan.folder / FACTS_FILE, dump(facts_of_job(command, environ)).encode(), within=plan.folder)
     results = ingest([str(plan.folder)], store, run=run)
     for result in results:
         if result.state == "failed":

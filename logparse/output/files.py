@@ -96,9 +96,9 @@ class Rewrite:
         return place
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Write one file whole, or leave the old one.  Raises OSError."""
-    with Rewrite() as files:
+def write_file(path: Path, data: bytes, within: Path | None = None) -> None:
+    """Write one file whole, or leave the old one.  Raises OSError, also where it is a link out of ``within``."""
+    with Rewrite(within) as files:
         files.add(path, data)
 
 

@@ -28,7 +28,7 @@ def remember(paths: Iterable[Path]) -> None:
             place, name = path.parent / LIST, f"  {path.name}\n"
             known = place.read_text(encoding="utf-8").splitlines(keepends=True) if place.exists() else []
             others = "".join(line for line in known if not line.endswith(name))
-            write_file(place, f"{others}{_digest(path)}{name}".encode())
+            write_file(place, f"{others}{_digest(path)}{name}".encode(), within=path.parent)
 
 
 def listed(folder: Path) -> frozenset[str]:
