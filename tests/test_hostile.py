@@ -54,6 +54,7 @@ from tests.conftest import SAMPLE_FILES, SAMPLES, sized
 
 CANARY = "CANARY"
 RUN = f"touch${{IFS}}{CANARY}"
+TERMINAL = f"\x1b[2J\x9b31m\u202e{CANARY}"
 BLIND = (  # of one line and without a blank or comma, which many formats take for the end of a field
     f";{RUN};#",
     f"$({RUN})",
@@ -66,7 +67,7 @@ BLIND = (  # of one line and without a blank or comma, which many formats take f
     f"<script>{CANARY}()</script><img/src=x/onerror={CANARY}()>",
     f"](javascript:{CANARY}())",
     "@files@{path}@settings@",
-    f"\x1b[2J\x9b31m\u202e{CANARY}",
+    TERMINAL,
     f"../../{CANARY}",
 )
 LINES = (
@@ -268,7 +269,8 @@ def test_nothing_of_a_hostile_noun_runs(
         action=padded_output.ACTION, application=application, parts=(), steps=4.0,
         now_us=20_000.0, then_us=10_000.0, low_us=9_900.0, high_us=10_100.0,
     )  # fmt: skip
-    for number, code in enumerate([*BLIND[GROUPS.index(group) % 5 :: sized(5, 1)], *LINES[:: sized(2, 1)]]):
+    codes = [*BLIND[GROUPS.index(group) % 5 :: sized(5, 1)], TERMINAL, *LINES[:: sized(2, 1)]]
+    for number, code in enumerate(codes):
         change = group(code)
         wrong = replace(
             found,
