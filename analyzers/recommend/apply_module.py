@@ -82,6 +82,7 @@ def module(
         held = {name for x in more for name in x.action.contains}
         default = (*(x for x in alone if x.action.name not in held), *more)
     first = next((x for x in usable if x.action.name not in hidden), usable[0])
+    helpers = dict.fromkeys(x for y in usable for x in y.application.helpers)
     values = {
         "alone": _each(Python("{}, "), [x.action.name for x in alone]),
         "chosen": _each(Python("{}, "), [x.action.name for x in default]),
@@ -91,7 +92,7 @@ def module(
         ),
         "settings": joined(_NOTHING, [_branch(x, x.application.settings) for x in usable]),
         "model": joined(_NOTHING, [_branch(x, _marked(x)) for x in usable]),
-        "helpers": _each(Python("\n{}\n"), dict.fromkeys(x for y in usable for x in y.application.helpers)),
+        "helpers": joined(_NOTHING, [filled(Python("\n@text@\n"), {"text": x}) for x in helpers]),
     }
     text = filled(Python(asset(_TEMPLATE)), values)
     return Emission(NAME, text.data, _USE if default else filled(_NAMED, {"calls": shell_comment(calls(first))}))
@@ -133,4 +134,4 @@ def _branch(result: ActionResult, lines: Sequence[Python]) -> Python:
     if not lines:
         return _NOTHING
     head = python_line(Python("    if {} in names:\n"), result.action.name)
-    return joined(_NOTHING, [head, _each(Python("        {}\n"), lines)])
+    return joined(_NOTHING, [head, *(filled(Python("        @line@\n"), {"line": line}) for line in lines)])

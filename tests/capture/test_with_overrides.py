@@ -22,6 +22,7 @@ from logparse.capture import with_overrides
 from logparse.capture.applied import NOT_APPLIED, read_marks
 from logparse.errors import InputError
 from logparse.formats.format import Emission
+from logparse.quoting import Python
 from logparse.store import open_store
 from tests.conftest import ROOT
 from tests.program import run
@@ -92,7 +93,7 @@ def made(folder: Path, *, settings: bool = True) -> Path:
     """A folder with an ``apply.py`` as ``recommend`` writes it, which applies one setting by itself, or none."""
     result = ActionResult(
         action=next(x for x in ACTIONS if x.name == "cudnn_benchmark"),
-        application=Application(line="", settings=("torch.backends.cudnn.benchmark = True",)),
+        application=Application(line="", settings=(Python("torch.backends.cudnn.benchmark = True"),)),
         now_us=20e3, then_us=10e3, low_us=9e3, high_us=11e3, parts=(), steps=4.0,
     )  # fmt: skip
     written = module([result], kept=[result] if settings else [])
