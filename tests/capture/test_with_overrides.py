@@ -22,7 +22,7 @@ from logparse.capture import with_overrides
 from logparse.capture.applied import NOT_APPLIED, read_marks
 from logparse.errors import InputError
 from logparse.formats.format import Emission
-from logparse.quoting import Python
+from logparse.quoting import Python, Shell
 from logparse.store import open_store
 from tests.conftest import ROOT
 from tests.program import run
@@ -166,7 +166,7 @@ def test_scripts_leave_marks_and_one_that_refuses_leaves_none(tmp_path: Path, wi
     folder = tmp_path / "overrides"
     for name, cu_count in (("here", None), ("elsewhere", "304")):
         (folder / name).mkdir(parents=True)
-        file = Emission("my results.csv", b"", f"export TUNED='{name}'/{{path}}\nexport ALSO=1")
+        file = Emission("my results.csv", b"", Shell(f"export TUNED='{name}'/{{path}}\nexport ALSO=1"))
         target = {"arch": "gfx942", "cu_count": cu_count} if cu_count else {}
         written = script([], [file], target, str(folder / name))
         assert written is not None
