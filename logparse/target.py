@@ -5,12 +5,12 @@ A time from another device is left out; one from another library build may rank 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from itertools import combinations
 from typing import TypeAlias
 
 from logparse.model import FACTS
+from logparse.quoting import file_name
 
 Facts: TypeAlias = Mapping[str, str]
 Device: TypeAlias = str
@@ -126,4 +126,4 @@ def folder(facts: Facts) -> str:
     for library, names in BUILD.items():
         known = next((facts[name] for name in names if name in facts), None)
         words.append(f"{library}-{known}" if known else "")
-    return re.sub(r"[^\w.+-]+", "_", "-".join(filter(None, words)))
+    return file_name("-".join(filter(None, words)))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 from logparse.errors import UsageError
+from logparse.quoting import printable as printable  # noqa: PLC0414 (whoever shows text imports this module)
+from logparse.quoting import sql_text as sql_text  # noqa: PLC0414
 
 
 def parse_share(text: str, option: str = "", most: float = math.inf) -> float:
@@ -43,13 +45,6 @@ def one_of(option: str, value: str, names: Iterable[str]) -> str:
     return value
 
 
-def printable(text: str) -> str:
-    """Untrusted text with its control, escape and direction characters made visible."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def pasted(word: str) -> str:
     """A word of the command line that is a text and no path: as UTF-8 whatever the locale, other bytes escaped."""
     return os.fsencode(word).decode("utf-8", "backslashreplace")
@@ -59,11 +54,6 @@ def short_path(path: str) -> str:
     """A path relative to the working folder where it is below it, else as it is."""
     below = os.path.relpath(path) if os.path.isabs(path) else path
     return path if below.startswith(os.pardir + os.sep) else below
-
-
-def sql_text(value: object) -> str:
-    """A text, such as a path, as a literal of SQL."""
-    return "'" + str(value).replace("'", "''") + "'"
 
 
 def counted(number: int, noun: str) -> str:
@@ -83,12 +73,6 @@ def duration(time_us: float | None) -> str:
 
 LINES, COLUMNS = 15, 100
 """What an answer takes of a terminal at most, unless everything is asked for."""
-
-
-def filled(template: str, values: Mapping[str, str]) -> str:
-    """A text with these values in the places of ``@name@``; one within a value stays as it is."""
-    parts = re.split(rf"@({'|'.join(values)})@", template)
-    return "".join(values[x] if i % 2 else x for i, x in enumerate(parts))
 
 
 def fitted(line: str) -> str:

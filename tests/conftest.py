@@ -169,6 +169,8 @@ LONGEST = [
     "tests/analyzers/times/test_runs.py",
     "tests/analyzers/explore/test_serve.py",
     "tests/test_location.py",
+    "tests/test_hostile.py",
+    "tests/test_files.py",
     "tests/analyzers/test_tune.py",
     "tests/store/test_joint.py",
     "tests/analyzers/recommend/test_recommend.py",

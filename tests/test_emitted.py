@@ -93,7 +93,8 @@ CASES: Mapping[str, Callable[[], Sequence[Emission]]] = {
 def rendered(files: Sequence[Emission]) -> dict[str, bytes]:
     """File name → its bytes, and ``NAME.use`` → the lines that make a library read it."""
     out = {file.name: file.data for file in files}
-    return out | {f"{file.name}.use": file.use.encode() for file in files[:1] if file.use}
+    uses = {x.name: "\n".join([*x.lines, *[""] * x.use.endswith("\n")]) for x in files[:1] if x.use}
+    return out | {f"{name}.use": use.encode() for name, use in uses.items()}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -109,7 +110,7 @@ def test_what_is_written_is_its_golden(case: str) -> None:
 def test_lines_of_use_can_be_pasted_whatever_the_folder_is_called(case: str, tmp_path: Path) -> None:
     folder = tmp_path / "it's 50 $HOME"
     for file in write(CASES[case](), folder):
-        words = shlex.split(file.use, comments=True)
+        words = shlex.split("\n".join(file.lines), comments=True)
         assert all(str(folder) in word for word in words if str(tmp_path) in word)
         assert any(str(folder) in word for word in words) == bool(words)
 

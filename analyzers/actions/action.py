@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, OperatorProblem, Problem
+from logparse.quoting import Python
 
 if TYPE_CHECKING:
     from analyzers.actions.job import Job, Work
@@ -42,9 +43,9 @@ class Application:
     """
 
     line: str
-    settings: tuple[str, ...] = ()
-    model: tuple[str, ...] = ()
-    helpers: tuple[str, ...] = ()
+    settings: tuple[Python, ...] = ()
+    model: tuple[Python, ...] = ()
+    helpers: tuple[Python, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     by_hand: str = ""
 

@@ -12,6 +12,7 @@ from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import Job, Work
 from logparse.formats.patterns import regex
 from logparse.model import OperatorProblem, Problem
+from logparse.quoting import Python, joined, python_line, python_literal
 
 BACKENDS: Mapping[str, str] = {
     "flash": "FLASH_ATTENTION",
@@ -26,7 +27,8 @@ _OPERATOR = regex(
 ELSEWHERE = {"CPU": frozenset({"efficient", "cudnn"}), "HIP": frozenset({"cudnn"})}
 """What a device does not have: the CPU has one fused kernel, ROCm no cuDNN."""
 
-HELPER = '''
+HELPER = Python(
+    '''
 def _prefer_attention(*names):
     """Attention runs on the first of these backends that takes its operands; a program's own choice goes before."""
     import atexit
@@ -37,6 +39,7 @@ def _prefer_attention(*names):
     chosen.__enter__()
     atexit.register(chosen.__exit__, None, None, None)  # it ends where nothing holds it, and this module may be dropped
 '''.strip()
+)
 
 
 def backend_of(name: str) -> str | None:
@@ -59,14 +62,14 @@ def _application(job: Job, backend: str) -> Application | None:
     if not set(now) - {backend} or backend in ELSEWHERE.get(job.backend or "", ()):
         return None
     if job.backend == "CPU":  # which has no order of its own
-        line = "torch.backends.cuda.enable_flash_sdp(False)"
+        line = Python("torch.backends.cuda.enable_flash_sdp(False)")
         return Application(line=line, settings=(line,))
     order = [BACKENDS[x] for x in dict.fromkeys((backend, *now, "flash", "efficient", "cudnn", "math"))]
     order = [x for x in order if x != "CUDNN_ATTENTION" or job.backend != "HIP"]
     names = ", ".join(f"SDPBackend.{x}" for x in order)
     return Application(
         line=f"with torch.nn.attention.sdpa_kernel([{names}], set_priority=True):",
-        settings=(f"_prefer_attention({', '.join(map(repr, order))})",),
+        settings=(python_line(Python("_prefer_attention({})"), joined(Python(", "), map(python_literal, order))),),
         helpers=(HELPER,),
     )
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import Job, Work
 from logparse.model import GemmProblem
+from logparse.quoting import Python
 
 _BACKEND = {"cublaslt": "CUDA", "rocblas": "HIP", "hipblaslt": "HIP"}
 _TORCH = {"cublaslt": "cublaslt", "rocblas": "cublas", "hipblaslt": "cublaslt"}
 """PyTorch's words, which are CUDA's on ROCm too."""
+_LINES = {
+    "cublas": Python('torch.backends.cuda.preferred_blas_library("cublas")'),
+    "cublaslt": Python('torch.backends.cuda.preferred_blas_library("cublaslt")'),
+}
 
 
 def _change(work: Work, job: Job, library: str) -> Change | None:
@@ -22,7 +27,7 @@ def _change(work: Work, job: Job, library: str) -> Change | None:
 def _application(job: Job, library: str) -> Application | None:
     if job.backend != _BACKEND[library] or not job.gemms:
         return None
-    line = f'torch.backends.cuda.preferred_blas_library("{_TORCH[library]}")'
+    line = _LINES[_TORCH[library]]
     return Application(line=line, settings=(line,))
 
 

@@ -14,8 +14,12 @@ from analyzers.actions import cudnn_benchmark
 from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import Image, Job, Work, channels_last, mapped, typed
 from logparse.model import ConvProblem, Operand, OperatorProblem
+from logparse.quoting import Python
 
-MODEL = ("model = model.to(memory_format=torch.channels_last)", "model.register_forward_pre_hook(_channels_last)")
+MODEL = (
+    Python("model = model.to(memory_format=torch.channels_last)"),
+    Python("model.register_forward_pre_hook(_channels_last)"),
+)
 _ROCM = {"PYTORCH_MIOPEN_SUGGEST_NHWC": "1", "PYTORCH_MIOPEN_SUGGEST_NHWC_BATCHNORM": "1"}
 
 
@@ -91,7 +95,7 @@ def _application(job: Job, benchmark: bool) -> Application | None:
     if not layouts or layouts == {"NHWC"} or (benchmark and not job.is_gpu):
         return None
     rocm = job.backend == "HIP"
-    lines = [MODEL[0], "inputs = inputs.to(memory_format=torch.channels_last)"]
+    lines: list[str] = [MODEL[0], "inputs = inputs.to(memory_format=torch.channels_last)"]
     lines += cudnn_benchmark.SETTINGS if benchmark else ()
     lines += [f"{name}={value} in the environment" for name, value in _ROCM.items()] if rocm else ()
     return Application(

@@ -10,8 +10,9 @@ from __future__ import annotations
 from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import Job
 from logparse.model import ConvProblem
+from logparse.quoting import Python
 
-SETTINGS = ("torch.backends.cudnn.benchmark = True", "torch.backends.cudnn.benchmark_limit = 0")
+SETTINGS = (Python("torch.backends.cudnn.benchmark = True"), Python("torch.backends.cudnn.benchmark_limit = 0"))
 
 
 def _application(job: Job) -> Application | None:

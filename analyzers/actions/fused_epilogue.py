@@ -11,8 +11,9 @@ from collections.abc import Callable
 from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import Job, Work
 from analyzers.job.epilogues import Epilogue
+from logparse.quoting import Python, python_line
 
-HELPERS = '''
+HELPERS = Python('''
 class _Relu(torch.autograd.Function):
     """ReLU of a linear layer in the epilogue of its product; the gradient needs the result alone."""
 
@@ -75,14 +76,14 @@ def _fused(model, approximate):
 
         warnings.warn("no torch.nn.Sequential holds a Linear and its activation: call apply.linear in the model")
     return model
-'''
+''')
 _LINE = {
     "none": "torch.nn.functional.linear(x, weight, bias) instead of an addition after the product",
     "relu": 'apply.linear(x, weight, bias, "relu") instead of relu(linear(x, weight, bias))',
     "gelu": 'apply.linear(x, weight, bias, "gelu") instead of gelu(linear(x, weight, bias))',
 }
 
-_GELU_HELPER = '''
+_GELU_HELPER = Python('''
 def _one_kernel_gelu(model):
     """Modules of transformers that write GELU's tanh approximation out become the one kernel that computes it."""
     written, changed = ("NewGELUActivation", "FastGELUActivation"), 0
@@ -96,11 +97,11 @@ def _one_kernel_gelu(model):
 
         warnings.warn("no module that writes GELU out: change the formula in the model")
     return model
-'''
+''')
 _ONE_GELU = Application(
     line='torch.nn.functional.gelu(x, approximate="tanh") instead of the formula (transformers: activation_function or '
     'hidden_act = "gelu_pytorch_tanh")',
-    model=("model = _one_kernel_gelu(model)",),
+    model=(Python("model = _one_kernel_gelu(model)"),),
     helpers=(_GELU_HELPER,),
 )
 
@@ -138,7 +139,7 @@ def _fused(job: Job, suits: Callable[[Epilogue, Job], bool], approximate: tuple[
     in_model = found != ["none"]
     return Application(
         line="; ".join(_LINE[x] for x in found),
-        model=(f"model = _fused(model, {approximate!r})",) if in_model else (),
+        model=(python_line(Python("model = _fused(model, {})"), approximate),) if in_model else (),
         helpers=(HELPERS,) if in_model else (),
     )
 

@@ -16,6 +16,7 @@ from analyzers.actions.job import OPERAND_TYPES, Job, Work, mapped
 from analyzers.analyzer import once
 from logparse.formats.traces.torch.inputs import contiguous_strides
 from logparse.model import GemmProblem, Operand, OperatorProblem, Problem
+from logparse.quoting import Python, python_line
 
 MULTIPLE = 64
 _LEAST = 256
@@ -131,7 +132,7 @@ def _application(job: Job) -> Application | None:
         return None
     return Application(
         line=f"let the output layer compute {padded(size):,} outputs and return its own {size:,}",
-        model=(f"model = _padded_output(model, {size}, {padded(size)})",),
+        model=(python_line(Python("model = _padded_output(model, {}, {})"), size, padded(size)),),
         by_hand=f"set the vocabulary in the model's configuration to {padded(size)} (targets stay below {size}): "
         "the softmax then runs over the added outputs too, and no gradient is copied",
     )

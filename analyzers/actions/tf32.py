@@ -5,8 +5,9 @@ from __future__ import annotations
 from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import Job, Work
 from logparse.model import GemmProblem, Problem
+from logparse.quoting import Python
 
-SETTINGS = ("torch.backends.cuda.matmul.allow_tf32 = True",)
+SETTINGS = (Python("torch.backends.cuda.matmul.allow_tf32 = True"),)
 _NO_TF32 = ("sm_5", "sm_6", "sm_70", "sm_72", "sm_75")
 
 

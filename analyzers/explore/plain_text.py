@@ -6,12 +6,12 @@ annotations, so every string of a log that goes into a figure passes through ``s
 
 from __future__ import annotations
 
-import html
 import math
 from collections import Counter
 from collections.abc import Iterable
 
-from logparse.text import kernel_name, printable
+from logparse.quoting import markup, printable
+from logparse.text import kernel_name
 
 
 def shown(text: object, longest: int = 120) -> str:
@@ -22,7 +22,7 @@ def shown(text: object, longest: int = 120) -> str:
     if len(plain) > longest:
         head = longest * 2 // 3
         plain = plain[:head] + "…" + plain[len(plain) - (longest - head - 1) :]
-    return html.escape(plain, quote=False)
+    return markup(plain)
 
 
 def distinct(names: Iterable[str]) -> list[str]:

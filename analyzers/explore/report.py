@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
-import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -37,7 +35,9 @@ from analyzers.explore.selection import INTRO, VIEWS, Selection
 from analyzers.explore.views import ChartStyle, chart
 from analyzers.times.joins import facts_by_source
 from logparse.groups import in_groups
+from logparse.output.files import write_file
 from logparse.output.own_files import remember
+from logparse.quoting import Html, asset, filled, html_list, html_text, joined, json_block
 from logparse.text import duration, printable
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ PAPER = ("label", *queries.PRESETS[next(iter(queries.PRESETS))], "tflops", "effi
 class Report:
     """The text of the file, and how many problems it holds of how many."""
 
-    text: str
+    text: Html
     shown: int
     total: int
 
@@ -90,7 +90,7 @@ def write_report(
     with tempfile.TemporaryDirectory(prefix="logparse-report-") as folder:
         other = _beside(store, analysis.run, compare, Path(folder)) if compare else None
         made = _fitting(store, analysis, other, top, limit)
-    Path(out).write_text(made.text, encoding="utf-8")
+    write_file(Path(out), made.text.data)
     remember([Path(out)])
     return made
 
@@ -103,7 +103,7 @@ def _fitting(store: Store, analysis: Analysis, other: Beside | None, top: int, l
         charts = {VIEWS[x]: chart(con, Selection(view=x), style) for x in CHARTS if other or x != "compare"}
         drawn = {title: figure for title, figure in charts.items() if figure is not None}
         made = _report(con, store.url, analysis.run, verdict, other, drawn, top)
-        while len(made.text.encode()) > limit and top > 10:
+        while len(made.text.data) > limit and top > 10:
             top = top // 2
             made = _report(con, store.url, analysis.run, verdict, other, drawn, top)
     return made
@@ -191,15 +191,11 @@ def _page(
     shown: int,
     total: int,
     data: Mapping[str, object],
-) -> str:
+) -> Html:
     folder = files("analyzers.explore")
-    script = (folder / "assets_report" / "report.js").read_text(encoding="utf-8")
-    style = (folder / "page" / "assets" / "explore.css").read_text(encoding="utf-8")
-    style += (folder / "assets_report" / "report.css").read_text(encoding="utf-8")
-    plotly = get_plotlyjs()
-    block = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
-    for character in "<>&\u2028\u2029":  # nothing in the data can end its block
-        block = block.replace(character, f"\\u{ord(character):04x}")
+    script = Html(asset(folder / "assets_report" / "report.js"))
+    sheets = folder / "page" / "assets" / "explore.css", folder / "assets_report" / "report.css"
+    plotly = Html(get_plotlyjs())
     of = f"{one} has " if (one := of_one(sums["unit"])) else ""
     calls = of if pd.isna(sums["calls"]) else f"{of}{amount(sums['calls'])} calls of "
     known = f", {duration(float(sums['total_us']))}" if pd.notna(sums["total_us"]) else ", no times" if total else ""
@@ -209,34 +205,31 @@ def _page(
         part += f" Compared with {printable(other.called)}."
     of_all = f", {shown:,} of {total:,}" if shown < total else ""
     digests = (base64.b64encode(hashlib.sha256(x.encode()).digest()).decode() for x in (plotly, script))
-    hashes = " ".join(f"'sha256-{x}'" for x in digests)
-    return _TEMPLATE.format(
-        policy=(
-            f"default-src 'none'; script-src {hashes} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
-            "font-src data:; base-uri 'none'; form-action 'none'"
-        ),
-        style=style,
-        store=html.escape(printable(_name(url))),
-        headline=html.escape(printable(verdict.headline)),
-        todo=_todo(verdict.actions),
-        summary=html.escape(f"Run {printable(run)}: {calls}{total:,} problems{known}.{part}"),
-        caption=html.escape(f"Problems of run {printable(run)}{of_all}, {order}"),
-        remarks=_remarks([html.escape(printable(sentence(x))) for x in (*_split(verdict.time), *verdict.lines)]),
-        plotly=plotly,
-        data=block,
-        script=script,
-    )
+    values = {
+        "plotly_hash": html_text(next(digests)),
+        "script_hash": html_text(next(digests)),
+        "style": joined(Html(), [Html(asset(x)) for x in sheets]),
+        "store": html_text(_name(url)),
+        "headline": html_text(verdict.headline),
+        "todo": _todo(verdict.actions),
+        "summary": html_text(f"Run {run}: {calls}{total:,} problems{known}.{part}"),
+        "caption": html_text(f"Problems of run {run}{of_all}, {order}"),
+        "remarks": _remarks([html_text(sentence(x)) for x in (*_split(verdict.time), *verdict.lines)]),
+        "plotly": plotly,
+        "data": json_block(data),
+        "script": script,
+    }
+    return filled(Html(asset(folder / "assets_report" / "report.html.in")), values)
 
 
 def _name(url: str) -> str:
     return url.rstrip("/").rsplit("/", 1)[-1]
 
 
-def _todo(actions: Sequence[Card]) -> str:
+def _todo(actions: Sequence[Card]) -> Html:
     """What to do, numbered as ``recommend`` numbers it."""
     texts = (f"{x.title}: {x.gain} ({x.evidence}); {x.changes}" for x in actions)
-    items = "".join(f"<li>{html.escape(printable(x))}</li>" for x in texts)
-    return f"<ol>{items}</ol>" if items else ""
+    return html_list(Html("ol"), map(html_text, texts))
 
 
 def _split(time: TimeSplit | None) -> list[str]:
@@ -245,34 +238,9 @@ def _split(time: TimeSplit | None) -> list[str]:
     return [f"{time.title}, {duration(sum(us for _, us in time.parts))}: {parts}"] if time and parts else []
 
 
-def _remarks(remarks: Sequence[str]) -> str:
+def _remarks(remarks: Sequence[Html]) -> Html:
     """The first ones, and the others behind a line that opens them."""
-    rest = "".join(f"<li>{x}</li>" for x in remarks[SHOWN:])
-    more = f"<details><summary>{len(remarks) - SHOWN} more</summary><ul>{rest}</ul></details>" if rest else ""
-    return "".join(f"<p class=remark>{x}</p>" for x in remarks[:SHOWN]) + more
-
-
-_TEMPLATE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="referrer" content="no-referrer">
-<title>logparse report</title><link rel="icon" href="data:,"><style>{style}</style></head>
-<body><div id="page">
-<header><div><h1 class="brand">logparse report</h1><span class="store">{store}</span></div>
-<div class="tools"><input id="search" type="search" placeholder="Search problems, solutions …" aria-label="Search">
-<button id="switch">Dark / light</button></div></header>
-<div class="verdict" role="status"><strong>{headline}</strong>{todo}<p>{summary}</p>{remarks}</div>
-<nav id="tabs" aria-label="Charts"></nav><div id="chips" class="chips"></div>
-<main><p id="caption" class="faint"></p><div class="chart"><div id="chart" role="img"></div></div><div id="print"></div>
-<div id="detail"></div>
-<div id="table-box"><div class="bar"><h2>Problems</h2><span id="note" class="faint"></span>
-<span class="faint">≈: estimated, not measured</span>
-<button id="export">Export CSV</button></div>
-<div class="scroll"><table id="table"><caption class="hidden">{caption}</caption>
-<thead></thead><tbody></tbody></table></div><button id="more">Show more rows</button></div></main>
-<footer>Made by logparse. This file asks for nothing from anywhere.</footer>
-</div>
-<script>{plotly}</script>
-<script type="application/json" id="data">{data}</script>
-<script>{script}</script>
-</body></html>
-"""
+    first = [filled(Html("<p class=remark>@text@</p>"), {"text": x}) for x in remarks[:SHOWN]]
+    rest = {"count": html_text(str(len(remarks) - SHOWN)), "list": html_list(Html("ul"), remarks[SHOWN:])}
+    more = filled(Html("<details><summary>@count@ more</summary>@list@</details>"), rest)
+    return joined(Html(), [*first, more] if rest["list"] else first)

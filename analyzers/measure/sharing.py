@@ -26,6 +26,7 @@ from logparse.formats.format import Emission
 from logparse.ingest import ingest
 from logparse.ingest.input_file import Inputs, find_inputs, name_of
 from logparse.model import Measurement, problem_from_text, solution_from_text
+from logparse.quoting import Shell
 from logparse.store import Store
 from logparse.target import BUILD, Facts, arch
 from logparse.text import counted
@@ -110,7 +111,7 @@ def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[
         machines[_machine(of)] += 1
     notes = [f"{counted(len(known), 'problem')} with their calls, without order or time"]
     notes += [f"{counted(count, 'record')} of {machine}" for machine, count in machines.most_common()]
-    emitted = [Emission(name, data, "", shared=True) for name, data in files]
+    emitted = [Emission(name, data, Shell(), shared=True) for name, data in files]
     return emitted, [*notes, "no paths, and no names of hosts, users or processes"]
 
 

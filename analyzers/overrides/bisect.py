@@ -15,7 +15,6 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -36,6 +35,7 @@ from logparse.formats.format import Emission
 from logparse.formats.override_format import Keep
 from logparse.ingest.input_file import HEAD_BYTES
 from logparse.output import CHECK_FAILED, Answer
+from logparse.quoting import Shell, filled, shell_word
 from logparse.text import counted, duration, printable, shortened
 
 Verdict = Literal["good", "bad", "skip"]
@@ -125,7 +125,7 @@ class Table:
         """
         data, files = self.with_rows(rows), [(path.name, path.read_bytes()) for path in self.beside]
         shutil.rmtree(folder, ignore_errors=True)
-        others = [Emission(name, data if other == self.data else other, "") for name, other in files]
+        others = [Emission(name, data if other == self.data else other, Shell()) for name, other in files]
         return write([replace(self.made, data=data), *others], folder)[0]
 
 
@@ -147,8 +147,7 @@ def opened(path: Path) -> Table:
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     if format.merging.per_device and _DEVICE.search(name):  # the variable has the name without the device's number
-        generic, own = (_DEVICE.sub("", x) for x in (made.name, name))
-        made = replace(made, name=name, use=made.use.replace(generic, shlex.quote(own)))
+        made = replace(made, name=name)
     beside = list(_beside(path, made.name)) if "{folder}" in made.use else []
     return Table(path=path, data=data, cut=cut, rows=rows, made=made, beside=beside)
 
@@ -202,7 +201,8 @@ class Checks:
     def _run(self, name: str, rows: Rows, log: str) -> Run:
         """A run of the check, which inherits the journal: its lock holds while a check outlives this process."""
         copy, code = self.table.placed(rows, self.folder / "table"), None
-        script = "\n".join([*copy.settings, f"export LOGPARSE_TABLE={shlex.quote(str(copy.path))}", self.check])
+        table = filled(Shell("export LOGPARSE_TABLE=@path@"), {"path": shell_word(copy.path or "")})
+        script = "\n".join([*copy.settings, table, self.check])
         began = time.monotonic()
         with open(self.folder / log, "wb") as output:
             process = subprocess.Popen(
@@ -280,7 +280,7 @@ def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, sa
         text.append("the same command with --out FILE writes the file without them, and runs nothing again")
     else:
         rest = [x for x in range(len(table.rows)) if not any(x in rows for rows in found)]
-        text += wrote_lines(write([Emission(out.name, table.with_rows(rest), "")], out.parent, [str(path)]))
+        text += wrote_lines(write([Emission(out.name, table.with_rows(rest), Shell())], out.parent, [str(path)]))
     return Answer(text, code=CHECK_FAILED if doubt else 0)
 
 

@@ -26,6 +26,7 @@ from logparse.formats.hipblaslt import bench
 from logparse.formats.miopen import driver
 from logparse.formats.tunableop import untuned
 from logparse.model import DEFAULT, Override, Problem, problem_from_text
+from logparse.quoting import Shell, joined
 from logparse.sql import query
 from logparse.store import Store
 from logparse.target import Facts
@@ -85,14 +86,14 @@ def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -
     if as_ not in _LINES:
         raise InputError(f"--as {as_}: one of {', '.join(NAMES)}")
     name, write = _LINES[as_]
-    texts: dict[str, None] = {}
+    texts: dict[Shell, None] = {}
     refused = Counter[str]()
     for problem in problems:
         try:
             texts.setdefault(write(problem))
         except EmissionError as error:
             refused[str(error)] += 1
-    made = Emission(name, "".join(f"{line}\n" for line in texts).encode(), "sh {path}")
+    made = Emission(name, joined(Shell("\n"), [*texts, Shell()]).data, Shell("sh {path}"))
     return Made((made,) if texts else (), len(texts), refused)
 
 
@@ -101,7 +102,7 @@ KINDS: Mapping[str, str] = {"bench": "gemm", "untuned": "gemm", "driver": "conv"
 NAMES = (*KINDS, "bundle", "candidates")
 """Values of ``export --as``; the last two are made by ``analyzers/measure/sharing.py``, ``verify/candidates.py``."""
 
-_LINES: Mapping[str, tuple[str, Callable[[Problem], str]]] = {
+_LINES: Mapping[str, tuple[str, Callable[[Problem], Shell]]] = {
     "bench": ("bench.sh", bench.command),
     "driver": ("driver.sh", driver.command),
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,9 +13,11 @@ from logparse.errors import EmissionError, InputError
 from logparse.formats.format import Emission, Writer
 from logparse.formats.override_formats import format_of
 from logparse.formats.reading import Reading
-from logparse.model import Override
+from logparse.model import Override, fault
 from logparse.output import Answer
+from logparse.output.files import Rewrite
 from logparse.output.own_files import remember
+from logparse.quoting import Shell
 from logparse.target import Facts
 from logparse.text import short_path
 
@@ -91,6 +92,10 @@ def together(writer: Writer, overrides: Sequence[Override], target: Facts) -> tu
 
 def _why_not(writer: Writer, override: Override, target: Facts) -> str:
     """Why the override cannot be written, or its row is not used or not found by its call; empty where it is."""
+    nouns = (override.problem, override.solution, *([override.fallback.solution] if override.fallback else []))
+    wrong = next(filter(None, map(fault, nouns)), None)  # a store may be of another hand
+    if wrong is not None:
+        return wrong
     try:
         for format, reading in _readings(writer, writer.write([override], target), target):
             _all_live(reading)
@@ -120,23 +125,33 @@ def _all_live(reading: Reading[object]) -> None:
 def write(files: Sequence[Emission], out: Path, read: Sequence[str] = ()) -> list[Emission]:
     """Write files into a folder, scripts executable, and remember them as our own (``logparse.output.own_files``).
 
-    Nothing to write makes no folder.  Raises InputError, and writes nothing, where a file would take the place of one
-    of those that were ``read``.
+    They change together (``logparse.output.files``).  Nothing to write makes no folder.  Raises InputError, and writes
+    nothing, where a file would take the place of one of those that were ``read``.
     """
     for path in filter(os.path.exists, (out / file.name for file in files)):
         if any(os.path.exists(one) and os.path.samefile(one, path) for one in read):
             raise InputError(f"{path} is one of the files that are read: name another folder with --out")
-    made = []
-    for file in files:
-        path = out / file.name
-        out.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(file.data)
-        if file.data.startswith(b"#!"):
-            path.chmod(0o755)
-        here, folder = (shlex.quote(str(place.absolute())) for place in (path, out))
-        made.append(replace(file, path=path, use=file.use.replace("{path}", here).replace("{folder}", folder)))
-    remember(out / file.name for file in files if not file.shared)
+    made = placed(files, out)
+    write_placed(made, out)
     return made
+
+
+def placed(files: Iterable[Emission], folder: Path) -> list[Emission]:
+    """The files with their places in a folder, where nothing is written yet."""
+    return [replace(file, path=folder / file.name) for file in files]
+
+
+def write_placed(files: Sequence[Emission], out: Path) -> None:
+    """Write files that have their places, in ``out`` or folders in it, as one change in this order.
+
+    Raises OSError, and leaves all old files, where one of them cannot be written or lies outside ``out``.
+    """
+    with Rewrite(within=out) as rewrite:
+        for file in files:
+            assert file.path is not None, "a file without a place"
+            file.path.parent.mkdir(parents=True, exist_ok=True)
+            rewrite.add(file.path, file.data, executable=file.data.startswith(b"#!"))
+    remember(file.path for file in files if file.path is not None and not file.shared)
 
 
 def written(made: Made, lines: Sequence[str], out: Path, read: Sequence[str] = ()) -> Answer:
@@ -144,7 +159,9 @@ def written(made: Made, lines: Sequence[str], out: Path, read: Sequence[str] = (
     ``read``: files that must stay.  Of several copies one has the lines of use.
     """
     alike = {file.data: file.name for file in made.files}
-    files = [file if alike[file.data] == file.name else replace(file, use="") for file in write(made.files, out, read)]
+    files = [
+        file if alike[file.data] == file.name else replace(file, use=Shell()) for file in write(made.files, out, read)
+    ]
     return Answer([*lines, *wrote_lines(files)], code=int(not made.count))
 
 
@@ -152,7 +169,7 @@ def wrote_lines(files: Iterable[Emission]) -> Iterator[str]:
     """Each file that was written, and below it what makes its library read it, unless ``apply.sh`` does that."""
     for file in files:
         yield f"wrote {short_path(str(file.path))}"
-        yield from (f"    {line}" for line in ([] if file.applied else file.use.splitlines()))
+        yield from (f"    {line}" for line in ([] if file.applied else file.lines))
 
 
 def left_out_lines(reasons: Mapping[str, int], form: str) -> list[str]:

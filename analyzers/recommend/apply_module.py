@@ -9,17 +9,17 @@ It holds every action of the recommendation that lines of Python can apply, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 from analyzers.actions import ActionResult
 from logparse.formats.format import Emission
-from logparse.text import filled
+from logparse.quoting import Python, Shell, asset, filled, joined, python_line, shell_comment
 
 NAME = "apply.py"
 _TEMPLATE = Path(__file__).with_name("assets") / f"{NAME}.in"
-_USE = "in the program:  import apply; apply.settings(); model = apply.model(model)"
-_NAMED = "in the program, as no action is applied that is not named:  import apply; "
+_USE = Shell("in the program:  import apply; apply.settings(); model = apply.model(model)")
+_NAMED = Shell("in the program, as no action is applied that is not named:  import apply; @calls@")
 
 
 def chosen(results: Sequence[ActionResult], hidden: Collection[str] = ()) -> tuple[ActionResult, ...]:
@@ -82,19 +82,20 @@ def module(
         held = {name for x in more for name in x.action.contains}
         default = (*(x for x in alone if x.action.name not in held), *more)
     first = next((x for x in usable if x.action.name not in hidden), usable[0])
+    helpers = dict.fromkeys(x for y in usable for x in y.application.helpers)
     values = {
-        "alone": "".join(f"{x.action.name!r}, " for x in alone),
-        "chosen": "".join(f"{x.action.name!r}, " for x in default),
-        "actions": "".join(_entry(x, step_us(x.action.name), x.action.name in hidden) for x in usable),
-        "with_settings": "".join(
-            f"{x.action.name!r}, " for x in usable if x.application.settings or x.application.environment
+        "alone": _each(Python("{}, "), [x.action.name for x in alone]),
+        "chosen": _each(Python("{}, "), [x.action.name for x in default]),
+        "actions": joined(_NOTHING, [_entry(x, step_us(x.action.name), x.action.name in hidden) for x in usable]),
+        "with_settings": _each(
+            Python("{}, "), [x.action.name for x in usable if x.application.settings or x.application.environment]
         ),
-        "settings": "".join(_branch(x, x.application.settings) for x in usable),
-        "model": "".join(_branch(x, _marked(x)) for x in usable),
-        "helpers": "".join(f"\n{x}\n" for x in dict.fromkeys(x for y in usable for x in y.application.helpers)),
+        "settings": joined(_NOTHING, [_branch(x, x.application.settings) for x in usable]),
+        "model": joined(_NOTHING, [_branch(x, _marked(x)) for x in usable]),
+        "helpers": joined(_NOTHING, [filled(Python("\n@text@\n"), {"text": x}) for x in helpers]),
     }
-    text = filled(_TEMPLATE.read_text(encoding="utf-8"), values)
-    return Emission(NAME, text.encode(), _USE if default else _NAMED + calls(first))
+    text = filled(Python(asset(_TEMPLATE)), values)
+    return Emission(NAME, text.data, _USE if default else filled(_NAMED, {"calls": shell_comment(calls(first))}))
 
 
 def calls(result: ActionResult) -> str:
@@ -105,24 +106,32 @@ def calls(result: ActionResult) -> str:
     return "; ".join([settings] * bool(lines.settings or lines.environment) + [model] * bool(lines.model))
 
 
-def _entry(result: ActionResult, step_us: tuple[float, float] | None, hidden: bool) -> str:
+_NOTHING = Python()
+
+
+def _each(template: Python, values: Iterable[object]) -> Python:
+    return joined(_NOTHING, [python_line(template, value) for value in values])
+
+
+def _entry(result: ActionResult, step_us: tuple[float, float] | None, hidden: bool) -> Python:
     per = 1e3 * (result.steps or 1.0)
     times = f"{result.now_us / per:.3f} -> {result.then_us / per:.3f} ms of GPU time"
     about = f"{result.action.about}: {times} per {result.word if result.steps else 'run'}"
     if step_us is not None:
         about += f"; the {result.word} {step_us[0] / 1e3:.3f} -> {step_us[1] / 1e3:.3f} ms, simulated"
     about += "; too small to show in that, so it is applied only by name" * hidden
-    return f"    {result.action.name!r}: ({about!r}, {dict(result.application.environment)!r}),\n"
+    return python_line(Python("    {}: ({}, {}),\n"), result.action.name, about, dict(result.application.environment))
 
 
-def _marked(result: ActionResult) -> list[str]:
+def _marked(result: ActionResult) -> list[Python]:
     """The lines that change the model, between those that leave a mark of it."""
     lines = result.application.model
-    mark = f"_mark_model({result.action.name!r}, before, model)"
-    return ["before = _looks(model)", *lines, mark] if lines else []
+    mark = python_line(Python("_mark_model({}, before, model)"), result.action.name)
+    return [Python("before = _looks(model)"), *lines, mark] if lines else []
 
 
-def _branch(result: ActionResult, lines: Sequence[str]) -> str:
+def _branch(result: ActionResult, lines: Sequence[Python]) -> Python:
     if not lines:
-        return ""
-    return f"    if {result.action.name!r} in names:\n" + "".join(f"        {line}\n" for line in lines)
+        return _NOTHING
+    head = python_line(Python("    if {} in names:\n"), result.action.name)
+    return joined(_NOTHING, [head, *(filled(Python("        @line@\n"), {"line": line}) for line in lines)])

@@ -4,26 +4,26 @@ It exports what each file's own ``use`` contains (lines that begin with ``export
 the machine's arch, CU count and library builds as far as a shell can: ``rocminfo``, ``nvidia-smi``, PyTorch itself (its
 version, its devices, TunableOp's validators), and the version headers of ROCm where there is no PyTorch that would
 bring libraries of its own.  Where one of them differs from the files' target nothing is exported.  It is plain POSIX
-shell for sh, dash and bash, also under ``set -eu``.
+shell for sh, dash, bash and zsh, also under ``set -eu``.
+
+The facts and names that it compares stand in a quoted here-document, of which no shell interprets anything.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from logparse.formats.format import Emission
+from logparse.formats.format import Emission, settings
 from logparse.formats.tunableop.results import FILE_NAME as TUNABLEOP
 from logparse.model import Override
+from logparse.quoting import Shell, asset, filled, joined, printable, shell_comment, shell_data, shell_word
 from logparse.target import BUILD, Facts, arch
-from logparse.text import filled
 
 NAME = "apply.sh"
-_TEMPLATE = Path(__file__).with_name("assets") / NAME
+_TEMPLATE = Path(__file__).with_name("assets") / f"{NAME}.in"
 _DEVICE = ("arch", "cu_count")
 
 
@@ -46,35 +46,35 @@ def script(
 
     ``caution`` is a warning about the rows to whoever sources the script; it is printed on standard error too.
     """
-    settings = [line for file in files for line in settings_of(file)]
-    if not settings:
+    lines = [line for file in files for line in settings_of(file)]
+    if not lines:
         return None
     wanted = guards(overrides, files, target)
     names = [file.name for file in files if settings_of(file)]
+    facts = [f"{name} {value}" for name, value in wanted.items()]
+    data = [*(("file", name) for name in dict.fromkeys(names)), *(("fact", fact) for fact in facts)]
+    said = {"text": shell_word(printable(f"apply.sh: {caution}"))}
     values = {
-        "target": ", ".join(f"{name} {value}" for name, value in wanted.items()) or "not known",
-        "files": " ".join(map(shlex.quote, dict.fromkeys(names))),
-        "checks": "\n    ".join(f"guard {shlex.quote(name)} {shlex.quote(value)}" for name, value in wanted.items()),
-        "settings": "\n".join(dict.fromkeys(settings)),
-        "mark": shlex.quote(json.dumps({"logparse_applied": 1, "variables": _variables(settings), "files": names})),
-        "caution": f"echo {shlex.quote(f'apply.sh: {caution}')} >&2" if caution else "",
-        "folder": shlex.quote(folder),
+        "target": shell_comment(", ".join(facts) or "not known"),
+        "wanted": shell_data(data),
+        "settings": joined(Shell("\n"), dict.fromkeys(lines)),
+        "mark": shell_word(json.dumps({"logparse_applied": 1, "variables": _variables(lines), "files": names})),
+        "caution": filled(Shell("printf '%s\\n' @text@ >&2"), said) if caution else Shell(),
+        "folder": shell_word(folder),
     }
-    return Emission(
-        NAME,
-        filled(_TEMPLATE.read_text(encoding="utf-8"), values).encode(),
-        "source it in the shell that starts the job:  . {path}",
-    )
+    return Emission(NAME, filled(Shell(asset(_TEMPLATE)), values).data, _USE)
 
 
-def _variables(settings: Iterable[str]) -> list[str]:
+def _variables(lines: Iterable[str]) -> list[str]:
     """The variables that the settings export."""
-    found = (re.match(r"\s*export\s+(\w+)", line) for line in settings)
+    found = (re.match(r"\s*export\s+(\w+)", line) for line in lines)
     return [*dict.fromkeys(x[1] for x in found if x)]
 
 
-def settings_of(file: Emission) -> list[str]:
+_USE = Shell("source it in the shell that starts the job:  . {path}")
+_HERE = Shell('"$_logparse_folder"')
+
+
+def settings_of(file: Emission) -> list[Shell]:
     """The settings that the file's ``use`` requires, with the folder as the script finds it."""
-    here = '"$_logparse_folder"'
-    placed = file.use.replace("{folder}", here).replace("{path}", f"{here}/{shlex.quote(file.name)}")
-    return replace(file, use=placed).settings
+    return settings(file.lines_at(_HERE, joined(Shell("/"), [_HERE, shell_word(file.name)])))

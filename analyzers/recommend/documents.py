@@ -24,6 +24,8 @@ from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verdict import Verdict, gain, verdict
 from logparse.formats.format import Emission
 from logparse.model import Finding
+from logparse.output.files import is_within
+from logparse.quoting import Shell, is_file_name, markdown_block, markdown_text
 
 SCHEMA, VERSION = "logparse-findings", 3
 JSON_NAME, REPORT_NAME = "findings.json", "report.md"
@@ -33,18 +35,22 @@ _LONG = 40
 def documents(found: Recommendation, settings: Settings, targets: Sequence[TargetFiles], use: str) -> list[Emission]:
     """Both files; ``use``: how ``apply.py`` is used, where it is written beside them."""
     texts = {REPORT_NAME: report(found, targets, use), JSON_NAME: document(found, settings, targets)}
-    return [Emission(name, text.encode(), "") for name, text in texts.items()]
+    return [Emission(name, text.encode("utf-8", "backslashreplace"), Shell()) for name, text in texts.items()]
 
 
 def earlier_files(out: Path) -> list[Path]:
-    """The files of targets that the ``findings.json`` in a folder lists; empty if it cannot be read."""
+    """The files of targets that the ``findings.json`` in a folder lists; empty if it cannot be read.
+
+    Only names of files count, and files that lie in the folder, links followed.
+    """
     try:
         content = json.loads((out / JSON_NAME).read_text(encoding="utf-8"))
         targets = content["targets"] if content["schema"] == SCHEMA else []
         named = [(str(target["name"]), str(name)) for target in targets for name in target["files"]]
     except (OSError, ValueError, KeyError, TypeError):
         return []
-    return [out / target / name for target, name in named if Path(target).name == target and Path(name).name == name]
+    places = [out / target / name for target, name in named if is_file_name(target) and is_file_name(name)]
+    return [place for place in places if is_within(place, out)]
 
 
 # ------------------------------------------------------------------------------------------------ for programs
@@ -116,20 +122,25 @@ def _plain(value: object) -> Any:
 def report(recommendation: Recommendation, targets: Sequence[TargetFiles], use: str = "") -> str:
     """``report.md``: the verdict, the ceiling, one table, each finding with its evidence, how to apply and to check."""
     seen = verdict(recommendation)
-    out = [f"# What to change in run {_escaped(recommendation.run)}", "", f"**{_escaped(seen.headline)}**", ""]
+    out = [
+        f"# What to change in run {markdown_text(recommendation.run)}",
+        "",
+        f"**{markdown_text(seen.headline)}**",
+        "",
+    ]
     out += _todo(seen)
-    out += [f"* the {seen.word} is {_escaped(seen.limit)}"] if seen.limit else []
-    out += [f"* {line.strip()}" for line in render.gpu_time_lines(recommendation.gpu_time)]
-    out += [f"* {line.strip()}" for line in render.ceiling_lines(recommendation.ceiling)]
-    out += [f"* {line}" for line in (*render.confidence_lines(recommendation.judgement), render.counts(recommendation))]
+    out += [f"* {markdown_text(f'the {seen.word} is {seen.limit}')}"] if seen.limit else []
+    known = [*render.gpu_time_lines(recommendation.gpu_time), *render.ceiling_lines(recommendation.ceiling)]
+    known += [*render.confidence_lines(recommendation.judgement), render.counts(recommendation)]
+    out += [f"* {markdown_text(line.strip())}" for line in known]
     actions = render.action_lines(recommendation.actions, recommendation.gpu_time)
-    out += ["", "## Actions", "", "```text", *actions, "```"] if actions else []
+    out += ["", "## Actions", "", *markdown_block("text", actions)] if actions else []
     out += ["", *_table(recommendation), *_details(recommendation)]
     if recommendation.remarks:
-        out += ["## The run", "", *(f"* {x.analyzer}: {_escaped(x.message)}" for x in recommendation.remarks), ""]
+        out += ["## The run", "", *(f"* {x.analyzer}: {markdown_text(x.message)}" for x in recommendation.remarks), ""]
     advice = render.advice(recommendation)
     if advice:
-        out += ["## Advice", "", *(f"* {_escaped(x)}" for x in advice), ""]
+        out += ["## Advice", "", *(f"* {markdown_text(x)}" for x in advice), ""]
     out += [f"## To apply: `{apply_module.NAME}`", "", f"Beside this report; {use}", ""] if use else []
     out += _apply(targets)
     return "\n".join(out).rstrip() + "\n"
@@ -141,7 +152,7 @@ def _todo(seen: Verdict) -> list[str]:
     out = ["| | to do | now → then | evidence | changes | what |", "|---|---|---|---|---|---|"]
     for number, x in enumerate(seen.todo, 1):
         cells = (x.name, f"{gain(x)} a {seen.word if x.unit == 'step' else x.unit}", x.evidence, x.changes, x.what)
-        out.append(f"| {number} | {' | '.join(map(_escaped, cells))} |")
+        out.append(f"| {number} | {' | '.join(map(markdown_text, cells))} |")
     return [*out, ""]
 
 
@@ -149,7 +160,12 @@ def _table(recommendation: Recommendation) -> list[str]:
     frame = render.brief(render.rows(recommendation), recommendation.steps, recommendation.word)
     if not len(frame):
         return []
-    out = ["## Findings", "", "| | " + " | ".join(frame.columns) + " |", "|---" * (len(frame.columns) + 1) + "|"]
+    out = [
+        "## Findings",
+        "",
+        "| | " + " | ".join(map(markdown_text, frame.columns)) + " |",
+        "|---" * (len(frame.columns) + 1) + "|",
+    ]
     columns = [map(_cell, frame[name].tolist()) for name in frame.columns]
     out += (f"| {number} | {' | '.join(cells)} |" for number, cells in enumerate(zip(*columns, strict=True), 1))
     return [*out, ""]
@@ -160,8 +176,8 @@ def _details(recommendation: Recommendation) -> list[str]:
     for number, finding in enumerate(recommendation.findings[:_LONG], 1):
         label = finding.problem.label if finding.problem else ""
         message = "; also ".join((finding.message, *finding.reasons))
-        out += [f"### {number}. {_escaped(label)}", "", _escaped(message), ""]
-        out += [f"* {name}: {_escaped(str(value))}" for name, value in _evidence(finding)]
+        out += [f"### {number}. {markdown_text(label)}", "", markdown_text(message), ""]
+        out += [f"* {name}: {markdown_text(str(value))}" for name, value in _evidence(finding)]
         out.append("")
     if len(recommendation.findings) > _LONG:
         out += [f"The other {len(recommendation.findings) - _LONG:,} are in `{JSON_NAME}`.", ""]
@@ -186,23 +202,18 @@ def _apply(targets: Sequence[TargetFiles]) -> list[str]:
     out = []
     for target in targets:
         out += [f"## To apply: `{target.name}`", ""]
-        out += ["What the target is: " + (", ".join(f"{k} {v}" for k, v in target.facts.items()) or "unknown"), ""]
+        facts = ", ".join(f"{name} {value}" for name, value in target.facts.items())
+        out += [f"What the target is: {markdown_text(facts) or 'unknown'}", ""]
         for file in target.files:
-            out += [f"`{file.name}`", ""] + (["```sh", file.use.rstrip(), "```", ""] if file.use else [])
-        out += [*(f"* {_escaped(note)}" for note in target.notes), ""] if target.notes else []
+            out += [f"`{file.name}`", ""] + ([*markdown_block("sh", file.lines), ""] if file.use else [])
+        out += [*(f"* {markdown_text(note)}" for note in target.notes), ""] if target.notes else []
     return out
 
 
 def _cell(value: object) -> str:
     if type(value) is str:  # most values
-        return _escaped(value)
+        return markdown_text(value)
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:.4g}"
     text = _plain(value)
-    return "" if text is None else _escaped(str(text))
-
-
-def _escaped(text: str) -> str:
-    """Text of a log in Markdown: no table or line is broken by it."""
-    text = text if text.isprintable() else "".join(x if x.isprintable() else " " for x in text)
-    return text.replace("|", "\\|").replace("<", "&lt;")
+    return "" if text is None else markdown_text(str(text))

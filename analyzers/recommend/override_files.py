@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
 
 from analyzers.analyzer import Settings
 from analyzers.overrides.write import make
@@ -21,10 +23,12 @@ from logparse.formats.format import Emission, Writer
 from logparse.formats.hipblaslt import bench
 from logparse.formats.miopen import driver
 from logparse.model import ConvProblem, Finding, GemmProblem, Override, Problem
+from logparse.quoting import Shell, asset, filled, joined, shell_word
 from logparse.target import Facts, arch, folder, same_device, seen_by, serves
 from logparse.text import counted
 
-COMMANDS: Mapping[str, Callable[[Problem], str]] = {"miopen": driver.command, "hipblaslt": bench.command}
+Command: TypeAlias = Callable[[Problem], Shell]
+COMMANDS: Mapping[str, Command] = {"miopen": driver.command, "hipblaslt": bench.command}
 """How a library's own tool runs one problem; raises EmissionError where a field that it needs is unknown."""
 
 
@@ -61,7 +65,7 @@ def emissions(
     *,
     folder: str = ".",
     gpus: int = 1,
-    commands: Mapping[str, Callable[[Problem], str]] = COMMANDS,
+    commands: Mapping[str, Command] = COMMANDS,
 ) -> TargetFiles:
     """The files for one target, which will lie in ``folder``: overrides by every writer that takes them, ``apply.sh``
     for these, and tuning scripts.
@@ -98,9 +102,7 @@ def emissions(
     return TargetFiles(target, (*files, *([apply] if apply else []), *tuning), (*notes, *left_out))
 
 
-def _searches(
-    of: Recommendation, target: Facts, commands: Mapping[str, Callable[[Problem], str]]
-) -> tuple[list[Emission], list[str]]:
+def _searches(of: Recommendation, target: Facts, commands: Mapping[str, Command]) -> tuple[list[Emission], list[str]]:
     """The tuning scripts for a target; NVIDIA's libraries have no tool that searches."""
     concerned = [x for x in of.findings if _concerns(x, target)]
     if (arch(target) or "").startswith("sm_") or (of.cuda and arch(target) is None):
@@ -141,64 +143,40 @@ def _concerns(finding: Finding, target: Facts) -> bool:
 
 # ------------------------------------------------------------ scripts that search
 
-_MIOPEN = """\
-#!/bin/sh
-# Lets MIOpen search for solutions of {count} problem(s), the most valuable first.
-# Everything goes into a user db of its own; your own is neither read nor written.
-# Then `logparse ingest` reads "$LOGPARSE_TUNING_DB"/*.ufdb.txt and "$LOGPARSE_TUNING_DB"/tune.log.
-set -eu
-LOGPARSE_TUNING_DB="${{LOGPARSE_TUNING_DB:-$PWD/miopen-tuning-db}}"
-mkdir -p "$LOGPARSE_TUNING_DB"
-export LOGPARSE_TUNING_DB
-export MIOPEN_USER_DB_PATH="$LOGPARSE_TUNING_DB"
-# 3 (SEARCH): tune solvers that have no tuned parameters yet, and measure all of them.  This forces a Normal find.
-export MIOPEN_FIND_ENFORCE=3
-export MIOPEN_FIND_MODE=1
-export MIOPEN_LOG_LEVEL=5
-exec 3>> "$LOGPARSE_TUNING_DB/tune.log"
-
-"""
-
-_HIPBLASLT = """\
-#!/bin/sh
-# Lets hipblaslt-bench try every solution of {count} problem(s), the most valuable first; winners go into a tuning file.
-# Then `logparse ingest` reads "$HIPBLASLT_TUNING_FILE" and hipblaslt-tuning.log.
-# To use it: export HIPBLASLT_TUNING_OVERRIDE_FILE="$HIPBLASLT_TUNING_FILE" (same library build and GPU only).
-set -eu
-# HIPBLASLT_LOG_LEVEL, even empty, would disable the mask; an active override would be tuned instead of the library.
-unset HIPBLASLT_LOG_LEVEL HIPBLASLT_LOG_MASK HIPBLASLT_TUNING_OVERRIDE_FILE
-HIPBLASLT_TUNING_FILE="${{LOGPARSE_TUNING_FILE:-$PWD/hipblaslt-tuning.txt}}"
-export HIPBLASLT_TUNING_FILE
-exec 3>> hipblaslt-tuning.log
-
-"""
+_ASSETS = Path(__file__).with_name("assets")
+_TUNED = (("miopen", ConvProblem), ("hipblaslt", GemmProblem))
+_USE = Shell("run it on the GPU (hours, most valuable first; stop when you like), then ingest what it wrote")
+_TRIED = Shell("@command@ >&3 2>&3 || echo 'failed: @n@ of @count@' >&2")
 
 
 def scripts(
-    findings: Sequence[Finding], commands: Mapping[str, Callable[[Problem], str]] = COMMANDS
+    findings: Sequence[Finding], commands: Mapping[str, Command] = COMMANDS
 ) -> tuple[list[Emission], list[str]]:
     """``tune_miopen.sh`` and ``tune_hipblaslt.sh`` for the findings without a measured better solution, in their order,
     and notes on the problems for which no command could be made.
     """
     problems = dict.fromkeys(x.problem for x in to_tune(findings))
     made, notes = [], []
-    for library, head, kind in (("miopen", _MIOPEN, ConvProblem), ("hipblaslt", _HIPBLASLT, GemmProblem)):
+    for library, kind in _TUNED:
         name = f"tune_{library}.sh"
         lines, refused = _lines([x for x in problems if isinstance(x, kind)], commands.get(library))
         if lines:
-            count = len(lines)
-            tried = [f"{line} >&3 2>&3 || echo 'failed: {n} of {count}' >&2\n" for n, line in enumerate(lines, 1)]
-            text = "".join([head.format(count=count), *tried])
-            use = "run it on the GPU (hours, most valuable first; stop when you like), then ingest what it wrote"
-            made.append(Emission(name, text.encode(), use))
+            count = shell_word(str(len(lines)))
+            tried = [
+                filled(_TRIED, {"command": line, "n": shell_word(str(n)), "count": count})
+                for n, line in enumerate(lines, 1)
+            ]
+            script = Shell(asset(_ASSETS / f"{name}.in"))
+            text = filled(script, {"count": count, "lines": joined(Shell("\n"), tried)})
+            made.append(Emission(name, text.data, _USE))
         if refused:
             notes.append(f"{name}: {counted(len(refused), 'problem')} left out: {refused[0]}")
     return made, notes
 
 
-def _lines(problems: Sequence[Problem], command: Callable[[Problem], str] | None) -> tuple[list[str], list[str]]:
+def _lines(problems: Sequence[Problem], command: Command | None) -> tuple[list[Shell], list[str]]:
     """The distinct commands, first come first, and the reasons of the problems without one."""
-    lines: dict[str, None] = {}
+    lines: dict[Shell, None] = {}
     refused: list[str] = []
     for problem in problems:
         try:

@@ -5,7 +5,6 @@ The verdict, the split of a step, what to do, best first, and what to type; ``ex
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from analyzers.times import ladders
 from logparse.errors import UsageError
 from logparse.formats.format import Emission
 from logparse.output.terminal import Block
+from logparse.quoting import shell_word
 from logparse.store import command_line
 from logparse.text import COLUMNS, LINES, counted, duration, fitted, printable, short_path, shortened
 
@@ -133,7 +133,7 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
     here = "$D"
     if folders and not listed.isdisjoint((OVERRIDES.name, SEARCH)):
         more = f"  # and {counted(len(folders) - 1, 'more target')}: see the report" if folders[1:] else ""
-        named = shlex.quote(short_path(str(folders[0])))
+        named = shell_word(short_path(str(folders[0])))
         here = '"$D"' if "'" in named else here
         yield from _folded(f"D={named}{more}")
     if any(x.evidence != "confirmed" for x in seen.todo if x.findings):
@@ -153,12 +153,13 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
     weighed = [x for x in found.actions if x.action.kind != "files"]
     actions = [x.action.name for x in apply_module.chosen(weighed, hidden(found))]
     if actions and apply_module.NAME in names:
-        yield from _folded(f"apply    {names[apply_module.NAME].use}")
-    searches = [f"(cd {here} && {'sh' if x.endswith('.sh') else 'python'} {x})" for x in names if x.startswith("tune_")]
+        yield from (line for use in names[apply_module.NAME].lines for line in _folded(f"apply    {use}"))
+    scripts = [(x, "sh" if x.endswith(".sh") else "python") for x in names if x.startswith("tune_")]
+    searches = [f"(cd {here} && {program} {shell_word(x)})" for x, program in scripts]
     if searches and SEARCH in listed:
         yield from _folded(f"search   {'; '.join(searches)}")
     read = [x.name for x in names.values() if x.applied and x.name != apply_script.NAME and OVERRIDES.name in listed]
-    changed = [f"{here}/{name}" for name in read]
+    changed = [f"{here}/{shell_word(name)}" for name in read]
     by_action = [] if changed else [word for name in actions for word in ("--action", name)]
     if changed or by_action:
         after = command_line(written.store, "capture", *(["--trace", "2"] if by_action else []), "--run", "after")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from analyzers import host_bound
 from analyzers.analyzer import Settings, Tables
-from analyzers.overrides.write import write as write_files
+from analyzers.overrides.write import placed, write_placed
 from analyzers.recommend import apply_module, apply_script, documents, screen
 from analyzers.recommend.override_files import TargetFiles, emissions, targets
 from analyzers.recommend.ranking import Recommendation, recommend
@@ -61,12 +61,14 @@ def write(
     into ``out`` are not of this one: they get another name, so that they are not applied by mistake.
     ``own`` are override files that the user's job reads now, whose other rows are kept in the new ones.
     ``gpus`` is how many devices a process of the target sees: PyTorch reads one TunableOp file for each.
+
+    All files change together, ``apply.sh`` after the files that it applies.  Raises OSError, and leaves all old files,
+    where one cannot be written or a link leads out of ``out``.
     """
     if own:
         from analyzers.overrides.merge import with_own  # with all that reads input files
 
     writers = tuple(writers_for(recommendation.overrides))
-    written: list[Emission] = []
     made: list[TargetFiles] = []
     for name, facts in targets(recommendation, settings).items():
         folder = (out / name).absolute()
@@ -74,16 +76,17 @@ def write(
         covered = any(file.name == apply_script.NAME for file in emitted.files)
         joined, kept = with_own(emitted.files, own, facts) if own else (emitted.files, [])
         files = [replace(file, applied=covered and bool(apply_script.settings_of(file))) for file in joined]
-        files = write_files(files, folder)
-        written += files
+        files = placed(files, folder)
         notes_of = (*emitted.notes, *kept, *([_REPLACES] if covered and not own else []))
         made.append(TargetFiles(facts, files, notes_of, name))
     notes = [f"{target.name}: {note}" for target in made for note in target.notes]
     lines = apply_module.module(recommendation.actions, step_us=recommendation.step_us, hidden=hidden(recommendation))
-    written += write_files([] if lines is None else [lines], out)
-    notes += _set_aside(out, {file.path for file in written if file.path is not None})
-    texts = documents.documents(recommendation, settings, made, lines.use if lines else "")
-    return [*written, *write_files(texts, out)], notes
+    program = placed([] if lines is None else [lines], out)
+    texts = documents.documents(recommendation, settings, made, "; ".join(lines.lines) if lines else "")
+    written = [*(file for target in made for file in target.files), *program, *placed(texts, out)]
+    earlier = documents.earlier_files(out)
+    write_placed(sorted(written, key=lambda file: file.name == apply_script.NAME), out)
+    return written, [*notes, *_set_aside(earlier, {file.path for file in written if file.path is not None})]
 
 
 def answer(
@@ -116,10 +119,10 @@ def answer(
     return Answer(report.splitlines() if verbose else brief, table, "recommend", errors=errors, code=int(bool(errors)))
 
 
-def _set_aside(out: Path, written: Collection[Path]) -> list[str]:
-    """Rename files that the ``findings.json`` in ``out`` lists and that were not written now."""
+def _set_aside(earlier: Sequence[Path], written: Collection[Path]) -> list[str]:
+    """Rename files of an earlier ``recommend`` that were not written now."""
     notes = []
-    for path in documents.earlier_files(out):
+    for path in earlier:
         if path.absolute() not in written and path.is_file():
             path.replace(path.with_name(f"{path.name}.old"))
             notes.append(f"{path} is of an earlier recommend and no part of this one: now {path.name}.old")

@@ -179,13 +179,16 @@ def stored_confirmations(tables: Tables) -> dict[str, Stored]:
         samples.setdefault(str(source), {})[str(solution)] = samples_in(taken)
     out = {}
     for source in sorted(samples):
-        fact = json.loads(values[source, "confirmation"])
-        pick, winner = str(fact["pick"]), str(fact["winner"])
+        try:
+            fact = json.loads(values[source, "confirmation"])
+            problem, pick, winner = (str(fact[name]) for name in ("problem", "pick", "winner"))
+        except (ValueError, LookupError, TypeError):  # of a damaged bundle
+            continue
         above, below = (samples[source].get(x, ()) for x in (pick, winner))
         environment = values.get((source, "environment"), "")
         if above and len(above) == len(below):
             pairs = Pairs(above, below, blocks_of(fact))
-            out[source] = Stored(str(fact["problem"]), pick, winner, environment, pairs)
+            out[source] = Stored(problem, pick, winner, environment, pairs)
     return out
 
 

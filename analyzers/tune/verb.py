@@ -40,6 +40,7 @@ from logparse.capture.run import Say, capture
 from logparse.formats.format import Emission
 from logparse.ingest import Ingested, ingest
 from logparse.ingest.input_file import CAPTURES
+from logparse.output.files import write_file
 from logparse.store import Store, command_line
 from logparse.text import counted, fitted, signed
 
@@ -294,7 +295,7 @@ class _Job:
         entries = [weighed.get(x.action.name, x) for x in found.actions if x in kept or x not in applied]
         made, path = module(entries, kept, left, rest.step_us, hidden(rest)), self.tuning.out / NAME
         if made is not None:
-            path.write_bytes(made.data)
+            write_file(path, made.data, within=self.tuning.out)
         else:
             path.unlink(missing_ok=True)
         first, *more = lines_of(proof)
@@ -308,7 +309,7 @@ class _Job:
         apply = [command_line(None, "run", "--with", str(self.tuning.out), "--", "JOB")] * kept
         listed = {x.name for x in verdict(left).todo}
         if made is not None and any(x.action.kind == "program" and x.action.name in listed for x in left.actions):
-            apply.append(made.use)
+            apply += made.lines
         for line in screen.ending(left, head, screen.Written(self.tuning.out, (), self.store.url), apply):
             self.say(line)
 

@@ -27,6 +27,7 @@ from analyzers.verify.verify import Effect, Outcome, verify
 from logparse.errors import InputError
 from logparse.formats.format import Emission
 from logparse.model import problem_from_text
+from logparse.quoting import Shell
 from logparse.target import Facts
 from logparse.text import counted
 
@@ -65,7 +66,7 @@ def candidates(tables: Tables, paths: Sequence[str], target: Facts, n: int | Non
             }
         )
     data = json.dumps({"run": tables.run, "hot_kernels": found}, indent=1, ensure_ascii=False).encode()
-    made = Emission("kernel_candidates.json", data + b"\n", "", shared=True)
+    made = Emission("kernel_candidates.json", data + b"\n", Shell(), shared=True)
     return Made((made,), len(found), {}, notes=(*_notes(found), *(f"  {x.path} {x.why}" for x in unread)))
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from logparse.formats import applied_marks
+from logparse.output.files import write_file
 from logparse.text import printable
 
 VARIABLE = "LOGPARSE_APPLIED"
@@ -43,8 +44,9 @@ class Asked:
     def write(self, folder: Path) -> None:
         """Leave beside the marks what was asked; a disk that is full keeps no job from running."""
         asked = {"settings": list(self.settings or ()), "scripts": list(self.scripts)}
+        text = json.dumps({"logparse_applied": 1, "asked": asked})
         with contextlib.suppress(OSError):
-            (folder / ASKED_FILE).write_text(json.dumps({"logparse_applied": 1, "asked": asked}), encoding="utf-8")
+            write_file(folder / ASKED_FILE, text.encode(), within=folder)
 
 
 def asked_of(overrides: Path) -> Asked:

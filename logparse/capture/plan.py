@@ -20,7 +20,6 @@ from __future__ import annotations
 import datetime
 import os
 import re
-import shlex
 import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from pathlib import Path
 from logparse.capture import applied
 from logparse.capture.with_overrides import UNITS_FILE, with_torch
 from logparse.errors import InputError, UsageError
+from logparse.quoting import shell_comment, shell_word
 from logparse.store import command_line
 
 CATEGORIES: Mapping[str, tuple[int, str]] = {
@@ -296,17 +296,17 @@ def _names(mask: int) -> list[str]:
 
 def exports(plan: Plan, store: str | None = None, run: str | None = None) -> str:
     """The settings as lines for a shell, with what the mask means; ``store`` and ``run`` are of what they write."""
-    lines = []
+    lines, named = [], ["--run", run] if run else []
     for setting in plan.settings:
         value = setting.value
-        command = f"unset {setting.name}" if value is None else f"export {setting.name}={shlex.quote(value)}"
-        lines.append(f"{command}  # {setting.why}")
-    lines += [f"mkdir -p {shlex.quote(str(plan.folder))}", "# The mask is a sum of:"]
+        command = f"unset {setting.name}" if value is None else f"export {setting.name}={shell_word(value)}"
+        lines.append(f"{command}  # {shell_comment(setting.why)}")
+    lines += [f"mkdir -p {shell_word(plan.folder)}", "# The mask is a sum of:"]
     lines += [f"#   {bit:3}  {category}: {what}" for category, (bit, what) in CATEGORIES.items()]
     lines += [
         "# So 5 is error + hints; the *level* 5 is another variable, and never holds bench and profile lines.",
         "# Without a file hipBLASLt and MIOpen write to standard error, cuBLASLt to standard output.",
-        f"# Afterwards: {command_line(store, 'ingest', str(plan.folder), *(['--run', run] if run else []))}",
+        f"# Afterwards: {shell_comment(command_line(store, 'ingest', str(plan.folder), *named))}",
         "# Logging costs time and fills disks: switch it off again in production, with",
         "#   unset " + " ".join(s.name for s in plan.settings if s.value is not None),
     ]

@@ -16,6 +16,7 @@ from logparse.capture import applied, job, machine
 from logparse.capture.kept_input import KeptInput
 from logparse.capture.plan import Plan
 from logparse.errors import InputError, LogparseError
+from logparse.output.files import write_file
 from logparse.text import printable
 
 Say: TypeAlias = Callable[[str], None]
@@ -81,7 +82,7 @@ def _read(
     from logparse.formats.machine_facts import dump
     from logparse.ingest import ingest
 
-    (plan.folder / FACTS_FILE).write_text(dump(facts_of_job(command, environ)), encoding="utf-8")
+    write_file(plan.folder / FACTS_FILE, dump(facts_of_job(command, environ)).encode(), within=plan.folder)
     results = ingest([str(plan.folder)], store, run=run)
     for result in results:
         if result.state == "failed":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from logparse.capture import applied as marks
 from logparse.capture import job
 from logparse.capture.in_job import __file__ as _in_job
 from logparse.errors import InputError
+from logparse.quoting import Shell, filled, joined, shell_word
 
 FOLDER = Path(_in_job).parent
 """Stands first on the job's PYTHONPATH; see ``in_job/sitecustomize.py``."""
@@ -83,8 +83,8 @@ def applied(command: Sequence[str], overrides: Path, environ: Mapping[str, str])
     made = with_torch(environ, module) if module.is_file() else dict(environ)
     if not scripts:
         return list(command), made
-    sourced = "".join(f". {shlex.quote(str(path))} || :; " for path in scripts)
-    return ["sh", "-c", f'{sourced}exec "$@"', "sh", *command], made
+    sourced = [filled(Shell(". @path@ || :; "), {"path": shell_word(path)}) for path in scripts]
+    return ["sh", "-c", joined(Shell(), [*sourced, Shell('exec "$@"')]), "sh", *command], made
 
 
 def with_torch(environ: Mapping[str, str], *files: Path) -> dict[str, str]:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from logparse.errors import EmissionError
 from logparse.formats.patterns import regex
 from logparse.model import Override, Problem, Record
+from logparse.quoting import Shell, filled, is_file_name, lines_of, shell_comment, shell_word
 
 Unit = Literal["call", "message", "measurement", "fact", "reject", "foreign", "blank"]
 UNITS: tuple[Unit, ...] = ("call", "message", "measurement", "fact", "reject", "foreign", "blank")
@@ -183,25 +184,51 @@ Format: TypeAlias = LineFormat | BlockFormat | FileFormat
 @dataclass(frozen=True)
 class Emission:
     """A file to write: its name, its bytes, and what makes the library read it: shell lines to paste, in which
-    ``{path}`` stands for the written file and ``{folder}`` for its folder.
+    ``{path}`` stands for the written file, ``{folder}`` for its folder, ``{name}`` for its name and ``{generic}`` for
+    that without a device's number.
 
-    Once it is written it has a ``path``, which its ``use`` then names; ``applied``: the ``apply.sh`` beside it does all
-    of ``use``.  ``shared``: it is made to be ingested, so it is not passed over as our own.
+    ``use`` holds no text of a file: ``lines`` puts the names in, quoted.  Once it is written it has a ``path``, which
+    they then name; ``applied``: the ``apply.sh`` beside it does all of ``use``.  ``shared``: it is made to be ingested,
+    so it is not passed over as our own.  Raises EmissionError where ``name`` is a path or no name of a file.
     """
 
     name: str
     data: bytes
-    use: str
+    use: Shell
     path: Path | None = None
     applied: bool = False
     shared: bool = False
 
+    def __post_init__(self) -> None:
+        if not is_file_name(self.name):
+            raise EmissionError(f"{self.name!r} is no name of a file")
+
     @property
-    def settings(self) -> list[str]:
+    def lines(self) -> list[Shell]:
+        """The lines of ``use``, with the place of the file once it is written."""
+        if self.path is None:
+            return self.lines_at(Shell("{folder}"), Shell("{path}"))
+        path = self.path.absolute()
+        return self.lines_at(shell_word(path.parent), shell_word(path))
+
+    @property
+    def settings(self) -> list[Shell]:
         """The lines of ``use`` that change the environment."""
-        return [line.strip() for line in self.use.splitlines() if _SETTING.match(line)]
+        return settings(self.lines)
+
+    def lines_at(self, folder: Shell, path: Shell) -> list[Shell]:
+        """The lines of ``use`` with these words for its folder and for itself."""
+        names = {"name": shell_comment(self.name), "generic": shell_word(_DEVICE.sub("", self.name))}
+        values = {"folder": folder, "path": path, **names}
+        return [filled(line, values, "{}") for line in lines_of(self.use) if line]
 
 
+def settings(lines: Iterable[Shell]) -> list[Shell]:
+    """The lines that change the environment."""
+    return [line for line in lines if _SETTING.match(line)]
+
+
+_DEVICE = re.compile(r"\d+(?=\.[^.]*\Z)")
 _SETTING = re.compile(r"\s*(?:export|unset)\s")
 
 

@@ -39,6 +39,7 @@ from logparse.model import (
     Reject,
     Solution,
     Status,
+    fault,
     problem_from_text,
     solution_from_text,
 )
@@ -133,6 +134,9 @@ def _outcome(row: Mapping[str, str], at: int, length: int, machine: dict[str, st
         other = next((name for name in told if machine.get(name, told[name]) != told[name]), None)
         if other:
             raise ValueError(f"{other} is {told[other]} here and {machine[other]} before: a file is of one machine")
+        wrong = next(filter(None, (fault(Fact(name, value)) for name, value in told.items())), None)
+        if wrong is not None:
+            raise ValueError(wrong)
         machine.update(told)
     except ValueError as error:
         return Outcome("reject", [Reject(str(error), 0, length)], at=at)

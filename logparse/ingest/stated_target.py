@@ -10,7 +10,7 @@ from logparse.errors import UsageError
 from logparse.formats.format import FileFormat, Format
 from logparse.formats.miopen.db_names import facts_of_name
 from logparse.ingest.input_file import InputFile
-from logparse.model import FACTS, Fact
+from logparse.model import FACTS, Fact, fault
 from logparse.target import machine
 
 
@@ -25,6 +25,8 @@ def target_from(words: Sequence[str]) -> dict[str, str]:
     out: dict[str, str] = {}
     for word in words:
         for fact in _facts_of(word):
+            if (wrong := fault(fact)) is not None:
+                raise UsageError(f"--target {word}: {wrong}")
             before = out.setdefault(fact.name, fact.value)
             if before == fact.value:
                 continue

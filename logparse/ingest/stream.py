@@ -12,7 +12,7 @@ from logparse.formats.patterns import regex
 from logparse.ingest.lines import LONGEST_BYTES, LineReader, Read
 from logparse.ingest.process_of_file import Process
 from logparse.model import Call, Record, Reject
-from logparse.store.collector import Collector, clock_second, storable
+from logparse.store.collector import Collector, clock_second, storable, worded
 from logparse.store.held import NULL
 from logparse.store.parts import Attempt
 
@@ -67,7 +67,7 @@ class StreamRead:
         """Write everything; at the end of the stream, also what block formats still hold."""
         self._absorb(self.reader.take())
         if end_of_stream:
-            held = list(self.reader.close())
+            held = worded(Outcome("message", list(self.reader.close()), lines=0)).records
             self.tally.saw(held)
             self._collector.add(held)
         self._collector.flush()
@@ -116,8 +116,7 @@ class StreamRead:
         outcome = _outcomes.get((format.name, text))
         if outcome is None:
             outcome = format.read(text)
-            if _LONG_NUMBER.search(text):
-                outcome = storable(outcome)
+            outcome = storable(outcome) if _LONG_NUMBER.search(text) else worded(outcome)
             if len(text) < _LONG and (times > 1 or len(_outcomes) < _REMEMBERED):
                 if len(_outcomes) >= _REMEMBERED:
                     _outcomes.clear()

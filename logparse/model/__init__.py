@@ -1,11 +1,12 @@
 """The nouns that formats produce and analyzers use; of this package, they import nothing else.
 
 ``problems`` are what a library is asked to compute, ``texts`` reads their canonical texts back, ``records`` are what
-files state about problems and what analyzers conclude.
+files state about problems and what analyzers conclude, ``grammar`` is what their text fields may hold.
 """
 
 from __future__ import annotations
 
+from logparse.model.grammar import fault
 from logparse.model.problems import (
     COMPLEX,
     CONV_FIELDS,
@@ -86,6 +87,7 @@ __all__ = [
     "Status",
     "Trans",
     "changed",
+    "fault",
     "kind_of",
     "layer_of",
     "problem_from_text",

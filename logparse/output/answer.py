@@ -13,8 +13,9 @@ import io
 import json
 import math
 import os
+import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logparse.errors import UsageError
+from logparse.output.files import Rewrite
 from logparse.output.own_files import remember
 from logparse.output.terminal import Block, drawn, terminal_width
 from logparse.text import printable
@@ -141,7 +143,7 @@ def show(
         width = None if wide or out is not None else terminal_width()
         width = width and width - len(BESIDE) * answer.aside
         remedy = "--wide shows every column" if wide is not None else ""
-        with open(out, "w", encoding="utf-8") if out is not None else contextlib.nullcontext(stream) as sink:
+        with _text_in(out) if out is not None else contextlib.nullcontext(stream) as sink:
             for block in chain(answer.blocks, answer.notes()):
                 text = f"{printable(block)}\n" if isinstance(block, str) else drawn(block[:n], width, remedy)
                 sink.write(beside(text) if answer.aside else text)
@@ -200,15 +202,14 @@ def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:
             pq.write_table(table, pa.PythonFile(sink, mode="w"))
             sys.stdout.buffer.write(sink.getvalue())
             return
-        with open(out, "wb") as file:  # Arrow cannot open a name that is not UTF-8
+        with Rewrite() as files, files.open(Path(out)) as file:  # Arrow cannot open a name that is not UTF-8
             pq.write_table(table, pa.PythonFile(file, mode="w"))
         return
     if out is None and isinstance(sys.stdout, io.TextIOWrapper):  # for programs: as a file, whatever the locale
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-    rows = zip(*([_plain(value) for value in column.to_pylist()] for column in table.columns), strict=True)
-    with (
-        open(out, "w", encoding="utf-8", newline="") if out is not None else contextlib.nullcontext(sys.stdout) as text
-    ):
+    shown = out is None and sys.stdout.isatty()
+    rows = zip(*([_plain(value, shown) for value in column.to_pylist()] for column in table.columns), strict=True)
+    with _text_in(out) if out is not None else contextlib.nullcontext(sys.stdout) as text:
         if how is TableFormat.csv:
             writer = csv.writer(text, lineterminator="\n")
             writer.writerow(table.column_names)
@@ -217,12 +218,34 @@ def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:
         records = (dict(zip(table.column_names, row, strict=True)) for row in rows)
         text.write("[")
         for number, record in enumerate(records):
-            text.write(("," if number else "") + "\n " + json.dumps(record, ensure_ascii=False, default=str))
+            line = json.dumps(record, ensure_ascii=False, default=str)
+            text.write(("," if number else "") + "\n " + _CONTROL.sub(_escape, line))
         text.write("\n]\n" if table.num_rows else "]\n")
 
 
-def _plain(value: Any) -> Any:
-    """The value as JSON can hold it: NaN and infinity become null, times ISO 8601 texts."""
+_CONTROL = re.compile(r"[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that JSON leaves as they are, and that a terminal obeys or no encoding has."""
+
+
+def _escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+@contextlib.contextmanager
+def _text_in(out: str) -> Iterator[io.TextIOWrapper]:
+    """The text of a file that takes its place once it is whole."""
+    with Rewrite() as files, files.open(Path(out)) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
+        yield text
+        text.detach()  # which flushes it
+
+
+def _plain(value: Any, shown: bool = False) -> Any:
+    """The value as JSON can hold it: NaN and infinity become null, times ISO 8601 texts; a text that is ``shown`` on a
+    terminal loses its control characters.
+    """
+    if shown and isinstance(value, str):
+        return printable(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, datetime.date | datetime.time):

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from logparse.output.files import write_file
+
 LIST = ".logparse-written"
 _LARGEST = 1 << 28
 """No file of ours has so many bytes: a larger one is not read to find out."""
@@ -26,7 +28,7 @@ def remember(paths: Iterable[Path]) -> None:
             place, name = path.parent / LIST, f"  {path.name}\n"
             known = place.read_text(encoding="utf-8").splitlines(keepends=True) if place.exists() else []
             others = "".join(line for line in known if not line.endswith(name))
-            place.write_text(f"{others}{_digest(path)}{name}", encoding="utf-8")
+            write_file(place, f"{others}{_digest(path)}{name}".encode(), within=path.parent)
 
 
 def listed(folder: Path) -> frozenset[str]:

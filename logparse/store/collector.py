@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -13,7 +14,19 @@ import pyarrow as pa
 import xxhash
 
 from logparse.formats.format import Outcome
-from logparse.model import Call, Collective, Fact, Measurement, Member, Message, Problem, Record, Reject, SolutionName
+from logparse.model import (
+    Call,
+    Collective,
+    Fact,
+    Measurement,
+    Member,
+    Message,
+    Problem,
+    Record,
+    Reject,
+    SolutionName,
+    fault,
+)
 from logparse.store.held import LIMIT, NULL, CallKey, Held, Ints, write, write_problems
 from logparse.store.parts import Attempt
 
@@ -207,10 +220,27 @@ _text_of_equals = lru_cache(maxsize=8_192)(lambda problem: str(problem.text))
 
 
 def storable(outcome: Outcome) -> Outcome:
-    """The outcome, or a reject where a number in it needs more than 64 bits (in torn or damaged lines)."""
-    if outcome.unit == "reject" or all(map(_fits, outcome.records)):
+    """The outcome, or a reject where a number in it needs more than 64 bits (in torn or damaged lines).
+
+    Of a record with a text outside its grammar only the reason is kept; without another one but messages the outcome
+    is a reject.
+    """
+    if outcome.unit == "reject":
         return outcome
-    return Outcome("reject", (Reject("a number beyond 64 bits"),), outcome.lines, outcome.at)
+    if not all(map(_fits, outcome.records)):
+        return Outcome("reject", (Reject("a number beyond 64 bits"),), outcome.lines, outcome.at)
+    return worded(outcome)
+
+
+def worded(outcome: Outcome) -> Outcome:
+    """The outcome with a reject in the place of each record that holds a text outside its grammar."""
+    faults = [fault(record) for record in outcome.records]
+    if not any(faults):
+        return outcome
+    pairs = zip(outcome.records, faults, strict=True)
+    records = tuple(record if why is None else Reject(why) for record, why in pairs)
+    read = any(not isinstance(record, Reject | Message) for record in records)
+    return replace(outcome, unit=outcome.unit if read else "reject", records=records)
 
 
 def _fits(noun: Record | Problem | Member) -> bool:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +31,7 @@ import pyarrow.parquet as pq
 
 from logparse.errors import StoreError
 from logparse.location import META, PutIfAbsent, explained, make_folder, put_if_absent, replace_file, resolve
+from logparse.quoting import Shell, shell_line, sql_text
 from logparse.store.columns import column, conformed
 from logparse.store.columns import table as arrow_table
 from logparse.store.database import database, shared_database
@@ -51,7 +51,6 @@ from logparse.store.schema import (
     live,
 )
 from logparse.store.views import named_in, view_sql
-from logparse.text import sql_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -483,10 +482,10 @@ def _again(paths: Sequence[str]) -> str:
     return f"lost: rows of {', '.join(paths[:_NAMED])}{more}: `logparse forget` {them} and ingest {them} again"
 
 
-def command_line(store: str | None, verb: str, *words: str) -> str:
+def command_line(store: str | None, verb: str, *words: str) -> Shell:
     """``logparse VERB …`` to be pasted, with the store at this URL where the verb would not find it without."""
     default = os.environ.get("LOGPARSE_STORE") or "logparse-store"
-    return shlex.join(["logparse", verb, *([] if store in (None, default) else ["--store", store]), *words])
+    return shell_line(["logparse", verb, *([] if store in (None, default) else ["--store", store]), *words])
 
 
 def open_store(location: str | os.PathLike[str] | None = None, *, create: bool = False) -> Store:

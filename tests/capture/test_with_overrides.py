@@ -22,6 +22,7 @@ from logparse.capture import with_overrides
 from logparse.capture.applied import NOT_APPLIED, read_marks
 from logparse.errors import InputError
 from logparse.formats.format import Emission
+from logparse.quoting import Python, Shell
 from logparse.store import open_store
 from tests.conftest import ROOT
 from tests.program import run
@@ -92,7 +93,7 @@ def made(folder: Path, *, settings: bool = True) -> Path:
     """A folder with an ``apply.py`` as ``recommend`` writes it, which applies one setting by itself, or none."""
     result = ActionResult(
         action=next(x for x in ACTIONS if x.name == "cudnn_benchmark"),
-        application=Application(line="", settings=("torch.backends.cudnn.benchmark = True",)),
+        application=Application(line="", settings=(Python("torch.backends.cudnn.benchmark = True"),)),
         now_us=20e3, then_us=10e3, low_us=9e3, high_us=11e3, parts=(), steps=4.0,
     )  # fmt: skip
     written = module([result], kept=[result] if settings else [])
@@ -165,7 +166,7 @@ def test_scripts_leave_marks_and_one_that_refuses_leaves_none(tmp_path: Path, wi
     folder = tmp_path / "overrides"
     for name, cu_count in (("here", None), ("elsewhere", "304")):
         (folder / name).mkdir(parents=True)
-        file = Emission("my results.csv", b"", f"export TUNED='{name}'/{{path}}\nexport ALSO=1")
+        file = Emission("my results.csv", b"", Shell(f"export TUNED='{name}'/{{path}}\nexport ALSO=1"))
         target = {"arch": "gfx942", "cu_count": cu_count} if cu_count else {}
         written = script([], [file], target, str(folder / name))
         assert written is not None

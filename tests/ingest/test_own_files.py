@@ -14,6 +14,7 @@ from logparse.ingest import ingest
 from logparse.ingest.render import answer
 from logparse.output.answer import Answer, TableFormat, show
 from logparse.output.own_files import LIST, is_own, listed, remember
+from logparse.quoting import Shell
 from logparse.store import Store
 from tests.conftest import SAMPLES
 
@@ -25,7 +26,7 @@ def test_overrides_do_not_count_as_measurements_of_the_next_run(tmp_path: Path, 
     job = tmp_path / "job"
     job.mkdir()
     shutil.copy(LOG, job)
-    [made] = write([Emission("tunableop_results0.csv", RESULTS.read_bytes(), "")], job / "overrides" / "gfx942")
+    [made] = write([Emission("tunableop_results0.csv", RESULTS.read_bytes(), Shell())], job / "overrides" / "gfx942")
     log, left_out = ingest([str(job)], store, run="after")
     assert (log.format, left_out.state) == ("hipblaslt-bench+hipblaslt-bench-output", "left out")
     assert store.measurements().empty
@@ -40,7 +41,7 @@ def test_overrides_do_not_count_as_measurements_of_the_next_run(tmp_path: Path, 
 @pytest.mark.parametrize("change", ["rows", "name"])
 def test_what_its_library_changed_is_read(tmp_path: Path, store: Store, change: str) -> None:
     """MIOpen adds what it finds to the find-db that it was given; a file that was renamed alone is still ours."""
-    [made] = write([Emission("tunableop_results0.csv", RESULTS.read_bytes(), "")], tmp_path)
+    [made] = write([Emission("tunableop_results0.csv", RESULTS.read_bytes(), Shell())], tmp_path)
     if change == "rows":
         row = "GemmTunableOp_Half_NN,nn_64_64_64_ld_64_64_64,Default,0.01\n"
         made.path.write_text(made.path.read_text() + row)

@@ -36,6 +36,7 @@ from logparse.formats.format import FOREIGN, Emission, LineFormat, Outcome
 from logparse.formats.patterns import regex
 from logparse.formats.ranks import WORKER
 from logparse.model import Call, Fact, Message, Record, Reject, Solution, SolutionName
+from logparse.quoting import Shell, filled, shell_comment, shell_word
 
 CATEGORY = tables.CATEGORY
 TUNED, UNTUNED, DEFAULT, FUSED_MOE = "tuned", "untuned", "default", "fused_moe"
@@ -167,13 +168,17 @@ _TUNERS = {
 """The tuner of each table in a clone of aiter, with the option that takes the untuned one (the READMEs beside them)."""
 
 
-def _use(table: str) -> str:
+def _use(table: str) -> Shell:
     """Lines that state which of aiter's tuners reads the untuned form of a table."""
     tuner = _TUNERS.get(table.partition("_tuned_gemm")[0])
     if tuner is None:
-        return "# one of the tuners under <aiter>/csrc/ reads it\n"
+        return Shell("# one of the tuners under <aiter>/csrc/ reads it\n")
     output = "--tuned_file" if tuner.endswith("--input_file") else "-o"
-    return f"# its tuner, in a clone of aiter:\n#   python3 <aiter>/{tuner} {{path}} {output} {{folder}}/{table}\n"
+    words = {"tuner": shell_comment(tuner), "output": shell_word(output), "table": shell_word(table)}
+    return filled(_USE, words)
+
+
+_USE = Shell("# its tuner, in a clone of aiter:\n#   python3 <aiter>/@tuner@ {path} @output@ {folder}/@table@\n")
 
 
 def untuned(lines: Iterable[str]) -> list[Emission]:
@@ -188,7 +193,7 @@ def untuned(lines: Iterable[str]) -> list[Emission]:
     for text in texts:
         found = _LOOKUP.match(text)
         table = PurePosixPath(found["missed"] or "").name if found else ""
-        if found is None or not table.endswith("_tuned_gemm.csv"):
+        if found is None or not _TABLE.fullmatch(table):
             continue  # CKGEMM and others that name no file: which tuner would read them is not known
         values = _values(found["fields"])
         typed = "dtype" in values or not table.startswith("bf16_")
@@ -202,6 +207,9 @@ def untuned(lines: Iterable[str]) -> list[Emission]:
         for table, rows in tables.items()
     ]
     return made + _untuned_moe(texts)
+
+
+_TABLE = regex(r"\w+_tuned_gemm\.csv")
 
 
 def _defaults(texts: Iterable[str]) -> dict[tuple[str, ...], list[dict[str, str]]]:
@@ -250,7 +258,7 @@ def _untuned_moe(texts: Iterable[str]) -> list[Emission]:
     return [Emission("untuned_fmoe.csv", data, _USE_MOE)] if rows else []
 
 
-_USE_MOE = (
+_USE_MOE = Shell(
     "# its tuner, in a clone of aiter; AITER_CONFIG_FMOE names the tuned table:\n#   python3 "
     "<aiter>/csrc/ck_gemm_moe_2stages_codegen/gemm_moe_tune.py -i {path} -o {folder}/tuned_fmoe.csv\n"
 )

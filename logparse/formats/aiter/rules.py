@@ -29,6 +29,7 @@ from logparse.formats.hipblaslt import tuning_rules as hipblaslt_tuning
 from logparse.formats.override_format import Conversion, Merging, OverrideFormat, Report, bytes_of, records_of
 from logparse.formats.reading import Note, Offer, Reading, Rule, Table, text_of
 from logparse.model import GemmProblem, Solution
+from logparse.quoting import Shell, filled, shell_word
 from logparse.target import Facts, arch
 
 Cell: TypeAlias = bool | int | float | str | None
@@ -394,7 +395,8 @@ def _header(name: str, data: bytes) -> list[tuple[str, str]]:
 def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
     data = bytes_of([agreed["columns"], *(row.text for row in rows)])
     operator = agreed["operator"]
-    return [Emission(f"{operator}.csv", data, f"export {VARIABLES[operator]}={{path}}")]
+    use = filled(Shell("export @variable@={path}"), {"variable": shell_word(VARIABLES[operator])})
+    return [Emission(f"{operator}.csv", data, use)]
 
 
 def _takes(given: Solution, rocblas_version: str) -> Solution | None:

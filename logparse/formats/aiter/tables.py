@@ -58,6 +58,7 @@ from logparse.model import (
     SolutionName,
     Status,
 )
+from logparse.quoting import Shell
 
 CATEGORY = "aiter"
 ORIGIN = "aiter"
@@ -325,13 +326,13 @@ def _speed(override: Override) -> list[str]:
     return [f"{us:.4f}".rstrip("0").rstrip("."), kernel, "", *rate]
 
 
-_USE = """\
+_USE = Shell("""\
 export AITER_CONFIG_GEMM_BF16={path}
 # This path alone takes the place of aiter's own table; to keep that, join both with a colon:
 #   AITER_CONFIG_GEMM_BF16=<aiter>/configs/bf16_tuned_gemm.csv:{path}
 # To see that rows are hit: AITER_LOG_TUNED_CONFIG=1 prints "is tuned on cu_num" for each shape,
 # and "not found tuned config" without it.
-"""
+""")
 
 
 FORMAT = FileFormat(

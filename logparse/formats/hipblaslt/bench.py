@@ -32,6 +32,7 @@ from logparse.formats.hipblaslt.arguments import SWITCHES, TYPES, WORDS, argumen
 from logparse.formats.hipblaslt.enums import BENCH_COMPUTE_TYPES, BENCH_TYPES, SCALES, tight_leading_dimensions
 from logparse.formats.patterns import regex
 from logparse.model import Call, GemmProblem, Member, Message, Problem, Reject, Solution
+from logparse.quoting import Shell, shell_line
 
 # ------------------------------------------------------------------------------------------- the flags
 
@@ -288,7 +289,7 @@ _OF_MEMBER = frozenset(f.name for f in fields(Member))
 # ------------------------------------------------------------------------------------------- writing
 
 
-def command(gemm: Problem, solution: Solution | None = None) -> str:
+def command(gemm: Problem, solution: Solution | None = None) -> Shell:
     """The hipblaslt-bench command that runs this problem (flags of ROCm 6.4 and later).
 
     Unknown leading dimensions and strides are written tight; an unknown epilogue or scale is left out, which means
@@ -301,16 +302,20 @@ def command(gemm: Problem, solution: Solution | None = None) -> str:
     words = ["hipblaslt-bench", "--api_method", "cpp" if p.members else "c"]
     words += ["--grouped_gemm"] * bool(p.members)
     for size in p.members or (p,):
-        words += [f"-{name} {x}" if name in "mnk" else f"--{name} {x}" for name, x in sizes(size, p, what).items()]
+        words += [x for name, y in sizes(size, p, what).items() for x in (f"{_dashes(name)}{name}", str(y))]
     given = arguments(gemm, what)
     # The library logs the scales of C and D without a value, which its tool does not take.
     unset = {name for name in ("scaleC", "scaleD") if given[name] == "0"} | ({"bias_source"} if not p.bias else set())
     activation = given.pop("activation_type")
     for name, value in given.items():
         if value is not False and name not in unset:
-            words.append(f"--{name}" if value is True else f"--{name} {value}")
-    words += [f"--algo_method index --solution_index {solution.id}"] if solution else []
-    return " ".join([*words, f"--activation_type {activation}"])
+            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    words += ["--algo_method", "index", "--solution_index", solution.id] if solution else []
+    return shell_line([*words, "--activation_type", str(activation)])
+
+
+def _dashes(name: str) -> str:
+    return "-" if name in "mnk" else "--"
 
 
 # A record begins at the word itself or, where a shell's line stands before it, at the start of that.

@@ -28,6 +28,7 @@ from logparse.formats.hipblaslt.arguments import problem_of_row, sizes, tight_st
 from logparse.formats.hipblaslt.enums import SCALE_CODES
 from logparse.formats.reading import leading
 from logparse.model import COMPLEX, Fact, GemmProblem, Measurement, Override, Problem, Record, Reject, Solution
+from logparse.quoting import Shell
 
 FIRST = "Git Version: "
 BLANKS = " \t\n\r\f\v"
@@ -468,10 +469,10 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     return (Emission(name="hipblaslt_tuning.txt", data=data, use=_USE),) if rows else ()
 
 
-_USE = """\
+_USE = Shell("""\
 export HIPBLASLT_TUNING_OVERRIDE_FILE={path}
 # Verify: under HIPBLASLT_LOG_MASK=32 the call's --solution_index is the file's; under 8, "Find solution with index".\
-"""
+""")
 
 
 def _checked_key(override: Override, target: Mapping[str, str]) -> str:

@@ -36,6 +36,7 @@ from logparse.formats.override_format import (
 from logparse.formats.reading import Note, Offer, Reading, Row, Rule, Table, text_of, with_key
 from logparse.formats.tunableop.solutions import hipblaslt_index
 from logparse.model import GemmProblem, Override, Problem, Solution, problem_from_text
+from logparse.quoting import Shell
 from logparse.target import Facts
 from logparse.target import arch as arch_of
 
@@ -306,7 +307,7 @@ _LAYOUTS = ("values only (ROCm 6.4)", "a header line each (ROCm 7)")
 
 def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
     data = bytes_of([tuning_file.FIRST + agreed["revision"], *(row.text for row in rows)])
-    return [Emission("hipblaslt_tuning.txt", data, "export HIPBLASLT_TUNING_OVERRIDE_FILE={path}")]
+    return [Emission("hipblaslt_tuning.txt", data, Shell("export HIPBLASLT_TUNING_OVERRIDE_FILE={path}"))]
 
 
 def _keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:

@@ -39,6 +39,7 @@ from logparse.errors import EmissionError
 from logparse.formats.format import LineFormat, Outcome
 from logparse.formats.patterns import regex
 from logparse.model import Call, ConvProblem, Direction, Message, Problem, Reject
+from logparse.quoting import Shell, shell_line
 
 # Long name, short name, default, field of the problem.
 _SIZES = (
@@ -319,7 +320,7 @@ def read(text: str) -> Outcome:
 # ---------------------------------------------------------------------------------------------------- writing
 
 
-def command(problem: Problem) -> str:
+def command(problem: Problem) -> Shell:
     """The command that runs this problem, e.g. to measure or tune it (``-s 1`` appended tunes); ``PATH`` finds the
     driver, whose folder differs by ROCm version.
 
@@ -333,22 +334,22 @@ def command(problem: Problem) -> str:
     if problem.direction not in _BIT_OF_DIRECTION:
         raise EmissionError(f"MIOpenDriver has no direction {problem.direction}")
     three = problem.spatial == 3
-    words = [f"MIOpenDriver {op}"]
+    words = ["MIOpenDriver", op]
     for name, short, _, field in _sizes_of(three):
         value = getattr(problem, field)
         if value is None:
             raise EmissionError(f"{field} of {problem.text} is unknown; a find-db or MIOpen log of it supplies it")
-        words.append(f"-{short} {value}" if short.isalpha() else f"--{name} {value}")
-    words += ["--spatial_dim 3"] if three else []
+        words += [f"-{short}" if short.isalpha() else f"--{name}", str(value)]
+    words += ["--spatial_dim", "3"] if three else []
     plain = "NCDHW" if three else "NCHW"
     for flag, role in (("--in_layout", "in"), ("--fil_layout", "weights"), ("--out_layout", "out")):
         layout = getattr(problem, f"{role}_layout") or plain
-        words += [f"{flag} {layout}"] if layout != plain else []
+        words += [flag, layout] if layout != plain else []
     if problem.mode == "transposed":
         words += _output_pads(problem)
     mode = "trans" if problem.mode == "transposed" else "conv"
-    words.append(f"-m {mode} -g {problem.groups or 1} -F {_BIT_OF_DIRECTION[problem.direction]} -t 1")
-    return " ".join(words)
+    last = f"-m {mode} -g {problem.groups or 1} -F {_BIT_OF_DIRECTION[problem.direction]} -t 1"
+    return shell_line([*words, *last.split(" ")])
 
 
 def _output_pads(problem: ConvProblem) -> list[str]:
@@ -358,7 +359,7 @@ def _output_pads(problem: ConvProblem) -> list[str]:
         least = _output(sizes, x, 0)
         out = sizes[f"out_{x}"]
         if out is not None and least is not None and out > least:
-            words.append(f"--trans_output_pad_{x} {out - least}")
+            words += [f"--trans_output_pad_{x}", str(out - least)]
     return words
 
 

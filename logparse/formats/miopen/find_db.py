@@ -27,6 +27,7 @@ from logparse.formats.miopen.db_names import facts_of_name, file_name, of_fusion
 from logparse.formats.miopen.problem_key import is_key, key_direction, key_of
 from logparse.formats.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
 from logparse.model import ConvProblem, Fact, Override, Problem
+from logparse.quoting import Shell
 
 BIASED = "3.3.0 user files: times are too low, may be negative, slower solvers are missing (ROCm/MIOpen PR 3460)"
 
@@ -103,7 +104,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
         return []
     name = file_name(target)
     lines = [f"{text}={';'.join(_items(rows))}\n" for text, rows in sorted(by_key.items())]
-    return [Emission(name, "".join(lines).encode(), USE.format(name=name))]
+    return [Emission(name, "".join(lines).encode(), USE)]
 
 
 def _can_stand_in(row: Override) -> bool:
@@ -140,11 +141,11 @@ def _item(row: Override) -> str:
     return f"{row.solution.raw or row.solution.id}:{milliseconds},{row.workspace_bytes},{algorithm}"
 
 
-USE = """\
+USE = Shell("""\
 # MIOpen user find-db {name}
 # Found by its name: only this library build on this GPU reads it. Your own database is not changed;
 # to keep its rows in use, copy your .ufdb.txt rows and your .udb.txt into the same folder.
-export MIOPEN_USER_DB_PATH={{folder}}
+export MIOPEN_USER_DB_PATH={folder}
 unset MIOPEN_FIND_ENFORCE  # 2 to 5 force a new search, which ignores and overwrites these rows
 unset MIOPEN_FIND_MODE     # the default (5) looks up first, as do 2 and 3; 1 (NORMAL) measures again and overwrites
 # FIND_MODE=3 (HYBRID) does not tune; FIND_ENFORCE=3 (SEARCH) tunes what has no entry, it does not force tuned results.
@@ -153,7 +154,7 @@ unset MIOPEN_FIND_MODE     # the default (5) looks up first, as do 2 and 3; 1 (N
 # MIOpenDriver prints "Solution: <id>/<solver>".
 # Tunable solvers run at their default parameters unless a perf-db (the .udb.txt beside this file, or the system's) has
 # a row for the problem too; they may then be several times slower than measured.
-"""
+""")
 
 FORMAT = FileFormat(
     name="miopen-find-db",

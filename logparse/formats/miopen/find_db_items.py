@@ -25,7 +25,7 @@ from logparse.formats.miopen.problem_key import is_key, key_of, problem_from_key
 from logparse.formats.miopen.records import Item, items_of
 from logparse.formats.miopen.solvers import ALGORITHMS, TUNABLE, algorithm_name, known_algorithm
 from logparse.formats.reading import Breach, Row, Rule, Verdicts, judge, whole, why_unused
-from logparse.model import ConvProblem, Direction, Measurement, Reject, Solution
+from logparse.model import ConvProblem, Direction, Measurement, Reject, Solution, fault
 from logparse.target import Facts
 
 ORIGIN = "find-db"
@@ -281,4 +281,5 @@ def usable(solver: str, algorithm: str, direction: Direction) -> bool:
     """Whether an item of usual numbers breaks no rule that stops it, in a record of a usual key."""
     key, numbers = f"1-1-1-1x1-1-1-1-1-0x0-1x1-1x1-0-NCHW-FP32-{direction}", ("1", "0", algorithm)
     item = Item(1, key, problem_from_key(key), f"{solver}:{','.join(numbers)}", solver, numbers, None, False)
-    return solver not in ALGORITHMS and not judge(1, item, {}, RULES, True, "")[1]
+    plain = fault(Solution("miopen", solver, solver, algorithm)) is None
+    return plain and solver not in ALGORITHMS and not judge(1, item, {}, RULES, True, "")[1]

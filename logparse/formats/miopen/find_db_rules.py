@@ -111,7 +111,7 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
     """Of each record the fastest item first."""
     records = (sorted(record, key=lambda row: (_rank(row), row.text)) for _, record in groupby(rows, lambda x: x.key))
     lines = (f"{record[0].key}={';'.join(row.text for row in record)}" for record in records)
-    return [Emission(name, bytes_of(lines), find_db.USE.format(name=name))]
+    return [Emission(name, bytes_of(lines), find_db.USE)]
 
 
 OVERRIDE_FORMAT = OverrideFormat(

@@ -33,6 +33,7 @@ from logparse.formats.miopen.perf_db_items import KEY, ORIGIN, perf_key_of, read
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.patterns import regex
 from logparse.model import ConvProblem, Fact, Override, Problem
+from logparse.quoting import Shell
 
 _FIRST_TEXT = [3, 2]
 """The first MIOpen (ROCm 6.2) that reads perf-dbs as text."""
@@ -121,7 +122,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     name = file_name(target, "udb")
     rows = ((text, ";".join(map(":".join, solvers.items()))) for text, solvers in sorted(by_key.items()))
     lines = [f"{text}={row}\n" for text, row in rows]
-    return [Emission(name, "".join(lines).encode(), _USE.format(name=name))]
+    return [Emission(name, "".join(lines).encode(), _USE)]
 
 
 def _with_fallback(override: Override) -> Sequence[Override]:
@@ -135,11 +136,11 @@ def own_key(override: Override, target: Mapping[str, str]) -> str | None:
     return key(override.problem, target)
 
 
-_USE = """\
+_USE = Shell("""\
 # MIOpen user perf-db {name}: tuned parameters for solvers of the .ufdb.txt beside it.
 # MIOpen adds the system's rows to it (per solver), and warns "Invalid config loaded from Perf Db" of one it cannot use.
-export MIOPEN_USER_DB_PATH={{folder}}
-"""
+export MIOPEN_USER_DB_PATH={folder}
+""")
 
 
 FORMAT = FileFormat(

@@ -19,6 +19,7 @@ from logparse.formats.override_format import Keep, OverrideFile, bytes_of
 from logparse.formats.reading import Note, Offer, Row, Rule
 from logparse.groups import in_groups
 from logparse.model import ConvProblem, Measurement, Record, Reject
+from logparse.quoting import Shell
 from logparse.target import Facts
 
 
@@ -203,4 +204,4 @@ def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
 
 def write(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
     """The merged database under the name of all."""
-    return [Emission(name, bytes_of(lines(rows)), "export MIOPEN_USER_DB_PATH={folder}")]
+    return [Emission(name, bytes_of(lines(rows)), Shell("export MIOPEN_USER_DB_PATH={folder}"))]

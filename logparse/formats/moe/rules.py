@@ -30,6 +30,7 @@ from logparse.formats.moe import config as moe_config
 from logparse.formats.override_format import Keep, Merging, OverrideFormat, Report
 from logparse.formats.reading import Note, Offer, Reading, Row, Rule, Table
 from logparse.model import OperatorProblem, Problem, Solution
+from logparse.quoting import Shell
 from logparse.target import Facts, arch
 
 _VERSION = "triton_version"
@@ -330,11 +331,11 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
     version = [f'"{_VERSION}": {json.dumps(agreed[_VERSION])}'] if agreed[_VERSION] else []
     members = [*version, *(row.text for row in sorted(rows, key=_tokens))]
     data = "{\n    " + ",\n    ".join(members) + "\n}\n"
-    use = "export VLLM_TUNED_CONFIG_FOLDER={folder}" if _has_experts(agreed["table"]) else _OWN_FOLDER
+    use = Shell("export VLLM_TUNED_CONFIG_FOLDER={folder}") if _has_experts(agreed["table"]) else _OWN_FOLDER
     return [Emission(f"{agreed['table']}.json", data.encode(), use)]
 
 
-_OWN_FOLDER = "# no variable names its folder: copy it to vllm/model_executor/layers/quantization/utils/configs"
+_OWN_FOLDER = Shell("# no variable names its folder: copy it to vllm/model_executor/layers/quantization/utils/configs")
 
 
 def _tokens(row: Offer) -> int:

@@ -42,6 +42,7 @@ from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
 from logparse.formats.reading import whole
 from logparse.model import Beta, Call, GemmProblem, Measurement, Message, Override, Problem, Record, Reject, Solution
+from logparse.quoting import Shell
 
 RESERVED = 10
 """Indices that rocBLAS keeps for itself between its own and Tensile's (``c_rocblas_solutions_reserved``)."""
@@ -355,10 +356,10 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
     return [Emission("rocblas_override.csv", f"{HEADING}\n{body}".encode(), _USE)]
 
 
-_USE = """\
+_USE = Shell("""\
 export ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH={path}
 # Only calls that rocBLAS gives to Tensile see it, not those served by hipBLASLt (ROCBLAS_USE_HIPBLASLT).
 # rocBLAS prints one warning, "One or more problem overrides failed to load", when a row is not taken.
-"""
+""")
 
 WRITER = Writer("rocblas", "rocBLAS GEMM override CSV (ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH)", accepts, key, write)

@@ -21,6 +21,7 @@ from logparse.formats.override_format import Conversion, Merging, OverrideFormat
 from logparse.formats.reading import Note, Offer, Reading, Rule, Table, leading, text_of, with_key
 from logparse.formats.rocblas import logs as rocblas
 from logparse.model import COMPLEX, GemmProblem, Problem, Record, Solution, problem_from_text
+from logparse.quoting import Shell
 from logparse.target import Facts
 
 _HEADING = "transA"
@@ -288,7 +289,7 @@ _BUILD = Note(
 
 def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
     data = bytes_of([rocblas.HEADING, *(row.text for row in rows)])
-    return [Emission("rocblas_override.csv", data, "export ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH={path}")]
+    return [Emission("rocblas_override.csv", data, Shell("export ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH={path}"))]
 
 
 def _records(file: Source) -> Iterator[Record]:

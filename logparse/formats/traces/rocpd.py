@@ -32,6 +32,7 @@ from logparse.formats.patterns import regex
 from logparse.formats.traces.kernel_totals import KernelTotals, of_one_process
 from logparse.formats.traces.marker_ranges import Ranges
 from logparse.model import Fact, Message, Record, Reject
+from logparse.quoting import sql_name
 
 if TYPE_CHECKING:
     import sqlite3
@@ -88,11 +89,6 @@ def read(source: Source) -> Iterator[Outcome]:
         yield Outcome("reject", [Reject(f"sqlite: {error}")])
 
 
-def _quoted(name: str) -> str:
-    """A table's or column's name as SQL has it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _outcomes(database: sqlite3.Connection) -> Iterator[Outcome]:
     names = [name for (name,) in database.execute("select name from sqlite_master where type = 'table'")]
     parts: dict[str, dict[str, str]] = {}
@@ -114,7 +110,7 @@ def _outcomes(database: sqlite3.Connection) -> Iterator[Outcome]:
 
 
 def _count(database: sqlite3.Connection, table: str) -> int:
-    return int(database.execute(f"select count(*) from {_quoted(table)}").fetchone()[0])
+    return int(database.execute(f"select count(*) from {sql_name(table)}").fetchone()[0])
 
 
 class _Part:
@@ -124,9 +120,9 @@ class _Part:
         self._db, self._tables = database, tables
         database.execute("create temp table if not exists absent (id integer primary key)")
         for base, names in _COLUMNS.items():
-            of = _quoted(tables.get(base, "absent"))
+            of = sql_name(tables.get(base, "absent"))
             there = {row[1] for row in database.execute(f"pragma table_info({of})")}
-            columns = ", ".join(f"{_quoted(x) if x in there else 'null'} as {_quoted(x)}" for x in names.split())
+            columns = ", ".join(f"{sql_name(x) if x in there else 'null'} as {sql_name(x)}" for x in names.split())
             database.execute(f"drop view if exists temp.{base}")
             database.execute(f"create temp view {base} as select {columns} from {of}")
         category, other = ("c.name", "info_category") if "info_category" in tables else ("c.string", "string")

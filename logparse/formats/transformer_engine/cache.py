@@ -25,6 +25,7 @@ from logparse.formats.format import FOREIGN, Emission, FileFormat, Head, LineFor
 from logparse.formats.fp8 import OCP, on_arch
 from logparse.formats.patterns import regex
 from logparse.model import NARROW, Fact, GemmProblem, Measurement, Message, Override, Problem, Record, Reject, Solution
+from logparse.quoting import Shell
 from logparse.target import Facts, arch
 
 _FIRST = "dev_cap,m,n,k,trans_a,trans_b,type_a,type_b,type_d,bias_type"
@@ -284,9 +285,9 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     return (Emission("transformer_engine_cache.csv", "\n".join([*lines, ""]).encode(), _USE),) if overrides else ()
 
 
-_USE = """\
+_USE = Shell("""\
 export TE_HIPBLASLT_ALGO_LOAD={path}
 # Verify: the job prints "Loading autotune results"; under TE_HIPBLASLT_LOG_TUNING=1 "Use hipBLASLt algo [0] …".\
-"""
+""")
 
 WRITER = Writer(_ORIGIN, "TransformerEngine's hipBLASLt cache for TE_HIPBLASLT_ALGO_LOAD", accepts, key, write)

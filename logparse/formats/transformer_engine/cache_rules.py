@@ -15,6 +15,7 @@ from logparse.formats.override_format import Conversion, Merging, OverrideFormat
 from logparse.formats.reading import Note, Offer, Reading, Rule, Table, with_key
 from logparse.formats.transformer_engine import cache
 from logparse.formats.transformer_engine.cache import COLUMNS, FORMAT, CacheRow
+from logparse.quoting import Shell
 from logparse.target import Facts
 
 
@@ -132,7 +133,7 @@ def _header(name: str, data: bytes) -> list[tuple[str, str]]:
 
 def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
     data = bytes_of([agreed["header"], *(row.text for row in rows)])
-    return [Emission("transformer_engine_cache.csv", data, "export TE_HIPBLASLT_ALGO_LOAD={path}")]
+    return [Emission("transformer_engine_cache.csv", data, Shell("export TE_HIPBLASLT_ALGO_LOAD={path}"))]
 
 
 def _without_aux(key: str) -> Sequence[str]:

@@ -35,7 +35,8 @@ from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome,
 from logparse.formats.patterns import regex
 from logparse.formats.tunableop import signature, validators
 from logparse.formats.tunableop.solutions import name, solution, why_no_candidate
-from logparse.model import Fact, GemmProblem, Measurement, Override, Reject, Solution, Status
+from logparse.model import Fact, GemmProblem, Measurement, Override, Reject, Solution, Status, fault
+from logparse.quoting import Shell
 
 ORIGIN = "tunableop"
 FILE_NAME = "tunableop_results"
@@ -175,7 +176,12 @@ def read(source: Source) -> Iterator[Outcome]:
             place = at + len(text[:start].encode())
             yield replace(_outcome(piece, one), lines=0 if start else 1, at=place)
         if not found:
-            yield Outcome("fact")
+            wrong = next(filter(None, map(fault, _facts(file))), None)
+            if wrong is not None:
+                del file.validators[fields(text)[1]]
+                yield Outcome("reject", [Reject(wrong, 0, len(text.encode()))], at=at)
+            else:
+                yield Outcome("fact")
     yield Outcome("fact", _facts(file), lines=0)
 
 
@@ -234,16 +240,16 @@ FORMAT = FileFormat(
 
 # ---------------------------------------------------------------------------------------------------------------- write
 
-USE = """\
+USE = Shell("""\
 export PYTORCH_TUNABLEOP_ENABLED=1
 export PYTORCH_TUNABLEOP_TUNING=0
-export PYTORCH_TUNABLEOP_FILENAME={folder}/tunableop_results.csv
+export PYTORCH_TUNABLEOP_FILENAME={folder}/{generic}
 # PyTorch puts the device's number before the last dot: this name reads tunableop_results0.csv on device 0,
 # tunableop_results1.csv on device 1 … .  With one visible GPU per process every process reads …0.csv.
 # To see that rows are hit, run once with
 #   export PYTORCH_TUNABLEOP_VERBOSE=3
 # and look for "Loading results", for "ResultEntry found for <op>,<params>" and for no "Failed validator".
-"""
+""")
 
 
 def accepts(override: Override) -> bool:

@@ -20,6 +20,7 @@ from logparse.formats.patterns import regex
 from logparse.formats.tunableop import signature
 from logparse.formats.tunableop.results import BOM, key_of, lines_of
 from logparse.model import Call, GemmProblem, Override, Reject
+from logparse.quoting import Shell
 
 FILE_NAME = "tunableop_untuned0.csv"
 CATEGORY = "untuned"
@@ -115,12 +116,12 @@ if __name__ == "__main__":
     sys.exit(main(*(sys.argv[1:] + ["tunableop_untuned0.csv", "tunableop_tuned.csv"][len(sys.argv) - 1 :])))
 '''
 
-_USE = """\
+_USE = Shell("""\
 cd {folder} && python tune_tunableop.py
 # Times every candidate of every key (minutes to hours) and writes tunableop_tuned0.csv.  To keep all the times,
 # which `logparse ingest` reads:
 #   PYTORCH_TUNABLEOP_VERBOSE=3 PYTORCH_TUNABLEOP_VERBOSE_FILENAME=tunableop_verbose.log python tune_tunableop.py
-"""
+""")
 
 
 def accepts(override: Override) -> bool:
@@ -140,7 +141,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
         raise EmissionError(f"TunableOp: PyTorch {torch[0]}.{torch[1]} cannot tune from a file, 2.6 and later can")
     keys = dict.fromkeys(key_of(override, target) for override in overrides)
     data = "".join(f"{key}\n" for key in keys).encode()
-    return [Emission(FILE_NAME, data, _USE), Emission(SCRIPT_NAME, _SCRIPT.encode(), "")]
+    return [Emission(FILE_NAME, data, _USE), Emission(SCRIPT_NAME, _SCRIPT.encode(), Shell())]
 
 
 WRITER = Writer(FORMAT.name, "TunableOp untuned CSV with a script that tunes it offline", accepts, signature.key, write)

@@ -25,6 +25,7 @@ from logparse.formats.aiter.lookup import VARIABLES
 from logparse.formats.format import Emission
 from logparse.formats.override_format import OverrideFormat
 from logparse.formats.override_formats import OVERRIDE_FORMATS
+from logparse.quoting import Shell
 from tests.analyzers.overrides.test_laws import samples
 from tests.conftest import CORPUS, ROOT, needs_corpus
 from tests.program import Done, run
@@ -122,7 +123,7 @@ EVERY = [(format.name, number) for format in OVERRIDE_FORMATS for number in rang
 def test_a_cut_has_these_rows_and_every_other_byte(of: tuple[str, int], wanted: int, end: bytes) -> None:
     """Also with the line ends of another system."""
     format, (file, _) = by_name(of[0]), samples()[of[0]][of[1]]
-    file = Emission(file.name, file.data.replace(b"\n", end + b"\n"), "")
+    file = Emission(file.name, file.data.replace(b"\n", end + b"\n"), Shell())
     every = texts(format, file, file.data)
     whole, count = cut(format, file, lambda place: True)
     assert (whole, count) == (file.data, len(every)), "each row once"
@@ -137,7 +138,7 @@ def test_a_cut_has_these_rows_and_every_other_byte(of: tuple[str, int], wanted: 
 @pytest.mark.parametrize("path", ["mlperf_tuning_aa0bda7b.txt.gz", "primus_tune_gemm_results-v26.5.txt"])
 def test_real_files_are_taken_apart(path: str) -> None:
     name, data = content_of(str(CORPUS / "serving" / path))
-    format, file = format_of(name, data), Emission(name, data, "")
+    format, file = format_of(name, data), Emission(name, data, Shell())
     every = texts(format, file, data)
     assert cut(format, file, lambda place: True) == (data, len(every))
     assert texts(format, file, cut(format, file, lambda place: place % 3 == 0)[0]) == every[::3]

@@ -26,6 +26,7 @@ from logparse.formats.override_format import OverrideFile, OverrideFormat
 from logparse.formats.override_formats import OVERRIDE_FORMATS, WRITERS, format_of, writers_for
 from logparse.formats.reading import Reading
 from logparse.model import Fact, Measurement, Override
+from logparse.quoting import Shell
 from logparse.target import Facts
 from tests.conftest import SAMPLES
 from tests.formats.reading import Memory
@@ -41,7 +42,7 @@ def samples() -> dict[str, list[tuple[Emission, Facts]]]:
     """Format → files that are written for it, each with its target; of formats without a writer the tuners' own."""
     out: dict[str, list[tuple[Emission, Facts]]] = {x.name: [] for x in OVERRIDE_FORMATS}
     for name, path in (("aiter-kernels", KERNEL_TABLE), ("moe-config", MOE_TABLE)):
-        out[name].append((Emission(path.name, path.read_bytes(), ""), {}))
+        out[name].append((Emission(path.name, path.read_bytes(), Shell()), {}))
     for case in EMITTED:
         for file in CASES[case]():
             accepted = [x.name for x in OVERRIDE_FORMATS if x.recognise(Head(file.name, file.data))]

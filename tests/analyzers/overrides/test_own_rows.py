@@ -11,6 +11,7 @@ from analyzers.overrides.merge import with_own
 from logparse.errors import InputError
 from logparse.formats.format import Emission
 from logparse.ingest.stated_target import target_from
+from logparse.quoting import Shell
 from tests.conftest import SAMPLES
 
 CSV = SAMPLES / "tunableop/tunableop_results0.csv"
@@ -37,8 +38,8 @@ def test_a_new_row_counts_and_the_others_stay(path: Path, depth: int, head: int)
     changed = new.replace("105633", "7").replace("105597", "7").replace("ConvHip", "ConvCk", 1)
     data = "\n".join([*lines[:head], changed, ""]).encode()
     name = {CSV: "tunableop_results0.csv", TUNING: "hipblaslt_tuning.txt", USER: USER.name}[path]
-    script = Emission("apply.sh", b"# a script\n", "")
-    (made, other), notes = with_own([Emission(name, data, "use"), script], [str(path)], TARGET)
+    script = Emission("apply.sh", b"# a script\n", Shell())
+    (made, other), notes = with_own([Emission(name, data, Shell("use")), script], [str(path)], TARGET)
     assert other == script
     mine, own, found = solutions(name, data), solutions(path.name, path.read_bytes()), solutions(name, made.data)
     assert found == {**own, **mine}
@@ -48,7 +49,10 @@ def test_a_new_row_counts_and_the_others_stay(path: Path, depth: int, head: int)
 
 
 def test_what_cannot_be_kept_is_reported(tmp_path: Path) -> None:
-    emitted = [Emission("tunableop_results0.csv", CSV.read_bytes(), ""), Emission("t.txt", TUNING.read_bytes(), "")]
+    emitted = [
+        Emission("tunableop_results0.csv", CSV.read_bytes(), Shell()),
+        Emission("t.txt", TUNING.read_bytes(), Shell()),
+    ]
     old = SAMPLES / "tunableop/torch2.5/tunableop_results0.csv"
     files, notes = with_own(emitted, [str(old), str(SAMPLES / "hipblaslt/tuning_6.4.txt"), str(USER)], TARGET)
     assert files == emitted

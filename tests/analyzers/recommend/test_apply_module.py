@@ -12,6 +12,7 @@ import pytest
 from analyzers.actions import ActionResult, padded_output
 from analyzers.actions.action import Application
 from analyzers.recommend.apply_module import module
+from logparse.quoting import Python
 
 JOB = """
 import sys
@@ -66,7 +67,7 @@ dist.destroy_process_group()
 def padded(steps: float | None) -> ActionResult:
     return ActionResult(
         action=padded_output.ACTION,
-        application=Application(line="", model=("model = _padded_output(model, 5, 8)",)),
+        application=Application(line="", model=(Python("model = _padded_output(model, 5, 8)"),)),
         now_us=20_000.0,
         then_us=10_000.0,
         low_us=9_900.0,

@@ -14,9 +14,13 @@ import pytest
 from analyzers.recommend.apply_script import NAME, guards, script
 from logparse.formats.format import Emission
 from logparse.model import DEFAULT, Override, Solution
+from logparse.quoting import Shell, printable
 from tests.analyzers.example import gemm
+from tests.test_hostile import BLIND, CANARY, LINES
 
-FOUND = {Path(found).resolve(): shell for shell in ("sh", "dash", "bash", "busybox") if (found := shutil.which(shell))}
+FOUND = {
+    Path(found).resolve(): shell for shell in ("sh", "dash", "bash", "zsh", "busybox") if (found := shutil.which(shell))
+}
 SHELLS = list(FOUND.values())
 """One name of each shell that is here: ``sh`` is mostly one of the others."""
 TARGET = {
@@ -61,15 +65,17 @@ HEADER = """\
 """
 OVERRIDE = Override(problem=gemm(), solution=Solution("hipblaslt", "9"), target=TARGET)
 FILES = (
-    Emission("hipblaslt_tuning.txt", b"x", "export HIPBLASLT_TUNING_OVERRIDE_FILE={path}\n# Verify: …"),
+    Emission("hipblaslt_tuning.txt", b"x", Shell("export HIPBLASLT_TUNING_OVERRIDE_FILE={path}\n# Verify: …")),
     Emission(
         "tunableop_results0.csv",
         b"x",
-        "export PYTORCH_TUNABLEOP_ENABLED=1\nexport PYTORCH_TUNABLEOP_FILENAME={folder}/tunableop_results.csv\n"
-        "#   export PYTORCH_TUNABLEOP_VERBOSE=3\n",
+        Shell(
+            "export PYTORCH_TUNABLEOP_ENABLED=1\nexport PYTORCH_TUNABLEOP_FILENAME={folder}/tunableop_results.csv\n"
+            "#   export PYTORCH_TUNABLEOP_VERBOSE=3\n"
+        ),
     ),
-    Emission("gfx942130.HIP.ufdb.txt", b"x", "unset MIOPEN_FIND_MODE  # looks up first\n"),
-    Emission("tunableop_untuned0.csv", b"x", "cd {folder} && python tune_tunableop.py\n"),
+    Emission("gfx942130.HIP.ufdb.txt", b"x", Shell("unset MIOPEN_FIND_MODE  # looks up first\n")),
+    Emission("tunableop_untuned0.csv", b"x", Shell("cd {folder} && python tune_tunableop.py\n")),
 )
 
 
@@ -107,7 +113,7 @@ def source(shell: str, path: Path | str, env: Mapping[str, str], cwd: Path, opti
     """What a shell that sources a script returns: its new environment with the exit status first, and its errors."""
     text = f'set {options}\nif . "$1"; then echo "status 0"; else echo "status $?"; fi\n'
     text += 'set +u\nenv\necho "all variables"\nset'
-    words = [shell, *(["sh"] if shell == "busybox" else []), "-c", text, "shell", str(path)]
+    words = [shutil.which(shell) or shell, *(["sh"] if shell == "busybox" else []), "-c", text, "shell", str(path)]
     done = subprocess.run(words, env=dict(env), cwd=cwd, capture_output=True, text=True, check=True)
     return done.stdout, done.stderr
 
@@ -170,6 +176,26 @@ def test_a_caution_is_printed_and_the_files_apply(shell: str, folder: Path, tmp_
     out, errors = source(shell, folder / NAME, machine(tmp_path), tmp_path)
     assert (out.startswith("status 0"), errors) == (True, "apply.sh: it's 1 of 2 rows: $HOME `id`\n")
     assert "HIPBLASLT_TUNING_OVERRIDE_FILE" in exported(out)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("code", [*BLIND, *LINES], ids=repr)
+def test_a_fact_is_data(shell: str, code: str, tmp_path: Path) -> None:
+    """Whatever stands in a fact's name and value, or in the caution, nothing runs; the machine that has it is fit."""
+    target = {"arch": "gfx942", "cu_count": "304", "hipblaslt_revision": f"3b{code}", f"validator:A{code}": f"1{code}"}
+    out = tmp_path / "out"
+    out.mkdir()
+    made = script([OVERRIDE], FILES, target, str(out), f"1 of 2 rows {code}")
+    assert made is not None
+    for file in (*FILES, made):
+        (out / file.name).write_bytes(file.data)
+    known = {"hipblaslt_revision": printable(f"3b{code}"), f"validator:A{printable(code)}": printable(f"1{code}")}
+    for fit in (True, False):
+        env = machine(tmp_path, torch=known if fit else {**known, "hipblaslt_revision": "another"})
+        done, errors = source(shell, out / NAME, env, out)
+        assert done.startswith("status 0" if fit else "status 1"), errors
+        assert all(line.isprintable() for line in errors.splitlines())
+    assert not [x for x in tmp_path.rglob("*") if CANARY in x.name]
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -23,6 +23,7 @@ from analyzers.recommend.ranking import recommend
 from logparse.formats.format import Emission
 from logparse.ingest import ingest
 from logparse.ingest.stated_target import target_from
+from logparse.quoting import Shell
 from logparse.store import Store
 from tests.analyzers.build import tables
 from tests.analyzers.example import everything
@@ -43,7 +44,7 @@ def test_documents_are_valid_and_plain_json(given: Tables) -> None:
     text = document(
         recommend(given, Settings()),
         Settings(),
-        [TargetFiles({"arch": "gfx942"}, [Emission("f", b"", "")], ["n"], "x")],
+        [TargetFiles({"arch": "gfx942"}, [Emission("f", b"", Shell())], ["n"], "x")],
     )
     made = json.loads(text, parse_constant=pytest.fail)
     VALIDATOR.validate(made)
@@ -100,7 +101,7 @@ def test_a_tested_finding_states_all_of_it() -> None:
 def test_the_report() -> None:
     found = recommend(everything(), Settings())
     text = report(
-        found, [TargetFiles({"arch": "gfx942"}, [Emission("apply.sh", b"", "source it")], ["a | b"], "gfx942")]
+        found, [TargetFiles({"arch": "gfx942"}, [Emission("apply.sh", b"", Shell("source it"))], ["a | b"], "gfx942")]
     )
     first, _, second = text.partition("## Findings")
     assert re.findall(r"^\| (\d) \| (\w+)", first, re.MULTILINE) == [("1", "search"), ("2", "overrides")]

@@ -24,6 +24,7 @@ from logparse.formats.format import Emission, Writer
 from logparse.formats.hipblaslt.tuning_file import WRITER
 from logparse.ingest.stated_target import target_from
 from logparse.model import Evidence, Finding, Override, Problem, Solution
+from logparse.quoting import Shell, shell_line
 from logparse.store import Store
 from logparse.target import comparable, folder, same_device, serves
 from tests.analyzers.build import facts, measurement, tables, work
@@ -183,15 +184,17 @@ def writer(fails: bool = False) -> Writer:
         if fails:
             raise EmissionError("hipblaslt_revision is unknown: give --target with a tuning file")
         return [
-            Emission("out.txt", ",".join(x.solution.text for x in rows).encode(), "# what it is\nexport OUT={path}\n")
+            Emission(
+                "out.txt", ",".join(x.solution.text for x in rows).encode(), Shell("# what it is\nexport OUT={path}\n")
+            )
         ]
 
     return Writer("test", "", lambda x: x.solution.library == "hipblaslt", lambda p, t: p.text, write)
 
 
 def commands() -> dict[str, object]:
-    def of(problem: Problem) -> str:
-        return f"run '{problem.label}'"
+    def of(problem: Problem) -> Shell:
+        return shell_line(["run", problem.label])
 
     return {"miopen": of, "hipblaslt": of}
 
@@ -286,8 +289,8 @@ def test_scripts_are_shell(script: str, tmp_path: Path, found: Recommendation) -
 
 
 def test_tuning_writes_beside_the_users_files(tmp_path: Path, found: Recommendation) -> None:
-    def report(problem: Problem) -> str:
-        return "env"
+    def report(problem: Problem) -> Shell:
+        return Shell("env")
 
     made = emissions(found, HERE, [], Settings(), commands={"miopen": report, "hipblaslt": report})
     for name, variable in (

@@ -99,7 +99,7 @@ def test_export_and_write(job: Store, tmp_path: Path) -> None:
     made = export(job, "bench", n=3)
     assert made.count == 3
     [written] = write(made.files, tmp_path / "out")
-    assert written.use == f"sh {written.path.absolute()}"
+    assert written.lines == [f"sh {written.path.absolute()}"]
     assert export_lines(made) == ["3 problems"]
     chosen = export(job, "bench", sql="select distinct problem from workload limit 2")
     assert chosen.count == 2

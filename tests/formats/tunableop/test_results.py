@@ -91,7 +91,7 @@ def test_written_bytes() -> None:
     lines = source.data.decode().splitlines()
     assert file.name == "tunableop_results0.csv"
     assert file.data.decode() == "\n".join([*lines[:5], *sorted(lines[5:])]) + "\n"
-    assert "export PYTORCH_TUNABLEOP_FILENAME={folder}/tunableop_results.csv\n" in file.use
+    assert "export PYTORCH_TUNABLEOP_FILENAME={folder}/tunableop_results.csv" in file.lines
 
 
 def test_one_file_per_gpu() -> None:

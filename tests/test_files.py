@@ -1,0 +1,210 @@
+"""Files in a folder of the user's: a write that fails leaves the old ones, and no link is followed out unseen."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from analyzers.analyzer import Settings
+from analyzers.explore.report import write_report
+from analyzers.overrides.export import export
+from analyzers.overrides.merge import merge
+from analyzers.overrides.write import written
+from analyzers.recommend import verb
+from analyzers.recommend.ranking import Recommendation
+from logparse.lookup import top
+from logparse.output import Answer, TableFormat, show
+from logparse.output.files import Rewrite, write_file
+from logparse.store import Store
+from tests.analyzers.example import gemm
+from tests.conftest import SAMPLES
+
+CSV = str(SAMPLES / "tunableop/tunableop_results0.csv")
+
+
+def full(number: int) -> Callable[[int], None]:
+    """An ``fsync`` that finds the disk full at the n-th file."""
+    left = [number]
+
+    def fsync(handle: int) -> None:
+        if left[0] == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        left[0] -= 1
+
+    return fsync
+
+
+def held(folder: Path) -> dict[str, bytes]:
+    """The files of a folder and those below it, but the lists of what was written."""
+    files = (x for x in folder.rglob("*") if x.is_file() and x.name != ".logparse-written")
+    return {str(x.relative_to(folder)): x.read_bytes() for x in files}
+
+
+@pytest.fixture(scope="module")
+def found(samples: Store) -> Recommendation:
+    return verb.advise(samples, Settings())
+
+
+WRITERS: Mapping[str, Callable[[Store, Path], object]] = {
+    "csv": lambda store, out: show(Answer(table=top(store), of="top"), out=str(out / "x.csv")),
+    "json": lambda store, out: show(Answer(table=top(store), of="top"), out=str(out / "x.json")),
+    "parquet": lambda store, out: show(Answer(table=top(store), of="top"), out=str(out / "x.parquet")),
+    "table": lambda store, out: show(Answer(table=top(store), of="top"), TableFormat.table, str(out / "x.txt")),
+    "report": lambda store, out: write_report(store, out / "x.html", top=10),
+    "merge": lambda store, out: written(merge([CSV, CSV]), [], out),
+    "export": lambda store, out: written(export([gemm()], "bench"), [], out),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_full_disk_leaves_the_old_file(
+    name: str, samples: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    WRITERS[name](samples, tmp_path)
+    (path,) = [x for x in tmp_path.iterdir() if x.name[0] != "."]
+    path.write_bytes(b"as it was")
+    monkeypatch.setattr(os, "fsync", full(0))
+    with pytest.raises(OSError, match="No space left on device") as failed:
+        WRITERS[name](samples, tmp_path)
+    assert os.fspath(failed.value.filename) == str(path)
+    assert held(tmp_path) == {path.name: b"as it was"}
+
+
+def test_files_of_a_recommendation_change_together(
+    found: Recommendation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full at the n-th of them leaves all old files, for every n."""
+    made, _ = verb.write(found, Settings(), tmp_path)
+    paths = [x.path for x in made if x.path is not None]
+    for path in paths:
+        path.write_bytes(b"old")
+    old = held(tmp_path)
+    assert set(old.values()) == {b"old"}
+    for number in range(len(paths)):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full(number))
+            with pytest.raises(OSError, match="No space"):
+                verb.write(found, Settings(), tmp_path)
+        assert held(tmp_path) == old
+    verb.write(found, Settings(), tmp_path)
+    assert held(tmp_path) == {str(x.path.relative_to(tmp_path)): x.data for x in made if x.path is not None}
+
+
+def test_apply_sh_comes_last(found: Recommendation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill between two renames leaves no new ``apply.sh`` beside files that it is not made for."""
+    order: list[str] = []
+    rename = os.replace
+
+    def replace(source: str, target: str) -> None:
+        order.append(os.path.basename(target))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    verb.write(found, Settings(), tmp_path)
+    order = [name for name in order if name != ".logparse-written"]
+    scripts = order.count("apply.sh")
+    assert scripts
+    assert order[-scripts:] == ["apply.sh"] * scripts
+    assert {"report.md", "findings.json", "hipblaslt_tuning.txt"} <= set(order[:-scripts])
+
+
+def test_a_real_limit_of_bytes(samples: Store, found: Recommendation, tmp_path: Path) -> None:
+    """The program itself, whose files cannot grow beyond 1,000 bytes."""
+    out = tmp_path / "out"
+    verb.write(found, Settings(), out)
+    for path in out.rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"old")
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    words = [sys.executable, "-m", "logparse", "recommend", "--store", samples.url, "--out", str(out)]
+    done = subprocess.run(words, preexec_fn=limited, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "File too large; the files were not written (--out)" in done.stderr
+    assert set(held(out).values()) == {b"old"}
+
+
+def add(folder: Path, *names: str) -> None:
+    with Rewrite(within=folder) as files:
+        for name in names:
+            files.add(folder / name, b"new")
+
+
+def test_what_a_program_cannot_follow(tmp_path: Path) -> None:
+    """Links within the folder are followed; one that leads out is an error, for a file and for a folder."""
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    inside.mkdir()
+    outside.mkdir()
+    (outside / "victim").write_bytes(b"mine")
+    (inside / "apply.sh").symlink_to(outside / "victim")
+    (inside / "gfx942").symlink_to(outside)
+    (inside / "real").write_bytes(b"old")
+    (inside / "link").symlink_to("real")
+    for name in ("apply.sh", "gfx942/tuning.txt"):
+        with pytest.raises(OSError, match="a link out of"):
+            add(inside, "fine", name)
+        assert sorted(x.name for x in inside.iterdir()) == ["apply.sh", "gfx942", "link", "real"]
+    add(inside, "link")
+    assert ((inside / "real").read_bytes(), (inside / "link").is_symlink()) == (b"new", True)
+    assert held(outside) == {"victim": b"mine"}
+    (inside / ".logparse-written").symlink_to(outside / "victim")
+    show(Answer(["x"]), TableFormat.table, str(inside / "x.txt"))
+    assert held(outside) == {"victim": b"mine"}
+    write_file(inside / "apply.sh", b"named")  # by its own path: the user's choice
+    assert held(outside) == {"victim": b"named"}
+
+
+def test_a_recommendation_into_a_folder_with_such_a_link(found: Recommendation, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"mine")
+    out = tmp_path / "out"
+    made, _ = verb.write(found, Settings(), out)
+    target = next(x.path for x in made if x.path is not None and x.name == "apply.sh")
+    target.unlink()
+    target.symlink_to(victim)
+    answer = verb.answer(found, Settings(), out, 1, [], n=None, explain=None, verbose=False, store="s")
+    assert answer.code == 1
+    (error,) = answer.errors
+    assert "a link out of" in error
+    assert str(victim) in error
+    assert victim.read_bytes() == b"mine"
+
+
+def test_findings_of_another_hand_move_no_file_outside(found: Recommendation, tmp_path: Path) -> None:
+    """``findings.json`` names the files of an earlier recommendation, which get another name."""
+    out = tmp_path / "out"
+    (tmp_path / "mine").write_bytes(b"mine")
+    out.mkdir()
+    (out / "link").symlink_to(tmp_path)
+    targets = '[{"name": "..", "files": ["mine"]}, {"name": "link", "files": ["mine"]}]'
+    (out / "findings.json").write_text(f'{{"schema": "logparse-findings", "targets": {targets}}}')
+    verb.write(found, Settings(), out)
+    assert (tmp_path / "mine").read_bytes() == b"mine"
+
+
+def test_modes_and_other_kinds_of_files(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    write_file(path, b"1")
+    mask = os.umask(0)
+    os.umask(mask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~mask
+    path.chmod(0o640)
+    write_file(path, b"2")
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"2", 0o640)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_file(tmp_path / "folder", b"")
+    with pytest.raises(FileNotFoundError):
+        write_file(tmp_path / "no" / "folder", b"")
+    write_file(Path("/dev/null"), b"3")
+    assert Path("/dev/null").is_char_device()
+    assert sorted(os.listdir(tmp_path)) == ["folder", "x"]
