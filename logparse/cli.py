@@ -17,7 +17,7 @@ from logparse.output import CHECK_FAILED, ROWS, Answer, Bar, beside
 from logparse.output import options as opt
 from logparse.output.options import argument, choice, opened, option
 from logparse.output.program import run_program
-from logparse.text import parse_share, pasted, printable
+from logparse.text import counted, parse_share, pasted, printable
 
 app = typer.Typer(
     cls=opt.Group,
@@ -333,8 +333,14 @@ def compact(
 @verb("logparse check --store s3://bucket/store")
 def check(store: opt.Store = None) -> Answer:
     """Read all that the store holds, and name damaged and missing files; exit code 3 when there are some."""
-    damage = opened(store).damage()
-    return Answer(damage or ["no file is damaged or missing"], code=CHECK_FAILED if damage else 0)
+    held = opened(store)
+    if damage := held.damage():
+        return Answer(damage, code=CHECK_FAILED)
+    lines = ["no file is damaged or missing"]
+    if unrecorded := held.unrecorded():
+        lines += [f"{counted(unrecorded, 'part')} of an earlier version without a checksum: damage that can be read as"
+                  " numbers is not found there"]  # fmt: skip
+    return Answer(lines)
 
 
 @verb("logparse lint tunableop_results0.csv --target gpus=8 --against logparse-store", opt.Table)
