@@ -17,7 +17,7 @@ from logparse.output import CHECK_FAILED, ROWS, Answer, Bar, beside
 from logparse.output import options as opt
 from logparse.output.options import argument, choice, opened, option
 from logparse.output.program import run_program
-from logparse.text import counted, parse_share, pasted, printable
+from logparse.text import parse_share, pasted, printable
 
 app = typer.Typer(
     cls=opt.Group,
@@ -336,11 +336,7 @@ def check(store: opt.Store = None) -> Answer:
     held = opened(store)
     if damage := held.damage():
         return Answer(damage, code=CHECK_FAILED)
-    lines = ["no file is damaged or missing"]
-    if unrecorded := held.unrecorded():
-        lines += [f"{counted(unrecorded, 'part')} of an earlier version without a checksum: damage that can be read as"
-                  " numbers is not found there"]  # fmt: skip
-    return Answer(lines)
+    return Answer(["no file is damaged or missing", *held.remarks()])
 
 
 @verb("logparse lint tunableop_results0.csv --target gpus=8 --against logparse-store", opt.Table)

@@ -37,13 +37,15 @@ _PART_BYTES = 64 << 20  # bytes in memory from which on rows are written as a pa
 
 def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
     """Merge the small parts of every table; returns how many files a reader opens, before and after.  Raises StoreError
-    when another compaction was faster.
+    when another compaction was faster, and where a commit or a part is missing or damaged.
 
     ``unread``: no other process reads the store, so the merged files are removed at once.
     """
     store.sweep(unread=unread)
     manifest = store.manifest()
     commits = store.live_table(manifest=manifest)
+    if lost := store.lost_commits(manifest):
+        raise StoreError(f"{store.url}/{lost[0]}")
     recorded = Recorded(commits, manifest)
     attempts = frozenset(commits["attempt"].to_pylist())
     fresh = len({*row_files(commits)} - manifest.row_files)

@@ -20,7 +20,7 @@ import pyarrow.fs as pafs
 
 from logparse.location import flush, make_folder, replace_file
 from logparse.store.digests import read_bytes, sealed_list, unsealed_list
-from logparse.store.manifest import MERGED_LOST, Manifest
+from logparse.store.manifest import Manifest, manifest_file
 
 PREFIX = "sources/inventory-"
 MANY = 8
@@ -61,11 +61,14 @@ class Inventory:
         """
         return len(self.files) >= MANY or bool(self.damaged) or bool(self.files and manifest.spent)
 
-    def missing_manifest(self, manifest: Manifest) -> str:
-        """What is lost, where the last manifest is missing."""
-        if manifest.number >= self.manifest:
-            return ""
-        return f"compactions/{self.manifest:08d}.parquet: missing; {MERGED_LOST}"
+    def newer(self, manifest: Manifest) -> str:
+        """The path of the manifest that must be there below the store, or nothing where this one is as new."""
+        return manifest_file(self.manifest) if manifest.number < self.manifest else ""
+
+
+def is_one(path: str) -> bool:
+    """Whether a path below the store is an inventory's."""
+    return path.startswith(PREFIX) and path.endswith(".json")
 
 
 def read(filesystem: pafs.FileSystem, files: Iterable[str]) -> Inventory:

@@ -83,9 +83,14 @@ class Manifest:
         table = self.commits.drop_columns([RECORDED])  # of parts that are merged
         table = table.replace_schema_metadata({**(COMMIT_SCHEMA.metadata or {}), _TOLD: told})
         make_folder(filesystem, f"{root}/{FOLDER}")
-        new = put(f"{root}/{FOLDER}/{self.number:08d}.parquet", sealed(table, "zstd"))
+        new = put(f"{root}/{manifest_file(self.number)}", sealed(table, "zstd"))
         flush(filesystem, root, folders=[f"{root}/{FOLDER}"])
         return new
+
+
+def manifest_file(number: int) -> str:
+    """The path of a manifest below the store."""
+    return f"{FOLDER}/{number:08d}.parquet"
 
 
 def forget(filesystem: pafs.FileSystem, root: str, what: Iterable[str]) -> None:

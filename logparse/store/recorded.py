@@ -83,4 +83,6 @@ def again(sources: Iterable[str]) -> str:
     paths: Sequence[str] = sorted({*sources})
     more = f" and {len(paths) - _NAMED:,} more" * (len(paths) > _NAMED)
     them = "it" if len(paths) == 1 else "them"
-    return f"lost: rows of {', '.join(paths[:_NAMED])}{more}: `logparse forget` {them} and ingest {them} again"
+    files = any(path.startswith("/") or "://" in path or path == "-" for path in paths)
+    verb = "ingest" if files else "measure"  # what a replay recorded is in no file
+    return f"lost: rows of {', '.join(paths[:_NAMED])}{more}: `logparse forget` {them} and {verb} {them} again"

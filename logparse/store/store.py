@@ -24,8 +24,9 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,7 +53,7 @@ from logparse.store.columns import table as arrow_table
 from logparse.store.database import database, shared_database
 from logparse.store.digests import UNSEALED, Part, read_bytes, sealed, unsealed
 from logparse.store.inventory import Inventory
-from logparse.store.manifest import MERGED, Manifest, latest, manifest_files, manifests
+from logparse.store.manifest import MERGED, MERGED_LOST, Manifest, latest, manifest_files, manifests
 from logparse.store.manifest import forget as forget_attempts
 from logparse.store.parts import Attempt, attempt_of, path_folder, row_file, row_files, writers_of
 from logparse.store.recorded import Recorded, again
@@ -70,7 +71,7 @@ from logparse.store.schema import (
     live,
 )
 from logparse.store.views import named_in, view_sql
-from logparse.text import sql_text
+from logparse.text import counted, sql_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -175,10 +176,14 @@ class Store:
             self._rows = pa.concat_tables([self._rows, rows])
             self._damaged |= damaged
         self._row_files = now
-        listed = frozenset(path for path in infos if path.startswith(f"{self.root}/{inventory.PREFIX}"))
+        listed = frozenset(path for path in infos if inventory.is_one(self._below(path)))
         if listed != self._inventory.files:
             self._inventory = inventory.read(self.filesystem, listed)
-        return pa.concat_tables([manifest.commits, self._rows])
+        rows = self._rows
+        told = [attempt not in manifest.forgotten for attempt in rows["attempt"].to_pylist()]
+        if not all(told):  # `forget` is about to delete their files, or was killed
+            rows = rows.filter(column(told, pa.bool_()))
+        return pa.concat_tables([manifest.commits, rows])
 
     def _read_rows(self, paths: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
         """The rows of row files, and those that cannot be read, with the reason."""
@@ -205,14 +210,22 @@ class Store:
         return pa.concat_tables(found), damaged
 
     def take_inventory(self) -> None:
-        """List the row files, and the manifest, that no inventory lists yet, so that their deletion is found."""
-        manifest = self.manifest()
+        """List the row files, and the manifest, that no inventory lists yet, so that their deletion is found.
+
+        Where that cannot be written, the next one does it: no answer depends on it.
+        """
+        with suppress(OSError):
+            manifest = self.manifest()
+            new = self._unlisted(manifest)
+            if new or manifest.number > self._inventory.manifest:
+                inventory.write(self.filesystem, self.root, new, manifest.number)
+
+    def _unlisted(self, manifest: Manifest) -> set[inventory.Row]:
         self._commit_table(manifest)
-        rows = self._rows.select(["attempt", "run", "path"]).to_pylist()
-        listed = {inventory.Row(file, *row.values()) for file, row in zip(row_files(self._rows), rows, strict=True)}
-        new = {row for row in listed - self._inventory.rows if f"{self.root}/{row.file}" in self._row_files}
-        if new or manifest.number > self._inventory.manifest:
-            inventory.write(self.filesystem, self.root, new, manifest.number)
+        columns = (self._rows[name].to_pylist() for name in ("attempt", "run", "path"))
+        rows = {inventory.Row(*row) for row in zip(row_files(self._rows), *columns, strict=True)}
+        new = (row for row in rows - self._inventory.rows if row.attempt not in manifest.forgotten)
+        return {row for row in new if f"{self.root}/{row.file}" in self._row_files}
 
     def learn(self, rows: pa.Table) -> None:
         """Take rows that this process and its workers have just committed: they need not be read."""
@@ -254,7 +267,7 @@ class Store:
             raise StoreError(f"nothing in {self.url} is called {name!r}; `{runs}` lists the runs, `{files}` the files")
         sources = {row.source_id for row in named}
         doomed = {row.attempt: row for row in rows if row.source_id in sources}
-        # First, so that no reader takes the row files for lost.
+        # First: from here on all of it is invisible, and no reader takes a deleted row file for lost.
         forget_attempts(self.filesystem, self.root, {*doomed, *(one.attempt for one in lost)})
         gone = [f"{self.root}/{path}" for row in doomed.values() for path in _places(row)] + damaged
         for path in gone:
@@ -274,7 +287,7 @@ class Store:
         except StoreError as error:
             return [str(error)]
         commits = self.live_table(manifest=manifest)
-        recorded, found = Recorded(commits, manifest), self._lost_commits(manifest)
+        recorded, found = Recorded(commits, manifest), self.lost_commits(manifest)
         listed = {self._below(info.path): info for table in SCHEMAS for info in self._infos(table)}
         left = {attempt_of(path) for path in listed}
         for row in commits.to_pylist():
@@ -303,26 +316,40 @@ class Store:
             return str(error).partition("\n")[0]
         return ""
 
-    def unrecorded(self) -> int:
-        """The number of parts of which earlier versions recorded neither size nor digest."""
+    def remarks(self) -> list[str]:
+        """What ``damage`` cannot find here: a line per kind."""
         manifest = self.manifest()
         recorded = Recorded(self.live_table(manifest=manifest), manifest)
         paths = (self._below(path) for table in SCHEMAS for path in self.files(table))
-        return sum(recorded.holds(path) and path not in recorded.parts for path in paths)
+        old = sum(recorded.holds(path) and path not in recorded.parts for path in paths)
+        rows = len(self._unlisted(manifest)) + (manifest.number > self._inventory.manifest)
+        out = []
+        if old:
+            out.append(
+                f"{counted(old, 'part')} of an earlier version without a checksum: a number changed there is not found"
+            )
+        if rows:
+            why = "an ingest was killed, or an inventory is missing"
+            out.append(
+                f"{counted(rows, 'commit')} in no inventory ({why}): its deletion is not found before the next ingest"
+            )
+        return out
 
     def _missing(self, manifest: Manifest) -> list[inventory.Row]:
         return self._inventory.missing_rows(map(self._below, self._row_files), manifest)
 
-    def _lost_commits(self, manifest: Manifest) -> list[str]:
+    def lost_commits(self, manifest: Manifest) -> list[str]:
         """A line per row file (and for the manifest) that is missing or damaged, after ``_commit_table``."""
-        of = {row.file: row.path for row in self._inventory.rows}
+        of = {row.file: row.path for row in self._inventory.rows} if self._damaged else {}
         found = [f"{row.file}: missing; {again([row.path])}" for row in self._missing(manifest)]
         for path, why in sorted(self._damaged.items()):
             file = self._below(path)
             unknown = "lost: rows of an unknown file: delete this one, and ingest the logs again"
             found.append(f"{file}: {why}; {again([of[file]]) if file in of else unknown}")
-        missing = self._inventory.missing_manifest(manifest)
-        return [missing, *found] if missing else found
+        newer = self._inventory.newer(manifest)
+        if newer and not self.filesystem.get_file_info(f"{self.root}/{newer}").is_file:  # nor just written by another
+            found.insert(0, f"{newer}: missing; {MERGED_LOST}")
+        return found
 
     def _below(self, path: str) -> str:
         """A path of the file system as a path below the store."""
@@ -339,21 +366,29 @@ class Store:
 
     def sweep(self, older_than_s: float = 3600, *, unread: bool = False) -> int:
         """Remove files that have no readers: parts of attempts that never committed and have written nothing for
-        ``older_than_s``, and files merged longer ago than that.  Returns the number of files.
+        ``older_than_s``, and files merged longer ago than that.  Returns the number of files.  Where a commit is lost,
+        none are: their parts cannot be told from those that it held.
 
         ``unread``: the caller knows that no other process reads the store, so merged files go at once.  The store
         itself cannot know: a reader holds the names of files, and no lock that other hosts or S3 would show.
         """
         manifest, now = self.manifest(), time.time()
+        commits = self._commit_table(manifest)
+        if self.lost_commits(manifest):  # what they held is not known
+            return 0
         # After this time no reader uses an older manifest.  Without a manifest, a compaction may be writing the first.
         settled = unread or (manifest.number > 0 and now - manifest.written_at > older_than_s)
-        held = writers_of(set(self._commit_table(manifest)["attempt"].to_pylist()) - manifest.attempts)
+        held = writers_of(set(commits["attempt"].to_pylist()) - manifest.attempts)
         merged = writers_of(manifest.attempts)
         kept = self._inventory
         if kept.due(manifest):
             rows = (x for x in kept.rows if x.attempt not in manifest.forgotten and x.file not in manifest.row_files)
             inventory.write(self.filesystem, self.root, rows, max(kept.manifest, manifest.number))
         doomed = [*kept.files] if kept.due(manifest) else []
+        attempts = zip(row_files(self._rows), self._rows["attempt"].to_pylist(), strict=True)
+        back = [f"{self.root}/{file}" for file, attempt in attempts if attempt in manifest.forgotten]
+        if any([self._delete(path) for path in back]):  # of a `forget` that was killed
+            flush(self.filesystem, self.root, folders=map(os.path.dirname, back))
         doomed += [*manifest.spent, *(p for p in manifests(self.filesystem, self.root)[:-1] if settled)]
         if settled:
             merged_rows = {f"{self.root}/{path}" for path in manifest.row_files}
@@ -370,8 +405,6 @@ class Store:
                 else:  # an attempt with a recent part may still run
                     loose.setdefault(attempt, []).append(info.path)
                     touched[attempt] = max(touched.get(attempt, 0.0), (info.mtime_ns or 0) / 1e9)
-        if self._damaged or self._missing(manifest):
-            loose = {}  # it is not known whose parts these are
         doomed += [p for attempt, paths in loose.items() if now - touched[attempt] > older_than_s for p in paths]
         return sum(self._delete(path) for path in doomed)
 
@@ -504,7 +537,7 @@ class Store:
             manifest = self.manifest()
             commits = self.live_table(run, manifest)
             try:
-                if lost := self._lost_commits(manifest):
+                if lost := self.lost_commits(manifest):
                     raise StoreError(f"{self.url}/{lost[0]}")
                 recorded = Recorded(commits, manifest)
                 return commits, manifest, {table: self.parts(table, recorded) for table in tables}
@@ -520,10 +553,24 @@ class Store:
 
         It runs as trusted SQL in this process; ``logparse.sql.query`` has limits for untrusted SQL.
         """
-        with self.reading(sql, run) as con:
+        with self._pages_verified(), self.reading(sql, run) as con:
             return con.execute(sql, parameters or None).df()
 
     query = sql  # its name in this package
+
+    @contextmanager
+    def _pages_verified(self) -> Iterator[None]:
+        """Raises an error about a page's checksum, which names no file, as StoreError.
+
+        Only readers of a store elsewhere see one: a local part is verified before it is read.
+        """
+        try:
+            yield
+        except Exception as error:  # of pyarrow, or DuckDB's around it
+            if "CRC checksum" not in str(error):
+                raise
+            remedy = f"`{command_line(self.url, 'check')}` names the file and what is lost"
+            raise StoreError(f"{self.url}: CRC checksum of a page differs; {remedy}") from error
 
     def __repr__(self) -> str:
         return f"Store({self.url!r}, runs: {', '.join(self.runs()) or 'none'})"
@@ -532,7 +579,7 @@ class Store:
         """The tables that analyzers take: calls, workload, messages of one run (default the latest), others of all."""
         run = self.latest_run(run)
         out = {}
-        with self.reading(" ".join(names)) as con:
+        with self._pages_verified(), self.reading(" ".join(names)) as con:
             for name in names:
                 own = f"{_OWN[name]} where run = $run" if name in _OWN else None
                 out[name] = con.execute(f"select * from {own or name}", {"run": run} if own else None).df()
@@ -665,8 +712,12 @@ def open_store(location: str | os.PathLike[str] | None = None, *, create: bool =
                 raise StoreError(
                     f"no store at {url}: ingest something first, or name another with --store or LOGPARSE_STORE"
                 )
+            there = root
+            while filesystem.get_file_info(there).type == pafs.FileType.NotFound and there.strip("/"):
+                there = os.path.dirname(there)
             make_folder(filesystem, root)
             put_if_absent(url, filesystem)(meta, json.dumps({"schema": SCHEMA_VERSION}).encode())
+            flush(filesystem, there, folders=[root])
         with filesystem.open_input_stream(meta) as stream:
             text = stream.read()
     try:
