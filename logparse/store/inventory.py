@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pyarrow.fs as pafs
 
-from logparse.location import flush, make_folder, replace_file
+from logparse.location import make_folder, replace_file
 from logparse.store.digests import read_bytes, sealed_list, unsealed_list
 from logparse.store.manifest import Manifest, manifest_file
 
@@ -92,4 +92,3 @@ def write(filesystem: pafs.FileSystem, root: str, rows: Iterable[Row], manifest:
     make_folder(filesystem, f"{root}/sources")
     path = f"{root}/{PREFIX}{os.urandom(8).hex()}.json"
     replace_file(filesystem, path, sealed_list([manifest, *sorted(rows)]))
-    flush(filesystem, root, folders=[f"{root}/sources"])

@@ -387,7 +387,9 @@ class Store:
         doomed = [*kept.files] if kept.due(manifest) else []
         attempts = zip(row_files(self._rows), self._rows["attempt"].to_pylist(), strict=True)
         back = [f"{self.root}/{file}" for file, attempt in attempts if attempt in manifest.forgotten]
-        if any([self._delete(path) for path in back]):  # of a `forget` that was killed
+        if back:  # of a `forget` that was killed
+            for path in back:
+                self._delete(path)
             flush(self.filesystem, self.root, folders=map(os.path.dirname, back))
         doomed += [*manifest.spent, *(p for p in manifests(self.filesystem, self.root)[:-1] if settled)]
         if settled:

@@ -1,7 +1,8 @@
 """A power cut at any moment leaves a whole store, with all that was committed.
 
-The changes of the disk are recorded in their order.  A replay then cuts them anywhere.  Whatever was not flushed by then
-may be on the disk, or not, or in part: a file's bytes where the file was not flushed, a name where its folder was not.
+The changes of the disk are recorded in their order.  A replay then cuts them anywhere.  Whatever was not flushed by
+then may be on the disk, or not, or in part: a file's bytes where the file was not flushed, a name where its folder was
+not.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import random
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -211,12 +212,11 @@ def rows(store: Store) -> dict[str, list[str]]:
 
 
 @pytest.fixture(params=["single", "joint"])
-def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "joint":
         for module in (all_inputs, schedule):
             monkeypatch.setattr(module, "MANY", 2)
         monkeypatch.setattr(schedule, "_TASKS", 1)
-    yield request.param
 
 
 @pytest.mark.usefixtures("how")
