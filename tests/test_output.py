@@ -184,7 +184,7 @@ def test_what_is_lost_with_merged_and_joint_parts_has_a_remedy_that_works(tmp_pa
     part = next((tmp_path / "s" / "calls").rglob("*.parquet"))
     part.write_bytes(b"PAR1")
     (line,) = open_store(store.url).damage()
-    assert "into a new store, or `logparse forget calls/" in line
+    assert "into a new store, or `logparse forget PART`" in line
     part.unlink()
     (line,) = (left := open_store(store.url)).damage()
     assert "missing; lost: rows of files that a compaction merged: ingest all files into a new store, or" in line

@@ -58,7 +58,9 @@ class Recorded:
     def line(self, path: str, why: str) -> str:
         """What is wrong with a part, what is lost with it, and the remedy."""
         if path in self._manifest.parts or attempt_of(path).startswith(MERGED):
-            return f"{path}: {why}; {MERGED_LOST}, or `logparse forget {path}` to read the rest without these rows"
+            return (
+                f"{path}: {why}; {MERGED_LOST}, or `logparse forget PART` with this name to read the rest without them"
+            )
         return f"{path}: {why}; {again(self._sources.get(path) or self._of_writer(path))}"
 
     @cached_property
