@@ -62,6 +62,7 @@ _THERE_ALREADY, _IN_FLIGHT, _NOT_OFFERED = 412, 409, 501
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS})  # FAT, and some network and FUSE file systems
 _NO_FLUSH = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})  # of a folder: some of the same
 _FLUSHED_TOGETHER = 16  # several that wait for the disk at once share its journal's commits
+_FEW = 4  # paths that are flushed one by one: threads take longer to start
 
 
 def split_url(url: str) -> tuple[str, str, str]:
@@ -166,10 +167,14 @@ def flush(filesystem: pafs.FileSystem, root: str, files: Iterable[str] = (), fol
     for folder in [*above]:
         while len(folder := os.path.dirname(folder)) > len(root):
             above.add(folder)
-    with ThreadPoolExecutor(_FLUSHED_TOGETHER) as flushing:
-        for those in (known, sorted(above)):
-            for _ in flushing.map(_flush, those):
-                pass
+    for paths in (known, sorted(above)):
+        if len(paths) <= _FEW:
+            for path in paths:
+                _flush(path)
+        else:
+            with ThreadPoolExecutor(_FLUSHED_TOGETHER) as flushing:
+                for _ in flushing.map(_flush, paths):
+                    pass
 
 
 def _flush(path: str) -> None:

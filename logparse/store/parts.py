@@ -115,8 +115,8 @@ def _distinct(names: pa.Array | pa.ChunkedArray) -> list[str]:
     found: dict[str, None] = {}
     for chunk in names.chunks if isinstance(names, pa.ChunkedArray) else [names]:
         indices = np.frombuffer(chunk.indices.buffers()[1], np.int32)[chunk.offset :][: len(chunk)]
-        texts = chunk.dictionary
-        found |= dict.fromkeys(texts[number].as_py() for number in np.unique(indices).tolist())
+        used = np.flatnonzero(np.bincount(indices))  # np.unique takes 0.01 s to import
+        found |= dict.fromkeys(chunk.dictionary[number].as_py() for number in used.tolist())
     return [*found]
 
 
