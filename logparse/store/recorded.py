@@ -46,14 +46,12 @@ class Recorded:
     def cut(self, table: str, infos: Mapping[str, pafs.FileInfo]) -> list[str]:
         """A line per part of a table that is gone, or is not of the recorded size, among files by their paths."""
         found = []
-        for path, part in sorted(self.parts.items()):
-            if path.startswith(f"{table}/"):
-                if path not in infos:
-                    found.append(self.line(path, "missing"))
-                elif infos[path].size != part.size:
-                    found.append(self.line(path, f"has {infos[path].size:,} of {part.size:,} bytes"))
-        unrecorded = self._manifest.parts - {*self.parts, *infos}
-        return found + [self.line(path, "missing") for path in sorted(unrecorded) if path.startswith(f"{table}/")]
+        for path, part in self._by_table.get(table, {}).items():
+            if path not in infos:
+                found.append(self.line(path, "missing"))
+            elif part is not None and infos[path].size != part.size:
+                found.append(self.line(path, f"has {infos[path].size:,} of {part.size:,} bytes"))
+        return found
 
     def line(self, path: str, why: str) -> str:
         """What is wrong with a part, what is lost with it, and the remedy."""
@@ -62,6 +60,14 @@ class Recorded:
                 f"{path}: {why}; {MERGED_LOST}, or `logparse forget PART` with this name to read the rest without them"
             )
         return f"{path}: {why}; {again(self._sources.get(path) or self._of_writer(path))}"
+
+    @cached_property
+    def _by_table(self) -> dict[str, dict[str, Part | None]]:
+        """The parts of each table; None: a merged one that was not recorded."""
+        out: dict[str, dict[str, Part | None]] = {}
+        for path in sorted({*self.parts, *self._manifest.parts}):
+            out.setdefault(path.partition("/")[0], {})[path] = self.parts.get(path)
+        return out
 
     @cached_property
     def _sources(self) -> dict[str, list[str]]:

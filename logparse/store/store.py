@@ -384,14 +384,16 @@ class Store:
         if kept.due(manifest):
             rows = (x for x in kept.rows if x.attempt not in manifest.forgotten and x.file not in manifest.row_files)
             inventory.write(self.filesystem, self.root, rows, max(kept.manifest, manifest.number))
-        doomed = [*kept.files] if kept.due(manifest) else []
+            for path in kept.files:
+                self._delete(path)
+            flush(self.filesystem, self.root, folders=[f"{self.root}/sources"])  # before the spent ones go
         attempts = zip(row_files(self._rows), self._rows["attempt"].to_pylist(), strict=True)
         back = [f"{self.root}/{file}" for file, attempt in attempts if attempt in manifest.forgotten]
         if back:  # of a `forget` that was killed
             for path in back:
                 self._delete(path)
             flush(self.filesystem, self.root, folders=map(os.path.dirname, back))
-        doomed += [*manifest.spent, *(p for p in manifests(self.filesystem, self.root)[:-1] if settled)]
+        doomed = [*manifest.spent, *(p for p in manifests(self.filesystem, self.root)[:-1] if settled)]
         if settled:
             merged_rows = {f"{self.root}/{path}" for path in manifest.row_files}
             doomed += [p for p in self.files("sources") if p in merged_rows]
