@@ -117,8 +117,9 @@ def latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) -> Mani
     forgotten = frozenset[str]().union(*by_file.values())
     if not paths:
         return Manifest(forgotten=forgotten, spent=tuple(old))
+    data = read_bytes(filesystem, paths[-1])
     try:
-        table, whole = unsealed(read_bytes(filesystem, paths[-1]))
+        table, whole = unsealed(data)
         told = json.loads(table.schema.metadata[_TOLD])
         if "records" in told and not whole:
             raise pa.ArrowInvalid(UNSEALED)
