@@ -333,8 +333,10 @@ def compact(
 @verb("logparse check --store s3://bucket/store")
 def check(store: opt.Store = None) -> Answer:
     """Read all that the store holds, and name damaged and missing files; exit code 3 when there are some."""
-    damage = opened(store).damage()
-    return Answer(damage or ["no file is damaged or missing"], code=CHECK_FAILED if damage else 0)
+    held = opened(store)
+    if damage := held.damage():
+        return Answer(damage, code=CHECK_FAILED)
+    return Answer(["no file is damaged or missing", *held.remarks()])
 
 
 @verb("logparse lint tunableop_results0.csv --target gpus=8 --against logparse-store", opt.Table)

@@ -1,4 +1,4 @@
-"""Folders, files and URLs: their file systems, and how a file is created there atomically.
+"""Folders, files and URLs: their file systems, and how a file is created there atomically and to last.
 
 ::
 
@@ -18,6 +18,10 @@ Put-if-absent, the commit of a source, is exact on disks with hard links and, wi
 on S3 (``If-None-Match: *``).  Elsewhere a check comes before the write.  Two ingests of *one* file into one store at
 the same moment may then both report a commit; the later row replaces the earlier one, with all of its parts, so nothing
 is counted twice and nothing is lost.
+
+On a disk a file survives a power cut once it and the folders above it are flushed (``flush``); elsewhere it does once
+its stream is closed.  Every change of a disk goes through ``os`` here, so that a test can replay the changes and cut
+them anywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, quote, unquote
@@ -52,8 +57,12 @@ _URL = re.compile(
 _GS_SECONDS = 30
 """How long a request to Google's storage is retried; the library's default is a quarter of an hour."""
 _UNQUOTED = "/=+:@,~"
+_DISK = pafs.LocalFileSystem()
 _THERE_ALREADY, _IN_FLIGHT, _NOT_OFFERED = 412, 409, 501
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS})  # FAT, and some network and FUSE file systems
+_NO_FLUSH = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})  # of a folder: some of the same
+_FLUSHED_TOGETHER = 16  # several that wait for the disk at once share its journal's commits
+_FEW = 4  # paths that are flushed one by one: threads take longer to start
 
 
 def split_url(url: str) -> tuple[str, str, str]:
@@ -117,8 +126,69 @@ def explained(url: str, what: type[Exception]) -> Iterator[None]:
 
 def make_folder(filesystem: pafs.FileSystem, path: str) -> None:
     """Create a folder where the file system has folders (an object store would get an empty object for each)."""
-    if filesystem.type_name not in OBJECT_STORES:
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        os.makedirs(path, exist_ok=True)
+    elif filesystem.type_name not in OBJECT_STORES:
         filesystem.create_dir(path, recursive=True)
+
+
+def write_file(filesystem: pafs.FileSystem, path: str, data: Any) -> None:
+    """Create a file of these bytes (any buffer).  On a disk it lasts from ``flush`` on."""
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        left = memoryview(data).cast("B")
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        try:
+            while left:
+                left = left[os.write(file, left) :]
+        finally:
+            os.close(file)
+    else:
+        with filesystem.open_output_stream(path) as sink:
+            sink.write(data)
+
+
+def delete_file(filesystem: pafs.FileSystem, path: str) -> None:
+    """Delete a file.  Raises FileNotFoundError where there is none."""
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        os.unlink(path)
+    else:
+        filesystem.delete_file(path)
+
+
+def flush(filesystem: pafs.FileSystem, root: str, files: Iterable[str] = (), folders: Iterable[str] = ()) -> None:
+    """Return once a power cut leaves these files, and what the folders hold, with all names from ``root`` on.
+
+    A file that is gone is passed over.  On other file systems than a disk nothing is left to do.
+    """
+    if not isinstance(filesystem, pafs.LocalFileSystem):
+        return
+    known = [*files]
+    above = {root, *folders, *map(os.path.dirname, known)}
+    for folder in [*above]:
+        while len(folder := os.path.dirname(folder)) > len(root):
+            above.add(folder)
+    for paths in (known, sorted(above)):
+        if len(paths) <= _FEW:
+            for path in paths:
+                _flush(path)
+        else:
+            with ThreadPoolExecutor(_FLUSHED_TOGETHER) as flushing:
+                for _ in flushing.map(_flush, paths):
+                    pass
+
+
+def _flush(path: str) -> None:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if error.errno not in _NO_FLUSH or not os.path.isdir(path):
+            raise
+    finally:
+        os.close(file)
 
 
 def put_if_absent(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
@@ -132,31 +202,33 @@ def put_if_absent(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
 
 
 def replace_file(filesystem: pafs.FileSystem, path: str, data: bytes) -> None:
-    """Create or replace ``path``; readers see the old bytes or the new ones."""
+    """Create or replace ``path``; readers, and a disk after a power cut, see the old bytes or the new ones."""
     if filesystem.type_name in OBJECT_STORES:
         # An object appears when its stream is closed.  All bytes are at hand, so only a request can fail, and then
         # closing fails as well.  (`move` would be a copy and a deletion.)
         with filesystem.open_output_stream(path) as sink:
             sink.write(memoryview(data))
         return
-    temporary = f"{path}.{os.urandom(4).hex()}.part"
+    temporary, local = f"{path}.{os.urandom(4).hex()}.part", isinstance(filesystem, pafs.LocalFileSystem)
     try:
-        with filesystem.open_output_stream(temporary) as sink:
-            sink.write(data)
-        filesystem.move(temporary, path)
+        write_file(filesystem, temporary, data)
+        if local:
+            _flush(temporary)
+            os.replace(temporary, path)
+            _flush(os.path.dirname(path))
+        else:
+            filesystem.move(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            filesystem.delete_file(temporary)
+            delete_file(filesystem, temporary)
         raise
 
 
 def _link_new(path: str, data: bytes) -> bool:
     temporary = f"{path}.{os.urandom(4).hex()}.part"
     try:
-        with open(temporary, "wb") as sink:
-            sink.write(data)
-            sink.flush()
-            os.fsync(sink.fileno())
+        write_file(_DISK, temporary, data)
+        _flush(temporary)
         os.link(temporary, path)  # atomic, and fails where the name is taken
     except FileExistsError:
         return False

@@ -26,7 +26,7 @@ import typer.core
 
 import logparse
 from logparse import api
-from logparse.errors import LogparseError, UsageError
+from logparse.errors import LogparseError, StoreError, UsageError
 from logparse.ingest import ingest, lines, worker
 from logparse.output import TABLES, Answer, Bar, TableFormat, show
 from logparse.output.answer import arrow, typed
@@ -165,7 +165,10 @@ def test_a_damaged_store_is_named_file_by_file(tmp_path: Path) -> None:
         if path.name.startswith(part.name.partition("-")[0]):
             path.unlink()
     out = run("check", "--store", store.url)
-    assert f"{LOG}: no part of it is left" in out.stdout
+    assert "calls/category=" in out.stdout
+    assert all("parquet: missing; lost: rows of " in line and LOG in line for line in out.stdout.splitlines())
+    out = run("top", "--store", store.url)
+    assert (out.returncode, LOG in out.stderr, "ingest it again" in out.stderr) == (1, True, True)
 
 
 def test_what_is_lost_with_merged_and_joint_parts_has_a_remedy_that_works(tmp_path: Path) -> None:
@@ -181,12 +184,20 @@ def test_what_is_lost_with_merged_and_joint_parts_has_a_remedy_that_works(tmp_pa
     part = next((tmp_path / "s" / "calls").rglob("*.parquet"))
     part.write_bytes(b"PAR1")
     (line,) = open_store(store.url).damage()
-    assert "into a new store; without this file the rest can be read" in line
+    assert "into a new store, or `logparse forget PART`" in line
     part.unlink()
     (line,) = (left := open_store(store.url)).damage()
-    assert "into a new store; the rest can be read" in line
+    assert "missing; lost: rows of files that a compaction merged: ingest all files into a new store, or" in line
+    with pytest.raises(StoreError, match="into a new store"):
+        left.calls()
+    assert len(left.measurements())
+    name = str(part.relative_to(store.url))
+    assert left.forget(name) == [name]
+    assert left.calls().empty
+    compact(left)
     assert left.calls().empty
     assert len(left.measurements())
+    assert left.damage() == []
 
 
 @pytest.mark.parametrize("verb", ["top", "status", "formats"])

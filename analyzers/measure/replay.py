@@ -177,6 +177,7 @@ def replay(store: Store, options: Options, progress: Callable[[ReplayStep], None
     except KeyboardInterrupt:
         report.finished, report.interrupted = False, True
     recorder.close()
+    store.take_inventory()
     report.remarks.extend(borrowed.report(report.results))
     return report
 

@@ -83,6 +83,7 @@ def ingest(
 
         with suppress(StoreError):  # another ingest has merged them, or is just doing so
             compact(store)
+    store.take_inventory()
     missing = [Ingested(path, "failed", error=message) for path, message in inputs.missing]
     own = [Ingested(path, "left out", remark=_OWN.format(counted(n, "file"))) for path, n in inputs.own.items()]
     return missing + [results[path] for path in inputs.files] + own

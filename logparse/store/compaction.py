@@ -20,10 +20,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from logparse.errors import StoreError
-from logparse.location import make_folder
+from logparse.location import flush, make_folder
 from logparse.store.columns import conformed
-from logparse.store.manifest import MERGED, Manifest
-from logparse.store.parts import attempt_of, encoding, row_files
+from logparse.store.digests import DIFFERS, Part, part_of, read_bytes
+from logparse.store.manifest import MERGED, Manifest, forget
+from logparse.store.parts import attempt_of, row_files, write_part
+from logparse.store.recorded import Recorded
 from logparse.store.schema import SCHEMAS
 from logparse.store.store import Store
 
@@ -35,34 +37,44 @@ _PART_BYTES = 64 << 20  # bytes in memory from which on rows are written as a pa
 
 def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
     """Merge the small parts of every table; returns how many files a reader opens, before and after.  Raises StoreError
-    when another compaction was faster.
+    when another compaction was faster, and where a commit or a part is missing or damaged.
 
     ``unread``: no other process reads the store, so the merged files are removed at once.
     """
     store.sweep(unread=unread)
-    manifest, commits = store.manifest(), store.live_table()
+    manifest = store.manifest()
+    commits = store.live_table(manifest=manifest)
+    if lost := store.lost_commits(manifest):
+        raise StoreError(f"{store.url}/{lost[0]}")
+    recorded = Recorded(commits, manifest)
     attempts = frozenset(commits["attempt"].to_pylist())
     fresh = len({*row_files(commits)} - manifest.row_files)
     before = fresh + bool(manifest.number)
     small: dict[str, tuple[str, list[str]]] = {}
     for table in SCHEMAS:
-        parts = store.parts(table, attempts, manifest)
+        parts = store.parts(table, recorded)
         before += len(parts)
         for folder, group in groupby(sorted(parts), os.path.dirname):
             if chosen := _small(store, [*group], manifest):
                 small[folder] = (table, chosen)
     if not small and not fresh and not manifest.stale:
         return before, before
-    merged = list[str]()
+    merged = list[Part]()
     for folder, (table, paths) in small.items():
-        read = _read(store, table, paths, attempts, manifest)
+        read = _read(store, table, paths, attempts, manifest, recorded)
         merged += _write(store, folder, _schema(table, f"{folder}/"), read)
+    flush(store.filesystem, store.root, [f"{store.root}/{part.path}" for part in merged])
     gone = {path for _, paths in small.values() for path in paths}
-    kept = [f"{store.root}/{path}" for path in manifest.parts if f"{store.root}/{path}" not in gone]
-    names = frozenset(path.removeprefix(f"{store.root}/") for path in (*kept, *merged))
-    new = Manifest(manifest.number + 1, commits, names)
+    kept = [path for path in manifest.parts if f"{store.root}/{path}" not in gone]
+    records = {path: manifest.records[path] for path in kept if path in manifest.records}
+    records |= {part.path: part for part in merged}
+    names = frozenset((*kept, *records))
+    if replaced := manifest.attempts - attempts:  # no manifest will tell of them, and their row files may be gone
+        forget(store.filesystem, store.root, replaced)
+    new = Manifest(manifest.number + 1, commits, names, records)
     if not new.put(store.filesystem, store.root, store.put):
         raise StoreError(f"{store.url}: another compaction was faster, and this one changed nothing")
+    store.take_inventory()
     if unread:
         store.sweep(unread=True)
     return before, len(names) + 1
@@ -80,20 +92,24 @@ def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
     return [*old, *fresh] if fresh or len(old) > 1 or manifest.stale else []
 
 
-def _read(store: Store, table: str, paths: Sequence[str], attempts: Set[str], manifest: Manifest) -> Iterator[pa.Table]:
+def _read(
+    store: Store, table: str, paths: Sequence[str], attempts: Set[str], manifest: Manifest, recorded: Recorded
+) -> Iterator[pa.Table]:
     """The result of ``_rows`` for each part, a few parts at a time."""
     old, fresh = attempts & manifest.attempts, attempts - manifest.attempts
     with ThreadPoolExecutor(_READ_TOGETHER) as reading:
         for start in range(0, len(paths), _READ_TOGETHER):
             some = paths[start : start + _READ_TOGETHER]
             of = [old if attempt_of(path).startswith(MERGED) else fresh for path in some]
-            yield from reading.map(partial(_rows, store, table), some, of)
+            yield from reading.map(partial(_rows, store, table, recorded), some, of)
 
 
-def _rows(store: Store, table: str, path: str, attempts: Set[str]) -> pa.Table:
-    """Rows of a part that belong to ``attempts``, in the current schema."""
-    schema = _schema(table, path)
-    rows = conformed(pq.ParquetFile(path, filesystem=store.filesystem).read(use_threads=False), schema)
+def _rows(store: Store, table: str, recorded: Recorded, path: str, attempts: Set[str]) -> pa.Table:
+    """Rows of a part that belong to ``attempts``, in the current schema.  Raises StoreError where it is damaged."""
+    schema, data, name = _schema(table, path), read_bytes(store.filesystem, path), path.removeprefix(f"{store.root}/")
+    if recorded.parts.get(name, part := part_of(name, data)) != part:
+        raise StoreError(f"{store.url}/{recorded.line(name, DIFFERS)}")
+    rows = conformed(pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False), schema)
     if attempt_of(path) in attempts:
         return rows  # all rows are of one attempt
     return rows.filter(pc.is_in(rows["attempt"], value_set=pa.array(attempts, pa.string())))
@@ -104,9 +120,9 @@ def _schema(table: str, path: str) -> pa.Schema:
     return pa.schema([f for f in SCHEMAS[table] if f.name != "category" or "/category=" not in path])
 
 
-def _write(store: Store, folder: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> list[str]:
-    """Write merged parts of one folder, of many bytes each; returns their paths."""
-    name, paths = f"{MERGED}{os.urandom(8).hex()}", list[str]()
+def _write(store: Store, folder: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> list[Part]:
+    """Write merged parts of one folder, of many bytes each."""
+    name, parts = f"{MERGED}{os.urandom(8).hex()}", list[Part]()
     held, size = list[pa.Table](), 0
 
     def write() -> None:
@@ -115,9 +131,8 @@ def _write(store: Store, folder: str, schema: pa.Schema, tables: Iterable[pa.Tab
         if not len(rows):
             return
         make_folder(store.filesystem, folder)
-        paths.append(f"{folder}/{name}-{len(paths) + 1}.parquet")
-        with store.filesystem.open_output_stream(paths[-1]) as sink:
-            pq.write_table(rows, sink, compression="zstd", **encoding(schema))
+        path = f"{folder}/{name}-{len(parts) + 1}.parquet"
+        parts.append(write_part(store.filesystem, store.root, path, rows, "zstd"))
 
     for table in tables:
         held.append(table)
@@ -126,4 +141,4 @@ def _write(store: Store, folder: str, schema: pa.Schema, tables: Iterable[pa.Tab
             write()
             size = 0
     write()
-    return paths
+    return parts

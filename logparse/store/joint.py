@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow as pa
 
 from logparse.errors import StoreError
+from logparse.location import delete_file
 from logparse.store.columns import table
+from logparse.store.digests import Part, sealed
 from logparse.store.held import Held, write
-from logparse.store.parts import JOINT, Attempt, parquet_bytes, row_file
+from logparse.store.manifest import forget
+from logparse.store.parts import JOINT, Attempt, row_file
 from logparse.store.schema import COMMIT_SCHEMA, Commit, commit_row
 from logparse.store.store import Store
 
@@ -60,9 +64,11 @@ class JointAttempts:
         """
         self._write()
         parts = [*self._writer.parts, *(part for attempt, _ in self._taken for part in attempt.parts)]
+        self._writer.flush(parts)
         self._writer.demand(f"{len(self._taken)} files", parts)
+        self._taken = [(attempt, replace(row, parts=self._texts(attempt))) for attempt, row in self._taken]
         rows = table([commit_row(row) for _, row in self._taken], COMMIT_SCHEMA)
-        files = [parquet_bytes(rows.slice(number, 1)) for number in range(len(rows))]
+        files = [sealed(rows.slice(number, 1)) for number in range(len(rows))]
         by_path: dict[str, list[int]] = {}
         for number, (_, row) in enumerate(self._taken):
             by_path.setdefault(row.path, []).append(number)
@@ -80,11 +86,16 @@ class JointAttempts:
 
         with ThreadPoolExecutor(_PUT_TOGETHER) as putting:
             states = dict(zip(by_path, putting.map(put, by_path.values()), strict=True))
+        self._writer.flush_rows(row for _, row in self._taken)
         self._demand_again(parts, [self._taken[number][1] for number in written])
         new = [rows.slice(number, 1) for number in sorted(written)]
         return rows if len(new) == len(rows) else pa.concat_tables([rows.slice(0, 0), *new]), states
 
-    def _demand_again(self, parts: Sequence[str], rows: Sequence[Commit]) -> None:
+    def _texts(self, attempt: Attempt) -> tuple[str, ...]:
+        """The record of the parts that hold rows of an attempt."""
+        return tuple(part.text for part in (*attempt.parts, *self._writer.parts_of.get(attempt.name, ())))
+
+    def _demand_again(self, parts: Sequence[Part], rows: Sequence[Commit]) -> None:
         """Take commits back where parts were removed meanwhile: by a ``forget``, or a compaction without readers
         that saw only some of the commits.  Raises StoreError.
         """
@@ -92,10 +103,12 @@ class JointAttempts:
             self._writer.demand(f"{len(rows)} files", parts)
         except StoreError:
             merged = self._store.manifest().attempts
-            for row in rows:
-                if row.attempt not in merged:
-                    with suppress(OSError):
-                        self._store.filesystem.delete_file(f"{self._store.root}/{row_file(row)}")
+            back = [row for row in rows if row.attempt not in merged]
+            with suppress(OSError):
+                forget(self._store.filesystem, self._store.root, [row.attempt for row in back])
+            for row in back:
+                with suppress(OSError):
+                    delete_file(self._store.filesystem, f"{self._store.root}/{row_file(row)}")
             raise
 
     def _write(self) -> None:

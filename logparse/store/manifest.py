@@ -20,16 +20,28 @@ from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 
-from logparse.location import PutIfAbsent, make_folder, replace_file
+from logparse.errors import StoreError
+from logparse.location import PutIfAbsent, flush, make_folder, replace_file
+from logparse.store.columns import conformed
 from logparse.store.columns import table as arrow_table
-from logparse.store.parts import parquet_bytes, row_files
-from logparse.store.schema import COMMIT_SCHEMA
+from logparse.store.digests import (
+    UNSEALED,
+    Part,
+    part_from_text,
+    read_bytes,
+    sealed,
+    sealed_list,
+    unsealed,
+    unsealed_list,
+)
+from logparse.store.parts import row_files
+from logparse.store.schema import COMMIT_SCHEMA, RECORDED
 
 FOLDER = "compactions"
 MERGED = "merged"
 """Prefix of the names of merged parts, where other parts' names begin with their attempt."""
+MERGED_LOST = "lost: rows of files that a compaction merged: ingest all files into a new store"
 _TOLD = b"logparse_manifest"
 _REMEMBERED_S = 86400.0
 """Minimum seconds for which forgotten attempts stay recorded: a compaction that began before may still run."""
@@ -39,16 +51,19 @@ _REMEMBERED_S = 86400.0
 class Manifest:
     """One manifest.
 
-    ``commits``: rows of ``COMMIT_SCHEMA``; ``parts``: paths below the store; ``stale``: whether these hold rows of
-    forgotten commits; ``written_at``: seconds since 1970; ``spent``: paths of files that record attempts which were
-    forgotten long ago and are in no manifest.
+    ``commits``: rows of ``COMMIT_SCHEMA``; ``parts``: paths below the store; ``records``: what is recorded of them (an
+    earlier version recorded nothing); ``stale``: whether these hold rows of forgotten commits; ``written_at``: seconds
+    since 1970; ``forgotten``: the attempts, and merged parts, of recent calls of ``forget``; ``spent``: paths of files
+    that record what was forgotten long ago and is in no manifest.
     """
 
     number: int = 0
     commits: pa.Table = field(default_factory=lambda: arrow_table([], COMMIT_SCHEMA))
     parts: frozenset[str] = frozenset()
+    records: Mapping[str, Part] = field(default_factory=dict)
     stale: bool = False
     written_at: float = 0.0
+    forgotten: frozenset[str] = frozenset()
     spent: tuple[str, ...] = ()
 
     @cached_property
@@ -63,17 +78,27 @@ class Manifest:
 
     def put(self, filesystem: pafs.FileSystem, root: str, put: PutIfAbsent) -> bool:
         """Write it under its number, as ``latest`` reads it.  Returns False where another compaction has taken it."""
-        told = json.dumps({"parts": sorted(self.parts)}).encode()
-        table = self.commits.replace_schema_metadata({**(COMMIT_SCHEMA.metadata or {}), _TOLD: told})
+        records = [self.records[path].text for path in sorted(self.records)]
+        told = json.dumps({"parts": sorted(self.parts), "records": records}).encode()
+        table = self.commits.drop_columns([RECORDED])  # of parts that are merged
+        table = table.replace_schema_metadata({**(COMMIT_SCHEMA.metadata or {}), _TOLD: told})
         make_folder(filesystem, f"{root}/{FOLDER}")
-        return put(f"{root}/{FOLDER}/{self.number:08d}.parquet", parquet_bytes(table, "zstd"))
+        new = put(f"{root}/{manifest_file(self.number)}", sealed(table, "zstd"))
+        flush(filesystem, root, folders=[f"{root}/{FOLDER}"])
+        return new
 
 
-def forget(filesystem: pafs.FileSystem, root: str, attempts: Iterable[str]) -> None:
-    """Remove attempts from the manifest, and from any that is being made."""
+def manifest_file(number: int) -> str:
+    """The path of a manifest below the store."""
+    return f"{FOLDER}/{number:08d}.parquet"
+
+
+def forget(filesystem: pafs.FileSystem, root: str, what: Iterable[str]) -> None:
+    """Remove attempts, or merged parts, from the manifest, and from any that is being made."""
     make_folder(filesystem, f"{root}/{FOLDER}")
     path = f"{root}/{FOLDER}/forgotten-{os.urandom(8).hex()}.json"
-    replace_file(filesystem, path, json.dumps(sorted(attempts)).encode())
+    replace_file(filesystem, path, sealed_list(sorted(what)))
+    flush(filesystem, root, folders=[f"{root}/{FOLDER}"])
 
 
 def manifests(filesystem: pafs.FileSystem, root: str) -> list[str]:
@@ -82,27 +107,39 @@ def manifests(filesystem: pafs.FileSystem, root: str) -> list[str]:
 
 
 def latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) -> Manifest:
-    """The valid manifest of the files that ``manifest_files`` returns; an empty one where nothing was ever merged."""
+    """The valid manifest of the files that ``manifest_files`` returns; an empty one where nothing was ever merged.
+
+    Raises StoreError where one of them is damaged.
+    """
     paths = sorted(path for path in infos if path.endswith(".parquet"))
-    forgotten = {path: _forgotten(filesystem, path) for path in infos if path.endswith(".json")}
-    old = [path for path in forgotten if time.time() - _seconds(infos[path]) > _REMEMBERED_S]
+    by_file = {path: _forgotten(filesystem, path) for path in infos if path.endswith(".json")}
+    old = [path for path in by_file if time.time() - _seconds(infos[path]) > _REMEMBERED_S]
+    forgotten = frozenset[str]().union(*by_file.values())
     if not paths:
-        return Manifest(spent=tuple(old))
-    file = pq.ParquetFile(paths[-1], filesystem=filesystem)
-    table = file.read()
-    told = json.loads(table.schema.metadata[_TOLD])
+        return Manifest(forgotten=forgotten, spent=tuple(old))
+    data = read_bytes(filesystem, paths[-1])
+    try:
+        table, whole = unsealed(data)
+        told = json.loads(table.schema.metadata[_TOLD])
+        if "records" in told and not whole:
+            raise pa.ArrowInvalid(UNSEALED)
+    except (OSError, pa.ArrowException, ValueError, KeyError) as error:
+        raise StoreError(f"{paths[-1]}: {str(error).partition(chr(10))[0]}; {MERGED_LOST}") from error
     number = int(paths[-1].rsplit("/", 1)[-1].removesuffix(".parquet"))
-    held = frozenset(table["attempt"].to_pylist())
-    gone = held & frozenset().union(*forgotten.values())
+    records = [part_from_text(text) for text in told.get("records", ())]
+    named = frozenset({*table["attempt"].to_pylist(), *told["parts"]})
+    gone = named & forgotten
     if gone:
         table = table.filter(pa.array([attempt not in gone for attempt in table["attempt"].to_pylist()], pa.bool_()))
     return Manifest(
         number,
-        table.cast(COMMIT_SCHEMA),
-        frozenset(told["parts"]),
+        conformed(table, COMMIT_SCHEMA),
+        frozenset(told["parts"]) - gone,
+        {part.path: part for part in records if part.path not in gone},
         stale=bool(gone),
         written_at=_seconds(infos[paths[-1]]),
-        spent=tuple(path for path in old if not held & forgotten[path]),
+        forgotten=forgotten,
+        spent=tuple(path for path in old if not named & by_file[path]),
     )
 
 
@@ -113,8 +150,12 @@ def manifest_files(filesystem: pafs.FileSystem, root: str) -> dict[str, int | No
 
 
 def _forgotten(filesystem: pafs.FileSystem, path: str) -> frozenset[str]:
-    with contextlib.suppress(FileNotFoundError), filesystem.open_input_stream(path) as stream:
-        return frozenset(json.loads(stream.read()))
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            return frozenset(unsealed_list(read_bytes(filesystem, path)))
+    except ValueError as error:
+        again = "delete it, and `logparse forget` again what was forgotten last"
+        raise StoreError(f"{path}: {error}; lost: what was forgotten; {again}") from error
     return frozenset()
 
 

@@ -104,7 +104,11 @@ class Commit:
     bench_output: bool = False  # output of hipblaslt-bench: a tool made its bench lines
     committed_at: float = 0.0
     seconds: float = 0.0
+    parts: tuple[str, ...] | None = None  # texts of ``digests.Part``: those that hold its rows; None: not recorded
 
+
+RECORDED = "parts"
+"""The column of a commit that rows of earlier versions lack."""
 
 FOREIGN = "foreign"
 """Format of a file in which no line is of a known one."""
@@ -112,7 +116,7 @@ FOREIGN = "foreign"
 COMMIT_SCHEMA = _columns(
     "text: attempt source_id run path format content_hash int: start end bytes lines splits "
     f"{' '.join(f'{unit}_lines' for unit in UNITS)} pid text: pid_from flag: tail whole texts: replaces text: ended "
-    "flag: bench_output real: committed_at seconds"
+    f"flag: bench_output real: committed_at seconds texts: {RECORDED}"
 ).with_metadata({"logparse_schema": str(SCHEMA_VERSION)})
 
 VIEWS: Mapping[str, str] = {
@@ -148,7 +152,8 @@ def live(rows: Iterable[Commit]) -> list[Commit]:
 def commit_row(row: Commit) -> dict[str, Any]:
     out = {**vars(row)}
     units = out.pop("units")
-    return out | {f"{unit}_lines": units.get(unit, 0) for unit in UNITS} | {"replaces": list(row.replaces)}
+    out |= {"replaces": list(row.replaces), RECORDED: None if row.parts is None else list(row.parts)}
+    return out | {f"{unit}_lines": units.get(unit, 0) for unit in UNITS}
 
 
 _COMMIT_FIELDS = frozenset(f.name for f in fields(Commit))
@@ -158,4 +163,5 @@ def commit_from_row(row: dict[str, Any]) -> Commit:
     units: dict[Unit, int] = {unit: row[f"{unit}_lines"] for unit in UNITS}
     values = {k: v for k, v in row.items() if k in _COMMIT_FIELDS}
     values |= {"units": units, "replaces": tuple(row["replaces"] or ()), "format": row["format"].replace("_", "-")}
+    values[RECORDED] = None if row[RECORDED] is None else tuple(row[RECORDED])
     return Commit(**values)

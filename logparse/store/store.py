@@ -4,6 +4,7 @@
     STORE/<table>/[category=C/]<attempt>-N.parquet   parts
     STORE/sources/<path>/<identity>.parquet      the commit of an attempt, written last, by put-if-absent: one row (in
                                                  older stores also one per attempt that read a range of the file)
+    STORE/sources/inventory-<id>.json            which commits there were (see ``inventory``)
     STORE/compactions/<number>.parquet           what was merged (see ``manifest``)
 
 Parts carry the *attempt* that wrote them (of small files: the writer of several attempts, see ``joint``), and each row
@@ -12,6 +13,9 @@ the next one removes.  ``<path>`` is a hash of the source's path, so that a work
 reading all others (a row file may also be in ``sources`` itself).
 A source may have several commits (a log that grew, standard input every few seconds); a commit may replace earlier ones
 of its source.
+
+A commit records its parts (see ``digests``).  Whoever reads a table first looks whether all commits are there, and
+the table's parts in the recorded sizes: of a local store with the recorded digests, too.
 """
 
 from __future__ import annotations
@@ -19,8 +23,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,19 +35,34 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from logparse.errors import StoreError
-from logparse.location import META, PutIfAbsent, explained, make_folder, put_if_absent, replace_file, resolve
+from logparse.location import (
+    META,
+    PutIfAbsent,
+    delete_file,
+    explained,
+    flush,
+    make_folder,
+    put_if_absent,
+    replace_file,
+    resolve,
+)
 from logparse.quoting import Shell, shell_line, sql_text
+from logparse.store import inventory
 from logparse.store.columns import column, conformed
 from logparse.store.columns import table as arrow_table
 from logparse.store.database import database, shared_database
-from logparse.store.manifest import MERGED, Manifest, latest, manifest_files, manifests
+from logparse.store.digests import UNSEALED, Part, read_bytes, sealed, unsealed
+from logparse.store.inventory import Inventory
+from logparse.store.manifest import MERGED, MERGED_LOST, Manifest, latest, manifest_files, manifests
 from logparse.store.manifest import forget as forget_attempts
-from logparse.store.parts import Attempt, attempt_of, parquet_bytes, path_folder, row_file, row_files, writers_of
+from logparse.store.parts import Attempt, attempt_of, path_folder, row_file, row_files, writers_of
+from logparse.store.recorded import Recorded, again
 from logparse.store.schema import (
     COMMIT_SCHEMA,
     FINDINGS_SCHEMA,
     FOREIGN,
     PARTITIONED,
+    RECORDED,
     SCHEMA_VERSION,
     SCHEMAS,
     VIEWS,
@@ -51,6 +71,7 @@ from logparse.store.schema import (
     live,
 )
 from logparse.store.views import named_in, view_sql
+from logparse.text import counted
 
 if TYPE_CHECKING:
     import duckdb
@@ -76,6 +97,11 @@ FRAMES = (
 _FEW, _SMALL_BYTES = 64, 16 << 20
 """Parts of a table that are read whole: up to so many files and bytes together."""
 _LARGE = frozenset({"gemms", "convs", "measurements", "timelines"})
+_FINDINGS = "findings/findings.parquet"
+_TRIES = 3
+"""How often a reader looks again where something is missing: another process may be removing what it read of."""
+_VERIFIED: dict[str, tuple[int | None, Part]] = {}
+"""Parts of local stores that this process has found sound, with the nanosecond of their last change."""
 
 
 def _rows_of(view: str) -> Callable[..., pd.DataFrame]:
@@ -97,6 +123,8 @@ class Store:
         self.root = root
         self._row_files: dict[str, int | None] = {}
         self._rows = arrow_table([], COMMIT_SCHEMA)
+        self._damaged: dict[str, str] = {}  # row files that cannot be read, and why
+        self._inventory = Inventory()
         self._manifest: tuple[Mapping[str, int | None], Manifest] = {}, Manifest()
 
     # ------------------------------------------------------------------ writing
@@ -117,7 +145,7 @@ class Store:
         """The live commits of one path now, ``known`` ones of an earlier moment included."""
         read = {f"{self.root}/{row_file(row)}" for row in known}
         files = [p for p in self.files(f"sources/{path_folder(path)}") if p.endswith(".parquet") and p not in read]
-        rows = self.rows(files, COMMIT_SCHEMA).to_pylist() if files else []
+        rows = self._read_rows(files)[0].to_pylist() if files else []
         found = [commit_from_row(row) for row in rows if row["path"] == path]
         return live({row.attempt: row for row in (*known, *found)}.values())
 
@@ -138,79 +166,194 @@ class Store:
     def _commit_table(self, manifest: Manifest | None = None) -> pa.Table:
         manifest = manifest or self.manifest()
         merged = {f"{self.root}/{path}" for path in manifest.row_files}
-        infos = (info for info in self._infos("sources") if info.path.endswith(".parquet") and info.path not in merged)
-        now = {info.path: info.mtime_ns for info in infos}
+        infos = {info.path: info.mtime_ns for info in self._infos("sources")}
+        now = {path: at for path, at in infos.items() if path.endswith(".parquet") and path not in merged}
         if any(path not in now or at not in (None, now[path]) for path, at in self._row_files.items()):
-            self._row_files, self._rows = {}, arrow_table([], COMMIT_SCHEMA)  # a row file that was forgotten or merged
+            # A row file that was forgotten or merged.
+            self._row_files, self._rows, self._damaged = {}, arrow_table([], COMMIT_SCHEMA), {}
         if fresh := [path for path in now if path not in self._row_files]:
-            self._rows = pa.concat_tables([self._rows, self.rows(fresh, COMMIT_SCHEMA)])
+            rows, damaged = self._read_rows(fresh)
+            self._rows = pa.concat_tables([self._rows, rows])
+            self._damaged |= damaged
         self._row_files = now
-        return pa.concat_tables([manifest.commits, self._rows])
+        listed = frozenset(path for path in infos if inventory.is_one(self._below(path)))
+        if listed != self._inventory.files:
+            self._inventory = inventory.read(self.filesystem, listed)
+        rows = self._rows
+        told = [attempt not in manifest.forgotten for attempt in rows["attempt"].to_pylist()]
+        if not all(told):  # `forget` is about to delete their files, or was killed
+            rows = rows.filter(column(told, pa.bool_()))
+        return pa.concat_tables([manifest.commits, rows])
+
+    def _read_rows(self, paths: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
+        """The rows of row files, and those that cannot be read, with the reason."""
+
+        def read(path: str) -> pa.Table | str:
+            try:
+                table, whole = unsealed(read_bytes(self.filesystem, path))
+            except FileNotFoundError:  # forgotten meanwhile
+                return arrow_table([], COMMIT_SCHEMA)
+            except (OSError, pa.ArrowException) as error:
+                if self.folder is None and not isinstance(error, pa.ArrowException):
+                    raise  # the network, or a permission
+                return str(error).partition("\n")[0]
+            return conformed(table, COMMIT_SCHEMA) if whole or RECORDED not in table.column_names else UNSEALED
+
+        found, damaged = [arrow_table([], COMMIT_SCHEMA)], dict[str, str]()
+        with ThreadPoolExecutor(_READ_TOGETHER) as reading:
+            for start in range(0, len(paths), _COMBINED):  # a table of one row takes far more memory than the row
+                some = paths[start : start + _COMBINED]
+                read_ones = [*zip(some, reading.map(read, some), strict=True)]
+                damaged |= {path: one for path, one in read_ones if isinstance(one, str)}
+                tables = [one for _, one in read_ones if not isinstance(one, str)]
+                found.append(pa.concat_tables([found[0], *tables]).combine_chunks())
+        return pa.concat_tables(found), damaged
+
+    def take_inventory(self) -> None:
+        """List the row files, and the manifest, that no inventory lists yet, so that their deletion is found.
+
+        Where that cannot be written, the next one does it: no answer depends on it.
+        """
+        with suppress(OSError):
+            manifest = self.manifest()
+            new = self._unlisted(manifest)
+            if new or manifest.number > self._inventory.manifest:
+                inventory.write(self.filesystem, self.root, new, manifest.number)
+
+    def _unlisted(self, manifest: Manifest) -> set[inventory.Row]:
+        self._commit_table(manifest)
+        columns = (self._rows[name].to_pylist() for name in ("attempt", "run", "path"))
+        rows = {inventory.Row(*row) for row in zip(row_files(self._rows), *columns, strict=True)}
+        new = (row for row in rows - self._inventory.rows if row.attempt not in manifest.forgotten)
+        return {row for row in new if f"{self.root}/{row.file}" in self._row_files}
 
     def learn(self, rows: pa.Table) -> None:
         """Take rows that this process and its workers have just committed: they need not be read."""
         self._row_files |= dict.fromkeys(f"{self.root}/{path}" for path in row_files(rows))
         self._rows = pa.concat_tables([self._rows, rows])
 
-    def live_table(self, run: str | None = None) -> pa.Table:
+    def live_table(self, run: str | None = None, manifest: Manifest | None = None) -> pa.Table:
         """The live commits as a table, of one run if it is named: very many would be too large as objects."""
-        table = self._commit_table()
+        table = self._commit_table(manifest)
         gone = {attempt for attempts in table["replaces"].to_pylist() for attempt in attempts or ()}
         rows = zip(table["attempt"].to_pylist(), table["run"].to_pylist(), strict=True)
         wanted = [attempt not in gone and run in (None, its) for attempt, its in rows]
         return table if all(wanted) else table.filter(column(wanted, pa.bool_()))
 
     def forget(self, name: str) -> list[str]:
-        """Remove a run, or the sources whose path ends in ``name``.  Returns the removed paths.
+        """Remove a run, or the sources whose path ends in ``name``, or a merged part.  Returns the removed paths.
 
         Rows of them that a compaction has merged, or is merging now, or in joint parts with those of others, become
         invisible at once, and leave the disk with the next compaction.  Raises StoreError when nothing matches.
         """
-        rows = [commit_from_row(row) for row in self._commit_table().to_pylist()]
-        named = [row for row in live(rows) if name in (row.run, row.path) or row.path.endswith("/" + name)]
-        if not named:
+        manifest = self.manifest()
+        rows = [commit_from_row(row) for row in self._commit_table(manifest).to_pylist()]
+        if name in manifest.parts:
+            forget_attempts(self.filesystem, self.root, [name])
+            self._delete(f"{self.root}/{name}")
+            return [name]
+
+        def means(run: str, path: str) -> bool:
+            return name in (run, path) or path.endswith("/" + name)
+
+        named = [row for row in live(rows) if means(row.run, row.path)]
+        listed = [one for one in self._inventory.rows if means(one.run, one.path)]
+        of_name = (f"sources/{path_folder(name)}/", *(one.file for one in listed))
+        damaged = [path for path in self._damaged if self._below(path).startswith(of_name)]
+        missed = {*(one.file for one in self._missing(manifest)), *map(self._below, damaged)}
+        lost = [one for one in listed if one.file in missed]
+        if not named and not lost and not damaged:
             runs, files = (command_line(self.url, *x) for x in (("status",), ("sql", "select path from sources")))
             raise StoreError(f"nothing in {self.url} is called {name!r}; `{runs}` lists the runs, `{files}` the files")
         sources = {row.source_id for row in named}
         doomed = {row.attempt: row for row in rows if row.source_id in sources}
-        for row in doomed.values():
-            for path in (row_file(row), f"sources/{row_file(row).rsplit('/', 1)[-1]}"):
-                self._delete(f"{self.root}/{path}")
-        forget_attempts(self.filesystem, self.root, doomed)
+        # First: from here on all of it is invisible, and no reader takes a deleted row file for lost.
+        forget_attempts(self.filesystem, self.root, {*doomed, *(one.attempt for one in lost)})
+        gone = [f"{self.root}/{path}" for row in doomed.values() for path in _places(row)] + damaged
+        for path in gone:
+            self._delete(path)
+        flush(self.filesystem, self.root, folders={path.rsplit("/", 1)[0] for path in gone})  # before the parts go
         unused = writers_of(doomed) - writers_of(row.attempt for row in rows if row.attempt not in doomed)
         for table in SCHEMAS:
             for path in self.files(table):
                 if attempt_of(path) in unused:
                     self._delete(path)
-        return sorted({row.path for row in named})
+        return sorted({*(row.path for row in named), *(one.path for one in lost)}) or [name]
 
     def damage(self) -> list[str]:
-        """The committed files that cannot be read: a line per file, with what is lost.  Reads every part."""
-        manifest, commits = self.manifest(), self.live_table()
-        found = []
-        listed = {path for table in SCHEMAS for path in self.files(table)}
-        for path in sorted(manifest.parts - {path.removeprefix(f"{self.root}/") for path in listed}):
-            found.append(f"{path}: missing; {_MERGED}; the rest can be read")
-        of = dict(zip(commits["attempt"].to_pylist(), commits["path"].to_pylist(), strict=True))
-        held = set(of) - manifest.attempts
-        writers = writers_of(held)
+        """What of the committed is missing or damaged: a line per file, with what is lost.  Reads every file."""
+        try:
+            manifest = self.manifest()
+        except StoreError as error:
+            return [str(error)]
+        commits = self.live_table(manifest=manifest)
+        recorded, found = Recorded(commits, manifest), self.lost_commits(manifest)
+        listed = {self._below(info.path): info for table in SCHEMAS for info in self._infos(table)}
         left = {attempt_of(path) for path in listed}
         for row in commits.to_pylist():
             units = sum(row[f"{unit}_lines"] or 0 for unit in ("call", "message", "measurement", "reject"))
-            if units and row["attempt"] in held and not writers_of([row["attempt"]]) & left:
+            unrecorded = row[RECORDED] is None and row["attempt"] not in manifest.attempts
+            if units and unrecorded and not writers_of([row["attempt"]]) & left:
                 found.append(f"{row['path']}: no part of it is left: `logparse forget` it and ingest it again")
-        for path in sorted(listed):
-            name, attempt = path.removeprefix(f"{self.root}/"), attempt_of(path)
-            if attempt not in writers and name not in manifest.parts:
-                continue
-            try:
-                pq.ParquetFile(path, filesystem=self.filesystem).read()
-            except (OSError, pa.ArrowException) as error:
-                why = str(error).partition("\n")[0]
-                lost = sorted(of[one] for one in held if attempt in writers_of([one]))
-                remedy = _again(lost) if lost else f"{_MERGED}; without this file the rest can be read"
-                found.append(f"{name}: {why}; {remedy}")
+        cut = [line for table in SCHEMAS for line in recorded.cut(table, listed)]
+        named = {line.partition(": ")[0] for line in cut}
+        for path in sorted(path for path in listed if path not in named and recorded.holds(path)):
+            if why := self._why_not(path, recorded.parts.get(path)):
+                found.append(recorded.line(path, why))
+        try:
+            self._read_findings()
+        except StoreError as error:
+            found.append(str(error))
+        return [*found, *cut, *self._inventory.damaged]
+
+    def _why_not(self, path: str, part: Part | None) -> str:
+        """What is wrong with a part (a path below the store), or nothing."""
+        try:
+            if part is not None:
+                return part.why_not(self.filesystem, self.root)
+            pq.ParquetFile(f"{self.root}/{path}", filesystem=self.filesystem).read()
+        except (OSError, pa.ArrowException) as error:
+            return str(error).partition("\n")[0]
+        return ""
+
+    def remarks(self) -> list[str]:
+        """What ``damage`` cannot find here: a line per kind."""
+        manifest = self.manifest()
+        recorded = Recorded(self.live_table(manifest=manifest), manifest)
+        paths = (self._below(path) for table in SCHEMAS for path in self.files(table))
+        old = sum(recorded.holds(path) and path not in recorded.parts for path in paths)
+        rows = len(self._unlisted(manifest)) + (manifest.number > self._inventory.manifest)
+        out = []
+        if old:
+            out.append(
+                f"{counted(old, 'part')} of an earlier version without a checksum: a number changed there is not found"
+            )
+        if rows:
+            why = "an ingest was killed, or an inventory is missing"
+            out.append(
+                f"{counted(rows, 'commit')} in no inventory ({why}): its deletion is not found before the next ingest"
+            )
+        return out
+
+    def _missing(self, manifest: Manifest) -> list[inventory.Row]:
+        return self._inventory.missing_rows(map(self._below, self._row_files), manifest)
+
+    def lost_commits(self, manifest: Manifest) -> list[str]:
+        """A line per row file (and for the manifest) that is missing or damaged, after ``_commit_table``."""
+        of = {row.file: row.path for row in self._inventory.rows} if self._damaged else {}
+        found = [f"{row.file}: missing; {again([row.path])}" for row in self._missing(manifest)]
+        for path, why in sorted(self._damaged.items()):
+            file = self._below(path)
+            unknown = "lost: rows of an unknown file: delete this one, and ingest the logs again"
+            found.append(f"{file}: {why}; {again([of[file]]) if file in of else unknown}")
+        newer = self._inventory.newer(manifest)
+        if newer and not self.filesystem.get_file_info(f"{self.root}/{newer}").is_file:  # nor just written by another
+            found.insert(0, f"{newer}: missing; {MERGED_LOST}")
         return found
+
+    def _below(self, path: str) -> str:
+        """A path of the file system as a path below the store."""
+        return path.removeprefix(f"{self.root}/")
 
     @property
     def unmerged(self) -> int:
@@ -223,16 +366,33 @@ class Store:
 
     def sweep(self, older_than_s: float = 3600, *, unread: bool = False) -> int:
         """Remove files that have no readers: parts of attempts that never committed and have written nothing for
-        ``older_than_s``, and files merged longer ago than that.  Returns the number of files.
+        ``older_than_s``, and files merged longer ago than that.  Returns the number of files.  Where a commit is lost,
+        none are: their parts cannot be told from those that it held.
 
         ``unread``: the caller knows that no other process reads the store, so merged files go at once.  The store
         itself cannot know: a reader holds the names of files, and no lock that other hosts or S3 would show.
         """
         manifest, now = self.manifest(), time.time()
+        commits = self._commit_table(manifest)
+        if self.lost_commits(manifest):  # what they held is not known
+            return 0
         # After this time no reader uses an older manifest.  Without a manifest, a compaction may be writing the first.
         settled = unread or (manifest.number > 0 and now - manifest.written_at > older_than_s)
-        held = writers_of(set(self._commit_table(manifest)["attempt"].to_pylist()) - manifest.attempts)
+        held = writers_of(set(commits["attempt"].to_pylist()) - manifest.attempts)
         merged = writers_of(manifest.attempts)
+        kept = self._inventory
+        if kept.due(manifest):
+            rows = (x for x in kept.rows if x.attempt not in manifest.forgotten and x.file not in manifest.row_files)
+            inventory.write(self.filesystem, self.root, rows, max(kept.manifest, manifest.number))
+            for path in kept.files:
+                self._delete(path)
+            flush(self.filesystem, self.root, folders=[f"{self.root}/sources"])  # before the spent ones go
+        attempts = zip(row_files(self._rows), self._rows["attempt"].to_pylist(), strict=True)
+        back = [f"{self.root}/{file}" for file, attempt in attempts if attempt in manifest.forgotten]
+        if back:  # of a `forget` that was killed
+            for path in back:
+                self._delete(path)
+            flush(self.filesystem, self.root, folders=map(os.path.dirname, back))
         doomed = [*manifest.spent, *(p for p in manifests(self.filesystem, self.root)[:-1] if settled)]
         if settled:
             merged_rows = {f"{self.root}/{path}" for path in manifest.row_files}
@@ -255,7 +415,7 @@ class Store:
     def _delete(self, path: str) -> bool:
         """Delete a file; returns False where another process has deleted it before."""
         try:
-            self.filesystem.delete_file(path)
+            delete_file(self.filesystem, path)
         except FileNotFoundError:
             return False
         return True
@@ -265,7 +425,18 @@ class Store:
         rows = rows.reindex(columns=FINDINGS_SCHEMA.names)
         table = pa.Table.from_pandas(rows, FINDINGS_SCHEMA, preserve_index=False)
         make_folder(self.filesystem, f"{self.root}/findings")
-        replace_file(self.filesystem, f"{self.root}/findings/findings.parquet", parquet_bytes(table))
+        replace_file(self.filesystem, f"{self.root}/{_FINDINGS}", sealed(table))
+        flush(self.filesystem, self.root, folders=[f"{self.root}/findings"])
+
+    def _read_findings(self) -> pa.Table:
+        try:
+            table, _ = unsealed(read_bytes(self.filesystem, f"{self.root}/{_FINDINGS}"))
+        except FileNotFoundError:
+            return arrow_table([], FINDINGS_SCHEMA)
+        except (OSError, pa.ArrowException) as error:
+            why = str(error).partition("\n")[0]
+            raise StoreError(f"{_FINDINGS}: {why}; lost: the view `findings`: `logparse recommend` it again") from error
+        return conformed(table, FINDINGS_SCHEMA)
 
     # ------------------------------------------------------------------ reading
 
@@ -330,20 +501,19 @@ class Store:
 
     def _make_views(self, con: duckdb.DuckDBPyConnection, run: str | None, sql: str | None, view: str) -> list[str]:
         """Make the views as ``connect`` states; returns the files that DuckDB reads itself."""
-        commits, manifest = self.live_table(run), self.manifest()
-        con.register("commits_", commits)
-        attempts = set(commits["attempt"].to_pylist())
-        single = attempts - manifest.attempts
-        halves = writers_of(single) & writers_of(manifest.attempts)  # joint parts of which a compaction merged a half
         views = view_sql(run)
         if sql is not None:
             views = named_in(sql, views)
             sql = " ".join([sql, *views.values()])
+        tables = [table for table in SCHEMAS if sql is None or f"{table}_" in sql]
+        commits, manifest, found = self._whole(run, tables)
+        con.register("commits_", commits.drop_columns([RECORDED]))
+        attempts = set(commits["attempt"].to_pylist())
+        single = attempts - manifest.attempts
+        halves = writers_of(single) & writers_of(manifest.attempts)  # joint parts of which a compaction merged a half
         allowed: list[str] = []
-        for table, schema in SCHEMAS.items():
-            if sql is not None and f"{table}_" not in sql:
-                continue
-            parts = self.parts(table, attempts, manifest)
+        for table, parts in found.items():
+            schema = SCHEMAS[table]
             torn = [p for p in parts if attempt_of(p) in halves]
             paths = parts if table in _LARGE and self.folder is not None and not torn else []
             if torn:
@@ -357,12 +527,28 @@ class Store:
             else:
                 con.register(f"{table}_", self._dataset(table, schema, parts))
         if sql is None or "findings_" in sql:
-            findings = f"{self.root}/findings/findings.parquet"
-            written = [findings] if self.filesystem.get_file_info(findings).is_file else []
-            con.register("findings_", self.rows(written, FINDINGS_SCHEMA))
+            con.register("findings_", self._read_findings())
         for name, definition in views.items():
             con.execute(f"create {view} {name} as {definition}")
         return allowed
+
+    def _whole(self, run: str | None, tables: Iterable[str]) -> tuple[pa.Table, Manifest, dict[str, list[str]]]:
+        """The live commits (of a run), the manifest, and the paths of the tables' parts.
+
+        Raises StoreError where a commit or a part is missing or damaged.
+        """
+        for left in reversed(range(_TRIES)):
+            manifest = self.manifest()
+            commits = self.live_table(run, manifest)
+            try:
+                if lost := self.lost_commits(manifest):
+                    raise StoreError(f"{self.url}/{lost[0]}")
+                recorded = Recorded(commits, manifest)
+                return commits, manifest, {table: self.parts(table, recorded) for table in tables}
+            except StoreError:
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
 
     def sql(
         self, sql: str, run: str | None = None, parameters: Sequence[object] | Mapping[str, object] = ()
@@ -371,10 +557,24 @@ class Store:
 
         It runs as trusted SQL in this process; ``logparse.sql.query`` has limits for untrusted SQL.
         """
-        with self.reading(sql, run) as con:
+        with self._pages_verified(), self.reading(sql, run) as con:
             return con.execute(sql, parameters or None).df()
 
     query = sql  # its name in this package
+
+    @contextmanager
+    def _pages_verified(self) -> Iterator[None]:
+        """Raises an error about a page's checksum, which names no file, as StoreError.
+
+        Only readers of a store elsewhere see one: a local part is verified before it is read.
+        """
+        try:
+            yield
+        except Exception as error:  # of pyarrow, or DuckDB's around it
+            if "CRC checksum" not in str(error):
+                raise
+            remedy = f"`{command_line(self.url, 'check')}` names the file and what is lost"
+            raise StoreError(f"{self.url}: CRC checksum of a page differs; {remedy}") from error
 
     def __repr__(self) -> str:
         return f"Store({self.url!r}, runs: {', '.join(self.runs()) or 'none'})"
@@ -383,7 +583,7 @@ class Store:
         """The tables that analyzers take: calls, workload, messages of one run (default the latest), others of all."""
         run = self.latest_run(run)
         out = {}
-        with self.reading(" ".join(names)) as con:
+        with self._pages_verified(), self.reading(" ".join(names)) as con:
             for name in names:
                 own = f"{_OWN[name]} where run = $run" if name in _OWN else None
                 out[name] = con.execute(f"select * from {own or name}", {"run": run} if own else None).df()
@@ -420,7 +620,8 @@ class Store:
         """
 
         def read(path: str) -> pa.Table:
-            rows = pq.ParquetFile(path, filesystem=self.filesystem).read(use_threads=False)
+            file = pq.ParquetFile(path, filesystem=self.filesystem, page_checksum_verification=True)
+            rows = file.read(use_threads=False)
             folder = path.split("/")[-2]
             if folder.startswith("category="):  # of a partitioned table
                 rows = rows.append_column("category", column([folder.partition("=")[2]] * len(rows), pa.string()))
@@ -433,11 +634,28 @@ class Store:
                 found.append(some.combine_chunks())
         return pa.concat_tables(found)
 
-    def parts(self, table: str, attempts: Set[str], manifest: Manifest) -> list[str]:
-        """Paths of the parts that hold the table's rows of these attempts (merged ones hold those of others too)."""
-        single = writers_of(attempts - manifest.attempts)
-        found = [path for path in self.files(table) if path.endswith(".parquet")]
-        return [p for p in found if attempt_of(p) in single or p.removeprefix(f"{self.root}/") in manifest.parts]
+    def parts(self, table: str, recorded: Recorded) -> list[str]:
+        """Paths of the parts that hold the table's rows (merged and joint ones hold rows of others too).
+
+        Raises StoreError where one is missing, or not as it was recorded: its size, and in a local store its digest.
+        """
+        listed = {self._below(info.path): info for info in self._infos(table) if info.path.endswith(".parquet")}
+        lines = recorded.cut(table, listed)
+        infos = [info for path, info in listed.items() if recorded.holds(path)]
+        if self.folder is not None and not lines:
+            told = ((info, recorded.parts.get(self._below(info.path))) for info in infos)
+            fresh = [(info, part) for info, part in told if part and _VERIFIED.get(info.path) != (info.mtime_ns, part)]
+            with ThreadPoolExecutor(_READ_TOGETHER) as reading:
+                reasons = reading.map(lambda one: self._why_not(one[1].path, one[1]), fresh)
+            for (info, part), why in zip(fresh, reasons, strict=True):
+                if why:
+                    lines.append(recorded.line(part.path, why))
+                else:
+                    _VERIFIED[info.path] = info.mtime_ns, part
+        if lines:
+            more = f" (and {len(lines) - 1} more: `{command_line(self.url, 'check')}`)" * (len(lines) > 1)
+            raise StoreError(f"{self.url}/{lines[0]}{more}")
+        return [info.path for info in infos]
 
     def _untorn(
         self, table: str, schema: pa.Schema, parts: Sequence[str], torn: Sequence[str], single: Set[str]
@@ -465,21 +683,17 @@ class Store:
             paths,
             filesystem=self.filesystem,
             schema=schema,
-            format="parquet",
+            format=ds.ParquetFileFormat(
+                default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+            ),
             partitioning=by_category if table in PARTITIONED else None,
             partition_base_dir=f"{self.root}/{table}",
         )
 
 
-_NAMED = 3  # of several files, in a line about them
-_MERGED = "lost: rows of files that a compaction merged: ingest all files into a new store"
-
-
-def _again(paths: Sequence[str]) -> str:
-    """What is lost with rows of these files, and the remedy."""
-    more = f" and {len(paths) - _NAMED:,} more" * (len(paths) > _NAMED)
-    them = "it" if len(paths) == 1 else "them"
-    return f"lost: rows of {', '.join(paths[:_NAMED])}{more}: `logparse forget` {them} and ingest {them} again"
+def _places(row: Commit) -> tuple[str, str]:
+    """Where the row file of a commit may be below the store: today, and in older stores."""
+    return row_file(row), f"sources/{row_file(row).rsplit('/', 1)[-1]}"
 
 
 def command_line(store: str | None, verb: str, *words: str) -> Shell:
@@ -502,8 +716,12 @@ def open_store(location: str | os.PathLike[str] | None = None, *, create: bool =
                 raise StoreError(
                     f"no store at {url}: ingest something first, or name another with --store or LOGPARSE_STORE"
                 )
+            there = root
+            while filesystem.get_file_info(there).type == pafs.FileType.NotFound and there.strip("/"):
+                there = os.path.dirname(there)
             make_folder(filesystem, root)
             put_if_absent(url, filesystem)(meta, json.dumps({"schema": SCHEMA_VERSION}).encode())
+            flush(filesystem, there, folders=[root])
         with filesystem.open_input_stream(meta) as stream:
             text = stream.read()
     try:

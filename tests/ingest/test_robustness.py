@@ -265,7 +265,7 @@ def test_a_disk_that_is_full_at_any_write_loses_and_doubles_nothing(tmp_path: Pa
     room, whole, results = attempted(enough)
     assert [result.state for result in results] == ["new"] * 3
     needed = enough - room.left
-    assert needed > 30
+    assert needed > 20
     for writes in range(0, needed, needed // sized(4, 12)):
         disk, whole, results = attempted(writes)
         assert disk.failed

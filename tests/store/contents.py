@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from pathlib import Path
+
+import pyarrow.parquet as pq
 
 from logparse.store import Store
-from logparse.store.schema import VIEWS
+from logparse.store.schema import RECORDED, VIEWS
 
 OF_THE_MOMENT = ("ingested_at", "seconds")
 """Columns that differ between two ingests of the same files."""
@@ -23,3 +26,9 @@ def contents(store: Store, but: Collection[str] = (), views: Iterable[str] = VIE
             kept = [place for place, name in enumerate(names) if name not in but]
             out[view] = [str([names[x] for x in kept]), *sorted(str([row[x] for x in kept]) for row in rows)]
     return out
+
+
+def unrecord(store: Store) -> None:
+    """Make the row files of a local store those of an earlier version, which recorded no parts and held no digest."""
+    for path in Path(store.url).glob("sources/**/*.parquet"):
+        pq.write_table(pq.ParquetFile(path).read().drop_columns([RECORDED]).replace_schema_metadata(), path)

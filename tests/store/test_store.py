@@ -23,6 +23,7 @@ from logparse.store import Store, open_store
 from logparse.store.parts import Attempt
 from logparse.store.schema import VIEWS, Commit
 from tests.conftest import ROOT, SAMPLES
+from tests.store.contents import unrecord
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -101,6 +102,7 @@ def test_parts_of_an_older_version_lack_columns_and_are_read(store: Store) -> No
     ingest([str(SAMPLES / "traces" / "4242_kernel_stats.csv")], store)
     (part,) = (Path(store.url) / "kernels").rglob("*.parquet")
     pq.write_table(pq.read_table(part, partitioning=None).drop_columns(["operator"]), part)
+    unrecord(store)
     frame = open_store(store.url).kernels()
     assert len(frame) == 2
     assert frame["operator"].isna().all()
@@ -240,6 +242,7 @@ def test_stores_whose_convolutions_have_a_layer_are_read(store: Store, tmp_path:
     old = parts[0 if old_first else 1]
     table = pq.ParquetFile(old).read()
     pq.write_table(table.append_column("layer", table["problem"]), old)
+    unrecord(store)
     for sealed in (False, True):
         with store.connect(sealed=sealed) as con:
             found = con.execute("select * from conv_problems order by problem").df()
@@ -294,5 +297,5 @@ def test_findings_of_an_earlier_version_are_read(store: Store) -> None:
     store.write_findings(pd.DataFrame({"run": ["r"], "analyzer": ["slow-wrw"], "solution": ["miopen:X"]}))
     assert store.findings()["solution"].tolist() == ["miopen:X"]
     path = Path(store.root) / "findings" / "findings.parquet"
-    pq.write_table(pq.read_table(path).drop_columns(["solution"]), path)
+    pq.write_table(pq.read_table(path).drop_columns(["solution"]).replace_schema_metadata(), path)
     assert store.findings()[["analyzer", "solution"]].isna().to_numpy().tolist() == [[False, True]]

@@ -1,0 +1,138 @@
+"""Damage at rest, by number: what `check` finds of it, and which answers it changes without an error.
+
+    python benchmarks/faults.py                          # deletions and truncations of every file, 400 flipped bits
+    python benchmarks/faults.py --code ../before         # the same, with the code of another checkout
+
+A few sample logs become three stores: one whose files each have parts of their own, one of joint parts, and one that
+is compacted.  Each fault changes one file, and is taken back before the next one.  Faults of parts, and of the files
+that commit them, are counted apart.  Prints a table in Markdown; the same ``--seed`` makes the same choices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+LOGS = [
+    ROOT / "sample_logs" / name
+    for name in (
+        "hipblaslt/trace_4242.log",
+        "hipblaslt/hipblaslt_rank0_4242.log",
+        "hipblaslt/bench_output.txt",
+        "miopen/gfx942130.HIP.fdb.txt",
+        "miopen/miopen_cmd_4242.log",
+        "traces/job.trace.json",
+    )
+]
+KINDS = ("single", "joint", "compacted")
+FLIPS = 400
+
+
+def made(kind: str, folder: Path) -> Any:
+    from logparse.ingest import ingest, schedule
+    from logparse.store import open_store
+    from logparse.store.compaction import compact
+
+    store = open_store(folder / kind, create=True)
+    if kind == "joint":
+        many, schedule.MANY, schedule._TASKS = schedule.MANY, 1, 1
+    ingest([str(log) for log in LOGS], store, run="faults")
+    if kind == "joint":
+        schedule.MANY = many
+    if kind == "compacted":
+        compact(store, unread=True)
+    return store
+
+
+def answers(url: str) -> tuple[dict[str, list[str]], int]:
+    """The rows of each view, and how many views end in an error."""
+    from logparse.store import open_store
+    from logparse.store.schema import VIEWS
+
+    out: dict[str, list[str]] = {}
+    errors = 0
+    for view in VIEWS:
+        try:
+            with open_store(url).reading(f"select * from {view}") as con:
+                out[view] = sorted(map(str, con.execute(f"select * from {view}").fetchall()))
+        except Exception:  # whatever it is, the user sees no answer
+            errors += 1
+    return out, errors
+
+
+def found(url: str) -> bool:
+    from logparse.store import open_store
+
+    try:
+        return bool(open_store(url).damage())
+    except Exception:  # a traceback finds it, too
+        return True
+
+
+def without(data: bytes, rng: random.Random) -> None:
+    """A deletion."""
+
+
+def cut(data: bytes, rng: random.Random) -> bytes:
+    return data[: rng.randrange(len(data))]
+
+
+def flipped(data: bytes, rng: random.Random) -> bytes:
+    out = bytearray(data)
+    out[rng.randrange(len(out))] ^= 1 << rng.randrange(8)
+    return bytes(out)
+
+
+def tried(url: str, files: Iterator[Path], fault: Callable[[bytes, random.Random], bytes | None], seed: int) -> str:
+    """Cells of the table: the number of faults, found ones, those with an error, those that changed an answer."""
+    wanted, _ = answers(url)
+    counts, rng = Counter[str](), random.Random(seed)
+    for file in files:
+        whole = file.read_bytes()
+        data = fault(whole, rng)
+        if data is None:
+            file.unlink()
+        else:
+            file.write_bytes(data)
+        rows, errors = answers(url)
+        counts["faults"] += 1
+        counts["found"] += found(url)
+        counts["errors"] += bool(errors)
+        counts["changed"] += any(rows[view] != wanted[view] for view in rows)
+        file.write_bytes(whole)
+    return " | ".join(str(counts[name]) for name in ("faults", "found", "errors", "changed"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--flips", type=int, default=FLIPS, help="bits of parts; a quarter as many of commits")
+    parser.add_argument("--seed", type=int, default=49)
+    parser.add_argument("--code", type=Path, default=ROOT, help="the checkout whose logparse is tried")
+    options = parser.parse_args()
+    sys.path.insert(0, str(options.code.resolve()))
+    print("| store | files | fault | faults | found by check | answered with an error | changed answers |")
+    print("|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in KINDS:
+            store = made(kind, Path(folder))
+            every = [path for path in sorted(Path(store.url).rglob("*.*")) if path.is_file()]
+            commits = [path for path in every if {"sources", "compactions"} & {*path.relative_to(store.url).parts}]
+            parts = [path for path in every if path not in commits and path.suffix == ".parquet"]
+            for name, files in (("parts", parts), ("commits", commits)):
+                rng = random.Random(options.seed)
+                chosen = [rng.choice(files) for _ in range(options.flips // (4 if name == "commits" else 1))]
+                for what, fault, of in (("deleted", without, files), ("cut", cut, files), ("a bit", flipped, chosen)):
+                    cells = tried(store.url, iter(of), fault, options.seed)
+                    print(f"| {kind} | {len(files)} {name} | {what} | {cells} |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""Digests: how damage at rest is found, in parts and in the small files that commit them.
+
+A part's size and digest stand in the row file that commits it, or in the manifest (``Part``).  Row files, manifests and
+lists hold a digest of themselves (``sealed``, ``sealed_list``).  Pages of parts have Parquet's own checksums too, for
+readers of a store elsewhere, where reading a whole part costs more than an answer is worth.  Files of earlier versions
+have none of this, and are read as they were.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import xxhash
+
+DIFFERS = "its checksum differs"
+UNSEALED = "its checksum is missing"
+_KEY = b"logparse_digest"
+_VALUE = 2
+"""Bytes between key and value: the second field's header and a length (Thrift's compact protocol, of Parquet's
+footer).
+"""
+_BLANK = b"0" * 32
+_LISTED = "digest "
+_CHUNK = 1 << 20
+
+
+class Part(NamedTuple):
+    """A part as it was written: its path below the store, its size in bytes, and a digest of all of them."""
+
+    path: str
+    size: int
+    digest: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.path} {self.size} {self.digest}"
+
+    def why_not(self, filesystem: pafs.FileSystem, root: str) -> str:
+        """What is wrong with the file, or nothing.  Reads all of it.  Raises OSError where it cannot be read."""
+        with _opened(filesystem, f"{root}/{self.path}") as file:
+            hashed, size = xxhash.xxh3_64(), 0
+            while chunk := file.read(_CHUNK):
+                hashed.update(chunk)
+                size += len(chunk)
+        if size != self.size:
+            return f"has {size:,} of {self.size:,} bytes"
+        return "" if hashed.hexdigest() == self.digest else DIFFERS
+
+
+def part_of(path: str, data: Any) -> Part:
+    """The part that these bytes (any buffer) are, at a path below the store."""
+    return Part(path, len(data), xxhash.xxh3_64_hexdigest(data))
+
+
+def part_from_text(text: str) -> Part:
+    path, size, digest = text.rsplit(" ", 2)
+    return Part(path, int(size), digest)
+
+
+def sealed(table: pa.Table, compression: str = "snappy") -> bytes:
+    """A Parquet file of the table that holds a digest of its own bytes."""
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, table.schema, compression=compression, write_page_checksum=True) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({_KEY: _BLANK})
+    data = sink.getvalue().to_pybytes()
+    place = data.rindex(_KEY) + len(_KEY) + _VALUE
+    assert data[place : place + len(_BLANK)] == _BLANK
+    return bytes(data[:place] + _digest(data) + data[place + len(_BLANK) :])
+
+
+def unsealed(data: bytes) -> tuple[pa.Table, bool]:
+    """The table in such a file, and whether it held a digest: files of earlier versions hold none.
+
+    Raises pyarrow.ArrowException or OSError where the file is damaged.
+    """
+    if whole := _KEY in data:
+        place = data.rindex(_KEY) + len(_KEY) + _VALUE
+        told, blank = data[place : place + len(_BLANK)], data[:place] + _BLANK + data[place + len(_BLANK) :]
+        if told != _digest(blank):
+            raise pa.ArrowInvalid(DIFFERS)
+    return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False), whole
+
+
+def sealed_list(items: Sequence[object]) -> bytes:
+    """JSON of a list, with a digest of the items as its last one."""
+    return json.dumps([*items, _LISTED + _digest(json.dumps(items).encode()).decode()]).encode()
+
+
+def unsealed_list(data: bytes) -> list[Any]:
+    """The items of such a list, or of one of an earlier version.  Raises ValueError where it is damaged."""
+    items = json.loads(data)
+    if not isinstance(items, list):
+        raise ValueError("no list")
+    if not items or len(str(items[-1])) < len(_BLANK):  # an attempt's name
+        return items
+    if items.pop() != _LISTED + _digest(json.dumps(items).encode()).decode():
+        raise ValueError(DIFFERS)
+    return items
+
+
+def read_bytes(filesystem: pafs.FileSystem, path: str) -> bytes:
+    """All bytes of a file."""
+    with _opened(filesystem, path) as file:
+        return bytes(file.read())
+
+
+def _opened(filesystem: pafs.FileSystem, path: str) -> Any:
+    """The file for reading; on a disk without the buffers and threads of pyarrow."""
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        return open(path, "rb", buffering=0)
+    return filesystem.open_input_stream(path)
+
+
+def _digest(data: bytes) -> bytes:
+    return str(xxhash.xxh3_128_hexdigest(data)).encode()

@@ -1,0 +1,96 @@
+"""What the commits record of their parts, and what is lost where a part is not as it was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from logparse.store.digests import Part, part_from_text
+from logparse.store.manifest import MERGED, MERGED_LOST, Manifest
+from logparse.store.parts import attempt_of, writers_of
+from logparse.store.schema import RECORDED
+
+_NAMED = 3  # of several files, in a line about them
+
+
+class Recorded:
+    """The parts of live commits (rows of ``COMMIT_SCHEMA``) and of a manifest.
+
+    ``parts``: what is recorded, by path below the store.  An earlier version recorded nothing: then a part is known by
+    the name of its writer, or by the manifest's list, and one that is gone is not missed.
+    """
+
+    def __init__(self, commits: pa.Table, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._commits = commits
+        self.parts: dict[str, Part] = {**manifest.records}
+        unrecorded = set[str]()
+        columns = (commits[name].to_pylist() for name in ("attempt", RECORDED))
+        for attempt, texts in zip(*columns, strict=True):
+            if attempt in manifest.attempts:
+                continue
+            if texts is None:
+                unrecorded.add(attempt)
+            for text in texts or ():
+                part = part_from_text(text)
+                self.parts[part.path] = part
+        self._writers = writers_of(unrecorded)
+
+    def holds(self, path: str) -> bool:
+        """Whether rows of these commits may be in the part (a path below the store)."""
+        return path in self.parts or path in self._manifest.parts or attempt_of(path) in self._writers
+
+    def cut(self, table: str, infos: Mapping[str, pafs.FileInfo]) -> list[str]:
+        """A line per part of a table that is gone, or is not of the recorded size, among files by their paths."""
+        found = []
+        for path, part in self._by_table.get(table, {}).items():
+            if path not in infos:
+                found.append(self.line(path, "missing"))
+            elif part is not None and infos[path].size != part.size:
+                found.append(self.line(path, f"has {infos[path].size:,} of {part.size:,} bytes"))
+        return found
+
+    def line(self, path: str, why: str) -> str:
+        """What is wrong with a part, what is lost with it, and the remedy."""
+        if path in self._manifest.parts or attempt_of(path).startswith(MERGED):
+            return (
+                f"{path}: {why}; {MERGED_LOST}, or `logparse forget PART` with this name to read the rest without them"
+            )
+        return f"{path}: {why}; {again(self._sources.get(path) or self._of_writer(path))}"
+
+    @cached_property
+    def _by_table(self) -> dict[str, dict[str, Part | None]]:
+        """The parts of each table; None: a merged one that was not recorded."""
+        out: dict[str, dict[str, Part | None]] = {}
+        for path in sorted({*self.parts, *self._manifest.parts}):
+            out.setdefault(path.partition("/")[0], {})[path] = self.parts.get(path)
+        return out
+
+    @cached_property
+    def _sources(self) -> dict[str, list[str]]:
+        """The paths of the sources whose rows each recorded part holds."""
+        out: dict[str, list[str]] = {}
+        for source, texts in zip(*(self._commits[name].to_pylist() for name in ("path", RECORDED)), strict=True):
+            for text in texts or ():
+                out.setdefault(part_from_text(text).path, []).append(source)
+        return out
+
+    def _of_writer(self, path: str) -> list[str]:
+        """The paths of the sources that the part's writer read."""
+        rows = zip(*(self._commits[name].to_pylist() for name in ("attempt", "path")), strict=True)
+        mine = (source for attempt, source in rows if attempt not in self._manifest.attempts
+                and attempt_of(path) in writers_of([attempt]))  # fmt: skip
+        return [*mine]
+
+
+def again(sources: Iterable[str]) -> str:
+    """What is lost with rows of these sources, and the remedy."""
+    paths: Sequence[str] = sorted({*sources})
+    more = f" and {len(paths) - _NAMED:,} more" * (len(paths) > _NAMED)
+    them = "it" if len(paths) == 1 else "them"
+    files = any(path.startswith("/") or "://" in path or path == "-" for path in paths)
+    verb = "ingest" if files else "measure"  # what a replay recorded is in no file
+    return f"lost: rows of {', '.join(paths[:_NAMED])}{more}: `logparse forget` {them} and {verb} {them} again"
