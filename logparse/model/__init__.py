@@ -1,7 +1,7 @@
 """The nouns that formats produce and analyzers use; of this package, they import nothing else.
 
 ``problems`` are what a library is asked to compute, ``texts`` reads their canonical texts back, ``records`` are what
-files state about problems and what analyzers conclude.
+files state about problems and what analyzers conclude.  ``ranges`` states which numbers can be.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from logparse.model.problems import (
     Problem,
     Trans,
 )
+from logparse.model.ranges import LIMIT, MOST_CALLS, MOST_US, is_moment, is_time, is_whole
 from logparse.model.records import (
     DEFAULT,
     FACTS,
@@ -57,6 +58,9 @@ __all__ = [
     "FACTS",
     "GEMM_FIELDS",
     "GEMM_LAYOUT",
+    "LIMIT",
+    "MOST_CALLS",
+    "MOST_US",
     "NARROW",
     "TRIED",
     "TYPE_BYTES",
@@ -86,6 +90,9 @@ __all__ = [
     "Status",
     "Trans",
     "changed",
+    "is_moment",
+    "is_time",
+    "is_whole",
     "kind_of",
     "layer_of",
     "problem_from_text",

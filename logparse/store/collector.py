@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from logparse.formats.format import Outcome
-from logparse.model import Call, Collective, Fact, Measurement, Member, Message, Problem, Record, Reject, SolutionName
-from logparse.store.held import LIMIT, NULL, CallKey, Held, Ints, write, write_problems
+from logparse.model import Call, Collective, Fact, Measurement, Message, Problem, Record, Reject, SolutionName
+from logparse.store.held import NULL, CallKey, Held, Ints, write, write_problems
 from logparse.store.parts import Attempt
 
 _ROWS = 20_000
@@ -204,23 +203,6 @@ def problem_text(problem: Problem) -> str:
 
 
 _text_of_equals = lru_cache(maxsize=8_192)(lambda problem: str(problem.text))
-
-
-def storable(outcome: Outcome) -> Outcome:
-    """The outcome, or a reject where a number in it needs more than 64 bits (in torn or damaged lines)."""
-    if outcome.unit == "reject" or all(map(_fits, outcome.records)):
-        return outcome
-    return Outcome("reject", (Reject("a number beyond 64 bits"),), outcome.lines, outcome.at)
-
-
-def _fits(noun: Record | Problem | Member) -> bool:
-    """Whether all numbers of a noun and of the problem or members in it need no more than 64 bits."""
-    mine = vars(noun)
-    numbers = [value for value in mine.values() if isinstance(value, int)]
-    if numbers and not -LIMIT < min(numbers) <= max(numbers) < LIMIT:
-        return False
-    problem = mine.get("problem")
-    return (problem is None or _fits(problem)) and all(map(_fits, mine.get("members", ())))
 
 
 @lru_cache(maxsize=4096)

@@ -15,7 +15,7 @@ from msgspec import UNSET
 from logparse.formats.format import Outcome, Source
 from logparse.formats.patterns import regex
 from logparse.formats.traces.torch.epilogues import STEPS, step
-from logparse.formats.traces.torch.event import NO_ARGUMENTS, Arguments, Event, is_kernel, loads, number
+from logparse.formats.traces.torch.event import NO_ARGUMENTS, Arguments, Event, can_be, is_kernel, loads, number
 from logparse.formats.traces.torch.event_cutter import Batch, TraceEvents
 from logparse.formats.traces.torch.graphs import CAPTURE, GRAPH, LAUNCHES_GRAPH, Read
 from logparse.formats.traces.torch.inputs import Backend
@@ -97,13 +97,23 @@ class _Reader:
         self._columns.captures |= CAPTURE in batch.block
         marked = _STEP in batch.block
         if (events := batch.whole()) is not None:
-            self._all(events, marked)
+            bad = [i for i, x in enumerate(events) if x.ph == "X" and not can_be(x.ts, x.dur)]
+            for i in bad:
+                place = i if len(events) == batch.count else 0  # an event may hold what looks like a cut
+                yield self._reject(batch, place, f"ts {events[i].ts} or dur {events[i].dur} µs cannot be")
+            self._all([x for i, x in enumerate(events) if i not in bad] if bad else events, marked)
             return
         for event, i, reason in batch.one_by_one():
             if event is None:
-                yield Outcome("reject", [Reject(reason, 0, len(batch.bodies[i]) + 2)], at=batch.offset(i))
+                yield self._reject(batch, i, reason)
+            elif event.ph == "X" and not can_be(event.ts, event.dur):
+                yield self._reject(batch, i, f"ts {event.ts} or dur {event.dur} µs cannot be")
             else:
                 self._all([event], marked)
+
+    @staticmethod
+    def _reject(batch: Batch, i: int, reason: str) -> Outcome:
+        return Outcome("reject", [Reject(reason, 0, len(batch.bodies[i]) + 2)], at=batch.offset(i))
 
     def _all(self, events: Sequence[Event], marked: bool) -> None:
         """Take events, those of a kind together: most of the time of an event is that of a call."""
