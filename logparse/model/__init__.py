@@ -1,11 +1,13 @@
 """The nouns that formats produce and analyzers use; of this package, they import nothing else.
 
 ``problems`` are what a library is asked to compute, ``texts`` reads their canonical texts back, ``records`` are what
-files state about problems and what analyzers conclude.  ``ranges`` states which numbers can be.
+files state about problems and what analyzers conclude.  ``ranges`` states which numbers can be,
+``faults`` what cannot be stored.
 """
 
 from __future__ import annotations
 
+from logparse.model.faults import problem_fault, shown, solution_fault
 from logparse.model.problems import (
     COMPLEX,
     CONV_FIELDS,
@@ -95,6 +97,9 @@ __all__ = [
     "is_whole",
     "kind_of",
     "layer_of",
+    "problem_fault",
     "problem_from_text",
+    "shown",
+    "solution_fault",
     "solution_from_text",
 ]

@@ -31,10 +31,11 @@ from logparse.model import (
     Reject,
     Solution,
     SolutionName,
+    problem_fault,
     problem_from_text,
 )
 from logparse.store import Store
-from logparse.store.storable import fault, problem_fault, storable
+from logparse.store.storable import fault, storable
 from tests.analyzers.example import W, gemm
 
 TIME = Measurement(problem=gemm(), solution=Solution("hipblaslt", "7"), origin="table", time_us=3.5)
