@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import escape
+
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -9,3 +11,11 @@ def tunnel(port: int, token: str = "") -> str:
     """How to see the page from another machine; without the token for places that are not the user's terminal."""
     address = f"http://127.0.0.1:{port}/" + (f"?token={token}" if token else "")
     return f"From another machine: ssh -N -L {port}:127.0.0.1:{port} USER@THIS-HOST, then open {address}"
+
+
+def leading_to(address: str) -> str:
+    """A page that leads to an address at once."""
+    return (
+        '<!doctype html>\n<meta charset="utf-8"><title>logparse</title>\n'
+        f'<meta name="referrer" content="no-referrer"><meta http-equiv="refresh" content="0; url={escape(address)}">\n'
+    )
