@@ -344,6 +344,7 @@ class _Input:
             bench_output=tally.bench_output,
             committed_at=time.time(),
             seconds=time.monotonic() - self._started,
+            readable=True,
         )
         return Ingested(
             row.path,

@@ -104,6 +104,7 @@ class Commit:
     bench_output: bool = False  # output of hipblaslt-bench: a tool made its bench lines
     committed_at: float = 0.0
     seconds: float = 0.0
+    readable: bool | None = None  # all its problems read back when it was written; None: of an earlier version
 
 
 FOREIGN = "foreign"
@@ -112,7 +113,7 @@ FOREIGN = "foreign"
 COMMIT_SCHEMA = _columns(
     "text: attempt source_id run path format content_hash int: start end bytes lines splits "
     f"{' '.join(f'{unit}_lines' for unit in UNITS)} pid text: pid_from flag: tail whole texts: replaces text: ended "
-    "flag: bench_output real: committed_at seconds"
+    "flag: bench_output real: committed_at seconds flag: readable"
 ).with_metadata({"logparse_schema": str(SCHEMA_VERSION)})
 
 VIEWS: Mapping[str, str] = {

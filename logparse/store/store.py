@@ -50,6 +50,7 @@ from logparse.store.schema import (
     commit_from_row,
     live,
 )
+from logparse.store.unreadable import COLUMNS, left_out, unreadable
 from logparse.store.views import named_in, view_sql
 from logparse.text import sql_text
 
@@ -99,6 +100,7 @@ class Store:
         self._row_files: dict[str, int | None] = {}
         self._rows = arrow_table([], COMMIT_SCHEMA)
         self._manifest: tuple[Mapping[str, int | None], Manifest] = {}, Manifest()
+        self._unreadable: dict[frozenset[str], list[str]] = {}
 
     # ------------------------------------------------------------------ writing
 
@@ -341,22 +343,28 @@ class Store:
             views = named_in(sql, views)
             sql = " ".join([sql, *views.values()])
         allowed: list[str] = []
+        bad = self.unreadable(commits, manifest)
+        con.register("unreadable_", pa.table({"text": column(bad, pa.string())}))
         for table, schema in SCHEMAS.items():
             if sql is not None and f"{table}_" not in sql:
                 continue
+            whole = bool(bad) and table in COLUMNS
+            name = f"{table}_whole_" if whole else f"{table}_"
             parts = self.parts(table, attempts, manifest)
             torn = [p for p in parts if attempt_of(p) in halves]
             paths = parts if table in _LARGE and self.folder is not None and not torn else []
             if torn:
-                con.register(f"{table}_", self._untorn(table, schema, parts, torn, single))
+                con.register(name, self._untorn(table, schema, parts, torn, single))
             elif paths:
                 names = ", ".join(map(sql_text, paths))
                 wanted = ", ".join(f'"{name}"' for name in schema.names)  # parts of earlier versions have more columns
                 read = f"read_parquet([{names}], hive_partitioning=false)"
-                con.execute(f"create {view} {table}_ as select {wanted} from {read}")
+                con.execute(f"create {view} {name} as select {wanted} from {read}")
                 allowed += paths
             else:
-                con.register(f"{table}_", self._dataset(table, schema, parts))
+                con.register(name, self._dataset(table, schema, parts))
+            if whole:
+                con.execute(f"create {view} {table}_ as from {name} where not ({left_out(table)})")
         if sql is None or "findings_" in sql:
             findings = f"{self.root}/findings/findings.parquet"
             written = [findings] if self.filesystem.get_file_info(findings).is_file else []
@@ -364,6 +372,34 @@ class Store:
         for name, definition in views.items():
             con.execute(f"create {view} {name} as {definition}")
         return allowed
+
+    def unreadable(self, commits: pa.Table | None = None, manifest: Manifest | None = None) -> list[str]:
+        """Texts of problems that earlier versions stored and that no verb can read (see ``unreadable``).  Rows with
+        them are in no view.
+        """
+        commits = self.live_table() if commits is None else commits
+        manifest = manifest or self.manifest()
+        rows = zip(commits["attempt"].to_pylist(), commits["readable"].to_pylist(), strict=True)
+        old = frozenset(attempt for attempt, readable in rows if not readable)
+        if old not in self._unreadable:
+            found: list[str] = []
+            if old:
+                with shared_database().cursor() as con:
+                    for table in ("gemms", "convs", "kernels"):
+                        con.register(
+                            f"{table}_", self._dataset(table, SCHEMAS[table], self.parts(table, old, manifest))
+                        )
+                    found = unreadable(con)
+            self._unreadable[old] = found
+        return self._unreadable[old]
+
+    def left_out(self) -> int:
+        """How many rows are in no view, as earlier versions stored a problem that no verb can read."""
+        if not self.unreadable():
+            return 0
+        with self.reading() as con:
+            counts = (con.execute(f"select count(*) from {x}_whole_ where {left_out(x)}").fetchall() for x in COLUMNS)
+            return sum(count for ((count,),) in counts)
 
     def sql(
         self, sql: str, run: str | None = None, parameters: Sequence[object] | Mapping[str, object] = ()
