@@ -25,7 +25,7 @@ COLUMNS = {
 }
 """The tables whose rows are of a problem, and their columns with its text."""
 _NUMBERS = frozenset(f.name for name in ("gemms", "convs") for f in SCHEMAS[name] if str(f.type) == "int64")
-_NUMBER, _FLAG, _WORD = "[0-9]{1,18}|[-?*]", "[01?-]", "[^ ,=]*[A-Za-z][^ ,=]*|[-?]"
+_NUMBER, _FLAG, _WORD = "[0-9]+|[-?*]", "[01?-]", "[^ ,=]*[A-Za-z][^ ,=]*|[-?]"
 
 
 def _pattern() -> str:
