@@ -24,7 +24,7 @@ def problem_fault(problem: Problem) -> str | None:
     """Why this problem cannot be stored; None where its text gives the same problem again."""
     if isinstance(problem, OperatorProblem):
         return _operator_fault(problem)
-    of, values = _fields_of(type(problem)), vars(problem)
+    of, values = _fields_of(type(problem).__name__), vars(problem)
     for name, value, least in zip(of.numbers, of.numbers_of(values), of.least, strict=True):
         if value is not None and not (type(value) is int and least <= value < LIMIT):
             return _number_fault(name, value, least)
@@ -32,7 +32,7 @@ def problem_fault(problem: Problem) -> str | None:
         for name, value in vars(member).items():
             if value is not None and not is_whole(value):
                 return _number_fault(f"{name} of a member", value, 0)
-    return _texts_fault(type(problem), of.texts_of(values))
+    return _texts_fault(type(problem).__name__, of.texts_of(values))
 
 
 def _number_fault(name: str, value: object, least: int) -> str:
@@ -43,7 +43,7 @@ def _number_fault(name: str, value: object, least: int) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _texts_fault(kind: type[GemmProblem | ConvProblem], values: tuple[object, ...]) -> str | None:
+def _texts_fault(kind: str, values: tuple[object, ...]) -> str | None:
     """The fault of a problem's fields that are no numbers; files hold few combinations of them."""
     of = _fields_of(kind)
     for name, value in zip(of.texts, values, strict=True):
@@ -58,8 +58,8 @@ def _texts_fault(kind: type[GemmProblem | ConvProblem], values: tuple[object, ..
     return f"{name} is {shown(named.get(name))}: the text of the problem would not read back"
 
 
-def _reads_back(kind: type[GemmProblem | ConvProblem], values: Mapping[str, Any]) -> bool:
-    problem = kind(**values)
+def _reads_back(kind: str, values: Mapping[str, Any]) -> bool:
+    problem = _CLASSES[kind](**values)
     try:
         return problem_from_text(problem.text) == problem.normal
     except ValueError:
@@ -91,9 +91,9 @@ class _Fields:
 
 
 @cache
-def _fields_of(kind: type[GemmProblem | ConvProblem]) -> _Fields:
-    hints = get_type_hints(kind)
-    types = {x.name: hints[x.name] for x in fields(kind) if x.name != "members"}
+def _fields_of(kind: str) -> _Fields:
+    hints = get_type_hints(_CLASSES[kind])
+    types = {x.name: hints[x.name] for x in fields(_CLASSES[kind]) if x.name != "members"}
     numbers = [name for name, type_ in types.items() if int in get_args(type_)]
     texts = [name for name in types if name not in numbers]
     return _Fields(
@@ -106,7 +106,8 @@ def _fields_of(kind: type[GemmProblem | ConvProblem]) -> _Fields:
     )
 
 
-_FROM_ZERO: Mapping[type, tuple[str, ...]] = {GemmProblem: ("ld", "stride_"), ConvProblem: ("pad_", "bias")}
+_CLASSES: Mapping[str, type[GemmProblem | ConvProblem]] = {x.__name__: x for x in (GemmProblem, ConvProblem)}
+_FROM_ZERO: Mapping[str, tuple[str, ...]] = {"GemmProblem": ("ld", "stride_"), "ConvProblem": ("pad_", "bias")}
 """How the names of numbers begin that may be 0."""
 
 
