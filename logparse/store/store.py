@@ -343,8 +343,10 @@ class Store:
             views = named_in(sql, views)
             sql = " ".join([sql, *views.values()])
         allowed: list[str] = []
-        bad = self.unreadable(commits, manifest)
-        con.register("unreadable_", pa.table({"text": column(bad, pa.string())}))
+        asked = sql is None or any(f"{table}_" in sql for table in COLUMNS)
+        bad = self.unreadable(commits, manifest) if asked else []
+        if bad:
+            con.register("unreadable_", pa.table({"text": column(bad, pa.string())}))
         for table, schema in SCHEMAS.items():
             if sql is not None and f"{table}_" not in sql:
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import fields, replace
 from pathlib import Path
@@ -157,6 +158,17 @@ def test_every_format_is_asked_in_the_same_place(store: Store, tmp_path: Path, n
     assert (result.state, result.units["reject"]) == ("new", 1)
     assert len(store.rejects()) == 1
     assert not len(top(store))
+
+
+@pytest.mark.parametrize(
+    "change", [{"workspace_bytes": "x"}, {"time_us": -1}, {"samples_us": [1, "y"]}, {"std_us": 1e99}]
+)
+def test_a_bundle_loses_no_more_than_the_bad_time(store: Store, tmp_path: Path, change: dict[str, object]) -> None:
+    row = {"problem": gemm().text, "solution": "a:1", "origin": "replay", "time_us": 3.5}
+    data = {"logparse_bundle": 1, "facts": {}, "times": [row, row | change], "calls": {}}
+    (tmp_path / "record-1.json").write_text(json.dumps(data))
+    (result,) = ingest([str(tmp_path / "record-1.json")], store)
+    assert (result.state, result.units["measurement"], result.units["reject"]) == ("new", 1, 1)
 
 
 def test_conv_defaults_read_back() -> None:
