@@ -75,6 +75,10 @@ def _taken(events: TraceEvents, reader: _Reader) -> Iterator[Outcome]:
         yield from reader.take(batch)
 
 
+_TIMED = frozenset({"cpu_op", "kernel", "gpu_memcpy", "gpu_memset", "user_annotation", "gpu_user_annotation"})
+"""Categories of events whose times are read."""
+
+
 class _Reader:
     """Fills columns from events."""
 
@@ -97,16 +101,16 @@ class _Reader:
         self._columns.captures |= CAPTURE in batch.block
         marked = _STEP in batch.block
         if (events := batch.whole()) is not None:
-            bad = [i for i, x in enumerate(events) if x.ph == "X" and not can_be(x.ts, x.dur)]
+            bad = [i for i, x in enumerate(events) if x.cat in _TIMED and not can_be(x.ts, x.dur)]
             for i in bad:
-                place = i if len(events) == batch.count else 0  # an event may hold what looks like a cut
+                place = i if len(events) == len(batch.bodies) else 0  # an event may hold what looks like a cut
                 yield self._reject(batch, place, f"ts {events[i].ts} or dur {events[i].dur} µs cannot be")
             self._all([x for i, x in enumerate(events) if i not in bad] if bad else events, marked)
             return
         for event, i, reason in batch.one_by_one():
             if event is None:
                 yield self._reject(batch, i, reason)
-            elif event.ph == "X" and not can_be(event.ts, event.dur):
+            elif event.cat in _TIMED and not can_be(event.ts, event.dur):
                 yield self._reject(batch, i, f"ts {event.ts} or dur {event.dur} µs cannot be")
             else:
                 self._all([event], marked)
@@ -147,7 +151,7 @@ class _Reader:
         """Times of the steps among the events."""
         for event in events:
             name = _STEP_NAME.fullmatch(event.name or "")
-            if name is None or (start := event.ts) is None:
+            if name is None or (start := event.ts) is None or not can_be(start, event.dur):
                 continue
             if event.cat == _ON_DEVICE:  # the first kernel that the thread of ``step()`` launched, on any stream
                 self._on_device[name[1]] = min(start, self._on_device.get(name[1], math.inf))
