@@ -20,7 +20,7 @@ from logparse.store import Store, command_line
 from logparse.store.columns import column
 from logparse.store.columns import table as arrow_table
 from logparse.store.views import launches_sql
-from logparse.text import counted
+from logparse.text import counted, printable, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -340,16 +340,27 @@ def _named(text: str) -> Iterator[Problem]:
                 yield from map(problem_from_text, table["problem"].unique().to_pylist())
 
 
+_WIDTH = 80
 MANY_FILES = 2_000
 """From so many row files on, opening a store takes seconds."""
 
 
 def hints(store: Store) -> list[str]:
-    """What to do with a store that is empty, or of so many files that it is slow to read."""
+    """What to do with a store that is empty, of so many files that it is slow to read, or with rows that cannot be
+    read.
+    """
     if not store.runs():
         return [store.empty]
-    count = store.unmerged
-    return [f"the store has {count:,} small files: `logparse compact` merges them"] if count > MANY_FILES else []
+    count, out = store.unmerged, list[str]()
+    if count > MANY_FILES:
+        out.append(f"the store has {count:,} small files: `logparse compact` merges them")
+    if left_out := store.left_out():
+        first = shortened([store.unreadable()[0]], _WIDTH)[0]
+        out.append(
+            f"{counted(left_out, 'row')} of an earlier version left out, whose problems cannot be read, such as "
+            f"{printable(first)}: ingested again, their lines are rejects with a reason"
+        )
+    return out
 
 
 _HOLDINGS = """

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import sqlite3
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import cache
+from pathlib import Path
+from random import Random
 
 from hypothesis import strategies as st
 
@@ -79,3 +85,45 @@ def damaged(draw: st.DrawFn, format: Format) -> tuple[str, bytes]:
         else:
             data = data[:at] if how == "end" else data[at:]
     return name, data
+
+
+NUMBERS: tuple[bytes, ...] = (
+    *(b"0", b"-1", b"-2.5", b"2147483648", b"9223372036854775807", b"9223372036854775808"),
+    *(b"1e308", b"NaN", b"Infinity", b""),
+)
+"""What stands in place of a number: at the ends of the ranges that types have, beyond them, and none."""
+_NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_MEMBER = re.compile(rb'"([\w ]{1,40})"\s*:\s*-?\d')
+
+
+def other_numbers(data: bytes, random: Random, count: int) -> Iterator[bytes]:
+    """A file with other numbers: each of ``NUMBERS`` in ``count`` places, of JSON also in all members of one name."""
+    if data.startswith(b"SQLite"):
+        yield from _other_columns(data, random, count)
+        return
+    places = [found.span() for found in _NUMBER.finditer(data)]
+    names = sorted({found[1] for found in _MEMBER.finditer(data)}) if data.lstrip()[:1] in (b"{", b"[") else []
+    for number in NUMBERS:
+        for begin, end in random.sample(places, min(count, len(places))):
+            yield data[:begin] + number + data[end:]
+        for name in random.sample(names, min(count, len(names))):
+            member = re.compile(rb'("%s"\s*:\s*)%s' % (re.escape(name), _NUMBER.pattern))
+            yield member.sub(lambda found, number=number: found[1] + number, data)  # type: ignore[misc]
+
+
+def _other_columns(data: bytes, random: Random, count: int) -> Iterator[bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "copy.db")
+        path.write_bytes(data)
+        with closing(sqlite3.connect(path)) as database:
+            tables = [x for (x,) in database.execute("select name from sqlite_master where type = 'table'")]
+            columns = [(x, row[1]) for x in tables for row in database.execute(f'pragma table_info("{x}")')]
+            columns = [x for x in columns if x[1] not in ("id", "guid")]
+        for number in NUMBERS:
+            value = b"" if not number else number if number.isalpha() else float(number)
+            value = int(number) if number.lstrip(b"-").isdigit() and int(number) < 1 << 63 else value
+            for table, column in random.sample(columns, min(count, len(columns))):
+                path.write_bytes(data)
+                with closing(sqlite3.connect(path)) as database, database:
+                    database.execute(f'update or ignore "{table}" set "{column}" = ?', [value])
+                yield path.read_bytes()

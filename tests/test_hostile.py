@@ -34,7 +34,7 @@ from analyzers.recommend import documents, screen, verb
 from analyzers.recommend.ranking import Recommendation
 from analyzers.times.runs import tables_of
 from logparse.formats.format import Outcome
-from logparse.ingest import ingest, stream
+from logparse.ingest import ingest, stream, worker
 from logparse.model import (
     ConvProblem,
     Evidence,
@@ -49,7 +49,7 @@ from logparse.model import (
 from logparse.model.grammar import LAYOUT, LIBRARY, NAME, SOLUTION, TYPE, VALIDATOR, VALUE
 from logparse.output import Answer, show
 from logparse.quoting import Python
-from logparse.store import Store, collector, open_store
+from logparse.store import Store, open_store
 from tests.conftest import SAMPLE_FILES, SAMPLES, sized
 
 CANARY = "CANARY"
@@ -128,8 +128,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Store:
             continue
         nouns.clear()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(collector, "worded", spied)
-            patch.setattr(stream, "worded", spied)
+            patch.setattr(worker, "storable", spied)
+            patch.setattr(stream, "storable", spied)
             patch.setattr(stream, "_outcomes", {})  # all lines are read again
             ingest([str(path)], open_store(tmp_path_factory.mktemp("one") / "store", create=True), run="x", jobs=1)
         for data in hostile_files(path, nouns):

@@ -129,11 +129,11 @@ class GpuTime:
 
 @once
 def gpu_time(tables: Tables) -> GpuTime | None:
-    """The GPU time of the run's traces; None where the run has no kernels."""
+    """The GPU time of the run's traces; None where the run has no kernels, or none that takes time."""
     rows = _in_order(tables.kernels[tables.kernels["run"] == tables.run])
     early = rows["op"].eq(BEFORE)
     before, rows = float(rows.loc[early, "total_us"].sum()), rows[~early]
-    if not len(rows):
+    if not rows["total_us"].sum() > 0:
         return None
     texts = (rows[name].astype(object).where(rows[name].notna(), "") for name in ("op", "kernel", "problem"))
     part = [part_of(*map(str, x)) for x in zip(*texts, strict=True)]

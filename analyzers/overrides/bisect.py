@@ -18,11 +18,13 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from io import FileIO
 from itertools import count, pairwise
 from pathlib import Path
 from statistics import fmean
@@ -43,6 +45,9 @@ Rows: TypeAlias = Sequence[int]
 """Rows by their places in the file, from 0, in order."""
 _GRACE_S, _WIDTH, _SHOWN = 10, 100, 10
 """Time in which a check may end before it is killed; columns of the answer, and lines of it that name rows."""
+_DRAIN_S = 1.0
+"""Time in which the rest of a check's output may come after its end."""
+_KEPT_BYTES = 64 << 10  # of the output of a check
 _DEVICE = re.compile(r"\d+(?=\.[^.]*\Z)")
 
 
@@ -204,16 +209,18 @@ class Checks:
         table = filled(Shell("export LOGPARSE_TABLE=@path@"), {"path": shell_word(copy.path or "")})
         script = "\n".join([*copy.settings, table, self.check])
         began = time.monotonic()
-        with open(self.folder / log, "wb") as output:
-            process = subprocess.Popen(
-                ["sh", "-c", script], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                start_new_session=True, pass_fds=[self.journal.fileno()],
-            )  # fmt: skip
-            try:
-                with suppress(subprocess.TimeoutExpired):
-                    code = process.wait(self.timeout_s)
-            finally:
-                _end(process)
+        process = subprocess.Popen(
+            ["sh", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True, pass_fds=[self.journal.fileno()], bufsize=0,
+        )  # fmt: skip
+        output = threading.Thread(target=_keep_last, args=[process.stdout, self.folder / log], daemon=True)
+        output.start()
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                code = process.wait(self.timeout_s)
+        finally:
+            _end(process)
+            output.join(_DRAIN_S)  # a process that left the check's group may hold the pipe
         return Run(name, code, time.monotonic() - began, log)
 
     def guilty(self) -> tuple[list[Rows], Sequence[str]]:
@@ -243,6 +250,27 @@ class Checks:
             if rest.verdict != "bad":
                 return found, [] if rest.verdict == "good" else [f"without these rows: {rest}"]
             self.say(f"found line {', '.join(str(self.table.rows[x][0]) for x in least)}; others fail, too\n")
+
+
+def _keep_last(pipe: FileIO, path: Path) -> None:
+    """Write the last ``_KEPT_BYTES`` of what comes through a pipe to a file, which never gets twice as long.
+
+    A job that prints all day would fill the disk.
+    """
+    last, left_out = b"", 0
+    with pipe, open(path, "wb", buffering=0) as log:
+        ended = False
+        while not ended:
+            data = pipe.read(_KEPT_BYTES)
+            ended, last = not data, last + (data or b"")
+            more = len(last) - _KEPT_BYTES
+            if more > (0 if ended else _KEPT_BYTES):
+                last, left_out = last[more:], left_out + more
+                log.seek(0)
+                log.truncate()
+                log.write(f"({left_out:,} bytes before this are left out)\n".encode() + last)
+            elif data:
+                log.write(data)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

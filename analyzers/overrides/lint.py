@@ -102,7 +102,7 @@ def lint_files(
 
 def content_of(path: str) -> tuple[str, bytes]:
     """A file's name (without folder and compression suffix) and its bytes.  Raises InputError."""
-    file = InputFile(path)
+    file = InputFile(path, as_is=True)
     try:
         with file.open() as stream:
             return file.name, stream.read()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -25,6 +26,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _POLL_SECONDS = 0.2
+_NODE_SECONDS = 120.0
+"""How long a task that only a dead node had the cores for waits for another one, which a cluster may be starting."""
 _QUEUED = 64  # minimum queued tasks, so that no core idles
 _MOST = 10_000  # maximum tasks at Ray: the driver's memory and the time of `ray.wait` grow with them
 _OBJECT_STORE_BYTES = 128 << 20  # of a cluster started here: the objects are small
@@ -63,6 +66,7 @@ class RayExecutor:
         ray, there = self._ray, self._ray.put(function)
         run = ray.remote(_run)
         running: dict[Any, tuple[T, int]] = {}
+        nodes = _Nodes(ray)
 
         def room() -> int:  # nodes come and go
             return self._jobs or min(_MOST, max(_QUEUED, 4 * self.together))
@@ -73,8 +77,13 @@ class RayExecutor:
 
         def ended() -> Iterator[tuple[Any, R | TaskError]]:
             most = min(len(running), 64)
-            for reference in ray.wait(list(running), num_returns=most, timeout=_POLL_SECONDS)[0]:
+            ready = ray.wait(list(running), num_returns=most, timeout=_POLL_SECONDS)[0]
+            for reference in ready:
                 yield reference, self._result(reference, progress)
+            if not ready and (cpus := nodes.stranded()) is not None:
+                for reference in [x for x, (item, _) in running.items() if resources(item).cpus > cpus]:
+                    ray.cancel(reference, force=True)
+                    yield reference, TaskError(f"its node died, and no other of its cores came in {_NODE_SECONDS:g} s")
 
         try:
             yield from tried(items, room, start, ended, running)
@@ -95,6 +104,28 @@ class RayExecutor:
             for name, count in counts.items():
                 progress(name, count)
         return result
+
+
+class _Nodes:
+    """The nodes of a cluster during one call.  A task for which no node is left would wait for ever."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+        self._most = self._largest()
+        self._since: float | None = None
+
+    def stranded(self) -> int | None:
+        """The cores of the largest node where larger ones died, and none came for a while; else None."""
+        largest = self._largest()
+        self._most = max(self._most, largest)
+        if largest == self._most:
+            self._since = None
+            return None
+        self._since = self._since or time.monotonic()
+        return largest if time.monotonic() - self._since > _NODE_SECONDS else None
+
+    def _largest(self) -> int:
+        return max((int(x["Resources"].get("CPU", 0)) for x in self._ray.nodes() if x["Alive"]), default=0)
 
 
 def connect(address: str | None = None) -> tuple[Any, bool]:

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from logparse.formats.format import FileFormat, Outcome, Source, begins, content, parsed
-from logparse.model import Fact, Reject
+from logparse.model import MOST_CALLS, Fact, Reject, is_time, is_whole
 
 UNIT, TRACING, ALONE, SETTINGS, KIND = "unit", "unit_tracing", "unit_alone", "job_settings", "unit:"
 NOTE = "unit_note"
@@ -52,7 +52,7 @@ def facts(data: bytes) -> list[Fact]:
     found = parsed(data)
     kinds = found.get("kinds") if isinstance(found, dict) else None
     if not isinstance(kinds, dict) or not all(map(_is_kind, kinds.values())):
-        raise ValueError("no kinds with count, traced and us")
+        raise ValueError("no kinds with count, traced and us, all of them numbers that can be")
     made = [Fact(UNIT, str(found.get("logparse_units"))), Fact(TRACING, str(found.get("tracing", "")))]
     made += [Fact(name, str(found[name])) for name in ("rank", "ranks") if isinstance(found.get(name), int)]
     made += [Fact(ALONE, "1")] if found.get("alone") is True else []
@@ -65,11 +65,9 @@ def facts(data: bytes) -> list[Fact]:
 def _is_kind(kind: Any) -> bool:
     if not isinstance(kind, Mapping):
         return False
-    counted = all(type(kind.get(name)) is int and kind[name] >= 0 for name in ("count", "traced"))
+    counted = all(is_whole(kind.get(name), 0, MOST_CALLS) for name in ("count", "traced"))
     times = (kind.get("us"), kind.get("host_us", []))
-    return counted and all(
-        isinstance(x, list) and all(isinstance(y, (int, float)) and y >= 0 for y in x) for x in times
-    )
+    return counted and all(isinstance(x, list) and all(map(is_time, x)) for x in times)
 
 
 FORMAT = FileFormat(

@@ -121,6 +121,7 @@ def record(store: Store, records: Iterable[Record], *, run: str, name: str, form
         units={"measurement": len(held)},
         whole=True,
         committed_at=time.time(),
+        readable=True,
     )
     attempt.commit(row)
     return source

@@ -9,6 +9,7 @@ and credentials: ``logparse.location``.
 from __future__ import annotations
 
 import bz2
+import codecs
 import contextlib
 import glob
 import gzip
@@ -19,6 +20,7 @@ import re
 import shutil
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -41,6 +43,7 @@ HEAD_BYTES = 64 << 10
 _REMOTE_BYTES = 4 << 20
 _RATIO, _SURELY_FINE = 2000, 64 << 20
 """How many times its size a compressed file may expand to, beside so many bytes."""
+_PIECE_BYTES = 64 << 10  # decompressed at a time
 _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 _MOST_MAGIC = max(map(len, _MAGIC))
 CAPTURES = "capture_traces/"
@@ -54,10 +57,18 @@ def name_of(path: str) -> str:
 
 
 class InputFile:
-    """One input: a path or URL, or ``-`` for standard input.  Implements ``formats.format.Source``."""
+    """One input: a path or URL, or ``-`` for standard input.  Implements ``formats.format.Source``.
 
-    def __init__(self, path: str) -> None:
+    A byte order mark at the start is no content (``mark_bytes``), unless the file is read ``as_is``, as libraries read
+    it.  Of a compressed file that was cut, reading raises CutError, or with ``until_cut`` ends there (``cut``).
+    """
+
+    def __init__(self, path: str, *, as_is: bool = False, until_cut: bool = False) -> None:
         self.path = path
+        self.cut: Cut | None = None
+        """Where reading ended early, once it has."""
+        self._as_is, self._until_cut = as_is, until_cut
+        self._mark_bytes = 0
         self._fs: pafs.FileSystem | None = None
         self._inner = path
         self._head: Head | None = None
@@ -98,10 +109,19 @@ class InputFile:
         return self.decompressed(self.raw())
 
     def decompressed(self, raw: BinaryIO) -> BinaryIO:
-        """The decompressed content of ``raw``; its first bytes, not its name, determine how."""
-        if self._fs is None:
-            return raw
-        peeked = _Peekable(raw)
+        """The decompressed content of ``raw`` without its byte order mark; its first bytes, not its name, determine
+        how it is compressed.
+        """
+        content = raw if self._fs is None else self._unpacked(_Peekable(raw))
+        return content if self._as_is else cast(BinaryIO, _Unmarked(content))
+
+    @property
+    def mark_bytes(self) -> int:
+        """The length of the byte order mark at the start of the content (0: none), which is no part of it."""
+        self.head()
+        return self._mark_bytes
+
+    def _unpacked(self, peeked: _Peekable) -> BinaryIO:
         kind = _compression(peeked.head)
         if kind is None:
             return cast(BinaryIO, peeked)
@@ -110,7 +130,11 @@ class InputFile:
         else:
             opener = cast(Callable[[object], object], {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}[kind])
             inner = opener(peeked)
-        return cast(BinaryIO, _Bounded(cast(BinaryIO, inner), self.path, _RATIO * self.size + _SURELY_FINE))
+        whole = _Bounded(cast(BinaryIO, inner), self.path, _RATIO * self.size + _SURELY_FINE)
+        return cast(BinaryIO, _UntilCut(cast(BinaryIO, whole), self._ended_early) if self._until_cut else whole)
+
+    def _ended_early(self, cut: Cut) -> None:
+        self.cut = cut
 
     @property
     def compressed(self) -> bool:
@@ -125,6 +149,7 @@ class InputFile:
         if self._head is None:
             with self.open() as stream:
                 self._head = Head(self.name, _read_up_to(stream, HEAD_BYTES))
+                self._mark_bytes = getattr(stream, "skipped", 0)
         return self._head
 
     def beside(self) -> Iterator[InputFile]:
@@ -173,7 +198,7 @@ class InputFile:
 
     def kept(self, stream: BinaryIO) -> InputFile:
         """The same input over a copy of the stream, as standard input can be read once only."""
-        out = InputFile(self.path)
+        out = InputFile(self.path, as_is=self._as_is, until_cut=self._until_cut)
         out._copy = _Copy(stream)
         out._fs, out._inner = pafs.LocalFileSystem(), out._copy.name
         return out
@@ -322,22 +347,117 @@ class _Peekable(_Passing):
         return out + super().read(size if size < 0 else size - len(out))
 
 
+class _Unmarked(_Passing):
+    """A stream without the byte order mark of UTF-8 at its start, as editors of Windows write it."""
+
+    def __init__(self, inner: BinaryIO) -> None:
+        super().__init__(inner)
+        self.skipped = 0
+        """Length of the mark, once something was read."""
+        self._begun = False
+        self._rest = b""
+
+    def read(self, size: int = -1) -> bytes:
+        if not self._begun:
+            self._begun = True
+            first = _read_up_to(self._inner, len(codecs.BOM_UTF8))
+            self.skipped = len(codecs.BOM_UTF8) if first == codecs.BOM_UTF8 else 0
+            self._rest = first[self.skipped :]
+        if not self._rest:
+            return super().read(size)
+        out, self._rest = (self._rest, b"") if size < 0 else (self._rest[:size], self._rest[size:])
+        return out + super().read(size if size < 0 else size - len(out))
+
+
+class CutError(InputError):
+    """A compressed file that ends early."""
+
+
 class _Bounded(_Passing):
-    """Decompressed bytes, refused beyond a limit (a few bytes can expand to terabytes)."""
+    """Decompressed bytes, refused beyond a limit (a few bytes can expand to terabytes).
+
+    Raises CutError behind the last byte of a file that was cut, and InputError where one is damaged otherwise: what was
+    decompressed of it may be wrong, as checksums stand at the end.
+    """
 
     def __init__(self, inner: BinaryIO, path: str, limit: int) -> None:
         super().__init__(inner)
         self._path, self._left = printable(path), limit
+        self._next: Callable[[int], bytes] = getattr(inner, "read1", inner.read)
+        self._damage = ""
+        self._is_cut = False
 
     def read(self, size: int = -1) -> bytes:
-        try:
-            data = bytes(super().read(size))
-        except (EOFError, OSError, lzma.LZMAError, ValueError, pa.ArrowException) as error:
-            raise InputError(f"{self._path}: damaged compressed file: {error}") from error
-        self._left -= len(data)
+        parts, length = list[bytes](), 0
+        while not self._damage and (size < 0 or length < size):
+            data = self._piece(_PIECE_BYTES if size < 0 else min(size - length, _PIECE_BYTES))
+            if not data:
+                break
+            parts.append(data)
+            length += len(data)
+        if self._damage and (size < 0 or not parts or not self._is_cut):
+            raise (CutError if self._is_cut else InputError)(f"{self._path}: damaged compressed file: {self._damage}")
+        self._left -= length
         if self._left < 0:
             raise InputError(f"{self._path}: expands to more than {_RATIO} times its size; if that is right, unpack it")
-        return data
+        return b"".join(parts)
+
+    def _piece(self, size: int) -> bytes:
+        """Bytes as they come: one large read would lose with the error what it had decompressed before."""
+        try:
+            return bytes(self._next(size))
+        except (EOFError, OSError, lzma.LZMAError, zlib.error, ValueError, pa.ArrowException) as error:
+            self._is_cut = isinstance(error, EOFError) or "Truncated" in str(error)  # Arrow has no error of its own
+            self._damage = str(error) or type(error).__name__
+            return b""
+
+
+class Cut(NamedTuple):
+    """Where the content of a compressed file ends early: after ``offset`` bytes.
+
+    Behind them ``length`` bytes could be decompressed, and are left out: the beginning of a line.
+    """
+
+    offset: int
+    length: int
+
+
+class _UntilCut(_Passing):
+    """Decompressed bytes up to where the file is cut, and ``ended`` is told where that is.
+
+    They end with a whole line, as half a number would be read as another one.  Of a line of more than ``_PIECE_BYTES``
+    the beginning is read, and so is one that is all that there is.
+    """
+
+    def __init__(self, inner: BinaryIO, ended: Callable[[Cut], None]) -> None:
+        super().__init__(inner)
+        self._ended = ended
+        self._ready, self._held = b"", b""  # whole lines, and the beginning of the next
+        self._count = 0
+        self._over = False
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0:
+            return b"".join(iter(lambda: self.read(1 << 20), b""))
+        while not self._ready and not self._over:
+            self._fetch(max(size, _PIECE_BYTES))
+        out, self._ready = self._ready[:size], self._ready[size:]
+        return out
+
+    def _fetch(self, size: int) -> None:
+        try:
+            data = self._inner.read(size)
+        except CutError:
+            self._over = True
+            self._ready, left = (b"", len(self._held)) if self._count else (self._held, 0)
+            self._ended(Cut(self._count + len(self._ready), left))
+            return
+        self._over = not data
+        held = self._held + data
+        cut = len(held) if self._over else held.rfind(b"\n") + 1
+        cut = len(held) if not cut and len(held) > _PIECE_BYTES else cut
+        self._ready, self._held = held[:cut], held[cut:]
+        self._count += cut
 
 
 class Inputs(NamedTuple):

@@ -8,18 +8,17 @@ from dataclasses import replace
 import numpy as np
 
 from logparse.formats.format import UNITS, FileFormat, Format, LineFormat, Outcome, Unit
-from logparse.formats.patterns import regex
 from logparse.ingest.lines import LONGEST_BYTES, LineReader, Read
 from logparse.ingest.process_of_file import Process
 from logparse.model import Call, Record, Reject
-from logparse.store.collector import Collector, clock_second, storable, worded
+from logparse.store.collector import Collector, clock_second
 from logparse.store.held import NULL
 from logparse.store.parts import Attempt
+from logparse.store.storable import fault, storable
 
 _THREAD_PREFIX = "[cublasLt]"  # its third bracket is a thread, not a process
 _REMEMBERED = 8192  # maximum number of outcomes that are kept
 _LONG = 16_384  # outcomes of lines from this length on are not kept
-_LONG_NUMBER = regex(r"\d{7}")  # the product of three shorter numbers fits into 64 bits
 _outcomes: dict[tuple[str, str], Outcome] = {}  # per process, not per file: a job's ranks write the same lines
 
 
@@ -51,9 +50,13 @@ class StreamRead:
     def reject_long(self, first: bytes, offset: int, length: int) -> None:
         """Count a line that is too long to be read."""
         self.bytes += length
-        reject = Reject(f"a line of {length:,} bytes: more than {LONGEST_BYTES:,} are not read", length=length)
+        why = f"a line of {length:,} bytes: more than {LONGEST_BYTES:,} are not read"
+        self.reject(Reject(why, length=length), offset, first)
+
+    def reject(self, reject: Reject, offset: int, raw: bytes = b"") -> None:
+        """Count what no format gets to see, as one line."""
         self.tally.add(Outcome("reject", (reject,)))
-        self._collector.add((reject,), offset=offset, raw=first)
+        self._collector.add((reject,), offset=offset, raw=raw)
 
     def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
         """Read lines of a file descriptor's bytes; yields the number of bytes done.  Raises OSError."""
@@ -67,7 +70,7 @@ class StreamRead:
         """Write everything; at the end of the stream, also what block formats still hold."""
         self._absorb(self.reader.take())
         if end_of_stream:
-            held = worded(Outcome("message", list(self.reader.close()), lines=0)).records
+            held = [Reject(why) if (why := fault(record)) else record for record in self.reader.close()]
             self.tally.saw(held)
             self._collector.add(held)
         self._collector.flush()
@@ -115,8 +118,7 @@ class StreamRead:
         """
         outcome = _outcomes.get((format.name, text))
         if outcome is None:
-            outcome = format.read(text)
-            outcome = storable(outcome) if _LONG_NUMBER.search(text) else worded(outcome)
+            outcome = storable(format.read(text))
             if len(text) < _LONG and (times > 1 or len(_outcomes) < _REMEMBERED):
                 if len(_outcomes) >= _REMEMBERED:
                     _outcomes.clear()

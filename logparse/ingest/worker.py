@@ -15,20 +15,21 @@ from typing import Any, BinaryIO, cast
 from logparse.errors import InputError, LogparseError, UsageError
 from logparse.executors.executor import report
 from logparse.formats import FORMATS
-from logparse.formats.format import UNITS, FileFormat, Format
-from logparse.ingest.input_file import HEAD_BYTES, Digest, Hashing, InputFile, last_line_end, source_id
+from logparse.formats.format import UNITS, FileFormat, Format, Outcome
+from logparse.ingest.input_file import HEAD_BYTES, Cut, Digest, Hashing, InputFile, last_line_end, source_id
 from logparse.ingest.lines import LineReader, blocks, has_long_line
 from logparse.ingest.process_of_file import UNKNOWN, Process, is_process
 from logparse.ingest.schedule import Ingested, JointTask, Several, Task
 from logparse.ingest.stream import StreamRead, Tally
 from logparse.location import absolute
-from logparse.model import Fact
+from logparse.model import Fact, Reject
 from logparse.store import Store, open_store
-from logparse.store.collector import Collector, storable
+from logparse.store.collector import Collector
 from logparse.store.columns import table as arrow_table
 from logparse.store.joint import JointAttempts
 from logparse.store.parts import Attempt
 from logparse.store.schema import COMMIT_SCHEMA, FOREIGN, Commit
+from logparse.store.storable import storable
 from logparse.text import printable
 
 _UNPACK = "unpack it, and ingest the folder"
@@ -47,6 +48,7 @@ _UNREAD: Mapping[str, tuple[str, Callable[[bytes], bool]]] = {
 """What cannot be read as lines, by its first bytes, and the remedy.  As lines, archives would lose their files' names
 and kinds, and most records would be torn.
 """
+_CUT = "where its compressed file is cut"
 _LIVE_SECONDS = 3.0
 _RANGED_BYTES = 16 << 20
 
@@ -134,7 +136,7 @@ class _Input:
         self.run = reader.run
         self.store = reader.store
         self.attempt = joint.attempt if joint is not None else reader.store.attempt
-        self.file = InputFile(task.path)
+        self.file = InputFile(task.path, until_cut=True)
         self.formats = chosen(reader.format)
         self._started = time.monotonic()
 
@@ -188,14 +190,19 @@ class _Input:
             for outcome in map(storable, format.read(self.file)):
                 tally.add(outcome)
                 pids |= {fact.value for fact in outcome.records if isinstance(fact, Fact) and fact.name == "pid"}
-                collector.add(outcome.records, offset=outcome.at)
+                collector.add(outcome.records, offset=self.file.mark_bytes + outcome.at)
                 collector.add_tables(dict(outcome.tables))
+            if self.file.cut is not None:
+                rest = _rest_of(self.file.cut)
+                tally.add(Outcome("reject", [rest]))
+                collector.add([rest], offset=self.file.mark_bytes + self.file.cut.offset)
             collector.flush()
             digest = hashed.result()
         tally.count_problems(collector)
         self._report(size)
         source = at.source_id or source_id(self.task.path, digest)
-        row = replace(at, source_id=source, content_hash=digest, start=0, end=size, bytes=size, whole=True)
+        ended = None if self.file.cut is None else _CUT
+        row = replace(at, source_id=source, content_hash=digest, start=0, end=size, bytes=size, whole=True, ended=ended)
         return self._commit(attempt, replace(row, format=format.name, **asdict(self._process_of(pids))), tally)
 
     def _process_of(self, facts: set[str]) -> Process:
@@ -214,6 +221,8 @@ class _Input:
         if passed.last and self.file.compressed:
             stream.feed(passed.last, passed.place)
             passed = replace(passed, last=b"")
+        if self.file.cut is not None:
+            stream.reject(_rest_of(self.file.cut), self.file.mark_bytes + self.file.cut.offset)
         source = at.source_id or source_id(self.task.path, passed.digest)
         whole = replace(at, source_id=source, content_hash=passed.digest, end=passed.end)
         if not passed.last:
@@ -222,8 +231,8 @@ class _Input:
         rest.feed(passed.last, passed.place)
         end = passed.end - len(passed.last)
         tail = replace(whole, start=end, tail=True)
-        if end <= at.start:
-            return self._commit_stream(rest, tail)
+        if end <= (at.start or self.file.mark_bytes):
+            return self._commit_stream(rest, replace(tail, start=at.start))
         lines = self._commit_stream(stream, replace(whole, content_hash=passed.digest_of_lines, end=end))
         return _sum(lines, self._commit_stream(rest, replace(tail, replaces=())))
 
@@ -231,11 +240,13 @@ class _Input:
         """Feed a stream of any kind, block by block."""
         hashing = Hashing(self.file.raw(), lambda count: self._report(count) if hashing.count > start else None)
         last, place = b"", start
+        marked = self.file.mark_bytes
         with hashing:
             content = self.file.decompressed(cast(BinaryIO, hashing))
-            while start > hashing.count and content.read(min(1 << 20, start - hashing.count)):
-                pass
-            for block, offset in blocks(content, start, long=stream.reject_long):
+            skip = start - marked if start else 0
+            while skip and (data := content.read(min(1 << 20, skip))):
+                skip -= len(data)
+            for block, offset in blocks(content, start or marked, long=stream.reject_long):
                 cut = block.rfind(b"\n") + 1
                 if cut:
                     stream.feed(block[:cut], offset)
@@ -258,7 +269,7 @@ class _Input:
                 return None
             place = last_line_end(file, start, size)
             try:
-                for count in stream.read_file(file, start, place):
+                for count in stream.read_file(file, min(start or self.file.mark_bytes, place), place):
                     self._report(count)
             except OSError as error:
                 if os.fstat(file).st_size < place:
@@ -296,7 +307,7 @@ class _Input:
         def reject_long(first: bytes, offset: int, length: int) -> None:
             stream.reject_long(first, offset, length)  # the stream of this moment: each commit begins another one
 
-        for block, offset in blocks(cast(BinaryIO, raw), long=reject_long):
+        for block, offset in blocks(cast(BinaryIO, raw), raw.mark_bytes, long=reject_long):
             stream.feed(block, offset)
             read = offset + len(block)
             if time.monotonic() - last_commit > _LIVE_SECONDS:
@@ -314,6 +325,7 @@ class _Input:
         stream.finish(end_of_stream)
         tally = stream.tally
         ended = "in the middle of a line" if at.tail and tally.units["reject"] else None
+        ended = _CUT if self.file.cut is not None else ended
         values = asdict(tally.process() or self.task.process)
         row = replace(at, format=tally.formats or FOREIGN, ended=ended, bytes=stream.bytes, **values)
         return self._commit(stream.attempt, row, tally)
@@ -332,6 +344,7 @@ class _Input:
             bench_output=tally.bench_output,
             committed_at=time.time(),
             seconds=time.monotonic() - self._started,
+            readable=True,
         )
         return Ingested(
             row.path,
@@ -343,6 +356,12 @@ class _Input:
             problems=tally.problems,
             calls=tally.calls,
         )
+
+
+def _rest_of(cut: Cut) -> Reject:
+    """The reject that stands for all behind the place where a compressed file ends early."""
+    reason = f"the compressed file is cut: what stood behind byte {cut.offset:,} of its content is lost"
+    return Reject(reason, 0, cut.length)
 
 
 def _sum(one: Ingested, two: Ingested) -> Ingested:
@@ -357,7 +376,8 @@ def _sum(one: Ingested, two: Ingested) -> Ingested:
 
 
 class _Available:
-    """Standard input, which hashes and counts what passes; ``read`` returns what is there now.
+    """Standard input, which hashes and counts what passes; ``read`` returns what is there now, without the byte order
+    mark at its start.
 
     ``first``: its first line and what is there with it, which ``read`` returns once more.
     """
@@ -370,13 +390,15 @@ class _Available:
         while b"\n" not in self.first and len(self.first) < HEAD_BYTES and (data := self._now(HEAD_BYTES)):
             self.first += data
         self._again = self.first
+        self.mark_bytes = len(codecs.BOM_UTF8) if self.first.startswith(codecs.BOM_UTF8) else 0
 
     def read(self, size: int) -> bytes:
         """At least one byte; none at the end."""
+        marked = 0 if self.count else self.mark_bytes
         data, self._again = self._again or self._now(size), b""
         self.digest.update(data)
         self.count += len(data)
-        return data
+        return data[marked:]
 
     def _now(self, size: int) -> bytes:
         return bytes(self._raw.read1(size)) if isinstance(self._raw, io.BufferedReader) else self._raw.read(1 << 16)

@@ -1,11 +1,13 @@
 """The nouns that formats produce and analyzers use; of this package, they import nothing else.
 
 ``problems`` are what a library is asked to compute, ``texts`` reads their canonical texts back, ``records`` are what
-files state about problems and what analyzers conclude, ``grammar`` is what their text fields may hold.
+files state about problems and what analyzers conclude.  ``grammar`` states what their text fields may hold, ``ranges``
+which numbers can be, ``faults`` what cannot be stored.
 """
 
 from __future__ import annotations
 
+from logparse.model.faults import problem_fault, shown, solution_fault
 from logparse.model.grammar import fault
 from logparse.model.problems import (
     COMPLEX,
@@ -27,6 +29,7 @@ from logparse.model.problems import (
     Problem,
     Trans,
 )
+from logparse.model.ranges import LIMIT, MOST_CALLS, MOST_US, is_moment, is_time, is_whole
 from logparse.model.records import (
     DEFAULT,
     FACTS,
@@ -58,6 +61,9 @@ __all__ = [
     "FACTS",
     "GEMM_FIELDS",
     "GEMM_LAYOUT",
+    "LIMIT",
+    "MOST_CALLS",
+    "MOST_US",
     "NARROW",
     "TRIED",
     "TYPE_BYTES",
@@ -88,8 +94,14 @@ __all__ = [
     "Trans",
     "changed",
     "fault",
+    "is_moment",
+    "is_time",
+    "is_whole",
     "kind_of",
     "layer_of",
+    "problem_fault",
     "problem_from_text",
+    "shown",
+    "solution_fault",
     "solution_from_text",
 ]

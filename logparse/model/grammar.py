@@ -14,7 +14,7 @@ vocabulary        fields of a few fixed words: transposes, directions, modes, st
 any text          texts of messages and errors, which are shown and nothing else
 ================  ==========================================================================================
 
-Every record of a reader passes ``fault`` before it is stored (``store/collector.py``): one with a text outside its
+Every record of a reader passes ``fault`` before it is stored (``store/storable.py``): one with a text outside its
 grammar is a counted reject.  So does every fact of a ``--target``.  No kind but the last holds a line end or a control
 character.
 """

@@ -40,7 +40,7 @@ def layer_of(text: str) -> tuple[str, str] | None:
 def problem_from_text(text: str) -> Problem:
     """The problem with this canonical ``text``.  Raises ValueError for any other text."""
     kind, *words = text.split(" ")
-    if kind == "conv":
+    if kind == "conv" and words:
         values: dict[str, Any] = _CONV_DEFAULTS | {"direction": words[0]}
         for word in words[1:]:
             values |= _conv_values(word)

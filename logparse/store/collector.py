@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -13,21 +12,8 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from logparse.formats.format import Outcome
-from logparse.model import (
-    Call,
-    Collective,
-    Fact,
-    Measurement,
-    Member,
-    Message,
-    Problem,
-    Record,
-    Reject,
-    SolutionName,
-    fault,
-)
-from logparse.store.held import LIMIT, NULL, CallKey, Held, Ints, write, write_problems
+from logparse.model import Call, Collective, Fact, Measurement, Message, Problem, Record, Reject, SolutionName
+from logparse.store.held import NULL, CallKey, Held, Ints, write, write_problems
 from logparse.store.parts import Attempt
 
 _ROWS = 20_000
@@ -217,40 +203,6 @@ def problem_text(problem: Problem) -> str:
 
 
 _text_of_equals = lru_cache(maxsize=8_192)(lambda problem: str(problem.text))
-
-
-def storable(outcome: Outcome) -> Outcome:
-    """The outcome, or a reject where a number in it needs more than 64 bits (in torn or damaged lines).
-
-    Of a record with a text outside its grammar only the reason is kept; without another one but messages the outcome
-    is a reject.
-    """
-    if outcome.unit == "reject":
-        return outcome
-    if not all(map(_fits, outcome.records)):
-        return Outcome("reject", (Reject("a number beyond 64 bits"),), outcome.lines, outcome.at)
-    return worded(outcome)
-
-
-def worded(outcome: Outcome) -> Outcome:
-    """The outcome with a reject in the place of each record that holds a text outside its grammar."""
-    faults = [fault(record) for record in outcome.records]
-    if not any(faults):
-        return outcome
-    pairs = zip(outcome.records, faults, strict=True)
-    records = tuple(record if why is None else Reject(why) for record, why in pairs)
-    read = any(not isinstance(record, Reject | Message) for record in records)
-    return replace(outcome, unit=outcome.unit if read else "reject", records=records)
-
-
-def _fits(noun: Record | Problem | Member) -> bool:
-    """Whether all numbers of a noun and of the problem or members in it need no more than 64 bits."""
-    mine = vars(noun)
-    numbers = [value for value in mine.values() if isinstance(value, int)]
-    if numbers and not -LIMIT < min(numbers) <= max(numbers) < LIMIT:
-        return False
-    problem = mine.get("problem")
-    return (problem is None or _fits(problem)) and all(map(_fits, mine.get("members", ())))
 
 
 @lru_cache(maxsize=4096)

@@ -11,16 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from logparse.model import CONV_FIELDS, GEMM_FIELDS, ConvProblem, GemmProblem, Problem
+from logparse.model import CONV_FIELDS, GEMM_FIELDS, LIMIT, ConvProblem, GemmProblem, Problem
 from logparse.store.columns import dictionary, fixed, numbers, table
 from logparse.store.parts import Attempt
 from logparse.store.schema import SCHEMAS
 
 NULL = int(np.iinfo(np.int64).min)
 """An unknown process, second or count in arrays."""
-
-LIMIT = 1 << 63
-"""Numbers from here on need more than 64 bits."""
 
 Ints = npt.NDArray[np.int64]
 

@@ -105,6 +105,7 @@ class Commit:
     committed_at: float = 0.0
     seconds: float = 0.0
     parts: tuple[str, ...] | None = None  # texts of ``digests.Part``: those that hold its rows; None: not recorded
+    readable: bool | None = None  # all its problems read back when it was written; None: of an earlier version
 
 
 RECORDED = "parts"
@@ -116,7 +117,7 @@ FOREIGN = "foreign"
 COMMIT_SCHEMA = _columns(
     "text: attempt source_id run path format content_hash int: start end bytes lines splits "
     f"{' '.join(f'{unit}_lines' for unit in UNITS)} pid text: pid_from flag: tail whole texts: replaces text: ended "
-    f"flag: bench_output real: committed_at seconds texts: {RECORDED}"
+    f"flag: bench_output real: committed_at seconds texts: {RECORDED} flag: readable"
 ).with_metadata({"logparse_schema": str(SCHEMA_VERSION)})
 
 VIEWS: Mapping[str, str] = {

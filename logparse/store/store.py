@@ -70,6 +70,7 @@ from logparse.store.schema import (
     commit_from_row,
     live,
 )
+from logparse.store.unreadable import COLUMNS, left_out, unreadable
 from logparse.store.views import named_in, view_sql
 from logparse.text import counted
 
@@ -126,6 +127,7 @@ class Store:
         self._damaged: dict[str, str] = {}  # row files that cannot be read, and why
         self._inventory = Inventory()
         self._manifest: tuple[Mapping[str, int | None], Manifest] = {}, Manifest()
+        self._unreadable: dict[frozenset[str], list[str]] = {}
 
     # ------------------------------------------------------------------ writing
 
@@ -512,20 +514,28 @@ class Store:
         single = attempts - manifest.attempts
         halves = writers_of(single) & writers_of(manifest.attempts)  # joint parts of which a compaction merged a half
         allowed: list[str] = []
+        asked = sql is None or any(f"{table}_" in sql for table in COLUMNS)
+        bad = self.unreadable(commits, manifest) if asked else []
+        if bad:
+            con.register("unreadable_", pa.table({"text": column(bad, pa.string())}))
         for table, parts in found.items():
             schema = SCHEMAS[table]
+            whole = bool(bad) and table in COLUMNS
+            name = f"{table}_whole_" if whole else f"{table}_"
             torn = [p for p in parts if attempt_of(p) in halves]
             paths = parts if table in _LARGE and self.folder is not None and not torn else []
             if torn:
-                con.register(f"{table}_", self._untorn(table, schema, parts, torn, single))
+                con.register(name, self._untorn(table, schema, parts, torn, single))
             elif paths:
                 names = ", ".join(map(sql_text, paths))
                 wanted = ", ".join(f'"{name}"' for name in schema.names)  # parts of earlier versions have more columns
                 read = f"read_parquet([{names}], hive_partitioning=false)"
-                con.execute(f"create {view} {table}_ as select {wanted} from {read}")
+                con.execute(f"create {view} {name} as select {wanted} from {read}")
                 allowed += paths
             else:
-                con.register(f"{table}_", self._dataset(table, schema, parts))
+                con.register(name, self._dataset(table, schema, parts))
+            if whole:
+                con.execute(f"create {view} {table}_ as from {name} where not ({left_out(table)})")
         if sql is None or "findings_" in sql:
             con.register("findings_", self._read_findings())
         for name, definition in views.items():
@@ -549,6 +559,34 @@ class Store:
                 if not left:
                     raise
         raise AssertionError("unreachable")
+
+    def unreadable(self, commits: pa.Table | None = None, manifest: Manifest | None = None) -> list[str]:
+        """Texts of problems that earlier versions stored and that no verb can read (see ``unreadable``).  Rows with
+        them are in no view.
+        """
+        commits = self.live_table() if commits is None else commits
+        manifest = manifest or self.manifest()
+        written = commits["readable"].to_pylist()
+        commits = commits.filter(column([not readable for readable in written], pa.bool_()))
+        old = frozenset(commits["attempt"].to_pylist())
+        if old not in self._unreadable:
+            found: list[str] = []
+            if old:
+                recorded = Recorded(commits, manifest)
+                with shared_database().cursor() as con:
+                    for table in ("gemms", "convs", "kernels"):
+                        con.register(f"{table}_", self._dataset(table, SCHEMAS[table], self.parts(table, recorded)))
+                    found = unreadable(con)
+            self._unreadable[old] = found
+        return self._unreadable[old]
+
+    def left_out(self) -> int:
+        """How many rows are in no view, as earlier versions stored a problem that no verb can read."""
+        if not self.unreadable():
+            return 0
+        with self.reading() as con:
+            counts = (con.execute(f"select count(*) from {x}_whole_ where {left_out(x)}").fetchall() for x in COLUMNS)
+            return sum(count for ((count,),) in counts)
 
     def sql(
         self, sql: str, run: str | None = None, parameters: Sequence[object] | Mapping[str, object] = ()

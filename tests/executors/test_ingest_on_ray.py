@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,9 +19,10 @@ from typing import Any
 import pytest
 
 from logparse.errors import StoreError
-from logparse.executors.executor import Executor
+from logparse.executors.executor import Executor, Resources
 from logparse.executors.local import LocalExecutor
 from logparse.ingest import ingest
+from logparse.ingest.render import answer
 from logparse.store import Store, open_store
 from tests.conftest import ROOT, SAMPLES, sized
 from tests.executors.processes import processes
@@ -50,7 +52,7 @@ def test_the_views_are_equal_whoever_reads(tmp_path: Path, on_ray: Executor) -> 
 
 def test_a_worker_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path, on_ray: Executor) -> None:
     for number in range(4):
-        (tmp_path / f"log_{number}.log").write_text("".join(BENCH.format(m=m, i=m) + "\n" for m in range(4000)))
+        (tmp_path / f"log_{number}.log").write_text("".join(BENCH.format(m=m, i=m) + "\n" for m in range(1, 4000)))
     store = open_store(tmp_path / "s", create=True)
     killed: list[int] = []
     done = threading.Event()
@@ -67,9 +69,9 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path, o
     killer.join()
     assert killed, "a worker was at it"
     assert {result.state for result in results} <= {"new", "unchanged"}, "unchanged: killed after its commit"
-    assert counts(store) == dict.fromkeys(range(4000), 4)
+    assert counts(store) == dict.fromkeys(range(1, 4000), 4)
     store.sweep(older_than_s=0)
-    assert counts(store) == dict.fromkeys(range(4000), 4)
+    assert counts(store) == dict.fromkeys(range(1, 4000), 4)
 
 
 def _kill_one(but: list[int]) -> list[int]:
@@ -94,13 +96,106 @@ def committed(path: Path) -> int:
     return 0
 
 
+def test_what_no_node_is_left_for_is_named_and_the_repeat_completes(
+    tmp_path: Path, on_ray: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray keeps a task for which no node has the cores, and the ingest stood still."""
+    monkeypatch.setattr("logparse.executors.ray._NODE_SECONDS", 0.5)
+    for number in range(3):
+        (tmp_path / f"log_{number}.log").write_text(bench(number + 1))
+    nodes = [[64, 2], [64, 2], [2]]  # the cores of the nodes, each time that they are asked for; one dies
+
+    def alive() -> list[dict[str, Any]]:
+        return [{"Alive": True, "Resources": {"CPU": x}} for x in (nodes.pop(0) if len(nodes) > 1 else nodes[0])]
+
+    def needed(task: Any) -> Resources:
+        return Resources(cpus=64 if task.path.endswith("log_1.log") else 1)
+
+    store = open_store(tmp_path / "s", create=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(on_ray, "_ray", _Ray(on_ray._ray, alive))  # type: ignore[attr-defined]
+        patch.setattr("logparse.ingest.all_inputs.resources", needed)
+        results = ingest([str(tmp_path / "*.log")], store, executor=on_ray)
+    assert [x.state for x in results] == ["new", "failed", "new"]
+    assert results[1].error == f"{tmp_path}/log_1.log: its node died, and no other of its cores came in 0.5 s"
+    done = answer(results)
+    assert (done.code, list(done.errors)) == (1, [f"error: {results[1].error}"])
+    assert [x.state for x in ingest([str(tmp_path / "*.log")], store, executor=on_ray)] == [
+        "unchanged",
+        "new",
+        "unchanged",
+    ]
+    assert counts(store) == {1: 1, 2: 1, 3: 1}
+
+
+class _Ray:
+    """Ray with other nodes."""
+
+    def __init__(self, ray: Any, nodes: Callable[[], object]) -> None:
+        self._ray, self.nodes = ray, nodes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ray, name)
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(bool(os.environ.get("RAY_ADDRESS")), reason="a cluster of its own is killed")
+def test_a_node_that_dies_leaves_its_files_to_another(tmp_path: Path) -> None:
+    """In a process of its own: a program has one cluster."""
+    for number in range(8):
+        (tmp_path / f"log_{number}.log").write_text("".join(BENCH.format(m=m, i=m) + "\n" for m in range(1, 4000)))
+    script = tmp_path / "dying.py"
+    script.write_text(_DYING.format(folder=str(tmp_path)))
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+    for more, states in (("1", {"new"}), ("0", {"failed"})):
+        out = subprocess.run(
+            [sys.executable, str(script), more], env=environ, cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        found = re.findall(r"^log_\d\.log (\w+) (.*)$", out.stdout, re.MULTILINE)
+        assert len(found) == 8, out.stderr[-2000:]
+        assert {state for state, _ in found} - {"new", "unchanged"} == states - {"new"}
+        assert all("no other of its cores came" in error for state, error in found if state == "failed")
+    store = open_store(tmp_path / "s0")
+    assert {x.state for x in ingest([str(tmp_path / "log_*.log")], store)} <= {"new", "unchanged"}
+    assert counts(store) == dict.fromkeys(range(1, 4000), 8)
+
+
+_DYING = """
+import sys
+from pathlib import Path
+import ray
+from ray.cluster_utils import Cluster
+import logparse.executors.ray
+from logparse.ingest import ingest
+from logparse.store import open_store
+
+logparse.executors.ray._NODE_SECONDS = 3.0
+cores = int(sys.argv[1])
+options = {{"include_dashboard": False, "object_store_memory": 128 << 20}}
+cluster = Cluster(initialize_head=True, head_node_args={{"num_cpus": cores, **options}})
+node = cluster.add_node(num_cpus=2, object_store_memory=128 << 20)
+ray.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
+nodes = [node]
+
+def kill(path, count):
+    if nodes:
+        cluster.remove_node(nodes.pop(), allow_graceful=False)
+
+store = open_store(f"{folder}/s{{cores}}", create=True)
+for x in ingest(["{folder}/log_*.log"], store, executor=logparse.executors.ray.RayExecutor(), progress=kill):
+    print("\\n" + Path(x.path).name, x.state, x.error, flush=True)
+"""
+
+
 @pytest.mark.nightly
 def test_a_file_that_fails_fails_alone(on_ray: Executor, store: Store, tmp_path: Path) -> None:
-    (tmp_path / "cut.log.gz").write_bytes(gzip.compress(bench(*range(64)).encode())[:-20])
+    damaged = bytearray(gzip.compress(bench(*range(64)).encode()))
+    damaged[-8] ^= 0xFF  # its checksum
+    (tmp_path / "damaged.log.gz").write_bytes(damaged)
     (tmp_path / "good.log").write_text(bench(64))
     results = ingest([str(tmp_path / "*.log*")], store, executor=on_ray)
-    assert {Path(x.path).name: x.state for x in results} == {"cut.log.gz": "failed", "good.log": "new"}
-    assert "cut.log.gz" in results[0].error
+    assert {Path(x.path).name: x.state for x in results} == {"damaged.log.gz": "failed", "good.log": "new"}
+    assert "damaged.log.gz" in results[0].error
     assert counts(store) == {64: 1}
 
 
@@ -122,7 +217,7 @@ def test_a_killed_driver_leaves_a_whole_store_and_the_repeat_does_the_rest(
     """The command finds no cluster: it starts one, which ends with it."""
     files, problems = 40, 400
     for number in range(files):
-        (tmp_path / f"log_{number}.log").write_text("".join(BENCH.format(m=m, i=m) + "\n" for m in range(problems)))
+        (tmp_path / f"log_{number}.log").write_text("".join(BENCH.format(m=m, i=m) + "\n" for m in range(1, problems)))
     command = [sys.executable, "-m", "logparse", "ingest", "--engine", "ray", "--store", str(tmp_path / "s")]
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with tempfile.TemporaryDirectory(prefix="r", dir="/tmp") as folder:  # sockets: the path must be short
@@ -139,4 +234,4 @@ def test_a_killed_driver_leaves_a_whole_store_and_the_repeat_does_the_rest(
     assert 0 < before < files
     results = ingest([str(tmp_path / "log_*.log")], store)
     assert [x.state for x in results].count("unchanged") >= before
-    assert counts(store) == dict.fromkeys(range(problems), files)
+    assert counts(store) == dict.fromkeys(range(1, problems), files)

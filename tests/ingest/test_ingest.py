@@ -10,6 +10,7 @@ import json
 import lzma
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -207,11 +208,64 @@ def test_a_bomb_is_refused_by_name(store: Store, tmp_path: Path, monkeypatch: py
     assert store.sources().empty
 
 
-def test_a_truncated_archive_fails_alone(store: Store, tmp_path: Path) -> None:
-    (tmp_path / "cut.log.gz").write_bytes(gzip.compress(bench(*range(64)).encode())[:-20])
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": lambda data: pa.compress(data, "zstd", asbytes=True),
+}
+
+
+def noise(count: int) -> str:
+    """Lines that do not compress, so that a cut is in the middle of them."""
+    return "".join(f"{random.Random(number).getrandbits(2000):x}\n" for number in range(count))
+
+
+@pytest.mark.parametrize("kind", PACKED)
+def test_of_a_cut_archive_whole_lines_stay_and_the_rest_is_a_reject(store: Store, tmp_path: Path, kind: str) -> None:
+    text = bench(*range(1, 4000)) + noise(2000) + bench(4001)
+    whole = PACKED[kind](text.encode())
+    path = tmp_path / f"cut.log.{kind}"
+    path.write_bytes(whole[: len(whole) // 2])
+    cut = one(ingest([str(path)], store))
+    assert (cut.state, cut.units["call"], cut.units["reject"]) == ("new", 3999, 1)
+    (row,) = store.rejects().itertuples()
+    lost = re.fullmatch(
+        r"the compressed file is cut: what stood behind byte ([\d,]+) of its content is lost", row.reason
+    )
+    assert lost
+    assert row.offset == int(lost[1].replace(",", ""))
+    assert text[: row.offset].endswith("\n"), "the beginning of a line is left out"
+    assert text[: row.offset].count("\n") == cut.lines - 1
+    assert store.sources()["ended"].tolist() == ["where its compressed file is cut"]
+    check_conservation(store)
+    path.write_bytes(whole)
+    assert one(ingest([str(path)], store)).state == "grown"
+    assert counts(store) == dict.fromkeys([*range(1, 4000), 4001], 1)
+    assert not len(store.rejects())
+
+
+def test_of_a_cut_table_the_whole_rows_stay(store: Store, tmp_path: Path) -> None:
+    rows = "".join(f"{m},8,8,bf16_r,a:1,{m}.5,{noise(1)[:99]}{m}\n" for m in range(1, 3000))
+    data = gzip.compress(f"m,n,k,a_type,solution,time_us,note\n{rows}".encode())
+    (tmp_path / "times.csv.gz").write_bytes(data[: len(data) // 2])
+    result = one(ingest([str(tmp_path / "times.csv.gz")], store))
+    assert (result.state, result.units["reject"]) == ("new", 1)
+    times = store.query("select m, time_us from measurements join gemm_problems using (problem) order by m")
+    assert 100 < len(times) < 2999
+    assert (times["time_us"] == times["m"] + 0.5).all(), "no number is the half of another one"
+
+
+@pytest.mark.parametrize("kind", ["gz", "bz2", "xz"])
+def test_a_damaged_archive_fails_alone(store: Store, tmp_path: Path, kind: str) -> None:
+    """Its checksum shows that what could be decompressed may be wrong."""
+    data = bytearray(PACKED[kind](noise(50).encode() + bench(*range(1, 64)).encode()))
+    data[len(data) // 2] ^= 0xFF
+    (tmp_path / f"damaged.log.{kind}").write_bytes(data)
     (tmp_path / "good.log").write_text(bench(64))
-    states = {Path(r.path).name: r.state for r in ingest([str(tmp_path / "*.log*")], store)}
-    assert states == {"cut.log.gz": "failed", "good.log": "new"}
+    results = {Path(r.path).name: r for r in ingest([str(tmp_path / "*.log*")], store)}
+    assert {name: r.state for name, r in results.items()} == {f"damaged.log.{kind}": "failed", "good.log": "new"}
+    assert "damaged compressed file" in results[f"damaged.log.{kind}"].error
     assert counts(store) == {64: 1}
 
 
@@ -308,7 +362,7 @@ def test_numbers_beyond_64_bits_are_rejects_and_large_products_unknown(store: St
     large = BENCH.format(m=10**13, i=2).replace("-n 512", "-n 9000000")
     (tmp_path / "huge.log").write_text(f"{huge}\n{large}\n")
     assert one(ingest([str(tmp_path / "huge.log")], store)).state == "new"
-    assert list(store.rejects()["reason"]) == ["a number beyond 64 bits"]
+    assert [x.partition(": ")[2] for x in store.rejects()["reason"]] == ["a number beyond 64 bits"]
     assert counts(store) == {10**13: 1}
     assert store.gemm_problems()["flops"].isna().all()
     check_conservation(store)

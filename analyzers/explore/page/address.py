@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from logparse.quoting import Html, filled, html_text
+
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -9,3 +11,14 @@ def tunnel(port: int, token: str = "") -> str:
     """How to see the page from another machine; without the token for places that are not the user's terminal."""
     address = f"http://127.0.0.1:{port}/" + (f"?token={token}" if token else "")
     return f"From another machine: ssh -N -L {port}:127.0.0.1:{port} USER@THIS-HOST, then open {address}"
+
+
+_LEADING = Html(
+    '<!doctype html>\n<meta charset="utf-8"><title>logparse</title>\n'
+    '<meta name="referrer" content="no-referrer"><meta http-equiv="refresh" content="0; url=@address@">\n'
+)
+
+
+def leading_to(address: str) -> Html:
+    """A page that leads to an address at once."""
+    return filled(_LEADING, {"address": html_text(address)}, "@@")

@@ -16,7 +16,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State
 from flask import Response, abort, request, send_file
 
 from analyzers.explore.page import components
-from analyzers.explore.page.address import LOOPBACK, tunnel
+from analyzers.explore.page.address import LOOPBACK, leading_to, tunnel
 from analyzers.explore.page.data import PageData, Pages
 from analyzers.explore.page.parts import FILES_URL, PARTS, TABLE_URL, as_json
 from analyzers.explore.page.table import export
@@ -91,7 +91,9 @@ def _guard(app: Dash, host: str, token: str, port: int) -> None:
         if request.method != "GET" or not compare_digest(given.encode(), token.encode()):
             return Response("Open the address that logparse printed: it has a token.\n", 403)
         rest = urlencode([(x, y) for x, y in request.args.items(multi=True) if x != "token"])
-        answer = Response(status=302, headers={"Location": f"{request.path}{'?' * bool(rest)}{rest}"})
+        # Not by a redirect: the browser comes from a file, and on a redirect of another site's link it would keep the
+        # strict cookie back.  The page's own link is of this site.
+        answer = Response(leading_to(f"/{request.path.lstrip('/')}{'?' * bool(rest)}{rest}"), mimetype="text/html")
         answer.set_cookie(cookie, token, httponly=True, samesite="Strict")
         return answer
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import signal
 import socket
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from analyzers.explore.load.reader import StoreReading
-from analyzers.explore.page.address import LOOPBACK, tunnel
+from analyzers.explore.page.address import LOOPBACK, leading_to, tunnel
 from logparse.errors import LogparseError
 
 if TYPE_CHECKING:
@@ -69,22 +72,39 @@ def explore(
         port = listening.getsockname()[1]
         token = secrets.token_urlsafe(24)
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={token}"
-        if browser:  # it starts while this process imports; its first request waits in the socket
-            threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
-        make_server, application, data = _server(store.url, run, compare, facts, reading)
-        app = application(data, host, port, token).server
-        server = make_server(host, port, app, threaded=True, fd=listening.fileno())
-        logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        say(f"{address}  (Ctrl-C ends it)")
-        say(tunnel(port, token))
-        if host not in LOOPBACK:
-            say(f"warning: {host} can be reached by others; everyone with this address and token can read the store")
-        server.serve_forever()
+        with _redirecting(address) if browser else nullcontext() as page:
+            if page is not None:  # it starts while this process imports; its first request waits in the socket
+                threading.Thread(target=webbrowser.open, args=[page.as_uri()], daemon=True).start()
+            make_server, application, data = _server(store.url, run, compare, facts, reading)
+            app = application(data, host, port, token).server
+            server = make_server(host, port, app, threaded=True, fd=listening.fileno())
+            logging.getLogger("werkzeug").setLevel(logging.ERROR)
+            say(f"{address}  (Ctrl-C ends it)")
+            say(tunnel(port, token))
+            if host not in LOOPBACK:
+                say(
+                    f"warning: {host} can be reached by others; everyone with this address and token can read the store"
+                )
+            server.serve_forever()
     except KeyboardInterrupt:
         pass
     finally:
         reading.close()
         listening.close()
+
+
+@contextmanager
+def _redirecting(address: str) -> Iterator[Path]:
+    """A page that leads to the address, which only this user can read; it is removed at the end.
+
+    ``ps`` shows every user the browser's command line, so the token must not stand in it: the file's path does.  As
+    Jupyter does it (``jupyter_server/serverapp.py``, ``_write_browser_open_file``).
+    """
+    with TemporaryDirectory(prefix="logparse-") as folder:  # made with mode 0700
+        page = Path(folder, "open.html")
+        with open(os.open(page, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(leading_to(address))
+        yield page
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -404,7 +404,10 @@ def step_of(
     if isinstance(step, StepUnknown):
         return step
     now, held = step.untraced_us, fitted(step)
-    if now and (found := _traced(held, host_factor_of(held)).us) and not 1 / _EXPLAINED <= found / now <= _EXPLAINED:
+    found = _traced(held, host_factor_of(held)).us
+    if not found:
+        return StepUnknown("the events of its traces take no time: their time stamps are damaged")
+    if now and not 1 / _EXPLAINED <= found / now <= _EXPLAINED:
         return StepUnknown(f"its traces explain a step of {duration(found)}, and it takes {duration(now)} without them")
     return answer(step, factors, best)
 

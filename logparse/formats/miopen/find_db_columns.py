@@ -22,7 +22,7 @@ from logparse.formats.miopen.find_db_file import Kinds
 from logparse.formats.miopen.find_db_index import SIZES, Index, index_of, native_reader
 from logparse.formats.miopen.find_db_items import DUPLICATE_KEY, ORIGIN, no_time, read_record, usable
 from logparse.formats.miopen.key_tails import Ints, Tails, dictionary, number_column, text_column
-from logparse.model import CONV_FIELDS, Measurement
+from logparse.model import CONV_FIELDS, MOST_US, Measurement
 
 Bools = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
@@ -146,7 +146,8 @@ def _read(text: bytes, offset: int) -> _Block:
     index = index_of(text, whole=False)
     tails = Tails(index.tails)
     places = np.append(tails.places, -1)[index.tail]
-    usual = places >= 0
+    usual = (places >= 0) & (index.sizes > 0).all(axis=0)  # what the store would not take is read one by one
+    usual[index.line[index.time_us > MOST_US]] = False
     usual[index.line[~Kinds(index, tails, places).all_for(usable)]] = False
     return _Block(offset, text, index, usual, places, tails).tabled()
 

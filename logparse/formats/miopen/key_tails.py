@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from logparse.formats.miopen.problem_key import key_of, problem_from_key
-from logparse.model import ConvProblem, Direction
+from logparse.model import ConvProblem, Direction, problem_fault
 
 Ints = npt.NDArray[np.int64]
 
@@ -53,12 +53,15 @@ def text_column(texts: Iterable[str]) -> pa.Array:
 
 @lru_cache(maxsize=1 << 14)
 def _problem_of(tail: Tail) -> ConvProblem | None:
-    """A problem of this tail, its sizes 1; None where MIOpen has no such key, or spells it otherwise."""
+    """A problem of this tail, its sizes 1; None where MIOpen has no such key or spells it otherwise, and where the
+    store takes no such problem.
+    """
     try:
         problem = problem_from_key(_SMALLEST[tail[0]] + tail[1])
     except ValueError:
         return None
-    return problem if str(key_of(problem)).endswith(f"-{tail[1]}") else None
+    usual = problem_fault(problem) is None and str(key_of(problem)).endswith(f"-{tail[1]}")
+    return problem if usual else None
 
 
 @lru_cache(maxsize=1 << 14)

@@ -31,7 +31,7 @@ from logparse.formats.format import FileFormat, Head, Outcome, Source
 from logparse.formats.patterns import regex
 from logparse.formats.traces.kernel_totals import KernelTotals, of_one_process
 from logparse.formats.traces.marker_ranges import Ranges
-from logparse.model import Fact, Message, Record, Reject
+from logparse.model import Fact, Message, Record, Reject, is_time
 from logparse.quoting import sql_name
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class _Part:
             ops = ranges.at([(row[6], row[7]) for row in rows])
             for (begins, ends, index, shown, plain, rename, _, _), op in zip(rows, ops, strict=True):
                 name = shown or plain
-                if name and type(begins) is int and type(ends) is int and begins <= ends:
+                if name and type(begins) is int and type(ends) is int and is_time((ends - begins) / 1e3):
                     taken[op or (rename if rename != name else "") or "", name, index].append(ends - begins)
                 else:
                     bad += 1

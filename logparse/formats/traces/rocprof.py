@@ -37,7 +37,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from logparse.formats.format import FileFormat, Head, Line, Outcome, Source, cells_of
 from logparse.formats.patterns import regex
 from logparse.formats.traces.kernel_totals import KernelTotals, of_one_process
-from logparse.model import Fact, Message, Reject
+from logparse.model import MOST_CALLS, Fact, Message, Reject, is_time
 
 CATEGORY = "marker"
 _AGENTS = ("Agent_Type", "Cu_Count", "Name", "Product_Name")
@@ -111,7 +111,7 @@ class _Rows:
         try:
             self._units[self._row(row)] += 1
         except ValueError as error:
-            yield Outcome("reject", [Reject(f"no number: {error}")], at=line.offset)
+            yield Outcome("reject", [Reject(f"no number that can be: {error}")], at=line.offset)
 
     def _row(self, row: Mapping[str, str]) -> str:
         if self._layout is _STATS:
@@ -131,8 +131,8 @@ class _Rows:
             return "foreign"
         name, agent = row["Kernel_Name"], row.get("Agent_Id") or row.get("GPU_ID", "")
         us = _nanoseconds(row["Start_Timestamp"], row["End_Timestamp"]) / 1e3
-        if us < 0:
-            raise ValueError("the kernel ends before it starts")
+        if not is_time(us):
+            raise ValueError(f"the kernel takes {us:g} µs" if us >= 0 else "the kernel ends before it starts")
         self._totals.add("", name, _agent(agent), us, calls=1, least=us, most=us)
         return "measurement"
 
@@ -141,8 +141,8 @@ class _Rows:
         if not self._of_kernels or _NO_KERNEL.match(name):
             return "foreign"
         calls, total, least, most = (float(row[x]) for x in ("Calls", "TotalDurationNs", "MinNs", "MaxNs"))
-        if not all(map(math.isfinite, (calls, total, least, most))):
-            raise ValueError("a time or a count is not finite")
+        if not 1 <= calls <= MOST_CALLS or not all(is_time(x / 1e3) for x in (total / calls, least, most)):
+            raise ValueError("a time or a count that cannot be")
         self._totals.add("", name, None, total / 1e3, calls=int(calls), least=least / 1e3, most=most / 1e3)
         return "measurement"
 

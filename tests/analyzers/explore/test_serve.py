@@ -13,10 +13,11 @@ import time
 import webbrowser
 from collections.abc import Callable, Iterator
 from functools import partial
+from html import unescape
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -34,9 +35,14 @@ from tests.analyzers.explore.conftest import part
 def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first request waits in the socket, and is answered."""
     asked, answered, servers = threading.Event(), list[int](), list[Any]()
+    files, said = list[tuple[str, Path, int, int]](), list[str]()
 
     def browse(url: str) -> None:
-        address = urlsplit(url)
+        page = Path(unquote(urlsplit(url).path))
+        files.append((url, page, page.stat().st_mode & 0o777, page.parent.stat().st_mode & 0o777))
+        found = re.search(r'content="0; url=([^"]+)"', page.read_text())
+        assert found
+        address = urlsplit(unescape(found[1]))
         connection = HTTPConnection("127.0.0.1", address.port or 0, timeout=120)
         connection.request("GET", f"{address.path}?{address.query}")
         asked.set()
@@ -58,9 +64,15 @@ def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, m
 
     monkeypatch.setattr(webbrowser, "open", browse)
     monkeypatch.setattr(serve, "_server", loaded)
-    serve.explore(sampled.url, port=0, say=lambda _: None)
+    serve.explore(sampled.url, port=0, say=said.append)
     servers[0].server_close()
-    assert answered == [302], "the address has the token, which becomes a cookie"
+    assert answered == [200], "the address has the token, which becomes a cookie"
+    (url, page, mode, of_folder) = files[0]
+    token = re.search(r"\?token=([\w-]+)", said[0])
+    assert token
+    assert token[1] not in url, "`ps` shows what a browser was started with"
+    assert (mode, of_folder) == (0o600, 0o700)
+    assert not page.parent.exists()
 
 
 def test_what_a_library_prints_is_no_step(capfd: pytest.CaptureFixture[str]) -> None:

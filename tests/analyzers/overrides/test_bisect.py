@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyzers.overrides import bisect as searching
 from analyzers.overrides.bisect import Verdict, ddmin, narrowed
 from analyzers.overrides.lint import by_name, content_of, format_of
 from logparse.formats.aiter.lookup import VARIABLES
@@ -279,6 +280,30 @@ def test_the_jobs_output_is_in_a_file_per_run(table: Path) -> None:
     logs = sorted(folder.glob("run*.log"))
     assert len(logs) == len(done.stderr.splitlines()) - 1
     assert {x.read_text() for x in logs} == {"of the job\nand its errors\n"}
+
+
+def test_of_a_long_output_the_end_is_kept(table: Path) -> None:
+    """A job that prints all day filled the disk."""
+    bisect(table, f"seq 100000; echo the last word; {bad(140)}")
+    (folder,) = table.parent.glob(".*bisect*")
+    text = "".join(f"{x}\n" for x in range(1, 100_001)) + "the last word\n"
+    logs = list(folder.glob("run*.log"))
+    assert logs
+    for log in logs:
+        first, _, rest = log.read_text().partition("\n")
+        assert rest == text[-(64 << 10) :]
+        assert first == f"({len(text) - (64 << 10):,} bytes before this are left out)"
+
+
+def test_what_leaves_the_group_of_the_check_does_not_hold_the_search(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may keep the pipe of the output open."""
+    monkeypatch.setattr(searching, "_DRAIN_S", 0.01)
+    done = bisect(table, f"setsid sleep 60 & echo $! >> {table.parent / 'left'}; {bad(140)}")
+    assert done.returncode == 0
+    for pid in (table.parent / "left").read_text().split():
+        os.kill(int(pid), signal.SIGKILL)
 
 
 def test_what_was_answered_is_not_run_again(table: Path) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logparse.formats.patterns import regex
-from logparse.model import Collective, Fact
+from logparse.model import MOST_US, Collective, Fact, Reject
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -56,12 +56,15 @@ def before(kernels: Timeline) -> npt.NDArray[np.bool_]:
     return out
 
 
-def busy(kernels: Timeline, names: Sequence[str], copies_us: float, steps_end: float | None) -> Iterator[Fact]:
-    """The facts; none without kernels that the trace launched."""
+def busy(kernels: Timeline, names: Sequence[str], copies_us: float, steps_end: float | None) -> Iterator[Fact | Reject]:
+    """The facts; none without kernels that the trace launched.  A reject where a time stamp must be wrong."""
     inside = ~before(kernels)
     if inside.any():
         begin, end = kernels.start[inside].min(), (kernels.start + kernels.us)[inside].max()
         window = max(end, steps_end or end) - begin
+        if window > MOST_US:
+            yield Reject(f"the kernels' time stamps are up to {window:.3g} µs apart: one of them is wrong")
+            return
         talks = np.array([bool(COMMUNICATION.search(name)) for name in names], dtype=bool)[kernels.name]
         of = [inside & (kernels.device == device) for device in np.unique(kernels.device[inside])]
         total = sum(_ran(kernels, mine) for mine in of) / len(of)

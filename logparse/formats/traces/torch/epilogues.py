@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logparse.formats.patterns import regex
-from logparse.model import Fact, GemmProblem, Problem
+from logparse.model import LIMIT, Fact, GemmProblem, Problem, is_whole
 
 FACT = "epilogue_kernels"
 GRADIENT = "gelu_gradient_kernels"
@@ -86,7 +86,8 @@ def step(name: str, args: Mapping[str, Any]) -> ElementWise | None:
 
 
 def _sizes(dims: object) -> bool:
-    return isinstance(dims, list) and all(type(x) is int and x >= 0 for x in dims)
+    """Whether these are the sizes of a tensor: the number of its elements has 64 bits."""
+    return isinstance(dims, list) and all(map(is_whole, dims)) and math.prod(dims) < LIMIT
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,8 @@ def _written(problem: Problem) -> int:
         return -1
     if problem.m is None or problem.n is None or problem.batch_count is None:
         return -1
-    return problem.m * problem.n * problem.batch_count
+    elements = problem.m * problem.n * problem.batch_count
+    return elements if elements < LIMIT else -1
 
 
 def _fact(problem: Problem, tail: Sequence[str], calls: Sequence[Sequence[float]]) -> Fact:

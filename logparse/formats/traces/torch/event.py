@@ -17,6 +17,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, field
 
 from logparse.formats.patterns import regex
+from logparse.model import LIMIT, MOST_US
 
 _NOTHING = Raw(b"")
 _LEAST = -(1 << 63)
@@ -71,6 +72,11 @@ class Event(Struct, gc=False):
         """Whether it is a complete event with a beginning and a duration."""
         ts, dur = self.ts, self.dur
         return self.ph == "X" and ts is not None and dur is not None and math.isfinite(ts) and 0 <= dur < math.inf
+
+
+def can_be(ts: float | None, dur: float | None) -> bool:
+    """Whether the times of an event are in their ranges (``logparse.model``), or are not stated."""
+    return (dur is None or 0 <= dur <= MOST_US) and (ts is None or -LIMIT < ts < LIMIT)
 
 
 NO_ARGUMENTS = Arguments()

@@ -167,8 +167,9 @@ class TraceEvents:
     def _object(self, text: bytes, part: str) -> dict[str, Any]:
         try:
             value = loads(text)
-        except ValueError as error:
-            self._damaged(f"{part}: {error}", len(text))
+        except (ValueError, RecursionError) as error:
+            why = "nested too deeply" if isinstance(error, RecursionError) else error
+            self._damaged(f"{part}: {why}", len(text))
             return {}
         return value if isinstance(value, dict) else {}
 

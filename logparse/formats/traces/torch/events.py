@@ -15,7 +15,7 @@ from msgspec import UNSET
 from logparse.formats.format import Outcome, Source
 from logparse.formats.patterns import regex
 from logparse.formats.traces.torch.epilogues import STEPS, step
-from logparse.formats.traces.torch.event import NO_ARGUMENTS, Arguments, Event, is_kernel, loads, number
+from logparse.formats.traces.torch.event import NO_ARGUMENTS, Arguments, Event, can_be, is_kernel, loads, number
 from logparse.formats.traces.torch.event_cutter import Batch, TraceEvents
 from logparse.formats.traces.torch.graphs import CAPTURE, GRAPH, LAUNCHES_GRAPH, Read
 from logparse.formats.traces.torch.inputs import Backend
@@ -75,6 +75,10 @@ def _taken(events: TraceEvents, reader: _Reader) -> Iterator[Outcome]:
         yield from reader.take(batch)
 
 
+_TIMED = frozenset({"cpu_op", "kernel", "gpu_memcpy", "gpu_memset", "user_annotation", "gpu_user_annotation"})
+"""Categories of events whose times are read."""
+
+
 class _Reader:
     """Fills columns from events."""
 
@@ -97,13 +101,23 @@ class _Reader:
         self._columns.captures |= CAPTURE in batch.block
         marked = _STEP in batch.block
         if (events := batch.whole()) is not None:
-            self._all(events, marked)
+            bad = [i for i, x in enumerate(events) if x.cat in _TIMED and not can_be(x.ts, x.dur)]
+            for i in bad:
+                place = i if len(events) == len(batch.bodies) else 0  # an event may hold what looks like a cut
+                yield self._reject(batch, place, f"ts {events[i].ts} or dur {events[i].dur} µs cannot be")
+            self._all([x for i, x in enumerate(events) if i not in bad] if bad else events, marked)
             return
         for event, i, reason in batch.one_by_one():
             if event is None:
-                yield Outcome("reject", [Reject(reason, 0, len(batch.bodies[i]) + 2)], at=batch.offset(i))
+                yield self._reject(batch, i, reason)
+            elif event.cat in _TIMED and not can_be(event.ts, event.dur):
+                yield self._reject(batch, i, f"ts {event.ts} or dur {event.dur} µs cannot be")
             else:
                 self._all([event], marked)
+
+    @staticmethod
+    def _reject(batch: Batch, i: int, reason: str) -> Outcome:
+        return Outcome("reject", [Reject(reason, 0, len(batch.bodies[i]) + 2)], at=batch.offset(i))
 
     def _all(self, events: Sequence[Event], marked: bool) -> None:
         """Take events, those of a kind together: most of the time of an event is that of a call."""
@@ -137,7 +151,7 @@ class _Reader:
         """Times of the steps among the events."""
         for event in events:
             name = _STEP_NAME.fullmatch(event.name or "")
-            if name is None or (start := event.ts) is None:
+            if name is None or (start := event.ts) is None or not can_be(start, event.dur):
                 continue
             if event.cat == _ON_DEVICE:  # the first kernel that the thread of ``step()`` launched, on any stream
                 self._on_device[name[1]] = min(start, self._on_device.get(name[1], math.inf))

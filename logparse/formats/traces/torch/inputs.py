@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from logparse.model import Problem
+from logparse.model import LIMIT, Problem, is_whole
 
 Backend: TypeAlias = Literal["cudnn", "miopen"]
 """The library of a device's convolutions."""
@@ -44,7 +44,7 @@ class Inputs:
         """Sizes and strides of input ``i``.  Raises ValueError where there is no such tensor."""
         dims, strides = self.dims[i], self.strides[i]
         good = isinstance(dims, list) and isinstance(strides, list) and len(dims) == len(strides)
-        if not good or not all(isinstance(x, int) and x >= 0 for x in [*dims, *strides]):
+        if not good or not all(map(is_whole, [*dims, *strides])) or math.prod(dims) >= LIMIT:
             raise ValueError(f"input {i} is no tensor")
         return dims, strides
 

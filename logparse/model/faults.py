@@ -1,0 +1,134 @@
+"""Why a problem or a solution cannot be stored: its text would not give it back, or one of its numbers cannot be.
+
+A problem is stored as its text and read back from it, a solution likewise.  A blank in a type or a comma in a layout
+would make a text that no verb can read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache, lru_cache
+from operator import itemgetter
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from logparse.model.problems import ConvProblem, GemmProblem, OperatorProblem, Problem
+from logparse.model.ranges import LIMIT, is_whole
+from logparse.model.records import Solution, solution_from_text
+from logparse.model.texts import problem_from_text
+
+_SHOWN = 80
+
+
+def problem_fault(problem: Problem) -> str | None:
+    """Why this problem cannot be stored; None where its text gives the same problem again."""
+    if isinstance(problem, OperatorProblem):
+        return _operator_fault(problem)
+    of, values = _fields_of(type(problem).__name__), vars(problem)
+    for name, value, least in zip(of.numbers, of.numbers_of(values), of.least, strict=True):
+        if value is not None and not (type(value) is int and least <= value < LIMIT):
+            return _number_fault(name, value, least)
+    for member in values.get("members", ()):
+        for name, value in vars(member).items():
+            if value is not None and not is_whole(value):
+                return _number_fault(f"{name} of a member", value, 0)
+    return _texts_fault(type(problem).__name__, of.texts_of(values))
+
+
+def _number_fault(name: str, value: object, least: int) -> str:
+    if type(value) is not int:
+        return f"{name} is {shown(value)}, no whole number"
+    why = "a number beyond 64 bits" if abs(value) >= LIMIT else f"at least {least} is read"
+    return f"{name} is {shown(value)}: {why}"
+
+
+@lru_cache(maxsize=4096)
+def _texts_fault(kind: str, values: tuple[object, ...]) -> str | None:
+    """The fault of a problem's fields that are no numbers; files hold few combinations of them."""
+    of = _fields_of(kind)
+    for name, value in zip(of.texts, values, strict=True):
+        allowed = of.allowed.get(name)
+        if value is not None and (value not in allowed if allowed else not isinstance(value, str)):
+            return f"{name} is {shown(value)}" + (f", not one of {', '.join(map(str, allowed))}" if allowed else "")
+    named = dict(zip(of.texts, values, strict=True))
+    if _reads_back(kind, named):
+        return None
+    needed = {"direction": named["direction"]} if "direction" in named else {}
+    name = next((x for x, value in named.items() if not _reads_back(kind, needed | {x: value})), "a field")
+    return f"{name} is {shown(named.get(name))}: the text of the problem would not read back"
+
+
+def _reads_back(kind: str, values: Mapping[str, Any]) -> bool:
+    problem = _CLASSES[kind](**values)
+    try:
+        return problem_from_text(problem.text) == problem.normal
+    except ValueError:
+        return False
+
+
+@lru_cache(maxsize=4096)
+def _operator_fault(problem: OperatorProblem) -> str | None:
+    try:
+        same = problem_from_text(problem.text) == problem
+    except ValueError:
+        same = False
+    numbers = (n for tensor in problem.tensors for n in (*tensor.sizes, *tensor.strides))
+    if not all(map(is_whole, numbers)):
+        return f"operator {shown(problem.name)}: a size or stride is no number from 0 to 64 bits"
+    return None if same else f"operator {shown(problem.name)}: its text would not read back"
+
+
+@dataclass(frozen=True)
+class _Fields:
+    """The fields of a class of problems: numbers with the least value of each, and the others with allowed values."""
+
+    numbers: Sequence[str]
+    least: Sequence[int]
+    texts: Sequence[str]
+    allowed: Mapping[str, Sequence[object]]
+    numbers_of: Callable[[Mapping[str, Any]], tuple[object, ...]]
+    texts_of: Callable[[Mapping[str, Any]], tuple[object, ...]]
+
+
+@cache
+def _fields_of(kind: str) -> _Fields:
+    hints = get_type_hints(_CLASSES[kind])
+    types = {x.name: hints[x.name] for x in fields(_CLASSES[kind]) if x.name != "members"}
+    numbers = [name for name, type_ in types.items() if int in get_args(type_)]
+    texts = [name for name in types if name not in numbers]
+    return _Fields(
+        numbers=numbers,
+        least=[0 if name.startswith(_FROM_ZERO[kind]) else 1 for name in numbers],
+        texts=texts,
+        allowed={name: values for name in texts if (values := _allowed(types[name]))},
+        numbers_of=itemgetter(*numbers),
+        texts_of=itemgetter(*texts),
+    )
+
+
+_CLASSES: Mapping[str, type[GemmProblem | ConvProblem]] = {x.__name__: x for x in (GemmProblem, ConvProblem)}
+_FROM_ZERO: Mapping[str, tuple[str, ...]] = {"GemmProblem": ("ld", "stride_"), "ConvProblem": ("pad_", "bias")}
+"""How the names of numbers begin that may be 0."""
+
+
+def _allowed(type_: Any) -> Sequence[object]:
+    """The values of a Literal or of a truth value in a type; empty for others."""
+    options = (type_, *get_args(type_))
+    literals = [x for option in options if get_origin(option) is Literal for x in get_args(option)]
+    return [*literals, *([False, True] if bool in options else [])]
+
+
+def solution_fault(solution: Solution) -> str | None:
+    """Why this solution cannot be stored; None where its text gives the same solution again."""
+    if solution_from_text(solution.text) == solution:
+        return None
+    named = f"solution {shown(solution.id)} of library {shown(solution.library)}"
+    return f"{named}: its text {shown(solution.text)} would not read back"
+
+
+def shown(value: object) -> str:
+    """A value from a file for a message, shortened; Python prints no number of more than 4,300 digits."""
+    if isinstance(value, int) and abs(value) >= 1 << 256:
+        return "a number of more than 77 digits"
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

@@ -1,0 +1,127 @@
+"""Which records the store takes: each can be read back as it was, and its numbers are in range.
+
+What cannot is a reject when it is ingested, whatever its format is.  ``logparse.model`` states which problems and
+solutions read back (``faults``), the ranges of numbers (``ranges``), and the grammar of texts (``grammar``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from logparse.formats.format import Outcome
+from logparse.model import (
+    MOST_CALLS,
+    MOST_US,
+    Call,
+    Collective,
+    Kernel,
+    Measurement,
+    Message,
+    Record,
+    Reject,
+    SolutionName,
+    is_moment,
+    is_time,
+    is_whole,
+    problem_fault,
+    shown,
+    solution_fault,
+)
+from logparse.model import fault as text_fault
+
+_MOST_DEVICE = (1 << 31) - 1
+
+
+def storable(outcome: Outcome) -> Outcome:
+    """The outcome, in which a reject with its reason stands for each record that the store does not take.
+
+    It is a reject as a whole if no other record is left but messages.
+    """
+    if outcome.unit == "reject":
+        return outcome
+    reasons = [*map(fault, outcome.records)]
+    if not any(reasons):
+        return outcome
+    records = [Reject(why) if why else record for record, why in zip(outcome.records, reasons, strict=True)]
+    left = any(not isinstance(record, Reject | Message) for record in records)
+    return Outcome(outcome.unit if left else "reject", records, outcome.lines, outcome.at, outcome.tables)
+
+
+def fault(record: Record) -> str | None:
+    """Why the store does not take this record: a number, or a text outside its grammar; None if it takes it."""
+    check = _CHECKS.get(type(record))
+    return (check(record) if check is not None else None) or text_fault(record)
+
+
+def _call(call: Call) -> str | None:
+    if call.count is not None and not is_whole(call.count, 0, MOST_CALLS):
+        return f"{shown(call.count)} calls: 0 to {MOST_CALLS:,} are read"
+    return (
+        problem_fault(call.problem)
+        or (call.solution and solution_fault(call.solution))
+        or _workspace(call.workspace_bytes)
+        or _device(call.device)
+        or (None if call.pid is None or is_whole(call.pid) else f"process {shown(call.pid)}")
+    )
+
+
+def _measurement(item: Measurement) -> str | None:
+    for name in ("time_us", "min_us", "max_us", "std_us"):
+        if (value := getattr(item, name)) is not None and not is_time(value):
+            return _time_fault(name, value)
+    bad = next((value for value in item.samples_us if not is_time(value)), None)
+    if bad is not None:
+        return _time_fault("a sample", bad)
+    return problem_fault(item.problem) or solution_fault(item.solution) or _workspace(item.workspace_bytes)
+
+
+def _kernel(kernel: Kernel) -> str | None:
+    if not is_whole(kernel.calls, 1, MOST_CALLS):
+        return f"{shown(kernel.calls)} calls of a kernel: 1 to {MOST_CALLS:,} are read"
+    for name, value in (("min_us", kernel.min_us), ("max_us", kernel.max_us)):
+        if value is not None and not is_time(value):
+            return _time_fault(name, value)
+    if not is_time(kernel.total_us / kernel.calls):
+        return _time_fault("total_us", kernel.total_us)
+    return (
+        (kernel.problem and problem_fault(kernel.problem))
+        or (kernel.operator and problem_fault(kernel.operator))
+        or _device(kernel.device)
+    )
+
+
+def _collective(item: Collective) -> str | None:
+    if not is_moment(item.start_us):
+        return f"start_us is {shown(item.start_us)}, no time stamp"
+    bad = next((x for x in (item.us, item.alone_us) if not is_time(x)), None)
+    return _device(item.device) if bad is None else _time_fault("a collective", bad)
+
+
+def _message(message: Message) -> str | None:
+    known = is_whole(message.count, 0, MOST_CALLS)
+    return None if known else f"{shown(message.count)} messages: 0 to {MOST_CALLS:,} are read"
+
+
+def _workspace(value: int | None) -> str | None:
+    known = value is None or is_whole(value)
+    return None if known else f"workspace_bytes is {shown(value)}: 0 to 2^63 - 1 are read"
+
+
+def _device(value: int | None) -> str | None:
+    known = value is None or is_whole(value, 0, _MOST_DEVICE)
+    return None if known else f"device {shown(value)}: 0 to 2^31 - 1 are read"
+
+
+def _time_fault(name: str, value: object) -> str:
+    return f"{name} is {shown(value)}: times are finite and 0 to {MOST_US:g} µs"
+
+
+_CHECKS: Mapping[type, Callable[[Any], str | None]] = {
+    Call: _call,
+    Measurement: _measurement,
+    Kernel: _kernel,
+    Collective: _collective,
+    Message: _message,
+    SolutionName: lambda item: solution_fault(item.solution),
+}

@@ -1,0 +1,61 @@
+"""Problems of an older store whose texts no verb can read: a blank in a type, a negative size, and so on.
+
+An ingest refuses them today (``storable``).  Earlier versions stored them, and one such row ended every verb in a
+traceback.  Commits of today state that all their problems read back; of the others each distinct text is asked, nearly
+all of them by one regular expression inside DuckDB.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logparse.model import problem_fault, problem_from_text
+from logparse.model.problems import CONV_WORDS, GEMM_FLAGS, GEMM_WORDS
+from logparse.store.schema import SCHEMAS
+
+if TYPE_CHECKING:
+    import duckdb
+
+COLUMNS = {
+    "calls": ("problem",),
+    "measurements": ("problem",),
+    "kernels": ("problem", "operator"),
+    "gemms": ("problem",),
+    "convs": ("problem",),
+}
+"""The tables whose rows are of a problem, and their columns with its text."""
+_NUMBERS = frozenset(f.name for name in ("gemms", "convs") for f in SCHEMAS[name] if str(f.type) == "int64")
+_NUMBER, _FLAG, _WORD = "[0-9]+|[-?*]", "[01?-]", "[^ ,=]*[A-Za-z][^ ,=]*|[-?]"
+
+
+def _pattern() -> str:
+    """A regular expression of the usual texts of products and convolutions; others are asked one by one."""
+
+    def cell(name: str) -> str:
+        return f"({_FLAG if name in GEMM_FLAGS else _NUMBER if name in _NUMBERS else _WORD})"
+
+    gemm, conv = (
+        " ".join(f"{word}=" + ",".join(map(cell, names)) for word, names in words) for words in (GEMM_WORDS, CONV_WORDS)
+    )
+    return f"gemm {gemm}|grouped {gemm} members=[0-9/?,]+|conv [A-Z+]+ {conv}"
+
+
+def unreadable(con: duckdb.DuckDBPyConnection) -> list[str]:
+    """The texts in the tables ``gemms_``, ``convs_`` and ``kernels_`` of ``con`` that are no problem's."""
+    odd = "select problem from {}_ where not regexp_full_match(problem, $usual)"
+    operators = "select operator from kernels_ where operator is not null"
+    sql = f"{odd.format('gemms')} union {odd.format('convs')} union {operators} order by 1"
+    found = con.execute(sql, {"usual": _pattern()}).fetchall()
+    return [text for (text,) in found if not _reads(text)]
+
+
+def left_out(table: str) -> str:
+    """SQL of the condition that a row of this table is left out; ``unreadable_`` holds the texts."""
+    return " or ".join(f"coalesce({column} in (from unreadable_), false)" for column in COLUMNS[table])
+
+
+def _reads(text: str) -> bool:
+    try:
+        return problem_fault(problem_from_text(text)) is None
+    except (ValueError, TypeError):
+        return False

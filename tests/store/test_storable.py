@@ -1,0 +1,175 @@
+"""What the store takes: what can be read back as it was, of numbers that can be; else a reject with its reason."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from logparse.formats.format import Outcome
+from logparse.ingest import ingest
+from logparse.lookup import top
+from logparse.model import (
+    DEFAULT,
+    MOST_CALLS,
+    MOST_US,
+    Call,
+    Collective,
+    ConvProblem,
+    Fact,
+    GemmProblem,
+    Kernel,
+    Measurement,
+    Member,
+    Message,
+    Operand,
+    OperatorProblem,
+    Problem,
+    Record,
+    Reject,
+    Solution,
+    SolutionName,
+    problem_fault,
+    problem_from_text,
+)
+from logparse.store import Store
+from logparse.store.storable import fault, storable
+from tests.analyzers.example import W, gemm
+
+TIME = Measurement(problem=gemm(), solution=Solution("hipblaslt", "7"), origin="table", time_us=3.5)
+CALL = Call(problem=W, category="table", count=3)
+KERNEL = Kernel(op="aten::mm", kernel="k", calls=2, total_us=5.0, min_us=2.0, max_us=3.0)
+GROUPED = GemmProblem(members=(Member(m=8, n=0, k=4), Member(m=8, n=2, k=4)), a_type="bf16_r")
+OPERATOR = OperatorProblem("aten::add_", (Operand("bfloat16", (0, 3), (3, 1)), "", "2"))
+GOOD: tuple[Record, ...] = (
+    TIME,
+    replace(TIME, time_us=None, status="no_time"),
+    replace(TIME, time_us=0.0, samples_us=(0.0, MOST_US), workspace_bytes=0),
+    replace(TIME, solution=DEFAULT),
+    replace(TIME, solution=Solution("kernel", "void f<a::b>(int, float)")),
+    CALL,
+    replace(CALL, count=None),
+    replace(CALL, count=0, problem=GROUPED),
+    KERNEL,
+    replace(KERNEL, operator=OPERATOR, device=7),
+    replace(KERNEL, min_us=None, max_us=None),
+    Collective(kernel="k", ranks="0,1", start_us=-3.5, us=0.0, alone_us=0.0),
+    Message(category="api", text="x"),
+    SolutionName(solution=Solution("hipblaslt", "7"), name="x"),
+    Fact("arch", "gfx942"),
+)
+BAD: tuple[tuple[Record, str], ...] = (
+    (replace(TIME, problem=gemm(-64)), "m is -64: at least 1 is read"),
+    (replace(TIME, problem=gemm(0)), "m is 0: at least 1 is read"),
+    (replace(TIME, problem=gemm(1 << 63)), f"m is {1 << 63}: a number beyond 64 bits"),
+    (replace(TIME, problem=gemm(10**5000)), "m is a number of more than 77 digits: a number beyond 64 bits"),
+    (replace(TIME, problem=gemm(lda=-1)), "lda is -1: at least 0 is read"),
+    (replace(TIME, problem=gemm(m="64")), "m is '64', no whole number"),  # type: ignore[arg-type]
+    (replace(TIME, problem=gemm(a_type="f16 r")), "a_type is 'f16 r': the text of the problem would not read back"),
+    (replace(TIME, problem=gemm(b_type="f16,r")), "b_type is 'f16,r': the text of the problem would not read back"),
+    (replace(TIME, problem=gemm(d_type="?")), "d_type is '?': the text of the problem would not read back"),
+    (replace(TIME, problem=gemm(a_type="16")), "a_type is '16': the text of the problem would not read back"),
+    (replace(TIME, problem=gemm(trans_a="X")), "trans_a is 'X', not one of N, T, C"),
+    (replace(TIME, problem=gemm(bias="x")), "bias is 'x', not one of False, True"),
+    (replace(CALL, problem=replace(W, in_layout="NC,HW")), "in_layout is 'NC,HW': the text of the problem would not"),
+    (replace(CALL, problem=replace(W, pad_h=-1)), "pad_h is -1: at least 0 is read"),
+    (replace(CALL, problem=replace(W, direction="X")), "direction is 'X', not one of F, B, W, B+W"),
+    (replace(CALL, problem=replace(GROUPED, members=(Member(m=-1, n=1, k=1),))), "m of a member is -1"),
+    (replace(CALL, count=-1), "-1 calls: 0 to 1,000,000,000,000 are read"),
+    (replace(CALL, count=MOST_CALLS + 1), "1000000000001 calls"),
+    (replace(CALL, solution=Solution("hipblaslt", "Default")), "solution 'Default' of library 'hipblaslt'"),
+    (replace(CALL, workspace_bytes=-1), "workspace_bytes is -1"),
+    (replace(CALL, workspace_bytes="x"), "workspace_bytes is 'x'"),  # type: ignore[arg-type]
+    (replace(CALL, device=1 << 31), f"device {1 << 31}"),
+    *((replace(TIME, time_us=x), f"time_us is {x}: times are") for x in (-1.0, math.inf, math.nan, 2 * MOST_US)),
+    (replace(TIME, samples_us=(1.0, -1.0)), "a sample is -1.0: times are"),
+    (replace(TIME, std_us=-1.0), "std_us is -1.0: times are"),
+    (replace(TIME, solution=Solution("a:b", "c")), "solution 'c' of library 'a:b': its text 'a:b:c' would not read"),
+    (replace(KERNEL, total_us=-2.5), "total_us is -2.5: times are"),
+    (replace(KERNEL, calls=0), "0 calls of a kernel"),
+    (replace(KERNEL, operator=OperatorProblem("a b", ())), "operator 'a b': its text would not read back"),
+    (replace(KERNEL, operator=replace(OPERATOR, inputs=(Operand("x", (-1,), ()),))), "operator 'aten::add_': a size"),
+    (Collective(kernel="k", ranks="", start_us=math.nan, us=1.0, alone_us=0.0), "start_us is nan, no time stamp"),
+    (Message(category="api", text="x", count=-1), "-1 messages"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("record", GOOD, ids=repr)
+def test_what_can_be_is_taken(record: Record) -> None:
+    assert fault(record) is None
+    outcome = Outcome("message", [record])
+    assert storable(outcome) is outcome
+
+
+@pytest.mark.parametrize(("record", "why"), BAD, ids=[why for _, why in BAD])
+def test_what_cannot_be_is_a_reject_that_states_why(record: Record, why: str) -> None:
+    out = storable(Outcome("message", [record], lines=1, at=7))
+    (reject,) = out.records
+    assert isinstance(reject, Reject)
+    assert reject.reason.startswith(why)
+    assert (out.unit, out.lines, out.at) == ("reject", 1, 7)
+
+
+def test_beside_a_record_that_cannot_be_the_others_stay() -> None:
+    out = storable(Outcome("measurement", [TIME, replace(TIME, time_us=-1.0), Fact("arch", "gfx942")]))
+    assert out.unit == "measurement"
+    assert [type(x) for x in out.records] == [Measurement, Reject, Fact]
+
+
+@pytest.mark.parametrize("problem", [gemm(), W, GROUPED, OPERATOR], ids=lambda x: x.kind)
+def test_each_text_field_is_asked(problem: Problem) -> None:
+    """A problem is taken if and only if its text gives it back, whichever field it is."""
+    assert problem_fault(problem) is None
+    if isinstance(problem, OperatorProblem):
+        return
+    for field in fields(problem):
+        for value in ("a b", "a,b", "?", "-", "*", "7", "é"):
+            if not isinstance(getattr(problem, field.name), str):
+                continue
+            other = replace(problem, **{field.name: value})  # type: ignore[arg-type]
+            try:
+                same = problem_from_text(other.text) == other.normal
+            except ValueError:
+                same = False
+            if problem_fault(other) is None:
+                assert same
+            elif same:  # it would be read back, and is no word of its field
+                assert "not one of" in str(problem_fault(other))
+
+
+CASES = {
+    "blank.csv": "m,n,k,a_type,solution,time_us\n64,8,8,bf16 r,a:1,3.5\n",
+    "negative.csv": "m,n,k,a_type,solution,time_us\n-64,8,8,bf16_r,a:1,3.5\n",
+    "calls.csv": "m,n,k,a_type,calls\n64,8,8,bf16_r,-3\n",
+    "miopen.log": (
+        "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 -n 64 -c 256 -H 56 -W 56 -k 256 -y 3 -x 3"
+        " -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 --in_layout NC,HW --fil_layout NCHW --out_layout NCHW -m conv -g 1 -F 4 -t 1\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_format_is_asked_in_the_same_place(store: Store, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(CASES[name])
+    (result,) = ingest([str(tmp_path / name)], store)
+    assert (result.state, result.units["reject"]) == ("new", 1)
+    assert len(store.rejects()) == 1
+    assert not len(top(store))
+
+
+@pytest.mark.parametrize(
+    "change", [{"workspace_bytes": "x"}, {"time_us": -1}, {"samples_us": [1, "y"]}, {"std_us": 1e99}]
+)
+def test_a_bundle_loses_no_more_than_the_bad_time(store: Store, tmp_path: Path, change: dict[str, object]) -> None:
+    row = {"problem": gemm().text, "solution": "a:1", "origin": "replay", "time_us": 3.5}
+    data = {"logparse_bundle": 1, "facts": {}, "times": [row, row | change], "calls": {}}
+    (tmp_path / "record-1.json").write_text(json.dumps(data))
+    (result,) = ingest([str(tmp_path / "record-1.json")], store)
+    assert (result.state, result.units["measurement"], result.units["reject"]) == ("new", 1, 1)
+
+
+def test_conv_defaults_read_back() -> None:
+    assert problem_fault(ConvProblem(direction="F")) is None
