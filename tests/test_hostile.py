@@ -154,7 +154,7 @@ KINDS = {
     "select library from measurements": LIBRARY,
     "select solution from measurements where library <> 'kernel'": SOLUTION,
     "select value from facts where name in ('arch', 'pytorch_version') or starts_with(name, 'validator:')": VALUE,
-    "select name from facts where not starts_with(name, 'unit:') and not starts_with(name, 'validator:')": NAME,
+    "select split_part(name, ':', 1) from facts": NAME,
 }
 ANYTHING = ("text", "error", "reason", "path")
 """Columns of messages, errors and files: shown and nothing else."""
