@@ -55,7 +55,7 @@ class Timer:
 
     def read(self, wait: bool = False) -> None:
         """Read the times that are there; all of them with ``wait``.  Nothing is asked while a graph is captured."""
-        if ordinary.is_capturing():
+        if not self._pending or ordinary.is_capturing():
             return
         while self._pending and (wait or len(self._pending) > _PENDING or passed(self._pending[0][3])):
             series, kind, start, end = self._pending.popleft()

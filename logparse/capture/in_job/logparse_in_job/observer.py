@@ -34,6 +34,7 @@ from .sizes import sizes
 from .units import PERIODS, Leader, Series, unit_of
 from .windows import BY_TIME, Ranks, Window, Windows
 
+_MAIN_THREAD = threading.main_thread().ident
 _LONGEST_S = 8.0
 """Seconds after which a window ends before it holds all of its units."""
 _OPTIMIZERS = Optimizer.__init__.__code__.co_filename
@@ -199,12 +200,7 @@ class Observer:
     def _begin_module(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Optional[_Token]:
         here = self.here
         here.inside = True
-        if (
-            self.graphs.capturing
-            or ordinary.is_capturing()
-            or ordinary.in_backward()
-            or dynamo.is_part_of_graph(module)
-        ):
+        if self._is_capturing or ordinary.in_backward() or dynamo.is_part_of_graph(module):
             return None
         if not ordinary.is_plain():
             self.unplain += 1
@@ -220,7 +216,7 @@ class Observer:
             return None
         grad = torch.is_grad_enabled()
         window = None if grad else self._begin_call("module")
-        return _Token(None if grad else clock.now(), grad, window)
+        return _Token(None if grad else self._now(), grad, window)
 
     def module_ended(self, module: Any, token: Optional[_Token], whole: bool) -> None:
         """Not guarded: however our functions end, the next call of the job is an outermost one again."""
@@ -236,17 +232,16 @@ class Observer:
 
     def _end_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         here = self.here
-        if here.inside or here.open or self.graphs.capturing or ordinary.is_capturing() or not ordinary.is_plain():
-            return
-        if _is_nested_step():
+        if here.inside or here.open or self._is_capturing or not ordinary.is_plain() or _is_nested_step():
             return
         self._period("optimizer", optimizer)
 
     def _period(self, sort: str, leader: Any) -> None:
         """A unit that reaches from the last coming of this thread's leader to this one."""
-        here, end = self.here, clock.now()
+        here, end = self.here, self._now()
         leaders = here.leaders[sort]
-        self._watch(sort, leader, leaders)
+        if (sort, id(leader)) not in self.alive:
+            self._watch(sort, leader, leaders)
         changes = leaders.changes
         made = leaders.comes(id(leader))
         if not made:
@@ -266,8 +261,7 @@ class Observer:
             self.alive.pop(key, None)
             leaders.gone(key[1])
 
-        if key not in self.alive:
-            self.alive[key] = weakref.ref(leader, dropped)
+        self.alive[key] = weakref.ref(leader, dropped)
 
     # --------------------------------------------------------------------------------------------- calls of functions
 
@@ -279,7 +273,7 @@ class Observer:
         here.open, here.calls = sort, _Calls()
         here.calls.shapes = sizes(args, kwargs)
         window = self._begin_call(sort)
-        return _Token(clock.now(), False, window)
+        return _Token(self._now(), False, window)
 
     def end_function(self, sort: str, token: Optional[_Token], whole: bool) -> None:
         if token is not None:
@@ -292,7 +286,7 @@ class Observer:
             self.graphs.note_replay(number)
         if self.here.open or self.here.inside:
             return None
-        return number, _Token(clock.now(), False, self._begin_call("graph"))
+        return number, _Token(self._now(), False, self._begin_call("graph"))
 
     def end_replay(self, token: Optional[Tuple[str, _Token]], whole: bool) -> None:
         if token is not None:
@@ -321,19 +315,18 @@ class Observer:
     ) -> None:
         """A unit ended.  One that an exception left is counted and not timed."""
         at = time.perf_counter()
-        end = clock.now() if end is None else end
+        end = self._now() if end is None else end
         with self.lock:
-            series = self.series.setdefault(sort, Series())
+            series = self.series.get(sort) or self.series.setdefault(sort, Series())
+            name, calls = self._name(sort)
+            kind = series.add(name, made)
             is_unit = unit_of(self.series) == sort
-            name = self._name(sort, is_unit)
-            self.several_threads = self.several_threads or threading.get_ident() != threading.main_thread().ident
-            kind = series.kind(name)
-            for _ in range(made):
-                series.add(name)
-            if whole and not self._is_profiled and not self.host.disturbed and not is_busy():
+            if is_unit or sort != "forward":  # calls with gradients that are no units belong to the step that follows
+                calls.begin_anew()
+            self.several_threads = self.several_threads or threading.get_ident() != _MAIN_THREAD
+            if whole and self._is_timing and not self.host.disturbed and not is_busy():
                 self.timer.add(series, kind, start, end)
             self.timer.read()
-            is_unit = unit_of(self.series) == sort
             self.host.disturbed = self.host.disturbed and not is_unit
         if window is not None:
             window.unit_ended(name)
@@ -349,24 +342,27 @@ class Observer:
             self.write()
 
     @property
-    def _is_profiled(self) -> bool:
-        """Whether a window is on, or one of settled units or of time was: the profiler slows what comes after it."""
-        return self.window is not None or bool(self.by_time_windows or (self.traced and self.windows.done))
+    def _is_timing(self) -> bool:
+        """Whether units are timed: not in a window, nor after a settled one or one of time, which slow what follows."""
+        return self.window is None and not (self.by_time_windows or (self.traced and self.windows.done))
 
-    def _name(self, sort: str, is_unit: bool) -> str:
-        """The kind of the unit that ends: the sizes of the first outermost call, and how many such calls it made.
+    @property
+    def _is_capturing(self) -> bool:
+        """Whether a graph is captured; the GPU is not asked once we have nothing to do with it any more."""
+        idle = self.traced and self.window is None and self.windows.over
+        return self.graphs.capturing > 0 or (not idle and ordinary.is_capturing())
 
-        Calls with gradients that are no units belong to the step of the optimizer that follows.
-        """
+    def _now(self) -> Any:
+        return clock.now() if self._is_timing else None
+
+    def _name(self, sort: str) -> Tuple[str, _Calls]:
+        """The kind of the unit that ends, and the calls that it made: the sizes of the first one, and their number."""
         calls = self.here.calls
         if not calls.count and not calls.shapes and sort in PERIODS:
             calls = self.latest  # a thread of autograd makes the step; another one has called the module
-        name = calls.name
-        if is_unit or sort != "forward":
-            calls.begin_anew()
         leaders = self.here.leaders.get(sort)
         changes = leaders.changes if leaders is not None else 0
-        return name + (f" (phase {changes + 1})" if changes else "")
+        return calls.name + (f" (phase {changes + 1})" if changes else ""), calls
 
     def _move(self, sort: str, name: str) -> None:
         """Between two units: go on with the window that is on, or begin the next one."""

@@ -64,15 +64,17 @@ class Series:
 
     def kind(self, name: str) -> Kind:
         """The kind of this name; "other" once there are too many kinds."""
-        if name not in self.kinds and len(self.kinds) >= _KINDS:
-            name = "other"
-        return self.kinds.setdefault(name, Kind())
+        found = self.kinds.get(name)
+        if found is None:
+            name = name if len(self.kinds) < _KINDS else "other"
+            found = self.kinds.setdefault(name, Kind())
+        return found
 
-    def add(self, name: str) -> Kind:
-        """Count one unit."""
+    def add(self, name: str, made: int = 1) -> Kind:
+        """Count units."""
         kind = self.kind(name)
-        kind.count += 1
-        self.count += 1
+        kind.count += made
+        self.count += made
         return kind
 
     def add_time(self, kind: Kind, us: float) -> None:
