@@ -450,6 +450,22 @@ def test_a_job_under_a_python_profiler_sees_no_function_of_ours_but_the_wrapper(
     assert observed.behaviour.out == b"['__call__', 'is_within', 'unobserved']\n"
 
 
+def test_units_that_come_after_a_window_of_time_has_begun_are_timed_and_traced(server: Server, tmp_path: Path) -> None:
+    """On a GPU the first call took longer than the observer waits for units, and no unit was timed any more."""
+    program = tmp_path / "p.py"
+    program.write_text(
+        NET + TRAIN + "import sys\ninstall = sys.modules.get('logparse_in_job.install')\n"
+        "if install: assert install.observer.begin_time() and install.observer.window\n"
+        "for _ in range(60): step()\n"
+    )
+    plain, observed = server.both(program, tmp_path)
+    assert differences(plain.behaviour, observed.behaviour) == []
+    (units,) = observed.units
+    assert units["logparse_units"] == "optimizer"
+    assert sum(len(kind["us"]) for kind in units["kinds"].values()) > 5
+    assert len(observed.traces) >= 2
+
+
 SHARED = Path(os.environ.get("LOGPARSE_PROGRAMS") or ROOT.parent / "shared" / "programs")
 SEEN_BY_PROFILERS = {"e07_cprofile", "e08_settrace"}
 """Python's own profiler and tracer see our functions (docs/measurement.md)."""

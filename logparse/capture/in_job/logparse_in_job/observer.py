@@ -460,7 +460,7 @@ class Observer:
         for series in self.series.values():
             for kind in series.kinds.values():
                 kind.traced = 0
-        self.windows = self._new_windows()
+        self.windows, self.by_time_windows = self._new_windows(), 0
 
     def _new_windows(self) -> Windows:
         return Windows(0 if self.seconds else self.traced, self.expected)
@@ -491,8 +491,17 @@ class Observer:
         return self.guard.on and (bool(self.seconds) or not self.series)
 
     def begin_time(self) -> bool:
-        """Begin a window of time in the main thread; whether this is a moment to do so."""
-        if not self._may_move() or self.window is not None or self.graphs.is_tracing or is_busy():
+        """Begin a window of time in the main thread; whether this is a moment to do so.
+
+        Within the first call of a module it waits: that call will be a unit.
+        """
+        if (
+            (self.here.inside and not self.seconds)
+            or not self._may_move()
+            or self.window is not None
+            or self.graphs.is_tracing
+            or is_busy()
+        ):
             return False
         if self.wants_time():
             self.by_time_windows += 1
