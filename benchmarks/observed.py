@@ -5,7 +5,7 @@
 
 Compared are the exit code, the result (losses or outputs, which must be equal to the last bit), the number of compiled
 graphs, standard error, and the program's own time of its steps outside of the windows: the ratio of the medians of the
-later halves, against that of two plain runs.  Every observed run must leave a trace.  The raw record goes to
+last quarters, beside the spread of the plain runs.  Every observed run must leave a trace.  The raw record goes to
 ``benchmarks/results/observed-DEVICE-DATE.json``.
 """
 
@@ -82,9 +82,9 @@ def observation(folder: Path) -> dict[str, Any]:
 
 
 def late_ms(found: Mapping[str, Any]) -> float | None:
-    """Median of the later half of the program's own step times, which a few traced steps do not move."""
+    """Median of the last quarter of the program's own step times, by when its windows are over."""
     times = found.get("ms") or []
-    return statistics.median(times[len(times) // 2 :]) if times else None
+    return statistics.median(times[-(len(times) // 4) :]) if times else None
 
 
 def judged(plain: Sequence[Mapping[str, Any]], seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -140,7 +140,8 @@ def main(words: Sequence[str] | None = None) -> int:
         last = seen[-1]
         ratio = f"{verdict['ratio']:.3f}" if verdict["ratio"] else "?"
         print(
-            f"{name:40} {'same' if good else 'DIFFERS'} ratio {ratio} ({late_ms(plain[-1]) or 0:.2f} ms) "
+            f"{name:40} {'same' if good else 'DIFFERS'} ratio {ratio} ({late_ms(plain[-1]) or 0:.2f} ms, plain spread "
+            f"{verdict['plain_spread'] or 1:.2f}) "
             f"{last.get('unit')} {last.get('units')} {last.get('tracing')!r} traces {last.get('traces')} "
             f"captures {last.get('captures')} kernels {last.get('kernels')} {last.get('notes')}",
             flush=True,

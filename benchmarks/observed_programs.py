@@ -20,7 +20,8 @@ from torch import nn
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
-STEPS = 80 if GPU else 30
+STEPS, CALLS = (120, 600) if GPU else (30, 30)
+"""Steps of training, and calls of inference."""
 PROGRAMS: dict[str, Callable[[], None]] = {}
 
 
@@ -79,7 +80,7 @@ def train(model: nn.Module, batch: torch.Tensor, steps: int = STEPS) -> None:
     report([x.item() for x in losses], clock, graphs=graphs())
 
 
-def infer(model: nn.Module, batch: torch.Tensor, steps: int = STEPS) -> None:
+def infer(model: nn.Module, batch: torch.Tensor, steps: int = CALLS) -> None:
     model, batch, clock = model.to(DEVICE).eval(), batch.to(DEVICE), Clock()
     total = torch.zeros((), device=DEVICE)
     with torch.no_grad():
