@@ -455,7 +455,7 @@ def test_units_that_come_after_a_window_of_time_has_begun_are_timed_and_traced(s
     program = tmp_path / "p.py"
     program.write_text(
         NET + TRAIN + "import sys\ninstall = sys.modules.get('logparse_in_job.install')\n"
-        "if install: assert install.observer.begin_time() and install.observer.window\n"
+        "if install: assert install.observer.begin_time() and install.observer.tracing.window\n"
         "for _ in range(60): step()\n"
     )
     plain, observed = server.both(program, tmp_path)

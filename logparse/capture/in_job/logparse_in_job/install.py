@@ -80,25 +80,25 @@ def _wrap_graphs(found: Observer) -> None:
     graph = getattr(torch.cuda, "CUDAGraph", None)
     if graph is None:
         return
-    guard, graphs = found.guard, found
+    guard = found.guard
 
     def begin_capture(args: Any, kwargs: Any) -> Any:
-        found.graphs.capture_begins(args[0])
+        found.tracing.graphs.capture_begins(args[0])
         return args[0]
 
     def capture_begun(graph: Any, whole: bool) -> None:
         if not whole and graph is not None:
-            found.graphs.capture_ended(graph, None)
+            found.tracing.graphs.capture_ended(graph, None)
 
     def end_capture(graph: Any, whole: bool) -> None:
         if graph is not None:
-            number = found.graphs.number(graph)
-            found.graphs.capture_ended(graph, found.record.capture_path(number) if whole else None)
+            number = found.tracing.graphs.number(graph)
+            found.tracing.graphs.capture_ended(graph, found.record.capture_path(number) if whole else None)
             found.host.disturbed = True
 
     graph.capture_begin = _around(found, graph.capture_begin, guard(begin_capture), guard(capture_begun))
     graph.capture_end = _around(found, graph.capture_end, lambda args, kwargs: args[0], guard(end_capture))
-    begin = guard(lambda args, kwargs: graphs.begin_replay(args[0]))
+    begin = guard(lambda args, kwargs: found.begin_replay(args[0]))
     graph.replay = _around(found, graph.replay, begin, guard(found.end_replay))
 
 

@@ -1,0 +1,311 @@
+"""Begins, goes on with and ends the windows of a process, between two units of its job.
+
+A window begins and ends in one thread.  If units come from several threads, each window holds one call, and begins and
+ends with it: a thread that serves one request never comes again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+import torch
+
+from . import ordinary
+from .graphs import Graphs
+from .profiler import Profile, is_busy
+from .record import Record
+from .units import PERIODS, Series, unit_of
+from .windows import BY_TIME, Ranks, Window, Windows
+
+MAIN_THREAD = threading.main_thread().ident
+_LONGEST_S = 8.0
+"""Seconds after which a window ends before it holds all of its units."""
+
+
+class OpenWindow:
+    """A window that is on: its thread, and the units that it holds, by their numbers in the trace.
+
+    ``beside`` counts units that other threads ended meanwhile.
+    """
+
+    def __init__(self, plan: Window, sort: str, first_unit: int, one_call: bool) -> None:
+        self.plan, self.sort, self.one_call = plan, sort, one_call
+        self._first_unit = first_unit
+        self._thread = threading.get_ident()
+        self._began_s = time.monotonic()
+        self._seen = 0
+        self.kinds: Dict[int, str] = {}
+        self.beside = 0
+        self.profile = Profile()
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether it began in this thread, where alone it can end."""
+        return self._thread == threading.get_ident()
+
+    def begin(self) -> None:
+        if self.plan.warm_up:
+            self.profile.prepare()
+        else:
+            self.profile.start()
+            self.profile.step(1)
+
+    def unit_ended(self, name: str) -> bool:
+        """Count a unit of this kind; whether it was traced."""
+        self._seen += 1
+        if self._seen < self.plan.warm_up:
+            return False
+        if self._seen == self.plan.warm_up:
+            self.profile.start()
+            self.profile.step(1)
+            return False
+        self.kinds[self._seen - self.plan.warm_up] = name
+        if not self.whole:
+            self.profile.step(self._seen - self.plan.warm_up + 1)
+        return True
+
+    @property
+    def whole(self) -> bool:
+        return len(self.kinds) >= self.plan.units or bool(self.kinds and time.monotonic() - self._began_s > _LONGEST_S)
+
+    def end(self, graphs: Graphs, path: Optional[str]) -> None:
+        """End it; write its trace, or throw it away (None).  Raises OSError."""
+        header: Dict[str, Any] = {
+            "logparse_unit_kinds": {str(number): name for number, name in self.kinds.items()},
+            "logparse_first_unit": self._first_unit,
+            "logparse_graphs": graphs.replays,
+        }
+        if self.beside:
+            header["logparse_units_beside"] = self.beside
+        self.profile.stop(header, path)
+
+
+class Tracing:
+    """The windows of a process.  ``written`` holds the numbers of those that have a trace.
+
+    ``series`` are the units of the job, which the observer counts.  ``traced`` units are asked for in each window
+    (0: none), or ``seconds``.  ``ended`` is called after a window, which has disturbed the job's times.
+    """
+
+    def __init__(
+        self,
+        record: Record,
+        series: Mapping[str, Series],
+        traced: int,
+        seconds: float,
+        expected: int,
+        ended: Callable[[], None],
+    ) -> None:
+        self._record, self._series, self._ended = record, series, ended
+        self._traced, self._seconds, self._expected = traced, seconds, expected
+        self._lock = threading.Lock()
+        self._sort = ""
+        self._windows = self._new_windows()
+        self._by_time = 0
+        self.window: Optional[OpenWindow] = None
+        self.graphs = Graphs(bool(traced))
+        self.written: List[int] = []
+        self.several_threads = False
+
+    def _new_windows(self) -> Windows:
+        return Windows(0 if self._seconds else self._traced, self._expected)
+
+    @property
+    def leaves_times_alone(self) -> bool:
+        """Whether units can be timed: not in a window, nor after a settled one or one of time, which slow the job."""
+        return self.window is None and not (self._by_time or (self._traced and self._windows.done))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no window is on, and none will be."""
+        return self.window is None and self._windows.over and not self._seconds
+
+    @property
+    def state(self) -> str:
+        """Whether the times had settled before the windows that were written; "" without any."""
+        return self._windows.ready if self.written else ""
+
+    @property
+    def has_windows_of_time(self) -> bool:
+        return self._by_time > 0
+
+    def second_phase(self) -> None:
+        """The job has gone on to another leader: its units are traced as well."""
+        self._windows.go_on()
+
+    # ------------------------------------------------------------------------------------------------------ one call
+
+    def begin_call(self, sort: str) -> Optional[OpenWindow]:
+        """The window of the call that begins, if one is due for it alone."""
+        if not self.several_threads or not self._traced or self.window is not None or self._windows.over:
+            return None
+        series = self._series.get(sort)
+        if series is None or unit_of(self._series) != sort or self.graphs.is_tracing or is_busy():
+            return None
+        with self._lock:
+            plan = self._windows.next(series, Ranks(), one_call=True) if self.window is None else None
+            if plan is None:
+                return None
+            self.window = window = self._new_window(plan, sort, one_call=True)
+        window.begin()
+        return window
+
+    def end_call(self, window: OpenWindow, name: str) -> None:
+        """The call of a window of its own has ended; it was a unit of this kind."""
+        window.unit_ended(name)
+        self._series[window.sort].kind(name).traced += 1
+        self._finish(write=True)
+
+    # ------------------------------------------------------------------------------------------------- between units
+
+    def unit_ended(self, sort: str, name: str) -> None:
+        """Between two units: go on with the window that is on, or begin the next one."""
+        window = self.window
+        if window is not None and window.sort not in (sort, BY_TIME):
+            if not window.is_mine:
+                return
+            self._drop()
+            window = None
+        if window is not None:
+            self._go_on(window, sort, name)
+        elif not self.several_threads or sort in PERIODS:
+            self._begin(sort)
+
+    def _go_on(self, window: OpenWindow, sort: str, name: str) -> None:
+        if window.sort == BY_TIME:
+            if not self._seconds and window.is_mine:
+                self._drop()  # the job had only not begun
+            return
+        if not window.is_mine or window.one_call:
+            window.beside += 1
+            return
+        if window.unit_ended(name):
+            self._series[sort].kind(name).traced += 1
+        if window.whole:
+            self._finish(write=True)
+
+    def _begin(self, sort: str) -> None:
+        if self.graphs.is_tracing or self.graphs.capturing or is_busy():
+            return
+        if self.written and self._sort != sort:
+            self._drop()
+        with self._lock:
+            plan = self._windows.next(self._series[sort], _ranks()) if self.window is None else None
+            if plan is None:
+                return
+            self.window = self._new_window(plan, sort, one_call=False)
+        self.window.begin()
+
+    def _new_window(self, plan: Window, sort: str, one_call: bool) -> OpenWindow:
+        self.graphs.replays = []
+        self._sort = sort
+        return OpenWindow(plan, sort, sum(series.count for series in self._series.values()), one_call)
+
+    def _finish(self, write: bool) -> None:
+        """End the window that is on, with its trace or without."""
+        window, self.window = self.window, None
+        if window is None:
+            return
+        number = window.plan.number
+        window.end(self.graphs, self._record.trace_path(number) if write else None)
+        if not write:
+            if window.sort in self._series:
+                self._windows.given_up(number, self._series[window.sort])
+        else:
+            self.written.append(number)
+            if number:
+                self._windows.written(self._series[window.sort])
+                self._remove(0)  # the provisional one
+        self._ended()
+
+    def give_up(self) -> None:
+        """End what is traced now without a trace, in the thread that began it."""
+        window = self.window
+        if window is not None and window.is_mine:
+            if window.sort == BY_TIME:
+                self.window = None
+                window.end(self.graphs, None)
+            else:
+                self._finish(write=False)
+        self.graphs.give_up()
+
+    def _drop(self) -> None:
+        """Forget the windows of what turned out not to be the job's unit."""
+        window, self.window = self.window, None
+        if window is not None:
+            window.end(self.graphs, None)
+        for number in list(self.written):
+            self._remove(number)
+        for series in self._series.values():
+            for kind in series.kinds.values():
+                kind.traced = 0
+        self._windows, self._by_time = self._new_windows(), 0
+
+    def _remove(self, number: int) -> None:
+        if number in self.written:
+            self.written.remove(number)
+            path = self._record.trace_path(number)
+            if os.path.exists(path):
+                os.remove(path)
+
+    # ------------------------------------------------------------------------------------------------ windows of time
+
+    def wants_time(self) -> bool:
+        """Whether windows of time are asked for, or the job has made no unit."""
+        return bool(self._seconds) or not self._series
+
+    def begin_time(self, inside: bool) -> bool:
+        """Begin a window of time in the main thread; whether this is a moment to do so.
+
+        ``inside`` the first call of a module it waits: that call will be a unit.
+        """
+        waits = (inside and not self._seconds) or self.window is not None or self.graphs.is_tracing or is_busy()
+        if waits or not self._is_moment():
+            return False
+        if self.wants_time():
+            self._by_time += 1
+            self._windows.ready = BY_TIME
+            self.window = self._new_window(Window(self._by_time, 0, 1 << 30), BY_TIME, one_call=False)
+            self.window.begin()
+        return True
+
+    def end_time(self) -> bool:
+        """End the window of time that is on; whether this is a moment to do so."""
+        window = self.window
+        if window is None or window.sort != BY_TIME:
+            return True
+        if not self._is_moment():
+            return False
+        self.window = None
+        window.end(self.graphs, self._record.trace_path(window.plan.number))
+        self.written.append(window.plan.number)
+        self._ended()
+        return True
+
+    def _is_moment(self) -> bool:
+        captures = self.graphs.capturing or ordinary.is_capturing()
+        busy = ordinary.in_backward() or ordinary.is_compiling_now() or ordinary.is_importing()
+        return not captures and not busy and ordinary.is_plain()
+
+    def at_end(self) -> None:
+        """The interpreter ends: so does the window that is on, with its trace if it holds a unit."""
+        self.graphs.give_up()
+        window = self.window
+        if window is not None and window.is_mine:
+            if window.sort == BY_TIME:
+                self.end_time()
+            else:
+                self._finish(write=bool(window.kinds))
+
+
+def _ranks() -> Ranks:
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() < 2:
+        return Ranks()
+    try:
+        return Ranks(distributed.distributed_c10d._get_default_store(), distributed.get_rank())
+    except Exception:  # the job has a group without a store
+        return Ranks()

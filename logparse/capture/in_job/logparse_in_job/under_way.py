@@ -1,0 +1,42 @@
+"""What is under way in one thread of the job."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Dict
+
+from .units import Leader
+
+
+class Calls:
+    """The outermost calls since the last unit: how many, and the sizes that the first one got."""
+
+    def __init__(self) -> None:
+        self.count, self.shapes = 0, ""
+
+    @property
+    def name(self) -> str:
+        """The name of the kind of the unit that makes these calls."""
+        return self.shapes + (f" x{self.count}" if self.count > 1 else "") or "?"
+
+    def begin_anew(self) -> None:
+        self.count, self.shapes = 0, ""
+
+
+class UnderWay(threading.local):
+    """What is under way in the present thread.
+
+    ``inside``: a call of an outermost module.  ``open``: the sort of a wrapped function that is called.  ``last_ends``:
+    the moment at which the last unit of each sort ended.  ``leaving``: an object that ends with the thread.
+    """
+
+    def __init__(self) -> None:
+        self.leaving: Any = None
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        self.inside = False
+        self.open = ""
+        self.calls = Calls()
+        self.last_ends: Dict[str, Any] = {}
+        self.leaders = {"optimizer": Leader(), "forward": Leader()}
