@@ -78,7 +78,7 @@ class Observer:
         self.begin_module = self.guard(self._begin_module)
         self.end_module = self.guard(self._end_module)
         self.end_step = self.guard(self._end_step)
-        self.give_up_window = self.guard(lambda: self.tracing.give_up())
+        self.give_up_window = self.guard(self._give_up_window)
         self.reset()
 
     def reset(self) -> None:
@@ -288,6 +288,9 @@ class Observer:
         """The unit that runs now is not timed."""
         self.here.last_ends.clear()
         self.host.disturbed = True
+
+    def _give_up_window(self) -> None:
+        self.tracing.give_up()
 
     def _window_ended(self) -> None:
         self._times_are_disturbed()
