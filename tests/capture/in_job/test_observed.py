@@ -1,7 +1,7 @@
 """Programs of every kind behave the same under the observer, and the observer has seen their units.
 
 The first letter of a name is its kind: c compile, d export and graphs, e own hooks and profilers, f copies and files,
-g units, h process, k devices.
+g units, h process, k devices (a class that stands for a GPU's events).
 """
 
 from __future__ import annotations
@@ -360,7 +360,58 @@ with torch.device("meta"), torch.no_grad():
     for _ in range(4): torch.nn.Linear(8, 8)(torch.ones(2, 8))
 """,
 }
+DEVICE = """
+import time, torch
+class Event:  # as on a GPU: nothing is asked of one while a stream captures, and two devices share none
+    asked = 0
+    def __init__(self, enable_timing=True): pass
+    def record(self): self.at, self.device = time.perf_counter(), state["device"]
+    def query(self):
+        if state["captures"]: Event.asked += 1; raise RuntimeError("operation not permitted when stream is capturing")
+        return True
+    def synchronize(self): pass
+    def elapsed_time(self, end):
+        if self.device != end.device: raise RuntimeError("invalid resource handle")
+        return 1e3 * (end.at - self.at)
+state = {"captures": False, "device": 0}
+torch.cuda.Event, torch.cuda.is_initialized = Event, lambda: True
+torch.cuda.is_current_stream_capturing, torch.cuda.synchronize = lambda: state["captures"], lambda *args: None
+"""
+PROGRAMS["k_whole_step_captured"] = (
+    DEVICE
+    + NET
+    + TRAIN
+    + """
+for _ in range(3): step()
+state["captures"] = True
+step()
+state["captures"] = False
+for _ in range(9): step()
+print(Event.asked)
+"""
+)
+PROGRAMS["k_two_devices_by_turns"] = (
+    DEVICE
+    + NET
+    + TRAIN
+    + """
+for number in range(40): state["device"] = number % 2; step()
+"""
+)
+PROGRAMS["k_copied_on_a_device"] = (
+    DEVICE
+    + NET
+    + TRAIN
+    + """
+import copy
+for _ in range(12): step(); best = copy.deepcopy(net)
+print(len(best._forward_hooks))
+"""
+)
 UNITS = {
+    "k_whole_step_captured": ("optimizer", 12),
+    "k_two_devices_by_turns": ("optimizer", 40),
+    "k_copied_on_a_device": ("optimizer", 12),
     "g_super_step": ("optimizer", 30),
     "g_two_optimizers_by_turns": ("optimizer", 150),
     "g_second_phase": ("optimizer", 52),

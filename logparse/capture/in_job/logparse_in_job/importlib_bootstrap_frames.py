@@ -50,8 +50,8 @@ def module_call(
     @functools.wraps(original)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         try:
-            if here.inside or unobserved():
-                return original(self, *args, **kwargs)
+            if here.inside or unobserved():  # a job has hundreds of such calls a step: without kwargs they cost less
+                return original(self, *args, **kwargs) if kwargs else original(self, *args)
             token, whole = begin(self, args, kwargs), False
             try:
                 result = original(self, *args, **kwargs)
