@@ -83,7 +83,7 @@ def capture(
     markers: Annotated[bool, option("roctx ranges by hipBLASLt.", "--markers")] = False,
     tunableop: Annotated[bool, option("Record the keys that TunableOp has no tuned row for.")] = True,
     trace: Annotated[
-        str, option("Trace so many units of work per window with PyTorch's profiler, or 2s; the job stays as it is.")
+        str, option("Units of work (steps, requests) per window that PyTorch's profiler traces, or 2s. 0: no trace.")
     ] = "0",
     unit: Annotated[str, option("The callable whose calls are units of work: package.module:Class.method.")] = "",
     print_only: Annotated[bool, option("Only print the exports and what they mean.", "--print")] = False,
@@ -127,11 +127,11 @@ def run(
 def tune(
     command: opt.Job,
     budget: Annotated[str, option("Seconds of replay at most: 90s, 10m.")] = "10m",
-    trace: Annotated[str, option("Units of work per traced window, or 2s.")] = "2",
+    trace: Annotated[str, option("Units of work (steps, requests) per traced window, or a time: 2s.")] = "2",
     unit: Annotated[str, option("The callable whose calls are units of work: package.module:Class.method.")] = "",
     out: Annotated[Path, opt.path("Folder for the override files and apply.py.")] = Path("overrides"),
-    pairs: Annotated[int, option("Times of two of the job at once, while fewer decide nothing.", min=3)] = 4,
-    before_each: Annotated[str, option("Shell command before every start: what the job wrote goes.")] = "",
+    pairs: Annotated[int, option("Timed pairs of runs, old and new, at most; fewer where they decide.", min=3)] = 4,
+    before_each: Annotated[str, option("Shell command before every start of the job: removes what it wrote.")] = "",
     store: opt.Store = None,
 ) -> Answer:
     """Capture a job, replay, recommend, run it again with the files and settings, and verify."""

@@ -150,34 +150,37 @@ class _Job:
                 self.say(f"the job ended with exit code {code}: it is not run again; {self.goes_on}")
             raise _EndedError(code)
         job, found = self, units(tables_of(self.store, self.run))
-        if time.monotonic() - begun <= AT_MOST_S and found is not None:
-            job = self.captured_again(found) if found.provisional else self
-            job.timed_alone()
+        short = time.monotonic() - begun <= AT_MOST_S and found is not None
+        if short and found is not None and found.provisional:
+            job, read = self.captured_again(found, read)
         if traced_us(tables_of(self.store, job.run)) is None:
             self.say(_without_kernels(read))
             if not any(x.calls for x in read):
                 self.say("no call was counted either: nothing is left to replay, and nothing is changed")
-                raise _EndedError
+                raise _EndedError  # before the run that only times units
+        if short:
+            job.timed_alone()
         return job
 
-    def captured_again(self, first: Units) -> _Job:
+    def captured_again(self, first: Units, read: list[Ingested]) -> tuple[_Job, list[Ingested]]:
         """Capture a job that is too short for its times to settle once more, traced from the middle of its units on.
 
-        The second run replaces the first, unless it fails or makes fewer units: then the first one stays.
+        The second run and what was read of it replace the first, unless it fails or makes fewer units: then the first
+        one stays.
         """
         if self.tuning.trace is None or first.count < 2 * self.tuning.trace.units:
-            return self
+            return self, read
         self.say(f"    {counted(first.count, first.word)}, too few to settle: once more, traced from the middle on")
         trace = replace(self.tuning.trace, expected=first.count)
         how = replace(plan(self.command, trace=trace, environ=self.environ), copy=self.first.copy)
         again = replace(self, run=f"{self.run}-again", first=how, tuning=replace(self.tuning, trace=trace))
-        code, _ = self._captured(self.command, how, self.environ, again.run)
+        code, read_again = self._captured(self.command, how, self.environ, again.run)
         now = None if code else units(tables_of(self.store, again.run))
         if fewer := self.starts.fewer(first, now):
             self.say(f"warning: {fewer}")
-            return self
+            return self, read
         self.store.forget(self.run)
-        return again
+        return again, read_again
 
     def _captured(
         self, command: Sequence[str], how: Plan, environ: Mapping[str, str], run: str, asked: marks.Asked | None = None

@@ -82,14 +82,22 @@ def _read(
     from logparse.formats.machine_facts import dump
     from logparse.ingest import ingest
 
-    write_file(plan.folder / FACTS_FILE, dump(facts_of_job(command, environ)).encode(), within=plan.folder)
+    facts = facts_of_job(command, environ)
+    write_file(plan.folder / FACTS_FILE, dump(facts).encode(), within=plan.folder)
     results = ingest([str(plan.folder)], store, run=run)
     for result in results:
         if result.state == "failed":
             say(f"error: {result.error}")
     if not any(result.calls for result in results):
-        say("warning: no call was counted: did the job call a GPU library, in this environment and in no container?")
+        say(f"warning: no call of a GPU library was counted: {_without_calls(facts)}")
     return results
+
+
+def _without_calls(facts: Mapping[str, str]) -> str:
+    """Why a job's logs hold no call, as far as the facts of its machine tell."""
+    if not facts.get("arch") and not facts.get("device"):
+        return "no GPU was found on this machine"
+    return "did the job call one, with this command's environment and in no container?"
 
 
 def _with_marks(plan: Plan, environ: dict[str, str], asked: applied.Asked | None) -> dict[str, str]:

@@ -22,6 +22,7 @@ from typing import Any
 
 from logparse.formats.format import FileFormat, Outcome, Source, begins, content, parsed
 from logparse.model import MOST_CALLS, Fact, Reject, is_time, is_whole
+from logparse.quoting import printable
 
 UNIT, TRACING, ALONE, SETTINGS, KIND = "unit", "unit_tracing", "unit_alone", "job_settings", "unit:"
 NOTE = "unit_note"
@@ -58,7 +59,7 @@ def facts(data: bytes) -> list[Fact]:
     made += [Fact(ALONE, "1")] if found.get("alone") is True else []
     made += [Fact(SETTINGS, " ".join(map(str, found["settings"])))] if isinstance(found.get("settings"), list) else []
     notes = found.get("notes")
-    made += [Fact(NOTE, str(note)) for note in notes] if isinstance(notes, list) else []
+    made += [Fact(NOTE, printable(str(note))) for note in notes] if isinstance(notes, list) else []
     return made + [Fact(f"{KIND}{name}", json.dumps(kind)) for name, kind in kinds.items()]
 
 

@@ -194,14 +194,16 @@ def short(count: int, resumes: bool) -> list[str]:
 
     first = units("not settled: unit 2 alone was traced", count)
     again = units(f"not settled after {count // 2} of {count} units", 1 if resumes else count)
-    found = f"if [ -z \"$LOGPARSE_TRACE_EXPECTED\" ]; then echo '{first}'; else echo '{again}'; fi"
-    return ["sh", "-c", f"{found} > $LOGPARSE_TRACE_DIR/units_1.json"]
+    trace = """echo '{"schemaVersion": 1, "traceEvents": []}' | gzip > $LOGPARSE_TRACE_DIR/trace_1_1.json.gz"""
+    found = f"if [ -z \"$LOGPARSE_TRACE_EXPECTED\" ]; then echo '{first}'; else {trace}; echo '{again}'; fi"
+    return ["sh", "-c", f"{{ {found}; }} > $LOGPARSE_TRACE_DIR/units_1.json"]
 
 
 @pytest.mark.parametrize("resumes", [False, True])
 def test_a_job_too_short_to_settle_is_traced_again_from_its_middle_on(
-    resumes: bool, tmp_path: Path, store: Store
+    resumes: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, store: Store
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # the folder of a capture is made there
     said: list[str] = []
     tune(short(20, resumes), store, Tuning(out=tmp_path), said.append, ENVIRON)
     facts = store.facts()
@@ -213,3 +215,5 @@ def test_a_job_too_short_to_settle_is_traced_again_from_its_middle_on(
     else:
         assert {run.endswith("-again") for run in store.sources()["run"]} == {True}, "the first capture is forgotten"
         assert "not settled after 10 of 20 units" in set(logged["value"])
+    assert ("no process wrote a trace" if resumes else "1 process was traced and ran none") in said[-2]
+    assert not any("once more without logs" in line for line in said), "no call and no kernel: its times serve nothing"

@@ -164,8 +164,8 @@ from logparse.store import open_store
 from logparse.capture import run
 plan._gpus = lambda environ: {"rocm", "cuda"}
 folder, store, facts, *command = sys.argv[1:]
-if facts == "no":
-    run.facts_of_job = lambda command, environ: {}
+if facts != "yes":
+    run.facts_of_job = lambda command, environ: {} if facts == "no" else {"arch": facts}
 code, _ = capture(command, plan.plan(command, Path(folder)), lambda: open_store(store, create=True),
                   lambda line: print(line, file=sys.stderr, flush=True), run="job")
 sys.exit(code)
@@ -188,7 +188,10 @@ sys.exit(7)
 
 
 def driven(tmp_path: Path, *command: str, facts: str = "no") -> list[str]:
-    """A capture in a process of its own; asking the job's PyTorch for facts takes two seconds."""
+    """A capture in a process of its own; asking the job's PyTorch for facts takes two seconds.
+
+    ``facts`` is "yes" to ask, "no" for none, or the arch that the machine is said to have.
+    """
     return [sys.executable, "-c", DRIVER, str(tmp_path / "logs"), str(tmp_path / "store"), facts, *command]
 
 
@@ -339,10 +342,14 @@ def test_a_store_that_cannot_be_opened_is_reported_before_the_job_runs(tmp_path:
     assert not ran.exists()
 
 
-def test_a_job_without_calls_is_reported(tmp_path: Path) -> None:
-    out = subprocess.run(driven(tmp_path, "true"), capture_output=True, text=True, check=False, cwd=ROOT)
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [("no", "no GPU was found on this machine"), ("gfx942", "did the job call one, with this command's environment")],
+)
+def test_a_job_without_calls_is_reported_with_the_likely_reason(facts: str, why: str, tmp_path: Path) -> None:
+    out = subprocess.run(driven(tmp_path, "true", facts=facts), capture_output=True, text=True, check=False, cwd=ROOT)
     assert out.returncode == 0
-    assert "no call was counted" in out.stderr
+    assert f"warning: no call of a GPU library was counted: {why}" in out.stderr
 
 
 # ------------------------------------------------------------------------------------------------------------ machine
