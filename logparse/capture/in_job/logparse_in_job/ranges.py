@@ -7,6 +7,7 @@ profiler has ended, and another one is on when the range ends, PyTorch writes to
 from __future__ import annotations
 
 import gc
+import sys
 from typing import Any, List, Set
 
 import torch
@@ -29,5 +30,11 @@ def cut_off(before: Set[int]) -> None:
 
 
 def _ranges() -> List[Any]:
+    """The ranges that have a record.
+
+    Only what refers to their class is asked for.  A list of all objects would hold tuples that other threads are still
+    building, and Python refuses to finish a tuple that somebody else refers to: SystemError in the job's code.
+    """
     kind = torch.autograd.profiler.record_function
-    return [each for each in gc.get_objects() if type(each) is kind and each.record is not None]
+    found = gc.get_referrers(kind) if sys.version_info >= (3, 9) else gc.get_objects()  # 3.8: objects name no class
+    return [each for each in found if type(each) is kind and each.record is not None]

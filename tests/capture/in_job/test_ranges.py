@@ -1,0 +1,55 @@
+"""Open ranges of ``record_function``: which ones are found, and that nothing else is referred to meanwhile.
+
+Run in a process of its own: torch takes two seconds, and is no dependency of the tests.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from logparse.capture import with_overrides
+
+pytest.importorskip("torch")
+
+PROGRAM = """
+    import sys
+    import torch
+    from logparse_in_job import ranges
+
+    kind = torch.autograd.profiler.record_function
+    mine = [kind(name) for name in ("open", "ended", "not begun")]
+    for each in mine[:2]:
+        each.__enter__()
+    mine[1].__exit__(None, None, None)
+    assert id(mine[0]) in ranges.open_ranges()
+    assert id(mine[2]) not in ranges.open_ranges()
+    ranges.cut_off(ranges.open_ranges())
+    assert mine[0].run_callbacks_on_exit, "it began before"
+    ranges.cut_off(set())
+    assert not mine[0].run_callbacks_on_exit
+
+    tuple_of_another_thread, seen = tuple([object() for _ in range(3)]), []
+
+    class Range:
+        @property
+        def record(self):
+            seen.append(sys.getrefcount(tuple_of_another_thread))
+
+    torch.autograd.profiler.record_function, one = Range, Range()
+    before = sys.getrefcount(tuple_of_another_thread)
+    ranges.open_ranges()
+    assert seen == [before], (seen, before)
+"""
+
+
+def test_ranges_are_found_without_a_reference_to_other_objects() -> None:
+    """Another thread's ``tuple(generator)`` raised SystemError: the tuple was referred to while it was built."""
+    path = {"PYTHONPATH": str(with_overrides.FOLDER)}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM)], env=path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
