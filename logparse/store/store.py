@@ -560,7 +560,7 @@ class Store:
             views = named_in(sql, views)
             sql = " ".join([sql, *views.values()])
         tables = [table for table in SCHEMAS if sql is None or f"{table}_" in sql]
-        commits, manifest, found = self._whole(run, tables)
+        commits, manifest, found = self.whole(run, tables)
         con.register("commits_", commits.drop_columns([RECORDED]))
         attempts = set(commits["attempt"].to_pylist())
         single = attempts - manifest.attempts
@@ -594,7 +594,7 @@ class Store:
             con.execute(f"create {view} {name} as {definition}")
         return allowed
 
-    def _whole(self, run: str | None, tables: Iterable[str]) -> tuple[pa.Table, Manifest, dict[str, list[str]]]:
+    def whole(self, run: str | None, tables: Iterable[str]) -> tuple[pa.Table, Manifest, dict[str, list[str]]]:
         """The live commits (of a run), the manifest, and the paths of the tables' parts.
 
         Raises StoreError where a commit or a part is missing or damaged.

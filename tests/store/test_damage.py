@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -20,9 +21,9 @@ import pytest
 from logparse.cli import check
 from logparse.errors import StoreError
 from logparse.ingest import all_inputs, ingest, schedule
-from logparse.store import Store, inventory, open_store
+from logparse.store import Store, compaction, inventory, open_store
 from logparse.store.compaction import compact
-from logparse.store.digests import sealed, sealed_list, unsealed, unsealed_list
+from logparse.store.digests import read_bytes, sealed, sealed_list, unsealed, unsealed_list
 from logparse.store.inventory import Inventory, Row
 from logparse.store.manifest import Forgotten, Manifest
 from logparse.store.schema import VIEWS
@@ -272,6 +273,26 @@ def test_a_reader_looks_again_where_others_remove_meanwhile(
     calls = len(store.calls())
     assert next(others, None) is None
     assert calls == before if verb == "compact" else 0 < calls < before
+
+
+def test_a_compaction_whose_parts_are_forgotten_meanwhile_changes_nothing(
+    stores: dict[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = copied(stores["single"], tmp_path)
+    others = iter([lambda: open_store(store.url).forget(LOGS[1])])
+
+    def late(*given: Any) -> bytes:
+        next(others, list)()
+        return read_bytes(*given)
+
+    monkeypatch.setattr(compaction, "read_bytes", late)
+    monkeypatch.setattr(compaction, "_READ_TOGETHER", 1)
+    with pytest.raises(StoreError, match="another process forgets or compacts; this compaction changed nothing"):
+        compact(store)
+    assert open_store(store.url).damage() == []
+    before, after = compact(store)
+    assert after < before
+    assert len(store.sources()) == len(LOGS) - 1
 
 
 def test_many_inventories_become_one(stores: dict[str, Store], tmp_path: Path) -> None:
