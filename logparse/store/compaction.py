@@ -42,17 +42,13 @@ def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
     ``unread``: no other process reads the store, so the merged files are removed at once.
     """
     store.sweep(unread=unread)
-    manifest = store.manifest()
-    commits = store.live_table(manifest=manifest)
-    if lost := store.lost_commits(manifest):
-        raise StoreError(f"{store.url}/{lost[0]}")
+    commits, manifest, found = store.whole(None, SCHEMAS)
     recorded = Recorded(commits, manifest)
     attempts = frozenset(commits["attempt"].to_pylist())
     fresh = len({*row_files(commits)} - manifest.row_files)
     before = fresh + bool(manifest.number)
     small: dict[str, tuple[str, list[str]]] = {}
-    for table in SCHEMAS:
-        parts = store.parts(table, recorded)
+    for table, parts in found.items():
         before += len(parts)
         for folder, group in groupby(sorted(parts), os.path.dirname):
             if chosen := _small(store, [*group], manifest):
@@ -105,8 +101,16 @@ def _read(
 
 
 def _rows(store: Store, table: str, recorded: Recorded, path: str, attempts: Set[str]) -> pa.Table:
-    """Rows of a part that belong to ``attempts``, in the current schema.  Raises StoreError where it is damaged."""
-    schema, data, name = _schema(table, path), read_bytes(store.filesystem, path), path.removeprefix(f"{store.root}/")
+    """Rows of a part that belong to ``attempts``, in the current schema.  Raises StoreError where it is damaged, and
+    where another process has removed it since it was listed.
+    """
+    schema, name = _schema(table, path), path.removeprefix(f"{store.root}/")
+    try:
+        data = read_bytes(store.filesystem, path)
+    except FileNotFoundError as error:
+        raise StoreError(
+            f"{store.url}: another process forgets or compacts; this compaction changed nothing"
+        ) from error
     if recorded.parts.get(name, part := part_of(name, data)) != part:
         raise StoreError(f"{store.url}/{recorded.line(name, DIFFERS)}")
     rows = conformed(pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False), schema)

@@ -1,11 +1,18 @@
-"""Inventories: which row files, and which manifest, were there, so that one that is deleted later is missed.
+"""Inventories: which small files were there, so that one that is deleted later is missed.
 
-    STORE/sources/inventory-<id>.json    a sealed list (see ``digests``) of ``Row``s, and the manifest's number first
+    STORE/sources/inventory-<id>.json    a sealed list (see ``digests``) of what ``Inventory`` holds
 
-A row file that is gone leaves nothing else that tells it from an ingest that was killed.  An ingest writes an inventory
-of the row files that no other one lists at its end, as do a replay and ``compact``; row files that came since then
-(of a killed ingest, say) are in none, and their deletion is not found.  What is forgotten is told by the manifest
-(``Manifest.forgotten``).  ``sweep`` makes one of many, so each may list what has been merged or forgotten meanwhile.
+| item | of |
+|---|---|
+| the first one, a number | the manifest |
+| a ``Row``, four items | a row file |
+| a ``Forgotten``, three items | a file that records what was forgotten; its names are listed, too |
+| a path | another file that nothing removes: the findings |
+
+A row file that is gone leaves nothing else that tells it from an ingest that was killed.  An ingest, a replay,
+``compact``, ``forget`` and the first ``recommend`` write an inventory of the files that no other one lists.  Files that
+came since then (of a killed ingest, say) are in none, and their deletion is not found; nor is that of an inventory.
+``sweep`` makes one of many, so each may list what has been merged or forgotten meanwhile.
 """
 
 from __future__ import annotations
@@ -14,13 +21,13 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow.fs as pafs
 
 from logparse.location import make_folder, replace_file
 from logparse.store.digests import read_bytes, sealed_list, unsealed_list
-from logparse.store.manifest import Manifest, manifest_file
+from logparse.store.manifest import Forgotten, Manifest, manifest_file
 
 PREFIX = "sources/inventory-"
 MANY = 8
@@ -36,30 +43,55 @@ class Row(NamedTuple):
     path: str
 
 
+Item = Row | Forgotten | str
+"""What an inventory lists beside the manifest's number."""
+
+
 @dataclass(frozen=True)
 class Inventory:
     """All inventories of a store.
 
-    ``files``: their paths; ``rows``: what they list; ``manifest``: the highest number that they know; ``damaged``: a
-    line per file that cannot be read.
+    ``files``: their paths; ``rows``, ``forgotten``, ``others``: what they list, ``others`` as paths below the store;
+    ``manifest``: the highest number that they know; ``damaged``: a line per file that cannot be read.
     """
 
     files: frozenset[str] = frozenset()
     rows: frozenset[Row] = frozenset()
+    forgotten: frozenset[Forgotten] = frozenset()
+    others: frozenset[str] = frozenset()
     manifest: int = 0
     damaged: tuple[str, ...] = ()
 
     def missing_rows(self, present: Iterable[str], manifest: Manifest) -> list[Row]:
         """The row files that are neither present nor merged nor forgotten; several of one name count as one."""
         there = {*present, *manifest.row_files}
-        gone = (row for row in sorted(self.rows) if row.file not in there and row.attempt not in manifest.forgotten)
+        forgotten = {*manifest.forgotten, *(name for one in self.forgotten for name in one.names)}
+        gone = (row for row in sorted(self.rows) if row.file not in there and row.attempt not in forgotten)
         return [*{row.file: row for row in gone}.values()]
+
+    def missing_lists(self, attempts: Iterable[str], manifest: Manifest) -> list[Forgotten]:
+        """The files of what was forgotten that the manifest was read without and that are missed.
+
+        ``attempts``: the names of attempts that have row files.
+        """
+        held = {*attempts, *manifest.attempts, *manifest.parts}
+        there = {one.file for one in manifest.told}
+        return sorted(one for one in self.forgotten if one.file not in there and one.missed(held))
 
     def due(self, manifest: Manifest) -> bool:
         """Whether one is to be made of all: they are many, or what was forgotten long ago is about to be no more
         told.
         """
         return len(self.files) >= MANY or bool(self.damaged) or bool(self.files and manifest.spent)
+
+    def without(self, manifest: Manifest) -> list[Item]:
+        """The items but of what is merged, forgotten, or a spent file of what was forgotten."""
+        there, spent = {one.file for one in manifest.told}, {one.file for one in manifest.spent}
+        rows = (
+            row for row in self.rows if row.file not in manifest.row_files and row.attempt not in manifest.forgotten
+        )
+        lists = (x for x in self.forgotten if x.file not in spent and (x.file in there or x.missed(frozenset())))
+        return [*rows, *lists, *self.others]
 
     def newer(self, manifest: Manifest) -> str:
         """The path of the manifest that must be there below the store, or nothing where this one is as new."""
@@ -73,22 +105,39 @@ def is_one(path: str) -> bool:
 
 def read(filesystem: pafs.FileSystem, files: Iterable[str]) -> Inventory:
     """The inventories in these files."""
-    known, rows, manifest, damaged = set[str](), set[Row](), 0, list[str]()
+    known, items, manifest, damaged = set[str](), set[Item](), 0, list[str]()
     for path in files:
         try:
             with suppress(FileNotFoundError):  # another process has made one of several
                 number, *listed = unsealed_list(read_bytes(filesystem, path))
                 known.add(path)
-                rows.update(Row(*row) for row in listed)
+                items.update(map(_item, listed))
                 manifest = max(manifest, number)
         except (ValueError, TypeError) as error:
             known.add(path)
             damaged.append(f"{PREFIX}{path.partition(PREFIX)[2]}: {error}; lost: nothing; the next ingest replaces it")
-    return Inventory(frozenset(known), frozenset(rows), manifest, tuple(damaged))
+    return Inventory(
+        frozenset(known),
+        frozenset(one for one in items if isinstance(one, Row)),
+        frozenset(one for one in items if isinstance(one, Forgotten)),
+        frozenset(one for one in items if isinstance(one, str)),
+        manifest,
+        tuple(damaged),
+    )
 
 
-def write(filesystem: pafs.FileSystem, root: str, rows: Iterable[Row], manifest: int) -> None:
+def _item(listed: Any) -> Item:
+    """An item from JSON.  Raises TypeError where it is none."""
+    if isinstance(listed, str):
+        return listed
+    if len(listed) == len(Row._fields):
+        return Row(*listed)
+    file, names, at = listed
+    return Forgotten(file, tuple(names), at)
+
+
+def write(filesystem: pafs.FileSystem, root: str, items: Iterable[Item], manifest: int) -> None:
     """Write one more inventory."""
     make_folder(filesystem, f"{root}/sources")
     path = f"{root}/{PREFIX}{os.urandom(8).hex()}.json"
-    replace_file(filesystem, path, sealed_list([manifest, *sorted(rows)]))
+    replace_file(filesystem, path, sealed_list([manifest, *sorted(items, key=str)]))

@@ -14,9 +14,10 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -42,9 +43,33 @@ FOLDER = "compactions"
 MERGED = "merged"
 """Prefix of the names of merged parts, where other parts' names begin with their attempt."""
 MERGED_LOST = "lost: rows of files that a compaction merged: ingest all files into a new store"
+RESTORED = "the next `logparse ingest` or `logparse compact` writes it again"
 _TOLD = b"logparse_manifest"
 _REMEMBERED_S = 86400.0
 """Minimum seconds for which forgotten attempts stay recorded: a compaction that began before may still run."""
+_MISSED_S = _REMEMBERED_S / 2
+"""Seconds for which such a record is missed even where the store holds none of its names.
+
+Less than ``_REMEMBERED_S``, as the clocks of hosts differ: what one of them removes must not alarm another one.
+"""
+
+
+class Forgotten(NamedTuple):
+    """A file that records what was forgotten: its path below the store, the attempts and merged parts that it names,
+    and when it was written, in seconds since 1970.
+    """
+
+    file: str
+    names: tuple[str, ...]
+    at: float
+
+    def spent(self, held: Set[str]) -> bool:
+        """Whether it may be removed: it is old, and the store holds none of its names."""
+        return time.time() - self.at > _REMEMBERED_S and held.isdisjoint(self.names)
+
+    def missed(self, held: Set[str]) -> bool:
+        """Whether its absence is damage: it is recent, or the store holds one of its names."""
+        return time.time() - self.at <= _MISSED_S or not held.isdisjoint(self.names)
 
 
 @dataclass(frozen=True)
@@ -53,8 +78,8 @@ class Manifest:
 
     ``commits``: rows of ``COMMIT_SCHEMA``; ``parts``: paths below the store; ``records``: what is recorded of them (an
     earlier version recorded nothing); ``stale``: whether these hold rows of forgotten commits; ``written_at``: seconds
-    since 1970; ``forgotten``: the attempts, and merged parts, of recent calls of ``forget``; ``spent``: paths of files
-    that record what was forgotten long ago and is in no manifest.
+    since 1970; ``told``: the files that record what was forgotten; ``spent``: the ones whose names were forgotten long
+    ago and are in no manifest.
     """
 
     number: int = 0
@@ -63,13 +88,18 @@ class Manifest:
     records: Mapping[str, Part] = field(default_factory=dict)
     stale: bool = False
     written_at: float = 0.0
-    forgotten: frozenset[str] = frozenset()
-    spent: tuple[str, ...] = ()
+    told: tuple[Forgotten, ...] = ()
+    spent: tuple[Forgotten, ...] = ()
 
     @cached_property
     def attempts(self) -> frozenset[str]:
         """The attempts whose rows the merged parts hold."""
         return frozenset(self.commits["attempt"].to_pylist())
+
+    @cached_property
+    def forgotten(self) -> frozenset[str]:
+        """The attempts, and merged parts, that ``told`` names."""
+        return frozenset(name for one in self.told for name in one.names)
 
     @cached_property
     def row_files(self) -> frozenset[str]:
@@ -112,34 +142,33 @@ def latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) -> Mani
     Raises StoreError where one of them is damaged.
     """
     paths = sorted(path for path in infos if path.endswith(".parquet"))
-    by_file = {path: _forgotten(filesystem, path) for path in infos if path.endswith(".json")}
-    old = [path for path in by_file if time.time() - _seconds(infos[path]) > _REMEMBERED_S]
-    forgotten = frozenset[str]().union(*by_file.values())
+    read = {path: _forgotten(filesystem, path) for path in sorted(infos) if path.endswith(".json")}
+    told = tuple(Forgotten(_file(x), names, _seconds(infos[x])) for x, names in read.items() if names is not None)
     if not paths:
-        return Manifest(forgotten=forgotten, spent=tuple(old))
+        return Manifest(told=told, spent=tuple(one for one in told if one.spent(frozenset())))
     data = read_bytes(filesystem, paths[-1])
     try:
         table, whole = unsealed(data)
-        told = json.loads(table.schema.metadata[_TOLD])
-        if "records" in told and not whole:
+        listed = json.loads(table.schema.metadata[_TOLD])
+        if "records" in listed and not whole:
             raise pa.ArrowInvalid(UNSEALED)
     except (OSError, pa.ArrowException, ValueError, KeyError) as error:
         raise StoreError(f"{paths[-1]}: {str(error).partition(chr(10))[0]}; {MERGED_LOST}") from error
     number = int(paths[-1].rsplit("/", 1)[-1].removesuffix(".parquet"))
-    records = [part_from_text(text) for text in told.get("records", ())]
-    named = frozenset({*table["attempt"].to_pylist(), *told["parts"]})
-    gone = named & forgotten
+    records = [part_from_text(text) for text in listed.get("records", ())]
+    named = frozenset({*table["attempt"].to_pylist(), *listed["parts"]})
+    gone = named & {name for one in told for name in one.names}
     if gone:
         table = table.filter(pa.array([attempt not in gone for attempt in table["attempt"].to_pylist()], pa.bool_()))
     return Manifest(
         number,
         conformed(table, COMMIT_SCHEMA),
-        frozenset(told["parts"]) - gone,
+        frozenset(listed["parts"]) - gone,
         {part.path: part for part in records if part.path not in gone},
         stale=bool(gone),
         written_at=_seconds(infos[paths[-1]]),
-        forgotten=forgotten,
-        spent=tuple(path for path in old if not named & by_file[path]),
+        told=told,
+        spent=tuple(one for one in told if one.spent(named)),
     )
 
 
@@ -149,14 +178,28 @@ def manifest_files(filesystem: pafs.FileSystem, root: str) -> dict[str, int | No
     return {info.path: info.mtime_ns for info in infos}
 
 
-def _forgotten(filesystem: pafs.FileSystem, path: str) -> frozenset[str]:
+def restore(filesystem: pafs.FileSystem, root: str, lost: Iterable[Forgotten]) -> None:
+    """Write files again that were deleted.  A name is never used twice, so nothing but the forgotten goes with them."""
+    for one in lost:
+        make_folder(filesystem, f"{root}/{FOLDER}")
+        replace_file(filesystem, f"{root}/{one.file}", sealed_list(sorted(one.names)))
+        flush(filesystem, root, folders=[f"{root}/{FOLDER}"])
+
+
+def _forgotten(filesystem: pafs.FileSystem, path: str) -> tuple[str, ...] | None:
+    """The names in a file of what was forgotten; None where another process has removed it."""
     try:
         with contextlib.suppress(FileNotFoundError):
-            return frozenset(unsealed_list(read_bytes(filesystem, path)))
+            return tuple(unsealed_list(read_bytes(filesystem, path)))
     except ValueError as error:
-        again = "delete it, and `logparse forget` again what was forgotten last"
-        raise StoreError(f"{path}: {error}; lost: what was forgotten; {again}") from error
-    return frozenset()
+        remedy = f"delete it; where an inventory lists it, {RESTORED}; else `logparse forget` again what was forgotten"
+        raise StoreError(f"{path}: {error}; lost: what was forgotten; {remedy} last") from error
+    return None
+
+
+def _file(path: str) -> str:
+    """The path of a file of the folder below the store."""
+    return f"{FOLDER}/{path.rsplit('/', 1)[-1]}"
 
 
 def _seconds(nanoseconds: int | None) -> float:

@@ -4,7 +4,7 @@
     STORE/<table>/[category=C/]<attempt>-N.parquet   parts
     STORE/sources/<path>/<identity>.parquet      the commit of an attempt, written last, by put-if-absent: one row (in
                                                  older stores also one per attempt that read a range of the file)
-    STORE/sources/inventory-<id>.json            which commits there were (see ``inventory``)
+    STORE/sources/inventory-<id>.json            which of these small files there were (see ``inventory``)
     STORE/compactions/<number>.parquet           what was merged (see ``manifest``)
 
 Parts carry the *attempt* that wrote them (of small files: the writer of several attempts, see ``joint``), and each row
@@ -53,7 +53,17 @@ from logparse.store.columns import table as arrow_table
 from logparse.store.database import database, shared_database
 from logparse.store.digests import UNSEALED, Part, read_bytes, sealed, unsealed
 from logparse.store.inventory import Inventory
-from logparse.store.manifest import MERGED, MERGED_LOST, Manifest, latest, manifest_files, manifests
+from logparse.store.manifest import (
+    MERGED,
+    MERGED_LOST,
+    RESTORED,
+    Forgotten,
+    Manifest,
+    latest,
+    manifest_files,
+    manifests,
+    restore,
+)
 from logparse.store.manifest import forget as forget_attempts
 from logparse.store.parts import Attempt, attempt_of, path_folder, row_file, row_files, writers_of
 from logparse.store.recorded import Recorded, again
@@ -212,7 +222,7 @@ class Store:
         return pa.concat_tables(found), damaged
 
     def take_inventory(self) -> None:
-        """List the row files, and the manifest, that no inventory lists yet, so that their deletion is found.
+        """List the small files that no inventory lists yet, so that their deletion is found.
 
         Where that cannot be written, the next one does it: no answer depends on it.
         """
@@ -222,12 +232,22 @@ class Store:
             if new or manifest.number > self._inventory.manifest:
                 inventory.write(self.filesystem, self.root, new, manifest.number)
 
-    def _unlisted(self, manifest: Manifest) -> set[inventory.Row]:
+    def _unlisted(self, manifest: Manifest) -> set[inventory.Item]:
+        """What no inventory lists, but for the manifest's number."""
         self._commit_table(manifest)
         columns = (self._rows[name].to_pylist() for name in ("attempt", "run", "path"))
         rows = {inventory.Row(*row) for row in zip(row_files(self._rows), *columns, strict=True)}
         new = (row for row in rows - self._inventory.rows if row.attempt not in manifest.forgotten)
-        return {row for row in new if f"{self.root}/{row.file}" in self._row_files}
+        out: set[inventory.Item] = {row for row in new if f"{self.root}/{row.file}" in self._row_files}
+        listed = {one.file for one in self._inventory.forgotten}
+        out |= {one for one in manifest.told if one.file not in listed and one not in manifest.spent}
+        if _FINDINGS not in self._inventory.others and self._is_file(_FINDINGS):
+            out.add(_FINDINGS)
+        return out
+
+    def _is_file(self, path: str) -> bool:
+        """Whether a file is at a path below the store now."""
+        return bool(self.filesystem.get_file_info(f"{self.root}/{path}").is_file)
 
     def learn(self, rows: pa.Table) -> None:
         """Take rows that this process and its workers have just committed: they need not be read."""
@@ -251,7 +271,7 @@ class Store:
         manifest = self.manifest()
         rows = [commit_from_row(row) for row in self._commit_table(manifest).to_pylist()]
         if name in manifest.parts:
-            forget_attempts(self.filesystem, self.root, [name])
+            self._forget([name])
             self._delete(f"{self.root}/{name}")
             return [name]
 
@@ -270,7 +290,7 @@ class Store:
         sources = {row.source_id for row in named}
         doomed = {row.attempt: row for row in rows if row.source_id in sources}
         # First: from here on all of it is invisible, and no reader takes a deleted row file for lost.
-        forget_attempts(self.filesystem, self.root, {*doomed, *(one.attempt for one in lost)})
+        self._forget({*doomed, *(one.attempt for one in lost)})
         gone = [f"{self.root}/{path}" for row in doomed.values() for path in _places(row)] + damaged
         for path in gone:
             self._delete(path)
@@ -282,8 +302,20 @@ class Store:
                     self._delete(path)
         return sorted({*(row.path for row in named), *(one.path for one in lost)}) or [name]
 
+    def _forget(self, names: Iterable[str]) -> None:
+        """Record that attempts, or merged parts, are forgotten, and list the file that records it."""
+        forget_attempts(self.filesystem, self.root, names)
+        self.take_inventory()
+
     def damage(self) -> list[str]:
-        """What of the committed is missing or damaged: a line per file, with what is lost.  Reads every file."""
+        """What of the committed is missing or damaged: a line per file, with what is lost.  Reads every file.
+
+        Where something is found, it looks again: another process may have been removing what was read.
+        """
+        found = self._damage()
+        return [line for line in self._damage() if line in found] if found else []
+
+    def _damage(self) -> list[str]:
         try:
             manifest = self.manifest()
         except StoreError as error:
@@ -324,16 +356,16 @@ class Store:
         recorded = Recorded(self.live_table(manifest=manifest), manifest)
         paths = (self._below(path) for table in SCHEMAS for path in self.files(table))
         old = sum(recorded.holds(path) and path not in recorded.parts for path in paths)
-        rows = len(self._unlisted(manifest)) + (manifest.number > self._inventory.manifest)
+        new = len(self._unlisted(manifest)) + (manifest.number > self._inventory.manifest)
         out = []
         if old:
             out.append(
                 f"{counted(old, 'part')} of an earlier version without a checksum: a number changed there is not found"
             )
-        if rows:
+        if new:
             why = "an ingest was killed, or an inventory is missing"
             out.append(
-                f"{counted(rows, 'commit')} in no inventory ({why}): its deletion is not found before the next ingest"
+                f"{counted(new, 'commit')} in no inventory ({why}): its deletion is not found before the next ingest"
             )
         return out
 
@@ -341,17 +373,27 @@ class Store:
         return self._inventory.missing_rows(map(self._below, self._row_files), manifest)
 
     def lost_commits(self, manifest: Manifest) -> list[str]:
-        """A line per row file (and for the manifest) that is missing or damaged, after ``_commit_table``."""
+        """A line per row file, list of what was forgotten, and manifest that is missing or damaged, after
+        ``_commit_table``.
+        """
         of = {row.file: row.path for row in self._inventory.rows} if self._damaged else {}
         found = [f"{row.file}: missing; {again([row.path])}" for row in self._missing(manifest)]
         for path, why in sorted(self._damaged.items()):
             file = self._below(path)
             unknown = "lost: rows of an unknown file: delete this one, and ingest the logs again"
             found.append(f"{file}: {why}; {again([of[file]]) if file in of else unknown}")
+        found += [
+            f"{one.file}: missing; what it forgot may come back; {RESTORED}" for one in self._lost_lists(manifest)
+        ]
         newer = self._inventory.newer(manifest)
-        if newer and not self.filesystem.get_file_info(f"{self.root}/{newer}").is_file:  # nor just written by another
+        if newer and not self._is_file(newer):  # nor just written by another
             found.insert(0, f"{newer}: missing; {MERGED_LOST}")
         return found
+
+    def _lost_lists(self, manifest: Manifest) -> list[Forgotten]:
+        """The lists of what was forgotten that are gone, after ``_commit_table``."""
+        gone = self._inventory.missing_lists(self._rows["attempt"].to_pylist(), manifest)
+        return [one for one in gone if not self._is_file(one.file)]  # nor just written by another
 
     def _below(self, path: str) -> str:
         """A path of the file system as a path below the store."""
@@ -369,13 +411,17 @@ class Store:
     def sweep(self, older_than_s: float = 3600, *, unread: bool = False) -> int:
         """Remove files that have no readers: parts of attempts that never committed and have written nothing for
         ``older_than_s``, and files merged longer ago than that.  Returns the number of files.  Where a commit is lost,
-        none are: their parts cannot be told from those that it held.
+        none are: their parts cannot be told from those that it held.  Lost lists of what was forgotten are restored.
 
         ``unread``: the caller knows that no other process reads the store, so merged files go at once.  The store
         itself cannot know: a reader holds the names of files, and no lock that other hosts or S3 would show.
         """
         manifest, now = self.manifest(), time.time()
         commits = self._commit_table(manifest)
+        if lost := self._lost_lists(manifest):
+            restore(self.filesystem, self.root, lost)
+            manifest = self.manifest()
+            commits = self._commit_table(manifest)
         if self.lost_commits(manifest):  # what they held is not known
             return 0
         # After this time no reader uses an older manifest.  Without a manifest, a compaction may be writing the first.
@@ -384,8 +430,7 @@ class Store:
         merged = writers_of(manifest.attempts)
         kept = self._inventory
         if kept.due(manifest):
-            rows = (x for x in kept.rows if x.attempt not in manifest.forgotten and x.file not in manifest.row_files)
-            inventory.write(self.filesystem, self.root, rows, max(kept.manifest, manifest.number))
+            inventory.write(self.filesystem, self.root, kept.without(manifest), max(kept.manifest, manifest.number))
             for path in kept.files:
                 self._delete(path)
             flush(self.filesystem, self.root, folders=[f"{self.root}/sources"])  # before the spent ones go
@@ -395,7 +440,8 @@ class Store:
             for path in back:
                 self._delete(path)
             flush(self.filesystem, self.root, folders=map(os.path.dirname, back))
-        doomed = [*manifest.spent, *(p for p in manifests(self.filesystem, self.root)[:-1] if settled)]
+        doomed = [*(f"{self.root}/{one.file}" for one in manifest.spent)]
+        doomed += [*(p for p in manifests(self.filesystem, self.root)[:-1] if settled)]
         if settled:
             merged_rows = {f"{self.root}/{path}" for path in manifest.row_files}
             doomed += [p for p in self.files("sources") if p in merged_rows]
@@ -429,15 +475,21 @@ class Store:
         make_folder(self.filesystem, f"{self.root}/findings")
         replace_file(self.filesystem, f"{self.root}/{_FINDINGS}", sealed(table))
         flush(self.filesystem, self.root, folders=[f"{self.root}/findings"])
+        if _FINDINGS not in self._inventory.others:
+            self.take_inventory()
 
     def _read_findings(self) -> pa.Table:
+        """The findings.  Raises StoreError where they are damaged, or missing after ``_commit_table``."""
+        lost = "lost: the view `findings`: `logparse recommend` it again"
         try:
             table, _ = unsealed(read_bytes(self.filesystem, f"{self.root}/{_FINDINGS}"))
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if _FINDINGS in self._inventory.others:
+                raise StoreError(f"{_FINDINGS}: missing; {lost}") from error
             return arrow_table([], FINDINGS_SCHEMA)
         except (OSError, pa.ArrowException) as error:
             why = str(error).partition("\n")[0]
-            raise StoreError(f"{_FINDINGS}: {why}; lost: the view `findings`: `logparse recommend` it again") from error
+            raise StoreError(f"{_FINDINGS}: {why}; {lost}") from error
         return conformed(table, FINDINGS_SCHEMA)
 
     # ------------------------------------------------------------------ reading
@@ -508,7 +560,7 @@ class Store:
             views = named_in(sql, views)
             sql = " ".join([sql, *views.values()])
         tables = [table for table in SCHEMAS if sql is None or f"{table}_" in sql]
-        commits, manifest, found = self._whole(run, tables)
+        commits, manifest, found = self.whole(run, tables)
         con.register("commits_", commits.drop_columns([RECORDED]))
         attempts = set(commits["attempt"].to_pylist())
         single = attempts - manifest.attempts
@@ -542,7 +594,7 @@ class Store:
             con.execute(f"create {view} {name} as {definition}")
         return allowed
 
-    def _whole(self, run: str | None, tables: Iterable[str]) -> tuple[pa.Table, Manifest, dict[str, list[str]]]:
+    def whole(self, run: str | None, tables: Iterable[str]) -> tuple[pa.Table, Manifest, dict[str, list[str]]]:
         """The live commits (of a run), the manifest, and the paths of the tables' parts.
 
         Raises StoreError where a commit or a part is missing or damaged.

@@ -8,8 +8,11 @@ import random
 import shutil
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
@@ -18,11 +21,11 @@ import pytest
 from logparse.cli import check
 from logparse.errors import StoreError
 from logparse.ingest import all_inputs, ingest, schedule
-from logparse.store import Store, inventory, open_store
+from logparse.store import Store, compaction, inventory, open_store
 from logparse.store.compaction import compact
-from logparse.store.digests import sealed, sealed_list, unsealed, unsealed_list
+from logparse.store.digests import read_bytes, sealed, sealed_list, unsealed, unsealed_list
 from logparse.store.inventory import Inventory, Row
-from logparse.store.manifest import Manifest
+from logparse.store.manifest import Forgotten, Manifest
 from logparse.store.schema import VIEWS
 from tests.conftest import SAMPLES, sized
 from tests.store.contents import OF_THE_MOMENT, contents, unrecord
@@ -272,6 +275,26 @@ def test_a_reader_looks_again_where_others_remove_meanwhile(
     assert calls == before if verb == "compact" else 0 < calls < before
 
 
+def test_a_compaction_whose_parts_are_forgotten_meanwhile_changes_nothing(
+    stores: dict[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = copied(stores["single"], tmp_path)
+    others = iter([lambda: open_store(store.url).forget(LOGS[1])])
+
+    def late(*given: Any) -> bytes:
+        next(others, list)()
+        return read_bytes(*given)
+
+    monkeypatch.setattr(compaction, "read_bytes", late)
+    monkeypatch.setattr(compaction, "_READ_TOGETHER", 1)
+    with pytest.raises(StoreError, match="another process forgets or compacts; this compaction changed nothing"):
+        compact(store)
+    assert open_store(store.url).damage() == []
+    before, after = compact(store)
+    assert after < before
+    assert len(store.sources()) == len(LOGS) - 1
+
+
 def test_many_inventories_become_one(stores: dict[str, Store], tmp_path: Path) -> None:
     store = copied(stores["single"], tmp_path)
     for number in range(inventory.MANY + 1):
@@ -301,13 +324,98 @@ def test_what_was_forgotten_long_ago_is_missed_by_nobody(stores: dict[str, Store
     assert len(store.sources()) == len(LOGS) - 1
 
 
+def test_a_deleted_list_of_what_was_forgotten_is_found_and_restored(store: Store) -> None:
+    store.forget(LOGS[0])
+    wanted = contents(store, OF_THE_MOMENT)
+    (file,) = Path(store.url).glob("compactions/forgotten-*")
+    for number in range(2):
+        file.unlink()
+        (line,) = open_store(store.url).damage()
+        assert line.startswith(f"compactions/{file.name}: missing; ")
+        with pytest.raises(StoreError, match=f"{file.name}: missing.*`logparse compact` writes it again"):
+            store.calls()
+        if number:
+            ingest(LOGS[1:], open_store(store.url), run="r")
+        else:
+            compact(store, unread=True)
+        assert file.exists()
+        assert (store.damage(), store.remarks()) == ([], [])
+        assert contents(store, OF_THE_MOMENT) == wanted
+
+
+def test_a_list_of_what_was_forgotten_is_missed_as_long_as_it_matters() -> None:
+    """Recent ones, as a compaction may be at work, and old ones whose names the store holds.  Others may be swept."""
+    old, recent = Forgotten("a.json", ("1", "2"), 0.0), Forgotten("b.json", ("3",), time.time())
+    known = Inventory(files=frozenset({"i"}), forgotten=frozenset({old, recent}))
+    assert known.missing_lists([], Manifest()) == [recent]
+    assert known.missing_lists(["2"], Manifest()) == [old, recent]
+    assert known.missing_lists([], Manifest(parts=frozenset({"1"}))) == [old, recent]
+    assert known.missing_lists(["2"], Manifest(told=(old, recent))) == []
+    assert known.without(Manifest()) == [recent]
+    assert {*known.without(Manifest(told=(old, recent)))} == {old, recent}
+    assert known.without(Manifest(told=(old, recent), spent=(old,))) == [recent]
+    assert known.missing_rows([], Manifest()) == []
+    listed = Inventory(rows=frozenset({Row("sources/a.parquet", "1", "r", "/log")}), forgotten=frozenset({old}))
+    assert listed.missing_rows([], Manifest()) == [], "its row file was removed with a word"
+
+
+def test_deleted_findings_are_found(store: Store) -> None:
+    assert store.findings().empty
+    found = pd.DataFrame({"run": ["r"], "analyzer": ["slow-wrw"], "solution": ["miopen:X"]})
+    for _ in range(2):
+        store.write_findings(found)
+        assert (open_store(store.url).damage(), open_store(store.url).remarks()) == ([], [])
+        Path(store.url, "findings/findings.parquet").unlink()
+        (line,) = open_store(store.url).damage()
+        assert line.startswith("findings/findings.parquet: missing; ")
+        with pytest.raises(StoreError, match="`logparse recommend` it again"):
+            open_store(store.url).findings()
+        assert len(store.calls()), "no other answer depends on them"
+
+
+def test_a_deleted_inventory_is_a_remark(store: Store, wanted: Contents) -> None:
+    """No answer depends on it, and an ingest that was killed leaves the same."""
+    for file in Path(store.url).glob("sources/inventory-*"):
+        file.unlink()
+    whole, remark = check(store.url).blocks  # type: ignore[attr-defined]
+    assert whole == "no file is damaged or missing"
+    assert "in no inventory (an ingest was killed, or an inventory is missing)" in remark
+    assert contents(store, OF_THE_MOMENT) == wanted
+    ingest(LOGS, open_store(store.url))
+    assert open_store(store.url).remarks() == []
+
+
+def test_rewrites_by_others_alarm_nobody(stores: dict[str, Store], tmp_path: Path) -> None:
+    store = copied(stores["compacted"], tmp_path)
+
+    def rewrite(log: str) -> None:
+        for _ in range(sized(3, 30)):
+            open_store(store.url).forget(log)
+            mine = open_store(store.url)
+            mine.write_findings(pd.DataFrame({"run": ["r"], "analyzer": [log]}))
+            ingest([log], mine, run="r")
+            with contextlib.suppress(StoreError):  # another compaction was faster
+                compact(open_store(store.url))
+
+    with ThreadPoolExecutor(2) as others:
+        at_work = [others.submit(rewrite, log) for log in LOGS[:2]]
+        looks = 0
+        while not all(one.done() for one in at_work):
+            assert open_store(store.url).damage() == []
+            looks += 1
+    for one in at_work:
+        one.result()
+    assert looks
+    assert open_store(store.url).damage() == []
+
+
 def test_a_row_file_that_came_again_is_not_missing() -> None:
     """A forgotten file that is ingested again has the same row file, under another attempt."""
     first, second = (Row("sources/a/b.parquet", attempt, "r", "/log") for attempt in ("1", "2"))
-    known, manifest = Inventory(rows=frozenset({first, second})), Manifest(forgotten=frozenset({"1"}))
+    known, manifest = Inventory(rows=frozenset({first, second})), Manifest(told=(Forgotten("f.json", ("1",), 0.0),))
     assert known.missing_rows(["sources/a/b.parquet"], manifest) == []
     assert known.missing_rows([], manifest) == [second]
-    assert known.missing_rows([], Manifest(forgotten=frozenset({"1", "2"}))) == []
+    assert known.missing_rows([], Manifest(told=(Forgotten("f.json", ("1", "2"), 0.0),))) == []
 
 
 def test_every_flip_of_a_sealed_file_is_found() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from analyzers.overrides.convert import convert
 from analyzers.overrides.lint import inspect
+from analyzers.overrides.merge import merge
 from analyzers.overrides.write import Made
 from logparse.errors import InputError
 from logparse.formats.aiter import tables as aiter
@@ -44,6 +46,17 @@ def test_a_csv_becomes_a_tuning_file_of_its_own_build() -> None:
     assert made.files[0].data.startswith(b"Git Version: 3b3d59eb\n")
     assert sum(made.refused.values()) + made.count == 20
     assert made.refused["Default: there is nothing to override"] == 7
+
+
+def test_a_byte_order_mark_is_skipped_and_none_is_written(tmp_path: Path) -> None:
+    marked = tmp_path / Path(CSV).name
+    marked.write_bytes(BOM_UTF8 + Path(CSV).read_bytes())
+    for made, wanted in (
+        (convert([str(marked)], "hipblaslt"), convert([CSV], "hipblaslt")),
+        (merge([str(marked)]), merge([CSV])),
+    ):
+        assert [file.data for file in made.files] == [file.data for file in wanted.files]
+        assert not any(BOM_UTF8 in file.data for file in made.files)
 
 
 def test_there_and_back() -> None:

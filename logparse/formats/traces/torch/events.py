@@ -101,10 +101,10 @@ class _Reader:
         self._columns.captures |= CAPTURE in batch.block
         marked = _STEP in batch.block
         if (events := batch.whole()) is not None:
-            bad = [i for i, x in enumerate(events) if x.cat in _TIMED and not can_be(x.ts, x.dur)]
-            for i in bad:
+            bad = {i: x for i, x in enumerate(events) if x.cat in _TIMED and not can_be(x.ts, x.dur)}
+            for i, x in bad.items():
                 place = i if len(events) == len(batch.bodies) else 0  # an event may hold what looks like a cut
-                yield self._reject(batch, place, f"ts {events[i].ts} or dur {events[i].dur} µs cannot be")
+                yield self._reject(batch, place, f"ts {x.ts} or dur {x.dur} µs cannot be")
             self._all([x for i, x in enumerate(events) if i not in bad] if bad else events, marked)
             return
         for event, i, reason in batch.one_by_one():
