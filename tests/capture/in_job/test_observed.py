@@ -568,6 +568,13 @@ def test_a_job_that_is_not_seen_has_a_sentence(server: Server, tmp_path: Path) -
     assert observed.notes == ["no trace: 20 calls of modules ran under a tracer, a transform or a dispatch mode"]
 
 
+def test_calls_with_gradients_that_are_too_few_have_a_sentence(server: Server, tmp_path: Path) -> None:
+    program = tmp_path / "p.py"
+    program.write_text(NET + "for _ in range(3): net(torch.ones(2, 8)).sum().backward()\n")
+    _, observed = server.both(program, tmp_path)
+    assert observed.notes == ["no trace: 3 module calls with gradients and no optimizer step; 6 such calls are units"]
+
+
 def test_a_difference_is_found(server: Server, tmp_path: Path) -> None:
     """The law's own test: the function that compares sees each of the things that it compares."""
     program = tmp_path / "p.py"

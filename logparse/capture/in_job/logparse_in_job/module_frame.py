@@ -87,7 +87,8 @@ def _around(body: List[ast.stmt]) -> List[ast.stmt]:
         if hasattr(node, "lineno"):
             ast.copy_location(node, body[0])
     plain, observed = made[1], made[2]
-    assert isinstance(plain, ast.If) and isinstance(observed, ast.Try)
+    assert isinstance(plain, ast.If)
+    assert isinstance(observed, ast.Try)
     plain.body, observed.body = body, [_Observed().visit(_copy(x)) for x in body]
     return made
 
@@ -103,9 +104,10 @@ def _copy(node: Any) -> Any:
 class _Observed(ast.NodeTransformer):
     """``return X`` becomes ``return calls.ended(self, X)``."""
 
-    def visit_Return(self, node: ast.Return) -> ast.Return:  # noqa: N802
+    def visit_Return(self, node: ast.Return) -> ast.Return:
         call = ast.parse(f"{_CALLS!r}.ended(self, 0)", mode="eval").body
-        assert isinstance(call, ast.Call) and node.value is not None
+        assert isinstance(call, ast.Call)
+        assert node.value is not None
         for each in ast.walk(call):
             if hasattr(each, "lineno"):
                 ast.copy_location(each, node)
