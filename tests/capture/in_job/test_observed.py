@@ -358,7 +358,7 @@ try: nets[1](torch.ones(2))
 except ValueError as error:
     found = traceback.TracebackException.from_exception(error, capture_locals=True)
     print([(frame.name, frame.lineno, sorted(frame.locals)) for frame in found.stack])
-print(torch.nn.Module.__call__.__code__.co_varnames, torch.nn.Module.__call__.__closure__)
+print(torch.nn.Module.__call__.__code__.co_flags, torch.nn.Module.__call__.__closure__)
 """,
     "h_recursion_strikes_at_the_same_depth": """
 import torch
@@ -573,6 +573,15 @@ def test_calls_with_gradients_that_are_too_few_have_a_sentence(server: Server, t
     program.write_text(NET + "for _ in range(3): net(torch.ones(2, 8)).sum().backward()\n")
     _, observed = server.both(program, tmp_path)
     assert observed.notes == ["no trace: 3 module calls with gradients and no optimizer step; 6 such calls are units"]
+
+
+def test_compiled_functions_alone_have_a_sentence(server: Server, tmp_path: Path) -> None:
+    program = tmp_path / "p.py"
+    program.write_text(
+        NET + "f = torch.compile(lambda x: net(x) + 1, backend='eager')\nfor _ in range(9): f(torch.ones(2, 8))\n"
+    )
+    _, observed = server.both(program, tmp_path)
+    assert [note.split(",")[0] for note in observed.notes] == ["no trace: compiled functions alone ran"]
 
 
 def test_a_difference_is_found(server: Server, tmp_path: Path) -> None:

@@ -28,6 +28,12 @@ def skip(code: CodeType) -> None:
         frames.set_code_exec_strategy(code, frames._FrameExecStrategy(action.SKIP, action.DEFAULT))
 
 
+def compiled_graphs() -> int:
+    """How many graphs Dynamo has made in this process."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return int(counters.get("stats", {}).get("unique_graphs", 0))
+
+
 def trace_instead(wrapper: Any, original: Any) -> None:
     """Have Dynamo trace the original where code that it compiles calls the wrapper."""
     wrapper._torchdynamo_inline = original

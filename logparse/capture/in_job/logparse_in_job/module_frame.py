@@ -12,6 +12,7 @@ every call does if PyTorch's source is not there or has other statements than th
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import inspect
@@ -64,7 +65,8 @@ def in_the_same_frame(original: Any, here: Any, calls: Calls) -> Optional[Callab
     if function.name != code.co_name or function.decorator_list or not all(map(_is_known, function.body)):
         return None
     function.body = _around(function.body)
-    made = _code_of(compile(whole, code.co_filename, "exec"), code.co_name)
+    flags = code.co_flags & __future__.annotations.compiler_flag
+    made = _code_of(compile(whole, code.co_filename, "exec", flags, dont_inherit=True), code.co_name)
     ours = {_HERE: here, _CALLS: calls}
     made = made.replace(co_consts=tuple(ours.get(x, x) if isinstance(x, str) else x for x in made.co_consts))
     wrapper = types.FunctionType(made, original.__globals__, original.__name__, original.__defaults__)

@@ -369,6 +369,10 @@ class Observer:
         if "forward" in self._series:
             made = self._series["forward"].count
             return [f"no trace: {made} module calls with gradients and no optimizer step; {LEAST} such calls are units"]
+        if not self.seconds and dynamo.compiled_graphs():
+            return [
+                "no trace: compiled functions alone ran, whose calls are no units; --unit names one, --trace 2s is time"
+            ]
         return []
 
     def _observation_ended(self, why: str) -> None:
