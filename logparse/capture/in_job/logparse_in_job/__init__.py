@@ -13,7 +13,9 @@ The wrapper returns to the original at once while Dynamo compiles    compiled gr
 and within another call.                                             would hold our code
 A call under a dispatch mode, a tracer or a functorch transform is   these see every operator and every size that is
 not observed (``ordinary.py``).                                      read
-Our frame leaves the traceback of an exception (``frames``).         a traceback would show a frame of ours
+The wrapper stands in the frame of PyTorch's own function            a frame more would show in stacks, and a deep model
+(``module_frame.py``); where it cannot, it leaves tracebacks.        would exceed Python's recursion limit
+Dynamo is off while our functions run beneath ``torch.compile``.     it would compile them, and count their graph breaks
 Our functions raise nothing, and after a first error nothing is      an error of ours would end the job
 observed any more (``guard.py``).
 Optimizers and modules are told apart by weak references.            an object that the job has dropped must die

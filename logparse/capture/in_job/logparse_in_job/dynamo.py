@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import sys
 from types import CodeType
-from typing import Any
+from typing import Any, Callable
 
 import torch
+
+_frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+set_callback: Callable[[Any], Any] = getattr(_frames, "set_eval_frame", lambda callback: None)
+"""Sets what compiles the frames that begin from now on in this thread, and returns what did until now.
+
+Beneath ``torch.compile`` Dynamo compiles every function that is called where its graph breaks, so ours set None first.
+"""
+callback: Callable[[], Any] = getattr(_frames, "get_eval_frame_callback", lambda: False)
+"""Returns None if no frame is compiled now; False where PyTorch cannot tell."""
 
 
 def skip(code: CodeType) -> None:
@@ -19,9 +28,20 @@ def skip(code: CodeType) -> None:
         frames.set_code_exec_strategy(code, frames._FrameExecStrategy(action.SKIP, action.DEFAULT))
 
 
+def compiled_graphs() -> int:
+    """How many graphs Dynamo has made in this process."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return int(counters.get("stats", {}).get("unique_graphs", 0))
+
+
+def trace_instead(wrapper: Any, original: Any) -> None:
+    """Have Dynamo trace the original where code that it compiles calls the wrapper."""
+    wrapper._torchdynamo_inline = original
+
+
 def is_part_of_graph(module: Any) -> bool:
     """Whether a call of this module is a piece of what Dynamo has compiled, as some backends run it."""
-    if not isinstance(module, torch.fx.GraphModule) or "torch._dynamo.eval_frame" not in sys.modules:
+    if not issubclass(type(module), torch.fx.GraphModule) or "torch._dynamo.eval_frame" not in sys.modules:
         return False
     file = sys.modules["torch._dynamo.eval_frame"].__file__
     frame = sys._getframe(1)

@@ -31,34 +31,25 @@ def without_our_frame(function: Callable[..., Any]) -> Callable[..., Any]:
     return _with_code(call, codes)
 
 
-def module_call(
-    original: Callable[..., Any],
-    here: Any,
-    unobserved: Callable[[], bool],
-    begin: Callable[..., Any],
-    end: Callable[[Any, Any, bool], None],
-) -> Callable[..., Any]:
-    """The wrapper of ``torch.nn.Module.__call__``.
+def module_call(original: Callable[..., Any], here: Any, calls: Any) -> Callable[..., Any]:
+    """The wrapper of ``torch.nn.Module.__call__`` for the calls that add a frame (``module_frame.py`` says which).
 
-    It goes straight to the original within another call (``here.inside``), which costs least, and if ``unobserved()``.
-    ``begin(module, args, kwargs)`` returns a token, and ``end(module, token, whole)`` gets it after the call; ``whole``
-    is False if an exception left it.  The first argument is named ``self`` because PyTorch's Python tracer looks the
-    module up by that name in this frame.
+    It goes straight to the original within another call (``here.inside``), which costs least, and if
+    ``calls.unobserved()``.  ``calls`` are those of ``module_frame.Calls``.
     """
     codes: List[CodeType] = []
 
     @functools.wraps(original)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         try:
-            if here.inside or unobserved():  # a job has hundreds of such calls a step: without kwargs they cost less
+            if here.inside or not calls.begin(self, args, kwargs):
                 return original(self, *args, **kwargs) if kwargs else original(self, *args)
-            token, whole = begin(self, args, kwargs), False
             try:
                 result = original(self, *args, **kwargs)
-                whole = True
-                return result
-            finally:
-                end(self, token, whole)
+            except BaseException:
+                calls.failed(self)
+                raise
+            return calls.ended(self, result)
         except BaseException as error:
             _drop_frames(error, codes)
             raise

@@ -14,6 +14,7 @@ from . import dynamo, ordinary
 from .by_time import ByTime
 from .guard import Guard
 from .importlib_bootstrap_frames import around, module_call
+from .module_frame import in_the_same_frame
 from .observer import Observer
 from .profiler import when_job_profiles
 from .when_executed import when_executed
@@ -61,19 +62,37 @@ def _step_hook(found: Observer) -> Callable[..., None]:
 
     def step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not ordinary.is_compiling():
-            found.end_step(optimizer, args, kwargs)
+            prior = dynamo.set_callback(None)
+            try:
+                found.end_step(optimizer, args, kwargs)
+            finally:
+                if prior is not None:
+                    dynamo.set_callback(prior)
 
     return step_ended
 
 
 def _wrap_modules(found: Observer) -> None:
     original = torch.nn.Module.__call__
-    wrapper = module_call(original, found.here, found.unobserved, found.begin_module, found.module_ended)
-    dynamo.skip(wrapper.__code__)
+    found.with_a_frame = module_call(original, found.here, found)
+    found.compiles = dynamo.callback
+    wrapper = _in_the_same_frame(original, found) or found.with_a_frame
+    for function in (wrapper, found.with_a_frame):
+        dynamo.skip(function.__code__)
+        dynamo.trace_instead(function, original)
+    for function in (found.begin, found.ended, found.failed):
+        dynamo.skip(function.__code__)
     dynamo.take_for_original(original, wrapper)
     names = [name for name, value in vars(torch.nn.Module).items() if value is original]
     for name in names:  # PyTorch's ``__call__`` and ``_wrapped_call_impl`` are one function, and stay one
         setattr(torch.nn.Module, name, wrapper)
+
+
+def _in_the_same_frame(original: Any, found: Observer) -> Any:
+    try:
+        return in_the_same_frame(original, found.here, found)
+    except Exception:  # a source that Python cannot read
+        return None
 
 
 def _wrap_graphs(found: Observer) -> None:

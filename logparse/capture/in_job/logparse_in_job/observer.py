@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch.optim.optimizer import Optimizer
@@ -32,7 +32,7 @@ from .record import Record
 from .sizes import sizes
 from .tracing import MAIN_THREAD, OpenWindow, Tracing
 from .under_way import Calls, UnderWay
-from .units import PERIODS, Leader, Series, unit_of
+from .units import LEAST, PERIODS, Leader, Series, unit_of
 
 _OPTIMIZERS = Optimizer.__init__.__code__.co_filename
 _WORDS = {
@@ -74,6 +74,8 @@ class Observer:
         self.seconds = float(environ.get("LOGPARSE_TRACE_SECONDS", "0"))
         self._expected = int(environ.get("LOGPARSE_TRACE_EXPECTED", "0"))
         self.guard = Guard(self._observation_ended)
+        self.compiles: Callable[[], Any] = dynamo.callback
+        self.with_a_frame: Any = None
         self.here = UnderWay()
         self.begin_module = self.guard(self._begin_module)
         self.end_module = self.guard(self._end_module)
@@ -102,18 +104,53 @@ class Observer:
 
     # ---------------------------------------------------------------------------------------------- calls of modules
 
-    def unobserved(self) -> bool:
-        """Whether an outermost call of a module goes straight on.
+    def begin(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
+        """Whether the outermost call of a module that begins is observed; ``ended`` or ``failed`` follows then.
 
-        So it does while Dynamo compiles, under a Python profiler, which would count our functions, and once we are off.
+        It goes straight on while Dynamo compiles, under a Python profiler, which would count our functions, once we are
+        off, and where Python's stack has no room for us.
         """
-        if ordinary.is_compiling():
+        if sys.getprofile() is not None:
+            return False
+        prior = dynamo.set_callback(None)
+        try:
+            if ordinary.is_compiling() or not self.guard.on or self.guard.is_within:
+                return False
+            here = self.here
+            here.inside, here.token = True, None
+            here.token = self.begin_module(module, args, kwargs)
             return True
-        return not self.guard.on or self.guard.is_within or sys.getprofile() is not None
+        except RecursionError:
+            self.here.inside = False
+            return False
+        except BaseException:  # of a signal handler of the job's
+            self.here.inside = False
+            raise
+        finally:
+            if prior is not None:
+                dynamo.set_callback(prior)
+
+    def ended(self, module: Any, result: Any, whole: bool = True) -> Any:
+        """Not guarded: however our functions end, the next call of the job is an outermost one again."""
+        here, prior = self.here, dynamo.set_callback(None)
+        try:
+            token, here.token = here.token, None
+            if token is not None:
+                self.end_module(module, token, whole)
+        except RecursionError:  # Python's stack has no room for us
+            return result
+        finally:
+            here.inside = False
+            if prior is not None:
+                dynamo.set_callback(prior)
+        return result
+
+    def failed(self, module: Any) -> None:
+        """An exception leaves the call."""
+        self.ended(module, None, whole=False)
 
     def _begin_module(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Optional[_Token]:
         here = self.here
-        here.inside = True
         if self._is_capturing or ordinary.in_backward() or dynamo.is_part_of_graph(module):
             return None
         if not ordinary.is_plain():
@@ -131,12 +168,6 @@ class Observer:
         grad = torch.is_grad_enabled()
         window = None if grad else self.tracing.begin_call("module")
         return _Token(None if grad else self._now(), grad, window)
-
-    def module_ended(self, module: Any, token: Optional[_Token], whole: bool) -> None:
-        """Not guarded: however our functions end, the next call of the job is an outermost one again."""
-        if token is not None:
-            self.end_module(module, token, whole)
-        self.here.inside = False
 
     def _end_module(self, module: Any, token: _Token, whole: bool) -> None:
         if not token.grad:
@@ -335,6 +366,13 @@ class Observer:
             return [f"no trace: the job made {made} {_WORDS[sort]}; {why}"]
         if self._unplain:
             return [f"no trace: {self._unplain} calls of modules ran under a tracer, a transform or a dispatch mode"]
+        if "forward" in self._series:
+            made = self._series["forward"].count
+            return [f"no trace: {made} module calls with gradients and no optimizer step; {LEAST} such calls are units"]
+        if not self.seconds and dynamo.compiled_graphs():
+            return [
+                "no trace: compiled functions alone ran, whose calls are no units; --unit names one, --trace 2s is time"
+            ]
         return []
 
     def _observation_ended(self, why: str) -> None:

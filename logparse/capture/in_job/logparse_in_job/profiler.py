@@ -57,12 +57,13 @@ class Profile:
 
     def step(self, number: int) -> None:
         """End the mark of one unit, and begin that of the next (0: no further one)."""
-        if self._step is not None:
-            self._step.__exit__(None, None, None)
-            self._step = None
-        if number:
-            self._step = autograd_profiler.record_function(f"ProfilerStep#{number}")
-            self._step.__enter__()
+        with torch._C.DisableTorchFunction():  # a mode of the job's would see the range begin and end
+            if self._step is not None:
+                self._step.__exit__(None, None, None)
+                self._step = None
+            if number:
+                self._step = autograd_profiler.record_function(f"ProfilerStep#{number}")
+                self._step.__enter__()
 
     def stop(self, header: Dict[str, Any], path: Optional[str]) -> None:
         """End it; write the trace with this header, or throw it away (None)."""
@@ -110,7 +111,8 @@ def _detaches() -> bool:
 
 def is_busy() -> bool:
     """Whether a profiler of the job is on, in any thread."""
-    return bool(torch.autograd._profiler_enabled() or getattr(autograd_profiler, "_is_profiler_enabled", False))
+    on = torch.autograd._profiler_enabled() or getattr(autograd_profiler, "_is_profiler_enabled", False)
+    return bool(on or _State.executions_recorded)
 
 
 class _State:
@@ -118,6 +120,8 @@ class _State:
     used = False
     loaded_in = threading.get_ident()
     kineto_level: Any = None
+    library: Any = None
+    executions_recorded = False
 
 
 def _is_ours() -> bool:
@@ -143,6 +147,27 @@ def when_job_profiles(begins: Callable[[], None]) -> None:
         function = getattr(autograd_profiler, name, None)
         if function is not None:
             setattr(autograd_profiler, name, around(function, _is_ours, begin, lambda token, whole: None))
+    _watch_execution_traces(begins)
+
+
+def _watch_execution_traces(begins: Callable[[], None]) -> None:
+    """The same for ``torch.profiler.ExecutionTraceObserver``, which writes every range down, also a mark of ours."""
+
+    def begin(args: Any, kwargs: Any) -> None:
+        begins()
+
+    def set_on(on: bool) -> Callable[[Any, bool], None]:
+        def end(token: Any, whole: bool) -> None:
+            _State.executions_recorded = on
+
+        return end
+
+    module = torch.profiler.profiler
+    names = {"_enable_execution_trace_observer": True, "_disable_execution_trace_observer": False}
+    for name, on in names.items():
+        function = getattr(module, name, None)
+        if function is not None:
+            setattr(module, name, around(function, _is_ours, begin, set_on(on)))
 
 
 @contextlib.contextmanager
@@ -196,8 +221,8 @@ def _kineto_level() -> Any:
         _State.kineto_level = ctypes.c_int(0)
         with contextlib.suppress(OSError, ValueError):
             path = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
-            library = ctypes.CDLL(path)
-            _State.kineto_level = ctypes.c_int.in_dll(library, "_ZN9libkineto6Logger14severityLevel_E")
+            _State.library = ctypes.CDLL(path)  # kept: the collector would find it when it is dropped
+            _State.kineto_level = ctypes.c_int.in_dll(_State.library, "_ZN9libkineto6Logger14severityLevel_E")
     return _State.kineto_level
 
 

@@ -60,7 +60,7 @@ class Record:
         found.update(_rank())
         path = os.path.join(self._folder, f"units_{os.getpid()}.json")
         with open(path + ".part", "w", encoding="utf-8") as file:
-            json.dump(found, file)
+            file.write(json.dumps(found))  # ``json.dump`` leaves cycles for the job's garbage collector
         os.replace(path + ".part", path)
 
 

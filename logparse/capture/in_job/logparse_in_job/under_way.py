@@ -26,7 +26,8 @@ class Calls:
 class UnderWay(threading.local):
     """What is under way in the present thread.
 
-    ``inside``: a call of an outermost module.  ``open``: the sort of a wrapped function that is called.  ``last_ends``:
+    ``inside``: a call of an outermost module, ``token``: what is known of it if it
+    is observed.  ``open``: the sort of a wrapped function that is called.  ``last_ends``:
     the moment at which the last unit of each sort ended.  ``leaving``: an object that ends with the thread.
     """
 
@@ -36,6 +37,7 @@ class UnderWay(threading.local):
 
     def begin_anew(self) -> None:
         self.inside = False
+        self.token: Any = None
         self.open = ""
         self.calls = Calls()
         self.last_ends: Dict[str, Any] = {}

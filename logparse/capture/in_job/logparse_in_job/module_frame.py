@@ -1,0 +1,122 @@
+"""Our wrapper of ``torch.nn.Module.__call__``, in the very frame that PyTorch's own function has on the stack.
+
+A frame more for each of the nested calls of modules would have a deep model exceed Python's recursion limit, and would
+show in ``traceback.print_stack()``, ``inspect.stack()``, the texts of ``torch.autograd.set_detect_anomaly`` and the
+counts of ``warnings``.  So the wrapper is compiled from PyTorch's own statements, with their file, lines and columns,
+and ours stand around them.  It has neither local variables nor a closure more than the original: our objects are
+constants of its code.
+
+A call adds a frame where Dynamo is at work beneath ``torch.compile``, because it compiles the original's frame; and
+every call does if PyTorch's source is not there or has other statements than those that are known
+(``importlib_bootstrap_frames.module_call``).
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import inspect
+import linecache
+import types
+from typing import Any, Callable, List, Optional, Protocol
+
+_HERE, _CALLS = "<where a thread is>", "<calls of the observer>"
+_BODY = "PyTorch's own statements"
+_AROUND = f"""
+if {_CALLS!r}.compiles() is not None:
+    return {_CALLS!r}.with_a_frame(self, *args, **kwargs)
+if {_HERE!r}.inside or not {_CALLS!r}.begin(self, args, kwargs):
+    {_BODY!r}
+try:
+    {_BODY!r}
+except BaseException:
+    {_CALLS!r}.failed(self)
+    raise
+"""
+
+
+class Calls(Protocol):
+    """What the wrapper calls.  None of them raises an error of ours."""
+
+    compiles: Callable[[], Any]
+    """Returns None unless Dynamo compiles the frames that begin now."""
+    with_a_frame: Callable[..., Any]
+
+    def begin(self, module: Any, args: Any, kwargs: Any) -> bool:
+        """Whether the outermost call that begins is observed; then one of the others follows."""
+
+    def ended(self, module: Any, result: Any) -> Any:
+        """Returns the result."""
+
+    def failed(self, module: Any) -> None: ...
+
+
+def in_the_same_frame(original: Any, here: Any, calls: Calls) -> Optional[Callable[..., Any]]:
+    """The wrapper; None if the original is not what is known: returns, alone or in ``if`` and ``else``."""
+    code = getattr(original, "__code__", None)
+    if code is None or code.co_freevars or code.co_varnames != ("self", "args", "kwargs"):
+        return None
+    lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
+    if not lines or not lines[0].startswith(" "):
+        return None
+    whole = ast.parse("class Module:\n" + "".join(inspect.getblock(lines)))
+    ast.increment_lineno(whole, code.co_firstlineno - 2)
+    function = whole.body[0].body[0]  # type: ignore[attr-defined]
+    if function.name != code.co_name or function.decorator_list or not all(map(_is_known, function.body)):
+        return None
+    function.body = _around(function.body)
+    flags = code.co_flags & __future__.annotations.compiler_flag
+    made = _code_of(compile(whole, code.co_filename, "exec", flags, dont_inherit=True), code.co_name)
+    ours = {_HERE: here, _CALLS: calls}
+    made = made.replace(co_consts=tuple(ours.get(x, x) if isinstance(x, str) else x for x in made.co_consts))
+    wrapper = types.FunctionType(made, original.__globals__, original.__name__, original.__defaults__)
+    for name in ("__kwdefaults__", "__doc__", "__module__", "__qualname__", "__annotations__"):
+        setattr(wrapper, name, getattr(original, name))
+    wrapper.__dict__.update(original.__dict__)
+    return wrapper
+
+
+def _is_known(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.If):
+        return all(map(_is_known, [*statement.body, *statement.orelse])) and bool(statement.orelse)
+    return isinstance(statement, ast.Return) and statement.value is not None
+
+
+def _around(body: List[ast.stmt]) -> List[ast.stmt]:
+    """Our statements, at the place of the first one of the body, with the body within."""
+    made = ast.parse(_AROUND).body
+    for node in (each for statement in made for each in ast.walk(statement)):
+        if hasattr(node, "lineno"):
+            ast.copy_location(node, body[0])
+    plain, observed = made[1], made[2]
+    assert isinstance(plain, ast.If)
+    assert isinstance(observed, ast.Try)
+    plain.body, observed.body = body, [_Observed().visit(_copy(x)) for x in body]
+    return made
+
+
+def _copy(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_copy(x) for x in node]
+    if not isinstance(node, ast.AST):
+        return node
+    return ast.copy_location(type(node)(**{name: _copy(value) for name, value in ast.iter_fields(node)}), node)
+
+
+class _Observed(ast.NodeTransformer):
+    """``return X`` becomes ``return calls.ended(self, X)``."""
+
+    def visit_Return(self, node: ast.Return) -> ast.Return:
+        call = ast.parse(f"{_CALLS!r}.ended(self, 0)", mode="eval").body
+        assert isinstance(call, ast.Call)
+        assert node.value is not None
+        for each in ast.walk(call):
+            if hasattr(each, "lineno"):
+                ast.copy_location(each, node)
+        call.args[1] = node.value
+        return ast.copy_location(ast.Return(call), node)
+
+
+def _code_of(code: types.CodeType, name: str) -> types.CodeType:
+    inner = [x for x in code.co_consts if isinstance(x, types.CodeType)]
+    return next((x for x in inner if x.co_name == name), None) or _code_of(inner[0], name)
