@@ -27,10 +27,11 @@ PROGRAM = """
     mine[1].__exit__(None, None, None)
     assert id(mine[0]) in ranges.open_ranges()
     assert id(mine[2]) not in ranges.open_ranges()
+    record = mine[0].record
     ranges.cut_off(ranges.open_ranges())
-    assert mine[0].run_callbacks_on_exit, "it began before"
+    assert mine[0].record is record, "it began before"
     ranges.cut_off(set())
-    assert not mine[0].run_callbacks_on_exit
+    assert mine[0].record is not record
 
     tuple_of_another_thread, seen = tuple([object() for _ in range(3)]), []
 

@@ -112,12 +112,21 @@ class Series:
 
 def unit_of(series: Mapping[str, Series]) -> Optional[str]:
     """The sort that is the job's unit; None if there is no unit yet."""
-    there = [sort for sort in ORDER if sort in series]
-    if "forward" in there:
-        steps = series["optimizer"].count if "optimizer" in there else 0
-        if series["forward"].count < max(LEAST, _ACCUMULATED * steps):
-            there.remove("forward")
-    return next((sort for sort in there if series[sort].count >= LEAST), there[0] if there else None)
+    first: Optional[str] = None
+    for sort in ORDER:
+        found = series.get(sort)
+        if found is None or (sort == "forward" and found.count < _least_calls(series)):
+            continue
+        if found.count >= LEAST:
+            return sort
+        first = first or sort
+    return first
+
+
+def _least_calls(series: Mapping[str, Series]) -> int:
+    """How many calls with gradients must come before they are units."""
+    steps = series["optimizer"].count if "optimizer" in series else 0
+    return max(LEAST, _ACCUMULATED * steps)
 
 
 class Leader:
