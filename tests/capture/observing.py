@@ -15,11 +15,15 @@ from logparse.output.answer import BESIDE
 
 ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1"}
 _VARIES = (
-    (re.compile(rb"^(USDT|STAGE):[^\n]*\n|^\[?W\d{4} [^\n]*\n", re.MULTILINE), b""),
+    (re.compile(rb"^(USDT|STAGE):[^\n]*\n|^\[?[EW]\d{4} [^\n]*\n", re.MULTILINE), b""),
+    (re.compile(rb"^ERROR:[^\n]* gpuGetDeviceCount failed [^\n]*\n", re.MULTILINE), b""),
     (re.compile(rb"0x[0-9a-f]{6,}"), b"0x"),
     (re.compile(rb" in [\d.]+s\b"), b" in TIME"),
 )
-"""What differs between two plain runs: lines of PyTorch's log, which hold a time, addresses, and the time of a test."""
+"""What differs between two plain runs: lines of PyTorch's log, which hold a time, addresses, and the time of a test.
+
+The line about GPUs is one that a window of ours keeps from a CUDA build of PyTorch without a GPU (docs/measurement.md).
+"""
 
 
 @dataclass(frozen=True)

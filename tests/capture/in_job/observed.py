@@ -23,8 +23,13 @@ class Ran:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many units of each sort the process made."""
-        return {x["logparse_units"]: sum(kind["count"] for kind in x["kinds"].values()) for x in self.units}
+        """How many units of each sort the process made.  Processes without units are left out.
+
+        Because Dynamo starts some: the compile workers of PyTorch 2.8 import torch, with the job's ``sys.path``.
+        """
+        return {
+            x["logparse_units"]: sum(kind["count"] for kind in x["kinds"].values()) for x in self.units if x["kinds"]
+        }
 
     @property
     def notes(self) -> list[str]:

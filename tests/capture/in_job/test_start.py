@@ -107,6 +107,16 @@ def test_any_python_starts_as_without_us(python: str, environ: dict[str, str], t
     assert errors[0].stderr.splitlines()[:1] == errors[1].stderr.splitlines()[:1], "and Python's own line about it"
 
 
+@pytest.mark.parametrize("python", [sys.executable, *pythons()])
+def test_a_python_that_starts_imports_little_for_us(python: str, environ: dict[str, str], tmp_path: Path) -> None:
+    """Every child of the job pays for it, also one without torch: ``typing`` alone took longer than all of this."""
+    code = "import sys; print(' '.join(sys.modules))"
+    plain = set(output_of(code, {**environ, "PYTHONPATH": str(tmp_path)}, python).split())
+    observed = set(output_of(code, environ, python).split())
+    ours = {"logparse_in_job", "logparse_in_job.start", "logparse_in_job.when_executed", "__future__", "sitecustomize"}
+    assert observed - plain <= ours
+
+
 def test_the_package_is_written_for_the_oldest_python_that_has_a_pytorch_of_ours() -> None:
     for path in [*PACKAGE.glob("*.py"), FOLDER / "trace_units.py"]:
         ast.parse(path.read_text(), feature_version=(3, 8))

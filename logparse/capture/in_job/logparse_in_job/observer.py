@@ -345,7 +345,8 @@ class Observer:
         sort = unit_of(self._series)
         none = "time" if self.tracing.has_windows_of_time else "none"
         series = self._series.get(sort) if sort is not None else None
-        self.record.write(sort or none, series, self.tracing.state, len(self.tracing.written))
+        with self._lock:  # several threads of a server may write at once, while others count
+            self.record.write(sort or none, series, self.tracing.state, len(self.tracing.written))
 
     def at_end(self) -> None:
         """When the interpreter ends: end the window that is on, and write what is known."""

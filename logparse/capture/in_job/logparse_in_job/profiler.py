@@ -40,7 +40,7 @@ class Profile:
         """Warm the profiler up: what it records is thrown away until ``start``."""
         if self._prepared:
             return
-        device = "cuda" if ordinary.on_gpu() and torch._C._has_cuda else None
+        device = "cuda" if ordinary.on_gpu() and torch.cuda.is_available() else None
         self._profile = autograd_profiler.profile(
             use_kineto=True, use_device=device, record_shapes=True, experimental_config=_with_waits()
         )

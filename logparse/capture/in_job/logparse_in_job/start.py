@@ -1,14 +1,19 @@
-"""Runs the files named in ``LOGPARSE_WITH_TORCH`` once the job has executed torch, in the job's own process."""
+"""Runs the files named in ``LOGPARSE_WITH_TORCH`` once the job has executed torch, in the job's own process.
+
+Every Python that the job starts runs this module and ``when_executed.py``, whether or not it uses torch.  So they
+import at start what Python has loaded by then, and the rest where they need it.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-import traceback
-import types
-from typing import Any
 
 from .when_executed import when_executed
+
+TYPE_CHECKING = False  # ``typing`` takes longer to import than all the rest
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def watch() -> None:
@@ -26,11 +31,13 @@ def run_files(torch: Any) -> None:
         try:
             _run(path)
         except Exception:
+            import traceback
+
             _report(f"logparse: {path} failed, the job goes on without it\n{traceback.format_exc()}")
 
 
 def _run(path: str) -> None:
-    module = types.ModuleType("__logparse__")
+    module = type(sys)("__logparse__")
     module.__file__ = path
     with open(path, encoding="utf-8") as file:
         code = compile(file.read(), path, "exec")

@@ -205,12 +205,18 @@ class Tracing:
         return OpenWindow(plan, sort, sum(series.count for series in self._series.values()), one_call)
 
     def _finish(self, write: bool) -> None:
-        """End the window that is on, with its trace or without."""
-        window, self.window = self.window, None
+        """End the window that is on, with its trace or without.
+
+        It is on until its profiler has ended: else another thread would begin the next one, and PyTorch crashes.
+        """
+        window = self.window
         if window is None:
             return
         number = window.plan.number
-        window.end(self.graphs, self._record.trace_path(number) if write else None)
+        try:
+            window.end(self.graphs, self._record.trace_path(number) if write else None)
+        finally:
+            self.window = None
         if not write:
             if window.sort in self._series:
                 self._windows.given_up(number, self._series[window.sort])
@@ -226,17 +232,22 @@ class Tracing:
         window = self.window
         if window is not None and window.is_mine:
             if window.sort == BY_TIME:
-                self.window = None
-                window.end(self.graphs, None)
+                try:
+                    window.end(self.graphs, None)
+                finally:
+                    self.window = None
             else:
                 self._finish(write=False)
         self.graphs.give_up()
 
     def _drop(self) -> None:
         """Forget the windows of what turned out not to be the job's unit."""
-        window, self.window = self.window, None
+        window = self.window
         if window is not None:
-            window.end(self.graphs, None)
+            try:
+                window.end(self.graphs, None)
+            finally:
+                self.window = None
         for number in list(self.written):
             self._remove(number)
         for series in self._series.values():
@@ -279,8 +290,10 @@ class Tracing:
             return True
         if not self._is_moment():
             return False
-        self.window = None
-        window.end(self.graphs, self._record.trace_path(window.plan.number))
+        try:
+            window.end(self.graphs, self._record.trace_path(window.plan.number))
+        finally:
+            self.window = None
         self.written.append(window.plan.number)
         self._ended()
         return True

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.abc
 import sys
-import threading
-from importlib.machinery import ModuleSpec
-from typing import Any, Callable, Dict, Optional
+from _thread import get_ident
 
-from .importlib_bootstrap_frames import without_our_frame
+TYPE_CHECKING = False  # ``start.py`` says why
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from typing import Any, Callable, Dict, Optional, Set
 
 
-class Finder(importlib.abc.MetaPathFinder):
+class Finder:
     """Finds nothing itself.  It lets the other finders find, and replaces ``exec_module`` of the loader that they give.
 
     The replacement stands on the loader object alone and leaves with its first use, so the loader keeps its type.
@@ -20,16 +20,17 @@ class Finder(importlib.abc.MetaPathFinder):
 
     def __init__(self, then: Dict[str, Callable[[Any], None]]) -> None:
         self._then = then
-        self._searching = threading.local()
+        self._searching: Set[int] = set()
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
-        if fullname not in self._then or getattr(self._searching, "now", False):
+        thread = get_ident()
+        if fullname not in self._then or thread in self._searching:
             return None
-        self._searching.now = True
+        self._searching.add(thread)
         try:
             spec = self._found_by_others(fullname, path, target)
         finally:
-            self._searching.now = False
+            self._searching.discard(thread)
         if spec is not None and hasattr(spec.loader, "exec_module"):
             self._replace(spec.loader, fullname)
         return spec
@@ -57,8 +58,10 @@ class Finder(importlib.abc.MetaPathFinder):
                 then(module)
 
         try:
+            from .importlib_bootstrap_frames import without_our_frame
+
             loader.exec_module = without_our_frame(executed)
-        except AttributeError:  # a loader with slots, or one written in C
+        except (AttributeError, ImportError):  # a loader with slots, or one written in C; our folder is gone
             return
 
 

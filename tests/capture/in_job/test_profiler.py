@@ -1,0 +1,23 @@
+"""A window's profiler by itself."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+
+def test_no_gpu_is_asked_for_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CUDA build of PyTorch without a GPU would warn, in the job."""
+    from logparse.capture.in_job.logparse_in_job import ordinary, profiler
+
+    profile = profiler.Profile()
+    with monkeypatch.context() as patched, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        patched.setattr(torch._C, "_has_cuda", True)
+        patched.setattr(torch.cuda, "is_available", lambda: False)
+        patched.setattr(ordinary, "on_gpu", lambda: True)
+        profile.prepare()
+    profile.stop({}, None)
