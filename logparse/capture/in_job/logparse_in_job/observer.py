@@ -247,7 +247,7 @@ class Observer:
         self, sort: str, start: Any, whole: bool, window: Optional[OpenWindow], end: Any = None, made: int = 1
     ) -> None:
         """A unit ended.  One that an exception left is counted and not timed."""
-        at = time.perf_counter()
+        at = 0.0 if self.traced else time.perf_counter()
         end = self._now() if end is None else end
         with self._lock:
             series = self._series.get(sort) or self._series.setdefault(sort, Series())
