@@ -225,8 +225,8 @@ import concurrent.futures, os, time, types
 if "LOGPARSE_TRACE_DIR" in os.environ:
     import json
     from logparse_in_job import record
-    def slowly(*args): time.sleep(0.005); json.dump(*args)
-    record.json, record._EVERY_S = types.SimpleNamespace(dump=slowly), 0.0
+    def slowly(found): time.sleep(0.005); return json.dumps(found)
+    record.json, record._EVERY_S = types.SimpleNamespace(dumps=slowly), 0.0
 def serve(_):
     time.sleep(0.005)
     with torch.inference_mode(): return net(torch.ones(2, 8)).shape[0]
