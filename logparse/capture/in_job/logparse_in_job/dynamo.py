@@ -14,8 +14,17 @@ set_callback: Callable[[Any], Any] = getattr(_frames, "set_eval_frame", lambda c
 
 Beneath ``torch.compile`` Dynamo compiles every function that is called where its graph breaks, so ours set None first.
 """
-callback: Callable[[], Any] = getattr(_frames, "get_eval_frame_callback", lambda: False)
-"""Returns None if no frame is compiled now; False where PyTorch cannot tell."""
+
+
+def _asked() -> Any:
+    found = set_callback(None)
+    if found is not None:
+        set_callback(found)
+    return found
+
+
+callback: Callable[[], Any] = getattr(_frames, "get_eval_frame_callback", _asked)
+"""Returns None if no frame is compiled now.  PyTorch 2.4 and 2.5 tell it only to whoever sets another one."""
 
 
 def skip(code: CodeType) -> None:
