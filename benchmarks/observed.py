@@ -151,7 +151,7 @@ def main(words: Sequence[str] | None = None) -> int:
     options.results.mkdir(exist_ok=True)
     path = options.results / f"observed-{device.replace(' ', '-')}-{record['date']}.json"
     path.write_text(json.dumps(record))
-    print(f"{len(chosen)} programs, {failed} differ: {path}")
+    print(f"{len(record['programs'])} of {len(chosen)} programs ran, {failed} differ: {path}")
     return int(failed > 0)
 
 
