@@ -8,7 +8,7 @@ rule                                                                 what it pro
 The job's objects hold nothing of ours: no hook on a module, an      ``copy.deepcopy``, ``pickle``, ``torch.save`` and
 optimizer or a graph.                                                TorchScript copy what an object holds
 One wrapper of ``torch.nn.Module.__call__``, installed once and      Dynamo, ``torch.fx`` and the job compare and keep
-never removed (``observer.py``).                                     this function
+never removed (``install.py``).                                      this function
 The wrapper returns to the original at once while Dynamo compiles    compiled graphs, exported programs and traces
 and within another call.                                             would hold our code
 A call under a dispatch mode, a tracer or a functorch transform is   these see every operator and every size that is
