@@ -4,7 +4,7 @@
     python benchmarks/observed.py --only generate --pairs 1       # some of them
 
 Compared are the exit code, the result (losses or outputs, which must be equal to the last bit), the number of compiled
-graphs, standard error, and the program's own time of its steps outside of the windows: the ratio of the medians of the
+graphs, and the program's own time of its steps outside of the windows: the ratio of the medians of the
 last quarters, beside the spread of the plain runs.  Every observed run must leave a trace.  The raw record goes to
 ``benchmarks/results/observed-DEVICE-DATE.json``.
 """
@@ -150,7 +150,9 @@ def main(words: Sequence[str] | None = None) -> int:
             print("   ", verdict, (last.get("stderr") or "")[-600:], flush=True)
     options.results.mkdir(exist_ok=True)
     path = options.results / f"observed-{device.replace(' ', '-')}-{record['date']}.json"
-    path.write_text(json.dumps(record))
+    for each in (run for x in record["programs"].values() for run in (*x["plain"], *x["observed"])):
+        each.pop("stderr", None)  # it holds paths of the machine, and is not compared
+    path.write_text(json.dumps(record) + "\n")
     print(f"{len(record['programs'])} of {len(chosen)} programs ran, {failed} differ: {path}")
     return int(failed > 0)
 
