@@ -26,7 +26,8 @@ class Guard:
         """The function, which then returns None instead of raising an error, and does nothing once one was raised.
 
         It does nothing within itself or another guarded function either.  Interrupts pass: Ctrl-C, ``sys.exit``, and
-        whatever a signal handler of the job raises while our code runs.
+        whatever a signal handler of the job raises while our code runs.  They end the observation too, because they
+        may have stopped our code between two statements that belong together.
         """
 
         @functools.wraps(function)
@@ -36,8 +37,9 @@ class Guard:
             self._thread.within = True
             try:
                 return function(*args, **kwargs)
-            except Exception as error:
-                if _raised_by_signal_handler(error):
+            except BaseException as error:
+                if not isinstance(error, Exception) or _raised_by_signal_handler(error):
+                    self.end(f"{type(error).__name__} interrupted the observer")
                     raise
                 self.end(f"{type(error).__name__}: {error}")
                 return None

@@ -58,12 +58,13 @@ class Profile:
     def step(self, number: int) -> None:
         """End the mark of one unit, and begin that of the next (0: no further one)."""
         with torch._C.DisableTorchFunction():  # a mode of the job's would see the range begin and end
-            if self._step is not None:
-                self._step.__exit__(None, None, None)
-                self._step = None
+            ending, self._step = self._step, None
+            if ending is not None:
+                ending.__exit__(None, None, None)
             if number:
-                self._step = autograd_profiler.record_function(f"ProfilerStep#{number}")
-                self._step.__enter__()
+                beginning = autograd_profiler.record_function(f"ProfilerStep#{number}")
+                beginning.__enter__()
+                self._step = beginning  # only now: an interrupt may have come before
 
     def stop(self, header: Dict[str, Any], path: Optional[str]) -> None:
         """End it; write the trace with this header, or throw it away (None)."""
