@@ -15,7 +15,7 @@ $(VENV)/bin/python:
 
 # Bytecode is compiled as modules are imported: most of what the packages hold never is.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
-NATIVE := setup.py logparse/ingest/_lines.c logparse/formats/miopen/_find_db.c
+NATIVE := setup.py logparse/ingest/_lines.c logparse/libraries/miopen/_find_db.c
 $(VENV)/.installed: pyproject.toml $(NATIVE) | $(VENV)/bin/python
 	$(PIP_INSTALL) --editable .
 	@touch $@
@@ -42,7 +42,7 @@ mypy: $(VENV)/.tested
 # The tests start some hundred Python processes: without stored bytecode each would compile the packages anew.
 pytest nightly: export PYTHONDONTWRITEBYTECODE :=
 
-# aiter's tuners and look-ups, which tests/formats/test_aiter_itself.py runs: fetched (40 MB) and not installed.  Where
+# aiter's tuners and look-ups, which tests/libraries/test_aiter_itself.py runs: fetched (40 MB) and not installed.  Where
 # it cannot be had, its tests are skipped.
 AITER := build/wheels/amd_aiter-0.1.7.post2.dev18-py3-none-any.whl
 $(AITER): | $(VENV)/.tested

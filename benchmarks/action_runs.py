@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from action_models import model_of
 
-from logparse.formats.traces.torch.events import UNTRACED_STEP
-from logparse.formats.traces.torch.operands import WITHOUT_KERNELS
-from logparse.formats.traces.torch.operators import OPERATORS
+from logparse.libraries.torch_profiler.events import UNTRACED_STEP
+from logparse.libraries.torch_profiler.operands import WITHOUT_KERNELS
+from logparse.libraries.torch_profiler.operators import OPERATORS
 
 BY_HAND = ".by_hand"
 """Ending of the file beside a trace with what ``apply.py`` left to a person to change in the model."""

@@ -39,16 +39,16 @@ from action_models import MODELS
 from action_runs import BY_HAND, Run, train
 
 from analyzers.actions import ACTIONS
-from analyzers.analyzer import Settings
+from analyzers.compare.actions import by_group
+from analyzers.evidence.runs import tables_of
+from analyzers.evidence.tables import Settings
 from analyzers.job.gpu_time import steps, traced_us
-from analyzers.measure.replay import Options, replay
-from analyzers.measure.results import Method
 from analyzers.recommend import apply_module
 from analyzers.recommend.apply_module import NAME
 from analyzers.recommend.documents import report
 from analyzers.recommend.verb import advise, write
-from analyzers.times.runs import tables_of
-from analyzers.verify.actions import by_group
+from analyzers.replay.replay import Options, replay
+from analyzers.replay.results import Method
 from logparse.executors.processes import started
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
@@ -56,7 +56,7 @@ from logparse.store import Store, open_store
 WITHIN, SIGN, BEST = 0.05, 0.02, 0.01
 _MOST_S = 600
 """Of one run of a model, in seconds."""
-_IMPORTS = ("torch", "torch.profiler", "analyzers.measure.worker")
+_IMPORTS = ("torch", "torch.profiler", "analyzers.replay.worker")
 """What every run and the replay's worker need: the server of all processes imports them once."""
 _ENVIRONMENT = ("device", "pytorch", "cudnn", "small")
 """Fields of a record that are equal in all that are merged."""

@@ -48,13 +48,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import method_checks
 from inputs import gemms_of, model_convolutions, sampled_wgrads, slow_wgrads
 
-from analyzers.measure.backend import Place
-from analyzers.measure.device_workers import LocalDevice
-from analyzers.measure.drift import idle_facts, noise
-from analyzers.measure.results import Confirmed, Method, Result
-from analyzers.measure.scheduler import Limits, Outcome, Scheduler
-from analyzers.statistics.intervals import median
-from analyzers.times.confirmations import judge, judge_all
+from analyzers.evidence.confirmations import judge, judge_all
+from analyzers.evidence.statistics.intervals import median
+from analyzers.replay.device_workers import LocalDevice
+from analyzers.replay.drift import idle_facts, noise
+from analyzers.replay.results import Confirmed, Method, Result
+from analyzers.replay.scheduler import Limits, Outcome, Scheduler
+from logparse.libraries.kinds.backend import Place
 from logparse.model import Problem
 
 LARGEST_MEDIAN_REGRET = 1.05

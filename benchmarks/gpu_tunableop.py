@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from logparse.formats.tunableop import results_rules
+from logparse.libraries.tunableop import results_rules
 
 MUTATIONS = 200
 SEED = 20

@@ -44,18 +44,18 @@ from gpu_replay import unpack_wheels
 from intervals import prediction
 from job_models import JOBS, Job
 
-from analyzers.diff.timings import kernels_of, timings
-from analyzers.measure.backend import Place
-from analyzers.measure.backends.pytorch import Torch
-from analyzers.measure.backends.torch_ways import without_mkldnn
-from analyzers.measure.device.torch_device import torch_device
-from analyzers.measure.results import Method
-from analyzers.measure.trial import ConfirmTask, WorkerContext
-from analyzers.statistics.intervals import Interval
-from analyzers.times.confirmations import Confirmation, Pairs, judge_all
-from analyzers.times.origins import TRACE
-from analyzers.times.runs import tables_of
+from analyzers.compare.timings import kernels_of, timings
+from analyzers.evidence.confirmations import Confirmation, Pairs, judge_all
+from analyzers.evidence.origins import TRACE
+from analyzers.evidence.runs import tables_of
+from analyzers.evidence.statistics.intervals import Interval
+from analyzers.replay.results import Method
+from analyzers.replay.trial import ConfirmTask, WorkerContext
 from logparse.ingest import ingest
+from logparse.libraries.kinds.backend import Place
+from logparse.libraries.kinds.device.torch_device import torch_device
+from logparse.libraries.pytorch.replay import Torch
+from logparse.libraries.pytorch.replay_ways import without_mkldnn
 from logparse.model import ConvProblem, Problem, Solution, problem_from_text
 from logparse.store import Store, open_store
 

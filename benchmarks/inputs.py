@@ -17,14 +17,14 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from analyzers.analyzer import Settings
-from analyzers.measure.backend import UnsupportedError
-from analyzers.measure.device.operands import conv_shapes
-from analyzers.times.passes import backward_weights, passes_of
-from logparse.formats.format import LineFormat, Outcome
-from logparse.formats.hipblaslt import bench, log, profile
-from logparse.formats.miopen import find_db
-from logparse.formats.miopen.problem_key import problem_from_key
+from analyzers.evidence.passes import backward_weights, passes_of
+from analyzers.evidence.tables import Settings
+from logparse.libraries.hipblaslt import bench, log, profile
+from logparse.libraries.kinds.backend import UnsupportedError
+from logparse.libraries.kinds.device.operands import conv_shapes
+from logparse.libraries.kinds.format import LineFormat, Outcome
+from logparse.libraries.miopen import find_db
+from logparse.libraries.miopen.problem_key import problem_from_key
 from logparse.model import Call, ConvProblem, GemmProblem, Problem
 
 LEAST_FLOPS = 2e9

@@ -33,14 +33,14 @@ from typing import Any, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from analyzers.measure.backend import Conditions, Place
-from analyzers.measure.backends.pytorch import Torch
-from analyzers.measure.device.operands import GemmOperands
-from analyzers.measure.device.torch_device import TorchRunnable
-from analyzers.measure.results import Method
-from analyzers.measure.trial import REFERENCE, ConfirmTask, WorkerContext
-from analyzers.statistics.intervals import Interval
-from analyzers.times.confirmations import Confirmation, Pairs, judge, judge_all
+from analyzers.evidence.confirmations import Confirmation, Pairs, judge, judge_all
+from analyzers.evidence.statistics.intervals import Interval
+from analyzers.replay.results import Method
+from analyzers.replay.trial import REFERENCE, ConfirmTask, WorkerContext
+from logparse.libraries.kinds.backend import Conditions, Place
+from logparse.libraries.kinds.device.operands import GemmOperands
+from logparse.libraries.kinds.device.torch_device import TorchRunnable
+from logparse.libraries.pytorch.replay import Torch
 from logparse.model import DEFAULT, GemmProblem, Problem, Solution
 
 MOST_EXCLUDED, LEAST_INSIDE, LEAST_AGAIN = 0.06, 0.90, 0.90

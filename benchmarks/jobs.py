@@ -69,7 +69,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from gpu_replay import unpack_wheels
 from steps import compared, unit_us
 
-from analyzers.verify.unit_time import LEAST_TURNS
+from analyzers.compare.unit_time import LEAST_TURNS
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "benchmarks" / "job_programs"
@@ -199,7 +199,7 @@ class _Stages:
 
     def _kept(self) -> None:
         """The step of a kept job, simulated again, from the unchanged step beside it too, where that was timed."""
-        from analyzers.analyzer import Settings
+        from analyzers.evidence.tables import Settings
         from analyzers.recommend.verb import advise
 
         row, before = self._row, min(self._store.sources()["run"], key=len)
@@ -215,10 +215,10 @@ class _Stages:
 
     def _foretold(self) -> None:
         """The job traced, once more alone, and replayed, as ``tune`` does: what the step is simulated to take."""
-        from analyzers.analyzer import Settings
-        from analyzers.measure.replay import Options, replay
-        from analyzers.measure.scheduler import Limits
+        from analyzers.evidence.tables import Settings
         from analyzers.recommend.verb import advise, write
+        from analyzers.replay.replay import Options, replay
+        from analyzers.replay.scheduler import Limits
         from analyzers.tune.by_turns import alone
         from logparse.ingest import ingest
 
@@ -244,8 +244,8 @@ class _Stages:
         scaled.
         """
         from analyzers.actions.totals import factors_of
+        from analyzers.evidence.runs import tables_of
         from analyzers.job.step.answer import Step, fitted, traced_step
-        from analyzers.times.runs import tables_of
 
         step = found.step
         if step is None or isinstance(step, str):
@@ -275,9 +275,9 @@ class _Stages:
 
     def _as_if_tuned(self) -> None:
         """The first stages of ``tune``, where operators of a CPU stand for kernels."""
-        from analyzers.measure.replay import Options, replay
-        from analyzers.measure.results import Method
-        from analyzers.measure.scheduler import Limits
+        from analyzers.replay.replay import Options, replay
+        from analyzers.replay.results import Method
+        from analyzers.replay.scheduler import Limits
 
         self._captured("tune-smoke", self._environ)
         limits, method = Limits(budget_s=self._options.replay), Method(cache="hot", turns=2)
@@ -309,7 +309,7 @@ class _Stages:
         """The runs before and after, and the actions of the latter and what its override files do: those of ``tune``,
         else the best action by name.
         """
-        from analyzers.analyzer import Settings
+        from analyzers.evidence.tables import Settings
         from analyzers.recommend.apply_module import without_a_change
         from analyzers.recommend.verb import advise, write
         from analyzers.recommend.verdict import hidden
@@ -339,9 +339,9 @@ class _Stages:
 
     def _judged(self, before: str, after: str, names: Sequence[str], files: Any) -> dict[str, Any]:
         """What ``verify`` says of the two runs."""
-        from analyzers.times.runs import tables_of
+        from analyzers.compare.actions import lines, verify_actions
+        from analyzers.evidence.runs import tables_of
         from analyzers.tune.by_turns import MOST_PAIRS, PAIRS, by_turns
-        from analyzers.verify.actions import lines, verify_actions
 
         runs = (tables_of(self._store, before), tables_of(self._store, after))
         proof = verify_actions(*runs, names, files)
@@ -352,8 +352,8 @@ class _Stages:
         return {"proof": dataclasses.asdict(proof), "verdict": proof.verdict, "verify_said": lines(proof)}
 
     def _units(self, run: str) -> dict[str, Any] | None:
-        from analyzers.times.runs import tables_of
-        from analyzers.times.units import units
+        from analyzers.evidence.runs import tables_of
+        from analyzers.evidence.units import units
 
         found = units(tables_of(self._store, run))
         if found is None:

@@ -21,13 +21,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from intervals import Pair, joined, measured_by
 
-from analyzers.measure.backend import Backend, BackendType, Conditions, Place, Runnable
-from analyzers.measure.backends.pytorch import BACKEND as TORCH
-from analyzers.measure.drift import idle_facts, noise
-from analyzers.measure.results import Confirmed, Method, Result
-from analyzers.measure.scheduler import Outcome
-from analyzers.statistics.intervals import median
-from analyzers.times.confirmations import Confirmation, Pairs, judge_all
+from analyzers.evidence.confirmations import Confirmation, Pairs, judge_all
+from analyzers.evidence.statistics.intervals import median
+from analyzers.replay.drift import idle_facts, noise
+from analyzers.replay.results import Confirmed, Method, Result
+from analyzers.replay.scheduler import Outcome
+from logparse.libraries.kinds.backend import Backend, BackendType, Conditions, Place, Runnable
+from logparse.libraries.pytorch.replay import BACKEND as TORCH
 from logparse.model import DEFAULT, Problem, Solution
 
 LEAST_AGAIN, MOST_FALSE = 0.95, 0.01

@@ -38,9 +38,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from racing import _record
 
-from analyzers.measure.experience import KEPT, Measured, coordinates, distance
-from analyzers.measure.proposer import NEAR, Proposal, by_turns
-from analyzers.measure.trial import REFERENCE
+from analyzers.replay.experience import KEPT, Measured, coordinates, distance
+from analyzers.replay.proposer import NEAR, Proposal, by_turns
+from analyzers.replay.trial import REFERENCE
 from logparse.model import ConvProblem, Problem, Solution, problem_from_text, solution_from_text
 
 RESULTS = Path(__file__).parent / "results"

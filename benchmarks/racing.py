@@ -32,13 +32,13 @@ from typing import Any, TypeAlias
 from gpu_replay import unpack_wheels
 from inputs import sampled_wgrads
 
-from analyzers.measure.backend import Backend, Conditions, Place, Runnable, UnsupportedError
-from analyzers.measure.correctness import acceptable, error_bound
-from analyzers.measure.results import Method
-from analyzers.measure.sampler import executions
-from analyzers.measure.trial import RaceTask, WorkerContext
-from analyzers.measure.worker import backend_named
-from analyzers.statistics.intervals import median
+from analyzers.evidence.statistics.intervals import median
+from analyzers.replay.results import Method
+from analyzers.replay.sampler import executions
+from analyzers.replay.trial import RaceTask, WorkerContext
+from analyzers.replay.worker import backend_named
+from logparse.libraries.kinds.backend import Backend, Conditions, Place, Runnable, UnsupportedError
+from logparse.libraries.kinds.correctness import acceptable, error_bound
 from logparse.model import Problem, Solution, problem_from_text, solution_from_text
 
 LARGEST_REGRET, OF_EXHAUSTIVE, OF_TUNABLEOP = 1.01, 1 / 8, 1 / 2

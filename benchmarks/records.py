@@ -20,10 +20,10 @@ from typing import Any
 
 from racing import _record
 
-from analyzers.measure.replay import history
-from analyzers.measure.results import environment_key
-from analyzers.measure.sharing import HELD, bundled, take, without_checks
 from analyzers.overrides.write import write
+from analyzers.replay.replay import history
+from analyzers.replay.results import environment_key
+from analyzers.replay.sharing import HELD, bundled, take, without_checks
 from logparse.ingest.all_inputs import record
 from logparse.model import Call, Fact, Measurement, problem_from_text, solution_from_text
 from logparse.store import Store, open_store

@@ -41,13 +41,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from analyzers.measure.backend import BackendType, Conditions, Place
-from analyzers.measure.device_workers import LocalDevice
-from analyzers.measure.results import Confirmed, Method, Result
-from analyzers.measure.scheduler import Limits, Outcome, Scheduler
-from analyzers.measure.worker import Handle, Ready, Reply, Worker
-from analyzers.times.confirmations import judge_all
+from analyzers.evidence.confirmations import judge_all
+from analyzers.replay.device_workers import LocalDevice
+from analyzers.replay.results import Confirmed, Method, Result
+from analyzers.replay.scheduler import Limits, Outcome, Scheduler
+from analyzers.replay.worker import Handle, Ready, Reply, Worker
 from logparse.executors.local import usable_cores
+from logparse.libraries.kinds.backend import BackendType, Conditions, Place
 from logparse.model import Problem, Solution
 
 LEAST_RATIO = {2: 1.9, 4: 3.7}
@@ -308,11 +308,11 @@ def plan_section(options: argparse.Namespace) -> dict[str, Any]:
     """Seconds from a store of 200,000 measurements to the order of work."""
     from dataclasses import replace
 
-    from analyzers.analyzer import Settings
-    from analyzers.measure.plan import plan
-    from analyzers.measure.replay import history
-    from analyzers.measure.trial import REFERENCE
-    from analyzers.times.runs import tables_of
+    from analyzers.evidence.runs import tables_of
+    from analyzers.evidence.tables import Settings
+    from analyzers.replay.plan import plan
+    from analyzers.replay.replay import history
+    from analyzers.replay.trial import REFERENCE
     from logparse.ingest import record
     from logparse.model import Call, Fact, Measurement
     from logparse.store import open_store
@@ -352,11 +352,11 @@ def findings_section(options: argparse.Namespace) -> dict[str, Any]:
     """
     from math import log
 
-    from analyzers.analyzer import Settings
+    from analyzers.evidence.runs import tables_to_analyse
+    from analyzers.evidence.tables import Settings
     from analyzers.recommend.ranking import recommend
-    from analyzers.times.runs import tables_to_analyse
-    from logparse.formats.aiter.tables import COLUMNS
     from logparse.ingest import ingest
+    from logparse.libraries.aiter.tables import COLUMNS
     from logparse.store import open_store
 
     device, call, rest = "gfx942,304", "7168,2048,False,torch.bfloat16,torch.bfloat16,False,False", ",0.0,1,1"
@@ -534,7 +534,7 @@ def _problems(options: argparse.Namespace) -> list[Problem]:
     if options.smoke:
         from dataclasses import replace
 
-        from analyzers.measure.trial import REFERENCE
+        from analyzers.replay.trial import REFERENCE
 
         return [replace(REFERENCE, m=8 * n) for n in range(1, 400)]
     from inputs import sampled_wgrads

@@ -42,15 +42,15 @@ from gpu_replay import KINDS, unpack_wheels
 from inputs import model_convolutions, sampled_wgrads
 from proposers import PLANS_OF, RECORDS, SETTINGS, Case, latest, library_of, near_of, recorded
 
-from analyzers.measure.backend import Place
-from analyzers.measure.device_workers import LocalDevice
-from analyzers.measure.experience import Experience
-from analyzers.measure.proposer import Proposal
-from analyzers.measure.racing import Rules
-from analyzers.measure.results import Method, Result, environment_key
-from analyzers.measure.sampler import executions
-from analyzers.measure.scheduler import Limits, Outcome, Scheduler
-from analyzers.times.confirmations import Pairs, judge_all
+from analyzers.evidence.confirmations import Pairs, judge_all
+from analyzers.replay.device_workers import LocalDevice
+from analyzers.replay.experience import Experience
+from analyzers.replay.proposer import Proposal
+from analyzers.replay.racing import Rules
+from analyzers.replay.results import Method, Result, environment_key
+from analyzers.replay.sampler import executions
+from analyzers.replay.scheduler import Limits, Outcome, Scheduler
+from logparse.libraries.kinds.backend import Place
 from logparse.model import Problem
 
 Raced: TypeAlias = Mapping[str, Any]

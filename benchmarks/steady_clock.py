@@ -32,12 +32,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from analyzers.measure.backend import Conditions, Place, Runnable
-from analyzers.measure.backends.pytorch import BACKEND
-from analyzers.measure.drift import SteadyClock, UnsettledError, idle_facts, noise
-from analyzers.measure.sampler import executions
-from analyzers.measure.trial import REFERENCE
-from analyzers.statistics.intervals import median
+from analyzers.evidence.statistics.intervals import median
+from analyzers.replay.drift import SteadyClock, UnsettledError, idle_facts, noise
+from analyzers.replay.sampler import executions
+from analyzers.replay.trial import REFERENCE
+from logparse.libraries.kinds.backend import Conditions, Place, Runnable
+from logparse.libraries.pytorch.replay import BACKEND
 from logparse.model import DEFAULT, GemmProblem
 
 MOST_APART, MOST_OFF = 0.05, 0.01

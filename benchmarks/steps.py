@@ -34,13 +34,13 @@ from typing import Any
 
 import numpy as np
 
+from analyzers.compare.unit_time import SideBySide, UnitTime
 from analyzers.job.step.answer import Factor, Step, answer
 from analyzers.job.step.build import build
 from analyzers.job.step.graph import times
 from analyzers.job.step.traces import Call, RankTrace, Unit, Work, read_trace
-from analyzers.verify.unit_time import SideBySide, UnitTime
-from logparse.formats.traces.torch.timeline import KernelIdentity
 from logparse.ingest.input_file import InputFile
+from logparse.libraries.torch_profiler.timeline import KernelIdentity
 
 JOBS = ((8, 6_250), (8, 50_000), (1, 10_000), (1, 100_000), (1, 1_000_000))
 """Ranks and kernels of each: the first has 50,000 in all, the second on each rank."""

@@ -28,13 +28,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from inputs import sampled_wgrads
 
-from analyzers.measure.backend import Place, UnsupportedError
-from analyzers.measure.device.device_backend import DeviceBackend
-from analyzers.measure.device.torch_device import TorchRunnable
-from analyzers.measure.drift import SteadyClock
-from analyzers.measure.results import Method, Result
-from analyzers.measure.trial import REFERENCE, ConfirmTask, RaceTask, WorkerContext
-from analyzers.measure.worker import backend_named
+from analyzers.replay.drift import SteadyClock
+from analyzers.replay.results import Method, Result
+from analyzers.replay.trial import REFERENCE, ConfirmTask, RaceTask, WorkerContext
+from analyzers.replay.worker import backend_named
+from logparse.libraries.kinds.backend import Place, UnsupportedError
+from logparse.libraries.kinds.device.device_backend import DeviceBackend
+from logparse.libraries.kinds.device.torch_device import TorchRunnable
 from logparse.model import Problem, Solution
 
 PROCESSES = (1, 2, 4, 8)

@@ -23,12 +23,12 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 from werkzeug.serving import make_server
 
+from analyzers.evidence.confirmations import Pairs, confirmation_text, judge
+from analyzers.evidence.origins import PICK
+from analyzers.evidence.statistics.intervals import median
 from analyzers.explore.page.app import application
 from analyzers.explore.page.data import PageData
-from analyzers.measure.results import Confirmed, environment_key, measured
-from analyzers.statistics.intervals import median
-from analyzers.times.confirmations import Pairs, confirmation_text, judge
-from analyzers.times.origins import PICK
+from analyzers.replay.results import Confirmed, environment_key, measured
 from logparse.ingest import ingest, record
 from logparse.model import DEFAULT, Call, Fact, Measurement, Problem, problem_from_text, solution_from_text
 from logparse.store import Store, open_store

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from logparse import open
 
 if TYPE_CHECKING:
-    from analyzers.analyzer import Settings
+    from analyzers.evidence.tables import Settings
     from analyzers.explore import *  # noqa: F403
     from analyzers.recommend.ranking import Recommendation
     from logparse.ingest import Ingested
@@ -80,7 +80,7 @@ def recommend(
     per process, and with the other rows of ``own``, override files that the job reads now.  Raises StoreError for a
     store or run that does not exist, OSError where ``out`` cannot be written.
     """
-    from analyzers.analyzer import Settings
+    from analyzers.evidence.tables import Settings
     from analyzers.recommend.verb import advise, write
     from logparse.store import Store
 

@@ -135,7 +135,7 @@ def tune(
     store: opt.Store = None,
 ) -> Answer:
     """Capture a job, replay, recommend, run it again with the files and settings, and verify."""
-    from analyzers.measure.replay import seconds
+    from analyzers.replay.replay import seconds
     from analyzers.tune import verb
     from logparse.capture.plan import trace_of
 
@@ -168,7 +168,7 @@ def recommend(
     verbose: Annotated[bool, option("The report: all that was found and is written.", "-v", "--verbose")] = False,
 ) -> Answer:
     """Rank what is worth changing, and write the override files."""
-    from analyzers.analyzer import Settings
+    from analyzers.evidence.tables import Settings
     from analyzers.recommend import verb
 
     settings = Settings(
@@ -183,7 +183,7 @@ def recommend(
     )
     held = opened(store)
     if records:
-        from analyzers.measure.sharing import take
+        from analyzers.replay.sharing import take
 
         take(held, records, run)
     found = verb.advise(held, settings, run)
@@ -213,10 +213,10 @@ def replay(
     dry_run: Annotated[bool, option("Print the plan and stop.", "--dry-run")] = False,
 ) -> Answer:
     """Measure the problems on this machine's GPUs, the most valuable first."""
-    from analyzers.measure import replay as measuring
-    from analyzers.measure import verb as measure
-    from analyzers.measure.results import Method
-    from analyzers.measure.scheduler import Limits
+    from analyzers.replay import replay as measuring
+    from analyzers.replay import verb as measure
+    from analyzers.replay.results import Method
+    from analyzers.replay.scheduler import Limits
 
     hang_s = measuring.seconds(silence, "--silence")
     options = measuring.Options(
@@ -237,7 +237,7 @@ def replay(
     )
     held = opened(store)
     if records:
-        from analyzers.measure.sharing import take
+        from analyzers.replay.sharing import take
 
         take(held, records, run)
     if dry_run:
@@ -295,7 +295,7 @@ def sql(
 def status(store: opt.Store = None) -> Answer:
     """Show what the store holds, and what is missing."""
     held = opened(store)
-    from analyzers.completeness import missing
+    from analyzers.findings.completeness import missing
     from logparse import lookup
 
     return Answer(table=lookup.holdings(held), of="status", notes=lambda: (*missing(held), *lookup.hints(held)))
@@ -304,8 +304,8 @@ def status(store: opt.Store = None) -> Answer:
 @verb("logparse formats", opt.Table)
 def formats() -> Answer:
     """List what can be read and written."""
-    from logparse.formats import FORMATS
-    from logparse.formats.override_formats import WRITERS
+    from logparse.libraries import FORMATS
+    from logparse.libraries.override_formats import WRITERS
 
     kinds = (("read", FORMATS), ("write", WRITERS))
     rows = [{"name": x.name, "what": what, "about": x.about} for what, known in kinds for x in known]  # type: ignore[attr-defined]
@@ -352,8 +352,8 @@ def lint(
 
     if against is None:
         return answer(*lint_files(files, facts_of(target), None, as_format), rows)
+    from analyzers.evidence.runs import read_at, tables_to_check
     from analyzers.overrides.coverage import with_idle
-    from analyzers.times.runs import read_at, tables_to_check
 
     tables = read_at(against, None, tables_to_check)
     judged, unread = lint_files(files, facts_of(target), tables, as_format)
@@ -369,9 +369,9 @@ def coverage(
     run: opt.Run = None,
 ) -> Answer:
     """Replay a run's calls against override files: what they cover, and which rows can never hit."""
+    from analyzers.evidence.runs import read_at, tables_to_check
     from analyzers.overrides.coverage import answer
     from analyzers.overrides.lint import lint_files
-    from analyzers.times.runs import read_at, tables_to_check
 
     if against and run:
         raise UsageError("--against names the run, as STORE#RUN; --run is one of --store")
@@ -403,9 +403,9 @@ def verify(
     verbose: Annotated[bool, option("Every problem, and every row that hit nothing.", "-v", "--verbose")] = False,
 ) -> Answer:
     """Check that overrides took effect and what they gained against the promise; exit code 3 when not."""
-    from analyzers.times.runs import remarks_on_words, tables_at
-    from analyzers.verify import actions
-    from analyzers.verify import verify as overrides
+    from analyzers.compare import actions
+    from analyzers.compare import verify as overrides
+    from analyzers.evidence.runs import remarks_on_words, tables_at
 
     share, remarks = parse_share(fail_on, "--fail-on"), remarks_on_words([before, after], store)
     if action:
@@ -428,8 +428,8 @@ def diff(
     n: opt.Count = None,
 ) -> Answer:
     """Compare two runs: slower, faster, new and gone problems, changed picks; exit code 3 when something got slower."""
-    from analyzers.diff import render
-    from analyzers.times.runs import remarks_on_words
+    from analyzers.compare import render
+    from analyzers.evidence.runs import remarks_on_words
 
     found, plan = render.compare(a, b, store, parse_share(fail_on, "--fail-on"), overrides or [], floor)
     return replace(render.diff_answer(found, plan, n), errors=remarks_on_words([a, b], store))
@@ -482,20 +482,20 @@ def export(
     if portable == bool(as_) or (portable and not tables) or (tables and as_ not in (None, "candidates")):
         raise UsageError("either --as (only candidates takes files), or --portable and tables of aiter")
     if tables and portable:
+        from analyzers.evidence.runs import tables_to_check
         from analyzers.overrides import portable as moving
-        from analyzers.times.runs import tables_to_check
 
         made = moving.portable(tables, tables_to_check(opened(store), run) if store or run else None)
         return written(made, made.notes, out, tables)
 
     if as_ == "bundle":
-        from analyzers.measure.sharing import bundled
+        from analyzers.replay.sharing import bundled
 
         files, notes = bundled(opened(store), run)
         return written(Made(tuple(files), len(files), {}), notes, out)
     if as_ == "candidates":
-        from analyzers.times.runs import tables_of
-        from analyzers.verify import candidates as listing
+        from analyzers.compare import candidates as listing
+        from analyzers.evidence.runs import tables_of
 
         made = listing.candidates(tables_of(opened(store), run), tables or [], facts_of(target), n)
         return written(made, made.notes, out)

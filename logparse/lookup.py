@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from logparse.errors import InputError
-from logparse.formats.job_units import UNITS_EACH
-from logparse.formats.patterns import regex
+from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.own.job_units import UNITS_EACH
 from logparse.links import open_sql
 from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
 from logparse.store import Store, command_line
@@ -319,10 +319,10 @@ def problems_in(text: str) -> list[Problem]:
 
 def _named(text: str) -> Iterator[Problem]:
     """The problems of the text as a line of a log, as a file, and as the key of a find-db's row."""
-    from logparse.formats import FORMATS  # here, as ``top`` and ``status`` do not need them
-    from logparse.formats.format import FileFormat, LineFormat
     from logparse.ingest.input_file import InputFile
     from logparse.ingest.lines import LineReader
+    from logparse.libraries import FORMATS  # here, as ``top`` and ``status`` do not need them
+    from logparse.libraries.kinds.format import FileFormat, LineFormat
 
     reader = LineReader([f for f in FORMATS if isinstance(f, LineFormat)])
     reader.feed(text.encode(), 0)

@@ -139,13 +139,13 @@ def _serve_with(*modules: str) -> None:
 @pytest.fixture(scope="session")
 def torch_processes() -> None:
     """Processes that measure find PyTorch imported: of another server's each would import it for 2 s."""
-    _serve_with("torch", "analyzers.measure.worker", "analyzers.measure.backends")
+    _serve_with("torch", "analyzers.replay.worker", "logparse.libraries.all_backends")
 
 
 @pytest.fixture(scope="session")
 def measuring_processes() -> None:
     """Processes that measure find all but PyTorch imported: of another server's each would import it for 0.5 s."""
-    _serve_with("analyzers.measure.worker", "analyzers.measure.backends")
+    _serve_with("analyzers.replay.worker", "logparse.libraries.all_backends")
 
 
 # ``make test`` leaves out what is marked as nightly and counts it (with xdist each worker sees all tests).
@@ -156,9 +156,9 @@ LONGEST = [
     "cluster",
     "torch_processes",
     "tests/test_output.py",
-    "tests/analyzers/measure/test_replay.py",
+    "tests/analyzers/replay/test_replay.py",
     "tests/analyzers/explore/test_point_table.py",
-    "tests/analyzers/test_laws.py",
+    "tests/analyzers/findings/test_laws.py",
     "tests/ingest/test_robustness.py",
     "tests/test_docs.py",
     "tests/store/test_compaction.py",
@@ -166,16 +166,16 @@ LONGEST = [
     "tests/store/test_store.py",
     "tests/analyzers/explore/test_cards.py",
     "tests/analyzers/explore/test_page.py",
-    "tests/analyzers/times/test_runs.py",
+    "tests/analyzers/evidence/test_runs.py",
     "tests/analyzers/explore/test_serve.py",
     "tests/test_location.py",
     "tests/test_hostile.py",
     "tests/test_files.py",
-    "tests/analyzers/test_tune.py",
+    "tests/analyzers/tune/test_tune.py",
     "tests/store/test_joint.py",
     "tests/analyzers/recommend/test_recommend.py",
     "tests/analyzers/actions/test_fused_epilogue.py",
-    "tests/analyzers/test_suboptimal_pick.py",
+    "tests/analyzers/findings/test_suboptimal_pick.py",
     "tests/analyzers/explore/test_analysis.py",
     "tests/analyzers/overrides/test_bisect.py",
 ]

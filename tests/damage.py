@@ -13,9 +13,9 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from logparse.formats import FORMATS
-from logparse.formats.format import FileFormat, Format, Head, LineFormat
 from logparse.ingest.input_file import InputFile
+from logparse.libraries import FORMATS
+from logparse.libraries.kinds.format import FileFormat, Format, Head, LineFormat
 from tests.conftest import SAMPLE_FILES
 
 _SMALL = 96 << 10

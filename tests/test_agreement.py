@@ -7,16 +7,16 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analyzers.analyzer import Settings
-from analyzers.measure.replay import Options, planned
-from analyzers.measure.results import measured
+from analyzers.evidence.joins import not_elsewhere
+from analyzers.evidence.origins import CONFIRM
+from analyzers.evidence.runs import tables_of
+from analyzers.evidence.tables import Settings
 from analyzers.overrides.export import of_store
 from analyzers.recommend.ranking import recommend
-from analyzers.times.joins import not_elsewhere
-from analyzers.times.origins import CONFIRM
-from analyzers.times.runs import tables_of
-from logparse.formats.format import UNITS
+from analyzers.replay.replay import Options, planned
+from analyzers.replay.results import measured
 from logparse.ingest import ingest, record
+from logparse.libraries.kinds.format import UNITS
 from logparse.lookup import holdings, show, top
 from logparse.model import Fact, solution_from_text
 from logparse.store import Store, open_store

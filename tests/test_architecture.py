@@ -52,8 +52,8 @@ def test_imports_point_the_right_way() -> None:
         for used in imports(path):
             up = name not in PROGRAM and name.startswith("logparse") and used.startswith("analyzers")
             up |= name.startswith("logparse.model") and not used.startswith("logparse.model")
-            up |= name.startswith("logparse.formats") and not (
-                used.startswith("logparse.formats") or used in FORMATS_MAY
+            up |= name.startswith("logparse.libraries") and not (
+                used.startswith("logparse.libraries") or used in FORMATS_MAY
             )
             up |= name not in (*PROGRAM, "logparse.__main__") and used in PROGRAM
             wrong += [f"{name} imports {used}"] * up
@@ -109,8 +109,8 @@ def place(name: str) -> str:
     package, *rest = name.split(".")
     if not rest or (package == "logparse" and rest[0] in (*SHARED, "__main__")):
         return package
-    if name == "analyzers.analyzer":
-        return "analyzers/analyzer.py"
+    if name == "analyzers.evidence.tables":
+        return "analyzers/evidence/tables.py"
     if package == "analyzers" and len(rest) == 1 and MODULES[name].name != "__init__.py":
         return "analyzers/<finding>.py"
     if package == "logparse" and rest[0] in QUESTIONS:
@@ -224,7 +224,7 @@ def is_write(call: ast.Call) -> bool:
 
 def test_the_roots_hold_only_the_listed_modules() -> None:
     """``analyzers/`` holds what an analyzer is and the analyzers, each named as its finding."""
-    from analyzers import ANALYZERS
+    from analyzers.findings import ANALYZERS
 
     named = {analyzer.name.replace("-", "_") for analyzer in ANALYZERS}
     assert {path.stem for path in (ROOT / "analyzers").glob("*.py")} == {"__init__", "analyzer", *named}
@@ -269,8 +269,8 @@ def test_a_question_to_a_store_imports_no_format() -> None:
     code = "import sys, logparse.lookup, logparse.sql; print([x for x in sys.modules if x.startswith('logparse')])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     used = set(ast.literal_eval(out.stdout))
-    assert "logparse.formats.format" in used, "what a format is, of which the store has the units"
-    assert not {"logparse.formats.all_formats", "logparse.formats.hipblaslt", "logparse.ingest"} & used
+    assert "logparse.libraries.kinds.format" in used, "what a format is, of which the store has the units"
+    assert not {"logparse.libraries.all_formats", "logparse.libraries.hipblaslt", "logparse.ingest"} & used
 
 
 def test_a_merge_of_find_dbs_imports_no_pandas(tmp_path: Path) -> None:
@@ -295,6 +295,6 @@ def test_a_recommendation_imports_only_the_formats_that_it_writes(tmp_path: Path
     store = str(tmp_path / "store")
     imported("ingest", *samples, "--store", store)
     used = imported("recommend", "--store", store, "--out", str(tmp_path / "out"), own=True)
-    assert "logparse.formats.hipblaslt.tuning_rules" in used, "it has written a file"
-    assert not {f"logparse.formats.{x}" for x in ("all_formats", "moe", "rocblas", "miopen.perf_db_rules")} & used
+    assert "logparse.libraries.hipblaslt.tuning_rules" in used, "it has written a file"
+    assert not {f"logparse.libraries.{x}" for x in ("all_formats", "moe", "rocblas", "miopen.perf_db_rules")} & used
     assert len(used) <= 129

@@ -194,8 +194,8 @@ def spelled(name: str) -> str:
 
 
 def test_formats_are_all_described() -> None:
-    from logparse.formats import FORMATS
-    from logparse.formats.override_formats import WRITERS
+    from logparse.libraries import FORMATS
+    from logparse.libraries.override_formats import WRITERS
 
     text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
     read, written = text.split("\n## What is written\n")
@@ -209,7 +209,7 @@ def test_formats_are_all_described() -> None:
 
 
 def test_findings_are_all_described() -> None:
-    from analyzers import ANALYZERS
+    from analyzers.findings import ANALYZERS
 
     text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
     assert {a.name for a in ANALYZERS if f"| `{a.name}` |" not in text} == set()

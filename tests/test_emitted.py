@@ -18,14 +18,14 @@ from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import merge
 from analyzers.overrides.write import write, written
 from logparse.errors import InputError
-from logparse.formats.format import Emission
-from logparse.formats.miopen import find_db, perf_db
-from logparse.formats.miopen.db_names import file_name
-from logparse.formats.miopen.find_db_items import read_record
-from logparse.formats.override_formats import OVERRIDE_FORMATS, WRITERS
-from logparse.formats.rocblas import logs as rocblas
 from logparse.ingest.input_file import InputFile
 from logparse.ingest.stated_target import target_from
+from logparse.libraries.kinds.format import Emission
+from logparse.libraries.miopen import find_db, perf_db
+from logparse.libraries.miopen.db_names import file_name
+from logparse.libraries.miopen.find_db_items import read_record
+from logparse.libraries.override_formats import OVERRIDE_FORMATS, WRITERS
+from logparse.libraries.rocblas import logs as rocblas
 from logparse.model import Measurement, Override, Problem
 from tests.analyzers.example import B, F, W, gemm
 from tests.conftest import SAMPLES

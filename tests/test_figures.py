@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from analyzers.evidence.confirmations import Pairs
+from analyzers.evidence.statistics.intervals import median
 from analyzers.job.step.answer import ERROR, STARTS
-from analyzers.statistics.intervals import median
-from analyzers.times.confirmations import Pairs
 from tests.conftest import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"

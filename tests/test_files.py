@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.analyzer import Settings
+from analyzers.evidence.tables import Settings
 from analyzers.explore.report import write_report
 from analyzers.overrides.export import export
 from analyzers.overrides.merge import merge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analyzers.analyzer import Settings
+from analyzers.evidence.tables import Settings
 from analyzers.recommend.verb import advise, write
 from logparse.ingest import ingest
 from logparse.ingest.stated_target import target_from

@@ -14,13 +14,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from logparse.formats import FORMATS
-from logparse.formats.format import FileFormat
 from logparse.ingest import ingest
 from logparse.ingest.input_file import InputFile
+from logparse.libraries import FORMATS
+from logparse.libraries.kinds.format import FileFormat
 from logparse.store import Store, open_store
 from tests.conftest import SAMPLE_FILES, SAMPLES
-from tests.formats.reading import check_conservation
+from tests.libraries.reading import check_conservation
 
 GOLDENS = Path(__file__).parent / "goldens"
 SECTIONS = {

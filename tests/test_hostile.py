@@ -26,15 +26,15 @@ import pytest
 
 from analyzers.actions import ActionResult, padded_output, tf32
 from analyzers.actions.action import Application
-from analyzers.analyzer import Settings
+from analyzers.evidence.runs import tables_of
+from analyzers.evidence.tables import Settings
 from analyzers.overrides import write as overrides_write
 from analyzers.overrides.export import export, select
 from analyzers.overrides.write import written
 from analyzers.recommend import documents, screen, verb
 from analyzers.recommend.ranking import Recommendation
-from analyzers.times.runs import tables_of
-from logparse.formats.format import Outcome
 from logparse.ingest import ingest, stream, worker
+from logparse.libraries.kinds.format import Outcome
 from logparse.model import (
     ConvProblem,
     Evidence,

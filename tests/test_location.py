@@ -25,8 +25,8 @@ from logparse.ingest.input_file import InputFile, find_inputs
 from logparse.location import join_url, put_if_absent, replace_file, resolve, split_url
 from logparse.sql import query
 from logparse.store import Store, open_store
-from tests.formats.reading import check_conservation
 from tests.ingest.test_ingest import bench, counts
+from tests.libraries.reading import check_conservation
 
 boto3 = pytest.importorskip("boto3")
 moto_server = pytest.importorskip("moto.server")

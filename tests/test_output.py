@@ -66,7 +66,7 @@ CHANGES: dict[str, tuple[str, ...]] = {
 }
 """Verbs whose answer is no table, in an order in which each finds what it is about."""
 ELSEWHERE = {
-    **dict.fromkeys(("capture", "run", "tune"), "they start a job: tests/capture, tests/analyzers/test_tune.py"),
+    **dict.fromkeys(("capture", "run", "tune"), "they start a job: tests/capture, tests/analyzers/tune/test_tune.py"),
     **dict.fromkeys(("merge", "convert", "bisect"), "they read no store: tests/analyzers/overrides"),
     **dict.fromkeys(("explore", "report"), "they draw: tests/analyzers/explore"),
 }

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.errors import EmissionError
-from logparse.formats.format import Emission
+from logparse.libraries.kinds.format import Emission
 from logparse.model import ConvProblem, Fact, Kernel, Measurement, Solution, fault, problem_from_text
 from logparse.quoting import (
     Html,

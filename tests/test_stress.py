@@ -12,13 +12,13 @@ pytest.importorskip("dash", reason="the extra `explore` is not installed")
 from analyzers.explore import queries
 from analyzers.explore.page.data import PageData
 from analyzers.explore.selection import Selection
-from analyzers.measure.replay import Options, ReplayReport, replay
-from analyzers.measure.results import Method
-from analyzers.measure.scheduler import Limits
+from analyzers.replay.replay import Options, ReplayReport, replay
+from analyzers.replay.results import Method
+from analyzers.replay.scheduler import Limits
 from logparse.ingest import ingest
 from logparse.store.compaction import compact
-from tests.analyzers.measure.fakes import NAME
-from tests.analyzers.measure.problems import named, store_of
+from tests.analyzers.replay.fakes import NAME
+from tests.analyzers.replay.problems import named, store_of
 from tests.conftest import SAMPLES
 
 LOGS = [str(x) for x in (SAMPLES / "hipblaslt/hipblaslt_rank0_4242.log", SAMPLES / "miopen/miopen_cmd_4242.log")]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import Job, Work
-from logparse.formats.patterns import regex
+from logparse.libraries.kinds.patterns import regex
 from logparse.model import OperatorProblem, Problem
 from logparse.quoting import Python, joined, python_line, python_literal
 

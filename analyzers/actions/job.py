@@ -8,12 +8,12 @@ from functools import cached_property
 
 import pandas as pd
 
-from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.joins import agreed_facts, calls_by_problem
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.evidence.units import units, word_of
 from analyzers.job.epilogues import Epilogue, epilogues, gradients, trains
 from analyzers.job.gpu_time import kernels_of_run, steps, traced_us
-from analyzers.times.joins import agreed_facts, calls_by_problem
-from analyzers.times.units import units, word_of
-from logparse.formats.torch_types import TORCH_TYPES
+from logparse.libraries.kinds.dtypes import TORCH_TYPES
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
 
 OPERAND_TYPES: Mapping[str, str] = {x.blas: x.operand for x in TORCH_TYPES}

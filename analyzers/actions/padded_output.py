@@ -13,8 +13,8 @@ from typing import Any
 
 from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import OPERAND_TYPES, Job, Work, mapped
-from analyzers.analyzer import once
-from logparse.formats.traces.torch.inputs import contiguous_strides
+from analyzers.evidence.tables import once
+from logparse.libraries.torch_profiler.inputs import contiguous_strides
 from logparse.model import GemmProblem, Operand, OperatorProblem, Problem
 from logparse.quoting import Python, python_line
 

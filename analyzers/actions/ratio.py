@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from analyzers.actions.action import Change
 from analyzers.actions.job import Work
-from analyzers.statistics.intervals import median
-from analyzers.times.action_times import Samples
+from analyzers.evidence.action_times import Samples
+from analyzers.evidence.statistics.intervals import median
 
 _LEAST_SHARE = 0.8
 """Of the time alone: what caches explained at most in the record below; a clock explains the rest, of all alike."""

@@ -15,11 +15,11 @@ from dataclasses import replace
 from analyzers.actions.action import Action, ActionResult, Part, group_of, rank, step_interval
 from analyzers.actions.job import Job, Work, job_of, typed
 from analyzers.actions.ratio import host_us, ratio
-from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.action_times import Samples, samples_of
+from analyzers.evidence.origins import HOST
+from analyzers.evidence.statistics.intervals import median
+from analyzers.evidence.tables import Settings, Tables
 from analyzers.job.step.answer import Factor
-from analyzers.statistics.intervals import median
-from analyzers.times.action_times import Samples, samples_of
-from analyzers.times.origins import HOST
 from logparse.model import DEFAULT, ConvProblem, OperatorProblem, Problem
 
 _MOST = 600

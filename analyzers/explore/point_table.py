@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pyarrow as pa
 
+from analyzers.evidence.joins import facts_by_source
+from analyzers.evidence.units import unit_word, units_each
 from analyzers.explore.queries import readable
 from analyzers.job.gpu_time import STEPS
-from analyzers.times.joins import facts_by_source
-from analyzers.times.units import unit_word, units_each
 from logparse.devices import PEAK_COLUMN, device_of, devices
 from logparse.lookup import MEANS, TRACED
 from logparse.model import TRIED, TYPE_BYTES, Finding, Override

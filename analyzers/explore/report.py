@@ -21,6 +21,7 @@ import pandas as pd
 import pyarrow as pa
 from plotly.offline import get_plotlyjs
 
+from analyzers.evidence.joins import facts_by_source
 from analyzers.explore import point_table, queries, tries
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.palette import DARK, LIGHT
@@ -33,7 +34,6 @@ from analyzers.explore.page.paste import advice
 from analyzers.explore.plain_text import amount, of_one, sentence
 from analyzers.explore.selection import INTRO, VIEWS, Selection
 from analyzers.explore.views import ChartStyle, chart
-from analyzers.times.joins import facts_by_source
 from logparse.groups import in_groups
 from logparse.output.files import write_file
 from logparse.output.own_files import remember

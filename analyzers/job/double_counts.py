@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from analyzers.analyzer import Tables
+from analyzers.evidence.tables import Tables
 from logparse.output.answer import typed
 from logparse.store import Store
 from logparse.store.database import shared_database

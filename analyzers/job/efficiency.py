@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analyzers.evidence.joins import facts_by_source
 from analyzers.job.gpu_time import traced_calls
-from analyzers.times.joins import facts_by_source
-from analyzers.times.roofline import input_type, roofline_us
 from logparse.devices import device_of
 from logparse.model import ConvProblem, Problem, problem_from_text
+from logparse.roofline import input_type, roofline_us
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 NEAR = 4.0

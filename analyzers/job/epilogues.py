@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from analyzers.analyzer import Tables
-from logparse.formats.traces.torch.epilogues import FACT, GRADIENT
+from analyzers.evidence.tables import Tables
+from logparse.libraries.torch_profiler.epilogues import FACT, GRADIENT
 from logparse.model import DEFAULT, GemmProblem, problem_from_text
 
 ACTIVATIONS: Mapping[str, str] = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu"}

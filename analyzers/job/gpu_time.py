@@ -3,7 +3,7 @@
 This is the one source of these numbers for ``recommend``, ``explore``, ``report`` and the analyzers.  A kernel's kind
 follows from its problem, else from its operator's name, else from its own.  Computation and communication are never
 added up: collectives count only where nothing computes, and as idle where they only wait for another rank (``ranks``).
-Times are those of an average unit of work (``analyzers/times/units.py``) times the units that were traced.
+Times are those of an average unit of work (``analyzers/evidence/units.py``) times the units that were traced.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from functools import lru_cache
 
 import pandas as pd
 
-from analyzers.analyzer import Settings, Tables, once
+from analyzers.evidence.cells import is_true
+from analyzers.evidence.tables import Settings, Tables, once
+from analyzers.evidence.units import communicates, units, word_of
 from analyzers.job.ranks import exposed, ranks
-from analyzers.times.cells import is_true
-from analyzers.times.units import communicates, units, word_of
-from logparse.formats.traces.torch.busy import BEFORE
-from logparse.formats.traces.torch.busy import COMMUNICATION as COLLECTIVES
-from logparse.formats.traces.torch.gradients import BACKWARD_DATA, BACKWARD_WEIGHTS
+from logparse.libraries.torch_profiler.busy import BEFORE
+from logparse.libraries.torch_profiler.busy import COMMUNICATION as COLLECTIVES
+from logparse.libraries.torch_profiler.gradients import BACKWARD_DATA, BACKWARD_WEIGHTS
 from logparse.model import kind_of, layer_of
 
 STEPS, STEPS_US = "profiler_steps", "profiler_steps_us"

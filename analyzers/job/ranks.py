@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analyzers.analyzer import Tables, once
-from analyzers.times.units import units_by_source
+from analyzers.evidence.tables import Tables, once
+from analyzers.evidence.units import units_by_source
 
 
 @dataclass(frozen=True)

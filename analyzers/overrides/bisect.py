@@ -33,9 +33,9 @@ from typing import BinaryIO, Literal, NamedTuple, TypeAlias
 from analyzers.overrides.lint import content_of, format_of
 from analyzers.overrides.write import write, wrote_lines
 from logparse.errors import InputError, UsageError
-from logparse.formats.format import Emission
-from logparse.formats.override_format import Keep
 from logparse.ingest.input_file import HEAD_BYTES
+from logparse.libraries.kinds.format import Emission
+from logparse.libraries.kinds.override_format import Keep
 from logparse.output import CHECK_FAILED, Answer
 from logparse.quoting import Shell, filled, shell_word
 from logparse.text import counted, duration, printable, shortened

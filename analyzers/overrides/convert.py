@@ -24,12 +24,12 @@ from dataclasses import dataclass, replace
 
 from analyzers.overrides.write import Made, left_out_lines, readable, together
 from logparse.errors import InputError
-from logparse.formats.format import Writer
-from logparse.formats.override_format import Conversion, OverrideFormat
-from logparse.formats.override_formats import OVERRIDE_FORMATS
-from logparse.formats.tunableop import validators
 from logparse.groups import in_groups
 from logparse.ingest.input_file import InputFile
+from logparse.libraries.kinds.format import Writer
+from logparse.libraries.kinds.override_format import Conversion, OverrideFormat
+from logparse.libraries.override_formats import OVERRIDE_FORMATS
+from logparse.libraries.tunableop import validators
 from logparse.model import Fact, Measurement, Override, Record, Solution, SolutionName
 from logparse.target import Facts, arch, machine, seen_by, serves
 from logparse.text import counted

@@ -9,17 +9,17 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby, islice
 from typing import Literal
 
-from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.cells import count_of
+from analyzers.evidence.joins import calls_by_problem
+from analyzers.evidence.picks import compare
+from analyzers.evidence.tables import Settings, Tables
 from analyzers.job.double_counts import remarks_on
 from analyzers.overrides.kernels import Kernels
 from analyzers.overrides.lint import Unread, by_name, share_lines, unread_lines
 from analyzers.overrides.look_up import State, look_up
-from analyzers.times.cells import count_of
-from analyzers.times.joins import calls_by_problem
-from analyzers.times.picks import compare
-from logparse.formats.override_format import OverrideFile, OverrideFormat, Report
-from logparse.formats.reading import Note, Row
 from logparse.groups import in_groups
+from logparse.libraries.kinds.override_format import OverrideFile, OverrideFormat, Report
+from logparse.libraries.kinds.reading import Note, Row
 from logparse.model import problem_from_text
 from logparse.output import CHECK_FAILED, Answer, Rows
 

@@ -15,16 +15,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from analyzers.analyzer import Tables
+from analyzers.evidence.cells import count_of
+from analyzers.evidence.joins import calls_by_problem
+from analyzers.evidence.runs import tables_of
+from analyzers.evidence.tables import Tables
 from analyzers.overrides.write import Made, left_out_lines, make
-from analyzers.times.cells import count_of
-from analyzers.times.joins import calls_by_problem
-from analyzers.times.runs import tables_of
 from logparse.errors import EmissionError, InputError
-from logparse.formats.format import Emission
-from logparse.formats.hipblaslt import bench
-from logparse.formats.miopen import driver
-from logparse.formats.tunableop import untuned
+from logparse.libraries.hipblaslt import bench
+from logparse.libraries.kinds.format import Emission
+from logparse.libraries.miopen import driver
+from logparse.libraries.tunableop import untuned
 from logparse.model import DEFAULT, Override, Problem, problem_from_text
 from logparse.quoting import Shell, joined
 from logparse.sql import query
@@ -100,7 +100,7 @@ def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -
 KINDS: Mapping[str, str] = {"bench": "gemm", "untuned": "gemm", "driver": "conv"}
 """The kind of problem that a tool runs."""
 NAMES = (*KINDS, "bundle", "candidates")
-"""Values of ``export --as``; the last two are made by ``analyzers/measure/sharing.py``, ``verify/candidates.py``."""
+"""Values of ``export --as``; the last two are made by ``analyzers/replay/sharing.py``, ``compare/candidates.py``."""
 
 _LINES: Mapping[str, tuple[str, Callable[[Problem], Shell]]] = {
     "bench": ("bench.sh", bench.command),

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from analyzers.analyzer import Tables
+from analyzers.evidence.joins import Given, given_workspaces
+from analyzers.evidence.tables import Tables
 from analyzers.overrides.lint import by_name
 from analyzers.overrides.look_up import LookUp
-from analyzers.times.joins import Given, given_workspaces
-from logparse.formats.override_format import OverrideFile, OverrideFormat
-from logparse.formats.reading import Row
+from logparse.libraries.kinds.override_format import OverrideFile, OverrideFormat
+from logparse.libraries.kinds.reading import Row
 from logparse.model import problem_from_text
 
 

@@ -13,20 +13,21 @@ from heapq import nsmallest
 from itertools import chain
 from typing import Any, NamedTuple
 
-from analyzers.analyzer import Tables
-from analyzers.times.joins import against_default, facts_of, launches_graphs
-from analyzers.times.miopen_tuning import of_build
+from analyzers.evidence.joins import against_default, facts_of, launches_graphs
+from analyzers.evidence.miopen_tuning import of_build
+from analyzers.evidence.tables import Tables
 from logparse.errors import InputError
-from logparse.formats import FORMATS, flashinfer
-from logparse.formats.aiter import tables as aiter
-from logparse.formats.format import FileFormat, Head
-from logparse.formats.moe import config as moe_config
-from logparse.formats.override_format import OverrideFile, OverrideFormat
-from logparse.formats.override_formats import OVERRIDE_FORMATS
-from logparse.formats.reading import STAGES, Note, Reading, Row
-from logparse.formats.tunableop.validators import PREFIX as VALIDATOR
 from logparse.groups import in_groups
 from logparse.ingest.input_file import HEAD_BYTES, InputFile
+from logparse.libraries import FORMATS
+from logparse.libraries.aiter import tables as aiter
+from logparse.libraries.flashinfer import autotuner
+from logparse.libraries.kinds.format import FileFormat, Head
+from logparse.libraries.kinds.override_format import OverrideFile, OverrideFormat
+from logparse.libraries.kinds.reading import STAGES, Note, Reading, Row
+from logparse.libraries.moe import config as moe_config
+from logparse.libraries.override_formats import OVERRIDE_FORMATS
+from logparse.libraries.tunableop.validators import PREFIX as VALIDATOR
 from logparse.links import linked
 from logparse.model import Problem, problem_from_text
 from logparse.output import CHECK_FAILED, Answer, Rows
@@ -37,7 +38,7 @@ CHECKED = ", ".join(format.name for format in OVERRIDE_FORMATS)
 
 _UNCHECKED: Mapping[str, str] = {
     aiter.FORMAT.name: "a table of aiter that is not checked, as those of its tuned kernels are",
-    flashinfer.FORMAT.name: "FlashInfer takes it only where all its metadata are its own; tactics are not checked",
+    autotuner.FORMAT.name: "FlashInfer takes it only where all its metadata are its own; tactics are not checked",
 }
 """Formats of tables that a library reads as overrides and that are not judged."""
 _BOM = b"\xef\xbb\xbf"

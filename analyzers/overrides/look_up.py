@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from logparse.formats.override_format import OverrideFormat
-from logparse.formats.reading import Reading, Row
+from logparse.libraries.kinds.override_format import OverrideFormat
+from logparse.libraries.kinds.reading import Reading, Row
 from logparse.links import may_be
 from logparse.model import Problem, Solution
 

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 from analyzers.overrides.lint import content_of, format_of
 from analyzers.overrides.write import Made
 from logparse.errors import InputError
-from logparse.formats.format import Emission
-from logparse.formats.override_format import Merging, OverrideFile, OverrideFormat, bytes_of
-from logparse.formats.override_formats import OVERRIDE_FORMATS
-from logparse.formats.reading import Offer, Reading
 from logparse.groups import in_groups
+from logparse.libraries.kinds.format import Emission
+from logparse.libraries.kinds.override_format import Merging, OverrideFile, OverrideFormat, bytes_of
+from logparse.libraries.kinds.reading import Offer, Reading
+from logparse.libraries.override_formats import OVERRIDE_FORMATS
 from logparse.target import Facts
 from logparse.text import counted
 

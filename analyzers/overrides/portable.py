@@ -12,15 +12,15 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from analyzers.analyzer import Tables
+from analyzers.evidence.tables import Tables
 from analyzers.overrides.coverage import coverage
 from analyzers.overrides.lint import content_of, facts_of_run, format_of
 from analyzers.overrides.merge import merge_contents
 from analyzers.overrides.write import Made
 from logparse.errors import InputError
-from logparse.formats.format import Emission
-from logparse.formats.override_format import OverrideFormat
-from logparse.formats.reading import Row
+from logparse.libraries.kinds.format import Emission
+from logparse.libraries.kinds.override_format import OverrideFormat
+from logparse.libraries.kinds.reading import Row
 from logparse.text import counted, duration
 
 _LIBRARIES = ("hipblaslt", "rocblas")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from analyzers.overrides.look_up import look_up
 from logparse.errors import EmissionError, InputError
-from logparse.formats.format import Emission, Writer
-from logparse.formats.override_formats import format_of
-from logparse.formats.reading import Reading
+from logparse.libraries.kinds.format import Emission, Writer
+from logparse.libraries.kinds.reading import Reading
+from logparse.libraries.override_formats import format_of
 from logparse.model import Override, fault
 from logparse.output import Answer
 from logparse.output.files import Rewrite
@@ -22,7 +22,7 @@ from logparse.target import Facts
 from logparse.text import short_path
 
 if TYPE_CHECKING:
-    from logparse.formats.override_format import OverrideFormat
+    from logparse.libraries.kinds.override_format import OverrideFormat
 
 _SHOWN = 8
 

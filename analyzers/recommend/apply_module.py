@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 from analyzers.actions import ActionResult
-from logparse.formats.format import Emission
+from logparse.libraries.kinds.format import Emission
 from logparse.quoting import Python, Shell, asset, filled, joined, python_line, shell_comment
 
 NAME = "apply.py"

@@ -16,8 +16,8 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from logparse.formats.format import Emission, settings
-from logparse.formats.tunableop.results import FILE_NAME as TUNABLEOP
+from logparse.libraries.kinds.format import Emission, settings
+from logparse.libraries.tunableop.results import FILE_NAME as TUNABLEOP
 from logparse.model import Override
 from logparse.quoting import Shell, asset, filled, joined, printable, shell_comment, shell_data, shell_word
 from logparse.target import BUILD, Facts, arch

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from analyzers.analyzer import Tables, once
+from analyzers.evidence.joins import calls_by_problem, closest, timed
+from analyzers.evidence.picks import counted_as
+from analyzers.evidence.tables import Tables, once
 from analyzers.job.gpu_time import gpu_us, kernels_of_run
 from analyzers.recommend.confidence import Judgement, basis, pre_us
-from analyzers.times.joins import calls_by_problem, closest, timed
-from analyzers.times.picks import counted_as
 from logparse.model import Finding
 
 

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from analyzers.analyzer import Tables
-from analyzers.statistics.intervals import benjamini_hochberg
-from analyzers.times.confirmations import RATE, Confirmation, counting, judged, stored_confirmations
-from analyzers.times.joins import facts_by_source
+from analyzers.evidence.confirmations import RATE, Confirmation, counting, judged, stored_confirmations
+from analyzers.evidence.joins import facts_by_source
+from analyzers.evidence.statistics.intervals import benjamini_hochberg
+from analyzers.evidence.tables import Tables
 from logparse.model import Finding, changed
 from logparse.target import Facts, machine
 

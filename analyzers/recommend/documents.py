@@ -17,12 +17,12 @@ import numpy as np
 
 from analyzers.actions import ActionResult
 from analyzers.actions.action import row
-from analyzers.analyzer import Settings
+from analyzers.evidence.tables import Settings
 from analyzers.recommend import apply_module, render
 from analyzers.recommend.override_files import TargetFiles
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verdict import Verdict, gain, verdict
-from logparse.formats.format import Emission
+from logparse.libraries.kinds.format import Emission
 from logparse.model import Finding
 from logparse.output.files import is_within
 from logparse.quoting import Shell, is_file_name, markdown_block, markdown_text

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analyzers import suboptimal_pick
+from analyzers.evidence.comparison import out_of_reach
+from analyzers.evidence.joins import of_problems
+from analyzers.evidence.ladders import LIBRARY, Race
+from analyzers.findings import suboptimal_pick
 from analyzers.recommend.confidence import basis
-from analyzers.times.comparison import out_of_reach
-from analyzers.times.joins import of_problems
-from analyzers.times.ladders import LIBRARY, Race
-from logparse.formats.hipblaslt import tuning_file
+from logparse.libraries.hipblaslt import tuning_file
 from logparse.model import Finding, Override, Problem, changed, problem_from_text, solution_from_text
 from logparse.text import duration
 

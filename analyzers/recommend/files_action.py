@@ -9,11 +9,11 @@ import pandas as pd
 
 from analyzers.actions import Action, ActionResult
 from analyzers.actions.action import Application, Part, group_of
-from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.joins import calls_by_problem, closest
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.evidence.units import word_of
 from analyzers.job.gpu_time import kernels_of_run, steps, traced_us
 from analyzers.recommend.confidence import basis, pre_us
-from analyzers.times.joins import calls_by_problem, closest
-from analyzers.times.units import word_of
 from logparse.model import Finding
 from logparse.text import counted
 

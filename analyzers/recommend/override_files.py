@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from analyzers.analyzer import Settings
+from analyzers.evidence.tables import Settings
 from analyzers.overrides.write import make
 from analyzers.recommend.apply_script import script as apply_script
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.files_action import to_write
 from analyzers.recommend.ranking import Recommendation, to_tune
 from logparse.errors import EmissionError
-from logparse.formats.format import Emission, Writer
-from logparse.formats.hipblaslt import bench
-from logparse.formats.miopen import driver
+from logparse.libraries.hipblaslt import bench
+from logparse.libraries.kinds.format import Emission, Writer
+from logparse.libraries.miopen import driver
 from logparse.model import ConvProblem, Finding, GemmProblem, Override, Problem
 from logparse.quoting import Shell, asset, filled, joined, shell_word
 from logparse.target import Facts, arch, folder, same_device, seen_by, serves
@@ -87,7 +87,7 @@ def emissions(
     for writer in writers:
         accepted = list(filter(writer.accepts, mine))
         if recommendation.object_calls and writer.name == "hipblaslt-tuning-file":
-            from logparse.formats.hipblaslt.tuning_rules import with_objects
+            from logparse.libraries.hipblaslt.tuning_rules import with_objects
 
             accepted = with_objects(accepted, recommendation.object_calls, target)
         made = make(writer, accepted, seen_by(gpus, target))
@@ -111,7 +111,7 @@ def _searches(of: Recommendation, target: Facts, commands: Mapping[str, Command]
         return [], [note] if count else []
     made, notes = scripts(concerned, commands)
     if of.aiter_misses:
-        from logparse.formats.aiter.log import untuned
+        from logparse.libraries.aiter.log import untuned
 
         made += untuned(of.aiter_misses)
     return made, notes

@@ -14,23 +14,23 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from analyzers import ANALYZERS, below_roofline
 from analyzers.actions import ActionResult
 from analyzers.actions.action import rank as rank_of_actions
-from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence import ladders
+from analyzers.evidence.comparison import by_hand, out_of_reach
+from analyzers.evidence.joins import called_problems, calls_by_problem
+from analyzers.evidence.origins import ACTION
+from analyzers.evidence.picks import compare, unknown_device
+from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.evidence.units import units, word_of
+from analyzers.findings import ANALYZERS, below_roofline
 from analyzers.job.gpu_time import GpuTime, gpu_time, gpu_us, steps
 from analyzers.recommend.ceiling import Ceiling, ceiling, in_the_job
 from analyzers.recommend.confidence import Judgement, basis, completed, judgement, post_us, pre_us
 from analyzers.recommend.duplicates import deduplicated, one_claim_each, one_row_each, rank, reachable, without_saving
 from analyzers.recommend.files_action import files_action, to_write
-from analyzers.times import ladders
-from analyzers.times.comparison import by_hand, out_of_reach
-from analyzers.times.joins import called_problems, calls_by_problem
-from analyzers.times.origins import ACTION
-from analyzers.times.picks import compare, unknown_device
-from analyzers.times.units import units, word_of
-from logparse.formats.aiter.tables import CATEGORY as AITER
-from logparse.formats.hipblaslt import bench
+from logparse.libraries.aiter.tables import CATEGORY as AITER
+from logparse.libraries.hipblaslt import bench
 from logparse.model import Finding, Override, Problem, problem_from_text, solution_from_text
 
 if TYPE_CHECKING:  # the simulation is loaded only for runs with traces
@@ -180,7 +180,7 @@ def _aiter_misses(tables: Tables) -> tuple[str, ...]:
     messages = tables.messages[tables.messages["category"] == AITER]
     if not len(messages):
         return ()
-    from logparse.formats.aiter import log
+    from logparse.libraries.aiter import log
 
     missed = messages["function"].isin([log.UNTUNED, log.DEFAULT, log.FUSED_MOE])
     return tuple(sorted(set(messages["text"][missed])))

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from analyzers.evidence import ladders
 from analyzers.recommend import apply_module, apply_script, documents, render
 from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verdict import ROUNDS, SEARCH, Share, Todo, Verdict, gain, hidden, kernels_text, verdict
-from analyzers.times import ladders
 from logparse.errors import UsageError
-from logparse.formats.format import Emission
+from logparse.libraries.kinds.format import Emission
 from logparse.output.terminal import Block
 from logparse.quoting import shell_word
 from logparse.store import command_line

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from analyzers.actions import ActionResult
 from analyzers.actions.totals import factors_of
-from analyzers.analyzer import Tables
+from analyzers.evidence.tables import Tables
 from analyzers.job.step.answer import Factor, StepAnswer, StepUnknown, step_of
 
 

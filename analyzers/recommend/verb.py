@@ -7,17 +7,17 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from analyzers import host_bound
-from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.runs import tables_to_analyse
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.findings import host_bound
 from analyzers.overrides.write import placed, write_placed
 from analyzers.recommend import apply_module, apply_script, documents, screen
 from analyzers.recommend.override_files import TargetFiles, emissions, targets
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.render import proposed, rows
 from analyzers.recommend.verdict import hidden, waits_for_data
-from analyzers.times.runs import tables_to_analyse
-from logparse.formats.format import Emission
-from logparse.formats.override_formats import writers_for
+from logparse.libraries.kinds.format import Emission
+from logparse.libraries.override_formats import writers_for
 from logparse.output import Answer
 from logparse.store import Store
 

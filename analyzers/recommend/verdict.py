@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from analyzers import exposed_communication, host_bound
 from analyzers.actions import ActionResult
+from analyzers.findings import exposed_communication, host_bound
 from analyzers.job.gpu_time import COMMUNICATION, GpuTime, Part
 from analyzers.recommend.apply_module import alternatives, calls, chosen
 from analyzers.recommend.confidence import basis, pre_us

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from analyzers.times.units import Units, units_of_facts
+from analyzers.compare.unit_time import SideBySide, Times, unit_time
+from analyzers.evidence.units import Units, units_of_facts
 from analyzers.tune.side_by_side import AloneError, NotAppliedError, Proves, Side, always, pair
 from analyzers.tune.starts import Starts
-from analyzers.verify.unit_time import SideBySide, Times, unit_time
 from logparse.capture import job
 from logparse.capture.applied import FOLDER
 from logparse.capture.run import Say
-from logparse.formats import job_units
+from logparse.libraries.own import job_units
 
 PAIRS, MOST_PAIRS = 3, 4
 """Pairs of runs side by side: more than three follow while these decide nothing; the interval of two is 3.6 times as

@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from analyzers.compare.unit_time import LEAST_TURNS, Pair, Turn
 from analyzers.tune.starts import Starts
-from analyzers.verify.unit_time import LEAST_TURNS, Pair, Turn
 from logparse.capture import job
 from logparse.capture.applied import FOLDER
 from logparse.capture.plan import by_turns

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from analyzers.times.units import Units
+from analyzers.evidence.units import Units
 from logparse.capture import job
 from logparse.capture.kept_input import KeptInput
 from logparse.capture.notes import observed

@@ -17,29 +17,29 @@ from typing import NoReturn
 
 from analyzers.actions import ACTIONS, ActionResult
 from analyzers.actions.totals import results
-from analyzers.analyzer import Settings
+from analyzers.compare.actions import ActionProof, verify_actions
+from analyzers.compare.actions import lines as lines_of
+from analyzers.evidence.runs import tables_of
+from analyzers.evidence.tables import Settings
+from analyzers.evidence.units import Units, as_alone, units
 from analyzers.job.gpu_time import gpu_time, traced_us
-from analyzers.measure.replay import Options, replay
-from analyzers.measure.scheduler import Limits
 from analyzers.recommend import screen
 from analyzers.recommend.apply_module import NAME, alternatives, module, without_a_change
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import advise, with_step, write
 from analyzers.recommend.verdict import hidden, verdict
-from analyzers.times.runs import tables_of
-from analyzers.times.units import Units, as_alone, units
+from analyzers.replay.replay import Options, replay
+from analyzers.replay.scheduler import Limits
 from analyzers.tune.by_turns import AT_MOST_S, MOST_PAIRS, PAIRS, alone, by_turns
 from analyzers.tune.starts import Starts
-from analyzers.verify.actions import ActionProof, verify_actions
-from analyzers.verify.actions import lines as lines_of
 from logparse.capture import applied as marks
 from logparse.capture import with_overrides
 from logparse.capture.job import CANNOT_RUN, NOT_FOUND
 from logparse.capture.plan import TRACES, Plan, Trace, plan
 from logparse.capture.run import Say, capture
-from logparse.formats.format import Emission
 from logparse.ingest import Ingested, ingest
 from logparse.ingest.input_file import CAPTURES
+from logparse.libraries.kinds.format import Emission
 from logparse.output.files import write_file
 from logparse.store import Store, command_line
 from logparse.text import counted, fitted, signed

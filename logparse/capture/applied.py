@@ -1,4 +1,4 @@
-"""Did a job apply what it was asked to?  Its processes leave marks (``formats/applied_marks.py``), which are read here.
+"""Did a job apply what it was asked to?  Its processes leave marks (``libraries/own/applied_marks.py``), which are read here.
 
 A setting acts only where Python imports torch with logparse's folder on its path, and a script only where the machine
 is the one that its files are for.  Without a mark of each the job ran as it was, and nothing may be compared with it.
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from logparse.formats import applied_marks
+from logparse.libraries.own import applied_marks
 from logparse.output.files import write_file
 from logparse.text import printable
 

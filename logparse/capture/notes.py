@@ -10,7 +10,7 @@ from pathlib import Path
 
 from logparse.capture.applied import processes
 from logparse.capture.plan import TRACES
-from logparse.formats import job_units
+from logparse.libraries.own import job_units
 
 
 @dataclass(frozen=True)

@@ -79,8 +79,8 @@ def capture(
 def _read(
     command: Sequence[str], plan: Plan, store: Store, say: Say, run: str | None, environ: Mapping[str, str]
 ) -> list[Ingested]:
-    from logparse.formats.machine_facts import dump
     from logparse.ingest import ingest
+    from logparse.libraries.own.machine_facts import dump
 
     facts = facts_of_job(command, environ)
     write_file(plan.folder / FACTS_FILE, dump(facts).encode(), within=plan.folder)
@@ -136,7 +136,7 @@ def _losses(plan: Plan, ended: job.Ended) -> Iterator[str]:
 
 def facts_of_job(command: Sequence[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Facts of the machine and the libraries, collected by the job's own interpreter (with its torch, not ours)."""
-    from logparse.formats.tunableop import validators
+    from logparse.libraries.tunableop import validators
 
     quiet = {name: value for name, value in environ.items() if not name.startswith(_LOGGING)}
     out: dict[str, str] = {}

@@ -21,7 +21,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
-from logparse.formats.patterns import regex
+from logparse.libraries.kinds.patterns import regex
 
 if TYPE_CHECKING:
     from logparse.ingest import _lines

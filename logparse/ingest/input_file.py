@@ -32,9 +32,9 @@ import pyarrow.fs as pafs
 import xxhash
 
 from logparse.errors import InputError
-from logparse.formats.format import Head, Line
-from logparse.formats.patterns import regex
 from logparse.ingest.lines import PIECE_BYTES, blocks
+from logparse.libraries.kinds.format import Head, Line
+from logparse.libraries.kinds.patterns import regex
 from logparse.location import META, explained, join_url, resolve, split_url
 from logparse.output.own_files import LIST, is_own, listed
 from logparse.text import printable

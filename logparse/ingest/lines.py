@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from logparse.formats.format import BlockFormat, BlockReader, Line, LineFormat, Outcome
-from logparse.formats.patterns import regex
-from logparse.formats.ranks import mark_length
 from logparse.ingest import counting
+from logparse.libraries.kinds.format import BlockFormat, BlockReader, Line, LineFormat, Outcome
+from logparse.libraries.kinds.line_prefixes import mark_length
+from logparse.libraries.kinds.patterns import regex
 from logparse.model import Record, Reject
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from logparse.errors import UsageError
-from logparse.formats.patterns import regex
+from logparse.libraries.kinds.patterns import regex
 
 _PLACE = regex(
     r"(?<![A-Za-z])(?:pid|rank)[_.=-]?(?P<word>\d{1,18})(?![\dA-Za-z])"

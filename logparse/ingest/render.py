@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 
 from logparse.errors import LogparseError
-from logparse.formats.format import Head, Unit
-from logparse.formats.traces.torch import profiler
 from logparse.ingest.input_file import InputFile
 from logparse.ingest.schedule import Ingested
+from logparse.libraries.kinds.format import Head, Unit
+from logparse.libraries.torch_profiler import profiler
 from logparse.output import Answer, Rows
 from logparse.store import command_line
 from logparse.text import common_start, short_path

@@ -14,8 +14,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from logparse.executors.executor import Resources, TaskError
-from logparse.formats.format import UNITS, Unit
 from logparse.ingest.process_of_file import UNKNOWN, Process
+from logparse.libraries.kinds.format import UNITS, Unit
 from logparse.store.schema import Commit
 from logparse.text import printable
 

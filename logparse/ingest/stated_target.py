@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from logparse.errors import UsageError
-from logparse.formats.format import FileFormat, Format
-from logparse.formats.miopen.db_names import facts_of_name
 from logparse.ingest.input_file import InputFile
+from logparse.libraries.kinds.format import FileFormat, Format
+from logparse.libraries.miopen.db_names import facts_of_name
 from logparse.model import FACTS, Fact, fault
 from logparse.target import machine
 
@@ -103,10 +103,10 @@ def _file_facts(file: InputFile) -> list[Fact]:
 
 def _formats() -> Iterator[Format]:
     """The usual ones first: then the others are not imported."""
-    from logparse.formats.hipblaslt import tuning_file
-    from logparse.formats.tunableop import results
+    from logparse.libraries.hipblaslt import tuning_file
+    from logparse.libraries.tunableop import results
 
     yield from (results.FORMAT, tuning_file.FORMAT)
-    from logparse.formats import FORMATS
+    from logparse.libraries import FORMATS
 
     yield from FORMATS

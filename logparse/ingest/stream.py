@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from logparse.formats.format import UNITS, FileFormat, Format, LineFormat, Outcome, Unit
 from logparse.ingest.lines import LONGEST_BYTES, LineReader, Read
 from logparse.ingest.process_of_file import Process
+from logparse.libraries.kinds.format import UNITS, FileFormat, Format, LineFormat, Outcome, Unit
 from logparse.model import Call, Record, Reject
 from logparse.store.collector import Collector, clock_second
 from logparse.store.held import NULL

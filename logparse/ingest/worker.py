@@ -14,13 +14,13 @@ from typing import Any, BinaryIO, cast
 
 from logparse.errors import InputError, LogparseError, UsageError
 from logparse.executors.executor import report
-from logparse.formats import FORMATS
-from logparse.formats.format import UNITS, FileFormat, Format, Outcome
 from logparse.ingest.input_file import HEAD_BYTES, Cut, Digest, Hashing, InputFile, last_line_end, source_id
 from logparse.ingest.lines import LineReader, blocks, has_long_line
 from logparse.ingest.process_of_file import UNKNOWN, Process, is_process
 from logparse.ingest.schedule import Ingested, JointTask, Several, Task
 from logparse.ingest.stream import StreamRead, Tally
+from logparse.libraries import FORMATS
+from logparse.libraries.kinds.format import UNITS, FileFormat, Format, Outcome
 from logparse.location import absolute
 from logparse.model import Fact, Reject
 from logparse.store import Store, open_store

@@ -88,8 +88,8 @@ def opened(store: str | None, *, create: bool = False) -> "logparse.store.Store"
     return open_store(store, create=create)
 
 
-BACKENDS = "analyzers.measure.backends:BACKENDS"
-OVERRIDES = "logparse.formats.override_formats:OVERRIDE_FORMATS"
+BACKENDS = "logparse.libraries.all_backends:BACKENDS"
+OVERRIDES = "logparse.libraries.override_formats:OVERRIDE_FORMATS"
 TARGETS = "analyzers.overrides.convert:TARGETS"
 EXPORTS = "analyzers.overrides.export:NAMES"
 """Where the values of options are listed."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from logparse.formats.format import UNITS, Unit
-from logparse.formats.traces.torch import timeline
+from logparse.libraries.kinds.format import UNITS, Unit
+from logparse.libraries.torch_profiler import timeline
 from logparse.model import CONV_FIELDS, GEMM_FIELDS
 from logparse.model.problems import GEMM_FLAGS
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from logparse.formats.format import Outcome
+from logparse.libraries.kinds.format import Outcome
 from logparse.model import (
     MOST_CALLS,
     MOST_US,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from logparse.formats.format import UNITS
+from logparse.libraries.kinds.format import UNITS
 from logparse.links import links_sql
 from logparse.store.schema import SCHEMAS
 from logparse.text import sql_text

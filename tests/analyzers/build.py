@@ -7,7 +7,7 @@ from functools import cache
 
 import pandas as pd
 
-from analyzers.analyzer import Tables
+from analyzers.evidence.tables import Tables
 from logparse.links import linked
 from logparse.model import ConvProblem, GemmProblem, problem_from_text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analyzers.analyzer import Tables
+from analyzers.evidence.tables import Tables
 from logparse.model import ConvProblem, GemmProblem
 from tests.analyzers.build import call, facts, measurement, message, tables, work
 

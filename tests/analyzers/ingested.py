@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from analyzers.analyzer import Tables
-from analyzers.measure.results import measured
-from analyzers.times.origins import CONFIRM, RACE
-from analyzers.times.runs import tables_of
+from analyzers.evidence.origins import CONFIRM, RACE
+from analyzers.evidence.runs import tables_of
+from analyzers.evidence.tables import Tables
+from analyzers.replay.results import measured
 from logparse.ingest import ingest, record
 from logparse.model import Fact, GemmProblem, Problem, Record, solution_from_text
 from logparse.store import Store

@@ -13,12 +13,12 @@ from functools import cache
 
 import numpy as np
 
-from analyzers.analyzer import Tables
-from analyzers.measure.confirm import interleave, refuted
-from analyzers.measure.results import Method
-from analyzers.statistics.intervals import median
-from analyzers.times.confirmations import Pairs, confirmation_text, judge
-from analyzers.times.origins import CONFIRM
+from analyzers.evidence.confirmations import Pairs, confirmation_text, judge
+from analyzers.evidence.origins import CONFIRM
+from analyzers.evidence.statistics.intervals import median
+from analyzers.evidence.tables import Tables
+from analyzers.replay.confirm import interleave, refuted
+from analyzers.replay.results import Method
 from logparse.model import GemmProblem
 from tests.analyzers.build import facts, frame, measurement, tables, work
 from tests.analyzers.example import gemm

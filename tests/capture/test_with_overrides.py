@@ -21,7 +21,7 @@ from analyzers.recommend.apply_script import script
 from logparse.capture import with_overrides
 from logparse.capture.applied import NOT_APPLIED, read_marks
 from logparse.errors import InputError
-from logparse.formats.format import Emission
+from logparse.libraries.kinds.format import Emission
 from logparse.quoting import Python, Shell
 from logparse.store import open_store
 from tests.conftest import ROOT

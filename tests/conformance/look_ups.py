@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from analyzers.overrides.look_up import look_up
-from logparse.formats.override_format import OverrideFormat
-from logparse.formats.reading import Reading
+from logparse.libraries.kinds.override_format import OverrideFormat
+from logparse.libraries.kinds.reading import Reading
 from logparse.model import Problem, Solution
 from tests.conformance.report import Difference
 from tests.conformance.rocm import CrashError

@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 
+from analyzers.compare.verify import verify
+from analyzers.evidence.runs import tables_of
 from analyzers.overrides.coverage import coverage
 from analyzers.overrides.lint import inspect
-from analyzers.times.runs import tables_of
-from analyzers.verify.verify import verify
-from logparse.formats.hipblaslt import bench, log, tuning_file
 from logparse.ingest import ingest
+from logparse.libraries.hipblaslt import bench, log, tuning_file
 from logparse.model import Call, GemmProblem, Override, Solution
 from logparse.store import Store
 from tests.conformance.rocm import HERE, Rocm

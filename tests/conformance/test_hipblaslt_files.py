@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from logparse.formats.hipblaslt.tuning_file import NO_ROW, TUNING_COLUMNS, object_key
-from logparse.formats.hipblaslt.tuning_rules import OVERRIDE_FORMAT
+from logparse.libraries.hipblaslt.tuning_file import NO_ROW, TUNING_COLUMNS, object_key
+from logparse.libraries.hipblaslt.tuning_rules import OVERRIDE_FORMAT
 from logparse.model import GemmProblem, Solution
 from tests.conformance.look_ups import Library, differences
 from tests.conformance.mutations import Words, mutated

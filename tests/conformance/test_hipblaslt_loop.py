@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from logparse.formats.hipblaslt.tuning_file import TUNING_COLUMNS
+from logparse.libraries.hipblaslt.tuning_file import TUNING_COLUMNS
 from logparse.model import GemmProblem
 from tests.conformance.loop import BEST_US, OTHER_US, OWN_US, Loop
 from tests.conformance.rocm import Rocm

@@ -13,11 +13,11 @@ import pytest
 
 from analyzers.overrides.merge import merge
 from logparse.errors import InputError
-from logparse.formats.miopen.find_db_rules import OVERRIDE_FORMAT
-from logparse.formats.miopen.perf_db_rules import OVERRIDE_FORMAT as PERF_DB
-from logparse.formats.miopen.problem_key import key_of, problem_from_key
-from logparse.formats.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
-from logparse.formats.reading import Reading, whole
+from logparse.libraries.kinds.reading import Reading, whole
+from logparse.libraries.miopen.find_db_rules import OVERRIDE_FORMAT
+from logparse.libraries.miopen.perf_db_rules import OVERRIDE_FORMAT as PERF_DB
+from logparse.libraries.miopen.problem_key import key_of, problem_from_key
+from logparse.libraries.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
 from logparse.model import ConvProblem, Problem, Solution
 from tests.conformance.look_ups import Library, differences
 from tests.conformance.mutations import Words, mutated

@@ -8,8 +8,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from logparse.formats.miopen.driver import read_command
-from logparse.formats.miopen.problem_key import key_of, problem_from_key
+from logparse.libraries.miopen.driver import read_command
+from logparse.libraries.miopen.problem_key import key_of, problem_from_key
 from tests.conformance.rocm import HERE, Rocm
 from tests.conftest import sized
 

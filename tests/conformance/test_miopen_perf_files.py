@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from analyzers.overrides.look_up import look_up
-from logparse.formats.miopen.perf_db import perf_key_of
-from logparse.formats.miopen.perf_db_rules import OVERRIDE_FORMAT
-from logparse.formats.miopen.solvers import SOLVERS
-from logparse.formats.reading import Reading
+from logparse.libraries.kinds.reading import Reading
+from logparse.libraries.miopen.perf_db import perf_key_of
+from logparse.libraries.miopen.perf_db_rules import OVERRIDE_FORMAT
+from logparse.libraries.miopen.solvers import SOLVERS
 from logparse.model import ConvProblem
 from tests.conformance.mutations import Words, mutated
 from tests.conformance.report import Difference, compared

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from analyzers.measure.correctness import error_bound
-from logparse.formats.hipblaslt import bench, log, profile
-from logparse.formats.miopen.problem_key import problem_from_key
+from logparse.libraries.hipblaslt import bench, log, profile
+from logparse.libraries.kinds.correctness import error_bound
+from logparse.libraries.miopen.problem_key import problem_from_key
 from logparse.links import linked
 from logparse.model import Call, GemmProblem, Problem
 from tests.conformance.loop import Loop

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from analyzers.overrides.look_up import look_up
-from logparse.formats.rocblas.logs import HEADING, PLAIN, RESERVED, WRITER, solution_of
-from logparse.formats.rocblas.rules import OVERRIDE_FORMAT
+from logparse.libraries.rocblas.logs import HEADING, PLAIN, RESERVED, WRITER, solution_of
+from logparse.libraries.rocblas.rules import OVERRIDE_FORMAT
 from logparse.model import GemmProblem, Override, Solution
 from tests.conformance.look_ups import Library, differences
 from tests.conformance.mutations import Words, mutated

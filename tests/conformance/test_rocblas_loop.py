@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from logparse.formats.rocblas.logs import RESERVED
+from logparse.libraries.rocblas.logs import RESERVED
 from tests.conformance.loop import Loop
 from tests.conformance.rocm import Rocm
 

@@ -13,10 +13,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from analyzers.measure.backend import Backend, BackendType, Place
-from analyzers.measure.backends import hipblaslt, miopen, rocblas
-from analyzers.measure.device import device_backend
-from analyzers.measure.device.torch_device import TorchDevice
+from logparse.libraries.hipblaslt import replay as hipblaslt
+from logparse.libraries.kinds.backend import Backend, BackendType, Place
+from logparse.libraries.kinds.device import device_backend
+from logparse.libraries.kinds.device.torch_device import TorchDevice
+from logparse.libraries.miopen import replay as miopen
+from logparse.libraries.rocblas import replay as rocblas
 
 _NOT_READY = 600
 """hipErrorNotReady (hip_runtime_api.h)."""

@@ -26,8 +26,8 @@ from logparse.ingest.render import answer
 from logparse.store import Store, open_store
 from tests.conftest import ROOT, SAMPLES, sized
 from tests.executors.processes import processes
-from tests.formats.reading import check_conservation
 from tests.ingest.test_ingest import BENCH, TRACE, bench, counts
+from tests.libraries.reading import check_conservation
 from tests.store.contents import OF_THE_MOMENT, contents
 from tests.test_location import address, options, s3  # noqa: F401 - fixtures
 

@@ -21,8 +21,8 @@ from tests.ingest.test_ingest import bench, counts
 CONTRACT = (
     "tests/executors/test_executors.py",
     "tests/executors/test_ingest_on_ray.py::test_a_file_that_fails_fails_alone",
-    "tests/analyzers/measure/test_replay_on_ray.py::test_a_cluster_gives_the_same_findings",
-    "tests/analyzers/measure/test_replay_on_ray.py::test_interrupt_keeps_what_was_measured_and_ends_the_actors",
+    "tests/analyzers/replay/test_replay_on_ray.py::test_a_cluster_gives_the_same_findings",
+    "tests/analyzers/replay/test_replay_on_ray.py::test_interrupt_keeps_what_was_measured_and_ends_the_actors",
 )
 
 pytestmark = pytest.mark.xdist_group("cluster")

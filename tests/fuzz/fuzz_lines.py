@@ -20,12 +20,12 @@ import atheris
 
 atheris.enabled_hooks.add("str")  # comparisons of texts guide the search (the hook for patterns fails on bytes)
 with atheris.instrument_imports(include=["logparse"], enable_loader_override=False):
-    from logparse.formats import FORMATS
-    from logparse.formats.format import BlockFormat, FileFormat, LineFormat
     from logparse.ingest.lines import LineReader
+    from logparse.libraries import FORMATS
+    from logparse.libraries.kinds.format import BlockFormat, FileFormat, LineFormat
     from tests.damage import PIECES, seeds
-    from tests.formats.reading import Memory, places_of, units_of
     from tests.ingest.test_robustness import sound
+    from tests.libraries.reading import Memory, places_of, units_of
 
 Target = Callable[[bytes], None]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from logparse.formats import FORMATS
-from logparse.formats.format import FileFormat
+from logparse.libraries import FORMATS
+from logparse.libraries.kinds.format import FileFormat
 from tests.conftest import ROOT, sized
 
 RUNS = sized(200, 3000)

@@ -14,8 +14,8 @@ import pytest
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
 from tests.conftest import SAMPLE_FILES, SAMPLES
-from tests.formats.reading import check_conservation
 from tests.ingest.test_ingest import bench, counts
+from tests.libraries.reading import check_conservation
 
 TEXTS = [path for path in SAMPLE_FILES if b"\0" not in path.read_bytes()[:64]]
 VIEWS = {

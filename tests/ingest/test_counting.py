@@ -15,15 +15,15 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.formats import FORMATS
-from logparse.formats.format import FileFormat
-from logparse.formats.rocblas.logs import HEADING
 from logparse.ingest import ingest
 from logparse.ingest.counting import PlainCounter, masked, new_counter
 from logparse.ingest.lines import LineReader, blocks
+from logparse.libraries import FORMATS
+from logparse.libraries.kinds.format import FileFormat
+from logparse.libraries.rocblas.logs import HEADING
 from logparse.store import open_store
 from tests.conftest import CORPUS, SAMPLES, sized
-from tests.formats.reading import places_of
+from tests.libraries.reading import places_of
 from tests.store.contents import OF_THE_MOMENT, contents
 
 STREAMS = [f for f in FORMATS if not isinstance(f, FileFormat)]

@@ -24,14 +24,14 @@ import pyarrow as pa
 import pytest
 
 from logparse.errors import StoreError
-from logparse.formats import FORMATS
-from logparse.formats.format import FileFormat, Outcome
 from logparse.ingest import Ingested, ingest
 from logparse.ingest.counting import PlainCounter, new_counter
+from logparse.libraries import FORMATS
+from logparse.libraries.kinds.format import FileFormat, Outcome
 from logparse.model import Fact
 from logparse.store import Store, open_store
 from tests.conftest import CORPUS, ROOT, SAMPLES, needs_corpus, sized
-from tests.formats.reading import check_conservation
+from tests.libraries.reading import check_conservation
 from tests.store.contents import OF_THE_MOMENT, contents
 
 BENCH = (

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.formats import FORMATS
-from logparse.formats.format import FileFormat
 from logparse.ingest.lines import TORN, LineReader, Read, blocks
+from logparse.libraries import FORMATS
+from logparse.libraries.kinds.format import FileFormat
 from tests.conftest import SAMPLES
-from tests.formats.reading import places_of, read_lines, units_of
+from tests.libraries.reading import places_of, read_lines, units_of
 
 STREAMS = [f for f in FORMATS if not isinstance(f, FileFormat)]
 STAMP = "[2026-02-03 04:05:06][HIPBLASLT][77]"

@@ -10,13 +10,13 @@ from random import Random
 
 import pytest
 
-from logparse.formats import FORMATS
 from logparse.ingest import ingest
+from logparse.libraries import FORMATS
 from logparse.model import LIMIT, MOST_CALLS, MOST_US
 from logparse.store import Store, open_store
 from tests.conftest import NIGHTLY, SAMPLES, sized
 from tests.damage import NUMBERS, other_numbers, seeds
-from tests.formats.reading import check_conservation
+from tests.libraries.reading import check_conservation
 from tests.program import run
 
 GROUPS = [[format.name] for format in FORMATS] if NIGHTLY else [[format.name for format in FORMATS]]

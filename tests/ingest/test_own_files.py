@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from analyzers.overrides.write import write
-from logparse.formats.format import Emission
 from logparse.ingest import ingest
 from logparse.ingest.render import answer
+from logparse.libraries.kinds.format import Emission
 from logparse.output.answer import Answer, TableFormat, show
 from logparse.output.own_files import LIST, is_own, listed, remember
 from logparse.quoting import Shell

@@ -18,16 +18,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from logparse.formats import FORMATS
-from logparse.formats.format import UNITS, BlockFormat, FileFormat, Format, Head, LineFormat, Outcome
 from logparse.ingest import Ingested, ingest
 from logparse.ingest.worker import _UNREAD
+from logparse.libraries import FORMATS
+from logparse.libraries.kinds.format import UNITS, BlockFormat, FileFormat, Format, Head, LineFormat, Outcome
 from logparse.model import Reject
 from logparse.store import Store, open_store
 from tests.conftest import ROOT, sized
 from tests.damage import PIECES, damaged, seeds
-from tests.formats.reading import Memory, check_conservation
 from tests.ingest.test_ingest import BENCH, bench, counts
+from tests.libraries.reading import Memory, check_conservation
 
 LINE_FORMATS = [f for f in FORMATS if isinstance(f, LineFormat)]
 BLOCK_FORMATS = [f for f in FORMATS if isinstance(f, BlockFormat)]

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from logparse.formats import FORMATS
-from logparse.formats.format import FileFormat, LineFormat
 from logparse.ingest import ingest
 from logparse.ingest.input_file import InputFile
 from logparse.ingest.lines import TORN, LineReader, Read
+from logparse.libraries import FORMATS
+from logparse.libraries.kinds.format import FileFormat, LineFormat
 from logparse.store import Store
 from tests.conftest import SAMPLE_FILES
-from tests.formats.reading import check_conservation, units_of
 from tests.ingest.test_ingest import BENCH, TRACE
+from tests.libraries.reading import check_conservation, units_of
 
 LINES = [f for f in FORMATS if isinstance(f, LineFormat)]
 DRIVER = "./bin/MIOpenDriver convfp16 -n 64 -c 256 -H 56 -W 56 -k 64 -y 1 -x 1 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1 -F 1 -t 1"

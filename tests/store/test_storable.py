@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from logparse.formats.format import Outcome
 from logparse.ingest import ingest
+from logparse.libraries.kinds.format import Outcome
 from logparse.lookup import top
 from logparse.model import (
     DEFAULT,

@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analyzers.analyzer import Settings
+from analyzers.evidence.tables import Settings
 from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
 from analyzers.recommend.apply_module import has_lines
 from analyzers.recommend.files_action import OVERRIDES

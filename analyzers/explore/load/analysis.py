@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from analyzers.analyzer import Settings
+from analyzers.evidence.picks import compare
+from analyzers.evidence.runs import tables_to_analyse
+from analyzers.evidence.tables import Settings
 from analyzers.explore.point_table import build, found
 from analyzers.job.gpu_time import GpuTime, gpu_time
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.step_times import StepTimes
 from analyzers.recommend.verb import with_step
 from analyzers.recommend.verdict import verdict
-from analyzers.times.picks import compare
-from analyzers.times.runs import tables_to_analyse
 
 if TYPE_CHECKING:
     from logparse.store import Store

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analyzers.times.runs import existing
+from analyzers.evidence.runs import existing
 from logparse.errors import StoreError
 from logparse.store import Store
 from logparse.text import sql_text
 
 if TYPE_CHECKING:
-    from analyzers.diff.diff import Diff
+    from analyzers.compare.diff import Diff
 
 
 def beside(word: str, store: Store) -> tuple[Store, str]:
@@ -36,8 +36,8 @@ def names(store: Store, run: str, other: Store, other_run: str) -> tuple[str, st
 
 def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
     """The same comparison as ``logparse diff``.  Raises StoreError for a run that does not exist."""
-    from analyzers.diff.diff import diff
-    from analyzers.diff.timings import times_of_run
+    from analyzers.compare.diff import diff
+    from analyzers.compare.timings import times_of_run
 
     return diff(times_of_run(store, run), times_of_run(other, other_run))
 

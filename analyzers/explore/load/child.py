@@ -109,7 +109,7 @@ def _database(
 
 def _judge(job: Job) -> Iterator[tuple[str, str]]:
     os.nice(5)
-    from analyzers.analyzer import Settings
+    from analyzers.evidence.tables import Settings
     from analyzers.explore.load.actions import archive, verdict_of
     from analyzers.explore.load.analysis import analyse, traced
 

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from analyzers.evidence.comparison import INCOMPARABLE
 from analyzers.explore.load.job import PageVerdict
 from analyzers.explore.plain_text import sentence
 from analyzers.explore.tries import Row
 from analyzers.overrides.write import make
-from analyzers.times.comparison import INCOMPARABLE
 from logparse.errors import EmissionError
-from logparse.formats.hipblaslt import bench, tuning_file
-from logparse.formats.hipblaslt.tuning_rules import with_objects
-from logparse.formats.miopen import driver
-from logparse.formats.override_formats import writers_for
+from logparse.libraries.hipblaslt import bench, tuning_file
+from logparse.libraries.hipblaslt.tuning_rules import with_objects
+from logparse.libraries.miopen import driver
+from logparse.libraries.override_formats import writers_for
 from logparse.model import Override, Problem, Solution, problem_from_text
 from logparse.text import duration
 

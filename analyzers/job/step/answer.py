@@ -26,11 +26,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analyzers.analyzer import Tables, once
+from analyzers.evidence.tables import Tables, once
+from analyzers.evidence.units import units
 from analyzers.job.step.build import build
 from analyzers.job.step.graph import COMMUNICATION, KERNELS, KINDS, Bounds, Floats, Graph, shares, times
 from analyzers.job.step.traces import RankTrace, read_trace, trace_of
-from analyzers.times.units import units
 from logparse.errors import InputError
 from logparse.ingest.input_file import CAPTURES, InputFile, source_id
 from logparse.text import duration
@@ -130,7 +130,7 @@ class StepUnknown:
 class Step:
     """The graphs of a job's traced windows, and how often each kind of unit ran (empty: as in the traces).
     ``untraced_us`` is the time of an average unit without a profiler, ``host_us`` what its host takes by itself, by
-    kind (the lower quartile, as in ``verify/unit_time.py``), and ``host_range`` in which range nine of ten of these
+    kind (the lower quartile, as in ``compare/unit_time.py``), and ``host_range`` in which range nine of ten of these
     times lie, relative to that.
     """
 

@@ -19,7 +19,7 @@ blocking calls      ``DeviceSynchronize`` waits for all work; ``StreamSynchroniz
                     Runtime API, "API synchronization behavior").  This is where ``item()`` waits.
 allocator           ``Free`` waits for all work (same source, "implicit synchronization"); ``Malloc`` and pinned
                     memory's calls where the trace shows that they returned after it.
-autograd's thread   ``formats/traces/torch/timeline.py``, ``handoffs``
+autograd's thread   ``libraries/torch_profiler/timeline.py``, ``handoffs``
 graph launch        Its kernels follow the launch; within it, those of one stream each other, the first of a further
                     stream what had ended last: no trace has the graph's edges.  Later work follows all of it.
 collectives         They begin on each rank as a kernel, meet when the last rank comes, then transfer: from there to
@@ -46,7 +46,7 @@ import numpy as np
 
 from analyzers.job.step.graph import COMMUNICATION, HOST, KERNELS, LOADING, NEVER, Bounds, Graph, Nodes, finished
 from analyzers.job.step.traces import Call, Handoff, Load, RankTrace, Thread, Unit, Wait, Work, uncollected
-from logparse.formats.traces.torch.timeline import KernelIdentity
+from logparse.libraries.torch_profiler.timeline import KernelIdentity
 
 _QUEUE, _QUEUE_SLACK = 1024, 64
 _LAUNCH_US, _GAP_US, _RETURN_US = 6.0, 1.0, 5.0

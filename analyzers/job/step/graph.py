@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from logparse.formats.traces.torch.timeline import KernelIdentity
+from logparse.libraries.torch_profiler.timeline import KernelIdentity
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -1,6 +1,6 @@
 """One process's trace as the simulation reads it: the row that ingest stored, as objects.
 
-What the row holds, and of which events it is made: ``logparse/formats/traces/torch/timeline.py``.
+What the row holds, and of which events it is made: ``logparse/libraries/torch_profiler/timeline.py``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from logparse.formats.format import Source
-from logparse.formats.traces.torch.timeline import CALL_KINDS, CallKind, KernelIdentity
+from logparse.libraries.kinds.format import Source
+from logparse.libraries.torch_profiler.timeline import CALL_KINDS, CallKind, KernelIdentity
 
 Thread = tuple[str, str]
 
@@ -113,7 +113,7 @@ def uncollected() -> Iterator[None]:
 
 def read_trace(source: Source) -> RankTrace:
     """The trace of a file.  Events that are damaged or lack what theirs need are left out, as ingest counts them."""
-    from logparse.formats.traces.torch.events import read_events  # with all that reads traces
+    from logparse.libraries.torch_profiler.events import read_events  # with all that reads traces
 
     (row,) = (table for outcome in read_events(source) for table in outcome.tables.values())
     return trace_of(row)

@@ -18,15 +18,15 @@ from analyzers.actions import attention  # noqa: E402
 from analyzers.actions.action import Change  # noqa: E402
 from analyzers.actions.job import Job, Work  # noqa: E402
 from analyzers.actions.totals import result  # noqa: E402
-from analyzers.analyzer import Settings  # noqa: E402
-from analyzers.measure.backend import Conditions, Place, UnsupportedError  # noqa: E402
-from analyzers.measure.backends.pytorch import BACKEND  # noqa: E402
-from analyzers.measure.device.attention_operands import attention_of  # noqa: E402
-from analyzers.measure.device.torch_device import torch_device  # noqa: E402
-from analyzers.measure.replay import Options, replay  # noqa: E402
+from analyzers.evidence.tables import Settings  # noqa: E402
 from analyzers.recommend.verb import advise  # noqa: E402
-from logparse.formats.traces.torch.inputs import contiguous_strides  # noqa: E402
+from analyzers.replay.replay import Options, replay  # noqa: E402
 from logparse.ingest import ingest  # noqa: E402
+from logparse.libraries.kinds.backend import Conditions, Place, UnsupportedError  # noqa: E402
+from logparse.libraries.kinds.device.attention_operands import attention_of  # noqa: E402
+from logparse.libraries.kinds.device.torch_device import torch_device  # noqa: E402
+from logparse.libraries.pytorch.replay import BACKEND  # noqa: E402
+from logparse.libraries.torch_profiler.inputs import contiguous_strides  # noqa: E402
 from logparse.model import Operand, OperatorProblem  # noqa: E402
 from logparse.store import open_store  # noqa: E402
 from tests.analyzers.actions.test_loop import METHOD, traced  # noqa: E402

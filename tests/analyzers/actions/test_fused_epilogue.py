@@ -9,23 +9,23 @@ from typing import Any
 
 import pytest
 
-from analyzers import missed_fusion
 from analyzers.actions import fused_epilogue
 from analyzers.actions.action import ActionResult
 from analyzers.actions.job import job_of
 from analyzers.actions.totals import result, wanted
-from analyzers.analyzer import Settings
+from analyzers.evidence.action_times import samples_of
+from analyzers.evidence.origins import ACTION
+from analyzers.evidence.runs import tables_of
+from analyzers.evidence.tables import Settings
+from analyzers.findings import missed_fusion
 from analyzers.job.epilogues import Epilogue, epilogues
-from analyzers.measure.results import measured
-from analyzers.times.action_times import samples_of
-from analyzers.times.origins import ACTION
-from analyzers.times.runs import tables_of
+from analyzers.replay.results import measured
 from logparse.ingest import ingest, record
 from logparse.model import DEFAULT, Fact, Problem, solution_from_text
 from logparse.store import Store
+from tests.analyzers.findings.test_missed_fusion import BY_HAND, OUT, K, M, N, addmm, after, trace
 from tests.analyzers.ingested import HERE
-from tests.analyzers.measure.problems import gemm
-from tests.analyzers.test_missed_fusion import BY_HAND, OUT, K, M, N, addmm, after, trace
+from tests.analyzers.replay.problems import gemm
 
 SMALL = Settings(floor_share=0.03)
 
@@ -51,8 +51,8 @@ def test_the_pair_is_a_problem_and_two_solutions() -> None:
 @pytest.mark.parametrize("bias", [True, False])
 def test_every_form_computes_the_same(activation: str, bias: bool) -> None:
     pytest.importorskip("torch")
-    from analyzers.measure.backend import Conditions, Place
-    from analyzers.measure.backends.pytorch import BACKEND
+    from logparse.libraries.kinds.backend import Conditions, Place
+    from logparse.libraries.pytorch.replay import BACKEND
 
     problem = gemm(bias=bias, activation=activation)
     backend = BACKEND.open(Place(device="cpu"))
@@ -203,7 +203,7 @@ def test_modules_that_write_gelu_out_become_one_kernel() -> None:
     torch = pytest.importorskip("torch")
     names: dict[str, Any] = {"torch": torch}
     exec(fused_epilogue._GELU_HELPER, names)
-    from analyzers.measure.backends.torch_gemms import _written_gelu
+    from logparse.libraries.pytorch.replay_gemms import _written_gelu
 
     written = type("NewGELUActivation", (torch.nn.Module,), {"forward": lambda self, x: _written_gelu(torch, x)})
     model = torch.nn.Sequential(torch.nn.Linear(5, 7), written(), torch.nn.Sequential(written()))

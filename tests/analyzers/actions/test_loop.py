@@ -14,16 +14,16 @@ torch = pytest.importorskip("torch")
 
 from analyzers.actions import ACTIONS  # noqa: E402
 from analyzers.actions.totals import results  # noqa: E402
-from analyzers.analyzer import Settings  # noqa: E402
-from analyzers.measure.replay import Options, replay  # noqa: E402
-from analyzers.measure.results import Method  # noqa: E402
+from analyzers.compare import actions as proof_of  # noqa: E402
+from analyzers.compare.actions import verify_actions  # noqa: E402
+from analyzers.evidence.action_times import samples_of  # noqa: E402
+from analyzers.evidence.origins import ACTION, HOST  # noqa: E402
+from analyzers.evidence.runs import tables_of  # noqa: E402
+from analyzers.evidence.tables import Settings  # noqa: E402
 from analyzers.recommend import render  # noqa: E402
 from analyzers.recommend.verb import advise, write  # noqa: E402
-from analyzers.times.action_times import samples_of  # noqa: E402
-from analyzers.times.origins import ACTION, HOST  # noqa: E402
-from analyzers.times.runs import tables_of  # noqa: E402
-from analyzers.verify import actions as proof_of  # noqa: E402
-from analyzers.verify.actions import verify_actions  # noqa: E402
+from analyzers.replay.replay import Options, replay  # noqa: E402
+from analyzers.replay.results import Method  # noqa: E402
 from logparse.ingest import ingest, record  # noqa: E402
 from logparse.lookup import show  # noqa: E402
 from logparse.model import Fact, Measurement, problem_from_text, solution_from_text  # noqa: E402

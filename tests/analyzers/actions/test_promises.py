@@ -16,7 +16,7 @@ from analyzers.actions.action import Application, Part, step_interval
 from analyzers.actions.job import Job, Work
 from analyzers.actions.ratio import Ratio
 from analyzers.actions.totals import factors_of, result
-from analyzers.statistics.intervals import median
+from analyzers.evidence.statistics.intervals import median
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
 from tests.analyzers.example import gemm
 from tests.conftest import ROOT

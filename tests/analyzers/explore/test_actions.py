@@ -11,12 +11,12 @@ import duckdb
 import pytest
 
 from analyzers.actions import action
-from analyzers.analyzer import Settings
+from analyzers.evidence.runs import tables_of
+from analyzers.evidence.tables import Settings
 from analyzers.explore.load.actions import archive, cards, time_split, times_beside
 from analyzers.job.gpu_time import GpuTime, Part
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.verdict import gain, verdict
-from analyzers.times.runs import tables_of
 from logparse.model import Evidence, Finding
 from logparse.store import Store
 from tests.analyzers.example import B, F, W, everything

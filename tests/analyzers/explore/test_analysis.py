@@ -7,14 +7,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.picks import compare
+from analyzers.evidence.tables import Settings, Tables
 from analyzers.explore.load.actions import cards
 from analyzers.explore.load.analysis import analyse
 from analyzers.explore.point_table import found
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.verb import advise
 from analyzers.recommend.verdict import verdict
-from analyzers.times.picks import compare
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
 from tests.conftest import SAMPLES

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzers.analyzer import Settings
+from analyzers.evidence.tables import Settings
 from analyzers.explore import queries
 from analyzers.explore.load.actions import cards
 from analyzers.explore.load.analysis import Analysis, analyse

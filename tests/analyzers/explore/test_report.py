@@ -6,9 +6,9 @@ import json
 import re
 from pathlib import Path
 
-from analyzers import ANALYZERS
-from analyzers.analyzer import Settings
+from analyzers.evidence.tables import Settings
 from analyzers.explore.report import write_report
+from analyzers.findings import ANALYZERS
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.verdict import verdict
 from logparse.store import Store

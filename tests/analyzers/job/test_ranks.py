@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from analyzers.analyzer import Settings
-from analyzers.exposed_communication import find as exposed
-from analyzers.host_bound import find as host_bound
+from analyzers.evidence.tables import Settings
+from analyzers.findings.exposed_communication import find as exposed
+from analyzers.findings.host_bound import find as host_bound
 from analyzers.job.gpu_time import COMMUNICATION, gpu_time
 from analyzers.job.ranks import ranks
 from analyzers.recommend.render import gpu_time_lines

@@ -20,7 +20,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.analyzer import Tables
+from analyzers.evidence.runs import tables_at, tables_of
+from analyzers.evidence.tables import Tables
 from analyzers.job.step.answer import (
     ERROR,
     STARTS,
@@ -38,10 +39,9 @@ from analyzers.job.step.answer import (
 from analyzers.job.step.build import build
 from analyzers.job.step.graph import HOST, Graph, times
 from analyzers.job.step.traces import RankTrace, read_trace, trace_of
-from analyzers.times.runs import tables_at, tables_of
-from logparse.formats.format import Line, Source
-from logparse.formats.traces.torch.events import read_events
 from logparse.ingest.input_file import InputFile
+from logparse.libraries.kinds.format import Line, Source
+from logparse.libraries.torch_profiler.events import read_events
 from logparse.store import Store
 from logparse.store.compaction import compact
 from tests.analyzers.build import tables

@@ -16,14 +16,14 @@ from analyzers.overrides.lint import format_of, inspect, share_lines, with_colli
 from analyzers.overrides.merge import merge
 from analyzers.overrides.portable import portable
 from logparse.errors import InputError
-from logparse.formats.aiter import tables as aiter
-from logparse.formats.aiter.lookup import table_of
-from logparse.formats.aiter.rules import KERNELS, padded
-from logparse.formats.override_format import OverrideFile
+from logparse.libraries.aiter import tables as aiter
+from logparse.libraries.aiter.lookup import table_of
+from logparse.libraries.aiter.rules import KERNELS, padded
+from logparse.libraries.kinds.override_format import OverrideFile
 from logparse.model import GemmProblem, Override
 from tests.analyzers.build import tables, work
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
-from tests.formats.test_aiter import TARGET, written
+from tests.libraries.test_aiter import TARGET, written
 
 HEAD = ",".join(aiter.COLUMNS) + "\n"
 KEY = "gfx942,304,64,256,5120,False,torch.bfloat16,torch.bfloat16,False,False"

@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from analyzers.overrides import bisect as searching
 from analyzers.overrides.bisect import Verdict, ddmin, narrowed
 from analyzers.overrides.lint import by_name, content_of, format_of
-from logparse.formats.aiter.lookup import VARIABLES
-from logparse.formats.format import Emission
-from logparse.formats.override_format import OverrideFormat
-from logparse.formats.override_formats import OVERRIDE_FORMATS
+from logparse.libraries.aiter.lookup import VARIABLES
+from logparse.libraries.kinds.format import Emission
+from logparse.libraries.kinds.override_format import OverrideFormat
+from logparse.libraries.override_formats import OVERRIDE_FORMATS
 from logparse.quoting import Shell
 from tests.analyzers.overrides.test_laws import samples
 from tests.conftest import CORPUS, ROOT, needs_corpus

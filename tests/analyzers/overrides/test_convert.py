@@ -14,10 +14,10 @@ from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import merge
 from analyzers.overrides.write import Made
 from logparse.errors import InputError
-from logparse.formats.aiter import tables as aiter
-from logparse.formats.hipblaslt import tuning_file
-from logparse.formats.tunableop import results, signature
 from logparse.ingest.stated_target import target_from
+from logparse.libraries.aiter import tables as aiter
+from logparse.libraries.hipblaslt import tuning_file
+from logparse.libraries.tunableop import results, signature
 from logparse.model import GemmProblem, Override, Solution
 from tests.analyzers.example import gemm
 from tests.conftest import SAMPLES

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.diff.diff import diff
-from analyzers.diff.timings import times_of_run
+from analyzers.compare.diff import diff
+from analyzers.compare.timings import times_of_run
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import lines, merge
 from logparse.errors import InputError
-from logparse.formats.hipblaslt.tuning_file import TUNING_COLUMNS
 from logparse.ingest import ingest
+from logparse.libraries.hipblaslt.tuning_file import TUNING_COLUMNS
 from logparse.lookup import top
 from logparse.store import Store, open_store
 from tests.program import run

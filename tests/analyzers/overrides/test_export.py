@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.analyzer import Tables
+from analyzers.evidence.tables import Tables
 from analyzers.overrides.export import export, select
 from logparse.errors import InputError
-from logparse.formats.hipblaslt import bench
-from logparse.formats.miopen import driver
-from logparse.formats.tunableop import untuned
 from logparse.ingest import ingest
+from logparse.libraries.hipblaslt import bench
+from logparse.libraries.miopen import driver
+from logparse.libraries.tunableop import untuned
 from logparse.model import Call, ConvProblem, GemmProblem, Problem
 from logparse.store import Store
 from tests.analyzers.build import tables, work

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.analyzer import Settings, Tables
+from analyzers.compare.verify import verify
+from analyzers.evidence.tables import Settings, Tables
 from analyzers.overrides.coverage import Use, coverage
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import merge
 from analyzers.overrides.write import make
-from analyzers.verify.verify import verify
 from logparse import api
-from logparse.formats.hipblaslt import bench, tuning_file
-from logparse.formats.hipblaslt.tuning_rules import with_objects
-from logparse.formats.override_format import OverrideFile
 from logparse.ingest import ingest
 from logparse.ingest.stated_target import target_from
+from logparse.libraries.hipblaslt import bench, tuning_file
+from logparse.libraries.hipblaslt.tuning_rules import with_objects
+from logparse.libraries.kinds.override_format import OverrideFile
 from logparse.model import Call, GemmProblem, Message, Override, Solution
 from logparse.store import Store
 from tests.analyzers.example import gemm

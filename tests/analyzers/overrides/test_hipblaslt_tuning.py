@@ -12,15 +12,15 @@ import pytest
 from analyzers.overrides.lint import by_name, inspect
 from analyzers.overrides.look_up import look_up
 from logparse.errors import EmissionError
-from logparse.formats.aiter import tables as aiter
-from logparse.formats.hipblaslt import tuning_file
-from logparse.formats.hipblaslt.tuning_file import TUNING_COLUMNS
-from logparse.formats.override_format import OverrideFile
-from logparse.formats.tunableop import signature
+from logparse.libraries.aiter import tables as aiter
+from logparse.libraries.hipblaslt import tuning_file
+from logparse.libraries.hipblaslt.tuning_file import TUNING_COLUMNS
+from logparse.libraries.kinds.override_format import OverrideFile
+from logparse.libraries.tunableop import signature
 from logparse.model import Fact, GemmProblem, Measurement, Override, Solution
 from tests.analyzers.example import ARCH, gemm
 from tests.conftest import CORPUS, needs_corpus
-from tests.formats.reading import Memory
+from tests.libraries.reading import Memory
 
 TARGET = {"hipblaslt_version": "100202", "hipblaslt_revision": "", "arch": "gfx90a", "cu_count": "104"}
 HALF = dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), "f16_r")

@@ -16,20 +16,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import logparse.formats
+import logparse.libraries
 from analyzers.overrides.look_up import look_up
 from analyzers.overrides.merge import merge, with_own
 from analyzers.overrides.write import make
-from logparse.formats import FORMATS
-from logparse.formats.format import Emission, FileFormat, Head, Outcome, Writer
-from logparse.formats.override_format import OverrideFile, OverrideFormat
-from logparse.formats.override_formats import OVERRIDE_FORMATS, WRITERS, format_of, writers_for
-from logparse.formats.reading import Reading
+from logparse.libraries import FORMATS
+from logparse.libraries.kinds.format import Emission, FileFormat, Head, Outcome, Writer
+from logparse.libraries.kinds.override_format import OverrideFile, OverrideFormat
+from logparse.libraries.kinds.reading import Reading
+from logparse.libraries.override_formats import OVERRIDE_FORMATS, WRITERS, format_of, writers_for
 from logparse.model import Fact, Measurement, Override
 from logparse.quoting import Shell
 from logparse.target import Facts
 from tests.conftest import SAMPLES
-from tests.formats.reading import Memory
+from tests.libraries.reading import Memory
 from tests.test_emitted import CASES, MIOPEN, OLD, TARGET, TE_TARGET
 
 KERNEL_TABLE = SAMPLES / "tables/a8w8_bpreshuffle_tuned_gemm.csv"
@@ -79,7 +79,8 @@ def test_a_cell_beyond_the_limit_of_a_table_reader_does_not_raise(format: Overri
 def test_names_are_unique_and_every_writer_is_in_the_list() -> None:
     assert len({x.name for x in OVERRIDE_FORMATS}) == len(OVERRIDE_FORMATS)
     modules = [
-        importlib.import_module(x.name) for x in pkgutil.walk_packages(logparse.formats.__path__, "logparse.formats.")
+        importlib.import_module(x.name)
+        for x in pkgutil.walk_packages(logparse.libraries.__path__, "logparse.libraries.")
     ]
     assert {x.WRITER.name for x in modules if isinstance(getattr(x, "WRITER", None), Writer)} == {
         x.name for x in WRITERS

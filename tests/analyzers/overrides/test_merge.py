@@ -12,8 +12,8 @@ from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import _Winners, merge
 from analyzers.overrides.merge import lines as merge_lines
 from logparse.errors import InputError
-from logparse.formats.miopen import find_db_rules as miopen_find_db
-from logparse.formats.rocblas import logs as rocblas
+from logparse.libraries.miopen import find_db_rules as miopen_find_db
+from logparse.libraries.rocblas import logs as rocblas
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 
 HEAD = "Validator,PT_VERSION,2.11.0\n"

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from analyzers.overrides.lint import grouped, inspect
 from analyzers.overrides.merge import merge
 from logparse.errors import InputError
-from logparse.formats.miopen import find_db, find_db_file
-from logparse.formats.reading import Row, offers
 from logparse.ingest import ingest
+from logparse.libraries.kinds.reading import Row, offers
+from logparse.libraries.miopen import find_db, find_db_file
 from logparse.store import Store
 from tests.analyzers.example import F
 from tests.conftest import CORPUS, SAMPLES, needs_corpus

@@ -9,9 +9,9 @@ import pytest
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import merge
 from logparse.errors import InputError
-from logparse.formats.miopen import perf_db
-from logparse.formats.override_format import OverrideFile
 from logparse.ingest import ingest
+from logparse.libraries.kinds.override_format import OverrideFile
+from logparse.libraries.miopen import perf_db
 from logparse.store import Store
 from tests.analyzers.example import W
 from tests.analyzers.overrides.test_miopen_find_db import TARGET

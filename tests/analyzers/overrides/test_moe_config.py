@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.analyzer import Tables
+from analyzers.compare.verify import verify
+from analyzers.evidence.tables import Tables
 from analyzers.overrides.coverage import coverage
 from analyzers.overrides.coverage import lines as coverage_lines
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import merge
-from analyzers.verify.verify import verify
 from logparse.errors import InputError
-from logparse.formats.override_format import OverrideFile
 from logparse.ingest import ingest
+from logparse.libraries.kinds.override_format import OverrideFile
 from logparse.store import Store, open_store
 from tests.conftest import SAMPLES
 

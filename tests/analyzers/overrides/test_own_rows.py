@@ -9,8 +9,8 @@ import pytest
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import with_own
 from logparse.errors import InputError
-from logparse.formats.format import Emission
 from logparse.ingest.stated_target import target_from
+from logparse.libraries.kinds.format import Emission
 from logparse.quoting import Shell
 from tests.conftest import SAMPLES
 

@@ -8,9 +8,9 @@ import pytest
 
 from analyzers.overrides.lint import format_of, inspect
 from analyzers.overrides.look_up import look_up
-from logparse.formats.override_format import OverrideFile
-from logparse.formats.rocblas import logs as rocblas
-from logparse.formats.rocblas.rules import OVERRIDE_FORMAT, key
+from logparse.libraries.kinds.override_format import OverrideFile
+from logparse.libraries.rocblas import logs as rocblas
+from logparse.libraries.rocblas.rules import OVERRIDE_FORMAT, key
 from logparse.model import Call, Message, Solution
 from tests.analyzers.example import gemm
 from tests.conftest import CORPUS, SAMPLES, needs_corpus

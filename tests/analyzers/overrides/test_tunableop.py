@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from analyzers.overrides.lint import inspect
-from logparse.formats.override_format import OverrideFile
-from logparse.formats.tunableop import results
-from logparse.formats.tunableop.results_rules import OVERRIDE_FORMAT
+from logparse.libraries.kinds.override_format import OverrideFile
+from logparse.libraries.tunableop import results
+from logparse.libraries.tunableop.results_rules import OVERRIDE_FORMAT
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 
 HEAD = "Validator,PT_VERSION,2.11.0\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from analyzers.recommend.apply_script import NAME, guards, script
-from logparse.formats.format import Emission
+from logparse.libraries.kinds.format import Emission
 from logparse.model import DEFAULT, Override, Solution
 from logparse.quoting import Shell, printable
 from tests.analyzers.example import gemm

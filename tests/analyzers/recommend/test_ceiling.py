@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence.picks import compare
+from analyzers.evidence.tables import Analyzer, Settings, Tables
 from analyzers.recommend import render
 from analyzers.recommend.ceiling import ceiling
 from analyzers.recommend.confidence import judgement
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.verdict import verdict
-from analyzers.times.picks import compare
 from logparse.model import Evidence, Finding
 from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import B, W, gemm

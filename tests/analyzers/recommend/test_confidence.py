@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.confirmations import Pairs
+from analyzers.evidence.origins import CONFIRM
+from analyzers.evidence.tables import Settings, Tables
 from analyzers.recommend.confidence import basis, judgement, post_us, pre_us
 from analyzers.recommend.ranking import BELOW_FLOOR, NOT_CONFIRMED, recommend, remedy
-from analyzers.times.confirmations import Pairs
-from analyzers.times.origins import CONFIRM
 from logparse.model import Evidence, Finding
 from tests.analyzers.build import facts, measurement, tables, work
 from tests.analyzers.example import ARCH, gemm

@@ -15,14 +15,14 @@ import jsonschema
 import numpy as np
 import pytest
 
-from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.tables import Settings, Tables
 from analyzers.recommend import verb
 from analyzers.recommend.documents import document, earlier_files, report
 from analyzers.recommend.override_files import TargetFiles
 from analyzers.recommend.ranking import recommend
-from logparse.formats.format import Emission
 from logparse.ingest import ingest
 from logparse.ingest.stated_target import target_from
+from logparse.libraries.kinds.format import Emission
 from logparse.quoting import Shell
 from logparse.store import Store
 from tests.analyzers.build import tables

@@ -7,11 +7,11 @@ from math import comb
 import numpy as np
 import pytest
 
-from analyzers.analyzer import Settings
-from analyzers.measure.results import Confirmed
+from analyzers.evidence.tables import Settings
 from analyzers.recommend.confidence import RATE, judgement
 from analyzers.recommend.ranking import NOT_CONFIRMED, recommend
 from analyzers.recommend.verb import advise
+from analyzers.replay.results import Confirmed
 from logparse.ingest import record
 from logparse.model import DEFAULT, Call, Fact, solution_from_text
 from logparse.store import Store

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from analyzers.analyzer import Settings
+from analyzers.evidence.tables import Settings
 from analyzers.recommend import apply_module
 from analyzers.recommend.documents import report
 from analyzers.recommend.files_action import OVERRIDES, files_action

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from analyzers.analyzer import Settings
+from analyzers.evidence.runs import tables_to_analyse
+from analyzers.evidence.tables import Settings
 from analyzers.explore.load.analysis import analyse
 from analyzers.recommend.documents import document, report
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.verdict import verdict
-from analyzers.times.runs import tables_to_analyse
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
 from tests.conftest import CORPUS, SAMPLES, needs_corpus

@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analyzers.analyzer import Settings
-from analyzers.measure.plan import plan
+from analyzers.evidence.runs import tables_of
+from analyzers.evidence.tables import Settings
 from analyzers.overrides.write import make
 from analyzers.recommend import render
 from analyzers.recommend.confidence import basis
@@ -18,11 +18,11 @@ from analyzers.recommend.documents import report
 from analyzers.recommend.override_files import emissions, targets
 from analyzers.recommend.ranking import Recommendation, deduplicated, recommend
 from analyzers.recommend.verdict import verdict
-from analyzers.times.runs import tables_of
+from analyzers.replay.plan import plan
 from logparse.errors import EmissionError, UsageError
-from logparse.formats.format import Emission, Writer
-from logparse.formats.hipblaslt.tuning_file import WRITER
 from logparse.ingest.stated_target import target_from
+from logparse.libraries.hipblaslt.tuning_file import WRITER
+from logparse.libraries.kinds.format import Emission, Writer
 from logparse.model import Evidence, Finding, Override, Problem, Solution
 from logparse.quoting import Shell, shell_line
 from logparse.store import Store

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.runs import tables_to_analyse
+from analyzers.evidence.tables import Settings, Tables
 from analyzers.recommend import screen, verb
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.verdict import verdict
-from analyzers.times.runs import tables_to_analyse
 from logparse.errors import UsageError
 from logparse.ingest import ingest
 from logparse.store import open_store
 from logparse.text import duration
-from tests.analyzers import test_exposed_communication, test_host_bound
 from tests.analyzers.build import measurement, tables, work
 from tests.analyzers.example import everything, gemm
+from tests.analyzers.findings import test_exposed_communication, test_host_bound
 from tests.analyzers.recommend.test_apply_module import padded
 from tests.analyzers.recommend.test_confidence import FAST, confirmed
 from tests.conftest import SAMPLES

@@ -9,9 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analyzers import host_bound
 from analyzers.actions.job import job_of
-from analyzers.analyzer import Settings
+from analyzers.evidence.tables import Settings
+from analyzers.findings import host_bound
 from analyzers.job.step.answer import Ceilings, StepAnswer, StepUnknown
 from analyzers.recommend.apply_module import module
 from analyzers.recommend.documents import report
@@ -21,8 +21,9 @@ from analyzers.recommend.screen import Written, explained, screen
 from analyzers.recommend.step_times import StepTimes, step_times
 from analyzers.recommend.verb import with_step
 from analyzers.recommend.verdict import Todo, gain, kernels_text, verdict
-from tests.analyzers import build, test_host_bound, test_missed_fusion
+from tests.analyzers import build
 from tests.analyzers.example import everything
+from tests.analyzers.findings import test_host_bound, test_missed_fusion
 from tests.analyzers.ingested import product
 from tests.analyzers.recommend.test_apply_module import padded
 

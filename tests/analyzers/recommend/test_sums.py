@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.confirmations import Pairs, confirmation_text, judge
+from analyzers.evidence.origins import CONFIRM
+from analyzers.evidence.tables import Settings, Tables
 from analyzers.job.gpu_time import gpu_us
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.ranking import Recommendation, recommend
-from analyzers.times.confirmations import Pairs, confirmation_text, judge
-from analyzers.times.origins import CONFIRM
 from logparse.model import Problem
 from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import ARCH, W, gemm

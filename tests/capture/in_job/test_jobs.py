@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.times.runs import tables_of
-from analyzers.times.units import units
+from analyzers.evidence.runs import tables_of
+from analyzers.evidence.units import units
 from analyzers.tune.by_turns import units_in
 from logparse.capture import with_overrides
 from logparse.capture.plan import timing

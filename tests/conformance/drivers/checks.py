@@ -7,8 +7,8 @@ value per problem: of each solution its relative error and what is wrong with it
 import json
 import sys
 
-from analyzers.measure.backend import Conditions, Place
-from analyzers.measure.worker import backend_named
+from analyzers.replay.worker import backend_named
+from logparse.libraries.kinds.backend import Conditions, Place
 from logparse.model import problem_from_text
 
 

@@ -8,7 +8,7 @@ import ctypes
 import json
 import sys
 
-from analyzers.measure.backend import HostBoundError
+from logparse.libraries.kinds.backend import HostBoundError
 from tests.conformance.virtual_device import ONE, Runtime, VirtualDevice
 
 

@@ -1,0 +1,561 @@
+"""Did an action do to the whole job what was promised?  Equal units of work of two runs are compared.
+
+Compared are the kinds of units (``analyzers/evidence/units.py``) that both runs traced, weighed in both by how often the
+run before did each, so that another mix of them is no gain.  Two things are judged: the kernels that compute, against
+what ``recommend`` sums up for the run before, and the unit's wall time without a profiler (``unit_time.py``).
+Collectives are no part of either promise: what they take depends on when the other ranks come.
+
+Two runs at two times met another machine each: a step took 48.1 ms, and 30.6 ms two minutes later, with an action that
+gained 2 % by turns (ddp of ``benchmarks/results/jobs-NVIDIA-H200-2026-11-27.json``).  Where the wall time of such runs
+moved beyond what the simulated step does under the actions, it is therefore no word on these.  Where the wall time
+decides nothing, kernels may: a step gains nothing by them, as long as the host launches as many, where it would hardly
+be shorter with kernels of no time at all (simulated), or where they take what they took.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from analyzers.actions import ACTIONS, ActionResult
+from analyzers.actions.action import CONVOLUTION, GEMM, step_interval
+from analyzers.actions.totals import factors_of, results
+from analyzers.compare.unit_time import SideBySide, Times, UnitTime, timed, unit_time
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.evidence.units import KINDS, reweighed, traced_kinds, units, units_by_source, units_of_facts, word_of
+from analyzers.job.gpu_time import COMMUNICATION, gpu_time, kernels_of_run, steps, traced_us
+from analyzers.job.step.answer import BESIDE_LOGS, ERROR, WORTH, StepAnswer, beside_logs, step_of
+from logparse.errors import InputError
+from logparse.libraries.own.applied_marks import APPLIED, ASKED, EXPORTED
+from logparse.libraries.own.job_units import KIND, UNIT
+from logparse.output import CHECK_FAILED, Answer
+from logparse.text import counted, duration, fitted, gained, signed
+
+Verdict: TypeAlias = Literal[
+    "verified",
+    "faster, not as promised",
+    "took effect, not faster",
+    "had no effect",
+    "another workload",
+    "time unknown",
+]
+SHARE = 0.5
+"""Of the time of the run before: two runs whose common kinds of units are less of it did not do the same work."""
+_ALIKE = 0.1
+"""Ranks of one job whose numbers of units differ by more than this share do not do the same units."""
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Group:
+    """All operators of one kind: GPU time in µs, as it was, as promised, and as it is."""
+
+    name: str
+    before_us: float
+    promised_us: float
+    after_us: float
+
+
+@dataclass(frozen=True)
+class ActionProof:
+    """Times of an average ``unit`` (step, request, … or the whole run) in µs: the kernels of its process that compute.
+
+    They are 0 where a run has no trace.  ``wall``: the unit's wall time without a profiler, None where it is not known;
+    ``share``: how much of the unit time of the run before is in kinds of units that both runs have.  ``collectives_us``
+    is the time of those that nothing hides, before and after.  ``step`` is the unit under the actions as simulated from
+    the traces of the run before, None where it is unknown; ``launched``: how many kernels the host launches in it, then
+    and now, and ``host_us`` by how much longer it is to take for what the actions change; ``same``: both runs launched
+    the same kernels, about as often.  ``doubts`` are reasons why the two runs cannot be compared, ``notes`` what else
+    their reader must know.  ``unproven``: nothing shows that the run after applied it, so no gain is one of it.
+    """
+
+    before: str
+    after: str
+    actions: tuple[str, ...]
+    unit: str
+    before_us: float
+    promised_us: float
+    low_us: float
+    high_us: float
+    after_us: float
+    groups: tuple[Group, ...]
+    wall: UnitTime | None = None
+    share: float = 1.0
+    collectives_us: tuple[float, float] = (0.0, 0.0)
+    step: StepAnswer | None = None
+    launched: tuple[float, float] = (0.0, 0.0)
+    host_us: float = 0.0
+    same: bool = False
+    doubts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    unproven: str = ""
+
+    @property
+    def named(self) -> str:
+        """What was applied: without an action, files of which no saving is known."""
+        return " and ".join(self.actions) or "override files"
+
+    @property
+    def gained_us(self) -> float:
+        return self.before_us - self.after_us
+
+    @property
+    def noise_us(self) -> float:
+        """By how much the GPU time of a job that nothing changed differs between two runs at most (95 %)."""
+        return self.before_us - step_interval(*[self.before_us] * 4)[0]
+
+    @property
+    def faster(self) -> bool:
+        return self.wall is not None and self.wall.faster
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the wall time's interval holds no gain as well as one that would be worth having, and nothing else
+        decides, or whether that time tells of another host.
+        """
+        if self.wall is None or self.of_the_host:
+            return self.of_the_host
+        return self.wall.undecided and not self.limit and not self.little
+
+    @property
+    def _unit_us(self) -> float:
+        return self.wall.before_us if self.wall else self.before_us
+
+    @property
+    def _host_saves_us(self) -> float:
+        """What the host may save, as a replay saw it or by kernels that it does not launch any more: without a
+        simulation the time of a unit per kernel, twice, since fills go with kernels, which no store counts.
+        """
+        before, after = self.launched
+        each = self.step.launch_us if self.step else 2 * self._unit_us / before if before else 0.0
+        return max((before - after) * each, -self.host_us, 0.0)
+
+    @property
+    def little(self) -> str:
+        """Why there is no effect: kernels take what they took, the wall time decides nothing, no collective changed."""
+        least, most = self.gained_us - self.noise_us, self.gained_us + self.noise_us + self._host_saves_us
+        communicates = any(self.collectives_us) and not self.same
+        if self.wall is None or not self.wall.undecided or communicates:
+            return ""
+        if not (self.before_us and self.after_us) or least > 0 or most > WORTH * self.wall.before_us:
+            return ""
+        gain = f"its kernels and launches gained at most {duration(max(most, 0.0))}"
+        return f"{gain}: less than {WORTH:.0%} of a {self.unit}"
+
+    @property
+    def limit(self) -> str:
+        """Why faster kernels do not make the unit shorter: it waits for something else, of which there is no less."""
+        step = self.step
+        if step is None or step.ceilings.free_kernels_us - self._host_saves_us <= (1 - WORTH) * step.now_us:
+            return ""
+        other = max((x for x in step.shares if x != "kernels"), key=lambda x: step.shares[x], default="host")
+        limit = f"{'the ' * (other == 'host')}{other} is the limit"
+        times = f"{duration(step.ceilings.free_kernels_us)} of {duration(step.now_us)}"
+        return f"{limit}: with kernels of no time a {self.unit} takes {times}, simulated"
+
+    @property
+    def of_the_host(self) -> bool:
+        """Whether the wall times differ by more than the kernels' times can make them: a gain where these do not
+        matter, or, of runs at two times, what the simulation does not foretell.
+        """
+        wall, step = self.wall, self.step
+        if wall is None or (self.limit and wall.faster):
+            return wall is not None
+        if wall.runs:
+            return False
+        least, most = sorted((0.0, self.gained_us / wall.before_us))
+        least, most = least - ERROR, most + ERROR
+        if step is not None:
+            least, most = (1 - us / step.now_us for us in (step.high_us, step.low_us))
+        return wall.high_us < least * wall.before_us or wall.low_us > most * wall.before_us
+
+    @property
+    def unexplained(self) -> tuple[Group, ...]:
+        """Where the gain is far outside of the promised interval, by twice its reach: the operators that hold it."""
+        if self.low_us - self.after_us <= self.promised_us - self.low_us:
+            return ()
+        held = sorted(self.groups, key=lambda x: x.after_us - x.promised_us)
+        return tuple(x for x in held[:_SHOWN] if x.promised_us - x.after_us > 0.005 * self.before_us) or tuple(held[:1])
+
+    @property
+    def verdict(self) -> Verdict:
+        """What is shown; a job may be compared with itself where nothing shows that it applied an action."""
+        found = self._shown
+        return "time unknown" if self.unproven and found in ("verified", "faster, not as promised") else found
+
+    @property
+    def _shown(self) -> Verdict:
+        if self.share < SHARE:
+            return "another workload"
+        if self.doubts or self.undecided:
+            return "time unknown"
+        if (
+            not self.faster
+            and abs(self.gained_us) <= self.noise_us
+            and (self.wall or self._host_saves_us <= WORTH * self._unit_us)
+        ):
+            return "had no effect"
+        if not self.faster and (self.wall is not None or self.gained_us < 0):
+            return "took effect, not faster"
+        by_turns = self.wall is not None and self.wall.runs  # of one command, which did both for the same work
+        if self.unexplained and not by_turns:
+            return "another workload"  # equal in name alone: the actions do not explain it
+        if self.wall is None:
+            return "time unknown"
+        as_promised = self.gained_us > 0 and self.after_us <= self.high_us and not self.unexplained
+        return "verified" if as_promised else "faster, not as promised"
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict == "verified"
+
+    @property
+    def refuted(self) -> bool:
+        """Whether it is shown that what was applied makes nothing faster."""
+        return self.verdict in ("took effect, not faster", "had no effect")
+
+
+def verify_actions(
+    before: Tables,
+    after: Tables,
+    names: Sequence[str],
+    files: ActionResult | None = None,
+    times: Times | SideBySide | None = None,
+) -> ActionProof:
+    """Judge the named actions, and the override ``files``, which the run ``after`` has applied together.
+
+    The tables are those of ``tables_of``.  ``times`` are runs by turns, which give the wall time in place of the two.
+    Raises InputError for a name that the run before promises nothing for.
+    """
+    settings = Settings()
+    known = [x.action.name for x in results(before, ACTIONS, settings)]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        there = f"there is {', '.join(known)}" if known else "no replay has timed one (`logparse replay`)"
+        there += "; override files are judged by `logparse verify BEFORE AFTER FILE…`"
+        raise InputError(f"no action {', '.join(unknown)} of run {before.run}: {there}")
+    both = _Both(before, after, settings)
+    chosen = [x for x in results(both.before, ACTIONS, settings) if x.action.name in names]
+    now, then = both.us
+    change = _change(chosen, files, now)
+    low, high = step_interval(now, *(now + x for x in change))
+    by_turns = both.wall(times) if times else None
+    wall = by_turns or both.wall(both.timed)
+    doubts = [*both.doubts(), *both.not_applied(names, files is not None)]
+    given = [x for y in (*chosen, *([files] if files else [])) for x in factors_of(y).items()]
+    under = dict(sorted(given, key=lambda x: x[1].value != 1.0))  # of a call that only one has timed, that one's
+    step = step_of(both.alike, under)
+    return ActionProof(
+        before=before.run,
+        after=after.run,
+        actions=(*names, *([files.action.name] if files else [])),
+        unit=both.unit,
+        before_us=now / both.per[0],
+        promised_us=(now + change[0]) / both.per[0],
+        low_us=low / both.per[0],
+        high_us=high / both.per[0],
+        after_us=then / both.per[1],
+        groups=both.groups(chosen, files),
+        wall=None if doubts else wall,
+        share=both.share,
+        collectives_us=both.collectives_us,
+        step=step if isinstance(step, StepAnswer) else None,
+        launched=both.launched,
+        host_us=sum(x.host_us for x in under.values()),
+        same=both.same,
+        doubts=tuple(doubts),
+        unproven=both.unproven(names),
+        notes=(
+            *(x.in_part for x in chosen if x.in_part),
+            *both.notes(wall),
+            *[BESIDE_LOGS] * (wall is not by_turns and any(map(beside_logs, both.runs))),
+        ),
+    )
+
+
+def _change(chosen: Sequence[ActionResult], files: ActionResult | None, now_us: float) -> tuple[float, float, float]:
+    """What is promised to change of a job of ``now_us``, and the interval by the samples, µs.
+
+    Where files and an action change the same problem, their gains do not add up: those of the files may all be lost.
+    """
+    ends = ([us - x.now_us for us in (x.then_us, *x.ends_us)] for x in chosen)
+    change, low, high = (sum(x) for x in zip((0.0, 0.0, 0.0), *ends, strict=True))
+    if files is None or not files.now_us:
+        return change, low, high
+    apart = {x.of for x in files.parts}.isdisjoint(x.of for y in chosen for x in y.parts)
+    share = now_us / files.now_us  # they are weighed against the whole run, with units of all kinds
+    more = [share * (x - files.now_us) for x in (files.then_us, files.low_us, files.high_us)]
+    return change + more[0] * apart, low + more[1], high + more[2] * apart
+
+
+class _Both:
+    """The two runs with equal units: their tables, how many units (``per``) the sums in these are of, and the kinds."""
+
+    def __init__(self, before: Tables, after: Tables, settings: Settings) -> None:
+        self.runs = (before, after)
+        self.units = tuple(units(x) for x in self.runs)
+        traced = [traced_kinds(x.facts[x.facts["run"] == x.run]) for x in self.runs]
+        own = {x.name: float(x.count) for x in self.units[0].kinds} if self.units[0] else {}
+        marked = [steps(x, settings)[0] for x in self.runs]
+        self.counts: Mapping[str, float] = own
+        self.share = 1.0
+        self.before, self.after = before, after
+        if all(traced):
+            own = own or {name: float(count) for name, count in traced[0].items()}
+            alike = len({x.sort for x in self.units if x}) < 2  # a step and a call may have one kind's name
+            self.counts = {name: own[name] for name in own if alike and all(name in x for x in traced)}
+            self.share = self._share(own)
+            self.before, self.after = (reweighed(x, self.counts) for x in self.runs)
+            self.per = tuple(float(sum(x.values())) for x in traced)
+        else:
+            self.per = tuple(float(x) if x and all(marked) else 1.0 for x in marked)
+        self.unit = word_of(before) if all(traced) or all(marked) else "run"
+
+    def _share(self, own: Mapping[str, float]) -> float:
+        """Of the time of all units of the run before; kinds that no untraced unit timed count as the others' mean."""
+        each = {x.name: x.mean_us for x in self.units[0].kinds if x.mean_us is not None} if self.units[0] else {}
+        usual = sum(each.values()) / len(each) if each else 1.0
+        parts = {name: count * each.get(name, usual) for name, count in own.items()}
+        total = sum(parts.values())
+        return sum(us for name, us in parts.items() if name in self.counts) / total if total else 0.0
+
+    @property
+    def timed(self) -> Times:
+        """The units of both runs, with or both without their logs."""
+        found = self.units
+        if len({x.alone for x in found if x}) > 1:
+            found = tuple(units_of_facts(x.facts[x.facts["run"] == x.run], alone=False) for x in self.runs)
+        a, b = ([x] if x is not None else [] for x in found)
+        return a, b
+
+    def wall(self, times: Times | SideBySide) -> UnitTime | None:  # None: most of the kernels' time is of other kinds
+        if isinstance(times, SideBySide):
+            found = times.unit_time(self.counts)
+        else:
+            found = unit_time(*times, self.counts) if all(times) else None
+        us = kernels_of_run(self.before).groupby("unit")["total_us"].sum()
+        known = us[us.index.isin(list(self.counts))]
+        part = known[known.index.isin(found.kinds)].sum() / known.sum() if found and len(known) else 1.0
+        return found if part >= SHARE else None
+
+    @property
+    def alike(self) -> Tables:
+        """The run before as it was traced, as if it had done no units but those of the common kinds."""
+        facts = self.runs[0].facts
+        others = facts["name"].str.startswith(KIND) & ~facts["name"].str[len(KIND) :].isin(list(self.counts))
+        return replace(self.runs[0], facts=facts[~others]) if self.share < 1 and others.any() else self.runs[0]
+
+    @property
+    def us(self) -> tuple[float, float]:
+        """GPU time of the kernels that compute; 0 where a run has no trace."""
+        return traced_us(self.before) or 0.0, traced_us(self.after) or 0.0
+
+    @property
+    def collectives_us(self) -> tuple[float, float]:
+        found = ((gpu_time(x), per) for x, per in self._sides)
+        a, b = (sum(y.us for y in x.parts if y.name == COMMUNICATION) / per if x else 0.0 for x, per in found)
+        return a, b
+
+    @property
+    def launched(self) -> tuple[float, float]:
+        """How many kernels that compute the host launched in a unit, before and after."""
+        before, after = (float(kernels_of_run(x)["calls"].sum()) / per for x, per in self._sides)
+        return before, after
+
+    @property
+    def same(self) -> bool:
+        """Whether both runs launched the same kernels, about as often."""
+        names, (before, after) = [set(kernels_of_run(x)["kernel"]) for x, _ in self._sides], self.launched
+        return names[0] == names[1] and abs(after - before) <= WORTH / 2 * before
+
+    def groups(self, chosen: Sequence[ActionResult], files: ActionResult | None) -> tuple[Group, ...]:
+        now, then = ({name: us / per for name, us in by_group(x).items()} for x, per in self._sides)
+        change: dict[str, float] = {}
+        for result in (*chosen, *([files] if files else [])):
+            share = self.us[0] / (files.now_us or 1.0) if files and result is files else 1.0
+            for part in result.parts:
+                us = share * (part.then_us - part.now_us) / self.per[0]
+                change[part.group] = change.get(part.group, 0.0) + us
+        made = (
+            Group(x, now.get(x, 0.0), now.get(x, 0.0) + change.get(x, 0.0), then.get(x, 0.0))
+            for x in sorted({*now, *then})
+        )
+        return tuple(sorted(made, key=lambda x: (-abs(x.after_us - x.before_us), x.name)))
+
+    @property
+    def _sides(self) -> Iterator[tuple[Tables, float]]:
+        return iter(((self.before, self.per[0]), (self.after, self.per[1])))
+
+    def doubts(self) -> Iterator[str]:
+        """Why the runs cannot be compared."""
+        for run, found, us in zip(self.runs, self.units, self.us, strict=True):
+            if not us and self.share >= SHARE:
+                ended = ": its job ended before its units of work had settled" if found and not found.tracing else ""
+                yield f"{run.run} has no trace with kernels{ended}"
+        ranks = [_ranks(x) for x in self.runs]
+        for what in ("units", "trace"):
+            there = [x[what] for x in ranks]
+            for run, mine in zip(self.runs, there, strict=True):
+                lost = sorted(set().union(*there) - mine, key=lambda x: (len(x), x))
+                if lost and all(there):
+                    which = f"rank {lost[0]}" if len(lost) == 1 else f"{len(lost)} ranks ({lost[0]} …)"
+                    yield f"{which} of {run.run} left no {what}: did it die?"
+        for run in self.runs:
+            yield from _unlike_ranks(run)
+
+    def not_applied(self, names: Sequence[str], files: bool) -> Iterator[str]:
+        """What was to be applied and left no mark in the run after, or left one in the run before."""
+        marks = [_marked(x) for x in self.runs]
+        for name in names:
+            if name in marks[0]:
+                yield f"{self.before.run} had {name} applied, too: the job is compared with itself"
+            if name not in marks[1] and name in self._asked("settings"):
+                yield f"{self.after.run} left no mark that {name} was applied: it ran as it was"
+        if files and self._asked("scripts") and not any(_marked(self.runs[1], EXPORTED)):
+            yield f"{self.after.run} left no mark of apply.sh: it ran as it was"
+
+    def unproven(self, names: Sequence[str]) -> str:
+        """Why it is not shown that the run after is another job than the run before, where marks could show it."""
+        lost = [x for x in names if x not in _marked(self.runs[1])]
+        if not lost or not self.same or not len(self._rows(ASKED)):
+            return ""
+        return (
+            f"no process of {self.after.run} left a mark that {', '.join(lost)} was applied, and the same kernels ran"
+        )
+
+    def _asked(self, what: str) -> set[str]:
+        return {name for text in self._rows(ASKED).values() for name in json.loads(text).get(what, ())}
+
+    def _rows(self, name: str) -> Mapping[str, str]:
+        return _values(self.runs[1], name)
+
+    def notes(self, wall: UnitTime | None) -> Iterator[str]:
+        """What else a reader must know."""
+        for run, found in zip(self.runs, self.units, strict=True):
+            if wall is None and (found is None or not timed(found)):
+                yield f"no unit of {run.run} was timed without a profiler often enough"
+            elif found is not None and found.tracing.startswith("not settled"):
+                yield f"the times of {run.run}'s units had {found.tracing}"
+        if wall is None and all(x is not None and timed(x) for x in self.units) and self.share >= SHARE:
+            yield "no kind of unit was timed without a profiler in both runs"
+
+
+def _values(tables: Tables, name: str) -> Mapping[str, str]:
+    """A fact of the run's sources."""
+    rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == name)]
+    return {str(source): str(value) for source, value in zip(rows["source_id"], rows["value"], strict=True)}
+
+
+def _marked(tables: Tables, kind: str = APPLIED) -> set[str]:
+    """Actions that processes of the run left marks of, or had in force as settings; of another kind its names."""
+    names = tables.facts.loc[tables.facts["run"] == tables.run, "name"].astype(str)
+    found = units(tables) if kind == APPLIED else None
+    return {x.removeprefix(kind) for x in names if x.startswith(kind)} | (found.settings if found else frozenset())
+
+
+def _ranks(tables: Tables) -> Mapping[str, set[str]]:
+    """The ranks that left units, and those that left a trace."""
+    of = _values(tables, "rank")
+    return {
+        what: {of[x] for x in _values(tables, name) if x in of} for what, name in (("units", UNIT), ("trace", KINDS))
+    }
+
+
+def _unlike_ranks(tables: Tables) -> Iterator[str]:
+    """That ranks of one run do different units, of which no average means anything."""
+    of = _values(tables, "rank")
+    found = units_by_source(tables.facts[tables.facts["run"] == tables.run])
+    ranks = [x for source, x in found.items() if source in of and not x.alone]
+    numbers = [x.count for x in ranks]
+    if len({x.sort for x in ranks}) > 1 or (numbers and min(numbers) < (1 - _ALIKE) * max(numbers)):
+        made = ", ".join(f"{x.count} of {x.word}" for x in ranks[:_SHOWN])
+        yield f"the ranks of {tables.run} do different units ({made} …)"
+
+
+def by_group(tables: Tables) -> dict[str, float]:
+    """GPU time of a run by kind of operator, µs: convolutions, GEMMs, and every other operator by its name."""
+    rows = kernels_of_run(tables)
+    if not len(rows):
+        return {}
+    kind = rows["problem"].astype("object").fillna("").str.partition(" ")[0].map({"conv": CONVOLUTION, "gemm": GEMM})
+    totals = rows.groupby(kind.fillna(rows["op"]))["total_us"].sum()
+    return {str(name): float(us) for name, us in totals.items()}
+
+
+def answer(found: ActionProof) -> Answer:
+    """Whether actions did what they promised; as a table a row per kind of operator, what changed most first."""
+    table = [
+        {
+            "operators": x.name,
+            **{name: round(getattr(x, name), 3) for name in ("before_us", "promised_us", "after_us")},
+            "gained_us": round(x.before_us - x.after_us, 3),
+        }
+        for x in found.groups
+    ]
+    first, *more = lines(found)
+    return Answer([fitted(f"verify: {first}"), *more], table, "verify --action", code=0 if found.ok else CHECK_FAILED)
+
+
+def headline(found: ActionProof) -> str:
+    """The verdict, in the time of a unit where that is known."""
+    times = (found.wall.before_us, found.wall.after_us) if found.wall else (found.before_us, found.after_us)
+    what = f"{found.unit} " if found.wall else f"computation of a {found.unit} "
+    moved = f"{what}{duration(times[0])} → {duration(times[1])} with " if all(times) and found.share else ""
+    return f"{found.verdict}: {moved}{found.named}"
+
+
+def lines(found: ActionProof) -> list[str]:
+    """The verdict, and what was promised, gained and lost: at most 12 lines."""
+    out = []
+    if found.before_us and found.after_us and found.share:
+        promised, low, high = (found.before_us - x for x in (found.promised_us, found.high_us, found.low_us))
+        out.append(
+            f"computation {duration(found.before_us)} → {duration(found.after_us)}, {gained(found.gained_us)}, "
+            f"promised {signed(promised)} [{signed(low)}, {signed(high)}]"
+        )
+    wall = found.wall
+    if wall is None:
+        out.append(f"wall time of a {found.unit} without a profiler: unknown")
+    else:
+        of = f"{counted(wall.runs, 'run')} of each by turns" if wall.runs else "blocks of units"
+        of = f"{wall.turns} turns in {counted(wall.runs, 'pair')} of runs" if wall.turns else of
+        interval = f"[{signed(wall.low_us)}, {signed(wall.high_us)}]"
+        out.append(f"of the wall time of a {found.unit} {gained(wall.gained_us)} {interval} ({of})")
+        out += _said_of_the_wall(found)
+    if found.same and found.verdict == "had no effect":
+        out.append("the same kernels ran: what was applied reached none of its calls, or chose what ran before")
+    a, b = found.collectives_us
+    if abs(b - a) > 0.005 * max(found.before_us, a):
+        moved_by = f"{signed(b - a)} ({duration(a)} → {duration(b)})"
+        out.append(f"exposed communication moved by {moved_by}, which it does not explain")
+    if found.share < 1:
+        out.append(f"kinds of units in common: {found.share:.0%} of the unit time of {found.before}")
+    if found.share >= SHARE and not found.doubts:
+        moved = [x for x in found.groups[:_SHOWN] if abs(x.after_us - x.before_us) > 0.005 * found.before_us]
+        if moved and not found.unexplained:
+            out.append("moved most: " + _named(moved))
+        if found.unexplained:
+            out.append("unexplained, far more than was promised: " + _named(found.unexplained))
+    unproven = [found.unproven] * bool(found.unproven)
+    out += [*dict.fromkeys((*found.doubts, *unproven, *found.notes))][:_SHOWN]
+    return [fitted(headline(found)), *(fitted(f"  {x}") for x in out)]
+
+
+def _said_of_the_wall(found: ActionProof) -> Iterator[str]:
+    """The simulated promise, and why the wall time decides nothing or cannot fall."""
+    step = found.step
+    if step is not None:
+        promised, low, high = (signed(step.now_us - us) for us in (step.then_us, step.high_us, step.low_us))
+        yield f"promised of it, simulated: {promised} [{low}, {high}]"
+    if found.of_the_host:
+        yield "kernels do not explain that: host or communication may differ between two starts of the job"
+    elif found.undecided:
+        yield "which decides nothing: units differ by more; longer runs would, or more (`tune --pairs 12`)"
+    elif not found.faster and (why := found.limit or found.little):
+        yield why
+
+
+def _named(groups: Sequence[Group]) -> str:
+    return ", ".join(f"{x.name} {duration(x.before_us)} → {duration(x.after_us)}" for x in groups)

@@ -1,0 +1,261 @@
+"""Two runs against each other: what got slower or faster beyond noise, what is new or gone, which picks changed."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import pyarrow as pa
+
+from analyzers.compare.timings import BASES, RunTimes, times_of
+from analyzers.evidence.statistics.intervals import TIE
+from analyzers.evidence.tables import Tables
+from logparse.groups import in_groups
+from logparse.libraries import FORMATS
+from logparse.libraries.hipblaslt.tuning_rules import work_of
+from logparse.libraries.override_formats import OVERRIDE_FORMATS
+from logparse.links import linked
+from logparse.model import Problem, problem_from_text
+from logparse.store.database import shared_database
+from logparse.target import BUILD, BY_NAME, Facts, arch, same_build, same_device
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+
+State = Literal["slower", "faster", "changed", "same", "new", "vanished", "unknown"]
+STATES: tuple[State, ...] = ("slower", "faster", "changed", "new", "vanished", "unknown", "same")
+
+FAIL_ON = 0.03
+_SIGMAS = 3.0
+_LINKED, _PARSED = 10_000, 20_000
+COLUMNS = (
+    *("problem", "state", "basis", "calls_a", "calls_b", "a_us", "b_us", "ratio", "noise", "pick_a", "pick_b"),
+    "delta_us",
+)
+CHANGED = f"state in {STATES[:5]}"
+"""Of which problems something is known to have changed, as SQL."""
+
+
+class _Sum(NamedTuple):
+    """The problems of one state: how many there are, have times of both runs and a known ``delta_us``, and its sum."""
+
+    problems: int
+    compared: int
+    known: int
+    delta_us: float
+
+
+@dataclass(frozen=True)
+class Diff:
+    """One row per problem in the table ``compared`` of ``con``, which ``table`` selects from, what costs most first.
+
+    ``ratio`` is B over A of one call, ``noise`` the relative standard error of it (missing: not known), ``delta_us``
+    what the change costs per run of B (negative: saves; all of a new problem's time, and of a vanished one's), missing
+    where no log counts the calls.
+    """
+
+    a: str
+    b: str
+    fail_on: float
+    con: duckdb.DuckDBPyConnection
+    devices: tuple[str, str] | None = None
+    """The two devices, where the runs are known to be of different ones."""
+    floor_us: float = 0.0
+    """Changes of one call by at most this many µs count as the same."""
+    builds: tuple[str, ...] = ()
+    """Libraries of which the runs are of two builds, so that an index may be another kernel."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether problems were compared and none got slower by more than ``fail_on``: no time proves nothing."""
+        return self.compared > 0 and not self.count("slower")
+
+    @property
+    def compared(self) -> int:
+        """How many problems have a time in both runs."""
+        return sum(x.compared for x in self._sums.values())
+
+    def count(self, *states: State) -> int:
+        return sum(self._sums[state].problems for state in states if state in self._sums)
+
+    def cost(self, *states: State) -> tuple[int, float]:
+        """Of how many problems in these states ``delta_us`` is known, and its sum."""
+        sums = [self._sums[state] for state in states if state in self._sums]
+        return sum(x.known for x in sums), math.fsum(x.delta_us for x in sums)
+
+    @cached_property
+    def flips(self) -> tuple[int, int, float | None]:
+        """Problems with another pick in each run, problems with a pick in both, and how much the times of the former
+        differ (the median share; None without times): the winner-flip rate of two tunes, and what a flip is worth.
+        """
+        ((flipped, picked, apart),) = self.con.execute(_FLIPS).fetchall()
+        return int(flipped), int(picked), apart
+
+    @cached_property
+    def _sums(self) -> dict[str, _Sum]:
+        return {state: _Sum(*sums) for state, *sums in self.con.execute(_SUMS).fetchall()}
+
+    def table(self, where: str = "true", n: int | None = None) -> pa.Table:
+        """The rows for which SQL ``where`` holds, all or the first ``n``, with ``COLUMNS``."""
+        return self.con.sql(_ORDERED.format(where=where), params={"n": n}).to_arrow_table()
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        frame: pd.DataFrame = self.table().to_pandas()
+        return frame
+
+
+_BY_BASIS = """
+    select problem, basis, a.named as in_a, b.named as in_b, a.calls as calls_a, b.calls as calls_b,
+           a.pick as pick_a, b.pick as pick_b, a.time_us as a_us, b.time_us as b_us, a.solution as ran_a,
+           b.solution as ran_b, sqrt(a.noise * a.noise + b.noise * b.noise) as noise
+    from a full join b using (problem, basis)"""
+_BY_PROBLEM = f"""
+    select problem, coalesce(bool_or(in_a), false) as in_a, coalesce(bool_or(in_b), false) as in_b,
+           any_value(calls_a) as calls_a, any_value(calls_b) as calls_b,
+           any_value(pick_a) as pick_a, any_value(pick_b) as pick_b, min({{
+               'alone': a_us is null or b_us is null, 'rank': list_position({list(BASES)}, basis), 'basis': basis,
+               'a_us': a_us, 'b_us': b_us, 'ran_a': ran_a, 'ran_b': ran_b, 'noise': noise}}
+           ) filter (basis is not null and (a_us is not null or b_us is not null)) as t
+    from ({_BY_BASIS}) group by problem"""
+"""Times of one problem are of the nearest evidence that both runs have; of a problem of one run, that it has."""
+_COMPARED = f"""
+    with timed as (
+        select * exclude (t), if(in_a and in_b and t.alone, null, t) as t from ({_BY_PROBLEM}) where in_a or in_b),
+    rows as (
+        select problem, in_a, in_b, calls_a, calls_b, t.basis as basis, t.noise as noise,
+               if(in_a, pick_a, null) as pick_a, if(in_a, t.a_us, null) as a_us, if(in_a, t.ran_a, null) as ran_a,
+               if(in_b, pick_b, null) as pick_b, if(in_b, t.b_us, null) as b_us, if(in_b, t.ran_b, null) as ran_b,
+               nullif(b_us / a_us, 'nan') as ratio, exp(greatest($gate, $sigmas * coalesce(noise, 0)) + $tie) as bound
+        from timed)
+    select problem, case when not in_a then 'new' when not in_b then 'vanished'
+               when ratio > bound and abs(b_us - a_us) > $floor then 'slower'
+               when ratio < 1 / bound and abs(b_us - a_us) > $floor then 'faster'
+               when pick_a <> pick_b or ran_a <> ran_b then 'changed' when ratio is null then 'unknown'
+               else 'same' end as state,
+           basis, calls_a, calls_b, a_us, b_us, ratio, noise, coalesce(pick_a, ran_a) as pick_a,
+           coalesce(pick_b, ran_b) as pick_b, coalesce(calls_b, calls_a) * case state
+               when 'new' then b_us when 'vanished' then -a_us else b_us - a_us end as delta_us
+    from rows"""
+"""Where the logs name no pick, the evidence may."""
+_SUMS = "select state, count(*), count(ratio), count(delta_us), ifnull(fsum(delta_us), 0) from compared group by all"
+_FLIPS = """
+    select count(*) filter (pick_a <> pick_b), count(*), median(abs(ratio - 1)) filter (pick_a <> pick_b)
+    from compared where pick_a is not null and pick_b is not null"""
+_ORDERED = f"""
+    select {", ".join(COLUMNS)} from compared where {{where}}
+    order by list_position({list(STATES)}, state), coalesce(abs(delta_us), 0) desc,
+             case when ratio > 0 then abs(ln(ratio)) when ratio = 0 then 'inf' else 0 end desc, problem limit $n"""
+
+
+def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, floor_us: float = 0.0) -> Diff:
+    """Compare run ``a`` with run ``b``.
+
+    A problem is slower (faster) when one call takes more than 1 + ``fail_on`` (less than its inverse) of what it took,
+    three standard errors more where these are known, and by more than ``floor_us`` (µs).  Times are of one kind of
+    evidence (``timings.BASES``), the nearest to the job that both runs have; of a problem of one run, that it has.
+    """
+    one, two = (x if isinstance(x, RunTimes) else times_of(x) for x in (a, b))
+    con = shared_database().cursor()
+    con.register("a", one.rows)
+    con.register("b", two.rows)
+    given = {"gate": math.log1p(fail_on), "sigmas": _SIGMAS, "tie": TIE, "floor": floor_us}
+    con.execute(f"create temp table compared as {_COMPARED}", given)
+    renamed = _renamed(con)
+    if renamed:
+        con.register("renamed", pa.table({"problem": [*renamed], "meant": [*renamed.values()]}))
+        meant = (
+            "coalesce(meant, problem) as problem, * exclude (problem, meant) from b left join renamed using (problem)"
+        )
+        con.register("b", con.sql(f"select {meant}").to_arrow_table())
+        con.execute(f"create or replace temp table compared as {_COMPARED}", given)
+    _leave_open(con)
+    for name in "ab":  # they are as large as what was made of them
+        con.unregister(name)
+    builds = tuple(x for x in BUILD if x not in BY_NAME and same_build(one.machine, two.machine, x) is False)
+    return Diff(one.run, two.run, fail_on, con, _devices(one.machine, two.machine), floor_us, builds)
+
+
+class _Single(NamedTuple):
+    """A problem of one run only, and the kind of evidence that it has."""
+
+    text: str
+    problem: Problem
+    basis: str | None
+
+
+def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Problem that only B has → the only problem that may be meant, of those that only A has.
+
+    Two texts mean one problem where they are linked, else where a file of one library has both under one key of that
+    library: what its key leaves open (hipBLASLt: scale types) does not separate calls.
+    """
+    of_one = "from compared where state in ('new', 'vanished')"
+    rows = con.execute(f"select state, problem, basis {of_one} limit {_LINKED + 1}").fetchall()
+    if len(rows) > _LINKED or len({state for state, *_ in rows}) < 2:
+        return {}
+    mine, theirs = (
+        [_Single(text, problem_from_text(text), basis) for state, text, basis in rows if state == side]
+        for side in ("vanished", "new")
+    )
+    out = _only_pairs(mine, theirs, lambda x: x.problem.shape, lambda a, b: linked(a, b) is not None)
+    mine, theirs = ([x for x in mine if x.text not in out.values()], [x for x in theirs if x.text not in out])
+    for same in (lambda a, b: True, lambda a, b: work_of(a) == work_of(b)):
+        out = _only_pairs(mine, theirs, _library_key, same) | out
+    return out
+
+
+def _leave_open(con: duckdb.DuckDBPyConnection) -> None:
+    """Of a problem that the other run holds under another text, too, do not state that it is new or vanished."""
+    states = dict(con.execute("select problem, state from compared").fetchall())
+    if len(states) > _PARSED or not {"new", "vanished"} & {*states.values()}:
+        return
+    held = [(text, state, problem_from_text(text)) for text, state in states.items()]
+    near = in_groups(held, lambda x: x[2].shape)
+    found = [
+        text for text, state, one in held
+        if state in ("new", "vanished") and any(y != state and linked(one, two) for _, y, two in near[one.shape])
+    ]  # fmt: skip
+    con.execute("update compared set state = 'unknown', delta_us = null where problem in (select unnest(?))", [found])
+
+
+def _library_key(single: _Single) -> tuple[str, str] | None:
+    """The key under which the library looks up the row of its file that the time is of."""
+    key = _KEYS[single.basis](single.problem, {}) if single.basis in _KEYS else None
+    return None if key is None or single.basis is None else (single.basis, key)
+
+
+_KEYS = {
+    origin.name: override.key
+    for override in OVERRIDE_FORMATS
+    for format in FORMATS
+    if format.name == override.name
+    for origin in format.origins
+}
+"""Origin of times → the key of the library whose override files they stand in."""
+
+
+def _only_pairs(
+    mine: Iterable[_Single],
+    theirs: Iterable[_Single],
+    key: Callable[[_Single], Hashable],
+    same: Callable[[Problem, Problem], bool],
+) -> dict[str, str]:
+    """Text of B → text of A, of those with one key (not None) that are the same, where each has no other partner."""
+    ours = in_groups(mine, key)
+    ours.pop(None, None)
+    pairs = [(two.text, one.text) for two in theirs for one in ours.get(key(two), ()) if same(two.problem, one.problem)]
+    seconds, firsts = (Counter(side) for side in zip(*pairs, strict=True)) if pairs else ({}, {})
+    return {text: other for text, other in pairs if seconds[text] == firsts[other] == 1}
+
+
+def _devices(left: Facts, right: Facts) -> tuple[str, str] | None:
+    if same_device(left, right) is not False:
+        return None
+    one, two = (f"{x.get('device') or arch(x) or '?'}, {x.get('cu_count', '?')} CUs" for x in (left, right))
+    return one, two

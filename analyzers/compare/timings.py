@@ -1,0 +1,156 @@
+"""What one call of each problem took in a run, by each kind of evidence; times of two kinds are never compared.
+
+A trace contains what the job's calls took, a measured file candidates: of these the job's pick counts where a log
+names it, else (in a replay) the default, else the fastest, which is what a tuner or a find-db makes the library use.
+It is SQL over the views of a store, or over tables with their columns: of hundreds of thousands of problems none
+becomes a Python object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from analyzers.evidence.origins import ACTION, CONFIRM, EVIDENCE, PICK, PICKED, RACE, TRACE
+from analyzers.evidence.tables import Tables, once
+from logparse.libraries.own.job_units import UNITS_EACH
+from logparse.model import DEFAULT
+from logparse.store import Store
+from logparse.store.database import shared_database
+from logparse.store.views import launches_sql
+from logparse.target import machine_of_files
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+
+_NEAREST = (TRACE, CONFIRM, "driver", "bench", "tunableop-verbose", "miopen-log", "find-db", "tunableop", "tuning-file")
+BASES = (*_NEAREST, *sorted(EVIDENCE - {*_NEAREST}))
+"""Kinds of evidence, what is nearest to the job first."""
+
+COLUMNS = ("problem", "basis", "solution", "time_us", "noise")
+
+
+@dataclass(frozen=True, eq=False)
+class RunTimes:
+    """What a run called and what its calls took.
+
+    ``rows`` has several rows per problem, in no order: ``problem, named, calls, pick`` and ``COLUMNS``.  One row has
+    its ``calls`` and its ``pick``, the solution that was picked most often according to its logs; another per
+    ``basis`` has ``solution``, ``time_us`` and ``noise``, the relative standard error of the time, null where the
+    evidence does not contain it.  ``named``: the run calls the problem, or measures it otherwise than by a replay
+    beside its calls, which times what-ifs, too.  ``calls`` are those of the whole run, as far as its units were counted
+    where only its traces have the problem.  ``machine``: its machine's facts.
+    """
+
+    run: str
+    rows: pa.Table
+    machine: Mapping[str, str]
+
+
+_PICKS = f"""
+    with named as (
+        select category, problem, solution, sum(coalesce(count, 1)) as n from calls
+        where solution is not null and not coalesce(by_tool, false) group by all
+        union all select origin, problem, solution, count(*) from measurements where origin in {PICKED} group by all),
+    logged as (
+        select problem, category from named group by problem, category
+        qualify row_number() over (partition by problem order by sum(n) desc, category) = 1)
+    select problem, solution as pick from named join logged using (problem, category) group by problem, solution
+    qualify row_number() over (partition by problem order by sum(n) desc, solution) = 1"""
+"""As ``evidence.picks.picks``: several mask categories log one launch, the one with the most picks counts."""
+_DEFAULTS = f"select source_id, max(value) as own from facts where name = '{PICK}' group by source_id"
+_CALLED = """
+    select problem, true as named, cast(round(sum(calls * if(traced, each, 1))) as bigint) as calls from (
+        select problem, calls, calls_from is not distinct from 'profiler' as traced from workload
+        union all select problem, calls, true from launched anti join workload using (problem)), units_each
+    group by problem"""
+_NOISE = """
+    case when len(samples_us) > 1 then 1.4826 * list_median(list_transform(
+        samples_us, lambda x: abs(x / list_median(samples_us) - 1))) / sqrt(len(samples_us))
+    else std_us / time_us end"""
+"""Of its samples where there are any, else the deviation in the file."""
+_OTHERS = f"kind = 'family' or exists (from workload) and origin in {(RACE, CONFIRM, ACTION)}"
+_ROWS = f"""
+    select problem, true as named, calls, pick, null as basis, null as solution, null as time_us, null as noise
+    from called full join picks using (problem)
+    union all by name
+    select problem, {TRACE!r} as basis, string_agg(distinct kernel, ' + ' order by kernel) as solution,
+           nullif(any_value(l.total_us / l.calls), 'nan') as time_us
+    from kernels join launched l using (problem) group by problem
+    union all by name
+    select problem, named, basis, f.time_us as time_us, f.solution as solution, f.noise as noise from (
+        select problem, if(origin in {tuple(sorted(EVIDENCE))}, origin, null) as basis,
+               bool_or(({_OTHERS}) is distinct from true) as named, min({{
+                   'rank': case when solution = pick then 0
+                           when origin = '{CONFIRM}' and solution = coalesce(own, '{DEFAULT.text}') then 1 else 2 end,
+                   'time_us': time_us, 'solution': solution, 'source_id': source_id,
+                   'noise': nullif({_NOISE}, 'nan')}}) as f
+        from measurements left join picks using (problem) left join defaults using (source_id)
+        where status = 'ok' and time_us > 0 and isfinite(time_us) group by problem, basis)"""
+"""Times that are no evidence only show that their problem was measured."""
+_STAGES = {"picks": _PICKS, "defaults": _DEFAULTS, "launched": launches_sql(), "called": _CALLED}
+"""Small tables that ``_ROWS`` reads: common table expressions would be planned again wherever they are named."""
+_BATCH = 1 << 16
+"""Rows of a batch: whoever reads the table in DuckDB reads each batch in one thread, and its default is a million."""
+
+
+def times_of_run(store: Store, run: str | None = None) -> RunTimes:
+    """The times of a store's run, by default the latest.  Raises StoreError."""
+    run = store.latest_run(run)
+    with store.reading(" ".join([*_STAGES.values(), _ROWS]), run) as con:
+        con.execute(f"create temp table units_each as {UNITS_EACH}", {"run": run})
+        return _times(con, run)
+
+
+@once
+def times_of(tables: Tables) -> RunTimes:
+    with shared_database().cursor() as con:
+        for name, columns in _READ.items():
+            frame = getattr(tables, name)
+            own = frame[frame["run"] == tables.run] if "run" in frame else frame
+            held = own.reindex(columns=columns.split()).astype(object)  # pandas may hold what is missing in any type
+            schema = pa.schema([(x, _TYPES.get(x, pa.string())) for x in held])
+            con.register(name, pa.Table.from_pandas(held, schema, preserve_index=False))
+        con.execute("create temp table units_each as select 1 as each")  # whoever weighs tables weighs their calls
+        return _times(con, tables.run)
+
+
+_TYPES = dict.fromkeys(("count", "calls", "device", "time_us", "std_us", "total_us"), pa.float64())
+_TYPES |= {"by_tool": pa.bool_(), "samples_us": pa.list_(pa.float64())}
+_READ = {
+    "calls": "category problem solution count by_tool",
+    "workload": "problem calls_from calls",
+    "measurements": "source_id origin kind problem solution status time_us std_us samples_us",
+    "kernels": "source_id device op unit problem kernel calls total_us",
+    "facts": "source_id name value",
+}
+"""The columns that are read of each table."""
+
+
+def _times(con: duckdb.DuckDBPyConnection, run: str) -> RunTimes:
+    for name, sql in _STAGES.items():
+        con.execute(f"create temp table {name} as {sql}")
+    rows = con.sql(_ROWS).to_arrow_table(_BATCH)
+    return RunTimes(run, rows, machine_of_files(con.execute("select source_id, name, value from facts").fetchall()))
+
+
+def timings(tables: Tables) -> pd.DataFrame:
+    """One row per problem and kind of evidence of the run, with ``COLUMNS``."""
+    frame: pd.DataFrame = times_of(tables).rows.select(list(COLUMNS)).to_pandas()
+    return frame[frame["basis"].notna()].reset_index(drop=True)
+
+
+def main_pick(tables: Tables) -> dict[str, str]:
+    """Problem → the solution that was picked most often according to its logs."""
+    rows = times_of(tables).rows.select(["problem", "pick"]).drop_null()
+    return dict(zip(rows["problem"].to_pylist(), rows["pick"].to_pylist(), strict=True))
+
+
+def kernels_of(tables: Tables) -> dict[str, str]:
+    """Problem → the kernels that its calls launched in the run's traces, as one text."""
+    rows = timings(tables).query("basis == @TRACE")
+    return dict(zip(rows["problem"], rows["solution"], strict=True))

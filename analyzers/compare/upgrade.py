@@ -1,0 +1,91 @@
+"""What an upgrade means for the override files that were written before it: keep, measure again or drop each row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from analyzers.compare.diff import FAIL_ON
+from analyzers.evidence.joins import against_default
+from analyzers.evidence.statistics.intervals import TIE
+from analyzers.evidence.tables import Tables
+from analyzers.overrides.lint import by_name, facts_of_run
+from logparse.libraries.kinds.override_format import OverrideFile
+from logparse.libraries.kinds.reading import Row
+from logparse.links import may_be
+from logparse.model import problem_from_text
+from logparse.target import BY_NAME, Facts, same_build, same_device
+
+Decision = Literal["keep", "re-measure", "drop"]
+
+
+@dataclass(frozen=True)
+class PlannedRow:
+    """What to do with one row of an old override file, and why."""
+
+    file: str
+    line: int
+    key: str
+    solution: str
+    action: Decision
+    reason: str
+
+
+def upgrade_plan(files: Sequence[OverrideFile], b: Tables, floor: float = FAIL_ON) -> list[PlannedRow]:
+    """Keep, measure again or drop each row of files (judged without a target) for the machine of run ``b``.
+
+    A row whose gain was measured in ``b`` itself is decided by that: below ``floor`` it is dropped.  An index is worth
+    nothing on another build; a name (MIOpen's solvers) is, its time is not.
+    """
+    facts = facts_of_run(b)
+    ratios = against_default(b.measurements[b.measurements["run"] == b.run], b.facts)
+    out = []
+    for file in files:
+        format = by_name(file.format)
+        work = b.workload[b.workload["kind"].isin(format.kinds)]["problem"].drop_duplicates()
+        served: dict[str | None, list[str]] = {}
+        for text in work:
+            served.setdefault(format.key(problem_from_text(text), {**file.facts, **facts}), []).append(text)
+        ignored = any(file.facts[x] != facts[x] for x in file.facts if x.startswith(format.compared) and x in facts)
+        for row in file.rows:
+            action, reason = _decision(file, row, facts, served if len(work) else None, ratios, floor)
+            reason += "; write it again, the new build ignores this file" if ignored and action == "keep" else ""
+            solution = row.solution.text if row.solution else ""
+            out.append(PlannedRow(file.name, row.line, row.key, solution, action, reason))
+    return out
+
+
+def _decision(
+    file: OverrideFile,
+    row: Row,
+    facts: Facts,
+    served: Mapping[str | None, Sequence[str]] | None,
+    ratios: Mapping[tuple[str, str], float],
+    floor: float,
+) -> tuple[Decision, str]:
+    format = by_name(file.format)
+    if not row.live:
+        return "drop", row.verdicts.why
+    foreign = format.foreign(row.key, facts)
+    if foreign is not None:
+        return "re-measure", foreign
+    calls = [] if served is None else served.get(row.key, ())
+    vague = () if served is None else served.get(None, ())  # calls whose logs leave part of the key open
+    if served is not None and not calls and not any(may_be(row.problem, problem_from_text(x)) for x in vague):
+        return "drop", "the new run does not call it"
+    library = row.solution.library if row.solution else ""
+    name = row.solution.text if row.solution else ""
+    gains = [1 / ratios[x, name] - 1 for x in calls if (x, name) in ratios]
+    device, build = same_device(file.facts, facts), same_build(file.facts, facts, library)
+    stale = library not in BY_NAME and build is not True
+    if gains and not stale:
+        best = max(gains)
+        gain = f"measured in the new run: {best:+.1%} against the default"
+        return ("keep" if best >= floor - TIE else "drop"), gain
+    if device is False:
+        return "re-measure", "the new run is on another device"
+    if stale:
+        what = f"another build of {library}" if build is False else f"an unknown build of {library}"
+        return "re-measure", f"the new run is of {what}, where the index may be another kernel"
+    return "keep", "same build" if library not in BY_NAME else "a name, which means the same in every build"

@@ -1,0 +1,391 @@
+"""Did the overrides take effect, and was it worth it?  A run before against a run after, row by row of the files.
+
+For each problem that a file serves: whether the job now runs the intended solution (by the pick that a log names, else
+by the kernels of a trace), whether its time moved, and what that gained beside the saving that was promised.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from textwrap import fill, shorten
+from typing import Any, Literal, TypeVar
+
+import pandas as pd
+
+from analyzers.compare.diff import FAIL_ON, diff
+from analyzers.compare.timings import kernels_of, main_pick
+from analyzers.evidence.cells import count_of
+from analyzers.evidence.joins import calls_by_problem
+from analyzers.evidence.runs import existing, tables_at
+from analyzers.evidence.tables import Tables
+from analyzers.overrides.coverage import Idle, coverage, reports_of, served_by
+from analyzers.overrides.kernels import Kernels
+from analyzers.overrides.lint import by_name, facts_of_run, lint, same_calls
+from logparse.libraries.kinds.override_format import OverrideFile, Report
+from logparse.libraries.kinds.reading import Row
+from logparse.libraries.override_formats import OVERRIDE_FORMATS
+from logparse.libraries.tunableop.solutions import hipblaslt_index
+from logparse.model import Solution, problem_from_text, solution_from_text
+from logparse.output import CHECK_FAILED, Answer, Rows
+from logparse.text import COLUMNS, LINES, counted, duration, fitted, gained, printable, signed
+
+_WIDE = 60
+LONG = 1000
+"""Lines of an answer that holds everything."""
+Effect = Literal["applied", "as before", "not applied", "unchanged kernel", "changed kernel", "not called", "unknown"]
+"""``as before``: the intended solution ran in both runs, so nothing shows that the row was read."""
+Move = Literal["faster", "slower", "same", "unknown"]
+K = TypeVar("K")
+V = TypeVar("V")
+
+SIGNS = tuple(sign for format in OVERRIDE_FORMATS for sign in format.signs)
+"""Texts by which a library reports that it did not honour an override, and what each means."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one problem that a row of a file serves.
+
+    Times are of one call, of one kind of evidence (``basis``).  ``gained_us`` and ``promised_us`` are per run after;
+    None where a time or the calls are unknown.
+    """
+
+    problem: str
+    label: str
+    file: str
+    line: int
+    intended: str
+    before: str | None
+    after: str | None
+    effect: Effect
+    move: Move
+    basis: str | None
+    before_us: float | None
+    after_us: float | None
+    calls: int | None
+    promised_us: float | None
+    why: str = ""
+    """Why the row was not applied, where that is known."""
+
+    @property
+    def gained_us(self) -> float | None:
+        if self.before_us is None or self.after_us is None or self.calls is None:
+            return None
+        return (self.before_us - self.after_us) * self.calls
+
+
+@dataclass(frozen=True)
+class Verification:
+    """All outcomes, the rows that served nothing, what the logs complain of, and why it failed (empty: it did not).
+
+    ``run_us`` is all GPU time of both runs' traces, where both did the same work.
+    """
+
+    before: str
+    after: str
+    outcomes: tuple[Outcome, ...]
+    idle: tuple[tuple[str, Idle], ...]
+    signs: tuple[str, ...]
+    failures: tuple[str, ...]
+    run_us: tuple[float, float] | None = None
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures
+
+    @property
+    def gained_us(self) -> float:
+        """What the served problems gained per run after, as far as it is known."""
+        return sum(x.gained_us for x in self.outcomes if x.gained_us is not None)
+
+    @property
+    def promised_us(self) -> float | None:
+        """What was promised for those whose gain is known; None where nothing was promised."""
+        known = [x.promised_us for x in self.outcomes if x.promised_us is not None and x.gained_us is not None]
+        return sum(known) if known else None
+
+
+def verify_at(
+    before: str, after: str, files: Sequence[str], store: str | None, fail_on: float = FAIL_ON
+) -> Verification:
+    """Compare the run that ``after`` names with that of ``before`` for the rows of override files; promises are those
+    of the last ``recommend`` in the store of ``before``.
+    """
+    a, b = tables_at(before, store), tables_at(after, store)
+    held = existing(before.rpartition("#")[0] or before) or existing(store)
+    promised = promises(held.findings()) if held is not None else {}
+    return verify(a, b, [lint(path, None, b) for path in files], promised, fail_on)
+
+
+def verify(
+    before: Tables,
+    after: Tables,
+    files: Sequence[OverrideFile],
+    promised: Mapping[str, float] | None = None,
+    fail_on: float = FAIL_ON,
+) -> Verification:
+    """Compare the run ``after`` with ``before`` for the rows of ``files`` (judged for the machine of ``after``).
+
+    ``promised`` is µs per call by problem, what a row was expected to save.  It fails when a file is refused, when a
+    called problem demonstrably does not run its row's solution, when one got slower than ``fail_on`` and noise allow,
+    and when no row took effect at all.
+    """
+    evidence = Evidence.of(before, after, fail_on)
+    outcomes = []
+    choosing = [file for file in files if by_name(file.format).selects]
+    for file in choosing:
+        kinds, reports = by_name(file.format).kinds, reports_of(file, after)
+        known = {str(x) for t in (before, after) for x in t.workload.loc[t.workload["kind"].isin(kinds), "problem"]}
+        kernels = Kernels.of(file, before, after)
+        served = served_by(file, sorted(known.union(reports)), reports, kernels=kernels)
+        for text, same in sorted(same_calls(served).items()):
+            row, report = served[text], _first(reports, same)
+            if row.solution is not None:
+                one = _outcome(text, same, row.solution, evidence, promised or {})
+                one = replace(one, file=file.name, line=row.line)
+                one = one if report is None else _as_reported(one, row, report)
+                short = kernels.short_of_workspace(text, row) if one.effect == "not applied" else None
+                outcomes.append(replace(one, why=one.why or short.text) if short else one)
+    idle = [(file.name, row) for file in choosing for row in coverage(file, after).idle]
+    complaints = tuple(signs(after))
+    return Verification(
+        before.run,
+        after.run,
+        tuple(outcomes),
+        tuple(idle),
+        complaints,
+        tuple(_failures(files, outcomes, complaints, after)),
+        run_us=run_us(before, after),
+    )
+
+
+def run_us(before: Tables, after: Tables) -> tuple[float, float] | None:
+    """All GPU time of the two runs' traces (µs); None where one has none, or where they did not do the same work."""
+    total, work = [], []
+    for tables in (before, after):
+        rows = tables.kernels[tables.kernels["run"] == tables.run] if "run" in tables.kernels else tables.kernels
+        total.append(float(rows["total_us"].sum()))
+        counted = tables.workload["calls_from"].eq("profiler").all()
+        work.append(calls_by_problem(tables.workload).fillna(0).to_dict() if counted else None)
+    if min(total) <= 0 or work[0] is None or work[0] != work[1]:
+        return None
+    return total[0], total[1]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What ran according to a run's logs: picks and kernels by problem, and the calls (None: not counted)."""
+
+    picks: Mapping[str, str]
+    kernels: Mapping[str, str]
+    calls: Mapping[str, int | None]
+
+    @classmethod
+    def of(cls, tables: Tables) -> Ran:
+        named = {str(text): str(pick) for text, pick in main_pick(tables).items()}
+        # Tensile prints its kernels, which no library takes for a solution's name.
+        launched = {text: pick for text, pick in named.items() if solution_from_text(pick).library == "tensile"}
+        picks = {text: pick for text, pick in named.items() if text not in launched}
+        calls = {str(x): count_of(n) for x, n in calls_by_problem(tables.workload).items()}
+        return cls(picks, launched | kernels_of(tables), calls)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What ran in both runs, and how the time of each problem moved: rows of a ``Diff``."""
+
+    before: Ran
+    after: Ran
+    moved: Mapping[str, Mapping[Hashable, Any]]
+    rocblas: str
+
+    @classmethod
+    def of(cls, before: Tables, after: Tables, fail_on: float) -> Evidence:
+        moved = {str(row["problem"]): row for row in diff(before, after, fail_on).rows.to_dict("records")}
+        return cls(Ran.of(before), Ran.of(after), moved, facts_of_run(after).get("rocblas_version", ""))
+
+
+def _first(values: Mapping[K, V], texts: Sequence[K]) -> V | None:
+    return next((values[text] for text in texts if text in values), None)
+
+
+def _effect(intended: Solution, texts: Sequence[str], evidence: Evidence) -> Effect:
+    if not any(text in evidence.after.calls for text in texts):
+        return "not called"
+    if intended.text == "Default":
+        return "unknown"  # a log names what the library picked, which is what Default means
+    pick, own = (_first(x.picks, texts) for x in (evidence.after, evidence.before))
+    if pick is not None:
+        if not same_solution(intended, solution_from_text(pick), evidence.rocblas):
+            return "not applied"
+        ran = own is not None and same_solution(intended, solution_from_text(own), evidence.rocblas)
+        return "as before" if ran else "applied"
+    before, after = (_first(x.kernels, texts) for x in (evidence.before, evidence.after))
+    if before is None or after is None:
+        before, after = own, pick
+    if before is None or after is None:
+        return "unknown"
+    return "changed kernel" if before != after else "unchanged kernel"
+
+
+def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
+    """Whether two names mean one solution: equal, or a rocBLAS index that is hipBLASLt's (rocBLAS 5 and later)."""
+    if one.text == other.text:
+        return True
+    through = [hipblaslt_index(x, rocblas_version) if x.library == "rocblas" else None for x in (one, other)]
+    ids = [int(x.id) if x.library == "hipblaslt" else i for x, i in zip((one, other), through, strict=True)]
+    return ids[0] is not None and ids[0] == ids[1]
+
+
+def _outcome(
+    text: str, same: Sequence[str], intended: Solution, evidence: Evidence, promised: Mapping[str, float]
+) -> Outcome:
+    """What became of a problem, which logs may name by ``same`` texts."""
+    timed = [row for x in same if (row := evidence.moved.get(x)) is not None and not pd.isna(row["ratio"])]
+    time: Mapping[Hashable, Any] = (
+        timed[0] if timed else {"state": "unknown", "basis": None, "a_us": None, "b_us": None}
+    )
+    calls = _first({x: n for x, n in evidence.after.calls.items() if n is not None}, same)
+    each = _first(promised, same)
+    return Outcome(
+        problem=text,
+        label=problem_from_text(text).label,
+        file="",
+        line=0,
+        intended=intended.text,
+        before=_first(evidence.before.picks, same),
+        after=_first(evidence.after.picks, same),
+        effect=_effect(intended, same, evidence),
+        move="same" if time["state"] == "changed" else time["state"],
+        basis=time["basis"],
+        before_us=time["a_us"],
+        after_us=time["b_us"],
+        calls=calls,
+        promised_us=None if each is None or calls is None else each * calls,
+    )
+
+
+def _as_reported(one: Outcome, row: Row, report: Report) -> Outcome:
+    """The outcome where the library's log states whether it found a row: it may name kernels, and no solutions."""
+    if report.found is None:
+        return one if one.effect != "not applied" else replace(one, why=report.why)
+    if not report.found:
+        return replace(one, effect="not applied", after=one.after or "the default")
+    own = all(kernel in row.text for kernel in report.kernels)
+    return replace(one, effect="applied" if own else "not applied")
+
+
+def signs(after: Tables) -> Iterator[str]:
+    """What the run's logs report of overrides that were not honoured."""
+    for text, meaning in SIGNS:
+        hits = after.messages[after.messages["text"].str.contains(text, regex=False)]
+        if len(hits):
+            yield f"{meaning} ({int(hits['count'].sum())} times)"
+
+
+def _failures(
+    files: Sequence[OverrideFile], outcomes: Sequence[Outcome], complaints: Sequence[str], after: Tables
+) -> Iterator[str]:
+    for file in files:
+        if file.accepted is False:
+            why = next((note.message for note in file.notes if note.line is None and note.severity == "error"), "")
+            yield f"{file.name} is not accepted on this machine" + (f": {why}" if why else "")
+    yield from complaints
+    for outcome in outcomes:
+        if outcome.effect in ("not applied", "unchanged kernel"):
+            ran = outcome.after or "the same kernel as before"
+            place = f"({outcome.file}, line {outcome.line})" + (f": {outcome.why}" if outcome.why else "")
+            yield f"{outcome.label}: {outcome.intended} was intended, {ran} ran {place}"
+        if outcome.move == "slower":
+            yield f"{outcome.label}: slower with the override, {outcome.before_us:.4g} to {outcome.after_us:.4g} µs"
+    if not any(outcome.effect in ("applied", "changed kernel") for outcome in outcomes):
+        shown = any(outcome.effect == "unknown" for outcome in outcomes)
+        same = any(outcome.effect == "as before" for outcome in outcomes)
+        rocblas = "what TENSILE_DB=0x40 prints before and after does, as does a trace with kernels"
+        # logs of rocBLAS name only the solutions that a program asks for by index
+        of_rocblas = all(solution_from_text(x.intended).library == "rocblas" for x in outcomes)
+        how = rocblas if of_rocblas else "a bench or verbose log does"
+        if same:
+            yield "no row can be shown to have taken effect: the intended solutions ran before, too"
+        elif shown:
+            yield f"no row can be shown to have taken effect: the logs after name no pick ({how})"
+        elif len(after.workload):
+            yield "no row took effect: no call of the run is served"
+        else:
+            yield f"no row took effect: run {after.run} has no call (ingest a log or a trace of the job into it)"
+
+
+def promises(findings: pd.DataFrame) -> dict[str, float]:
+    """µs that one call saves by the findings of a ``recommend`` (view ``findings``), by problem: the largest one."""
+    rows = findings[findings["per_call_us"].notna() & findings["problem"].notna()]
+    each = rows["per_call_us"].astype("float64").groupby(rows["problem"]).max()
+    return {str(problem): float(value) for problem, value in each.items()}
+
+
+# ------------------------------------------------------------------------------------------------------------- answer
+
+
+def answer(found: Verification, verbose: bool = False) -> Answer:
+    """Whether overrides took effect, in a few lines or in all."""
+    table = rows(found)
+    every = [{name: value for name, value in row.items() if name != "text"} for row in table]
+    text = [*lines(found, LONG), every] if verbose else lines(found)
+    return Answer(text, table, "verify", code=0 if found.ok else CHECK_FAILED)
+
+
+def rows(found: Verification) -> Rows:
+    names = ("before", "after", "effect", "before_us", "after_us", "move", "calls", "gained_us", "promised_us", "basis")
+    out = []
+    for x in found.outcomes:
+        row = {"problem": x.label, "intended": shorten(x.intended, _WIDE, placeholder=" …")}
+        row |= {name: getattr(x, name) for name in (*names, "file", "line")} | {"text": x.problem}
+        out.append({name: round(v, 6) if isinstance(v, float) else v for name, v in row.items()})
+    return out
+
+
+def headline(found: Verification) -> str:
+    """The verdict, what took effect, and what that gained."""
+    timed = [x for x in found.outcomes if x.gained_us is not None]
+    counts = Counter(x.effect for x in found.outcomes)
+    effects = ", ".join(f"{count:,} {effect}" for effect, count in sorted(counts.items())) or "no problem"
+    word = "not verified" if not found.ok else "verified" if timed else "took effect"
+    if not timed:
+        return f"{word}: {effects} of the files; no time was compared"
+    promise = "" if found.promised_us is None else f" (promised {signed(found.promised_us)})"
+    return f"{word}: {effects} of the files; {gained(found.gained_us)} a run{promise}"
+
+
+def lines(found: Verification, most: int = LINES) -> list[str]:
+    """At most so many lines: the verdict, why it is not the other one, and what became of each problem."""
+    out = [f"verify: {headline(found)}"]
+    if found.run_us is not None:
+        a, b = found.run_us
+        out.append(f"  GPU time of the traces: {duration(a)} → {duration(b)}, {gained(a - b)}")
+    for failure in found.failures[: most // 3]:
+        text = printable(f"  failed: {failure}")
+        out += fill(text, COLUMNS, subsequent_indent="    ").splitlines() if most == LINES else [text]
+    if (left := len(found.failures) - most // 3) > 0:
+        out.append(f"  and {left:,} failures more")
+    idle = [f"  {name}, line {line}: {x.reason}" for name, x in found.idle for line in x.lines]
+    if most != LINES:
+        return [*out, *idle]
+    done = sorted(found.outcomes, key=lambda x: (x.move != "slower", -abs(x.gained_us or 0.0), x.label))
+    room = LINES - len(out) - 1
+    out += _problems(done[:room])
+    rest = [f"{len(done) - room:,} more problems"] * (len(done) > room)
+    rest += [f"{counted(len(idle), 'row')} that hit nothing"] * bool(idle)
+    return [fitted(printable(x)) for x in [*out, *([f"rest     {', '.join(rest)}: -v"] if rest else [])]]
+
+
+def _problems(shown: Sequence[Outcome]) -> list[str]:
+    """One line for each: what took effect, one call before and after, and what that is in a run."""
+    table = []
+    for x in shown:
+        times = f"{duration(x.before_us)} → {duration(x.after_us)} a call" if x.gained_us is not None else ""
+        table.append((x.label, x.effect, times, gained(x.gained_us) if x.gained_us is not None else ""))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
+    ]

@@ -1,0 +1,216 @@
+"""Confirmations: paired samples of a pick and a winner from several fresh processes, and the verdict on them.
+
+Two processes that measure the same pair differ by more than the samples within one: on an H200 the ratio's standard
+deviation between processes is 0.32 %, while 12 blocks of one process estimate theirs to 0.11 %
+(``docs/measurement.md``).  So each process gives one value, the median log ratio of its blocks, and the interval is a
+t-interval over processes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from analyzers.evidence.joins import called_problems
+from analyzers.evidence.origins import CONFIRM
+from analyzers.evidence.statistics import intervals
+from analyzers.evidence.tables import Tables
+
+K = TypeVar("K")
+
+RATE = 0.05
+"""Share of the confirmed findings that may be false."""
+
+BETWEEN_PROCESSES = 0.0032
+"""Standard deviation of a log ratio between processes, for records of a single process, which cannot know their own.
+
+From 238 pairs of repeated confirmations on H200s (``benchmarks/results/scale-gpu-NVIDIA-H200-2026-11-21.json.gz``).
+"""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Paired samples, µs: entry i of both is the mean of two samples of one block.
+
+    ``blocks``: how many consecutive entries each process measured; empty: all are of one process.
+    """
+
+    pick_us: tuple[float, ...]
+    winner_us: tuple[float, ...]
+    blocks: tuple[int, ...] = ()
+
+    @property
+    def by_process(self) -> tuple[Pairs, ...]:
+        """The pairs of each process."""
+        out, at = [], 0
+        for count in self.blocks or (len(self.pick_us),):
+            out.append(Pairs(self.pick_us[at : at + count], self.winner_us[at : at + count]))
+            at += count
+        return tuple(x for x in out if x.pick_us)
+
+    def joined(self, other: Pairs) -> Pairs:
+        """These pairs, then those of another process."""
+        mine = self.blocks or ((len(self.pick_us),) if self.pick_us else ())
+        blocks = (*mine, *(other.blocks or (len(other.pick_us),)))
+        return Pairs(self.pick_us + other.pick_us, self.winner_us + other.winner_us, blocks)
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """``speedup`` is pick over winner with a 95 % interval; ``p`` that it is not above 1 + ``floor``.
+
+    ``processes``: fresh processes that measured the pair.  ``confirmed``: the whole interval of the speedup lies above
+    1 + ``floor``.
+    """
+
+    speedup: intervals.Interval
+    p: float
+    floor: float
+    processes: int = 1
+
+    @property
+    def confirmed(self) -> bool:
+        return self.speedup.low > 1 + self.floor
+
+
+def judge(pairs: Pairs, *, floor: float = 0.03) -> Confirmation:
+    """The verdict on one pair by itself.  Needs no device, so a stored pair can be judged again at another floor."""
+    return judge_all({0: pairs}, floor=floor)[0][0]
+
+
+def judge_all(
+    pairs: Mapping[K, Pairs], *, floor: float = 0.03, device: Mapping[K, str] | None = None
+) -> tuple[dict[K, Confirmation], set[K]]:
+    """Every pair judged, and the keys that stay confirmed under false-discovery control over all of them.
+
+    The variances between processes are moderated over all pairs of one ``device`` (a name by key; None: all of one):
+    three processes alone estimate theirs with two degrees of freedom, for which no p is small enough among a thousand.
+    """
+    estimates = {key: _estimate(x) for key, x in pairs.items() if x.pick_us}
+    groups: dict[str, list[K]] = {}
+    for key in estimates:
+        if len(pairs[key].by_process) > 1:
+            groups.setdefault(device[key] if device else "", []).append(key)
+    variances = {key: variance for key, (_, variance) in estimates.items()}
+    for keys in groups.values():
+        variances |= dict(zip(keys, intervals.moderated([variances[key] for key in keys]), strict=True))
+    judged = {key: Confirmation(intervals.Interval(math.nan, math.nan, math.nan), 1.0, floor) for key in pairs}
+    for key, (value, _) in estimates.items():
+        count = len(pairs[key].by_process)
+        variance = variances[key].scaled(1 / count)
+        half = min(variance.half_width(), _WIDEST)
+        speedup = intervals.Interval(math.exp(value), math.exp(value - half), math.exp(value + half))
+        judged[key] = Confirmation(speedup, intervals.greater_p(value - math.log1p(floor), variance), floor, count)
+    kept = intervals.benjamini_hochberg([x.p for x in judged.values()], RATE)
+    return judged, {key for (key, x), keep in zip(judged.items(), kept, strict=True) if keep and x.confirmed}
+
+
+def _estimate(pairs: Pairs) -> tuple[float, intervals.Variance]:
+    """Log ratio of a pair, and the variance of one process's value."""
+    ratios = [intervals.log_ratios(x.pick_us, x.winner_us) for x in pairs.by_process]
+    values = [statistics.median(map(float, x)) for x in ratios]
+    if len(values) > 1:
+        return statistics.fmean(values), intervals.Variance(statistics.variance(values), len(values) - 1.0)
+    within = intervals.variance_of_median(ratios[0])
+    return values[0], intervals.Variance(within.value + BETWEEN_PROCESSES**2, within.degrees)
+
+
+_WIDEST = 20.0  # of a log ratio: a wider interval is as uninformative, and would overflow
+
+
+# ------------------------------------------------------------------ as a fact of the store
+
+
+def confirmation_text(
+    problem: str, pick: str, winner: str, pairs: Pairs, confirmation: Confirmation, *, complete: bool = True
+) -> str:
+    """The value of the fact ``confirmation``: the verdict at its own floor, and ``blocks`` by process.
+
+    ``complete``: no process is missing, so the pair need not be confirmed again.
+    """
+    ratio = confirmation.speedup
+    values = {"speedup": ratio.value, "low": ratio.low, "high": ratio.high, "p": confirmation.p}
+    verdict = {"floor": confirmation.floor, "confirmed": confirmation.confirmed}
+    names = {"problem": problem, "pick": pick, "winner": winner}
+    blocks = list(pairs.blocks or (len(pairs.pick_us),))
+    return json.dumps(names | values | verdict | {"blocks": blocks, "complete": complete})
+
+
+def blocks_of(fact: Mapping[str, object]) -> tuple[int, ...]:
+    """Blocks by process of a decoded fact; empty for records that precede them, which are of one process."""
+    blocks = fact.get("blocks", ())
+    return tuple(int(x) for x in blocks) if isinstance(blocks, Sequence) else ()
+
+
+def samples_in(values: object) -> tuple[float, ...]:
+    """A cell of ``samples_us``; empty where nothing is kept."""
+    return tuple(map(float, values)) if isinstance(values, list | tuple | np.ndarray) else ()
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A stored confirmation, whose pairs every reader judges anew."""
+
+    problem: str
+    pick: str
+    winner: str
+    environment: str
+    pairs: Pairs
+
+
+def stored_confirmations(tables: Tables) -> dict[str, Stored]:
+    """The confirmations of the problems that the run calls or measures, by source."""
+    facts = tables.facts[tables.facts["name"].isin(("confirmation", "environment"))]
+    values = {(x, name): str(value) for x, name, value in facts[["source_id", "name", "value"]].itertuples(index=False)}
+    rows = tables.measurements
+    own = (rows["origin"] == CONFIRM).to_numpy(dtype=bool)
+    rows = rows[own & rows["source_id"].isin([x for x, name in values if name == "confirmation"]).to_numpy(dtype=bool)]
+    if len(rows):  # few, of 400,000 of a find-db
+        measured = set(tables.measurements.loc[tables.measurements["run"] == tables.run, "problem"])
+        rows = rows[rows["problem"].isin(called_problems(tables) | measured)]
+    samples: dict[str, dict[str, tuple[float, ...]]] = {}
+    for source, solution, taken in zip(rows["source_id"], rows["solution"], rows["samples_us"], strict=True):
+        samples.setdefault(str(source), {})[str(solution)] = samples_in(taken)
+    out = {}
+    for source in sorted(samples):
+        try:
+            fact = json.loads(values[source, "confirmation"])
+            problem, pick, winner = (str(fact[name]) for name in ("problem", "pick", "winner"))
+        except (ValueError, LookupError, TypeError):  # of a damaged bundle
+            continue
+        above, below = (samples[source].get(x, ()) for x in (pick, winner))
+        environment = values.get((source, "environment"), "")
+        if above and len(above) == len(below):
+            pairs = Pairs(above, below, blocks_of(fact))
+            out[source] = Stored(problem, pick, winner, environment, pairs)
+    return out
+
+
+def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
+    """By source the one that counts: of one pair on one device the most processes, then the latest.
+
+    The fastest of several would be biased by selection.
+    """
+    ingested = dict(zip(tables.sources["source_id"], tables.sources["ingested_at"], strict=True))
+    best: dict[tuple[str, ...], str] = {}
+
+    def rank(source: str) -> tuple[int, str, str]:
+        return len(stored[source].pairs.by_process), str(ingested.get(source, "")), source
+
+    keys = {source: (x.problem, x.pick, x.winner, x.environment) for source, x in stored.items()}
+    for source, key in keys.items():
+        if key not in best or rank(source) > rank(best[key]):
+            best[key] = source
+    return {source: best[key] for source, key in keys.items()}
+
+
+def judged(stored: Mapping[str, Stored], sources: Iterable[str], floor: float) -> dict[str, Confirmation]:
+    """The verdicts on these confirmations, by source."""
+    pairs = {source: stored[source].pairs for source in set(sources)}
+    return judge_all(pairs, floor=floor, device={source: stored[source].environment for source in pairs})[0]

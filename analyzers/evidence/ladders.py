@@ -1,0 +1,155 @@
+"""Ladders: rows of hipBLASLt's tuning file for the sizes between two that were timed.
+
+hipBLASLt looks a row up by exact sizes, so a job whose token counts vary needs a row for each.  A *rung* lies between
+neighbouring n of calls that are alike in all else; one solution serves its sizes, the multiples of a step.  What that
+costs is the bucket-transfer regret, the solution's time over the best of that very size, less 1: it is measured where
+replay raced, at both ends and in the middle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from analyzers.evidence.action_times import of_one_environment
+from analyzers.evidence.joins import calls_by_problem, facts_of, is_default, not_elsewhere, timed
+from analyzers.evidence.origins import ACTION, CONFIRM, RACE
+from analyzers.evidence.tables import Settings, Tables, once
+from logparse.model import GemmProblem, Override, Problem, problem_from_text, solution_from_text
+from logparse.roofline import resized
+from logparse.target import Facts, serves
+from logparse.text import counted
+
+LIBRARY = "hipblaslt"
+MOST = 0.03
+"""Regret above which a rung is not written."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """The sizes n between two calls, which the solution of ``override``, that of an end, serves.
+
+    ``regrets``: at the low end, in the middle, at the high end; ``why`` the sizes get no row, empty where they do.
+    """
+
+    low: GemmProblem
+    high: GemmProblem
+    sizes: range
+    override: Override | None = None
+    regrets: tuple[float | None, ...] = ()
+    why: str = ""
+
+    @property
+    def middle(self) -> GemmProblem:
+        return resized(self.low, "n", self.sizes[len(self.sizes) // 2])
+
+    @property
+    def timed(self) -> tuple[GemmProblem, GemmProblem, GemmProblem]:
+        """The problems whose times judge it."""
+        return self.low, self.middle, self.high
+
+    @property
+    def untimed(self) -> bool:
+        """Whether a replay has to time it first."""
+        return None in self.regrets
+
+    @property
+    def line(self) -> str:
+        """The rung, what it costs, and what becomes of it, as text."""
+        sizes = zip(self.timed, self.regrets, strict=True)
+        costs = ", ".join(f"{x:.1%} at {problem.n:,}" for problem, x in sizes if x is not None)
+        regret = f"regret {costs}" if costs else "regret unknown"
+        solution = self.override.solution.text if self.override else ""
+        end = f"not written: {self.why}" if self.why else counted(len(self.sizes), "row")
+        return f"ladder {self.low.label} to n = {self.high.n:,}: {solution} {regret}; {end}"
+
+    @property
+    def rows(self) -> list[Override]:
+        """The override as those of the sizes between, which have no time of their own."""
+        if self.override is None or self.why:
+            return []
+        row = replace(self.override, time_us=None, default_us=None, key_text=None, fallback=None)
+        return [replace(row, problem=resized(self.low, "n", n)) for n in self.sizes]
+
+
+def called(tables: Tables) -> list[Problem]:
+    """The calls between which rungs lie: the workload's, else those of the run's tuning files."""
+    texts: Sequence[str] = list(calls_by_problem(tables.workload).index)
+    if not texts:
+        own = timed(tables.measurements[tables.measurements["run"] == tables.run])
+        texts = sorted(own.loc[~own["origin"].isin({RACE, CONFIRM, ACTION}), "problem"].unique())
+    return [problem_from_text(x) for x in texts]
+
+
+def rungs(problems: Iterable[Problem], step: int) -> list[Rung]:
+    """Those between neighbouring n that have a multiple of ``step`` between them."""
+    families: dict[GemmProblem, dict[int, GemmProblem]] = {}
+    for problem in problems:
+        if isinstance(problem, GemmProblem) and not problem.members and problem.n is not None:
+            families.setdefault(resized(problem, "n", None), {})[problem.n] = problem
+    out = []
+    for family in families.values():
+        ends = [family[n] for n in sorted(family)]
+        for low, high in pairwise(ends):
+            sizes = range(step * ((low.n or 0) // step + 1), high.n or 0, step)
+            out += [Rung(low, high, sizes)] if sizes else []
+    return out
+
+
+@dataclass(frozen=True)
+class Race:
+    """Times (µs) of one problem's solutions in one race, the library's own choice, and the facts of its machine."""
+
+    times: Mapping[str, float]
+    pick: str = ""
+    facts: Facts = field(default_factory=dict)
+
+
+def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Override] | None = None) -> list[Rung]:
+    """The rungs of a run, each with the override of an end (None: the winner of its race) that costs least where it
+    costs most; those without one are left out.
+    """
+    raced = races(tables, settings)
+    if overrides is None:
+        best = ((text, solution_from_text(min(x.times, key=x.times.__getitem__))) for text, x in raced.items())
+        overrides = [Override(problem=problem_from_text(text), solution=x, target={}) for text, x in best]
+    proposed = {x.problem.text: x for x in overrides if x.solution.library == LIBRARY}
+    out = []
+    for rung in rungs(called(tables), step):
+        found = [raced.get(x.text, Race({})) for x in rung.timed]
+        ends = [proposed[x.text] for x in (rung.low, rung.high) if x.text in proposed]
+        tried = [_served(rung, x, found) for x in ends if serves(found[1].facts, x.target, LIBRARY) is not False]
+        if tried:
+            out.append(min(tried, key=lambda x: (x.untimed, max(y or 0.0 for y in x.regrets))))
+    return out
+
+
+def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
+    """The rung with what the override's solution costs."""
+    solution, why = override.solution.text, ""
+    taken = [x.times.get(solution) for x in races]
+    regrets = tuple(us and us / min(x.times.values()) - 1 for us, x in zip(taken, races, strict=True))
+    missing = [f"{problem.n:,}" for problem, us in zip(rung.timed, taken, strict=True) if us is None]
+    if missing:
+        why = f"no replay timed it at {' and '.join(missing)}"
+    elif max(x or 0.0 for x in regrets) > MOST:
+        why = f"regret above {MOST:.0%}"
+    elif (taken[1] or 0.0) > races[1].times.get(races[1].pick, math.inf):
+        why = "the library's own choice is faster in the middle"
+    return replace(rung, override=override, regrets=regrets, why=why)
+
+
+@once
+def races(tables: Tables, settings: Settings) -> dict[str, Race]:
+    """Problem text → its race with the most solutions, in the environment that raced most."""
+    rows = timed(tables.measurements[(tables.measurements["origin"] == RACE).to_numpy(dtype=bool)])
+    rows = of_one_environment(not_elsewhere(rows, tables, settings), tables).sort_values("time_us", ascending=False)
+    times: dict[tuple[str, str], dict[str, float]] = {}
+    for text, source, solution, us in rows[["problem", "source_id", "solution", "time_us"]].itertuples(index=False):
+        times.setdefault((str(text), str(source)), {})[str(solution)] = float(us)
+    own = rows[is_default(rows, tables.facts)]
+    picks, facts = dict(zip(own["source_id"], own["solution"], strict=True)), facts_of(tables)
+    fewest = sorted(times.items(), key=lambda x: len(x[1]))
+    return {text: Race(of, str(picks.get(source, "")), facts.get(source, {})) for (text, source), of in fewest}

@@ -1,0 +1,226 @@
+"""The tables of a run: built here for every verb, so that no two can disagree.
+
+``tables_to_analyse`` gives what analyzers read (recommend, explore, report), ``tables_to_check`` what ``coverage`` and
+``lint`` read, ``tables_of`` everything (``verify``).
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import finalize
+
+from analyzers.evidence.origins import ACTION, CONFIRM, HOST, RACE
+from analyzers.evidence.tables import Tables
+from logparse.errors import InputError, StoreError
+from logparse.libraries.aiter import tables as aiter_tables
+from logparse.links import full_links_sql
+from logparse.store import Store, open_store
+from logparse.store.views import conv_problems_sql
+from logparse.text import printable, sql_text
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import pyarrow as pa
+
+T = TypeVar("T")
+Read = Callable[[Store, str | None], T]
+"""A function that reads what is needed of a store's run, by default the latest."""
+
+
+def tables_of(store: Store, run: str | None = None) -> Tables:
+    """All tables of a run, by default the latest, and the measurements of all runs.  Raises StoreError."""
+    run = store.latest_run(run)
+    from analyzers.evidence.units import weighed  # here, as ``diff`` imports this module and needs no pandas
+
+    frames: dict[str, Any] = of_one_device_each(store.frames(run))
+    return weighed(Tables(run=run, timeline=partial(_timeline, store), **frames))
+
+
+def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str] = ()) -> Tables:
+    """The tables of a run (by default the latest), without what no analyzer can use of problems that it never called:
+    a system find-db of 200,000 problems would take two gigabytes.  Raises StoreError.
+
+    ``limits``: settings of DuckDB for the reading (``threads = 2``).
+    """
+    from analyzers.evidence.passes import read_passes  # here, as ``diff`` imports this module and needs none of them
+    from analyzers.evidence.units import weighed
+
+    run = store.latest_run(run)
+    with store.connect(sql=_READ) if limits else store.reading(_READ) as con:  # settings are of a whole DuckDB
+        for setting in limits:
+            con.execute(f"set {setting}")
+        frames, passes = _near_the_calls(con, run, _LINKS), read_passes(con)
+    return weighed(Tables(run=run, passes=passes, timeline=partial(_timeline, store), **frames))
+
+
+def _timeline(store: Store, source_id: str) -> pa.Table | None:
+    """The row of a trace; None where the store has none, as before logparse kept them."""
+    sql = f"select * exclude (source_id, run) from timelines where source_id = {sql_text(source_id)}"
+    with store.reading(sql) as con:
+        rows: pa.Table = con.sql(sql).to_arrow_table()
+    return rows.slice(0, 1) if len(rows) else None
+
+
+def tables_to_check(store: Store, run: str | None = None) -> Tables:
+    """What ``coverage`` and ``lint --against`` read of a run (by default the latest): measurements as analyzers get
+    them, and of all find-dbs which solvers each names.  Raises StoreError.
+    """
+    run = store.latest_run(run)
+    with store.reading(_READ) as con:
+        frames, solvers = _near_the_calls(con, run, _LINKS_OF_CALLS), con.execute(_SOLVERS).df()
+        return Tables(run=run, solvers=solvers, **frames)
+
+
+def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dict[str, Any]:
+    """The tables of a run, of measurements only those that concern its calls, and those of any run's replays."""
+    con.execute("create temp table called as select distinct problem from workload where run = ?", [run])
+    con.execute(f"create temp table linked as {links}")
+    con.execute(_USERS)
+    con.execute(_CLOSE)
+    frames = {name: con.execute(f"select * from {name} where run = ?", [run]).df() for name in _OF_RUN}
+    for name in _WHOLE:
+        frames[name] = con.execute(f"select * from {name}").df()
+    wanted = {"links": "from linked", "measurements": _MEASUREMENTS, "conv_problems": _CONVS}
+    for name, sql in wanted.items():  # over Arrow, which makes no Python object per text
+        frames[name] = con.sql(sql).to_arrow_table().to_pandas()
+    frames["messages"] = frames.pop("process_messages")
+    return of_one_device_each(frames)
+
+
+def of_one_device_each(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """The tables with one source per device in place of a file whose rows state several, as aiter's tables do.
+
+    Times are joined by source, so those of two devices never meet.  The file's other facts hold for each of them.
+    """
+    import pandas as pd
+
+    facts, sources = frames["facts"], frames["sources"]
+    placed = facts["name"].isin(["arch", "cu_count"])
+    mixed = facts.loc[placed & facts["value"].astype(str).str.contains(" "), "source_id"]
+    rows = frames["measurements"]
+    rows = rows[rows["source_id"].isin(mixed) & (rows["origin"] == aiter_tables.ORIGIN)] if len(mixed) else rows[:0]
+    if not len(rows):
+        return frames
+    columns = facts[facts["name"] == "columns"].set_index("source_id")["value"].to_dict()
+    of_row = {}
+    for place, source, key in rows[["source_id", "key_text"]].itertuples():
+        stated = aiter_tables.device_of_key(str(key), str(columns.get(source, "")).split(","))
+        of_row[place] = (source, tuple(stated.items()))
+    made = {one: " ".join((one[0], *(value for _, value in one[1]))) for one in dict.fromkeys(of_row.values())}
+    names = pd.Series({place: made[one] for place, one in of_row.items()})
+    more_facts, more_sources = [facts[~(placed & facts["source_id"].isin(rows["source_id"]))]], [sources]
+    for (source, device), name in made.items():
+        more_sources.append(sources[sources["source_id"] == source].assign(source_id=name))
+        of_file = facts[facts["source_id"] == source]
+        more_facts.append(of_file[~of_file["name"].isin(["arch", "cu_count"])].assign(source_id=name))
+        run = of_file["run"].iloc[0]
+        more_facts.append(pd.DataFrame([{"source_id": name, "run": run, "name": x, "value": y} for x, y in device]))
+    measurements = frames["measurements"].copy()
+    measurements["source_id"] = measurements["source_id"].astype(object)
+    measurements.loc[names.index, "source_id"] = names
+    return frames | {
+        "measurements": measurements,
+        "facts": pd.concat([x for x in more_facts if len(x)], ignore_index=True)[list(facts.columns)],
+        "sources": pd.concat(more_sources, ignore_index=True),
+    }
+
+
+_OF_RUN = ("calls", "workload", "process_messages")
+_WHOLE = ("sources", "gemm_problems", "solutions", "kernels", "collectives", "facts")
+_READ = " ".join((*_OF_RUN, *_WHOLE, "measurements", "gemm_rows", "conv_rows", "open_links"))
+"""The views that ``_near_the_calls`` and what is read beside it name: making all takes a quarter longer."""
+_CALLED = full_links_sql("""
+    select problem from gemm_rows where problem in (from called)
+    union all select problem from conv_rows where problem in (from called)""")
+_LINKS = f"from open_links union all {_CALLED}"
+"""All links but those of full problems to themselves that the run does not call, of which there may be 200,000."""
+_LINKS_OF_CALLS = f"""
+    select * from open_links where problem in (from called) or other in (from called) union all {_CALLED}"""
+_SOLVERS = "select distinct source_id, library, solution from measurements where library = 'miopen'"
+_CLOSE = f"""
+    create temp table close as
+    select problem from measurements
+    where solution = 'Default' or origin in ('{RACE}', '{CONFIRM}', '{ACTION}') or source_id in (from users)
+    union select other from linked union select problem from called
+    union select problem from kernels where problem is not null"""
+_USERS = "create temp table users as select distinct source_id from facts where name = 'find_db' and value = 'user'"
+_CONVS = f"""
+    select problem, layer, direction, groups, dtype, flops
+    from ({conv_problems_sql("select * from conv_rows where problem in (from close)")})"""
+"""The columns of convolutions that analyzers read; a test holds the findings equal to those of the whole tables."""
+_MEASURED = f"""
+    select source_id, run, origin, kind, problem, library, solution, raw, algorithm, status, time_us, min_us, max_us,
+           std_us, if(origin in {(CONFIRM, ACTION, HOST)}, samples_us, null) as samples_us, workspace_bytes, error,
+           ordinal, key_text
+    from measurements where """
+_MEASUREMENTS = f"""
+    {_MEASURED} origin <> 'find-db' or kind <> 'conv'
+    union all {_MEASURED} origin = 'find-db' and kind = 'conv' and problem in (from close)"""
+"""Of convolutions that only system find-dbs know nothing but ``passes`` is read; samples are those of confirmations
+and actions."""
+
+
+def tables_at(word: str, store: str | None = None) -> Tables:
+    return read_at(word, store, tables_of)
+
+
+def read_at(word: str, store: str | None, read: Read[T]) -> T:
+    """What ``read`` gives of the run that a word names: ``STORE`` (its latest run), ``STORE#RUN``, the label of a run
+    in ``store``, or log files, which are read into a temporary store.
+
+    Raises InputError for any other word.
+    """
+    opened = existing(word)
+    if opened is not None:
+        return read(opened, None)
+    here = existing(store)
+    if here is not None and word in here.runs():
+        return read(here, word)
+    for place, mark in enumerate(word):  # which the label of a run and the name of a log may hold as well
+        if place and mark == "#" and (there := existing(word[:place])) is not None:
+            return read(there, word[place + 1 :])
+    from logparse.ingest import ingest  # with all formats, which questions to a store do not need
+
+    fresh = open_store(folder := tempfile.mkdtemp(prefix="logparse-"), create=True)
+    finalize(fresh, shutil.rmtree, folder, ignore_errors=True)  # tables read a trace's timeline when it is asked for
+    results = ingest([word], fresh, run=printable(Path(word).name or word))
+    if not any(result.recognised for result in results):
+        known = "" if here is None else f" of {here.url} (there is {', '.join(here.runs()) or 'none'})"
+        raise InputError(f"{word}: no store, no run{known} and no log that can be read")
+    return read(fresh, None)
+
+
+def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str]:
+    """Of words that name two runs: that both are one, and which are files of a run in ``store``, as these are read
+    anew, and alone.
+    """
+    if len(set(words)) < len(words):
+        return [f"note: {words[0]} is compared with itself"]
+    here = existing(store)
+    if here is None:
+        return []
+    runs, held = here.runs(), here.live_table().select(["path", "run"]).to_pydict()
+    run_of = dict(zip(held["path"], held["run"], strict=True))
+    out = []
+    for word in words:
+        run = run_of.get(str(Path(word).absolute()))
+        if run is None or word in runs:
+            continue
+        out.append(f"note: {word} is read anew, and alone; the store has it as of run {run}")
+        if run in words:
+            out[-1] += ", which it is compared with"
+    return out
+
+
+def existing(store: str | None) -> Store | None:
+    """The store at a folder or URL; None where there is none."""
+    try:
+        return open_store(store)
+    except StoreError:
+        return None

@@ -1,0 +1,105 @@
+"""What an analyzer is: a pure function from the tables of a run to findings.
+
+The tables are pandas DataFrames with the columns of the store's SQL views (docs/sql.md).  An analyzer never
+reads files, never prints, never changes its input; the order of rows does not matter; empty in, empty out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
+
+from logparse.model import Finding
+
+if TYPE_CHECKING:  # what only checks or merges files makes no DataFrame, and importing pandas takes long
+    import pandas as pd
+    import pyarrow as pa
+
+P = ParamSpec("P")
+R = TypeVar("R")
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """One run's tables, plus the measurements and facts of every run of the store (evidence may come from any).
+
+    Columns are those of the SQL views of the same names; ``calls``, ``workload`` and ``messages`` hold only rows of
+    ``run``; ``messages`` is per process (it has a ``pid`` column).  ``passes``: ``evidence.passes`` of the
+    store, where ``measurements`` lacks what only system find-dbs contain; None where it lacks nothing.  So are
+    ``solvers`` (``source_id, library, solution`` of all of MIOpen's solutions) for the checks of override files.
+    ``timeline`` reads the row of a trace (``libraries/torch_profiler/timeline.py``) by its source's id, None where the
+    store has none.
+    """
+
+    run: str
+    sources: pd.DataFrame
+    calls: pd.DataFrame
+    workload: pd.DataFrame
+    messages: pd.DataFrame
+    gemm_problems: pd.DataFrame
+    conv_problems: pd.DataFrame
+    links: pd.DataFrame
+    measurements: pd.DataFrame
+    solutions: pd.DataFrame
+    kernels: pd.DataFrame
+    collectives: pd.DataFrame
+    facts: pd.DataFrame
+    passes: pd.DataFrame | None = None
+    solvers: pd.DataFrame | None = None
+    timeline: Callable[[str], pa.Table | None] = lambda source_id: None
+
+
+def once(function: Callable[Concatenate[K, P], R]) -> Callable[Concatenate[K, P], R]:
+    """Compute a result once for tables (or a job) and settings: several analyzers ask for the same joins.
+
+    All callers share the result, so none may change it.
+    """
+    kept: WeakKeyDictionary[K, dict[str, Any]] = WeakKeyDictionary()
+
+    @wraps(function)
+    def asked(of: K, /, *args: P.args, **words: P.kwargs) -> R:
+        known, key = kept.setdefault(of, {}), repr((args, words))
+        if key not in known:
+            known[key] = function(of, *args, **words)
+        result: R = known[key]
+        return result
+
+    return asked
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user may set: thresholds of the analyzers and facts of the target machine."""
+
+    slow_factor: float = 3.0
+    """W is slow when it takes more than this many times the slower of F and B."""
+    slow_floor_ms: float = 0.05
+    """... and more than this."""
+    same_build: bool = False
+    """The user vouches that logs and measurements are of one library build and one GPU arch."""
+    min_saving_us: float = 0.0
+    """Findings that save less per run are not shown."""
+    floor_share: float = 0.03
+    """Nothing is proposed for less than this share of a problem's own time."""
+    ladder: int | None = None
+    """Step of n of the sizes between measured ones that get rows of hipBLASLt's tuning file; None: they get none."""
+    steps: int | None = None
+    """Steps (or requests) that the run's logs are of; None: as many as its traces marked."""
+    confirmed_only: bool = False
+    """Override files hold only what a replay confirmed; the other findings are reported all the same."""
+    max_rows: int | None = None
+    """No override file gets more rows than this, the most valuable first."""
+    target: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Analyzer:
+    """A member of ``analyzers.findings.ANALYZERS``."""
+
+    name: str
+    about: str
+    find: Callable[[Tables, Settings], Sequence[Finding]]

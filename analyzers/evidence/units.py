@@ -1,0 +1,336 @@
+"""Units of work: how often a job did each kind, how long that took, and the traces weighed by it.
+
+A job's unit is a step, a request or a call (``logparse/capture/in_job/logparse_in_job/units.py``); its kinds differ in
+sizes: batches of 1 and of 16, a first and a later token.  A trace holds a few units, whose mix is chance; the process
+counted all of them.  So the kernels of a kind count by its share of the run over its share of the traces.  Where
+nothing counted units, a trace's own marked steps are all that is known.
+
+Logs slow the host (on two H100s units took 1.2 to 1.9 times as long beside them): times of a run of the job without
+them, which ``tune`` makes, are those that count where there are some.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+
+import pandas as pd
+
+from analyzers.evidence.tables import Tables, once
+from logparse.libraries.own.job_units import ALONE, KIND, SETTINGS, TRACING, UNIT
+from logparse.libraries.torch_profiler.busy import BEFORE, COMMUNICATION
+
+KINDS = "unit_kinds"
+"""Fact of a trace: how many units of each kind it holds (JSON)."""
+
+
+WINDOW = "window"
+_WORDS = {"optimizer": "step", "module": "call", "named": "call", "graph": "replay", "time": WINDOW}
+
+
+@dataclass(frozen=True)
+class UnitKind:
+    """Units of one kind in all processes: how many ran and were traced, times (µs) of those without a profiler, and
+    what the host took for units before which the device was idle.
+    """
+
+    name: str
+    count: int
+    traced: int
+    us: tuple[float, ...]
+    host_us: tuple[float, ...] = ()
+
+    @property
+    def late_us(self) -> tuple[float, ...]:
+        """The later half of the times: what the first ones warmed up is no part of it."""
+        return self.us[len(self.us) // 2 :]
+
+    @property
+    def late_host_us(self) -> tuple[float, ...]:
+        return self.host_us[len(self.host_us) // 2 :]
+
+    @property
+    def mean_us(self) -> float | None:
+        late = self.late_us
+        return math.fsum(late) / len(late) if late else None
+
+
+@dataclass(frozen=True)
+class Units:
+    """What a job's unit is (``optimizer``, ``request`` …), whether its time had settled, and its kinds; ``alone``:
+    the times are of a run without logs; ``settings`` of PyTorch that were in force in the busiest process.
+    """
+
+    sort: str
+    tracing: str
+    kinds: tuple[UnitKind, ...]
+    alone: bool = False
+    settings: frozenset[str] = frozenset()
+
+    @property
+    def word(self) -> str:
+        """What a user calls one of them."""
+        return _WORDS.get(self.sort, self.sort)
+
+    @property
+    def count(self) -> int:
+        return sum(x.count for x in self.kinds)
+
+    @property
+    def provisional(self) -> bool:
+        """Whether the job was too short for its times to settle, so that its first units alone were traced."""
+        return self.tracing.startswith("not settled: ")
+
+    @property
+    def mean_us(self) -> float | None:
+        """Wall time of a unit without the profiler (µs), kinds by their counts; None where no unit was timed."""
+        timed = [(x.count, x.mean_us) for x in self.kinds if x.mean_us is not None]
+        total = sum(count for count, _ in timed)
+        return math.fsum(count * (us or 0.0) for count, us in timed) / total if total else None
+
+    @property
+    def untraced_share(self) -> float:
+        """Share of the units' time in kinds that no trace holds; those without a time count as the others' mean."""
+        parts = [(x.count * (x.mean_us or self.mean_us or 1.0), x.traced) for x in self.kinds]
+        total = math.fsum(us for us, _ in parts)
+        return math.fsum(us for us, traced in parts if not traced) / total if total else 0.0
+
+
+@once
+def units(tables: Tables) -> Units | None:
+    """The units of the run, over all of its processes; None where nothing counted them."""
+    return units_of_facts(tables.facts[tables.facts["run"] == tables.run])
+
+
+@once
+def word_of(tables: Tables) -> str:
+    """What a user calls a unit of the run."""
+    return unit_word(tables.facts[tables.facts["run"] == tables.run])
+
+
+def unit_word(facts: pd.DataFrame) -> str:
+    """What a user calls a unit of the run that has these facts: a window, where nothing counted units and it was traced
+    by time; a step, where its traces alone mark them.
+    """
+    found, sorts = units_of_facts(facts), set(facts.loc[facts["name"] == UNIT, "value"])
+    return found.word if found else WINDOW if sorts == {"time"} else "step"
+
+
+def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
+    """The units of the processes that have these facts, whose times stand by turns, so that the later half of them is
+    the later half of each process's; None where none counted units.  ``alone``: take the times of a run without logs,
+    where there is one beside the run that was logged.
+    """
+    found = [*units_by_source(facts).values()]
+    logged = [x for x in found if not x.alone]
+    joined = _joined(logged or found)
+    timed = _joined([x for x in found if x.alone]) if logged and alone else None
+    if joined is None or timed is None or timed.sort != joined.sort:
+        return joined
+    of = {x.name: x for x in timed.kinds if x.us}
+    kinds = (replace(x, us=of[x.name].us, host_us=of[x.name].host_us) if x.name in of else x for x in joined.kinds)
+    return replace(joined, kinds=tuple(kinds), alone=any(x.name in of for x in joined.kinds))
+
+
+def as_alone(after: Tables, before: Tables, before_us: float, after_us: float, kinds: Sequence[str]) -> Tables:
+    """The tables of a run that was timed beside its logs, with the times of ``before`` without them as they were when
+    the average unit of these kinds took ``before_us``, and ``after_us`` in the run after; unchanged where there are
+    none.
+    """
+    rows = before.facts[before.facts["run"] == before.run]
+    rows = rows[rows["source_id"].isin(rows.loc[rows["name"] == ALONE, "source_id"])]
+    alone = units(before)
+    mean = replace(alone, kinds=tuple(x for x in alone.kinds if x.name in kinds)).mean_us if alone else None
+    moment = before_us / (mean or before_us)
+    shares = {"us": moment * after_us / before_us, "host_us": moment}
+
+    def scaled(value: str) -> str:
+        held = json.loads(value)
+        return json.dumps(held | {name: [us * x for us in held[name]] for name, x in shares.items() if name in held})
+
+    timed = rows["name"].str.startswith(KIND)
+    values = rows["value"].where(~timed, rows.loc[timed, "value"].map(scaled))
+    more = rows.assign(run=after.run, value=values)
+    return replace(after, facts=pd.concat([after.facts, more], ignore_index=True)) if len(more) else after
+
+
+def _joined(found: Sequence[Units]) -> Units | None:
+    if not found:
+        return None
+    busiest = found[-1]
+    kinds: dict[str, list[UnitKind]] = {}
+    for one in (kind for each in found if each.sort == busiest.sort for kind in each.kinds):
+        kinds.setdefault(one.name, []).append(one)
+    joined = (
+        UnitKind(
+            name,
+            sum(x.count for x in each),
+            sum(x.traced for x in each),
+            _by_turns([x.us for x in each]),
+            _by_turns([x.host_us for x in each]),
+        )
+        for name, each in kinds.items()
+    )
+    return replace(busiest, kinds=tuple(sorted(joined, key=lambda x: (-x.count, x.name))))
+
+
+def _by_turns(times: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    return tuple(us for row in zip_longest(*times) for us in row if us is not None)
+
+
+def units_by_source(facts: pd.DataFrame) -> Mapping[str, Units]:
+    """The units of each process that counted some, by its source, the busiest process last."""
+    out: dict[str, Units] = {}
+    rows = facts[facts["name"].isin([UNIT, TRACING, ALONE, SETTINGS]) | facts["name"].str.startswith(KIND)]
+    for source, each in rows.groupby("source_id"):
+        values = dict(zip(each["name"], each["value"], strict=True))
+        kinds = tuple(
+            UnitKind(name[len(KIND) :], x["count"], x["traced"], tuple(x["us"]), tuple(x.get("host_us", ())))
+            for name, x in ((name, json.loads(value)) for name, value in values.items() if name.startswith(KIND))
+        )
+        if kinds and UNIT in values:
+            settings = frozenset(values.get(SETTINGS, "").split())
+            out[str(source)] = Units(values[UNIT], values.get(TRACING, ""), kinds, ALONE in values, settings)
+    return dict(sorted(out.items(), key=lambda x: x[1].count))
+
+
+def weighed(tables: Tables) -> Tables:
+    """The tables with the kernels and calls of the run's traces as an average unit of the whole run has them.
+
+    Kernels that compute and overlap on several streams share the time in which any of them runs, so that their sum is
+    no more than that.  Counts of calls become numbers with a fraction.  Without both reasons nothing changes.
+
+    Where a log counts the calls of some problems, which are those of the whole run, so are the traces' in the workload.
+    """
+    kernels = tables.kernels
+    if not len(kernels):
+        return tables
+    facts = tables.facts[tables.facts["run"] == tables.run]
+    return _of_the_whole_run(_weighed(tables, facts), facts)
+
+
+def units_each(facts: pd.DataFrame) -> float:
+    """How many units the run that has these facts did for each one that its traces hold; 1 where that is unknown."""
+    found, traced = units_of_facts(facts), sum(traced_kinds(facts).values())
+    return found.count / traced if found is not None and traced else 1.0
+
+
+def _of_the_whole_run(tables: Tables, facts: pd.DataFrame) -> Tables:
+    rows, ours = tables.workload, tables.workload["run"].eq(tables.run)
+    by_traces = rows["calls_from"].eq("profiler") & ours
+    if not by_traces.any() or by_traces.equals(ours):
+        return tables
+    factor = by_traces.map({True: units_each(facts), False: 1.0}).astype("Float64")
+    return replace(tables, workload=rows.assign(calls=rows["calls"].astype("Float64") * factor))
+
+
+def _weighed(tables: Tables, facts: pd.DataFrame) -> Tables:
+    kernels = tables.kernels
+    by_kind = _weights(tables, facts)
+    factor = by_kind * _overlaps(kernels, facts)
+    if (factor == 1.0).all():
+        return tables
+    changed = kernels.assign(total_us=kernels["total_us"] * factor)
+    if (by_kind == 1.0).all():
+        return replace(tables, kernels=changed)
+    return _with_calls(replace(tables, kernels=changed), kernels, by_kind)
+
+
+def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
+    """Weighed tables (``weighed``) as if the run had done so many units of each kind, and none of any other kind.
+
+    Their sums are still of as many average units as the traces hold.
+    """
+    facts = tables.facts[tables.facts["run"] == tables.run]
+    traced = traced_kinds(facts)
+    if not any(counts.get(name) for name in traced):
+        return tables
+    factor = _as_if(tables, counts, traced) / _weights(tables, facts)
+    kernels = tables.kernels
+    return _with_calls(replace(tables, kernels=kernels.assign(total_us=kernels["total_us"] * factor)), kernels, factor)
+
+
+def _with_calls(tables: Tables, kernels: pd.DataFrame, factor: pd.Series) -> Tables:
+    """The tables with the calls of these kernels, and those of their problems, times a factor of each row."""
+    calls, workload = _counted(tables, kernels, factor)
+    changed = tables.kernels.assign(calls=kernels["calls"] * factor)
+    return replace(tables, kernels=changed, calls=calls, workload=workload)
+
+
+def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
+    """Of each row of kernels, the share of its kind of unit in the run over its share in the traces."""
+    found, traced = units(tables), traced_kinds(facts)
+    counts = {x.name: x.count for x in found.kinds if x.name in traced} if found else {}
+    if not any(counts.values()) or counts.keys() != traced.keys():
+        return pd.Series(1.0, index=tables.kernels.index)
+    return _as_if(tables, counts, traced)
+
+
+def problem_weights(tables: Tables) -> pd.Series:
+    """Of each problem in weighed tables, what its traced calls were weighed by."""
+    rows = tables.kernels[tables.kernels["run"].eq(tables.run)].dropna(subset=["problem", "calls"])
+    by_kind = _weights(tables, tables.facts[tables.facts["run"] == tables.run])
+    calls = rows["calls"].astype("float64")
+    sums = rows.assign(calls=calls, traced=calls / by_kind[rows.index]).groupby("problem")[["calls", "traced"]].sum()
+    return (sums["calls"] / sums["traced"]).dropna()
+
+
+def _as_if(tables: Tables, counts: Mapping[str, float], traced: Mapping[str, int]) -> pd.Series:
+    """Of each row of kernels, the share of its kind of unit in these counts over its share in the traces."""
+    counted, total = math.fsum(counts.get(name, 0.0) for name in traced), sum(traced.values())
+    weights = {name: counts.get(name, 0.0) / counted * total / traced[name] for name in traced}
+    ours = tables.kernels["run"].eq(tables.run)
+    return tables.kernels["unit"].map(weights).where(ours).fillna(1.0).astype("float64")
+
+
+def traced_kinds(facts: pd.DataFrame) -> dict[str, int]:
+    """How many units of each kind all traces of the run hold."""
+    out: dict[str, int] = {}
+    for value in facts.loc[facts["name"] == KINDS, "value"]:
+        for name, count in json.loads(value).items():
+            out[name] = out.get(name, 0) + count
+    return out
+
+
+def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
+    """Of each row of kernels, the time in which any kernel of its trace computed over the sum of their times.
+
+    The sum is that of the rows: those of one operator share their time already (``records.without_overlap``).
+    """
+    computes = ~communicates(kernels)
+    rows = kernels[computes & kernels["op"].ne(BEFORE)].groupby("source_id")
+    summed = rows["total_us"].sum() / rows["device"].nunique().clip(lower=1)  # of several devices the mean
+    found = facts[facts["name"] == "gpu_compute_us"].set_index("source_id")["value"]
+    share = (pd.to_numeric(found, errors="coerce") / summed).clip(upper=1.0)
+    share = share.where(share < _OVERLAP)
+    return kernels["source_id"].map(share).where(computes).fillna(1.0).astype("float64")
+
+
+_OVERLAP = 0.995
+"""Above this share nothing is scaled: kernels that begin while the one before them ends are no second stream."""
+
+
+def communicates(kernels: pd.DataFrame) -> pd.Series:
+    """Which rows of kernels are collectives, by the names of operator and kernel."""
+    names = kernels["op"].fillna("").astype(str) + " " + kernels["kernel"].astype(str)
+    known = {name: bool(COMMUNICATION.search(name)) for name in names.unique()}
+    return names.map(known).astype(bool)
+
+
+def _counted(tables: Tables, kernels: pd.DataFrame, weights: pd.Series) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Calls and workload by the weights of the kernels of their problems."""
+    rows = kernels.assign(weighed=kernels["calls"] * weights)[
+        kernels["problem"].notna() & kernels["run"].eq(tables.run)
+    ]
+    sums = rows.groupby("problem")[["weighed", "calls"]].sum()
+    by_problem = sums["weighed"] / sums["calls"]
+
+    def scaled(frame: pd.DataFrame, counts: str, traced: pd.Series) -> pd.DataFrame:
+        factor = frame["problem"].map(by_problem).where(traced).fillna(1.0)
+        return frame.assign(**{counts: frame[counts].astype("Float64") * factor.astype("Float64")})
+
+    calls = scaled(tables.calls, "count", tables.calls["category"].eq("profiler"))
+    return calls, scaled(tables.workload, "calls", tables.workload["calls_from"].eq("profiler"))

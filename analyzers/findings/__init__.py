@@ -1,0 +1,39 @@
+"""Analyzers of ingested runs: measurements, findings, override files and proof.
+
+``ANALYZERS`` lists the analyzers, in the order in which their findings about the run are shown.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from analyzers.evidence.tables import Analyzer
+
+    ANALYZERS: tuple[Analyzer, ...]
+
+_MODULES = (
+    "host_bound",
+    "exposed_communication",
+    "completeness",
+    "layout_transposes",
+    "slow_wrw",
+    "suboptimal_pick",
+    "stale_override",
+    "flat_cost",
+    "missed_fusion",
+    "below_roofline",
+)
+"""Modules of this package with an ``ANALYZER``; imported when they are first asked for, which takes half a second."""
+
+
+def __getattr__(name: str) -> object:
+    if name != "ANALYZERS":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    made = tuple(import_module(f"{__name__}.{module}").ANALYZER for module in _MODULES)
+    globals()[name] = made
+    return made
+
+
+__all__ = ["ANALYZERS"]

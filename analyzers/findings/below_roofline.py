@@ -1,0 +1,63 @@
+"""Products and convolutions that a trace shows far below what the device, or the same job, reaches.
+
+A problem is below it where it takes more than ``FAR`` times the time within reach: the roofline, and what comparable
+problems of the same trace reach of it (``analyzers/evidence/efficiency.py``), but never less than ``LEAST_US`` of a
+call.  The difference is the estimated saving: no solution with that time is known, and it is never added to measured
+savings.  A replay of these problems is the next step, and expects them to gain that much; what it has timed is no
+longer estimated, whatever it gained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from analyzers.evidence.joins import calls_of
+from analyzers.evidence.picks import compare
+from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.job.efficiency import ENOUGH, efficiencies
+from logparse.model import Evidence, Finding, problem_from_text
+
+NAME = "below-roofline"
+ADVICE = (
+    "No search of solutions has timed these problems yet: `logparse replay` measures what the library, other layouts "
+    "and padded sizes reach, the largest estimates first."
+)
+
+
+def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+    """One finding per problem that is far from what is within its reach and whose alternatives nothing tried."""
+    rows = efficiencies(tables.kernels, tables.calls, tables.facts)
+    rows = rows[rows["far"]]
+    if len(rows):
+        known = compare(tables, settings)
+        rows = rows[~rows["problem"].isin(known.loc[known["tried"] > 1, "problem"])]
+    run = calls_of(tables, rows["problem"])  # a trace may be of a few steps of a job whose log counts all
+    return [_finding(row, run.get(str(row["problem"]), int(row["calls"]))) for row in rows.to_dict("records")]
+
+
+def _finding(row: Mapping[Hashable, Any], calls: int) -> Finding:
+    now, least, within = (float(row[name]) for name in ("now_us", "least_us", "within_us"))
+    reach = (
+        f"{row['comparable']} comparable problems of the trace reach {row['reach']:.0%}"
+        if row["comparable"] >= ENOUGH
+        else f"{row['reach']:.0%} is taken to be within reach, as there are fewer than {ENOUGH} comparable problems"
+    )
+    allowed = f"{least / now:.1%} of what {row['device']} allows ({least:,.1f} µs)"
+    return Finding(
+        analyzer=NAME,
+        problem=problem_from_text(str(row["problem"])),
+        message=f"takes {now:,.1f} µs per call, {allowed}; {reach}",
+        per_call_us=now - within,
+        calls=calls,
+        saving_us=(now - within) * calls,
+        evidence=Evidence(now_us=now, source_id=str(row["source_id"])),
+        advice=ADVICE,
+    )
+
+
+ANALYZER = Analyzer(
+    name=NAME,
+    about="products and convolutions of a trace that take far longer than the roofline or comparable problems suggest",
+    find=find,
+)

@@ -1,0 +1,224 @@
+"""What is missing from a run's logs, or went wrong in it: lines that a setting disabled, ends, ranks, counts that may
+hold a call twice, and the errors that the libraries printed.
+
+All findings are about the run.  They cost nothing to compute, so ``status`` shows them and ``recommend`` puts them
+first: a ranking made from half a log is a wrong ranking.  DuckDB counts, over the views of a store or over DataFrames:
+``status`` needs no pandas, whose import takes longer than its answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.job.double_counts import remarks_in
+from logparse.libraries.kinds.line_prefixes import SHARED
+from logparse.libraries.own import library_errors
+from logparse.libraries.torch_profiler.inputs import UNREAD
+from logparse.model import Finding
+from logparse.output.answer import typed
+from logparse.store import Store
+from logparse.store.database import shared_database
+from logparse.text import counted, short_path, shortened, sql_text
+
+if TYPE_CHECKING:
+    import duckdb
+
+NAME = "completeness"
+Rows: TypeAlias = list[tuple[Any, ...]]
+CATEGORIES = ("trace", "hints", "info", "api", "bench", "profile", "extended_profile")
+"""Categories of hipBLASLt's log mask whose lines show how a log was made."""
+SHARED_BUFFER = ("bench", "trace", "api")
+"""Categories for which hipBLASLt has locks of their own, and one buffer."""
+BY_LEVEL = ("trace", "hints", "info", "api")
+"""Categories that HIPBLASLT_LOG_LEVEL can switch on as well, besides errors."""
+BEYOND_LEVEL = ("bench", "profile", "extended_profile")
+"""Categories that only HIPBLASLT_LOG_MASK can switch on; LEVEL, once set to anything, disables them."""
+_IF_KNOWN = ("miopen_warning", "tunableop", "info")
+"""Categories of which only messages of known meaning are remarked."""
+_NAMED, _LONGEST = 3, 200
+"""Files that are named where many are meant; characters of a library's error that are shown."""
+FEW = 0.5
+"""A process with less than this share of the median calls may have been killed or started late."""
+
+
+def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+    """Errors, a LEVEL that may have disabled MASK, cut and silent files, uneven ranks, calls without a problem."""
+    with shared_database().cursor() as con:
+        for view, columns in _READ.items():
+            con.register(view, typed(getattr(tables, "messages" if view == "process_messages" else view), columns))
+        return [Finding(analyzer=NAME, message=message) for message in _remarks(con, tables.run)]
+
+
+def missing(store: Store) -> list[str]:
+    """What the latest run's logs lack, as lines."""
+    runs = store.runs()
+    if not runs:
+        return []
+    with store.reading(" ".join(_READ)) as con:
+        return _remarks(con, runs[-1])
+
+
+_READ: Mapping[str, str] = {
+    "sources": "source_id text, run text, path text, bytes int, pid_from text, ended text, call_lines int, "
+    "message_lines int, measurement_lines int, fact_lines int, reject_lines int",
+    "calls": "source_id text, run text, category text, kind text, problem text, pid int, count int, by_tool bool, "
+    "solution text",
+    "workload": "run text, pid int, calls int, calls_from text",
+    "facts": "run text, name text, value text",
+    "process_messages": "source_id text, run text, category text, function text, text text, count int",
+}
+"""The views that are read, and of these the columns."""
+_OF_LOG = f"""
+    with paths as (
+        select source_id, any_value(path) as path, sum(reject_lines) as rejects from sources group by source_id),
+    logs as (
+        select source_id, list(distinct category) as have from (
+            select source_id, category, run from calls where not coalesce(by_tool, false)
+            union all select source_id, category, run from process_messages)
+        where run = $run and category in ({", ".join(map(sql_text, CATEGORIES))}) group by source_id)"""
+_LEVEL = f"""
+    {_OF_LOG} select count(*) from logs
+    where list_has_any(have, {list(BY_LEVEL)}) and not list_has_any(have, {list(BEYOND_LEVEL)})
+        and not exists (select 1 from facts where run = $run and name = 'backend' and value = 'CUDA')
+        and source_id not in (
+            select source_id from process_messages where run = $run and starts_with(function, 'cublas')
+            union all select source_id from calls where run = $run and starts_with(solution, 'cublaslt:'))"""
+_TORN_LINES = f"""
+    {_OF_LOG} select path from logs join paths using (source_id)
+    where len(list_intersect(have, {list(SHARED_BUFFER)})) > 1 and rejects > 0 order by source_id"""
+_ENDS = f"""
+    {_OF_LOG} select path, ended from sources where run = $run and ended is not null
+    union select coalesce(path, source_id), 'inside a message' from process_messages left join paths using (source_id)
+    where run = $run and contains(text, 'log ends inside') order by all"""
+_SILENT = """ -- the trace of a graph's capture only names what the graph's launches run
+    select coalesce(bytes = 0, false), path from sources
+    where run = $run and list_sum([call_lines, message_lines, measurement_lines, fact_lines]) = 0
+        and path not like '%/capture_traces/%' order by path"""
+_WITHOUT_INPUTS = f"""
+    select function, cast(sum(count) as bigint) from process_messages
+    where run = $run and text = {sql_text(UNREAD)} group by function having sum(count) > 0 order by function"""
+_WITHOUT_PROBLEM = f"""
+    {_OF_LOG} select coalesce(path, source_id), cast(sum(count) as bigint)
+    from process_messages left join paths using (source_id)
+    where run = $run and text = {sql_text(SHARED)} group by source_id, path order by source_id"""
+_KNOWN = "|".join(re.escape(part) for parts, _ in library_errors.MEANINGS for part in parts)
+_OWN_ERRORS = (library_errors.ERROR, library_errors.WARNING)
+_ERRORS = f"""
+    select category, function, min(text), cast(sum(count) as bigint) as count, count(distinct text)
+    from process_messages
+    where run = $run and (category in ({", ".join(map(sql_text, (*_OWN_ERRORS, "error", "miopen_error")))})
+        or category in ({", ".join(map(sql_text, _IF_KNOWN))}) and regexp_matches(text, {sql_text(_KNOWN)}))
+    group by category, function, regexp_replace(text, '[0-9]+', '#', 'g') order by count desc, min(text)"""
+_RANKS = """
+    select calls_from, pid, cast(sum(calls) as bigint) as calls from workload
+    where run = $run and pid is not null and calls_from is not null
+    group by all having calls is not null order by all"""
+
+
+def _remarks(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
+    """What each query's rows show, over a connection with the views of ``_READ``."""
+
+    def of(*checks: tuple[str, Callable[[Rows], Iterator[str]]]) -> list[str]:
+        return [line for sql, remark in checks for line in remark(con.execute(sql, {"run": run}).fetchall())]
+
+    first = of((_ERRORS, _errors), (_LEVEL, _level), (_ENDS, _ends), (_SILENT, _silent), (_RANKS, _ranks))
+    last = of((_TORN_LINES, _torn), (_WITHOUT_INPUTS, _without_inputs), (_WITHOUT_PROBLEM, _without_problem))
+    return [*first, *remarks_in(con, run), *last]
+
+
+def _errors(rows: Rows) -> Iterator[str]:
+    """What the libraries report as wrong, warnings last: texts of one meaning together, others by their function."""
+    groups: dict[tuple[bool, str, str], list[tuple[str, int, int]]] = {}
+    for category, function, text, count, texts in rows:
+        why, own, warns = library_errors.meaning(text) or "", category in _OWN_ERRORS, category in _IF_KNOWN
+        if why or not warns:
+            label = text if own or not function else f"[{function}] {text}"
+            groups.setdefault((warns, why, "" if why or own else function), []).append((label, count, texts))
+    for (_, why, _), found in sorted(groups.items(), key=lambda x: (x[0][0], not x[0][1], -x[1][0][1], x[1][0][0])):
+        [first], count = shortened([found[0][0]], _LONGEST), sum(count for _, count, _ in found)
+        several = sum(texts for _, _, texts in found)
+        of = f" of {several:,} texts" if several > 1 else ""
+        yield f"{first!r} ({counted(count, 'line')}{of})" + (f": {why}" if why else "")
+
+
+def _level(rows: Rows) -> Iterator[str]:
+    """Lines of the categories that LEVEL writes, and none of those that only MASK does."""
+    ((hidden,),) = rows
+    if hidden:
+        yield (
+            f"{counted(hidden, 'log')} with {'/'.join(BY_LEVEL)} lines but no bench or profile lines. If bench "
+            "lines were wanted: HIPBLASLT_LOG_LEVEL, set to anything, silently disables HIPBLASLT_LOG_MASK; unset it "
+            "and set HIPBLASLT_LOG_MASK=32"
+        )
+
+
+def _torn(rows: Rows) -> Iterator[str]:
+    for (path,) in rows:
+        yield (
+            f"{path} has rejected lines: threads lose, tear and repeat lines where bench, trace and api lines are "
+            "logged together. HIPBLASLT_LOG_MASK=96 is exact"
+        )
+
+
+def _ends(rows: Rows) -> Iterator[str]:
+    for path, ended in rows:
+        yield f"{path} ends {ended}: its process was killed or still writes"
+
+
+def _silent(rows: Rows) -> Iterator[str]:
+    """One remark for all empty files and one for all unknown ones: a folder of sources may hold hundreds."""
+    for empty in (True, False):
+        paths = [path for is_empty, path in rows if is_empty == empty]
+        listed = ", ".join(map(short_path, paths[:_NAMED])) + " …" * (len(paths) > _NAMED)
+        if paths and empty:
+            yield f"{counted(len(paths), 'empty file')}: {listed}"
+        elif paths:
+            yield (
+                f"nothing is counted of {counted(len(paths), 'file')}, of which no line could be read: {listed}. "
+                "Is a log among them? `logparse formats` lists what is read"
+            )
+
+
+def _ranks(rows: Rows) -> Iterator[str]:
+    """Processes are compared with those whose calls were counted from the same kind of log."""
+    by_category: dict[str, dict[int, int]] = {}
+    for category, pid, count in rows:
+        by_category.setdefault(category, {})[pid] = count
+    for category, calls in by_category.items():
+        middle = float(median(calls.values())) if len(calls) > 1 else 0.0
+        few = {pid: count for pid, count in calls.items() if count < FEW * middle}
+        if not few:
+            continue
+        listed = ", ".join(f"{pid} ({count:,})" for pid, count in list(few.items())[:5])
+        yield (
+            f"{len(few)} of {len(calls)} processes logged less than half the median of {middle:,.0f} {category} calls: "
+            f"{listed}. A rank may have been killed, or its log be missing in part"
+        )
+
+
+def _without_inputs(rows: Rows) -> Iterator[str]:
+    if rows:
+        names = [str(function) for function, _ in rows]
+        yield (
+            "no problem here, as their trace lacks the sizes or strides of their inputs: "
+            f"{sum(count for _, count in rows):,} × {', '.join(names[:4])}{' …' * (len(names) > 4)} "
+            "(torch.profiler: record_shapes=True)"
+        )
+
+
+def _without_problem(rows: Rows) -> Iterator[str]:
+    for path, count in rows:
+        yield (
+            f"{path}: {counted(count, 'line')} of MIOpen's with a time or a solver left out: threads or ranks share "
+            "the log, and of which one's problem they are is unknown (MIOPEN_ENABLE_LOGGING_MPMT=1 names the thread in "
+            "each line)"
+        )
+
+
+ANALYZER = Analyzer(
+    name=NAME, about="what a run's logs lack: disabled lines, cut ends, missing ranks; library errors", find=find
+)

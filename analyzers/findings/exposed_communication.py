@@ -1,0 +1,160 @@
+"""Collectives that run while no other kernel does: the GPU computes nothing meanwhile.
+
+How long only collectives ran is measured by the trace (``logparse/libraries/torch_profiler/busy.py``); PyTorch records
+which collective each kernel is of and its message (``libraries/torch_profiler/operands.py``).  The rate is message ÷ time,
+which nccl-tests calls the algorithm bandwidth (``doc/PERFORMANCE.md`` there).  A kernel of a collective begins when its
+own rank is ready and ends after the last one is: its time contains the wait for the slowest rank, which one rank's
+trace cannot tell from the transfer; with the traces of several ranks (``analyzers/job/ranks.py``) the one that the
+others wait for is named.  No saving is stated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.job.epilogues import trains
+from analyzers.job.gpu_time import COMMUNICATION, collectives_of_run, gpu_time, part_of
+from analyzers.job.ranks import Ranks, ranks
+from logparse.libraries.torch_profiler.operands import COLLECTIVE
+from logparse.model import Evidence, Finding, Operand, OperatorProblem, problem_from_text
+from logparse.text import counted, duration
+
+NAME = "exposed-communication"
+_FIRST = (
+    "Compare the traces of several ranks first: where the same collective is short on one of them, the others wait for "
+    "that rank (its data, its host, its share of the work). Else "
+)
+GATHERED = _FIRST + (
+    "let transfers run beside the computation (FSDP: backward_prefetch, forward_prefetch; fully_shard: "
+    "set_modules_to_forward_prefetch), or make them fewer (reshard_after_forward=False, where memory allows) or "
+    "smaller (gather and reduce in bf16)."
+)
+REDUCED = _FIRST + (
+    "of DistributedDataParallel, which overlaps them with the backward pass, join small messages (bucket_cap_mb), or "
+    "make them fewer (gradient accumulation under no_sync) or smaller (bf16_compress_hook); of tensor parallelism, use "
+    "fewer ranks."
+)
+ADVICE = _FIRST + (
+    "let transfers run beside the computation, join small messages, or make them fewer (fewer ranks of tensor "
+    "parallelism) or smaller (reduce in bf16)."
+)
+CHANGES: Mapping[str | None, str] = {
+    GATHERED: "is a rank slow? FSDP: prefetch",
+    REDUCED: "is a rank slow? DDP: bucket_cap_mb",
+    ADVICE: "is a rank slow? else fewer ranks",
+}
+"""What one changes, in a few words, by the advice."""
+_GATHERS, _REDUCES = (re.compile(x, re.IGNORECASE) for x in ("all_?gather|reduce_?scatter", "all_?reduce"))
+_SHOWN = 3
+_FEW = 0.02
+"""Share of a unit of work below which waiting for another rank is not worth a word."""
+
+
+@dataclass(frozen=True)
+class _Collective:
+    """All calls of one collective; what is None the trace does not record."""
+
+    name: str
+    us: float
+    calls: int
+    message_bytes: float | None = None
+    ranks: str = ""
+
+    def text(self, steps: float, each: str) -> str:
+        size = f" of {_size(self.message_bytes)}" if self.message_bytes else ""
+        among = f" among {self.ranks} ranks" if self.ranks else ""
+        rate = f", {self.message_bytes / self.us * self.calls / 1e3:,.3g} GB/s" if self.message_bytes else ""
+        count = f"once{each}" if self.calls == steps else f"{self.calls / steps:,.3g} times{each}"
+        return f"{self.name}{size}{among}, {count}, {duration(self.us / self.calls)} each{rate}"
+
+
+def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+    """One finding about the run, where only collectives run in at least ``floor_share`` of its traces' time."""
+    time = gpu_time(tables)
+    if time is None or not time.alone_us or not time.window_us or time.exposed_us is None:
+        return []
+    found = sorted(_collectives(tables), key=lambda x: (-x.us, x.name, x.message_bytes or 0.0))
+    if time.alone_us < settings.floor_share * time.window_us or not found:
+        return []
+    steps, each = (time.steps, f" per {time.word}") if time.steps else (1.0, "")
+    shown = "; ".join(x.text(steps, each) for x in found[:_SHOWN])
+    more = f"; {counted(len(found) - _SHOWN, 'more kind')}" if len(found) > _SHOWN else ""
+    whole = sum(x.us for x in found)
+    waits = f", and {duration(time.waiting_us / steps)} more they wait, under the profiler" if time.waiting_us else ""
+    return [
+        Finding(
+            analyzer=NAME,
+            message=(
+                f"{duration(time.exposed_us / steps)} of {duration(time.window_us / steps)}{each} only collectives run "
+                f"({time.exposed_us / time.window_us:.0%}){waits}. Under the profiler they take "
+                f"{duration(whole / steps)}: {shown}{more}. {_waiting(ranks(tables))}"
+            ),
+            evidence=Evidence(details={"alone_us": time.alone_us, "window_us": time.window_us}),
+            advice=_advice(found, trains(tables)),
+        )
+    ]
+
+
+def _advice(found: Sequence[_Collective], in_training: bool) -> str:
+    """By what takes longest.  A trace names its collectives, not whose they are: sharded parameters are gathered and
+    their gradients scattered, those of replicas reduced to all; without gradients it is neither.
+    """
+    gathers, reduces = (sum(x.us for x in found if words.search(x.name)) for words in (_GATHERS, _REDUCES))
+    if not in_training or not gathers + reduces:
+        return ADVICE
+    return GATHERED if gathers > reduces else REDUCED
+
+
+def _waiting(found: Ranks | None) -> str:
+    """For whom the ranks wait in their collectives, and why that one is late."""
+    if found is None or not found.matched:
+        return "Their times contain the wait for the slowest rank"
+    late, longest = found.slowest, max(found.ranks, key=lambda x: x.waiting_us)
+    if longest.waiting_us < _FEW * longest.unit_us:
+        return "The ranks hardly wait for each other"
+    more, later = late.compute_us - longest.compute_us, late.host_us - longest.host_us
+    why = f"computes {duration(more)} longer" if more > later else "is launched late by its host"
+    least = "at least " if found.missing else ""
+    waits = f"rank {longest.rank} waits {least}{duration(longest.waiting_us)} per unit of work"
+    if found.missing:
+        why += f"; {counted(found.missing, 'rank')} left no trace"
+    return f"Of this {waits} for rank {late.rank} (idle {duration(late.host_us)}), which {why}"
+
+
+def _collectives(tables: Tables) -> Iterator[_Collective]:
+    rows = collectives_of_run(tables)
+    texts = rows.reindex(columns=["op", "operator", "kernel"]).astype(object)
+    texts = texts.where(texts.notna(), "").astype(str)
+    talks = [part_of(op, kernel, "") == COMMUNICATION for op, kernel in zip(texts["op"], texts["kernel"], strict=True)]
+    sums = pd.concat([texts, rows[["total_us", "calls"]]], axis=1)[pd.Series(talks, index=rows.index, dtype=bool)]
+    for (op, operator, kernel), one in sums.groupby(["op", "operator", "kernel"]):
+        us, calls = float(one["total_us"].sort_values().sum()), int(one["calls"].sum())
+        if us > 0 and calls > 0:
+            yield _named(str(operator), us, calls) or _Collective(str(op or kernel), us, calls)
+
+
+def _named(operator: str, us: float, calls: int) -> _Collective | None:
+    if not operator.startswith(f"operator {COLLECTIVE} "):
+        return None
+    problem = problem_from_text(operator)
+    assert isinstance(problem, OperatorProblem)
+    match problem.inputs:
+        case (Operand() as message, str(name), str(ranks)):
+            return _Collective(name, us, calls, problem.bytes if message.dtype != "?" else None, ranks)
+    return None  # of a store of before: the message as a list of tensors
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1e3:
+            return f"{count:,.3g} {unit}"
+        count /= 1e3
+    return f"{count:,.3g} GB"
+
+
+ANALYZER = Analyzer(name=NAME, about="collectives that run while no other kernel of a trace does", find=find)

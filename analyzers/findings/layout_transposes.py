@@ -1,0 +1,70 @@
+"""Convolutions in NCHW whose kernels work in NHWC: the library transposes their tensors in every call.
+
+MIOpen's and CK's ``batched_transpose``, cuDNN's ``nchwToNhwcKernel`` and ``nhwcToNchwKernel`` run inside the operator,
+around the main kernel.  What they take is measured by the trace; a model in channels_last does not need them.  That is
+an estimate of its gain all the same: the other operators change with the layout too, and so may the main kernels.
+Transposes of convolutions that are in NHWC already are no part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analyzers.evidence.comparison import LAYOUT
+from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.job.gpu_time import TRANSPOSE, gpu_time, traced_us
+from logparse.model import ConvProblem, Evidence, Finding, problem_from_text
+from logparse.text import duration
+
+NAME = "layout-transposes"
+MEASURE = " `logparse replay` measures the convolutions in both layouts (torch:layout=NHWC)."
+_LEAST_SHARE = 0.01
+
+
+def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+    """One finding about the run, where transposes take at least ``floor_share`` of its convolutions' time.
+
+    A layout is one for the whole model, so they must take 1 % of the GPU time of its traces, too.
+    """
+    rows = tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["problem"].notna()]
+    rows = rows.sort_values(["source_id", "problem", "kernel", "total_us"])  # sums do not depend on the order of rows
+    directions = {text: _in_nchw(str(text)) for text in rows["problem"].unique()}
+    rows = rows.assign(direction=rows["problem"].map(directions))
+    rows = rows[rows["direction"].notna()]
+    turned = rows[rows["kernel"].astype(str).str.contains(TRANSPOSE)]
+    everything, lost = float(rows["total_us"].sum()), float(turned["total_us"].sum())
+    if not lost or lost < max(settings.floor_share * everything, _LEAST_SHARE * (traced_us(tables) or 0.0)):
+        return []
+    whole, part = (x.groupby("direction")["total_us"].sum() for x in (rows, turned))
+    time = gpu_time(tables)
+    steps, step = (time.steps, f" per {time.word}") if time and time.steps else (1.0, "")
+    each = ", ".join(f"{_of(part[d] / steps, whole[d] / steps)} in {d}" for d in sorted(part.index))
+    problems = int(turned["problem"].nunique())
+    return [
+        Finding(
+            analyzer=NAME,
+            message=(
+                f"{_of(lost / steps, everything / steps)} of the convolutions in NCHW{step} are transposes to NHWC and "
+                f"back ({lost / everything:.0%}; {each}): {problems} of {rows['problem'].nunique()} problems run NHWC "
+                "kernels"
+            ),
+            saving_us=lost,
+            evidence=Evidence(details={"transposes_us": lost, "convolutions_us": everything}),
+            advice=LAYOUT + MEASURE,
+        )
+    ]
+
+
+def _of(part_us: float, whole_us: float) -> str:
+    return f"{duration(float(part_us))} of {duration(float(whole_us))}"
+
+
+def _in_nchw(text: str) -> str | None:
+    """The direction of a convolution whose tensors are in NCHW; None for other problems."""
+    problem = problem_from_text(text) if text.startswith("conv ") else None
+    if isinstance(problem, ConvProblem) and problem.in_layout in ("NCHW", "NCDHW"):
+        return problem.direction
+    return None
+
+
+ANALYZER = Analyzer(name=NAME, about="layout transposes inside the convolutions of a trace", find=find)

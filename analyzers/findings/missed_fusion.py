@@ -1,0 +1,127 @@
+"""Products whose bias or activation runs as a kernel of its own, although the library has an epilogue for it.
+
+What is seen: in a torch.profiler trace the kernel right after a product adds a vector, or is ReLU or GELU, on as many
+elements as the product wrote (``libraries/torch_profiler/epilogues.py``).  Why it costs time: the result goes through
+memory once more in each direction, while cuBLASLt and hipBLASLt do the same in registers (epilogues BIAS, RELU_BIAS,
+GELU_BIAS …).
+
+What fusing saves is measured, never estimated.  A replay times the pair as it ran and its other forms for the actions
+of ``actions/fused_epilogue.py``, which state the saving; where none of them is faster there is no finding.  Without it
+the finding has no saving, only a bound: the time of those kernels themselves, since the product is not made faster.
+
+Evidence needed: a trace with ``record_shapes=True``.  The trace contains the order, not the data flow: two unrelated
+kernels of equal size that follow one another would be taken for an epilogue.  GELU in the epilogue is the tanh
+approximation; where the model's is the exact one the numbers change.  The gradient of GELU needs the product's result,
+which PyTorch's epilogue does not write (the libraries' GELU_AUX does): in training it cannot be fused so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from analyzers.evidence.action_times import Samples, samples_of
+from analyzers.evidence.comparison import FUSION
+from analyzers.evidence.joins import calls_by_problem
+from analyzers.evidence.statistics.intervals import median
+from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.evidence.units import problem_weights
+from analyzers.job.epilogues import Epilogue, epilogues, trains
+from logparse.model import Evidence, Finding
+
+NAME = "missed-fusion"
+
+
+def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+    found, count = epilogues(tables), _counts(tables)
+    samples, in_training = (samples_of(tables, settings), trains(tables)) if found else ({}, False)
+    weights = problem_weights(tables).to_dict() if found else {}
+    timed = [(one, _timed(one, samples)) for one in found]
+    return [
+        _finding(one, time, count(one), weights.get(one.problem.text, 1.0), in_training)
+        for one, time in timed
+        if time is None or time.pays(settings.floor_share)
+    ]
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """The fastest fused form that a replay timed beside the pair as it ran, µs per call."""
+
+    solution: str
+    now_us: float
+    then_us: float
+    most_us: float
+
+    def pays(self, floor: float) -> bool:
+        """Whether each of its samples is faster than the pair as it ran by more than ``floor`` of that."""
+        return self.now_us - self.most_us > floor * self.now_us
+
+
+def _timed(one: Epilogue, samples: Samples) -> _Timed | None:
+    """What a replay timed for the actions that fuse this; None without both times."""
+    before = samples.get((one.fused.text, one.as_run))
+    after = samples.get((one.fused.text, one.in_library))
+    if before is None or after is None:
+        return None
+    return _Timed(one.in_library, median(before[1]), median(after[1]), max(after[1]))
+
+
+def _counts(tables: Tables) -> Callable[[Epilogue], int | None]:
+    """How many of the run's calls are like those that its traces show with an epilogue; None where no log counts."""
+    run = calls_by_problem(tables.workload).dropna()
+    traced = tables.calls[tables.calls["category"] == "profiler"].groupby("problem")["count"].sum()
+
+    def count(one: Epilogue) -> int | None:
+        text = one.problem.text
+        known = text in run and traced.get(text, 0) > 0
+        return round(float(run[text]) * min(1.0, one.calls / float(traced[text]))) if known else None
+
+    return count
+
+
+def _finding(one: Epilogue, timed: _Timed | None, calls: int | None, weight: float, in_training: bool) -> Finding:
+    steps = " and ".join(one.steps) if len(one.steps) < 3 else "a GELU that is written out"
+    kernels = "a kernel" if len(one.steps) == 1 else f"{len(one.steps)} kernels"
+    message = f"{steps} after it: {kernels} more, {one.us / one.calls:.4g} µs per call"
+    if in_training and one.asked.activation == "gelu":
+        message += (
+            "; PyTorch's epilogue cannot do it in training: the gradient of GELU needs the product's result, which it "
+            "does not write"
+        )
+        advice = _WRITTEN if one.form == "written" else _IN_TRAINING
+    else:
+        if timed is not None:
+            message += f"; timed: {timed.then_us:.4g} µs by {timed.solution}, {timed.now_us:.4g} µs as it runs"
+        else:
+            message += "; in the epilogue it would save at most that, which is not measured"
+        if one.exact:
+            message += "; the epilogue's GELU is the tanh approximation, the model's is exact"
+        advice = (_GRADIENT if in_training else FUSION) + (_UNTIMED if timed is None else _STATED)
+    at_most = None if advice == _IN_TRAINING else one.us * weight
+    return Finding(
+        analyzer=NAME,
+        problem=one.problem,
+        message=message,
+        calls=calls,
+        # no time of it: it warns, and nothing is searched
+        evidence=Evidence(best="torch:fused", at_most_us=at_most, details={"steps": one.steps}),
+        advice=advice,
+    )
+
+
+_GRADIENT = (
+    "Fuse the epilogue: apply.linear of a generated apply.py has the gradient of ReLU, torch._addmm_activation none."
+)
+_UNTIMED = " `logparse replay` times the pair as it runs and fused, through PyTorch, where a trace marks its GPU time."
+_STATED = " The actions state what it saves in all, and the lines to change."
+_IN_TRAINING = (
+    "A GELU stays a kernel of its own in training; model.compile() joins it with the elementwise operators around it."
+)
+_WRITTEN = (
+    "A GELU that is written out becomes one kernel as torch.nn.functional.gelu(x, approximate='tanh'), in training "
+    "too: `logparse replay` times that, for the action one_kernel_gelu."
+)
+
+
+ANALYZER = Analyzer(name=NAME, about="products whose bias or activation runs as a kernel of its own", find=find)

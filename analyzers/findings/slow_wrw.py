@@ -1,0 +1,336 @@
+"""Backward-weight convolutions that are slow beside their own forward and backward-data passes.
+
+F, B and W of one layer do the same floating-point work.  The best known time of W is therefore compared with the slower
+of the best F and best B of the same layer in the same file.  W is slow above ``slow_factor`` times the slower sibling
+and above ``slow_floor_ms``; the possible gain is taken to be the difference.  Where a file holds no sibling, nothing is
+claimed.  Of a trace of the job the time is what the kernels of a call took on average, whatever solution they are of.
+
+A *user* find-db of the same device (what a search wrote) may know a faster solver than the system's: it takes the place
+of that estimate, as MIOpen reads the user find-db first and does not merge the two (``libraries/miopen/find_db.py``).
+Only a log that names its solver shows whether the job reads that file already; without one the finding states so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzers.evidence.cells import count_of, text_of
+from analyzers.evidence.joins import called_problems, calls_of, facts_of, not_elsewhere, timed
+from analyzers.evidence.miopen_tuning import completed
+from analyzers.evidence.origins import EVIDENCE
+from analyzers.evidence.passes import backward_weights, passes, passes_of
+from analyzers.evidence.picks import picks
+from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.job.gpu_time import traced_calls
+from logparse.devices import device_of
+from logparse.model import Evidence, Finding, Override, problem_from_text, solution_from_text
+from logparse.target import Facts, arch, machine, same_device, serves
+from logparse.text import counted, duration
+
+NAME = "slow-wrw"
+TUNE = (
+    "No faster solution is known: let MIOpen search (tune_miopen.sh), then ingest what it wrote. In PyTorch also try "
+    "channels_last with PYTORCH_MIOPEN_SUGGEST_NHWC=1; grouped layers gain most."
+)
+TUNE_ELSEWHERE = (
+    "On this device no faster solution is known, on another one of the store it is: let MIOpen search for it here "
+    "(tune_miopen.sh), then ingest what it wrote."
+)
+TUNE_CUDNN = (
+    "No faster solution is known: cuDNN has no override file, but `logparse replay` measures what channels_last and "
+    "torch.backends.cudnn.benchmark gain; grouped layers gain most."
+)
+
+
+def traced_passes(tables: Tables) -> pd.DataFrame:
+    """The passes of the run's traces, each by what its calls took on average; without a trace no row.
+
+    ``solution`` is the kernel that took most of that time; nothing is known of other solutions.
+    """
+    rows = traced_calls(tables.kernels, tables.calls)
+    rows = rows.assign(solution="kernel:" + rows["kernel"].astype(str), time_us=rows["now_us"].astype("float64"))
+    as_measured = rows.assign(kind="conv", origin="find-db", status="ok")  # as of a file whose times are evidence
+    return passes_of(as_measured)
+
+
+def totals(rows: pd.DataFrame) -> dict[str, float]:
+    """The backward weights of one source, from ``backward_weights``, each problem once at its best known time (µs)."""
+    slow = rows[rows["slow"]]
+    return {
+        "problems": len(rows),
+        "slow": len(slow),
+        "without_siblings": int(rows["sibling_us"].isna().sum()),
+        "held_us": _sum(slow["best_us"]),
+        "recoverable_us": _sum(slow["best_us"] - slow["sibling_us"]),
+        "w_us": _sum(rows["best_us"]),
+    }
+
+
+def _sum(values: pd.Series) -> float:
+    """Their sum, to the last bit the same in whatever order they are."""
+    return float(np.sort(values.to_numpy(dtype="float64")).sum())
+
+
+def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+    """A line of totals per source (of another run's what this run calls), then each slow W.
+
+    Of several files of one device the one with the smallest loss counts for a problem, those of the run first. Where
+    the run's files (else those of all runs) are of several devices and no target is given, it is not known on which of
+    them the calls ran: their losses are not weighed by calls. The same holds for a file without a device, beside one
+    that has it.
+    """
+    found = [x for x in (passes(tables), traced_passes(tables)) if len(x)]
+    if not found:
+        return []
+    facts = facts_of(tables)
+    every = backward_weights(pd.concat(found, ignore_index=True), settings)
+    w = _of_sources(every, tables, settings, facts)
+    own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
+    sources = list(w["source_id"].cat.categories)
+    named = [s for s in sources if _device(facts, s) != s]
+    of_run = [s for s in named if s in own]  # what another run measured elsewhere leaves no doubt about this one
+    ran_on = {_device(facts, s) for s in of_run or named} or set(w["device"])
+    calls = calls_of(tables, w["problem"]) if len(ran_on) == 1 else {}
+    findings = _summaries(w, tables, facts)
+    reported = _to_report(w)
+    faster = _elsewhere(reported, every, facts)
+    for source, rows in reported.groupby("source_id", observed=True):
+        mine, known = calls if _device(facts, str(source)) in ran_on else {}, facts.get(str(source), {})
+        for row in rows.to_dict("records"):
+            findings.append(_slow(row, known, mine, faster.get((str(source), str(row["problem"])))))
+    replaced = replaced_solvers(w, tables, settings, facts, calls)
+    better = {(x.evidence.details["system"], x.problem) for x in replaced}
+    better |= {(source, problem_from_text(text)) for source, text in _not_run(w[w["slow"]], tables, settings, facts)}
+    findings = [x for x in findings if (x.evidence.source_id, x.problem) not in better]
+    return [*findings, *replaced]
+
+
+def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]) -> pd.DataFrame:
+    """The rows of sources that may be of the target, with ``loss``, ``device`` and ``foreign`` (of another run)."""
+    own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
+    w = not_elsewhere(w, tables, settings)
+    sources = w["source_id"].astype("category")  # a few files, which are looked up for each row below
+    device = sources.map({s: _device(facts, s) for s in sources.cat.categories})
+    loss, foreign = w["best_us"] - w["sibling_us"], ~w["source_id"].isin(own)
+    return w.assign(source_id=sources, loss=loss, device=device, foreign=foreign)
+
+
+def _summaries(w: pd.DataFrame, tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
+    """A line per file with a slow W, and per find-db: a log's few W that are fine need no remark."""
+    names = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))
+    called = w.loc[w["foreign"], "problem"].isin(called_problems(tables))
+    about = w.drop(columns=["problem", "solution"]).drop(index=called.index[~called])  # texts of 150 characters
+    found = []
+    for source, rows in about.groupby("source_id", observed=True):
+        total = totals(rows)
+        if total["slow"] or "find_db" in facts.get(str(source), {}):
+            name = str(names.get(source, source)).rpartition("/")[2]
+            known = facts.get(str(source), {})
+            cus = f"{known['cu_count']} CUs" if "cu_count" in known else ""
+            where = ", ".join(filter(None, (name, arch(known) or known.get("device") or "unknown device", cus)))
+            message = f"{where}: {_in_words(total, ' that the run calls' * bool(rows['foreign'].any()))}"
+            evidence = Evidence(source_id=str(source), details=dict(total))
+            found.append(Finding(analyzer=NAME, message=message, evidence=evidence))
+    return sorted(found, key=lambda x: (-float(str(x.evidence.details["recoverable_us"])), str(x.evidence.source_id)))
+
+
+def _in_words(total: Mapping[str, float], which: str) -> str:
+    slow, missing = int(total["slow"]), int(total["without_siblings"])
+    out = f"{slow:,} of {counted(int(total['problems']), 'backward-weight problem')}{which} slow"
+    if slow:
+        out += (
+            f": {duration(total['held_us'])} of {duration(total['w_us'])} of W time, "
+            f"{duration(total['recoverable_us'])} above the slower of F and B, each problem counted once"
+        )
+    return out + f"; {missing:,} without F or B in the file" * bool(missing)
+
+
+def _to_report(w: pd.DataFrame) -> pd.DataFrame:
+    """Of each device and problem one row, of those that are slow."""
+    once = w.drop(columns=["problem", "solution"]).sort_values(["foreign", "loss", "best_us", "source_id"])
+    once = once.drop_duplicates(["device", "problem_hash"])
+    reported = once[once["slow"]].join(w[["problem", "solution"]])
+    return reported.sort_values(["source_id", "problem"])
+
+
+def _elsewhere(reported: pd.DataFrame, every: pd.DataFrame, facts: Mapping[str, Facts]) -> dict[tuple[str, str], str]:
+    """(source, problem) of slow rows → the solver that is faster on another device of the store, in words."""
+    others = every.loc[every["problem"].isin(set(reported["problem"])), ["problem", "source_id", "solution", "best_us"]]
+    others = others.assign(device=[_device(facts, str(x)) for x in others["source_id"]]).drop(columns="source_id")
+    named = zip(others["device"], others["solution"], strict=True)
+    others = others.loc[[" " in device and not str(name).startswith("kernel:") for device, name in named]]
+    rows = reported[["source_id", "problem", "device", "solution", "best_us"]]
+    rows = rows.merge(others, on="problem", suffixes=("_here", ""))
+    rows = rows[(rows["device_here"] != rows["device"]) & (rows["solution_here"] != rows["solution"])]
+    rows = rows[rows["best_us"] < rows["best_us_here"]].sort_values(["best_us", "solution", "device"])
+    out: dict[tuple[str, str], str] = {}
+    for row in rows.to_dict("records"):
+        where, solver = " with ".join(str(row["device"]).split(" ")), str(row["solution"]).split(":", 1)[-1]
+        place = (str(row["source_id"]), str(row["problem"]))
+        out.setdefault(place, f"on {where} CUs {solver} takes {duration(row['best_us'])}")
+    return out
+
+
+def _device(facts: Mapping[str, Facts], source: str) -> str:
+    """Arch and CU count as a text; each file of an unknown device counts as a device of its own."""
+    known = facts.get(source, {})
+    device = device_of(known)  # a ROCm trace and MIOpenDriver name their device, neither its arch nor its CUs
+    name, cus = arch(known), known.get("cu_count")
+    if device is not None:
+        name, cus = name or device.arch, cus or str(device.cu_count)
+    return f"{name} {cus}" if name else source
+
+
+def _slow(row: Mapping[Hashable, Any], known: Facts, calls: Mapping[str, int], elsewhere: str | None) -> Finding:
+    """A finding about one W; its saving is what is above the sibling, on the device where that was measured.
+
+    ``elsewhere``: which solver another device runs it faster with.
+    """
+    text, best, sibling = str(row["problem"]), float(row["best_us"]), float(row["sibling_us"])
+    which = "B" if row["b_us"] == sibling else "F"
+    solver = str(row["solution"]).split(":", 1)[-1]
+    message = f"W takes {duration(best)} with {solver}, {best / sibling:.1f}× its {which} ({duration(sibling)})"
+    naive = "the naive solver is the best known" * bool(row["naive"])
+    count = calls.get(text)
+    return Finding(
+        analyzer=NAME,
+        problem=problem_from_text(text),
+        message="; ".join(filter(None, (message, naive, elsewhere))),
+        per_call_us=best - sibling,
+        calls=count,
+        saving_us=None if count is None else (best - sibling) * count,
+        evidence=Evidence(
+            now_us=best,
+            best_us=best,
+            source_id=str(row["source_id"]),
+            arch=known.get("arch"),
+            cu_count=known.get("cu_count"),
+            details={"solution": row["solution"]},
+        ),
+        advice=TUNE_CUDNN if (arch(known) or "").startswith("sm_") else TUNE_ELSEWHERE if elsewhere else TUNE,
+    )
+
+
+# ------------------------------------------------------------------------------------------------- user find-dbs
+
+
+def replaced_solvers(
+    w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts], calls: Mapping[str, int]
+) -> list[Finding]:
+    """One finding per problem that is slow in a system find-db and faster in a user's of the same device.
+
+    ``w`` holds ``passes.backward_weights`` of the sources in question.
+    """
+    kinds = w["source_id"].map({source: known.get("find_db") for source, known in facts.items()})
+    if not (kinds == "user").any():
+        return []
+    slow, user = w[w["slow"] & (kinds == "system")], w[kinds == "user"]
+    columns = ["problem", "source_id", "solution", "best_us"]
+    pairs = slow[columns].merge(user[columns], on="problem", suffixes=("_system", "_user"))
+    pairs = pairs[pairs["best_us_user"] < (1 - settings.floor_share) * pairs["best_us_system"]]
+    pairs = pairs[pairs["solution_user"] != pairs["solution_system"]]
+    pairs = pairs.sort_values(["problem", "best_us_user", "source_id_user", "source_id_system"])
+    if not len(pairs):
+        return []
+    picked = picks(tables).groupby("problem")["pick"].agg(set).to_dict()
+    raw = _spelled(tables, pairs)
+    out: dict[str, Finding] = {}
+    for row in pairs.to_dict("records"):
+        text, source = str(row["problem"]), str(row["source_id_user"])
+        places = facts.get(source, {}), facts.get(str(row["source_id_system"]), {})
+        if text in out or not same_device(*places) or row["solution_user"] in picked.get(text, ()):
+            continue
+        known = {str(key): value for key, value in row.items()} | raw.get((source, text), {})
+        out[text] = _replaced(known, facts[source], settings, calls.get(text), bool(picked.get(text)))
+    return completed(list(out.values()), tables, facts)
+
+
+def _not_run(
+    slow: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]
+) -> set[tuple[str, str]]:
+    """(source, problem) of the slow rows of ``passes.backward_weights`` that the job does not run: its logs pick
+    another solver, which somewhere takes no more than ``slow_factor`` times the siblings.
+
+    Somewhere is every file of measurements that is not known to be of another device.
+    """
+    columns = ["problem", "solution", "source_id", "time_us"]
+    ran = picks(tables).rename(columns={"pick": "solution"})[["problem", "solution"]].drop_duplicates()
+    if not len(ran):
+        return set()
+    rows = tables.measurements[[*columns, "origin", "status"]]
+    rows = rows[rows["problem"].isin(set(ran["problem"]))]
+    times = timed(rows[rows["origin"].isin(EVIDENCE)])
+    pairs = slow.merge(ran.merge(times[columns], on=["problem", "solution"]), on="problem", suffixes=("", "_ran"))
+    pairs = pairs[pairs["time_us"] <= settings.slow_factor * pairs["sibling_us"]]
+    pairs = pairs[pairs["solution"] != pairs["solution_ran"]]
+    return {
+        (str(source), str(problem))
+        for source, other, problem in zip(pairs["source_id"], pairs["source_id_ran"], pairs["problem"], strict=True)
+        if same_device(facts.get(str(source), {}), facts.get(str(other), {})) is not False
+    }
+
+
+def _spelled(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[str, object]]:
+    """The user file's own spelling of its fastest solvers: what a writer needs besides the time."""
+    rows = tables.measurements
+    rows = rows[rows["problem"].isin(set(pairs["problem"])) & rows["source_id"].isin(set(pairs["source_id_user"]))]
+    rows = timed(rows).sort_values(["source_id", "problem", "time_us", "solution"])
+    rows = rows.drop_duplicates(["source_id", "problem"])
+    names = ["raw", "algorithm", "workspace_bytes", "key_text"]
+    return {(str(row["source_id"]), str(row["problem"])): {x: row[x] for x in names} for row in rows.to_dict("records")}
+
+
+def _replaced(row: Mapping[str, object], facts: Facts, settings: Settings, calls: int | None, logged: bool) -> Finding:
+    problem, text = problem_from_text(str(row["problem"])), str(row["solution_user"])
+    best_us, system_us = float(str(row["best_us_user"])), float(str(row["best_us_system"]))
+    target = settings.target or facts
+    raw, algorithm = text_of(row.get("raw")) or "", text_of(row.get("algorithm"))
+    solution = replace(solution_from_text(text), raw=raw, algorithm=algorithm)
+    message = (
+        f"a user find-db of this device knows {text} ({duration(best_us)}), the system's best is "
+        f"{row['solution_system']} ({duration(system_us)}); times of two files, made apart"
+    )
+    return Finding(
+        analyzer=NAME,
+        problem=problem,
+        message=message if logged else f"{message}; gained already if the job reads that file, which no log shows",
+        per_call_us=system_us - best_us,
+        calls=calls,
+        saving_us=None if calls is None else (system_us - best_us) * calls,
+        evidence=Evidence(
+            certainty="measured",
+            now_us=system_us,
+            source_id=str(row["source_id_user"]),
+            best=text,
+            best_us=best_us,
+            origin="find-db",
+            measured=str(row["problem"]),
+            arch=facts.get("arch"),
+            cu_count=facts.get("cu_count"),
+            details={"system": row["source_id_system"]},
+        ),
+        override=None
+        if serves(facts, target, "miopen") is not True
+        else Override(
+            problem=problem,
+            solution=solution,
+            target=machine(target),
+            time_us=best_us,
+            default_us=system_us,
+            workspace_bytes=count_of(row.get("workspace_bytes")),
+            key_text=text_of(row.get("key_text")),
+        ),
+        advice="Copy these rows into the user find-db that the job reads (MIOPEN_USER_DB_PATH).",
+    )
+
+
+ANALYZER = Analyzer(
+    name=NAME,
+    about="backward-weight convolutions that take far longer than their forward and backward-data passes",
+    find=find,
+)

@@ -1,0 +1,116 @@
+"""Override files made for another machine or another library build than those of the run's logs.
+
+What is seen: a TunableOp results file, a hipBLASLt tuning file or a MIOpen user db states where it was made, and the
+run's logs state another value of the same fact.  Why it costs time: TunableOp drops the whole file when one validator
+differs, hipBLASLt when the git revision does, MIOpen looks for a file named by arch, CU count and version: nothing is
+loaded or reported, and the job runs untuned (aiter#4634, aiter#5380).  Where a library does load such a file, an index
+may stand for another kernel.
+
+Evidence needed: one fact that both sides state.  Texts of one version are spelled more or less fully (``2.9.1`` and
+``2.9.1+rocm7.0``; ``gfx942`` and ``gfx942:sramecc+:xnack-``): where one begins with the other they are the same.
+A fact that no log states is not judged; ``logparse lint FILE --target`` judges a file row by row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from analyzers.evidence.tables import Analyzer, Settings, Tables
+from logparse.model import Evidence, Finding
+from logparse.target import arch
+
+NAME = "stale-override"
+TUNABLEOP, TUNING_FILE = "tunableop-results", "hipblaslt-tuning-file"
+MIOPEN = frozenset({"miopen-find-db", "miopen-perf-db"})
+NO_LOGS = frozenset({"replay", "table", "aiter", "tunableop-untuned"})
+"""Formats of databases and replays: these state nothing of the job (a test holds the names to the formats')."""
+EFFECT: Mapping[str, str] = {
+    TUNABLEOP: "PyTorch drops the whole file when a validator differs",
+    TUNING_FILE: "hipBLASLt ignores the file of another revision; an index of another build or arch is another kernel",
+    **dict.fromkeys(MIOPEN, "MIOpen looks for a file named by arch, CU count and version, and finds none"),
+}
+"""What the library does with such a file, by format."""
+NAMES = (
+    *("arch", "cu_count", "backend", "hipblaslt_version", "hipblaslt_revision", "rocblas_version", "miopen_version"),
+    *("pytorch_version", "hip_version", "rocm_version", "cuda_version", "cublaslt_version"),
+)
+"""Facts that are compared with one another."""
+_RUNTIME = 10_000_000
+"""From here on a HIP version of digits alone is the runtime's, major·10⁷ + minor·10⁵ + patch; below it is
+major·100 + minor, as PyTorch's validator has it.  MIOpen's logs have it with dots."""
+
+
+def override_sources(tables: Tables) -> pd.DataFrame:
+    """The run's sources that a library reads back as overrides: ``source_id, path, format``.
+
+    Of MIOpen's dbs only the user's: the system's come with the library.
+    """
+    own = tables.sources[(tables.sources["run"] == tables.run) & tables.sources["format"].isin(EFFECT)]
+    kinds = tables.facts[tables.facts["name"].isin(["find_db", "perf_db"]) & (tables.facts["value"] == "user")]
+    user = own["source_id"].isin(kinds["source_id"])
+    return own.loc[user | ~own["format"].isin(MIOPEN), ["source_id", "path", "format"]].sort_values("source_id")
+
+
+def stated_by_logs(tables: Tables) -> dict[str, set[str]]:
+    """Facts that the run's other files state: name → values.  Databases and replays are no logs of the job."""
+    own = tables.sources[tables.sources["run"] == tables.run]
+    other = own["format"].isin({*EFFECT, *NO_LOGS})
+    rows = tables.facts[tables.facts["source_id"].isin(own.loc[~other, "source_id"]) & tables.facts["name"].isin(NAMES)]
+    return {str(name): set(map(str, values)) for name, values in rows.groupby("name")["value"]}
+
+
+def same(name: str, one: str, other: str) -> bool:
+    """Whether two texts of the fact ``name`` may be of one thing: equal, or one more fully spelled than the other."""
+    if name == "arch":
+        return arch({"arch": one}) == arch({"arch": other})
+    left, right = (re.split(r"[.\-+ ]", _spelled(name, x)) for x in (one, other))
+    return all(a == b for a, b in zip(left, right, strict=False))
+
+
+def _spelled(name: str, text: str) -> str:
+    """The text, a HIP version as ``major.minor``, with what follows where it has dots."""
+    if name != "hip_version" or not text.isdecimal():
+        return text
+    number = int(text) // 100_000 if int(text) >= _RUNTIME else int(text)
+    return f"{number // 100}.{number % 100}"
+
+
+def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+    logs, out = stated_by_logs(tables), []
+    if not logs:
+        return []
+    rows = tables.measurements[["source_id", "problem", "solution"]].drop_duplicates()  # a copied row is no other one
+    counts = rows["source_id"].value_counts()
+    for source, path, format_ in override_sources(tables).itertuples(index=False):
+        facts = tables.facts[tables.facts["source_id"] == source]
+        mine = {str(k): sorted(map(str, values)) for k, values in facts.groupby("name")["value"]}
+        differ = {
+            name: (mine[name][0], tuple(sorted(logs[name])))
+            for name in NAMES
+            if name in mine and name in logs and not any(same(name, a, b) for a in mine[name] for b in logs[name])
+        }
+        if differ:
+            out.append(_finding(str(source), str(path), str(format_), differ, int(counts.get(source, 0))))
+    return out
+
+
+def _finding(
+    source: str, path: str, format_: str, differ: Mapping[str, tuple[str, tuple[str, ...]]], rows: int
+) -> Finding:
+    words = [f"{name} {own} (logs: {', '.join(theirs)})" for name, (own, theirs) in differ.items()]
+    made = "1 row was" if rows == 1 else f"{rows:,} rows were"
+    return Finding(
+        analyzer=NAME,
+        message=(
+            f"{'/'.join(path.split('/')[-2:])}: its {made} made for {'; '.join(words)}. {EFFECT[format_]}; "
+            "what it gains is unknown until it is measured here"
+        ),
+        evidence=Evidence(source_id=source, details={"format": format_, "rows": rows, "differ": dict(differ)}),
+        advice="Tune again on this machine, or keep the file for the other one: `logparse lint --target` explains.",
+    )
+
+
+ANALYZER = Analyzer(name=NAME, about="override files made for another machine or build than the run's logs", find=find)

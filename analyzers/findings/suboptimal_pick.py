@@ -1,0 +1,179 @@
+"""The solution that the library picked against the best known one, weighed by calls.
+
+Regret is what the pick takes above the best of the same file, per call; it is reported as a distribution, since a mean
+hides that a few problems hold nearly all of it.  Where the pick has no time of its own the finding states
+``unmeasured`` and claims no saving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from analyzers.evidence import comparison
+from analyzers.evidence.cells import count_of, number_of, text_of
+from analyzers.evidence.joins import DEFAULT_TEXT, Given, facts_of, given_workspaces
+from analyzers.evidence.miopen_tuning import completed
+from analyzers.evidence.origins import CONFIRM
+from analyzers.evidence.picks import compare
+from analyzers.evidence.tables import Analyzer, Settings, Tables
+from logparse.model import Evidence, Finding, Override, problem_from_text, solution_from_text
+from logparse.target import Facts
+from logparse.text import counted
+
+NAME = "suboptimal-pick"
+BAD_REGRET = 0.10
+
+
+def regret(rows: pd.DataFrame) -> dict[str, float]:
+    """How much slower picks are than the best known: ``pick/best − 1`` over problems, unweighted, and the share of
+    picks' time (calls × time; each problem once where no log counts) in problems with more than 10 %.
+
+    From rows of ``picks.compare`` that have a ``pick_us``; empty without any.
+    """
+    if not len(rows):
+        return {}
+    pick, best, calls = (rows[name].to_numpy(dtype="float64") for name in ("pick_us", "best_us", "calls"))
+    ratio, known = pick / best - 1.0, np.isfinite(calls)
+    weight = pick * (np.where(known, calls, 0.0) if known.any() else 1.0)
+    return {
+        "problems": len(rows),
+        "median": float(np.median(ratio)),
+        "p90": float(np.quantile(ratio, 0.9)),
+        "largest": float(ratio.max()),
+        "share_above_10_percent": float(weight[ratio > BAD_REGRET].sum() / (weight.sum() or 1.0)),
+    }
+
+
+def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+    """The distribution over the run, and each pick that loses."""
+    rows = compare(tables, settings)
+    facts, workspaces = facts_of(tables), given_workspaces(tables)
+    findings = [_distribution(rows)] if len(rows) else []
+    better = rows[(rows["best"] != rows["pick"]) & (rows["basis"] != comparison.INCOMPARABLE)]
+    for row in better.to_dict("records"):
+        finding = _pick({str(key): value for key, value in row.items()}, facts, workspaces, settings)
+        if finding is not None:
+            findings.append(finding)
+    return completed(findings, tables, facts)
+
+
+def _distribution(rows: pd.DataFrame) -> Finding:
+    compared = rows[rows["pick_us"].notna()]
+    known = regret(compared)
+    lone = rows["basis"] == comparison.UNMEASURED
+    agree = lone & (rows["pick"] == rows["best"]) & (rows["tried"] <= 1)
+    masks = (agree, lone & ~agree, rows["basis"] == comparison.INCOMPARABLE)
+    agreeing, unmeasured, incomparable = (int(rows.loc[mask, "problem"].nunique()) for mask in masks)
+    words = []
+    if known:
+        words.append(
+            f"picks of {counted(len(compared), 'problem')} against the best known: regret median "
+            f"{known['median']:.1%}, p90 {known['p90']:.1%}, largest {known['largest']:.1%}; "
+            f"{known['share_above_10_percent']:.0%} of their time is in problems with more than 10 %"
+        )
+    if unmeasured:
+        words.append(f"{counted(unmeasured, 'problem')} cannot be judged: no time of what was picked is known")
+    if agreeing:
+        run = f"{counted(agreeing, 'problem')} {'runs' if agreeing == 1 else 'run'}"
+        words.append(f"{run} the only solution that was timed, so no faster one is known")
+    if incomparable:
+        words.append(
+            f"{counted(incomparable, 'problem')} cannot be compared: logs and measurements are not known to be of one "
+            "library build and arch (--same-build if you know that they are)"
+        )
+    evidence: dict[str, object] = {"unmeasured": unmeasured, "agreeing": agreeing, "incomparable": incomparable}
+    if known:
+        evidence |= known | {"by_default": int((compared["basis"] == comparison.BY_DEFAULT).sum())}
+    return Finding(analyzer=NAME, message="; ".join(words) + ".", evidence=Evidence(details=evidence))
+
+
+def _pick(
+    row: Mapping[str, object], facts: Mapping[str, Facts], given: Mapping[str, Given], settings: Settings
+) -> Finding | None:
+    """One pick that is not the best known; None if the loss is within noise, or of an untimed default."""
+    known, calls = _comparison(row, facts, given), number_of(row["calls"])
+    if comparison.may_be_so(known.problem, known.measured, known.best.text):
+        return None
+    if known.basis != comparison.UNMEASURED and not known.loses:
+        return None
+    if known.basis == comparison.UNMEASURED and known.pick == DEFAULT_TEXT:
+        return None  # no log names a pick that the file could contradict
+    loss_us = known.loss_us
+    decided = None if loss_us is None else comparison.override_or_refusal(known, settings)
+    return Finding(
+        analyzer=NAME,
+        problem=known.problem,
+        message=_message(known) + _doubt(row) * (loss_us is not None),
+        per_call_us=loss_us,
+        calls=None if calls is None else round(calls),
+        saving_us=None if calls is None or loss_us is None else loss_us * calls,
+        evidence=Evidence(
+            certainty="inferred" if loss_us is None else "measured",
+            now_us=known.pick_us,
+            pick=known.pick,
+            best=known.best.text,
+            best_us=known.best_us,
+            noise_us=known.noise_us,
+            measured=known.measured,
+            source_id=str(row["source_id"]),
+            origin=known.origin,
+            level=str(row["level"]),
+            details={name: row[name] for name in ("basis", "choices", "fan", "candidates")},
+        ),
+        override=decided if isinstance(decided, Override) else None,
+        advice=decided.advice if isinstance(decided, comparison.Refusal) else None,
+    )
+
+
+def _comparison(
+    row: Mapping[str, object], facts: Mapping[str, Facts], given: Mapping[str, Given]
+) -> comparison.Comparison:
+    """A row of ``picks.compare`` as plain values."""
+    named = solution_from_text(str(row["best"]))
+    spaces = given.get(str(row["problem"]))
+    return comparison.Comparison(
+        problem=problem_from_text(str(row["problem"])),
+        pick=str(row["pick"]),
+        pick_us=number_of(row["pick_us"]),
+        best=replace(named, raw=str(row["best_raw"] or ""), algorithm=text_of(row["algorithm"])),
+        best_us=float(str(row["best_us"])),
+        basis=str(row["basis"]),
+        measured=str(row["measured"]),
+        origin=str(row["origin"]),
+        facts=facts.get(str(row["source_id"]), {}),
+        noise_us=number_of(row["noise_us"]),
+        ambiguous=bool(row["disagree"]),
+        workspace_bytes=count_of(row["workspace_bytes"]),
+        given_bytes=spaces.most if spaces else None,
+        key_text=text_of(row["key_text"]),
+    )
+
+
+def _message(known: comparison.Comparison) -> str:
+    what, best = known.pick, f"{known.best.text} ({known.best_us:.4g} µs, {known.origin})"
+    if known.loss_us is None:
+        return f"{what} was picked, the best known is {best}; unmeasured: no time of the pick"
+    if known.basis == comparison.BY_DEFAULT:
+        what = "the default" if what == DEFAULT_TEXT else f"the library's own pick there, {what},"
+    # How much less a confirmed one takes is the ratio of the pairs, with which ``confidence`` completes the finding.
+    less = "less" if known.origin == CONFIRM else f"{known.best_us:.4g} µs"
+    return f"{what} takes {known.pick_us:.4g} µs, {known.best.text} {less} ({known.origin})"
+
+
+def _doubt(row: Mapping[str, object]) -> str:
+    """The reservations about a value that came over a link that is not one to one."""
+    words = []
+    if row["level"] == "shape":
+        words.append("matched by shape only")
+    if row["disagree"]:
+        words.append(f"may be {row['choices']} measured problems with different winners")
+    if int(str(row["fan"])) > 1:
+        words.append(f"the measured row stands for {row['fan']} logged problems")
+    return f" [{'; '.join(words)}]" if words else ""
+
+
+ANALYZER = Analyzer(name=NAME, about="solutions that the library picked although a faster one is known", find=find)

@@ -1,0 +1,51 @@
+"""Confirmation: the winner of a race and the library's pick again, interleaved, in fresh processes.
+
+The winner of many was lucky in part (the winner's curse), and the pick was timed at another moment.  So both run in
+ABBA and BAAB order by turns with fresh inputs in each block, and only the ratio of a block's pair counts: slow drift
+cancels, and what the first place in a block costs falls on both; a block in which the clock changed is taken again.
+``analyzers/evidence/confirmations.py`` judges the pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from analyzers.evidence.confirmations import Pairs
+
+S = TypeVar("S")
+
+DOUBTFUL = 4
+"""Blocks after which a winner that was below the floor in each of them is given up."""
+
+
+def interleave(
+    pick: S,
+    winner: S,
+    sample: Callable[[S, int], float],
+    *,
+    blocks: int,
+    floor: float = 0.03,
+    held: Callable[[Callable[[], list[float]]], list[float]] = lambda block: block(),
+) -> Pairs:
+    """Samples in ABBA and BAAB order by turns; ``sample(solution, block)`` returns a time, µs, on that block's inputs.
+
+    ``held`` takes a whole block, and takes it again where it does not count.
+    """
+    above: list[float] = []
+    below: list[float] = []
+    for block in range(blocks):
+        outer, inner = (pick, winner) if block % 2 == 0 else (winner, pick)
+        order = (outer, inner, inner, outer)
+        times = held(lambda block=block, order=order: [sample(solution, block) for solution in order])  # type: ignore[misc]
+        means = ((times[0] + times[3]) / 2, (times[1] + times[2]) / 2)
+        above.append(means[block % 2])
+        below.append(means[1 - block % 2])
+        if block + 1 >= DOUBTFUL and refuted(Pairs(tuple(above), tuple(below)), floor):
+            break
+    return Pairs(tuple(above), tuple(below))
+
+
+def refuted(pairs: Pairs, floor: float) -> bool:
+    """Whether every block of one process was below the floor."""
+    return all(a <= b * (1 + floor) for a, b in zip(pairs.pick_us, pairs.winner_us, strict=True))

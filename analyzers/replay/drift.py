@@ -1,0 +1,153 @@
+"""Whether the machine is idle before a measurement, and whether its clock is steady during it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from analyzers.evidence.statistics.intervals import median
+
+T = TypeVar("T")
+
+_QUERY = "clocks.sm,utilization.gpu,temperature.gpu,clocks_event_reasons.active"
+_BUSY_PERCENT = 5.0
+_READINGS, _EVERY_S, _STALE_S = 8, 0.1, 1.0
+_LEAST_S, _MOST_S = 0.5, 5.0
+"""How long an idle device is loaded, and within which time its clock must settle, then and under what is sampled."""
+_LEAST_TRIES = 3
+_AGREEING, _MOVED = 0.02, 0.05
+_SLOWED = 0x8 | 0x20 | 0x40 | 0x80
+"""Clock event reasons that are throttling: hardware slowdown, thermal (software, hardware), power brake (NVML)."""
+
+
+class UnsettledError(Exception):
+    """The device's clock did not settle, or kept falling: times taken on it are not comparable."""
+
+
+class SteadyClock:
+    """Holds samples to a device whose clock is steady.
+
+    ``reading`` runs a reference and returns its time, µs; ``now`` is a clock, s.  The reference is a running one: a GPU
+    that is at its power limit settles at a lower clock than it has at rest, which is steady too.
+    """
+
+    def __init__(self, reading: Callable[[], float], now: Callable[[], float] = time.monotonic) -> None:
+        self._reading, self._now = reading, now
+        self._checked_s = -math.inf
+        self._reference_us = math.nan
+
+    def settle(self) -> None:
+        """Load the device with the reference until the last readings agree: an idle clock is steady, and much too low.
+
+        Raises UnsettledError where they do not agree within 5 s.
+        """
+        started = self._now()
+        last = [self._reading()]
+        while self._now() - started < _MOST_S:
+            last = [*last[-_READINGS + 1 :], self._reading()]
+            settled = len(last) == _READINGS and max(last) / min(last) - 1 <= _AGREEING
+            if settled and self._now() - started >= _LEAST_S:
+                self._reference_us, self._checked_s = median(last), self._now()
+                return
+        raise UnsettledError(f"the clock did not settle in {_MOST_S:.0f} s: {min(last):.1f} to {max(last):.1f} µs")
+
+    def ready(self) -> None:
+        """Settle, unless the device was under load and steady within the last second.  Raises UnsettledError."""
+        if self._now() - self._checked_s > _STALE_S:
+            self.settle()
+
+    def held(self, sample: Callable[[], T], *, every_s: float = _EVERY_S) -> T:
+        """``sample``'s result, discarded and taken again while the reference after it differs from the one before.
+
+        Where the reference ran within the last ``every_s`` seconds, the result is taken as it is.  Raises
+        UnsettledError where two readings do not agree within 5 s and three tries.
+        """
+        started, tries = self._now(), 0
+        while True:
+            taken, tries = sample(), tries + 1
+            if self._now() - self._checked_s < every_s or self._steady():
+                return taken
+            every_s = 0.0  # what replaces a discarded result is always checked
+            if tries >= _LEAST_TRIES and self._now() - started > _MOST_S:
+                raise UnsettledError(f"the clock changed during {tries} tries of {self._now() - started:.1f} s")
+
+    def _steady(self) -> bool:
+        before, self._reference_us = self._reference_us, median([self._reading() for _ in range(3)])
+        self._checked_s = self._now()
+        return abs(self._reference_us / before - 1) <= _MOVED
+
+
+def idle_facts(device: str) -> Mapping[str, str]:
+    """Clock, load and foreign processes of ``device`` (``cuda:0``, ``cpu``), as far as the machine reports them."""
+    if device == "cpu":
+        with contextlib.suppress(OSError):
+            return {"load": f"{os.getloadavg()[0]:.2f}"}
+        return {}
+    seen = device.partition(":")[2] or "0"
+    hip = _physical(seen, "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+    return _nvidia(_physical(seen, "CUDA_VISIBLE_DEVICES")) or _amd(_physical(hip, "ROCR_VISIBLE_DEVICES"))
+
+
+def _physical(seen: str, *variables: str) -> str:
+    """The machine's own number or UUID of what a process sees as device ``seen``; "none" where it sees fewer.
+
+    The first of ``variables`` that is set counts.  Sources: CUDA C++ Programming Guide, "CUDA Environment Variables";
+    ROCm documentation, "GPU isolation techniques" (ROCR's list is applied first, HIP's numbers count within it).
+    """
+    listed = next((value for name in variables if (value := os.environ.get(name)) is not None), None)
+    if listed is None or not seen.isdecimal():
+        return seen
+    devices = [word.strip() for word in listed.split(",")]
+    return devices[int(seen)] if int(seen) < len(devices) else "none"
+
+
+def noise(facts: Mapping[str, str]) -> list[str]:
+    """Reasons why a machine with these facts is not idle; empty where there are none."""
+    out = []
+    if float(facts.get("busy_percent", 0)) > _BUSY_PERCENT:
+        out.append(f"the GPU was {facts['busy_percent']} % busy before the measurement")
+    if int(facts.get("throttle", "0"), 16) & _SLOWED:
+        out.append(f"the GPU was throttled (clock event reasons {facts['throttle']})")
+    if int(facts.get("other_processes", 0)) > 0:
+        out.append(f"{facts['other_processes']} other process(es) held the GPU")
+    if "load" in facts and float(facts["load"]) > 0.5 * (os.cpu_count() or 1):
+        out.append(f"the CPU's load average was {facts['load']}")
+    return out
+
+
+def _nvidia(device: str) -> dict[str, str]:
+    values = _ask(["nvidia-smi", f"--id={device}", f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits"])
+    words = [word.strip() for word in values.split(",")]
+    if len(words) != 4:
+        return {}
+    pids = _ask(["nvidia-smi", f"--id={device}", "--query-compute-apps=pid", "--format=csv,noheader"]).split()
+    others = sum(pid.isdigit() and int(pid) != os.getpid() for pid in pids)
+    names = ("clock_mhz", "busy_percent", "temperature_c", "throttle")
+    known = {name: word for name, word in zip(names, words, strict=True) if not word.startswith("[")}
+    return known | {"other_processes": str(others)}
+
+
+def _amd(device: str) -> dict[str, str]:
+    """The amdgpu driver's sysfs files (kernel documentation, ``gpu_busy_percent``), in the order of the cards.
+
+    A device that ROCR's list names by its UUID has no number among the cards: nothing is known of it.
+    """
+    cards = sorted(Path("/sys/class/drm").glob("card*/device/gpu_busy_percent"))
+    if not device.isdecimal() or int(device) >= len(cards):
+        return {}
+    with contextlib.suppress(OSError):
+        return {"busy_percent": cards[int(device)].read_text(encoding="ascii").strip()}
+    return {}
+
+
+def _ask(command: list[str]) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""

@@ -1,0 +1,154 @@
+"""The order of work: expected saving per second of measuring, so that a budget cut anywhere is the best cut.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import pandas as pd
+
+from analyzers.evidence import ladders
+from analyzers.evidence.cells import count_of
+from analyzers.evidence.joins import calls_by_problem, closest, facts_of, run_facts
+from analyzers.evidence.passes import backward_weights, passes
+from analyzers.evidence.picks import records
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.job.efficiency import efficiencies
+from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
+from logparse.target import same_device
+
+PRIOR_REGRET: Mapping[str, float] = {"gemm": 0.03, "F": 0.08, "B": 0.10, "W": 0.25, "B+W": 0.15}
+"""Share of a pick's time that the best solution saves on average, where nothing is known of a problem.
+
+GEMM heuristics are good: a few percent over many ordinary shapes.  Backward weights are where they fail.
+"""
+
+_ASSUMED_FLOPS_PER_US = 2e8  # of a problem without any time; only the order of work hangs on it
+_ASSUMED_BYTES_PER_US = 2e6
+_LEAST_US = 5.0
+_SAMPLES = 4  # per solution, on average of a race
+_SAMPLE_US = 1500.0
+_PREPARE_S = 0.02
+_SETUP_S = 0.3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One problem of a plan.  ``time_us`` is the best guess of one call, ``regret`` the share that may be saved;
+    ``basis``: a time is measured (its own, a linked problem's, a trace's), or rests on peak rates alone.
+    """
+
+    problem: Problem
+    calls: int | None
+    time_us: float
+    regret: float
+    solutions: int
+    workspace_bytes: int | None = None
+    basis: Literal["measured", "assumed"] = "assumed"
+
+    @property
+    def cost_s(self) -> float:
+        """Seconds that racing all solutions of the problem takes, an estimate."""
+        return _SETUP_S + self.solutions * (_PREPARE_S + _SAMPLES * max(_SAMPLE_US, self.time_us) / 1e6)
+
+    @property
+    def saving_us(self) -> float:
+        """Expected saving per run of the workload; a problem without counted calls counts once."""
+        return (self.calls or 1) * self.time_us * self.regret
+
+    @property
+    def value(self) -> float:
+        """Expected µs saved per second of measuring."""
+        return self.saving_us / self.cost_s
+
+
+def plan(
+    tables: Tables,
+    settings: Settings,
+    *,
+    kind: str | None = None,
+    direction: str | None = None,
+    top: int | None = None,
+    ladder: int | None = None,
+    solutions: int = 20,
+) -> list[Item]:
+    """The problems of a run, the most valuable first.
+
+    What is known of a problem is what the findings know: pick and best of one file on the run's device
+    (``picks.records``), a slow backward-weights pass (``passes.backward_weights``), and a trace's time far below the
+    roofline.  A run without calls (only tuning files) offers the problems that its own files measured.  A text without
+    calls that may be a counted call (a TunableOp key beside the log's line) is left to that.  ``solutions`` is how many
+    each is expected to have.  The middles of a ladder's rungs between these problems follow last.
+    """
+    calls = calls_by_problem(tables.workload)
+    wanted = [x for x in map(problem_from_text, _asked(tables, calls)) if _wanted(x, kind, direction)]
+    known = _known(tables, settings, wanted)
+    traced = efficiencies(tables.kernels, tables.calls, tables.facts).set_index("problem")
+    far = traced[traced["far"]]
+    below, now_us = (1 - far["within_us"] / far["now_us"]).to_dict(), traced["now_us"].to_dict()
+    workspaces = tables.calls.groupby("problem")["workspace_bytes"].max().dropna()
+
+    def item(problem: Problem) -> Item:
+        time_us, regret = known.get(problem.text, (now_us.get(problem.text), 0.0))
+        prior = PRIOR_REGRET.get(getattr(problem, "direction", "gemm"), 0.03)
+        return Item(
+            problem=problem,
+            calls=count_of(calls.get(problem.text)),
+            time_us=_guess_us(problem) if time_us is None else time_us,
+            regret=regret or below.get(problem.text) or prior,
+            solutions=solutions,
+            workspace_bytes=count_of(workspaces.get(problem.text)),
+            basis="assumed" if time_us is None else "measured",
+        )
+
+    items = sorted(map(item, wanted), key=lambda item: (-item.value, item.problem.text))[:top]
+    if ladder is None:
+        return items
+    ends = {x.text for x in ladders.called(tables)} & {x.problem.text for x in items}
+    found = ladders.rungs((x.problem for x in items if x.problem.text in ends), ladder)
+    return items + [item(x.middle) for x in found]
+
+
+def _asked(tables: Tables, calls: pd.Series) -> list[str]:
+    """Texts of the problems to measure: those called, else those that the run's own files have times of."""
+    if not len(calls):
+        own = tables.measurements[tables.measurements["run"] == tables.run]
+        return sorted(own.loc[own["time_us"].notna(), "problem"].unique())
+    counted = set(calls.dropna().index)
+    echoes = set(tables.links.loc[tables.links["other"].isin(counted), "problem"]) - counted
+    return [x for x in calls.index if x not in echoes]
+
+
+def _wanted(problem: Problem, kind: str | None, direction: str | None) -> bool:
+    if kind is not None and problem.kind != kind and not (kind == "gemm" and problem.kind == "grouped"):
+        return False
+    return direction is None or getattr(problem, "direction", None) == direction
+
+
+def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
+    """The time (µs) of each problem's pick, or of its best solution, and the share that is known to be lost; of itself
+    or of the closest problem that it is linked to.
+
+    Times of other devices than the run's are none; a file that states no device is taken for one of the run's.
+    """
+    facts, own = facts_of(tables), run_facts(tables)
+    away = [x for x in tables.measurements["source_id"].unique() if same_device(facts.get(x, {}), own) is False]
+    rows = records(tables.measurements[~tables.measurements["source_id"].isin(away)], tables.facts)
+    best_us, default_us = rows["best_us"], rows["default_us"]
+    rows = rows.assign(time_us=default_us.fillna(best_us), regret=1 - best_us / default_us)
+    measured = rows.groupby("measured").agg(time_us=("time_us", "min"), regret=("regret", "max"))
+    w = backward_weights(passes(tables), settings)
+    w = w[w["slow"] & ~w["source_id"].isin(away)]
+    slow = (1 - w["sibling_us"] / w["best_us"]).groupby(w["problem"]).max()
+    measured["regret"] = pd.concat([measured["regret"], slow.reindex(measured.index)], axis=1).max(axis=1).fillna(0.0)
+    links = closest(tables, pd.Series([x.text for x in wanted], dtype=object), measured.index.to_series())
+    links = links.drop_duplicates("problem").merge(measured, left_on="other", right_index=True)
+    return dict(zip(links["problem"], zip(links["time_us"], links["regret"].clip(lower=0), strict=True), strict=True))
+
+
+def _guess_us(problem: Problem) -> float:
+    if isinstance(problem, GemmProblem | ConvProblem):
+        flops, moved = problem.flops or 0, problem.bytes or 0.0
+        return max(_LEAST_US, flops / _ASSUMED_FLOPS_PER_US, moved / _ASSUMED_BYTES_PER_US)
+    return _LEAST_US

@@ -1,0 +1,190 @@
+"""Racing: many solutions, few samples.  Those that cannot win are dropped early, the rest get more.
+
+Successive rejects (Audibert and Bubeck, COLT 2010) with elimination by interval: round after round every survivor has
+twice the samples, and a solution is dropped when its interval lies above the best one's, or when it is in the slower
+half.  Pure over ``sample``, so strategies are simulated on recorded times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from analyzers.evidence.statistics.intervals import median, pooled_spread
+
+S = TypeVar("S")
+
+
+class WithdrawnError(Exception):
+    """Raised by ``sample``: this solution leaves the race, whatever its times (it failed, or its result is wrong)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """How a race is run.
+
+    ``hopeless``: a first sample this many times the best median ends a solution at once.
+    ``threshold``: a saving below this share is not worth looking for; the race ends when none larger is possible.
+    ``rounds``: samples that a survivor has after each round.  ``keep``: share that survives each, at least 3.
+    ``z``: half-width of an interval in standard errors.  ``noise_floor``: the relative spread is never taken smaller,
+    because few samples look quieter than they are.
+    """
+
+    hopeless: float = 1.5
+    threshold: float = 0.01
+    rounds: tuple[int, ...] = (2, 4, 8, 16)
+    keep: float = 0.5
+    z: float = 2.6
+    noise_floor: float = 0.003
+
+
+@dataclass(frozen=True)
+class Race(Generic[S]):
+    """How a race ended: ``best`` by median, the samples (µs) of each solution, and why the others were dropped."""
+
+    best: S
+    samples_us: Mapping[S, Sequence[float]]
+    dropped: Mapping[S, str] = field(default_factory=dict)
+    ended: str = ""
+
+
+def race(
+    solutions: Sequence[S],
+    sample: Callable[[S], float],
+    *,
+    rules: Rules = Rules(),
+    further: Callable[[Mapping[S, float | None]], S | None] | None = None,
+) -> Race[S]:
+    """Find the fastest of ``solutions``; the first one is the pick that the others must beat.
+
+    ``further`` gives one more solution after the first samples of those so far (None: it withdrew), while it has one.
+
+    ``sample`` gives one time in µs.  Where the pick withdraws, the next solution takes its place.  No solution wins
+    with fewer than two samples.  Raises WithdrawnError when all withdrew.
+    """
+    return _Racing(solutions[0], list(dict.fromkeys(solutions)), sample, rules, further).run()
+
+
+@dataclass
+class _Racing(Generic[S]):
+    pick: S
+    alive: list[S]
+    sample: Callable[[S], float]
+    rules: Rules
+    further: Callable[[Mapping[S, float | None]], S | None] | None
+    samples: dict[S, list[float]] = field(default_factory=dict)
+    dropped: dict[S, str] = field(default_factory=dict)
+
+    def run(self) -> Race[S]:
+        # One sample of each; the pick has two, because everything is measured against it.
+        for solution in list(self.alive):
+            self._first_sample(solution)
+        while (found := self._one_more()) is not None:
+            self._first_sample(found)
+        for index, upto in enumerate(self.rules.rounds):
+            ended = self._decided()
+            if ended:
+                return self._end(ended)
+            while behind := [x for x in self.alive if len(self.samples[x]) < upto]:
+                for solution in behind:
+                    self._top_up(solution, upto)
+            self._eliminate(last=index == len(self.rules.rounds) - 1)
+        return self._end("all rounds")
+
+    def _one_more(self) -> S | None:
+        """What ``further`` gives after the first samples so far, now alive."""
+        firsts: dict[S, float | None] = dict.fromkeys([*self.alive, *self.dropped])
+        found = self.further(firsts | {x: held[0] for x, held in self.samples.items()}) if self.further else None
+        if found is not None:
+            self.alive.append(found)
+        return found
+
+    def _first_sample(self, solution: S) -> None:
+        self._top_up(solution, 2 if solution == self.pick else 1)
+        rival = solution in self.alive and solution != self.pick
+        if rival and self.samples[solution][0] > self.rules.hopeless * self._best_us():
+            self._drop(solution, "hopeless")
+
+    def _top_up(self, solution: S, count: int) -> None:
+        if solution not in self.alive:
+            return
+        held = self.samples.setdefault(solution, [])
+        try:
+            while len(held) < count:
+                held.append(self.sample(solution))
+        except WithdrawnError as reason:
+            del self.samples[solution]
+            self._drop(solution, str(reason) or "withdrawn")
+            self._revive()
+            self._replace_pick(solution)
+
+    def _revive(self) -> None:
+        """A withdrawn solution may have been fast and wrong: those hopeless only in comparison with it race again."""
+        if not self.samples:
+            return
+        limit = self.rules.hopeless * self._best_us()
+        for solution, why in list(self.dropped.items()):
+            if why == "hopeless" and self.samples[solution][0] <= limit:
+                del self.dropped[solution]
+                self.alive.append(solution)
+
+    def _replace_pick(self, gone: S) -> None:
+        if gone != self.pick:
+            return
+        if not self.alive and self._one_more() is None:
+            raise WithdrawnError("every solution withdrew")
+        self.pick = self.alive[0]
+        self._top_up(self.pick, 2)
+
+    def _eliminate(self, *, last: bool) -> None:
+        noise = self._noise()
+        best = min(self.alive, key=self._median)
+        best_high = self._bounds(best, noise)[1]
+        for solution in list(self.alive):
+            if self._bounds(solution, noise)[0] > best_high:
+                self._drop(solution, "interval")
+        if not last:
+            ranked = sorted(self.alive, key=self._median)
+            for solution in ranked[max(3, math.ceil(len(ranked) * self.rules.keep)) :]:
+                self._drop(solution, "slower half")
+
+    def _decided(self) -> str:
+        """Why the race may end; empty while a saving above the threshold is possible."""
+        noise, worth = self._noise(), 1 - self.rules.threshold
+        pick_high = self._bounds(self.pick, noise)[1]
+        rivals = [self._bounds(x, noise) for x in self.alive if x != self.pick]
+        if len(self.alive) == 1 or not rivals:
+            return "one left"
+        if all(low >= pick_high * worth for low, _ in rivals):
+            return "no worthwhile saving"
+        if min(low for low, _ in rivals) >= max(high for _, high in rivals) * worth and self.pick not in self.alive:
+            return "all left are alike"
+        return ""
+
+    def _end(self, why: str) -> Race[S]:
+        best = min((x for x in self.alive if len(self.samples[x]) > 1), key=self._median, default=self.pick)
+        # A pick within the threshold of the winner is kept: changing it could not pay.
+        if self._median(best) > self._median(self.pick) * (1 - self.rules.threshold):
+            best = self.pick
+        return Race(best, self.samples, self.dropped, why)
+
+    def _drop(self, solution: S, why: str) -> None:
+        self.alive.remove(solution)
+        self.dropped[solution] = why
+
+    def _median(self, solution: S) -> float:
+        return median(self.samples[solution])
+
+    def _best_us(self) -> float:
+        return min(self._median(solution) for solution in self.samples)
+
+    def _noise(self) -> float:
+        pooled = pooled_spread(list(self.samples.values()))
+        return max(self.rules.noise_floor, 0.0 if math.isnan(pooled) else pooled)
+
+    def _bounds(self, solution: S, noise: float) -> tuple[float, float]:
+        samples = self.samples[solution]
+        half = math.exp(self.rules.z * noise / math.sqrt(len(samples)))
+        return self._median(solution) / half, self._median(solution) * half

@@ -1,0 +1,309 @@
+"""``logparse replay``: the problems of a store, measured on the devices of this machine or a cluster, back into it.
+
+One commit per problem, written when its race (or confirmation) has ended: whatever ends the program, measurements are
+kept and the next call continues there (a solution is measured once per problem and environment).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pandas as pd
+
+from analyzers.actions import ACTIONS
+from analyzers.actions.totals import wanted
+from analyzers.evidence import ladders
+from analyzers.evidence.confirmations import Confirmation, Pairs, confirmation_text, judge, judge_all
+from analyzers.evidence.origins import ACTION, PICK, RACE
+from analyzers.evidence.runs import tables_of, tables_to_analyse
+from analyzers.evidence.tables import Settings
+from analyzers.evidence.units import units_of_facts
+from analyzers.replay.device_workers import opened_devices
+from analyzers.replay.experience import Experience
+from analyzers.replay.plan import Item, plan
+from analyzers.replay.proposer import Proposal
+from analyzers.replay.results import Confirmed, Method, Result, environment_key
+from analyzers.replay.scheduler import History, Limits, Outcome, Scheduler
+from analyzers.replay.sharing import Borrowed, measurements_of, without_checks
+from analyzers.replay.trial import RaceTask
+from analyzers.replay.worker import backend_named
+from logparse.errors import UsageError
+from logparse.executors import ray_address
+from logparse.ingest import record
+from logparse.libraries.kinds.backend import Place
+from logparse.location import absolute
+from logparse.model import Fact, Measurement, Problem, Record, problem_from_text, solution_from_text
+from logparse.store import Store
+
+FORMAT = "replay"
+_DEVICE = re.compile(r"cpu(:[0-9]+)?|cuda:(0|[1-9][0-9]*)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What to replay and how.
+
+    ``engine``: ``local``, or Ray (``logparse.executors``); ``devices`` empty: all GPUs that torch, or Ray, sees, else
+    the CPU; ``run`` None: the latest; ``ladder``: step of n of the sizes between, whose middles are raced too.
+    ``only``: ``actions``, what each problem runs under each action, without a search, or ``races``, the search for
+    better ones.  Raises UsageError for a name of no engine or no device, and for a ladder without hipBLASLt.
+    """
+
+    backends: tuple[str, ...] = ("torch",)
+    devices: tuple[str, ...] = ()
+    engine: str = "local"
+    run: str | None = None
+    kind: str | None = None
+    direction: str | None = None
+    top: int | None = None
+    ladder: int | None = None
+    resume: bool = True
+    exhaustive: bool = False
+    neighbours: bool = False
+    method: Method = field(default_factory=Method)
+    limits: Limits = field(default_factory=Limits)
+    only: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.engine != "local":
+            ray_address(self.engine)
+        for name in self.devices:
+            if not _DEVICE.fullmatch(name):
+                raise UsageError(f"--device {name}: cpu, or the numbers of GPUs (0,1)")
+        if self.ladder and ladders.LIBRARY not in ",".join(self.backends).lower():
+            raise UsageError(f"--ladder is of hipBLASLt's tuning file: add --backend {ladders.LIBRARY}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayStep:
+    """What is shown after each outcome."""
+
+    done: int
+    total: int
+    outcome: Outcome
+    confirmation: Confirmation | None
+    eta_s: float | None
+
+
+@dataclass(kw_only=True)
+class ReplayReport:
+    """What a replay did.  ``confirmations`` by problem text; ``kept``: those that false-discovery control keeps.
+
+    ``resume``: the next one with the same options skips what this one has measured.
+    """
+
+    run: str
+    total: int
+    finished: bool = True
+    interrupted: bool = False
+    results: list[Result] = field(default_factory=list)
+    confirmations: dict[str, Confirmation] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
+    remarks: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    resume: bool = True
+
+
+def planned(store: Store, options: Options) -> list[Item]:
+    """The plan: problems in order of work.  Raises StoreError on an empty store, InputError on an unknown backend."""
+    for name in options.backends:
+        backend_named(name)
+    run = store.latest_run(options.run)
+    per_backend = 8 if options.backends == ("torch",) else 40
+    return plan(
+        tables_of(store, run),
+        Settings(),
+        kind=options.kind,
+        direction=options.direction,
+        top=options.top,
+        ladder=options.ladder,
+        solutions=min(options.method.limit, per_backend),
+    )
+
+
+def timed_of(store: Store, options: Options) -> list[RaceTask]:
+    """What the actions of the run need timed; nothing without the backend ``torch``, whose settings they are, and where
+    only some problems, or only races, are asked for.
+    """
+    if "torch" not in options.backends or options.kind or options.direction or options.top or options.only == "races":
+        return []
+    found = wanted(tables_to_analyse(store, options.run), ACTIONS, Settings())
+    return [RaceTask(problem=problem, only=tuple(map(solution_from_text, texts))) for problem, texts in found]
+
+
+def replay(store: Store, options: Options, progress: Callable[[ReplayStep], None] | None = None) -> ReplayReport:
+    """Measure, confirm and record.  ``progress`` is called after each outcome.
+
+    Ctrl-C ends it with what is measured (``ReplayReport.interrupted``).  Raises StoreError on an empty store,
+    InputError on an unknown backend or engine, MeasuringError where a backend cannot be opened.
+    """
+    for name in options.backends:
+        backend_named(name)
+    run = store.latest_run(options.run)
+    items = planned(store, options) if options.only != "actions" else []
+    timed = timed_of(store, options)
+    report = ReplayReport(run=run, total=len(timed) + len(items), resume=options.resume)
+    recorder = _Recorder(store, report, options, progress)
+    found, convs = units_of_facts(store.facts(run)), not traced_without_tf32(store, run)
+    tf32 = found is not None and "tf32" in found.settings
+    place = Place(store=absolute(store.url), exhaustive=options.exhaustive, conv_tf32=convs, tf32=tf32)
+    narrow = options.neighbours
+    before = history(store) if options.resume or narrow else History()
+    experience = experience_of(before) if narrow else Experience()
+    known, borrowed = without_checks(before, store) if options.resume else (History(), Borrowed())
+    workspaces = {x.problem.text: x.workspace_bytes for x in items if x.workspace_bytes is not None}
+
+    def propose(problem: Problem, facts: Mapping[str, str]) -> Proposal | None:
+        return Proposal(problem=problem, near=experience.near(environment_key(facts), problem)) if narrow else None
+
+    def take(outcome: Outcome, device: str) -> None:
+        if narrow and isinstance(outcome, Result):
+            experience.add(environment_key(outcome.facts), outcome.problem, outcome.rows)
+        recorder.take(outcome, device)
+
+    try:
+        with opened_devices(options.engine, place, options.devices) as (devices, remarks):
+            report.remarks.extend(remarks)
+            scheduler = Scheduler(options.backends, devices, options.method, options.limits, take, known, propose)
+            recorder.confirming_s = scheduler.confirming_s
+            report.finished = scheduler.run([item.problem for item in items], workspaces, timed)
+            report.remarks.extend(scheduler.remarks)
+    except KeyboardInterrupt:
+        report.finished, report.interrupted = False, True
+    recorder.close()
+    store.take_inventory()
+    report.remarks.extend(borrowed.report(report.results))
+    return report
+
+
+def traced_without_tf32(store: Store, run: str | None = None) -> bool:
+    """Whether the run's traces show single-precision convolutions, and none of them in TF32.
+
+    cuDNN's kernels name their input type (``…_tf32f32_…``) and, without matrix units, ``sgemm``, ``ffma`` or ``simt``.
+    """
+    frame = store.query(
+        """select distinct k.kernel from kernels k join conv_problems p using (problem)
+           where p.dtype = 'FP32' and k.kernel is not null""",
+        run,
+    )
+    names = [str(x).lower() for x in frame["kernel"]]
+    full = any(word in x for x in names for word in ("sgemm", "ffma", "simt"))
+    return full and not any("tf32" in x for x in names)
+
+
+def history(store: Store) -> History:
+    """What earlier replays stored."""
+    rows = store.query(
+        f"""select m.problem, m.solution, m.origin, m.status, m.time_us, f.value as environment
+            from measurements m join facts f using (source_id)
+            where m.origin in ('{RACE}', '{ACTION}') and f.name = 'environment' order by m.source_id"""
+    )
+    confirmed: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
+    facts = store.query("select f.value as pair, e.value as environment from facts f join facts e using (source_id) "
+                        "where f.name = 'confirmation' and e.name = 'environment'")  # fmt: skip
+    for text, environment in zip(facts["pair"], facts["environment"], strict=True):
+        pair = json.loads(text)
+        if pair.get("complete"):
+            confirmed[environment].add((pair["problem"], pair["pick"], pair["winner"]))
+    raced, taken = (_best(rows[rows["origin"] == origin]) for origin in (RACE, ACTION))
+    return History(raced, confirmed, taken)
+
+
+def experience_of(history: History) -> Experience:
+    """What earlier replays of all environments measured."""
+    experience = Experience()
+    for environment, problems in history.races.items():
+        for text, rows in problems.items():
+            experience.add(environment, problem_from_text(text), list(rows.values()))
+    return experience
+
+
+def _best(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, Measurement]]]:
+    """The fastest measurement by environment, problem and solution."""
+    out: dict[str, dict[str, dict[str, Measurement]]] = {}
+    keys = ["environment", "problem", "solution"]
+    fastest = rows.sort_values("time_us", kind="stable").drop_duplicates(keys)
+    columns = (fastest[name] for name in keys)
+    for environment, problem, solution, one in zip(*columns, measurements_of(fastest), strict=True):
+        out.setdefault(environment, {}).setdefault(problem, {})[solution] = one
+    return out
+
+
+def seconds(text: str, option: str = "--budget") -> float:
+    """Seconds of an option's value: ``90``, ``90s``, ``10m``, ``1.5h``.  Raises UsageError, also for 0 and less."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in "smh" and text else (text, "s")
+    try:
+        value = float(number) * {"s": 1, "m": 60, "h": 3600}[unit]
+    except ValueError:
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise UsageError(f"{option} {text}: a time above 0, such as 90 (seconds), 10m or 1.5h")
+    return value
+
+
+def racing_s(reached: Sequence[float], left: int) -> float:
+    """Seconds that the ``left`` problems take; ``reached`` are those at which none, one, two … were done.
+
+    They take as long as the last third of those done, because the costliest come first: on the records of an H200, in
+    this order, from a quarter of them on, that is 0.7 to 2.3 times what they took; with all those done it is 1.1 to 11.
+    """
+    last = -(-(len(reached) - 1) // 3)
+    return left * (reached[-1] - reached[-1 - last]) / last
+
+
+class _Recorder:
+    """Writes outcomes as they come, and keeps the report."""
+
+    def __init__(
+        self, store: Store, report: ReplayReport, options: Options, progress: Callable[[ReplayStep], None] | None
+    ) -> None:
+        self._store, self._report, self._options, self._progress = store, report, options, progress
+        self._pairs: dict[str, Pairs] = {}
+        self.confirming_s: Callable[[], float] = lambda: 0.0
+        """Returns how long the confirmations of the winners so far will take."""
+        self._started = time.monotonic()
+        self._reached = [0.0]
+        """Seconds when so many problems were done."""
+
+    def take(self, outcome: Outcome, device: str) -> None:
+        confirmation = None
+        extra: dict[str, str] = {}
+        if isinstance(outcome, Confirmed):
+            confirmation = judge(outcome.pairs, floor=self._options.method.floor)
+            self._pairs[outcome.problem.text] = outcome.pairs
+            self._report.confirmations[outcome.problem.text] = confirmation
+            names = outcome.problem.text, outcome.pick.text, outcome.winner.text
+            extra["confirmation"] = confirmation_text(*names, outcome.pairs, confirmation, complete=outcome.complete)
+        else:
+            self._report.results.append(replace(outcome, facts={}))
+        if outcome.pick is not None:
+            extra[PICK] = outcome.pick.text
+        if outcome.rows:
+            facts = dict(outcome.facts) | extra | {"environment": environment_key(outcome.facts)}
+            hosts = outcome.hosts if isinstance(outcome, Result) else ()
+            records: list[Record] = [*outcome.rows, *hosts, *(Fact(*fact) for fact in sorted(facts.items()))]
+            name = f"{FORMAT}/{device}/{outcome.problem.label}"
+            record(self._store, records, run=self._report.run, name=name, format=FORMAT)
+        if self._progress:
+            self._progress(self._step(outcome, confirmation))
+
+    def _step(self, outcome: Outcome, confirmation: Confirmation | None) -> ReplayStep:
+        done, seconds = len(self._report.results), time.monotonic() - self._started
+        left = self._report.total - done
+        self._reached += [seconds] * (done + 1 - len(self._reached))
+        # Confirmations follow the races: as many more as other problems have winners, too.
+        eta = racing_s(self._reached, left) + self.confirming_s() * self._report.total / done if done else None
+        budget = self._options.limits.budget_s
+        eta = eta if budget is None or eta is None else max(0.0, min(eta, budget - seconds))
+        total = self._report.total
+        return ReplayStep(done=done, total=total, outcome=outcome, confirmation=confirmation, eta_s=eta)
+
+    def close(self) -> None:
+        self._report.kept = judge_all(self._pairs, floor=self._options.method.floor)[1]
+        self._report.seconds = time.monotonic() - self._started

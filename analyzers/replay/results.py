@@ -1,0 +1,125 @@
+"""What a measurement is made by, and what comes out of it.  Nothing here touches a device."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from analyzers.evidence.confirmations import Pairs
+from analyzers.evidence.origins import CONFIRM, RACE
+from analyzers.evidence.statistics.intervals import median, spread
+from analyzers.replay.racing import Rules
+from logparse.libraries.kinds.backend import CacheState
+from logparse.model import Measurement, Problem, Solution, Status
+
+KNOWN = "known"
+"""How a race ended of which everything had been measured before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """How everything is measured (``docs/measurement.md``)."""
+
+    rules: Rules = field(default_factory=Rules)
+    cache: CacheState = "cold"
+    workspace_bytes: int | None = None
+    limit: int = 200
+    blocks: int = 6
+    """Of a confirmation in one process; processes differ by more than blocks (``docs/measurement.md``)."""
+    processes: int = 4
+    """Fresh processes that confirm a winner, ``blocks`` blocks each; 0: no winner is confirmed.
+
+    In simulations findings of 3 to 5 % come again in 90 % of cases with 3 and in 94 % with 4
+    (``tests/analyzers/evidence/test_confirmations.py``).
+    """
+    floor: float = 0.03
+    turns: int = 6
+    """Samples of each solution that an action chooses.  The least and the largest of six bound a median (97 %)."""
+    seed: int = 0
+    rotate: float = 2.0
+    """Operands of all sets together are this many times the last-level cache."""
+    max_sets: int = 64
+    """As many as the executions of one sample; where their bytes fit the cache, it is evicted before each sample."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What came out of one problem.  ``rows`` are as solutions were offered, the pick first; ``hosts``: origin HOST."""
+
+    problem: Problem
+    rows: tuple[Measurement, ...] = ()
+    hosts: tuple[Measurement, ...] = ()
+    pick: Solution | None = None
+    best: Solution | None = None
+    pick_us: float | None = None
+    best_us: float | None = None
+    ended: str = ""
+    seconds: float = 0.0
+    offered: int = 0
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def known(self) -> bool:
+        """Nothing was left to measure."""
+        return self.ended == KNOWN and not self.rows
+
+    @property
+    def worth_confirming(self) -> bool:
+        """Another solution than the pick won the race."""
+        return self.pick is not None and self.best is not None and self.pick != self.best
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirmed:
+    """Paired samples of a pick and a winner.  ``complete``: no process is missing (or the winner was given up)."""
+
+    problem: Problem
+    pick: Solution
+    winner: Solution
+    pairs: Pairs
+    complete: bool = True
+    seconds: float = 0.0
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> tuple[Measurement, ...]:
+        """Two measurements, the pick first; their samples are pairs."""
+        timed = ((self.pick, self.pairs.pick_us), (self.winner, self.pairs.winner_us))
+        return tuple(measured(self.problem, s, samples, origin=CONFIRM) for s, samples in timed)
+
+
+def environment_key(facts: Mapping[str, str]) -> str:
+    """A short name for everything that must be equal for two times to be comparable."""
+    return hashlib.sha256(repr(sorted(facts.items())).encode()).hexdigest()[:12]
+
+
+def measured(
+    problem: Problem,
+    solution: Solution,
+    samples: Sequence[float],
+    *,
+    origin: str = RACE,
+    workspace_bytes: int | None = None,
+    error: float | None = None,
+) -> Measurement:
+    """A measurement from raw samples (µs); its time is their median.  ``error`` is the checked relative error."""
+    noise = spread(samples)
+    return Measurement(
+        problem=problem,
+        solution=solution,
+        origin=origin,
+        time_us=median(samples),
+        min_us=min(samples),
+        max_us=max(samples),
+        std_us=None if math.isnan(noise) else noise * median(samples),
+        samples_us=tuple(samples),
+        workspace_bytes=workspace_bytes,
+        error=None if error is None else f"relative error {error:.2e}",
+    )
+
+
+def not_measured(problem: Problem, solution: Solution, status: Status, why: str) -> Measurement:
+    """A measurement that has a reason instead of a time."""
+    return Measurement(problem=problem, solution=solution, origin=RACE, status=status, error=why)

@@ -1,0 +1,203 @@
+"""The sampler of one problem on a device: prepares a solution at its first sample, checks it at its second, times it.
+
+Before each step in which a library may crash or hang, ``announce`` names the solution, so that the parent knows which
+one ran when the process ended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import NoReturn, TypeAlias
+
+from analyzers.replay.racing import WithdrawnError
+from analyzers.replay.results import Method, measured, not_measured
+from logparse.libraries.kinds.backend import (
+    Backend,
+    Conditions,
+    HostBoundError,
+    OutOfMemoryError,
+    Runnable,
+    UnsupportedError,
+)
+from logparse.libraries.kinds.correctness import acceptable
+from logparse.model import Measurement, Problem, Solution, Status
+
+Announce: TypeAlias = Callable[[Solution | str], None]
+"""Takes the solution that is about to run, or the name of another step."""
+
+_BANDS = ((20.0, 64), (100.0, 24), (1_000.0, 6), (10_000.0, 2))
+"""Executions per sample, by latency below … µs: about 1 ms, long for the timer, short for the budget."""
+
+_OUTLIER_US = 1_000.0
+"""An interruption is shorter than this: a slow single execution above it is not timed again, which would cost most."""
+
+
+class UnhealthyDeviceError(Exception):
+    """The device no longer works in this process: only a new process measures right."""
+
+
+def executions(time_us: float) -> int:
+    """How many executions make one sample."""
+    return next((count for below, count in _BANDS if time_us < below), 1)
+
+
+class Sampler:
+    """``owners``: backends by solution text.  ``bound``: the largest relative error that rounding explains."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        owners: Mapping[str, Backend],
+        *,
+        method: Method,
+        conditions: Conditions,
+        bound: float,
+        announce: Announce,
+    ) -> None:
+        self._problem, self._owners, self._bound, self._announce = problem, owners, bound, announce
+        self._method, self._conditions = method, conditions
+        self.refused: dict[str, Measurement] = {}
+        """Solutions that were given up, by text: a status and a reason instead of times."""
+        self._prepared: dict[str, Runnable] = {}
+        self._errors: dict[str, float] = {}
+        self._taken: dict[str, int] = {}
+        self._single_us: dict[str, float] = {}
+        self._fastest = math.inf
+
+    def take(self, solution: Solution) -> float:
+        """One sample for a race.  The first shows whether a solution is hopeless; before the second it is checked.
+
+        Raises WithdrawnError when the solution is given up, UnhealthyDeviceError when the device fails, and
+        OutOfMemoryError where not even the operands fit, which holds for every other solution too.
+        """
+        taken = self._taken.get(solution.text, 0)
+        time_us = self._guarded(solution, lambda: self._first(solution) if taken == 0 else self._next(solution, taken))
+        self._taken[solution.text] = taken + 1
+        self._fastest = min(self._fastest, time_us)
+        return time_us
+
+    def unchecked(self, solution: Solution) -> float:
+        """One sample of a solution that an action names; the first one decides how many executions make one.
+
+        Raises as ``take``.
+        """
+
+        def sample() -> float:
+            runnable = self.ready(solution)
+            if solution.text not in self._single_us:
+                self._single_us[solution.text] = runnable.sample_us(1)
+            return runnable.sample_us(executions(self._single_us[solution.text]))
+
+        return self._guarded(solution, sample)
+
+    def _guarded(self, solution: Solution, sample: Callable[[], float]) -> float:
+        self._announce(solution)
+        try:
+            return sample()
+        except (WithdrawnError, UnhealthyDeviceError):
+            raise
+        except UnsupportedError as error:
+            self._give_up(solution, "unsupported", str(error))
+        except HostBoundError as error:
+            self._give_up(solution, "skipped", str(error))
+        except OutOfMemoryError as error:
+            if not self._prepared:
+                raise
+            self._give_up(solution, "out_of_memory", str(error))
+        except Exception as error:  # whatever a library raises fails this solution, not the run
+            self._failed(solution, error)
+
+    def enter(self, solution: Solution) -> None:
+        """Prepare and check a solution that is to be confirmed.  Raises WithdrawnError where it is wrong."""
+        self._announce(solution)
+        runnable = self.ready(solution)
+        self._check(solution, runnable)
+        self._single_us[solution.text] = runnable.sample_us(1)
+
+    def take_in_block(self, solution: Solution, block: int) -> float:
+        """One sample of a confirmation, on the inputs of its block.
+
+        All solutions are executed equally often: what a sample's begin and end cost falls on fewer executions of a
+        solution whose first one was slower, and a copy of the pick would differ from it by half a percent.
+        """
+        self._announce(solution)
+        count = executions(min(self._single_us.values()))
+        self._fresh_inputs(self._method.seed + block, solution, count)
+        return self.ready(solution).sample_us(count)
+
+    def measured(self, solution: Solution, samples: Sequence[float]) -> Measurement:
+        """A measurement of the samples that ``take`` returned, with workspace (bytes) and checked error."""
+        runnable = self._prepared.get(solution.text)
+        return measured(
+            self._problem,
+            solution,
+            samples,
+            workspace_bytes=runnable.workspace_bytes if runnable else None,
+            error=self._errors.get(solution.text),
+        )
+
+    def _first(self, solution: Solution) -> float:
+        """A single execution or a few where those suffice to drop the solution, else a whole sample."""
+        runnable, hopeless = self.ready(solution), self._method.rules.hopeless * self._fastest
+        once = runnable.sample_us(1)
+        if 2 * hopeless < once < max(8 * hopeless, _OUTLIER_US):
+            once = min(once, runnable.sample_us(1))  # retry once: one slow run may be noise
+        self._single_us[solution.text] = once
+        if once > 2 * hopeless:  # twice, because launch overhead lengthens a single execution
+            return once
+        count = executions(once)
+        if once > hopeless:
+            short = runnable.sample_us(max(1, count // 8))
+            if short > hopeless:
+                return short
+        return runnable.sample_us(count)
+
+    def _next(self, solution: Solution, taken: int) -> float:
+        runnable = self.ready(solution)
+        if taken == 1:
+            self._check(solution, runnable)
+        # Other random data in each round of the race; within a round all solutions see the same.
+        count = executions(self._single_us[solution.text])
+        self._fresh_inputs(self._method.seed + taken.bit_length() - 1, solution, count)
+        return runnable.sample_us(count)
+
+    def ready(self, solution: Solution) -> Runnable:
+        """The solution, prepared at its first use.  Raises what the backend raises."""
+        if solution.text not in self._prepared:
+            backend = self._owners[solution.text]
+            self._prepared[solution.text] = backend.prepare(self._problem, solution, self._conditions)
+        return self._prepared[solution.text]
+
+    def _check(self, solution: Solution, runnable: Runnable) -> None:
+        error = self._errors[solution.text] = runnable.error()
+        if not acceptable(error, self._bound):
+            far = f"relative error {error:.2e} above {self._bound:.2e}"
+            self._give_up(solution, "wrong", far if math.isfinite(error) else "not all was written")
+        fault = runnable.fault()
+        if fault:
+            self._give_up(solution, "wrong", fault)
+
+    def _fresh_inputs(self, seed: int, first: Solution, count: int) -> None:
+        """Write new random data, then take and discard one sample of the solution that runs first.
+
+        The first run after the data were written has other cache contents and clocks than the rest, and it would
+        always be the same solution's: without this, a copy of the pick beat the pick.
+        """
+        if seed != self._conditions.seed:
+            self._conditions = replace(self._conditions, seed=seed)
+            for backend in dict.fromkeys(self._owners.values()):
+                backend.refresh(seed)
+            self.ready(first).sample_us(count)
+
+    def _failed(self, solution: Solution, error: Exception) -> NoReturn:
+        text = f"{type(error).__name__}: {error}"[:300]
+        if not self._owners[solution.text].healthy():
+            raise UnhealthyDeviceError(text) from error
+        self._give_up(solution, "failed", text)
+
+    def _give_up(self, solution: Solution, status: Status, why: str) -> NoReturn:
+        self.refused[solution.text] = not_measured(self._problem, solution, status, why)
+        self._prepared.pop(solution.text, None)
+        raise WithdrawnError(status)

@@ -1,0 +1,149 @@
+"""Measurements that travel: a store's replays as a bundle for other machines, and theirs taken into a store.
+
+A replay uses what others' records settle and tries a tenth of it again.  No file of a bundle has a path, a name of a
+host, a process or a user, or the order of calls (``logparse.libraries.own.bundle``); what the files hold is printed.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
+
+import pandas as pd
+
+from analyzers.evidence.cells import count_of, number_of
+from analyzers.evidence.confirmations import samples_in
+from analyzers.evidence.joins import calls_by_problem, facts_by_source
+from analyzers.evidence.origins import ACTION, CONFIRM, RACE
+from analyzers.evidence.runs import tables_of
+from analyzers.replay.results import Result, environment_key
+from analyzers.replay.scheduler import History
+from logparse.errors import InputError
+from logparse.ingest import ingest
+from logparse.ingest.input_file import Inputs, find_inputs, name_of
+from logparse.libraries.kinds.format import Emission
+from logparse.libraries.own import bundle
+from logparse.model import Measurement, problem_from_text, solution_from_text
+from logparse.quoting import Shell
+from logparse.store import Store
+from logparse.target import BUILD, Facts, arch
+from logparse.text import counted
+
+ONE_IN = 10
+"""Of so many problems that records settle, one is measured all the same."""
+HELD = 0.03
+"""A recorded best that is slower by at most this share of the new one holds: the floor of a confirmation."""
+
+
+def take(store: Store, place: str, run: str | None) -> None:
+    """Reads the records in a folder or below a URL into the store; those that it has are passed over.
+
+    They belong to the run (by default the latest) and count no calls.  Raises InputError where there is none.
+    """
+    inputs = find_inputs([place])
+    files = {path: size for path, size in inputs.files.items() if name_of(path).startswith(bundle.RECORD)}
+    if not files:
+        why = inputs.missing[0][1] if inputs.missing else f"{place}: no {bundle.RECORD}….json in it"
+        raise InputError(f"--records: {why}; `logparse export --as bundle` writes them")
+    failed = [x for x in ingest(Inputs(files, [], {}), store, run=store.latest_run(run)) if x.state == "failed"]
+    if failed:
+        raise InputError(f"--records: {failed[0].path}: {failed[0].error}")
+
+
+@dataclass(frozen=True)
+class Borrowed:
+    """Pairs of environment key and problem text that only other machines' records have times of."""
+
+    settled: Set[tuple[str, str]] = frozenset()
+    again: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """The pairs that are measured again, with the recorded best solution."""
+
+    def report(self, results: Iterable[Result]) -> list[str]:
+        """Of how many problems the records left nothing to measure, and how many of the recorded winners held."""
+        settled, lost = 0, []
+        for result in results:
+            pair = environment_key(result.facts), result.problem.text
+            settled += result.known and pair in self.settled
+            times = {x.solution.text: x.time_us for x in result.rows if x.status == "ok" and x.time_us}
+            best = self.again.get(pair, "")
+            if best in times and result.best_us:
+                lost.append((times[best] or 0.0) / result.best_us - 1)
+        line = f"{counted(settled, 'problem')} settled by other machines' records"
+        if not lost:
+            return [line] if self.settled else []
+        held = sum(x <= HELD for x in lost)
+        return [f"{line}; of {len(lost)} tried again the recorded best held in {held}, at most {max(lost):.1%} slower"]
+
+
+def without_checks(known: History, store: Store) -> tuple[History, Borrowed]:
+    """What is known, without the tenth of the problems that is tried again."""
+    rows = store.query(
+        f"""select f.value as environment, m.problem from measurements m join sources s using (source_id)
+            join facts f using (source_id) where m.origin = '{RACE}' and f.name = 'environment'
+            group by all having bool_and(s.format = '{bundle.FORMAT.name}')"""
+    )
+    pairs = set(zip(rows["environment"], rows["problem"], strict=True))
+    again = {pair for pair in pairs if zlib.crc32(str(pair[1]).encode()) % ONE_IN == 0}
+    best = {}
+    for environment, problem in again:
+        timed = {x: row.time_us for x, row in known.races[environment][problem].items() if row.time_us}
+        if timed:
+            best[environment, problem] = min(timed, key=lambda x: timed[x])
+    races = {
+        environment: {problem: rows for problem, rows in held.items() if (environment, problem) not in again}
+        for environment, held in known.races.items()
+    }
+    return replace(known, races=races), Borrowed(pairs - again, best)
+
+
+def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[str]]:
+    """The workload's file and one per race or confirmation, and lines about what they hold.  Raises StoreError."""
+    calls = calls_by_problem(tables_of(store, run).workload)
+    pairs = ((str(text), count_of(count)) for text, count in calls.items())
+    known = {x: count for x, count in pairs if count and not x.startswith(_OPERATOR)}
+    files = [bundle.dump({}, [], known)] if known else []
+    facts, machines = facts_by_source(store.query("select source_id, name, value from facts")), Counter[str]()
+    for source, own in store.query(_ROWS).groupby("source_id"):
+        of = facts.get(str(source), {})
+        files.append(bundle.dump(of, measurements_of(own), {}))
+        machines[_machine(of)] += 1
+    notes = [f"{counted(len(known), 'problem')} with their calls, without order or time"]
+    notes += [f"{counted(count, 'record')} of {machine}" for machine, count in machines.most_common()]
+    emitted = [Emission(name, data, Shell(), shared=True) for name, data in files]
+    return emitted, [*notes, "no paths, and no names of hosts, users or processes"]
+
+
+_OPERATOR = "operator "
+"""The prefix of problem texts that are an operator's name and arguments.  They may be the user's own: not exported."""
+_ROWS = f"""
+    select m.* from measurements m join sources s using (source_id)
+    where s.format = 'replay' and m.origin in ('{RACE}', '{CONFIRM}', '{ACTION}')
+        and not starts_with(m.problem, '{_OPERATOR}') order by m.source_id, m.ordinal"""
+"""What replays of this store measured: other machines' records are not this one's to pass on."""
+
+
+def _machine(facts: Facts) -> str:
+    builds = [f"{name} {facts[name]}" for names in BUILD.values() for name in names if name in facts]
+    device = f"{arch(facts) or 'an unknown device'}, {facts.get('cu_count', '?')} CUs"
+    return "; ".join([device, *builds, f"operands {facts.get('replay_cache', 'cold')}"])
+
+
+def measurements_of(rows: pd.DataFrame) -> list[Measurement]:
+    """Measurements from rows of the store's view, without the message of an error: it may name files and processes."""
+    # A text comes once per solution, or per problem: reading it each time was nearly all of the time.
+    problems = {text: problem_from_text(text) for text in rows["problem"].unique()}
+    solutions = {text: solution_from_text(text) for text in rows["solution"].unique()}
+    return [
+        Measurement(
+            problem=problems[row["problem"]],
+            solution=solutions[row["solution"]],
+            origin=row["origin"],
+            status=row["status"],
+            time_us=number_of(row["time_us"]),
+            samples_us=samples_in(row.get("samples_us")),
+            workspace_bytes=count_of(row.get("workspace_bytes")),
+        )
+        for row in rows.to_dict("records")
+    ]

@@ -1,0 +1,97 @@
+"""What the verb ``replay`` does and prints: a plan, or the measuring itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pandas as pd
+
+from analyzers.evidence import ladders
+from analyzers.evidence.runs import tables_of
+from analyzers.evidence.tables import Settings
+from analyzers.replay.device_workers import local_devices
+from analyzers.replay.plan import Item
+from analyzers.replay.replay import Options, ReplayReport, ReplayStep, planned, replay, timed_of
+from analyzers.replay.results import Result
+from logparse.output import Answer
+from logparse.store import Store
+from logparse.text import counted
+
+
+def plan(store: Store, options: Options) -> Answer:
+    """What each stage would measure.  Raises InputError for a GPU that the measuring itself would not find."""
+    items = planned(store, options)
+    if options.devices and options.engine == "local":
+        local_devices(options.devices)
+    timed = timed_of(store, options)
+    count = sum(len(x.only) for x in timed)
+    actions = [f"timed for actions, without a search: {counted(len(timed), 'problem')}, {counted(count, 'solution')}"]
+    if options.only == "actions":
+        return Answer(actions, plan_rows([]), "replay")
+    frame = plan_rows(items)
+    line = f"{counted(len(items), 'problem')}, about {frame['cost_s'].sum():,.0f} s of device time"
+    return Answer([frame.drop(columns="text"), line, *(actions if timed else ())], frame, "replay")
+
+
+def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answer:
+    """Measure the problems, and show each outcome as it comes; exit code 130 where Ctrl-C ended it."""
+
+    def take(step: ReplayStep) -> None:
+        if not (isinstance(step.outcome, Result) and step.outcome.known):  # that is no news
+            echo(outcome_line(step))
+
+    report = replay(store, options, take)
+    ladder = [] if options.ladder is None else ladders.judged(tables_of(store, report.run), Settings(), options.ladder)
+    return Answer([*(x.line for x in ladder), *report_lines(report)], code=130 * report.interrupted)
+
+
+def outcome_line(step: ReplayStep) -> str:
+    """One outcome: what the library's pick takes, what the best known takes, how long is left."""
+    left = "" if step.eta_s is None else f", {step.eta_s:,.0f} s left"
+    head = f"[{step.done}/{step.total}{left}] {step.outcome.problem.label}"
+    if step.confirmation is not None:
+        speedup, word = step.confirmation.speedup, "confirmed" if step.confirmation.confirmed else "not confirmed"
+        return f"{head}: {word}, ×{speedup.value:.3f} [{speedup.low:.3f}, {speedup.high:.3f}]"
+    assert isinstance(step.outcome, Result)
+    pick, best = step.outcome.pick_us, step.outcome.best_us
+    times = "no time" if pick is None or best is None else f"pick {pick:,.2f} µs, best {best:,.2f} µs"
+    tried, offered = len(step.outcome.rows), step.outcome.offered
+    of = f" of {offered}" if offered > tried else ""
+    return f"{head}: {times}, {tried}{of} solutions ({step.outcome.ended})"
+
+
+def plan_rows(items: Sequence[Item]) -> pd.DataFrame:
+    """One row per planned problem, in the order of work; ``cost_s`` and ``saving_us`` are estimates.
+
+    ``basis`` states what ``time_us`` rests on.
+    """
+    columns = ["problem", "calls", "time_us", "basis", "saving_us", "solutions", "cost_s", "text"]
+    rows = [
+        (x.problem.label, x.calls, x.time_us, x.basis, x.saving_us, x.solutions, x.cost_s, x.problem.text)
+        for x in items
+    ]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def report_lines(report: ReplayReport) -> list[str]:
+    if not report.total:
+        return [f"run {report.run}: no problem of what was asked for can be measured", *report.remarks]
+    counts = Counter(row.status for result in report.results for row in result.rows)
+    statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items())) or "nothing new"
+    known = sum(result.known for result in report.results)
+    before = f" ({known:,} of them known from before)" if known else ""
+    done = f"{len(report.results):,} of {report.total:,} problems{before}"
+    out = [f"run {report.run}: {done}, {report.seconds:,.0f} s; {statuses}"]
+    if report.confirmations or not known:
+        flagged, kept = len(report.confirmations), len(report.kept)
+        out.append(f"{flagged:,} flagged, {kept:,} confirmed under false-discovery control")
+    out.append("`logparse recommend` ranks what is worth changing")
+    goes_on = f"the same command {'' if report.resume else 'without --again '}goes on from here"
+    if report.interrupted:
+        out.append(f"interrupted: everything measured is kept; {goes_on}")
+    elif not report.finished and not report.results:
+        out.append("the budget is spent, and no problem was measured: it needs a longer --budget")
+    elif not report.finished:
+        out.append(f"the budget is spent: {goes_on}")
+    return [*out, *report.remarks]

@@ -1,0 +1,172 @@
+"""The worker process of a device and the parent's handle of it: a crash of a library ends only the worker.
+
+A worker receives tasks and sends messages; before each step it names the solution that it is about to run.  When it
+ends or sends nothing for too long, the parent records that solution as failed and starts another worker.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, TypeAlias
+
+from analyzers.replay.results import Confirmed, Method, Result
+from analyzers.replay.sampler import UnhealthyDeviceError
+from analyzers.replay.trial import Task, WorkerContext
+from logparse.errors import InputError
+from logparse.executors.processes import death, end_with_parent, pipe, started
+from logparse.libraries.kinds.backend import BackendType, Place
+from logparse.model import Solution
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The worker's backends are open; the facts of its environment."""
+
+    facts: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Current:
+    """The solution (or the name of another step) that the worker is about to run."""
+
+    what: Solution | str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A task, or the opening of a backend, failed as a whole.  ``fatal``: the worker has ended."""
+
+    reason: str
+    fatal: bool = False
+
+
+@dataclass(frozen=True)
+class Gone:
+    """How a remote worker's process ended (a local one's closes its pipe instead)."""
+
+    how: str
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The worker's machine is gone: the solution that ran is not to blame."""
+
+    why: str
+
+
+Reply: TypeAlias = Ready | Current | Result | Confirmed | Failure | Gone | Lost
+
+
+def backend_named(name: str) -> BackendType:
+    """A member of ``BACKENDS``, or one of the user's own, ``package.module:NAME``.  Raises InputError."""
+    from logparse.libraries.all_backends import BACKENDS
+
+    if ":" in name:
+        module, _, attribute = name.partition(":")
+        try:
+            found = getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            raise InputError(f"no backend {name!r}: {error}") from error
+        if not isinstance(found, BackendType):
+            raise InputError(f"{name!r} is no BackendType")
+        return found
+    for member in BACKENDS:
+        if member.name == name:
+            return member
+    known = ", ".join(x.name for x in BACKENDS)
+    raise InputError(f"no backend {name!r}; there is {known}, or your own package.module:NAME")
+
+
+class Handle:
+    """The scheduler's handle of a worker, local or remote: a pipe, and the time of its last message (s)."""
+
+    def __init__(self, connection: Connection[Any, Any]) -> None:
+        self.connection = connection
+        self._death = "has ended"
+        self.current: Solution | str = "opening the backends"
+        self.last_message_s = self.started = time.monotonic()
+        self.facts: Mapping[str, str] = {}
+
+    def send(self, task: Task) -> None:
+        self.last_message_s = time.monotonic()
+        self.connection.send(task)
+
+    def receive(self) -> Reply:
+        """The next message; blocks until there is one.  Raises EOFError when the worker has ended."""
+        reply: Reply = self.connection.recv()
+        self.last_message_s = time.monotonic()
+        if isinstance(reply, Current):
+            self.current = reply.what
+        elif isinstance(reply, Ready):
+            self.facts = reply.facts
+        elif isinstance(reply, Gone):
+            self._death = reply.how
+            raise EOFError(reply.how)
+        return reply
+
+    def death(self) -> str:
+        """How the process ended, once it has."""
+        return self._death
+
+    def stop(self) -> None:
+        """End the process now, also one in a hung kernel."""
+        self.connection.close()
+
+
+_BACKENDS = "logparse.libraries.all_backends"
+"""What every worker imports: beside its own library a backend's module imports pandas, a third of a second of CPU."""
+
+
+class Worker(Handle):
+    """A worker process of this machine."""
+
+    def __init__(self, names: Sequence[str], place: Place, method: Method) -> None:
+        parent_end, worker_end = pipe()
+        super().__init__(parent_end)
+        libraries = dict.fromkeys(module for name in names for module in backend_named(name).imports)
+        self._process = started(_serve, worker_end, tuple(names), place, method, imports=(_BACKENDS, *libraries))
+        worker_end.close()
+
+    def death(self) -> str:
+        return death(self._process)
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.join(10)
+        self.connection.close()
+
+
+def _serve(parent: Connection[Any, Any], names: Sequence[str], place: Place, method: Method) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    threading.Thread(target=end_with_parent, daemon=True).start()  # also in a hung kernel
+    context = _open(parent, names, place, method)
+    while context is not None:
+        try:
+            task: Task = parent.recv()
+        except EOFError:  # the parent has ended
+            return
+        try:
+            parent.send(context.run(task))
+        except UnhealthyDeviceError as error:
+            parent.send(Failure(str(error), fatal=True))
+            os._exit(3)  # a faulted device context may hang while it is released
+        except Exception as error:  # a fault here or in a backend's listing; the next problem may work
+            parent.send(Failure(f"{type(error).__name__}: {error}"))
+
+
+def _open(parent: Connection[Any, Any], names: Sequence[str], place: Place, method: Method) -> WorkerContext | None:
+    try:
+        backends = {name: backend_named(name).open(place) for name in names}
+        context = WorkerContext(backends, place, method, lambda what: parent.send(Current(what)))
+    except Exception as error:
+        parent.send(Failure(f"{type(error).__name__}: {error}", fatal=True))
+        return None
+    parent.send(Ready(context.facts))
+    return context

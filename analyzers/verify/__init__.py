@@ -1,1 +1,0 @@
-"""Whether overrides and actions took effect, and whether the job got faster."""

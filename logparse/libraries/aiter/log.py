@@ -1,0 +1,274 @@
+"""aiter's own log lines in a server's output: which tuned GEMM tables were read, and which shapes they hold or lack.
+
+::
+
+    [aiter] merge tuned file under model_configs/ and configs/ /srv/bf16_tuned_gemm.csv:/srv/other.csv
+    [aiter] shape is M:512, N:4096, K:4096 dtype='torch.bfloat16' otype='torch.bfloat16' bias=False, scaleAB=False,
+        bpreshuffle=False, not found tuned config in /tmp/aiter_configs/bf16_tuned_gemm.csv, will use default config!
+        using torch solution:0                                                     (one line)
+    (Worker_TP4_EP4 pid=892) [aiter] shape is M:8192, N:1024, K:3072, not found tuned config in …, will use default …!
+    shape is M:16, N:9216, K:3072, found padded_M: 16, N:9216, K:3072 is tuned on cu_num = 256 in …, kernel name is …!
+    [aiter] using torch solution:0 for M=512 N=4096 K=4096 dtype='torch.bfloat16' bias=False, scaleAB=False
+    [aiter] using hipblaslt solution:192883 for m=64 n=256 k=5120 dtype=torch.bfloat16 bias=False, scaleAB=False
+    [aiter] [fused_moe] using 2stage default for ('gfx950', 256, 512, 6144, 512, 128, 4, …)
+
+aiter 0.1.5 and 0.1.6 print the line with small letters alone, of each bf16 shape: it is the call.  0.1.7 to 0.1.11
+print the one with capitals after a miss, and 0.1.7 prints type and bias in no other line: a message ``default``.
+
+Misses are printed always, hits with ``AITER_LOG_TUNED_CONFIG=1``.  A process looks each shape up once and remembers it
+(up to 4,096 of them), so **a line states that the shape ran, not how often**: a call without a count.  The process is
+the one that the engine's prefix names.  Where the line has no type, the table's name gives it; of 8-bit floats the
+kind stays unknown.  The line itself is also kept, as a message (function ``tuned`` or ``untuned``): it holds the key
+of the table and the padded M whose row serves the call.  Fused MoE is no single product: a message.
+Source: ROCm/aiter aiter/tuned_gemm.py, aiter/ops/gemm_op_a8w8.py, gemm_op_a4w4.py, batched_gemm_op_a8w8.py,
+aiter/fused_moe.py, aiter/jit/core.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from logparse.libraries.aiter import tables
+from logparse.libraries.kinds.format import FOREIGN, Emission, LineFormat, Outcome
+from logparse.libraries.kinds.line_prefixes import WORKER
+from logparse.libraries.kinds.patterns import regex
+from logparse.model import Call, Fact, Message, Record, Reject, Solution, SolutionName
+from logparse.quoting import Shell, filled, shell_comment, shell_word
+
+CATEGORY = tables.CATEGORY
+TUNED, UNTUNED, DEFAULT, FUSED_MOE = "tuned", "untuned", "default", "fused_moe"
+"""Functions of messages: a lookup that found a row, one that did not, what then ran, and fused MoE."""
+
+_PREFIX = rf"(?:{WORKER} )?(?:\[\d{{4}}-\d\d-\d\d[^\]\n]*\] )?"
+_OWN = r"\[aiter\] (?:\[pid=(?P<own>\d+) [^\]]*\] )?"
+_SHAPE = r"shape (?:is )?(?:B:\d+, ?)?M:\d"
+_LINE = regex(rf"\s*{_PREFIX}(?:{_OWN})?(?P<body>.*)\Z")
+_LOOKUP = regex(
+    r"shape (?:is )?(?P<fields>(?:B:\d+, ?)?M:\d.*?),? (?:"
+    r"not found tuned config in (?P<missed>.*?)(?:, will use default.*?)?"
+    r"|listed in (?P<listed>.*?)"
+    r"|(?:found padded_M: ?(?P<padded>\d+), N:\d+, K:\d+ )?is tuned(?: on cu_num = (?P<cu_count>\d+))?"
+    r",? in (?P<file>.*?)"
+    r"(?: ?[,!] ?libtype is (?P<library>\w+))?(?: ?[,!] ?kernel ?[nN]ame is (?P<kernel>\S*?)(?: \(kernelId \S+\))?)?"
+    r"(?:, splitK is (?P<split>\S+?))?"
+    r")!?,?(?: using (?P<used>\w+) solution:(?P<index>-?\d+|None))?!?\s*\Z"
+)
+_USING = regex(
+    r"using (?P<used>\w+) solution:(?P<index>-?\d+|None)(?:, .*?)? for (?P<fields>[mM]=\d+ [nN]=\d+ [kK]=\d+\b.*)\Z"
+)
+_FIELD = regex(r"(\w+)[:=] ?'?([\w.]+)'?")
+_MERGED = regex(r"merge tuned file under .*?(?: and configs/)? (?P<files>\S+)\s*\Z")
+_NAMES = {"otype": "outdtype", "m": "M", "n": "N", "k": "K"}
+_BYTES_OF_MESSAGE = 2000
+
+
+def read(text: str) -> Outcome:
+    """One line: a call with its message, a fact, or a message."""
+    line = _LINE.match(text)
+    body = line["body"] if line else text
+    if re.match(_SHAPE, body):
+        return _lookup(body, text)
+    if not line or "[aiter] " not in text[: line.start("body")]:
+        return FOREIGN
+    merged = _MERGED.match(body)
+    if merged:
+        return Outcome("fact", [Fact("aiter_tables", merged["files"])])
+    using = _USING.match(body)
+    if using and using["fields"].startswith("m="):
+        call = _call(using["fields"], "", _named(using["used"], using["index"]))
+        return Outcome("reject" if isinstance(call, Reject) else "call", [call])
+    function = DEFAULT if using else FUSED_MOE if body.startswith("[fused_moe] ") else ""
+    return Outcome("message", [Message(category=CATEGORY, function=function, text=body[:_BYTES_OF_MESSAGE])])
+
+
+def process(text: str) -> int | None:
+    """The process that a line names."""
+    line = _LINE.match(text)
+    number = (line["pid"] or line["own"]) if line else None
+    return int(number) if number and len(number) < 19 else None
+
+
+def _lookup(body: str, text: str) -> Outcome:
+    found = _LOOKUP.match(body)
+    if found is None:
+        return Outcome("reject", [Reject("aiter: a lookup of a shape that is cut off or of an unknown form")])
+    hit = found["file"] is not None
+    outcome = _call(found["fields"], found["missed"] or found["listed"] or found["file"] or "", _solution(found))
+    if isinstance(outcome, Reject):
+        return Outcome("reject", [outcome])
+    message = Message(category=CATEGORY, function=TUNED if hit else UNTUNED, text=body[:_BYTES_OF_MESSAGE])
+    records: list[Record] = [outcome, message]
+    if found["cu_count"]:
+        records.append(Fact("cu_count", found["cu_count"]))
+    if outcome.solution is not None and found["kernel"]:
+        records.append(SolutionName(solution=outcome.solution, kernel_name=found["kernel"]))
+    return Outcome("call", records)
+
+
+def _call(fields: str, table: str, solution: Solution | None) -> Call | Reject:
+    try:
+        problem = tables.problem_of_row(_values(fields), PurePosixPath(table).name)
+    except (KeyError, ValueError) as error:
+        return Reject(f"aiter: {error}")
+    return Call(problem=problem, category=CATEGORY, count=None, solution=solution)
+
+
+class LookUp(NamedTuple):
+    """A look-up that a line reports: the table's file name, the values by their columns, whether there was a row, and
+    the kernel that the line names (empty: none).
+    """
+
+    table: str
+    values: dict[str, str]
+    found: bool
+    kernel: str
+
+
+def looked_up(text: str) -> LookUp | None:
+    """Of a message of function ``tuned`` or ``untuned``."""
+    found = _LOOKUP.match(text)
+    if found is None:
+        return None
+    table = found["missed"] or found["listed"] or found["file"] or ""
+    return LookUp(PurePosixPath(table).name, _values(found["fields"]), bool(found["file"]), found["kernel"] or "")
+
+
+def _values(fields: str) -> dict[str, str]:
+    return {_NAMES.get(name, name): value for name, value in _FIELD.findall(fields)}
+
+
+def _solution(found: re.Match[str]) -> Solution | None:
+    """What runs the call: a hit names its kernel and not the number that the table has for it."""
+    if found["used"]:
+        return _named(found["used"], found["index"])
+    if found["kernel"]:
+        split = f",splitK={found['split']}" if found["split"] not in (None, "0", "None") else ""
+        return Solution(found["library"] or "kernel", found["kernel"] + split, raw=found["kernel"])
+    return Solution(found["library"], "?") if found["library"] else None
+
+
+def _named(library: str, index: str) -> Solution:
+    return Solution(library, "heuristic" if index in ("None", "-1") else index, raw=f"{library} solution:{index}")
+
+
+# ------------------------------------------------------------------------------------------------ what is to be tuned
+
+_UNTUNED_COLUMNS = ("B", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle", "q_dtype_w")
+_TUNERS = {
+    "bf16": "gradlib/gradlib/gemm_tuner.py --input_file",
+    "a8w8": "csrc/ck_gemm_a8w8/gemm_a8w8_tune.py -i",
+    "a8w8_bpreshuffle": "csrc/ck_gemm_a8w8_bpreshuffle/gemm_a8w8_bpreshuffle_tune.py -i",
+    "a8w8_blockscale": "csrc/ck_gemm_a8w8_blockscale/gemm_a8w8_blockscale_tune.py -i",
+    "a8w8_blockscale_bpreshuffle": "csrc/ck_gemm_a8w8_blockscale/gemm_a8w8_blockscale_tune.py --preshuffle -i",
+    "a4w4_blockscale": "csrc/ck_gemm_a4w4_blockscale/gemm_a4w4_blockscale_tune.py -i",
+}
+"""The tuner of each table in a clone of aiter, with the option that takes the untuned one (the READMEs beside them)."""
+
+
+def _use(table: str) -> Shell:
+    """Lines that state which of aiter's tuners reads the untuned form of a table."""
+    tuner = _TUNERS.get(table.partition("_tuned_gemm")[0])
+    if tuner is None:
+        return Shell("# one of the tuners under <aiter>/csrc/ reads it\n")
+    output = "--tuned_file" if tuner.endswith("--input_file") else "-o"
+    words = {"tuner": shell_comment(tuner), "output": shell_word(output), "table": shell_word(table)}
+    return filled(_USE, words)
+
+
+_USE = Shell("# its tuner, in a clone of aiter:\n#   python3 <aiter>/@tuner@ {path} @output@ {folder}/@table@\n")
+
+
+def untuned(lines: Iterable[str]) -> list[Emission]:
+    """The CSVs that aiter's tuners read, one per table that lacked a shape: each shape once, in the order given.
+
+    ``lines`` are texts of messages of functions ``untuned``, ``default`` and ``fused_moe``.  A bf16 shape whose type
+    no line states is left out: its tuner could not read the row.
+    """
+    texts = list(lines)
+    defaults = _defaults(texts)
+    tables: dict[str, dict[str, None]] = {}
+    for text in texts:
+        found = _LOOKUP.match(text)
+        table = PurePosixPath(found["missed"] or "").name if found else ""
+        if found is None or not _TABLE.fullmatch(table):
+            continue  # CKGEMM and others that name no file: which tuner would read them is not known
+        values = _values(found["fields"])
+        typed = "dtype" in values or not table.startswith("bf16_")
+        for row in [values] if typed else defaults.get(_size(values), []):
+            columns = [name for name in _UNTUNED_COLUMNS if name in row]
+            rows = tables.setdefault(table, {",".join(columns): None})
+            if next(iter(rows)) == ",".join(columns):
+                rows[",".join(row[name] for name in columns)] = None
+    made = [
+        Emission(table.replace("_tuned_", "_untuned_"), "".join(f"{row}\n" for row in rows).encode(), _use(table))
+        for table, rows in tables.items()
+    ]
+    return made + _untuned_moe(texts)
+
+
+_TABLE = regex(r"\w+_tuned_gemm\.csv")
+
+
+def _defaults(texts: Iterable[str]) -> dict[tuple[str, ...], list[dict[str, str]]]:
+    """Rows of bf16 shapes by their sizes, of ``default`` messages.  These lack the result's type: it is that of the
+    inputs, as aiter's tuner takes it where none is given.
+    """
+    out: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for found in filter(None, map(_USING.match, texts)):
+        values = _values(found["fields"])
+        row = {"outdtype": values.get("dtype", ""), **values}
+        if {"bias", "dtype", "scaleAB"} <= row.keys():
+            out.setdefault(_size(row), []).append(row)
+    return out
+
+
+def _size(values: dict[str, str]) -> tuple[str, ...]:
+    return tuple(values.get(name, "") for name in "MNK")
+
+
+_MOE_DEFAULT = regex(r"\[fused_moe\] using [12]stage(?: xbf16)? default for \((?P<key>[^()]*)\)")
+_MOE_KEY = regex(
+    r"(?:'?gfx\w+'?, )?(?:\d+, )?(?P<sizes>(?:\d+, ){5})[<'\"]*(?P<act>ActivationType\.\w+)(?:: \d+>)?['\"]?, "
+    r"'(?P<dtype>[\w.]+)', '(?P<a>[\w.]+)', '(?P<w>[\w.]+)', '(?P<quant>QuantType\.\w+)', (?P<g1u1>True|False|0|1), "
+    r"(?P<weight>True|False|0|1)"
+)
+"""The key of a look-up: device (from 0.1.5 and 0.1.10 on), sizes, types; the activation is printed as its name or as
+pybind11 prints an enumeration.
+"""
+_BITS = {"True": "1", "False": "0"}
+_UNTUNED_MOE = (
+    "token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_stage1"
+)
+
+
+def _untuned_moe(texts: Iterable[str]) -> list[Emission]:
+    """The untuned table of fused MoE shapes that ran by default, as aiter writes it under ``AITER_ONLINE_TUNE=1``."""
+    rows: dict[str, None] = {}
+    for found in filter(None, map(_MOE_DEFAULT.match, texts)):
+        key = _MOE_KEY.fullmatch(found["key"])
+        if key is not None:
+            weights = "torch.int4" if key["w"] == "torch.uint32" else key["w"]
+            bits = [_BITS.get(x, x) for x in (key["g1u1"], key["weight"])]
+            cells = [*key["sizes"].split(", ")[:5], key["act"], key["dtype"], key["a"], weights, key["quant"], *bits]
+            rows[",".join(cells)] = None
+    data = "".join(f"{row}\n" for row in [_UNTUNED_MOE, *rows]).encode()
+    return [Emission("untuned_fmoe.csv", data, _USE_MOE)] if rows else []
+
+
+_USE_MOE = Shell(
+    "# its tuner, in a clone of aiter; AITER_CONFIG_FMOE names the tuned table:\n#   python3 "
+    "<aiter>/csrc/ck_gemm_moe_2stages_codegen/gemm_moe_tune.py -i {path} -o {folder}/tuned_fmoe.csv\n"
+)
+
+
+FORMAT = LineFormat(
+    name="aiter-log",
+    about="aiter's log lines of a server: shapes with and without a tuned kernel, tables, fused MoE",
+    markers=(b"[aiter] ", b", not found tuned config in ", b" is tuned on cu_num = ", b" is tuned, in "),
+    start=rf"{_PREFIX}(?:\[aiter\] (?:\[pid=\d+ [^\]\n]*\] )?(?:{_SHAPE})?|{_SHAPE})".encode(),
+    read=read,
+    process=process,
+)

@@ -1,0 +1,159 @@
+"""The tables of tuned kernels that aiter reads, by what their readers look a call up by.
+
+Each is read with ``pandas.read_csv`` and made a dictionary (``set_index(keys).to_dict("index")``).  The columns show
+which reader a table is for, but not which of those that look for ``gfx, cu_num, M, N, K`` alone: its name does.
+The table of grouped fused MoE (gfx1250) is another one with columns of the same names, of which nothing is judged.
+Source: ROCm/aiter at e4048607 ``aiter/tuned_gemm.py``, ``aiter/ops/gemm_op_a8w8.py``, ``gemm_op_a4w4.py``,
+``batched_gemm_op_a8w8.py``, ``batched_gemm_op_bf16.py``, ``aiter/fused_moe.py``, ``aiter/jit/core.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from logparse.libraries.aiter import tables as aiter
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookup:
+    """What one reader needs of a table.
+
+    ``keys`` it looks a call up by, of which ``flags`` are True or False, ``words`` texts and the others whole numbers;
+    ``types`` are words that name a torch type.  ``late`` are keys that came later and what a reader does without them;
+    ``needed`` are the other columns that it wants, ``names`` those that must hold a kernel's name in every row.
+    ``backends_of`` are backends that only the table of that stem has.  ``keeps_first``: of two rows of one key the
+    first is kept; elsewhere equal ones may stand there twice and others make the reader raise.  ``compiled``: the
+    kernels of Composable Kernel are chosen when aiter builds its module from the table, not when a call looks it up.
+    """
+
+    keys: tuple[str, ...]
+    flags: frozenset[str] = frozenset()
+    words: frozenset[str] = frozenset({"gfx"})
+    types: frozenset[str] = frozenset()
+    late: Mapping[str, str]
+    needed: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    index: str = ""
+    backends: frozenset[str] = frozenset()
+    backends_of: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    keeps_first: bool = False
+    compiled: bool = False
+
+    @property
+    def sizes(self) -> list[str]:
+        return [x for x in self.keys if x not in self.flags | self.words]
+
+    def has(self, backend: object, name: str) -> bool:
+        """Whether the reader of the table of this name knows the backend; of a name without a stem all may be meant."""
+        table = stem(name)
+        own = self.backends_of.items()
+        return backend in self.backends or any(backend in more for of, more in own if table in (of, None))
+
+    def present(self, columns: Collection[str]) -> list[str]:
+        """The keys that a reader of this table's generation goes by."""
+        return [x for x in self.keys if x in columns or x not in self.late]
+
+
+_OLD = "a table of an older aiter; newer ones raise a KeyError"
+_NO_GFX = {"gfx": "aiter then goes by cu_num alone, which several GPUs share"}
+_DEVICE = ("gfx", "cu_num")
+_BY_ID = ("kernelId", "splitK", "kernelName")
+_COMPILED = frozenset({"ck", "cktile", "asm", "flydsl", "triton"})
+
+BF16 = Lookup(
+    keys=aiter.KEY_COLUMNS,
+    flags=frozenset({"bias", "scaleAB", "bpreshuffle"}),
+    words=frozenset({"gfx", "dtype", "outdtype"}),
+    types=frozenset({"dtype", "outdtype"}),
+    late={"gfx": _OLD, "bpreshuffle": _OLD},
+    needed=("libtype", "solidx"),
+    index="solidx",
+    backends=aiter.BACKENDS,
+)
+_QUANTISED = Lookup(
+    keys=(*_DEVICE, "M", "N", "K", "q_dtype_w"),
+    words=frozenset({"gfx", "q_dtype_w"}),
+    types=frozenset({"q_dtype_w"}),
+    late=_NO_GFX,
+    index="kernelId",
+    needed=_BY_ID,
+    backends=_COMPILED,
+    compiled=True,
+)
+_BLOCKSCALE = Lookup(
+    keys=(*_DEVICE, "M", "N", "K"),
+    late=_NO_GFX,
+    index="kernelId",
+    needed=_BY_ID,
+    backends=_COMPILED,
+    backends_of={"a8w8_blockscale_bpreshuffle_tuned_gemm": frozenset({"opus"})},
+)
+_BATCHED = Lookup(
+    keys=(*_DEVICE, "B", "M", "N", "K"),
+    late={**_NO_GFX, "cu_num": "only an older aiter's batched bf16 GEMM goes without it"},
+    index="kernelId",
+    needed=_BY_ID,
+    names=("kernelName",),
+    compiled=True,
+)
+_MXSCALE = Lookup(
+    keys=("gfx", "b", "m", "n", "k"),
+    late={},
+    index="kernelId",
+    needed=("libtype", *_BY_ID),
+    backends=frozenset({"opus"}),
+)
+"""Batched 8-bit GEMMs with scales that are powers of two, as ``lookup_mxscale_bmm_config`` reads them at e4048607.
+
+Later tables have a column ``w_scale_block``, of which nothing is judged.
+"""
+_MOE_SIZES = ("token", "model_dim", "inter_dim", "expert", "topk")
+_MOE_TYPES = ("dtype", "q_dtype_a", "q_dtype_w")
+FUSED_MOE = Lookup(
+    keys=(*_DEVICE, *_MOE_SIZES, "act_type", *_MOE_TYPES, "q_type", "use_g1u1", "doweight_stage1"),
+    flags=frozenset({"use_g1u1", "doweight_stage1"}),
+    words=frozenset({"gfx", "act_type", *_MOE_TYPES, "q_type"}),
+    late=_NO_GFX,
+    needed=("block_m", "ksplit", "kernelName1", "kernelName2"),
+    names=("kernelName1",),
+    keeps_first=True,
+)
+"""Before 446260d1 (May 2026) two rows of one key made its reader raise, too."""
+_OTHER_MOE = frozenset({"preshuffle", "hidden_pad", "intermediate_pad", "tile_m"})
+"""Columns of fused-MoE tables whose readers look for more, and of the grouped one."""
+PASSED_OVER = "flydsl_fallback"
+"""The ``_tag`` of rows that the reader of fused-MoE tables leaves out (aiter/fused_moe.py, ``get_cfg_2stages``)."""
+
+VARIABLES: Mapping[str, str] = {
+    "a8w8_blockscale_bpreshuffle_tuned_gemm": "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE",
+    "a8w8_bpreshuffle_tuned_gemm": "AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE",
+    "a8w8_blockscale_tuned_gemm": "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE",
+    "a4w4_blockscale_tuned_gemm": "AITER_CONFIG_GEMM_A4W4",
+    "batched_gemm_a8w8_blockscale_mxscale_tuned": "AITER_CONFIG_BATCHED_GEMM_A8W8_BLOCKSCALE_MXSCALE",
+    "a8w8_tuned_batched_gemm": "AITER_CONFIG_A8W8_BATCHED_GEMM",
+    "bf16_tuned_batched_gemm": "AITER_CONFIG_BF16_BATCHED_GEMM",
+    "a8w8_tuned_gemm": "AITER_CONFIG_GEMM_A8W8",
+    "bf16_tuned_gemm": "AITER_CONFIG_GEMM_BF16",
+    "tuned_fmoe": "AITER_CONFIG_FMOE",
+}
+"""Stem of a table's name → the variable that holds its path; aiter itself identifies tables by these stems."""
+
+
+def stem(name: str) -> str | None:
+    """The stem of ``VARIABLES`` that a file's name contains."""
+    return next((x for x in VARIABLES if x in name), None)
+
+
+def table_of(columns: Sequence[str]) -> Lookup | None:
+    """The reader that a table of these columns is for."""
+    has = set(columns)
+    if {"M", "N", "K", "libtype", "solidx"} <= has:
+        return BF16
+    if {"token", "model_dim", "inter_dim", "kernelName1"} <= has:
+        return None if has & _OTHER_MOE else FUSED_MOE
+    if {"b", "m", "n", "k", "kernelId"} <= has:
+        return None if "w_scale_block" in has else _MXSCALE
+    if not {"M", "N", "K", "kernelId"} <= has:
+        return None
+    return _BATCHED if "B" in has else _QUANTISED if "q_dtype_w" in has else _BLOCKSCALE

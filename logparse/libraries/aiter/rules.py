@@ -1,0 +1,442 @@
+"""The members for aiter's tables of tuned kernels: which rows aiter reads, finds and can run, and remarks on them.
+
+aiter reads them with ``pandas.read_csv`` and looks calls up in a dictionary: a cell's *type* decides whether it is
+found, and pandas gives one type to a whole column.  One cell that is no number makes every size a text that no call
+equals; two different rows of one key make most readers raise (``Lookup.keeps_first``).  Device and CU count are part of
+the key, the library's build is not.  Of the bf16 table the key of a call is known (``aiter.key``); of the others a
+server's log states it.
+Source: ``aiter_lookup``; ROCm/aiter ``csrc/py_itfs_cu/gemm_common.cu`` (``getPaddedM``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from logparse.errors import InputError
+from logparse.libraries.aiter import log as aiter_log
+from logparse.libraries.aiter import tables as aiter
+from logparse.libraries.aiter.lookup import BF16, PASSED_OVER, VARIABLES, Lookup, stem, table_of
+from logparse.libraries.hipblaslt import tuning_rules as hipblaslt_tuning
+from logparse.libraries.kinds.format import Emission, Head, cells_of
+from logparse.libraries.kinds.override_format import Conversion, Merging, OverrideFormat, Report, bytes_of, records_of
+from logparse.libraries.kinds.reading import Note, Offer, Reading, Rule, Table, text_of
+from logparse.model import GemmProblem, Solution
+from logparse.quoting import Shell, filled, shell_word
+from logparse.target import Facts, arch
+
+Cell: TypeAlias = bool | int | float | str | None
+
+KERNELS = "aiter-kernels"
+"""Name of the format of all tables but the bf16 one."""
+_INT = re.compile(r"\s*[+-]?\d{1,18}\s*", re.ASCII)
+_FLOAT = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)\s*", re.ASCII | re.IGNORECASE)
+_MISSING = frozenset(
+    {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"}
+    | {"NULL", "NaN", "None", "n/a", "nan", "null"}
+)
+_BOOLS = {**dict.fromkeys(("True", "TRUE", "true"), True), **dict.fromkeys(("False", "FALSE", "false"), False)}
+_RETUNE = "tune again on the target with aiter's tuner; a bf16 table can also come of `logparse convert --to aiter`"
+
+
+@dataclass(frozen=True)
+class TunedRow:
+    """One row: its cells as pandas types them, and as they stand in the file; ``width`` is how many there are.
+
+    ``looked_up`` is how the reader of such tables looks a call up, ``file`` the table's name.
+    """
+
+    line: int
+    cells: Mapping[str, Cell]
+    texts: dict[str, str]
+    width: int
+    looked_up: Lookup
+    file: str
+
+    @cached_property
+    def key(self) -> str:
+        """As ``aiter.key`` spells it, without what came later; empty where a column or a value is missing."""
+        words = []
+        for name in self.looked_up.present(self.cells):
+            cell = self.cells.get(name)
+            if isinstance(cell, str):
+                words.append(cell)
+            elif cell is None or not math.isfinite(cell) or cell != int(cell):
+                return ""
+            else:
+                words.append(str(bool(cell)) if name in self.looked_up.flags else str(int(cell)))
+        return ",".join(words)
+
+    @property
+    def problem(self) -> GemmProblem | None:
+        try:
+            sizes = {x.upper(): cell for x, cell in self.texts.items() if len(x) == 1}  # mxscale has small letters
+            return aiter.problem_of_row(self.texts | sizes, self.file)
+        except (KeyError, ValueError):
+            return None
+
+    @property
+    def solution(self) -> Solution | None:
+        if not self.looked_up.index:
+            names = [self.texts.get(x, "") for x in ("kernelName", "kernelName1", "kernelName2")]
+            return Solution("aiter", "+".join(filter(None, names))) if any(names) else None
+        try:
+            return aiter.solution_of_row(self.texts)
+        except (KeyError, ValueError):
+            return None
+
+    @property
+    def time_us(self) -> float | None:
+        time = self.cells.get("us", self.cells.get("soltimes"))
+        return float(time) if isinstance(time, (int, float)) and 0 < time < math.inf else None
+
+    @property
+    def text(self) -> str:
+        return _csv([self.texts.get(x, "") for x in self.cells])
+
+
+@dataclass(frozen=True)
+class _Context:
+    target: Facts
+    table: Lookup
+    columns: Sequence[str]
+    serves: bool
+    """Whether some row is of the target's device: one table serves several, as aiter's own do."""
+    used: Mapping[str, TunedRow]
+    """Of each key the entry that aiter takes."""
+
+
+# ------------------------------------------------------------------------------------------------ rules about rows
+
+
+def _short(entry: TunedRow, context: _Context) -> str | None:
+    if entry.width >= len(context.columns):
+        return None
+    return f"{entry.width} values for {len(context.columns)} columns: values may stand under the wrong name"
+
+
+def _untyped(entry: TunedRow, context: _Context) -> str | None:
+    table, cells = context.table, entry.cells
+    wrong = [x for x in (*table.sizes, *sorted(table.flags)) if not isinstance(cells.get(x, 0), (int, float))]
+    wrong += [x for x in table.keys if x in table.words and not isinstance(cells.get(x, ""), str)]
+    if not wrong:
+        return None
+    named = ", ".join(f"{x} {entry.texts.get(x)!r}" for x in wrong)
+    return f"no call equals {named}: pandas gives the whole column another type"
+
+
+def _no_call(entry: TunedRow, context: _Context) -> str | None:
+    if _untyped(entry, context):
+        return None
+    wrong, table = [], context.table
+    for name in (x for x in table.keys if x not in table.words):
+        value = entry.cells.get(name)
+        least, most = (0, 1.0) if name in table.flags else (1, math.inf)
+        if isinstance(value, (int, float)) and not (value % 1 == 0 and least <= value <= most):
+            wrong.append(name)
+    wrong += [x for x in sorted(table.types) if x in entry.cells and entry.cells[x] not in _DTYPES]
+    return f"no call has {', '.join(f'{x} {entry.texts[x]!r}' for x in wrong)}" if wrong else None
+
+
+_DTYPES = frozenset(aiter.DTYPES)
+
+
+def _elsewhere(entry: TunedRow, target: Facts) -> str | None:
+    theirs = {"gfx": arch(target) or "", "cu_num": target.get("cu_count", "")}
+    wrong = [x for x, want in theirs.items() if want and x in entry.cells and _plain(entry.cells[x]) != want]
+    if not wrong:
+        return None
+    named = ", ".join(f"{x} {_plain(entry.cells[x])}" for x in wrong)
+    return f"{named}: aiter looks for {', '.join(theirs[x] for x in wrong)}"
+
+
+def _left_out(entry: TunedRow, context: _Context) -> str | None:
+    tagged = context.table.keeps_first and entry.texts.get("_tag") == PASSED_OVER
+    return f"_tag {PASSED_OVER}: the reader of the table leaves the row out" if tagged else None
+
+
+def _passed_over(entry: TunedRow, context: _Context) -> str | None:
+    used = None if _left_out(entry, context) else context.used.get(entry.key)
+    if not context.table.keeps_first or not entry.key or used is None or used.cells == entry.cells:
+        return None
+    return f"line {used.line} has the same key: aiter takes the first one; before May 2026 it then read no table at all"
+
+
+def _backend(entry: TunedRow, context: _Context) -> str | None:
+    if context.table is not BF16 or _known_backend(entry, context):
+        return None
+    return f"aiter has no backend {entry.texts.get('libtype')!r} and raises a KeyError at the call"
+
+
+def _odd_backend(entry: TunedRow, context: _Context) -> str | None:
+    if context.table is BF16 or not context.table.backends or _known_backend(entry, context):
+        return None
+    return f"{entry.texts.get('libtype')!r} is no backend of this table: aiter runs its default kernel, or stops"
+
+
+def _known_backend(entry: TunedRow, context: _Context) -> bool:
+    return "libtype" not in context.columns or context.table.has(entry.cells.get("libtype"), entry.file)
+
+
+def _bad_index(entry: TunedRow, context: _Context) -> str | None:
+    name = context.table.index
+    index = entry.cells.get(name)
+    if name not in context.columns or (isinstance(index, int) and not isinstance(index, bool)):
+        return None
+    return f"{name} {entry.texts.get(name)!r}: aiter hands it on as it is, and a backend takes whole numbers only"
+
+
+def _no_kernel(entry: TunedRow, context: _Context) -> str | None:
+    wanted = context.table.names
+    if entry.cells.get("libtype") in aiter.BY_KERNEL_NAME:
+        wanted = ("kernelName",)
+    empty = [x for x in wanted if x in context.columns and not isinstance(entry.cells.get(x), str)]
+    library = entry.texts.get("libtype") or "aiter"
+    return f"{library} finds its kernel by {', '.join(empty)}, which is empty" if empty else None
+
+
+def _failed(entry: TunedRow, context: _Context) -> str | None:
+    time = entry.cells.get("us", entry.cells.get("soltimes"))
+    if not isinstance(time, (int, float)) or 0 < time < math.inf:
+        return None
+    if time == 0 and entry.cells.get("libtype") == "triton":
+        return None  # the row sends the call to Triton, which has a table of its own
+    return f"a time of {time} µs: the tuner could not run it, aiter uses it all the same"
+
+
+_RULES: tuple[Rule[TunedRow, _Context], ...] = (
+    Rule("values", "warning", None, _short, _RETUNE),
+    Rule("type", "error", "matched", _untyped, "write numbers and True or False, without blanks"),
+    Rule("no-call", "error", "matched", _no_call, _RETUNE),
+    Rule("device", "error", "matched", lambda e, c: None if c.serves else _elsewhere(e, c.target), _RETUNE),
+    Rule("device", "info", "matched", lambda e, c: _elsewhere(e, c.target) if c.serves else None),
+    Rule("tag", "info", "read", _left_out, fault=False),
+    Rule("duplicate", "warning", "read", _passed_over, "keep the faster one (`logparse merge`)", fault=False),
+    Rule("backend", "error", "honoured", _backend, _RETUNE),
+    Rule("backend", "warning", None, _odd_backend, _RETUNE),
+    Rule("index", "error", "honoured", _bad_index, _RETUNE),
+    Rule("kernel-name", "error", "honoured", _no_kernel, _RETUNE),
+    Rule("time", "warning", None, _failed, "remove it", fault=True),
+)
+
+
+# ------------------------------------------------------------------------------------------------------- the file
+
+
+def recognise(head: Head) -> bool:
+    """A bf16 table: M, N, K with a backend and its solution."""
+    return _table(head) is BF16
+
+
+def _table(head: Head) -> Lookup | None:
+    text, _ = text_of(head.data)
+    return table_of([x.strip() for x in text.partition("\n")[0].split(",")])
+
+
+def entries(name: str, text: str) -> tuple[list[str], list[TunedRow], list[Note]]:
+    """The columns, the rows typed as pandas types them, and why pandas does not read the file (empty: it does)."""
+    lines = list(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
+    rows = [(n, cells_of(line)) for n, line in lines if line.strip()]
+    if not rows:
+        return [], [], [Note(None, "error", "empty", "no row in the file", _RETUNE)]
+    columns, body = rows[0][1], rows[1:]
+    notes = []
+    # Where the first row has more values than there are columns, pandas takes those in front for names of the rows.
+    extra = max(0, len(body[0][1]) - len(columns)) if body else 0
+    if extra:
+        message = (
+            f"{len(body[0][1])} values for {len(columns)} columns: pandas leaves out the first {extra} of every row"
+        )
+        notes.append(Note(body[0][0], "warning", "values", message, _RETUNE))
+    body = [(number, cells[extra:]) for number, cells in body]
+    for number, cells in body:
+        if len(cells) > len(columns):
+            message = f"{len(cells) + extra} values for {len(columns)} columns: pandas does not read the file"
+            notes.append(Note(number, "error", "values", message, _RETUNE))
+    typed = {x: _typed([c[i] if i < len(c) else "" for _, c in body]) for i, x in enumerate(columns)}
+    out, table = [], table_of(columns) or BF16
+    for place, (number, cells) in enumerate(body):
+        texts = dict(zip(columns, cells, strict=False))
+        row = {x: values[place] for x, values in typed.items()}
+        out.append(TunedRow(number, row, texts, len(cells), table, name))
+    return columns, out, notes
+
+
+def _typed(texts: Sequence[str]) -> list[Cell]:
+    """A column as pandas types it: whole numbers, numbers, True and False, or texts."""
+    known = [text for text in texts if text not in _MISSING]
+    if known and all(_INT.fullmatch(text) for text in known):
+        return [None if text in _MISSING else int(text) for text in texts]
+    if known and all(_FLOAT.fullmatch(text) for text in known):
+        return [None if text in _MISSING else float(text) for text in texts]
+    if known and all(text in _BOOLS for text in known):
+        return [_BOOLS.get(text) for text in texts]
+    return [None if text in _MISSING else text for text in texts]
+
+
+def _plain(cell: Cell) -> str:
+    return str(int(cell)) if isinstance(cell, float) and math.isfinite(cell) and cell == int(cell) else str(cell)
+
+
+def _file_notes(table: Lookup, columns: Sequence[str], found: Sequence[TunedRow]) -> Iterator[Note]:
+    if not found:
+        yield Note(None, "error", "empty", "no row in the file", _RETUNE)
+    missing = [x for x in (*table.keys, *table.needed) if x not in columns]
+    if missing:
+        old = set(missing) <= set(table.late)
+        message = f"no column {', '.join(missing)}: {table.late[missing[0]] if old else 'aiter raises a KeyError'}"
+        yield Note(1, "warning" if old else "error", "columns", message, _RETUNE)
+    first: dict[str, TunedRow] = {}
+    for entry in found:
+        other = first.setdefault(entry.key, entry) if entry.key else entry
+        if other.cells != entry.cells and not table.keeps_first:
+            message = f"line {other.line} has the same key with other values: pandas then gives aiter no table at all"
+            yield Note(entry.line, "error", "duplicate", message, "keep the faster one (`logparse merge`)")
+    if table.compiled and any(entry.cells.get("libtype", "ck") in ("ck", "cktile") for entry in found):
+        message = "aiter chooses the kernels of ck when it builds its module from the table, not at the call"
+        remedy = "after a change remove aiter/jit's build folder and the module's .so: they are compiled again"
+        yield Note(None, "info", "compiled", message, remedy)
+    if any(entry.cells.get("libtype") == "hipblaslt" for entry in found):
+        message = "the table does not name the hipBLASLt of its indices, and aiter does not check"
+        yield Note(None, "info", "build", message, "keep it with the build it was made on")
+
+
+def read(name: str, data: bytes, target: Facts) -> Reading[Table[TunedRow, _Context]]:
+    """What aiter takes from the table; whether its indices are of the target's hipBLASLt is unknown."""
+    text, _ = text_of(data)
+    columns, found, damage = entries(name, text)
+    table = table_of(columns) or BF16
+    notes = [*damage, *(_file_notes(table, columns, found) if columns else ())]
+    refusals, others = ([x for x in notes if (x.severity == "error") is wrong] for wrong in (True, False))
+    serves = any(_elsewhere(entry, target) is None for entry in found)
+    first = {x.key: x for x in reversed(found) if not (table.keeps_first and x.texts.get("_tag") == PASSED_OVER)}
+    context = _Context(target, table, columns, serves, first)
+    return Table(found, context, _RULES, others).reading(
+        "aiter cannot read the table", refusals=refusals, certain=False, facts=_own_facts(found), target=target
+    )
+
+
+def _csv(cells: Sequence[str]) -> str:
+    sink = io.StringIO()
+    csv.writer(sink, lineterminator="").writerow(cells)
+    return sink.getvalue()
+
+
+def _own_facts(found: Sequence[TunedRow]) -> dict[str, str]:
+    out = {}
+    for ours, theirs in (("arch", "gfx"), ("cu_count", "cu_num")):
+        values = {_plain(entry.cells[theirs]) for entry in found if entry.cells.get(theirs) is not None}
+        if len(values) == 1:
+            out[ours] = values.pop()
+    return out
+
+
+def padded(key: str) -> list[str]:
+    """The keys that aiter tries where there is no row of this one: M padded finely, then coarsely.
+
+    Newer versions pad M below 16 to a power of two first, and stop at 8192 for a wide N; all are tried here.  Of a
+    table without an arch and of batched GEMMs it is not known, nothing is tried.
+    """
+    cells = key.split(",")
+    if not cells[0].startswith("gfx") or (len(cells) == 6 and cells[5].isdigit()):
+        return []
+    m, n = int(cells[2]), int(cells[3])
+    power = 1 << (m - 1).bit_length() if m > 1 else 1
+    step = 16 if m <= 256 else 32 if m <= 1024 else 64 if m <= 4096 else 128
+    tries = [power] if m < 16 else []
+    tries += [-(-m // step) * step, *([8192] if m > 8192 and n > 4096 else []), power]
+    return list(dict.fromkeys(",".join((*cells[:2], str(x), *cells[3:])) for x in tries if x != m))
+
+
+def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
+    """Problem text → the key under which aiter looked it up in this table, by the lines of a server's log."""
+    operator, facts = stem(name), reading.key_facts
+    device = {"gfx": arch(facts) or "", "cu_num": facts.get("cu_count", "")}
+    context = reading.parsed.context
+    columns = context.table.present(context.columns)
+    named = "kernelName" in context.columns
+    out = {}
+    for found in filter(None, (aiter_log.looked_up(text) for _, text in messages)):
+        cells = [device.get(x) or found.values.get(x, "") for x in columns]
+        if operator is not None and stem(found.table) == operator and all(cells):
+            with contextlib.suppress(KeyError, ValueError):
+                problem = aiter.problem_of_row(found.values, found.table).text
+                out[problem] = Report(",".join(cells), found.found, (found.kernel,) if found.kernel and named else ())
+    return out
+
+
+# ------------------------------------------------------------------------------------------------- merged, converted
+
+
+def _header(name: str, data: bytes) -> list[tuple[str, str]]:
+    """The operator and the columns of a table.  Raises InputError where aiter reads no table, or has no name for it."""
+    reading = read(name, data, {})
+    columns = reading.parsed.context.columns
+    odd = [x for x in reading.parsed.notes if x.rule == "values"]
+    broken = next((x for x in (*odd, *reading.refusals) if x.rule in ("columns", "values", "empty")), None)
+    if broken is not None:
+        raise InputError(broken.message)
+    operator = "bf16_tuned_gemm" if table_of(columns) is BF16 else stem(name)
+    if operator is None:
+        raise InputError(
+            "several of aiter's operators read such columns, the file's name decides; one of "
+            + ", ".join(sorted(VARIABLES))
+        )
+    return [("operator", operator), ("columns", _csv(columns))]
+
+
+def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+    data = bytes_of([agreed["columns"], *(row.text for row in rows)])
+    operator = agreed["operator"]
+    use = filled(Shell("export @variable@={path}"), {"variable": shell_word(VARIABLES[operator])})
+    return [Emission(f"{operator}.csv", data, use)]
+
+
+def _takes(given: Solution, rocblas_version: str) -> Solution | None:
+    """Solutions of aiter's own backends, of which hipBLASLt is one."""
+    return given if given.library in aiter.BACKENDS else hipblaslt_tuning.takes(given, rocblas_version)
+
+
+_MERGING = Merging(
+    header=_header,
+    write=_merged,
+    note="the files do not name the libraries and kernels of their rows: merge files of one build only",
+)
+OVERRIDE_FORMAT = OverrideFormat(
+    name=aiter.FORMAT.name,
+    kinds=frozenset({"gemm"}),
+    recognise=recognise,
+    reader=read,
+    key=aiter.key,
+    instead=padded,
+    reported=reported,
+    family=stem,
+    graph_unsafe=frozenset({"torch", "hipblaslt"}),  # ROCm/aiter#4352, #5371
+    writer=aiter.WRITER,
+    merging=_MERGING,
+    conversion=Conversion(
+        word="aiter",
+        recognise=aiter.FORMAT.recognise,
+        read=records_of(aiter.FORMAT),
+        takes=_takes,
+        matched="aiter looks its calls up by M, N, K, bias and types; calls that do not go through it are not served",
+    ),
+)
+KERNEL_TABLES = OverrideFormat(
+    name=KERNELS,
+    kinds=frozenset({"gemm"}),
+    recognise=lambda head: _table(head) not in (None, BF16),  # 8-bit, 4-bit, batched, fused MoE
+    reader=read,
+    key=lambda problem, facts: None,
+    instead=padded,
+    reported=reported,
+    family=stem,
+    merging=_MERGING,
+)

@@ -1,0 +1,345 @@
+"""aiter's tables: tuned and untuned GEMMs (gradlib's too), and fused MoE.
+
+::
+
+    gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,tflops,bw
+    gfx942,304,64,256,5120,False,torch.bfloat16,torch.float32,False,False,hipblaslt,192883,0,10.91,Cijk…,0.0,15,306
+
+    gfx,cu_num,M,N,K,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio           (a8w8…, a4w4…, batched: with B)
+    M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle                    (untuned; 8- and 4-bit: M,N,K, batched: B,M,N,K)
+    cu_num,token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,…,kernelName1,us,…,_tag
+
+Produced by ``AITER_TUNE_GEMM=1`` (untuned) and ``gradlib/gradlib/gemm_tuner.py`` (tuned).  Columns are found by name:
+nine generations of the bf16 header exist, with ``soltimes`` for ``us`` before, without ``gfx``, ``cu_num``,
+``splitK`` … .  Microseconds.
+Source: ROCm/aiter aiter/tuned_gemm.py, aiter/configs/.
+
+Row-major Y[M,N] = X[M,K]·W[N,K]ᵀ becomes the column-major call that the library gets: m = N, n = M, layout TN, A is
+W.  The tuner's tensors are contiguous, so leading dimensions are tight, and beta is 0.
+``us`` of inf is a memory fault or a hang, -1 an error or an unsupported call; ``solidx`` -1 is the backend's heuristic.
+
+Fused MoE (``tuned_fmoe.csv``, ``untuned_fmoe.csv``) is no single product, so its rows are neither problems nor
+measurements but messages: function ``fused_moe_table``, the text their key and, of a tuned row, kernels and time.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from logparse.errors import EmissionError
+from logparse.libraries.kinds.dtypes import TORCH_TYPES
+from logparse.libraries.kinds.format import (
+    Emission,
+    FileFormat,
+    Head,
+    Origin,
+    Outcome,
+    Source,
+    Unit,
+    Writer,
+    cells_of,
+    one_per_key,
+)
+from logparse.libraries.kinds.fp8 import on_arch
+from logparse.model import (
+    NARROW,
+    Call,
+    Fact,
+    GemmProblem,
+    Measurement,
+    Message,
+    Override,
+    Problem,
+    Record,
+    Reject,
+    Solution,
+    SolutionName,
+    Status,
+)
+from logparse.quoting import Shell
+
+CATEGORY = "aiter"
+ORIGIN = "aiter"
+_TABLED = frozenset({"bf16_r", "f16_r", "f32_r", "i8_r", "f8_fnuz_r", "f8_r", "bf8_fnuz_r", "bf8_r", "f4_r"})
+DTYPES: Mapping[str, str] = {x.python: x.blas for x in TORCH_TYPES if x.blas in _TABLED}
+"""Types that aiter's tables name, as they print them."""
+_BOOLS: Mapping[str, bool] = {"true": True, "false": False, "1": True, "0": False}
+_TUNED = frozenset({"libtype", "solidx", "kernelId", "us", "soltimes"})
+_UNTUNED = frozenset({"scaleAB", "outdtype", "q_dtype_w"})
+_SOLUTION = frozenset({"solidx", "kernelId"})
+_SIZES = frozenset({"B", "M", "N", "K"})
+FUSED_MOE_TABLE = "fused_moe_table"
+_MOE = ("token", "model_dim", "inter_dim", "expert", "topk", "act_type", "dtype", "q_dtype_a", "q_dtype_w", "q_type")
+_MOE_SHOWN = (*_MOE, "use_g1u1", "doweight_stage1", "block_m", "ksplit", "kernelName1", "kernelName2", "us")
+_BYTES_OF_MESSAGE = 4000
+
+
+def recognise(head: Head) -> bool:
+    """A first line with M, N, K and a column of the tuner's, or the sizes of fused MoE.
+
+    An untuned table of the 8- and 4-bit families has nothing but sizes, as other programs' lists do: it is known by the
+    name that aiter's tuners give it.
+    """
+    columns = set(_columns(head.data.split(b"\n", 1)[0].decode("utf-8", "replace")))
+    if set(_MOE) <= columns:
+        return True
+    if not {"M", "N", "K"} <= columns:
+        return False
+    if columns <= _SIZES:
+        return "untuned" in head.name
+    return bool(columns & _SOLUTION) if columns & _TUNED else bool(columns & _UNTUNED)
+
+
+def _columns(line: str) -> list[str]:
+    names = [name.strip() for name in cells_of(line.removeprefix("\ufeff").strip())]
+    if "libtype" in names:  # a batched table of 2026 has its sizes in small letters
+        return [name.upper() if name.upper() in _SIZES else name for name in names]
+    return names
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """The header as a fact, each row as a call (untuned), measurement or message; where they were made comes last."""
+    columns: list[str] = []
+    devices: dict[str, set[str]] = {"gfx": set(), "cu_num": set()}
+    for line in source.lines():
+        text = line.text.rstrip("\r")
+        if not text.strip():
+            yield Outcome("blank")
+        elif not columns:
+            columns = _columns(text)
+            yield Outcome("fact", [Fact("columns", ",".join(columns))])
+        else:
+            values = _values(columns, text)
+            for name, seen in devices.items():
+                seen.update([values[name]] if values.get(name) else [])
+            records = _row(values, text, source.name)
+            yield Outcome(_UNITS[type(records[0])], records, at=line.offset)
+    # One file may hold rows of several devices: the fact then names all of them and equals no target.
+    facts = [Fact(ours, " ".join(sorted(devices[name]))) for name, ours in _DEVICE.items() if devices[name]]
+    yield Outcome("fact", facts, lines=0)
+
+
+_UNITS: Mapping[type, Unit] = {Reject: "reject", Call: "call", Measurement: "measurement", Message: "message"}
+
+
+def _values(columns: list[str], text: str) -> dict[str, str]:
+    cells = [cell.strip() for cell in cells_of(text)]
+    place = columns.index("splitK") if "splitK" in columns else len(cells)
+    # The first rows of the generation that brought splitK lack it: a time stands in its place.
+    if len(cells) == len(columns) - 1 and place < len(cells) and "." in cells[place]:
+        cells.insert(place, "")
+    return dict(zip(columns, cells, strict=False))
+
+
+def _row(values: Mapping[str, str], text: str, file_name: str) -> list[Record]:
+    try:
+        if "model_dim" in values:
+            return [_fused_moe(values)]
+        problem = problem_of_row(values, file_name)
+        if not _TUNED & set(values):
+            return [Call(problem=problem, category="untuned", count=None)]
+        solution = solution_of_row(values)
+    except (KeyError, ValueError) as error:
+        what = f"column {error} is missing" if isinstance(error, KeyError) else str(error)
+        return [Reject(what, 0, len(text.encode()))]
+    time_us, status, error_text = _time(values.get("us") or values.get("soltimes") or "")
+    measured = Measurement(
+        problem=problem, solution=solution, origin=ORIGIN, status=status, time_us=time_us, error=error_text,
+        key_text=",".join(values[n] for n in _KEY if n in values),
+    )  # fmt: skip
+    kernel = values.get("kernelName")
+    named = [SolutionName(solution=solution, kernel_name=kernel)] if kernel and kernel != values.get("libtype") else []
+    return [measured, *named]
+
+
+def _fused_moe(values: Mapping[str, str]) -> Message:
+    """Raises ValueError."""
+    # A table of grouped fused MoE has a topk of -1 in rows of expert parallelism.
+    sizes = (values.get(name, "").removeprefix("-" if name == "topk" else "") for name in _MOE[:5])
+    if not all(map(str.isdecimal, sizes)) or not all(x in values for x in _MOE):
+        raise ValueError("aiter: a row of fused MoE without its sizes or types")
+    shown = " ".join(f"{name}={values[name]}" for name in _MOE_SHOWN if values.get(name))
+    return Message(category=CATEGORY, function=FUSED_MOE_TABLE, text=shown[:_BYTES_OF_MESSAGE])
+
+
+_KEY = ("gfx", "cu_num", "B", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle", "q_dtype_w")
+_DEVICE = {"gfx": "arch", "cu_num": "cu_count"}
+
+
+def device_of_key(key_text: str, columns: Collection[str]) -> dict[str, str]:
+    """The facts of the device that a row's key names; ``columns`` are those of its table (its fact ``columns``)."""
+    cells = dict(zip((x for x in _KEY if x in columns), key_text.split(","), strict=False))
+    return {ours: cells[theirs] for theirs, ours in _DEVICE.items() if cells.get(theirs)}
+
+
+def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
+    """The column-major call of a row.  Raises KeyError for a missing column, ValueError for a bad cell."""
+    rows, columns, k = int(values["M"]), int(values["N"]), int(values["K"])
+    weights = _type(values.get("q_dtype_w") or values.get("dtype"))
+    inputs = _type(values.get("dtype"))
+    if weights is None:  # these tables have their type in the file's name only
+        weights = inputs = {"bf16_": "bf16_r", "a4w4_": "f4_r"}.get(file_name[:5])
+    output = _type(values.get("outdtype"))
+    floating = weights is not None and weights != "i8_r"
+    return GemmProblem(
+        trans_a="T", trans_b="N", m=columns, n=rows, k=k,
+        batch_count=int(values.get("B") or 1), batch_mode="strided" if values.get("B") else None,
+        lda=k, ldb=k, ldc=columns, ldd=columns,
+        a_type=weights, b_type=inputs, c_type=output, d_type=output, compute_type="f32_r" if floating else None,
+        scale_type="f32_r" if floating else None, activation="none", gradient=False, aux=False,
+        bias=_BOOLS.get(values.get("bias", "").lower()),
+        swizzle_a=_BOOLS.get(values.get("bpreshuffle", "").lower()), beta="zero",
+    )  # fmt: skip
+
+
+def _type(name: str | None) -> str | None:
+    if not name:
+        return None
+    if name not in DTYPES:
+        raise ValueError(f"unknown type {name!r}")
+    return DTYPES[name]
+
+
+def solution_of_row(values: Mapping[str, str]) -> Solution:
+    """The backend and its solution.  Raises KeyError, ValueError."""
+    library = values.get("libtype") or "aiter"
+    number = int(values["solidx"] if "solidx" in values else values["kernelId"])
+    split = values.get("splitK", "")
+    raw = ",".join(filter(None, (values.get("libtype"), str(number), split)))
+    if number < 0 and library != "rocblas":
+        return Solution(library, "heuristic", raw=raw)
+    if library in ("hipblaslt", "rocblas") or split in ("", "0"):
+        return Solution(library, str(number), raw=raw)
+    return Solution(library, f"{number},splitK={int(split)}", raw=raw)
+
+
+def _time(text: str) -> tuple[float | None, Status, str | None]:
+    try:
+        value = float(text)
+    except ValueError:
+        return None, "no_time", f"time {text!r}" if text else "no time in the row"
+    if value == math.inf:
+        return None, "failed", "memory fault or hang while tuning"
+    if value == -1:
+        return None, "unsupported", "unsupported, or an error while tuning"
+    return (value, "ok", None) if value > 0 else (None, "no_time", f"time {text!r}")
+
+
+# ---------------------------------------------------------------------------------------------------- writing
+
+KEY_COLUMNS = ("gfx", "cu_num", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle")
+"""What aiter looks a bf16 GEMM up by; every one of these columns must be there (``set_index``)."""
+COLUMNS = (*KEY_COLUMNS, "libtype", "solidx", "splitK", "us", "kernelName", "err_ratio", "tflops", "bw")
+"""The newest bf16 header; the readers since ``cu_num`` came find all that they look for in it.  Those of 0.1.5 and
+0.1.6 also compare ``kernelName`` of hipBLASLt's rows with the library's name, and stop where it differs.
+"""
+BY_KERNEL_NAME = frozenset({"asm", "flydsl"})
+"""Backends that aiter finds a kernel of by its name, not by ``solidx``."""
+BACKENDS = BY_KERNEL_NAME | {"hipblaslt", "opus", "skinny", "triton", "torch"}
+"""``libtype`` texts of aiter's table ``solMap``; any other raises a KeyError at the call."""
+_NAMES = {ours: theirs for theirs, ours in DTYPES.items()}
+
+
+def key(problem: Problem, target: Mapping[str, str]) -> str | None:
+    """``gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle``: what aiter looks a call up by.
+
+    None for what is no call of aiter (another layout than TN, a batch, an epilogue, a β other than 0) and where the
+    device or a field is unknown.  Leading dimensions are no part of it.  A row with a larger, padded M serves a call
+    too, where there is none of its own: what aiter pads to depends on its version.
+    """
+    cells = _cells(problem, target)
+    return None if None in cells.values() else ",".join(str(cell) for cell in cells.values())
+
+
+def _cells(problem: Problem, target: Mapping[str, str]) -> dict[str, object]:
+    if not isinstance(problem, GemmProblem) or problem.members:
+        return {"one GEMM": None}
+    p = problem.normal
+    if (p.trans_a, p.trans_b, p.batch_count, p.beta or "zero", p.activation or "none") != ("T", "N", 1, "zero", "none"):
+        return {"a TN layout, one batch, β = 0 and no epilogue": None}
+    if p.compute_type not in (None, "f32_r", "i32_r"):
+        return {"a sum in f32_r or i32_r": None}
+    arch = target.get("arch")
+    dtype = _NAMES.get(on_arch(p.a_type, arch) or "") if on_arch(p.a_type, arch) == on_arch(p.b_type, arch) else None
+    scales = {p.scale_a, p.scale_b}
+    scaled = None if p.a_type in NARROW and None in scales else bool(scales - {None, "none"})
+    row = (p.n, p.m, p.k, p.bias, dtype, _NAMES.get(p.d_type or ""), scaled, bool(p.swizzle_a))
+    device = (target.get("arch", "").partition(":")[0] or None, target.get("cu_count") or None)
+    return dict(zip(KEY_COLUMNS, (*device, *row), strict=True))
+
+
+def accepts(override: Override) -> bool:
+    """What aiter itself measured, and kernels that only aiter has: an index of hipBLASLt alone may be anyone's."""
+    if not isinstance(override.problem, GemmProblem) or override.solution.library not in BACKENDS:
+        return False
+    own = (override.key_text or "").count(",") == len(KEY_COLUMNS) - 1
+    return own or override.solution.library not in ("hipblaslt", "torch")
+
+
+def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
+    """``bf16_tuned_gemm.csv`` of the newest generation: one row per key, of several overrides the fastest.
+
+    ``parameters`` of an override is the kernel's name where the backend goes by that.  ``us``, ``tflops`` and ``bw``
+    are of the override's time and empty without one; ``err_ratio`` was not measured and stays empty.
+
+    Raises EmissionError where the target's arch or CU count, a field of the key or a kernel's name is not known, and
+    where overrides of one key differ and have no times.
+    """
+
+    def key_of(override: Override) -> str:
+        cells = _cells(override.problem, target)
+        unknown = [name for name, cell in cells.items() if cell is None]
+        if unknown:
+            raise EmissionError(f"aiter: no row for {override.problem.text} without {', '.join(unknown)}")
+        return ",".join(str(cell) for cell in cells.values())
+
+    rows = sorted(one_per_key(overrides, key_of).items())
+    body = [",".join((text, *_backend(x), *_speed(x))) for text, x in rows]
+    data = "".join(f"{line}\n" for line in [",".join(COLUMNS), *body]).encode()
+    return [Emission("bf16_tuned_gemm.csv", data, _USE)] if body else []
+
+
+def _backend(override: Override) -> list[str]:
+    """``libtype,solidx,splitK`` of the solution."""
+    given = override.solution
+    if given.text == "Default":
+        return ["torch", "0", "0"]
+    index = re.fullmatch(r"(\d+|heuristic)(?:,splitK=(\d+))?", given.id)
+    if given.library not in BACKENDS or index is None:
+        raise EmissionError(f"aiter: {given.text} is no solution that its table can name")
+    if given.library in BY_KERNEL_NAME and not override.parameters:
+        raise EmissionError(f"aiter: {given.text} is found by its kernel's name, which is not known")
+    return [given.library, "-1" if index[1] == "heuristic" else index[1], index[2] or "0"]
+
+
+def _speed(override: Override) -> list[str]:
+    """``us,kernelName,err_ratio,tflops,bw``, as aiter's tuner computes them (10¹² operations/s, 10⁹ bytes/s)."""
+    gemm, us, kernel = override.problem, override.time_us, override.parameters or ""
+    assert isinstance(gemm, GemmProblem)
+    if re.search(r'[,"\s]', kernel):
+        raise EmissionError(f"aiter: a kernel's name cannot be {kernel!r}")
+    if us is None or not 0 < us < math.inf:
+        return ["", kernel, "", "", ""]
+    rate = [f"{(total or 0) / us / per:.2f}" for total, per in ((gemm.flops, 1e6), (gemm.bytes, 1e3))]
+    return [f"{us:.4f}".rstrip("0").rstrip("."), kernel, "", *rate]
+
+
+_USE = Shell("""\
+export AITER_CONFIG_GEMM_BF16={path}
+# This path alone takes the place of aiter's own table; to keep that, join both with a colon:
+#   AITER_CONFIG_GEMM_BF16=<aiter>/configs/bf16_tuned_gemm.csv:{path}
+# To see that rows are hit: AITER_LOG_TUNED_CONFIG=1 prints "is tuned on cu_num" for each shape,
+# and "not found tuned config" without it.
+""")
+
+
+FORMAT = FileFormat(
+    name="aiter",
+    about="ROCm/aiter tuned and untuned tables of GEMMs and fused MoE",
+    recognise=recognise,
+    read=read,
+    origins=(Origin(ORIGIN, evidence=True),),
+)
+WRITER = Writer("aiter", "aiter bf16 GEMM table (AITER_CONFIG_GEMM_BF16)", accepts, key, write)

@@ -1,0 +1,78 @@
+"""FlashInfer's ``autotune_configs.json``: the tactic that its autotuner chose per operator and bucket of shapes.
+
+::
+
+    {"_metadata": {"flashinfer_version": "0.6.13", "cuda_version": "13.0", "cublas_version": "13.1.0",
+                   "cudnn_version": "91900", "cudnn_frontend_version": "1.26.0", "gpu": "NVIDIA GB10"},
+     "('fp4_gemm', 'CutlassFp4GemmRunner', ((1, 2560), (2560, 14336), (-1, 320)), ())": ["CutlassFp4GemmRunner", 4],
+     "('flashinfer::trtllm_fp4_block_scale_moe', 'MoERunner', ((1, 3584), (1, 16)), ())": ["MoERunner", [8, 52]]}
+
+Written by ``with flashinfer.autotune(True, cache=PATH)``, below ``$VLLM_CACHE_ROOT/flashinfer_autotune_cache`` by vLLM.
+A key is the ``repr`` of operator, runner, sizes of the inputs (a dynamic one is that of its bucket, −1: it follows from
+others) and, a little later, what else the runner tells calls apart by.  A tactic is a number or a list that only its
+runner knows; −1 is its fallback.  ``_records``, ``_generation`` and ``_last_updated_by`` are not about tactics.
+FlashInfer takes nothing of a file whose ``_metadata`` differ from its own (``*`` equals all), and since July 2026 no
+number of a runner ``Cudnn…``; one without ``_metadata`` it takes unasked.
+
+No times are stored, so each entry is a choice without a time.  The runner is part of the choice, not of the problem:
+of two entries that differ in it alone FlashInfer takes that whose runner its caller lists first.
+Source: flashinfer-ai/flashinfer ``flashinfer/autotuner.py`` at 081b91c8, the first (March 2026), and
+``flashinfer/autotuner/autotuner.py`` at fb28d724 (``save_configs``, ``load_configs``, ``ProfilingCacheKey.file_key``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from logparse.libraries.kinds.format import FOREIGN, FileFormat, Origin, Outcome, Source, begins, content, parsed
+from logparse.libraries.kinds.patterns import regex
+from logparse.model import Fact, Measurement, OperatorProblem, Reject, Solution
+
+ORIGIN = "flashinfer"
+_METADATA = "_metadata"
+recognise = begins(rb'\s*\{\s*"(?:\(\'[^\']+\', \'\w+\', \(|_metadata"\s*:\s*\{\s*"flashinfer_version")')
+_KEY = regex(r"\('(?P<op>[^' ]+)', '\w+', (?P<sizes>\(.*\))\)")
+_UNKNOWN = ("unknown", "None", "*")
+"""Values of metadata that name no version."""
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """The metadata as facts, each entry as a choice; what cannot be read is a counted reject."""
+    data = content(source)
+    try:
+        found = parsed(data)
+        if not isinstance(found, dict):
+            raise ValueError("no object")
+    except ValueError as error:
+        yield Outcome("reject", [Reject(f"flashinfer: {error}", 0, len(data))])
+        return
+    for key, value in found.items():
+        if key == _METADATA and isinstance(value, dict):
+            named = {name: x for name, x in value.items() if isinstance(x, str) and x not in _UNKNOWN}
+            yield Outcome("fact", [Fact("device" if name == "gpu" else name, x) for name, x in named.items()])
+        elif key.startswith("_"):
+            yield FOREIGN
+        else:
+            yield _choice(key, value, len(data))
+
+
+def _choice(key: str, value: Any, length: int) -> Outcome:
+    named = _KEY.fullmatch(key)
+    if named is None or not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], str):
+        return Outcome("reject", [Reject(f"flashinfer: no tactic of an operator: {key[:80]!r}", 0, length)])
+    sizes = named["sizes"].replace(" ", "").removesuffix(",()")
+    problem = OperatorProblem(f"{named['op']}{sizes}", ())
+    solution = Solution("flashinfer", f"{value[0]},{json.dumps(value[1], separators=(',', ':'))}")
+    row = Measurement(problem=problem, solution=solution, origin=ORIGIN, status="no_time", key_text=key)
+    return Outcome("measurement", [row])
+
+
+FORMAT = FileFormat(
+    "flashinfer",
+    "FlashInfer's autotune_configs.json: chosen tactics",
+    recognise,
+    read,
+    (Origin(ORIGIN, evidence=False),),
+)

@@ -1,0 +1,154 @@
+"""hipblaslt-bench's arguments: what bench lines, profile records, YAML lists and result rows have in common.
+
+All spell a GEMM by the same names (``transA``, ``batch_count``, ``bias_vector`` …), as flags, keys or columns.  Source:
+ROCm/hipBLASLt ``clients/benchmarks/client.cpp``, ``clients/include/hipblaslt_common.yaml``; of the columns, which are
+also those of a tuning file, ``argument_model.hpp`` and ``testing_matmul.hpp`` (5.5 to 2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from logparse.errors import EmissionError
+from logparse.libraries.hipblaslt import enums
+from logparse.model import GemmProblem, Member
+
+TYPES = ("a_type", "b_type", "c_type", "d_type")
+_OTHER_TYPES = ("scale_type", "bias_type", "aux_type")
+WORDS: Mapping[str, Collection[str]] = {
+    **dict.fromkeys(("transA", "transB"), ("N", "T", "C")),
+    **dict.fromkeys((*TYPES, *_OTHER_TYPES), enums.BENCH_TYPES),
+    "compute_type": (*enums.PROFILE_COMPUTE_TYPES, *enums.PROFILE_COMPUTE_TYPES.values()),
+    "activation_type": ("none", "relu", "gelu", "swish", "clamp", "sigmoid"),
+    "bias_source": ("a", "b", "d"),
+}
+"""The values of an argument, where they are a closed list."""
+SWITCHES: Mapping[str, bool] = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
+SCALE_WORDS: Mapping[str, str] = {
+    **enums.SCALES,
+    **{text: enums.SCALES[str(int(is_set))] for text, is_set in SWITCHES.items()},
+}
+
+
+def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absent: bool | None) -> GemmProblem:
+    """The GEMM of these arguments with these fields for its sizes (or ``members``).
+
+    An argument without a value, or with one that is no word of it, is unknown, and so is one that is missing; of
+    switches, scales and the activation ``absent`` is whether one that is missing is not set (False) or unknown (None).
+    Raises ValueError where a text is no number.
+    """
+
+    def switch(name: str) -> bool | None:
+        return SWITCHES.get(values.get(name) or "", absent)
+
+    def scale(name: str) -> str | None:
+        return SCALE_WORDS.get(values.get(name) or ("0" if absent is False else ""))
+
+    bias, gradient = switch("bias_vector"), switch("gradient")
+    activation = values.get("activation_type", None if absent is None else "")
+    activation = "none" if activation == "" else activation  # ROCm 6.3 leaves the value of no activation empty
+    types = {name: x if (x := values.get(name)) in enums.BENCH_TYPES else None for name in (*TYPES, *_OTHER_TYPES)}
+    compute = enums.PROFILE_COMPUTE_TYPES.get(values.get("compute_type") or "", values.get("compute_type"))
+    trans = {f"trans_{x.lower()}": (values.get(f"trans{x}") or "").upper() for x in "AB"}
+    fields: dict[str, Any] = {
+        **{name: text if text in ("N", "T", "C") else None for name, text in trans.items()},
+        "batch_count": int(values.get("batch_count") or 1),
+        # Written since hipBLASLt 1.4; before, only strided batches exist.
+        "batch_mode": {"0": "strided", "1": "pointer"}.get(values.get("batch_mode") or "0"),
+        "compute_type": compute if compute in enums.BENCH_COMPUTE_TYPES else None,
+        **types,
+        "activation": activation,
+        "gradient": gradient,
+        # the derivative of an activation reads the matrix that the forward pass kept, whether the line states it or not
+        "aux": switch("use_e") or (gradient and activation in ("relu", "gelu")),
+        "bias": bias,
+        "bias_source": (values.get("bias_source") or (None if gradient is None else "d")) if bias else None,
+        **{f"scale_{x.lower()}": scale(f"scale{x}") for x in "ABCD"},
+        "scale_alpha_vector": switch("scaleAlpha_vector"),
+        "swizzle_a": switch("swizzleA"),
+        "swizzle_b": switch("swizzleB"),
+        "beta": enums.beta_of(values.get("beta"), values.get("betai")),
+    }
+    return GemmProblem(**enums.default_types({**fields, **sizes}))
+
+
+def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
+    """The arguments of a GEMM but its sizes, in the order in which the library logs them.
+
+    An unknown epilogue or scale is written as none.  Raises EmissionError where a transpose, the batch count or a type
+    is unknown: ``what`` would silently mean another problem.
+    """
+    p = problem.normal
+    known = {"transA": p.trans_a, "transB": p.trans_b, "batch_count": p.batch_count}
+    types = {**{name: getattr(p, name) for name in TYPES}, "c_type": p.c_type or p.d_type}
+    unknown = [name for name, value in {**known, **types, "compute_type": p.compute_type}.items() if value is None]
+    if unknown:
+        raise EmissionError(f"no {what} without {', '.join(unknown)} of {problem.label}")
+    return {
+        "alpha": "1.000000",
+        "beta": "1.000000" if p.beta == "nonzero" else "0.000000",
+        **{name: str(value) for name, value in known.items()},
+        **({"batch_mode": "1"} if p.batch_mode == "pointer" else {}),
+        **{f"scale{x.upper()}": enums.SCALE_CODES.get(getattr(p, f"scale_{x}") or "none", "0") for x in "abcd"},
+        "swizzleA": bool(p.swizzle_a),
+        "swizzleB": bool(p.swizzle_b),
+        "scaleAlpha_vector": bool(p.scale_alpha_vector),
+        "gradient": bool(p.gradient),
+        "use_e": bool(p.aux),
+        "bias_vector": bool(p.bias),
+        "bias_source": p.bias_source or "d",
+        **types,
+        **{name: value for name in _OTHER_TYPES if (value := getattr(p, name))},
+        "compute_type": str(p.compute_type),
+        "activation_type": p.activation or "none",
+    }
+
+
+def sizes(size: Member | GemmProblem, problem: GemmProblem, what: str) -> dict[str, int]:
+    """``m n k``, leading dimensions and strides of a GEMM or of a group's member, unknown ones tight.
+
+    A stride that one batch does not need is 0.  Raises EmissionError where m, n or k is unknown.
+    """
+    if size.m is None or size.n is None or size.k is None:
+        raise EmissionError(f"no {what} without m, n and k of {problem.label}")
+    shape = GemmProblem(trans_a=problem.trans_a, trans_b=problem.trans_b, m=size.m, n=size.n, k=size.k)
+    ld = {f"ld{x}": getattr(size, f"ld{x}") for x in "abcd"}
+    ld["ldc"] = ld["ldd"] if ld["ldc"] is None else ld["ldc"]  # β zero: C is not read, the library checks its layout
+    ld = enums.tight_leading_dimensions(shape) | {name: value for name, value in ld.items() if value is not None}
+    strides = {f"stride_{x}": getattr(size, f"stride_{x}") for x in "abcd"}
+    tight = dict.fromkeys(strides, 0) if problem.batch_count == 1 else tight_strides(shape, ld)
+    known = {name: value for name, value in strides.items() if value is not None}
+    return {"m": size.m, "n": size.n, "k": size.k, **ld, **tight, **known}
+
+
+_NUMBERS = ("m", "n", "k", "lda", "ldb", "ldc", "ldd", "batch_count", *(f"stride_{x}" for x in "abcd"))
+_COLUMNS: Mapping[str, str] = {
+    **{name.lower(): name for name in ("transA", "transB", "scaleA", "scaleB", "scaleC", "scaleD", "beta")},
+    **{name: name for name in (*TYPES, "bias_type", "compute_type", "activation_type", "bias_vector")},
+    "swizzle_a": "swizzleA",
+    "swizzle_b": "swizzleB",
+}
+"""The columns that are read, in lower case, and the arguments of the same meaning.  ``aux_type`` is printed whether or
+not there is an aux matrix, so without ``use_e``, which no version prints, it has no meaning.
+"""
+
+
+def problem_of_row(cells: Mapping[str, str]) -> GemmProblem | None:
+    """The GEMM of one row (column name to text).  None for a grouped GEMM: a row does not hold its members.
+
+    A column that a version does not print leaves its field None.  Raises ValueError where a text is no number.
+    """
+    low = {name.lower(): value.strip() for name, value in cells.items()}
+    if low.get("grouped_gemm", "0") not in ("0", "false"):
+        return None
+    sizes = {name: int(low[name]) for name in _NUMBERS if name in low}
+    values = {argument: low.get(name) for name, argument in _COLUMNS.items()}
+    return problem(values, {"batch_count": None, "batch_mode": None, **sizes}, absent=None)
+
+
+def tight_strides(shape: GemmProblem, ld: Mapping[str, int]) -> dict[str, int]:
+    """Leading dimension × columns of each matrix of a GEMM whose transposes and sizes are known."""
+    m, n, k = shape.m or 0, shape.n or 0, shape.k or 0
+    columns = {"a": k if shape.trans_a == "N" else m, "b": n if shape.trans_b == "N" else k, "c": n, "d": n}
+    return {f"stride_{x}": ld[f"ld{x}"] * count for x, count in columns.items()}

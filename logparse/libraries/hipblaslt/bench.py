@@ -1,0 +1,330 @@
+"""``hipblaslt-bench …`` command lines: what the library logs per launch, and what people type.
+
+Produced by ``HIPBLASLT_LOG_MASK=32 HIPBLASLT_LOG_FILE=hipblaslt_%i.log``; no prefix, one line per launch (ROCm 6.4)::
+
+    hipblaslt-bench --api_method c -m 48 -n 176 -k 1024 --lda 48 --ldb 176 --ldc 48 --ldd 48  --stride_a 0 --stride_b 0
+    --stride_c 0 --stride_d 0  --alpha 1.000000 --beta 0.000000 --transA N --transB T --batch_count 1 --scaleA 0
+    --scaleB 0  --a_type bf16_r --b_type bf16_r --c_type bf16_r --d_type bf16_r --scale_type f32_r --bias_type f32_r
+    --compute_type f32_r --algo_method index --solution_index 218160 --activation_type none
+
+Grammar: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/tensile_host.cpp`` (6.3 on), ``rocblaslt_mat.cpp``
+(6.1, 6.2) and ``clients/benchmarks/client.cpp`` (the options of the tool).  The vocabulary of flags is closed: a torn
+line would pass a lenient parser.  Behind ``--iters``, which a logged line has last, flags of a later version are left
+out; ``--compute_input_typeA``, which a later version writes too, may stand anywhere.  A flag that a version always
+writes and that is missing means *unknown*; one that it writes only when set means *not set*.  A shell command (path,
+``$ ``, ``VAR=x``), a flag that only the tool takes, and iterations that are not 0 mark a line ``by_tool``; there
+hipblaslt-bench's documented defaults hold.  No version writes kernel name, workspace, device or time.
+
+``--api_method cpp`` is a call through hipBLASLt's C++ object, as rocBLAS makes them.  Its look-up in a tuning file
+differs (``tuning_file.object_key``), so a message beside the call states it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+from logparse.errors import EmissionError
+from logparse.libraries.hipblaslt.arguments import SWITCHES, TYPES, WORDS, arguments, problem, sizes, tight_strides
+from logparse.libraries.hipblaslt.enums import BENCH_COMPUTE_TYPES, BENCH_TYPES, SCALES, tight_leading_dimensions
+from logparse.libraries.kinds.format import FOREIGN, LineFormat, Outcome
+from logparse.libraries.kinds.patterns import regex
+from logparse.model import Call, GemmProblem, Member, Message, Problem, Reject, Solution
+from logparse.quoting import Shell, shell_line
+
+# ------------------------------------------------------------------------------------------- the flags
+
+
+class Flag(NamedTuple):
+    """One flag: whether its value may be this text, and what it means without one (None: it needs a value)."""
+
+    allows: Callable[[str], object]
+    bare: str | None = None
+
+
+_INT = re.compile(r"-?\d+").fullmatch
+_FLOAT = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf)", re.IGNORECASE).fullmatch
+_TYPE = BENCH_TYPES.__contains__
+_WORD = re.compile(r"[^\s-]\S*").fullmatch
+
+
+def _one_of(*words: str) -> Callable[[str], bool]:
+    return frozenset(words).__contains__
+
+
+_SWITCH = _one_of("0", "1", "true", "false")
+
+SIZES = ("m", "n", "k", "lda", "ldb", "ldc", "ldd", "lde", *(f"stride_{x}" for x in "abcde"))
+"""The flags that a grouped GEMM repeats per member (``-m -n -k`` are short, the others long)."""
+
+LOGGED: Mapping[str, Flag] = {
+    "--api_method": Flag(_one_of("c", "cpp", "mix")),
+    **{f"-{name}" if len(name) == 1 else f"--{name}": Flag(_INT) for name in SIZES},
+    **dict.fromkeys(("--alpha", "--alphai", "--beta", "--betai"), Flag(_FLOAT)),
+    **dict.fromkeys(("--transA", "--transB"), Flag(_one_of(*"NTCntc"))),
+    **dict.fromkeys(("--batch_count", "--batch_mode", "--bias_stride", "--splitk", "--wgm"), Flag(_INT)),
+    **dict.fromkeys(("--scaleA", "--scaleB"), Flag(_one_of(*SCALES), "1")),
+    **dict.fromkeys(("--scaleC", "--scaleD", "--swizzleA", "--swizzleB", "--scaleAlpha_vector"), Flag(_SWITCH, "1")),
+    **dict.fromkeys(("--gradient", "--use_e", "--bias_vector", "--grouped_gemm"), Flag(_SWITCH, "1")),
+    **dict.fromkeys(("--flush", "--any_stride"), Flag(_SWITCH, "1")),
+    "--bias_source": Flag(_one_of(*WORDS["bias_source"])),
+    # A type that the library cannot name leaves no value behind its flag.
+    **dict.fromkeys((f"--{x}_type" for x in ("a", "b", "c", "d", "scale", "bias", "aux")), Flag(_TYPE, "")),
+    "--compute_type": Flag(_one_of(*BENCH_COMPUTE_TYPES), ""),
+    **dict.fromkeys(("--compute_input_typeA", "--compute_input_typeB"), Flag(_TYPE, "")),
+    "--algo_method": Flag(_one_of("heuristic", "all", "index", "0", "1", "2")),
+    "--solution_index": Flag(_INT),
+    "--activation_type": Flag(_one_of(*WORDS["activation_type"]), ""),
+    **dict.fromkeys(("--rotating", "--cold_iters", "--iters"), Flag(_INT)),
+}
+"""Flags that the library writes, over all versions."""
+
+_TOOL_ONLY: Mapping[str, Flag] = {
+    **dict.fromkeys(("--sizem", "--sizen", "--sizek", "-i", "-j", "--requested_solution", "--device"), Flag(_INT)),
+    **dict.fromkeys(("--workspace", "--max_workspace_size"), Flag(_INT)),
+    **dict.fromkeys(("-f", "--function", "--initialization", "--function_filter"), Flag(_WORD)),
+    **dict.fromkeys(("-r", "--precision"), Flag(_TYPE)),
+    **dict.fromkeys(("--activation_arg1", "--activation_arg2", "--skip_slow_solution_ratio"), Flag(_FLOAT)),
+    **dict.fromkeys(
+        ("-v", "--verify", "--use_gpu_timer", "--print_kernel_info", "--c_equal_d", "--HMM"), Flag(_SWITCH, "1")
+    ),
+    **dict.fromkeys(("--amaxScaleA", "--amaxScaleB", "--amaxD", "--use_user_args"), Flag(_SWITCH, "1")),
+    "--log_function_name": Flag(_SWITCH, "1"),
+}
+"""Flags that only the tool takes: a line with one of them was typed."""
+
+_OTHER_MODE = frozenset({"--yaml", "--data", "--help", "-h", "--version"})
+"""With these the command line names no problem."""
+
+FLAGS: Mapping[str, Flag] = {**LOGGED, **_TOOL_ONLY}
+_ALIASES = {"sizem": "m", "sizen": "n", "sizek": "k", "r": "precision", "i": "iters", "j": "cold_iters"}
+_SIZE_NAMES = frozenset(SIZES)
+_NAMES: Mapping[str, str] = {token: _ALIASES.get(token.lstrip("-"), token.lstrip("-")) for token in FLAGS}
+
+ALWAYS_SIZES = (*SIZES[:7], "stride_a", "stride_b", "stride_c", "stride_d")
+_ALWAYS = ("transA", "transB", "batch_count", *TYPES, "compute_type")
+"""What every logged line of every version holds; one that lacks any of it is cut."""
+
+# ------------------------------------------------------------------------------------------- reading
+
+_PROMPT = r"(?:\S*[$#+][ \t]+)?"
+_WRAPPERS = (
+    r"(?:[A-Za-z_]\w*=\S*[ \t]+)*"
+    r"(?:(?:sudo|env|time|nohup|timeout|numactl|taskset|srun|mpirun)[ \t]+(?:\S+[ \t]+)*?)?"
+)
+_PATH = r"(?:[\w.~+-]*/)*"
+_NAME = r"hipblaslt-bench(?:\.exe)?"
+_COMMAND = regex(
+    rf"(?:\A[ \t]*(?P<shell>{_PROMPT}{_WRAPPERS}{_PATH})|(?P<path>(?<!\S){_PATH}))?{_NAME}(?P<rest>\s+-.*)?\s*\Z"
+)
+"""The whole command: at the line's start with whatever a shell line puts there, else where it begins."""
+
+OBJECT = "hipblaslt_ext::Gemm"
+"""Function of the message beside a call through the C++ object; its text is the problem's."""
+
+_LATER = re.compile(r"--[A-Za-z]\w*").fullmatch
+_END_OF_COMMAND = frozenset({"|", "||", "&", "&&", ";", "#", ">", ">>", "<", "2>", "2>&1", "&>"})
+
+
+@dataclass
+class _Words:
+    """The flags of one line: values by name without dashes, and the sizes of each member."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    members: list[dict[str, int]] = field(default_factory=list)
+    tool: bool = False
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.values
+
+    def flag(self, name: str) -> bool:
+        """Whether a switch is set (``--flush``, ``--flush 1`` or ``--flush true``)."""
+        return SWITCHES[self.values.get(name, "0")]
+
+    def number(self, name: str) -> int | None:
+        text = self.values.get(name)
+        return int(text) if text else None
+
+
+def read(text: str) -> Outcome:
+    """One line that holds ``hipblaslt-bench``: a call, a message (``--yaml FILE``, ``--help``), a reject or foreign."""
+    match = _COMMAND.search(text)
+    if match is None or match["rest"] is None:
+        return FOREIGN  # the tool is only mentioned
+    tokens = match["rest"].split()
+    if _OTHER_MODE.intersection(tokens):
+        return Outcome("message", (Message(category="bench", text=text.strip()),))
+    try:
+        words = _words(tokens)
+        words.tool |= bool(match["shell"] or match["path"])
+        gemm = _tool_problem(words) if words.tool else _logged_problem(words)
+    except ValueError as torn:
+        return Outcome("reject", (Reject(str(torn)),))
+    call = Call(
+        problem=gemm,
+        category="bench",
+        count=1,
+        solution=_solution(words),
+        workspace_bytes=words.number("workspace"),
+        by_tool=words.tool,
+        device=words.number("device"),
+    )
+    if words.values.get("api_method") != "cpp" or words.tool or gemm.members:
+        return Outcome("call", (call,))
+    return Outcome("call", (call, Message(category="bench", function=OBJECT, text=gemm.text)))
+
+
+def _words(tokens: Sequence[str]) -> _Words:
+    words = _Words()
+    values, members = words.values, words.members
+    tokens = (*tokens, "")  # which no flag allows
+    at = 0
+    while token := tokens[at]:
+        flag = FLAGS.get(token)
+        if flag is None:
+            if token in _END_OF_COMMAND:
+                words.tool = True
+                break
+            if token == "\\":
+                raise ValueError("the command goes on in the next line")
+            if values.get("iters") == "0" and _LATER(token):
+                at += 1 if tokens[at + 1].startswith("-") or not tokens[at + 1] else 2
+                continue
+            raise ValueError(f"unknown flag {token[:60]!r}")
+        name, value = _NAMES[token], tokens[at + 1]
+        size, given = name in _SIZE_NAMES, flag.allows(value)
+        if not given:
+            _may_be_missing(token, value, flag.bare)
+        at += 2 if given else 1
+        words.tool |= token in _TOOL_ONLY
+        if name == "m" or (size and not members):
+            members.append({})
+        if name in (members[-1] if size else values):
+            raise ValueError(f"--{name} stands twice")
+        if size:
+            members[-1][name] = int(value)
+        else:
+            values[name] = value if given else flag.bare or ""
+    if len(members) > 1 and not words.flag("grouped_gemm"):
+        raise ValueError("-m stands twice, and this is no grouped GEMM")
+    if any(words.number(name) for name in ("rotating", "cold_iters", "iters")) or values.get("api_method") == "mix":
+        words.tool = True
+    return words
+
+
+def _may_be_missing(token: str, following: str, bare: str | None) -> None:
+    """Raises ValueError where ``token`` needs a value, or what follows it is neither that nor another flag."""
+    if following and following not in FLAGS and following not in _END_OF_COMMAND:
+        raise ValueError(f"{token} cannot be {following[:60]!r}")
+    if bare is None:
+        raise ValueError(f"{token} has no value")
+
+
+def _solution(words: _Words) -> Solution | None:
+    index = words.values.get("solution_index")
+    if index is None or index.startswith("-") or words.values.get("algo_method", "index") not in ("index", "2"):
+        return None
+    return Solution("hipblaslt", str(int(index)), raw=index)
+
+
+def _logged_problem(words: _Words) -> GemmProblem:
+    """The problem of a line that the library wrote; one that lacks what its version always writes was cut or edited."""
+    first = words.members[0] if words.members else {}
+    for needed, given in ((ALWAYS_SIZES, first), (_ALWAYS, words.values)):
+        for name in needed:
+            if name not in given:
+                raise ValueError(f"cut line: --{name} is missing")
+    if ("any_stride" in words or "rotating" in words) and "iters" not in words:
+        raise ValueError("cut line: --iters is missing")
+    since_64 = "algo_method" in words  # then scaleA and scaleB are always written, and activation_type too
+    unknown: dict[str, Any] = {}
+    if since_64:
+        unknown |= {f"scale_{x.lower()}": None for x in "AB" if f"scale{x}" not in words}
+    if since_64 and "scale_type" in words and "activation_type" not in words:
+        unknown["activation"] = None  # rocRoller's own emitter writes neither: it has no activation
+    return problem(words.values, {**_sizes(words), **unknown}, absent=False)
+
+
+def _tool_problem(words: _Words) -> GemmProblem:
+    """What a typed command asks for, hipblaslt-bench's documented defaults filled in (``hipblaslt-bench --help``)."""
+    types = dict.fromkeys(TYPES, words.values.get("precision", ""))
+    defaults = {"transA": "N", "transB": "N", "batch_count": "1", "compute_type": "f32_r", "beta": "0"}
+    words.values = {**types, **defaults, **words.values}
+    words.members = [_with_default_layout({**dict.fromkeys("mnk", 128), **x}, words) for x in words.members or [{}]]
+    return problem(words.values, _sizes(words), absent=False)
+
+
+def _with_default_layout(member: Mapping[str, int], words: _Words) -> dict[str, int]:
+    """The sizes with the layout that the tool takes: it raises what is too small (``client.cpp``, ``run_bench_test``),
+    so ``--lda 0`` is the least one, and strides only without ``--any_stride``.
+    """
+    trans: Any = {f"trans_{x.lower()}": words.values[f"trans{x}"].upper() for x in "AB"}
+    shape = GemmProblem(**trans, m=member["m"], n=member["n"], k=member["k"])
+    out = {**member, **_at_least(tight_leading_dimensions(shape), member)}
+    strides = tight_strides(shape, out)
+    if words.number("batch_count") == 1:
+        return {**dict.fromkeys(strides, 0), **out}
+    return {**strides, **out} if words.flag("any_stride") else {**out, **_at_least(strides, out)}
+
+
+def _at_least(least: Mapping[str, int], given: Mapping[str, int]) -> dict[str, int]:
+    return {name: max(size, given.get(name, size)) for name, size in least.items()}
+
+
+def _sizes(words: _Words) -> dict[str, Any]:
+    """The sizes of the GEMM, or those of a grouped GEMM's members."""
+    found = [{name: value for name, value in member.items() if name in _OF_MEMBER} for member in words.members]
+    if not words.flag("grouped_gemm"):
+        return dict(found[0])
+    for name in "mnk":
+        if any(name not in member for member in found):
+            raise ValueError(f"cut line: a member of the grouped GEMM has no -{name}")
+    return {"members": tuple(Member(**member) for member in found)}
+
+
+_OF_MEMBER = frozenset(f.name for f in fields(Member))
+
+# ------------------------------------------------------------------------------------------- writing
+
+
+def command(gemm: Problem, solution: Solution | None = None) -> Shell:
+    """The hipblaslt-bench command that runs this problem (flags of ROCm 6.4 and later).
+
+    Unknown leading dimensions and strides are written tight; an unknown epilogue or scale is left out, which means
+    none. Raises EmissionError where a transpose, size, batch count or type is unknown: the tool would silently take a
+    default.
+    """
+    if not isinstance(gemm, GemmProblem):
+        raise EmissionError(f"hipblaslt-bench runs no {gemm.kind}")
+    p, what = gemm.normal, "hipblaslt-bench command"
+    words = ["hipblaslt-bench", "--api_method", "cpp" if p.members else "c"]
+    words += ["--grouped_gemm"] * bool(p.members)
+    for size in p.members or (p,):
+        words += [x for name, y in sizes(size, p, what).items() for x in (f"{_dashes(name)}{name}", str(y))]
+    given = arguments(gemm, what)
+    # The library logs the scales of C and D without a value, which its tool does not take.
+    unset = {name for name in ("scaleC", "scaleD") if given[name] == "0"} | ({"bias_source"} if not p.bias else set())
+    activation = given.pop("activation_type")
+    for name, value in given.items():
+        if value is not False and name not in unset:
+            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    words += ["--algo_method", "index", "--solution_index", solution.id] if solution else []
+    return shell_line([*words, "--activation_type", str(activation)])
+
+
+def _dashes(name: str) -> str:
+    return "-" if name in "mnk" else "--"
+
+
+# A record begins at the word itself or, where a shell's line stands before it, at the start of that.
+_START = rf"(?:^[ \t]*{_PROMPT}{_WRAPPERS}{_PATH}|(?<!\S){_PATH})?{_NAME}(?=[ \t]+-)".encode()
+
+FORMAT = LineFormat(
+    name="hipblaslt-bench",
+    about="hipblaslt-bench command lines (log mask 32, or typed)",
+    markers=(b"hipblaslt-bench",),
+    start=_START,
+    read=read,
+)

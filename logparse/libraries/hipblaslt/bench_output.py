@@ -1,0 +1,254 @@
+"""What hipblaslt-bench prints: the build and the devices, one row per solution that it timed, and a Winner block.
+
+Produced by ``hipblaslt-bench … --print_kernel_info`` (ROCm 7.2, shortened)::
+
+    hipBLASLt version: 100200
+    hipBLASLt git version: de5c1aebb6-dirty
+    Query device success: there are 1 devices. (Target device ID is 0)
+    Device ID 0 : AMD Instinct MI350X gfx950:sramecc+:xnack-
+    Is supported 1 / Total solutions: 1
+    [0]:transA,transB,grouped_gemm,batch_count,m,n,k,alpha,lda,stride_a,beta,…,hipblaslt-Gflops,hipblaslt-GB/s,us
+        T,N,0,1,128256,32768,8192,1,8192,1050673152,0,…,1.2322e+06,184.053,55881.5
+        --Solution index: 302128
+        --Solution name:  Cijk_Alik_Bljk_…
+        --kernel name:    Cijk_Alik_Bljk_…
+
+All column sets from ROCm 5.5 on are read by name.  The first lines, which launch scripts put in front of logs, are
+facts; those of devices are read behind a version only.  **The Winner block repeats a row that already
+stands above**: it adds the solution index to that row where the row had none and gives no measurement of its own,
+unless no such row was seen (an excerpt).  Rows without any index become ``hipblaslt:?``, their running number kept in
+``raw``.  The ``$ command`` before a run is read by ``bench.py``.  Times are microseconds, the mean over the iterations.
+Source: ROCm/hipBLASLt ``clients/include/testing_matmul.hpp``, ``clients/include/argument_model.hpp``,
+``clients/common/hipblaslt_arguments.cpp``, ``clients/common/utility.cpp``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from logparse.libraries.hipblaslt.arguments import problem_of_row
+from logparse.libraries.kinds.format import BlockFormat, Line, Origin, Outcome
+from logparse.libraries.kinds.line_prefixes import ranked
+from logparse.libraries.kinds.patterns import regex
+from logparse.model import Fact, GemmProblem, Measurement, Message, Record, Reject, Solution, SolutionName, Status
+
+_HEADER = regex(r"\s*(?:\[(\d+)\]:?\s*)?((?:function,)?transA,transB,\S*hipblaslt-Gflops\S*)\s*\Z")
+_INDEX_ONLY = regex(r"\s*\[(\d+)\]:?\s*\Z")
+_INFO = regex(r"\s*--(Solution index|Solution name|kernel name):\s*(\S*)\s*\Z")
+_ROW = regex(r"\s*(?:\w+,)?[NTC],[NTC],")
+_MESSAGES = (
+    "Is supported ",
+    "Rotating buffer ",
+    "Skip solution: ",
+    "No Solution Found!!",
+    "Initialize tuning file.",
+    "HIPBLASLT_TUNING_FILE is the correct setting.",
+    "The hipBLASLt git version and the tuning file git version are not the same.",
+)
+_VERSIONS: Mapping[str, str] = {
+    "hipBLASLt version:": "hipblaslt_version",
+    "hipBLASLt git version:": "hipblaslt_revision",
+    "tuning file git version:": "hipblaslt_revision",
+}
+_DEVICE = regex(r"Device ID (\d+) : (.*\S)\s+(gfx\S+)\s*\Z")
+_TARGET = regex(r"Query device success: there are \d+ devices\.(?: \(Target device ID is (\d+)\))?")
+_REST = regex(r"with [\d.]+ GB memory|maxGridDimX \d|-{10,}\Z")
+_INDEX_COLUMNS = ("solution_index", "soulution_index")
+_PATIENCE = 20
+"""Lines of others that may fall between a header and its row (kernels print, and standard error is mixed in)."""
+
+
+@dataclass
+class _Row:
+    """One printed row (``cells`` by lower-case column), held until its kernel info and its Winner block have passed."""
+
+    problem: GemmProblem
+    ordinal: str
+    cells: Mapping[str, str]
+    info: dict[str, str]
+
+    @property
+    def index(self) -> str | None:
+        return self.info.get("Solution index")
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        return tuple(value for name, value in self.cells.items() if name not in (*_INDEX_COLUMNS, "kernel_name"))
+
+    def records(self) -> Iterable[Record]:
+        solution = Solution("hipblaslt", self.index or "?", raw=self.index or (self.ordinal and f"[{self.ordinal}]"))
+        time_us = _number(self.cells.get("us"))
+        status: Status = "ok" if time_us is not None and time_us > 0 else "no_time"
+        bad = [name for name in ("norm_error", "atol", "rtol") if self.cells.get(name, "").startswith("failed")]
+        yield Measurement(
+            problem=self.problem,
+            solution=solution,
+            origin="bench",
+            status="wrong" if bad else status,
+            time_us=time_us,
+            min_us=_number(self.cells.get("min_us")),
+            error=", ".join(f"{name} failed" for name in bad) or None,
+        )
+        name, kernel = self.info.get("Solution name"), self.info.get("kernel name")
+        if self.index and (name or kernel):
+            yield SolutionName(solution=solution, name=name, kernel_name=kernel)
+
+
+@dataclass
+class _Reader:
+    """State: the rows of the problem that is being timed, and the header whose row must come next."""
+
+    rows: list[_Row] = field(default_factory=list)
+    current: _Row | None = None  # the row that kernel info belongs to
+    names: tuple[str, ...] = ()  # of a header whose row has not come yet
+    ordinal: str = ""
+    winner: bool = False
+    ended: bool = False  # another run of the tool has begun: the rows are complete
+    patience: int = 0
+    devices: bool = False  # lines about devices may follow
+    target: str = "0"
+    known: set[Fact] = field(default_factory=set)
+
+    @property
+    def awake(self) -> bool:
+        return bool(self.names) or self.devices
+
+    def take(self, line: Line) -> Outcome | None:
+        text = line.text.rstrip()
+        if not text:
+            return None
+        first = self._preamble(text)
+        if first is not None:
+            return first
+        header = _HEADER.match(text)
+        if header:
+            return self._header(header)
+        info = _INFO.match(text)
+        if info:
+            return self._info(info[1], info[2])
+        if text.strip() == "Winner:":
+            self.winner, self.current = True, None
+            return Outcome("fact")
+        if self.names:
+            return self._row(text)
+        return self._message(text)
+
+    def _preamble(self, text: str) -> Outcome | None:
+        """The build and the devices, of which the tool used the target; another run of it completes the rows."""
+        version = next((start for start in _VERSIONS if text.startswith(start)), None)
+        if version is not None:
+            self.ended, self.current = True, None
+            self.devices = self.devices or version == "hipBLASLt version:"
+            return self._facts(Fact(_VERSIONS[version], text[len(version) :].strip()))
+        device, target = (x.match(text) if self.devices else None for x in (_DEVICE, _TARGET))
+        if target:
+            self.target = target[1] or "0"
+        elif device and device[1] == self.target:
+            return self._facts(Fact("device", device[2]), Fact("arch", device[3]))
+        self.devices = self.devices and bool(device or target or _REST.match(text))
+        return Outcome("fact") if self.devices else None
+
+    def _facts(self, *facts: Fact) -> Outcome:
+        """Facts, each once per stream: a script runs the tool hundreds of times and each run prints all of this."""
+        new = [fact for fact in facts if fact.value and fact not in self.known]
+        self.known.update(new)
+        return Outcome("fact", new)
+
+    def _header(self, match: re.Match[str]) -> Outcome:
+        records = self._flush() if self.ended or (match[1] == "0" and not self.winner) else []
+        self.names = tuple(match[2].split(","))
+        self.ordinal = match[1] or ""
+        self.current, self.patience = None, _PATIENCE
+        return Outcome("fact", records)
+
+    def _row(self, text: str) -> Outcome | None:
+        if _INDEX_ONLY.match(text):  # documentation prints the header before its index
+            self.ordinal = text.strip("[]: \t")
+            return Outcome("fact")
+        if not _ROW.match(text):
+            self.patience -= 1
+            if self.patience <= 0:
+                self.names = ()
+            return self._message(text)
+        values = [value.strip() for value in text.split(",")]
+        names, self.names = self.names, ()
+        if len(values) != len(names):
+            reason = f"a hipblaslt-bench row of {len(values)} values under {len(names)} names"
+            return Outcome("reject", (Reject(reason),))
+        cells = dict(zip(names, values, strict=True))
+        try:
+            gemm = problem_of_row(cells)
+        except ValueError as error:
+            return Outcome("reject", (Reject(f"hipblaslt-bench row: {error}"),))
+        if gemm is None:
+            return Outcome("message")
+        low = {name.lower(): value for name, value in cells.items()}
+        index = next((low[name] for name in _INDEX_COLUMNS if low.get(name, "").isdigit()), "")
+        known = {"Solution index": index, "kernel name": low.get("kernel_name", "")}
+        new = _Row(gemm, self.ordinal, low, {name: value for name, value in known.items() if value})
+        return Outcome("measurement" if self._keep(new) else "fact")
+
+    def _keep(self, new: _Row) -> bool:
+        """Hold a row, and return True; a Winner's row goes into the one that it repeats, which is counted already."""
+        self.current = new
+        if self.winner:
+            self.winner = False
+            for old in self.rows:
+                if old.identity == new.identity and (None in (old.index, new.index) or old.index == new.index):
+                    old.info = {**new.info, **old.info}
+                    self.current = old
+                    return False
+        self.rows.append(new)
+        return True
+
+    def _info(self, what: str, value: str) -> Outcome:
+        if self.current is None:
+            return Outcome("message")
+        if value:
+            self.current.info.setdefault(what, value)
+        return Outcome("fact")
+
+    def _message(self, text: str) -> Outcome | None:
+        if not text.startswith(_MESSAGES) or "param copies" in text:  # TunableOp's line of the same beginning
+            return None
+        # the support line opens a problem, so the rows above it are complete
+        records = self._flush() if text.startswith("Is supported ") else []
+        return Outcome("message", records)
+
+    def _flush(self) -> list[Record]:
+        records = [record for held in self.rows for record in held.records()]
+        self.rows, self.current, self.winner, self.ended = [], None, False, False
+        return records
+
+    def close(self) -> Iterable[Record]:
+        yield from self._flush()
+        if self.names:
+            self.names = ()
+            yield Message(category="bench_output", text="(the output ends between a header and its row)")
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+_MARKERS = (
+    *(version.encode() for version in _VERSIONS),
+    *(b"hipblaslt-Gflops", b"--Solution index:", b"--Solution name:", b"--kernel name:", b"Winner:"),
+    *(b"/ Total solutions:", b"Rotating buffer ", b"Skip solution: ", b"No Solution Found!!"),
+    *(b"Initialize tuning file.", b"HIPBLASLT_TUNING_FILE is the correct", b"the tuning file git version are not"),
+)
+
+FORMAT = BlockFormat(
+    name="hipblaslt-bench-output",
+    about="standard output of hipblaslt-bench (all column sets, Winner blocks, kernel info)",
+    markers=_MARKERS,
+    begin=ranked(_MARKERS, _Reader),
+    origins=(Origin("bench", evidence=True),),
+)

@@ -1,0 +1,169 @@
+"""Prefixed log lines of hipBLASLt and cuBLASLt: Error, Trace, Hints, Info and Api.
+
+Produced by ``HIPBLASLT_LOG_MASK=31 HIPBLASLT_LOG_FILE=hipblaslt_%i.log`` (``HIPBLASLT_LOG_LEVEL`` must be unset: when
+it is present, the mask is ignored)::
+
+    [2025-02-28 11:24:46][HIPBLASLT][1862601][Api][rocblaslt_create] handle[out]=0x320ccb10
+    [2025-02-28 11:24:46][HIPBLASLT][1862601][Trace][rocblaslt_matmul] A=0x7f667d700000 Adesc=[type=R_16BF rows=48
+    cols=1024 ld=48] B=… Ddesc=[…] computeDesc=[computeType=COMPUTE_32F scaleType=R_32F transA=OP_N transB=OP_T
+    epilogue=EPILOGUE_DEFAULT biasPointer=0x0] workSpace=0 workSpaceSizeInBytes=0 alpha=1 beta=0 stream=0
+
+Only the Trace line of the matmul is a call; all others are messages with their text as it is.  The heuristic writes
+``returnAlogCount=`` and then ``final returnAlogCount=`` [sic] for one query.  What a Trace line does not hold stays
+None: of hipBLASLt the solution, scales and swizzles; β unless the scale type is f32 (it is read as float whatever it
+is).
+Source of the grammar: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/include/utility.hpp`` and
+``rocblaslt_mat.cpp``; cuBLASLt's differences are in ``cublaslt.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from logparse.libraries.cublaslt import log as cublaslt
+from logparse.libraries.hipblaslt.enums import beta_of, compute_type, data_type, default_types, epilogue
+from logparse.libraries.kinds.format import LineFormat, Outcome
+from logparse.libraries.kinds.patterns import regex
+from logparse.model import Call, GemmProblem, Message, Reject, Trans
+
+# The bracket after the library (process or thread) has been taken off by ingest, unless it was no number.
+_PREFIX = regex(r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\])?\[(HIPBLASLT|cublasLt)\](?:\[\d+\])?\[(\w+)\]\[([^\]\[]+)\]")
+_PAIR = regex(r"([A-Za-z]\w*)=(\[[^\[\]]*\]|[^\s\[\]]*)(?:\s+|\Z)")
+_INNER = regex(r"([A-Za-z]\w*)=(.*?)(?=\s+[A-Za-z]\w*=|\s*\Z)")
+
+LAYERS: Mapping[str, str] = {
+    "Error": "error",
+    "Trace": "trace",
+    "Hints": "hints",
+    "Hint": "hints",
+    "Info": "info",
+    "Api": "api",
+}
+"""Layer names of the prefix and the categories of the store."""
+
+_NEEDED = ("Adesc", "Bdesc", "Cdesc", "Ddesc", "computeDesc", "workSpaceSizeInBytes", "stream")
+"""Keys that every Trace line has; ``stream`` is the last one, so a line without it is cut."""
+
+
+def read(text: str) -> Outcome:
+    """A line without its clock and process bracket: a call for the matmul's Trace, a message for all others."""
+    line = text.strip()
+    match = _PREFIX.match(line)
+    if match is None:
+        return _reject("cut or damaged log prefix")
+    library, layer, function = match.groups()
+    if layer not in LAYERS:
+        return _reject(f"unknown layer {layer!r} in the log prefix")
+    body = line[match.end() :].strip()
+    if layer == "Trace" and (function == "rocblaslt_matmul" or cublaslt.MATMUL.match(function)):
+        return _trace(body, nvidia=library == "cublasLt")
+    return Outcome("message", (Message(category=LAYERS[layer], function=function, text=body),))
+
+
+def _reject(reason: str) -> Outcome:
+    return Outcome("reject", (Reject(reason),))
+
+
+def _trace(body: str, *, nvidia: bool) -> Outcome:
+    values: dict[str, str] = {}
+    at = 0
+    while at < len(body):
+        match = _PAIR.match(body, at)
+        if match is None:
+            return _reject(f"torn Trace line at {body[at : at + 40]!r}")
+        if match[1] in values:
+            return _reject(f"torn Trace line: {match[1]} stands twice")
+        values[match[1]] = match[2]
+        at = match.end()
+    missing = [key for key in _NEEDED if key not in values]
+    if missing:
+        return _reject(f"cut Trace line: no {missing[0]}")
+    groups = {key: _group(value, nvidia) for key, value in values.items() if value.startswith("[")}
+    if any(key not in groups for key in _NEEDED[:5]):
+        return _reject("Trace line whose descriptors are not printed")
+    problem = _problem(groups, values, nvidia)
+    if problem is None:
+        return _reject("torn Trace line: a descriptor lacks its type, rows, cols or ld")
+    call = Call(
+        problem=problem,
+        category="trace",
+        solution=cublaslt.solution(values.get("algo", "").strip("[]")) if nvidia else None,
+        workspace_bytes=_count(values["workSpaceSizeInBytes"]),
+    )
+    return Outcome("call", (call,))
+
+
+def _group(text: str, nvidia: bool) -> dict[str, str]:
+    pairs = dict(_INNER.findall(text[1:-1]))
+    return {cublaslt.KEYS.get(key, key): value for key, value in pairs.items()} if nvidia else pairs
+
+
+def _problem(groups: Mapping[str, Mapping[str, str]], values: Mapping[str, str], nvidia: bool) -> GemmProblem | None:
+    layouts = {x: groups[f"{x.upper()}desc"] for x in "abcd"}
+    if any(key not in layout for layout in layouts.values() for key in ("type", "rows", "cols", "ld")):
+        return None
+    desc = {**(cublaslt.DEFAULTS if nvidia else {}), **groups["computeDesc"]}
+    trans_a, trans_b = (_TRANS.get(desc.get(f"trans{x}", "")) for x in "AB")
+    fields: dict[str, Any] = {
+        "trans_a": trans_a,
+        "trans_b": trans_b,
+        "m": _count(layouts["d"]["rows"]),
+        "n": _count(layouts["d"]["cols"]),
+        "k": _count(layouts["a"]["cols" if trans_a == "N" else "rows"]) if trans_a else None,
+        "batch_count": _count(layouts["d"].get("batch_count", "1")),
+        "batch_mode": _BATCH_MODES.get(layouts["d"].get("batch_mode", "")),
+        "compute_type": compute_type(desc.get("computeType")),
+        "scale_type": data_type(desc.get("scaleType")),
+        "bias_type": data_type(desc.get("biasType")),
+        "aux_type": data_type(desc.get("epilogueAuxDataType")),
+        "scale_alpha_vector": _alpha_vector(values, desc),
+        "beta": _beta(values, desc),
+    }
+    for x, layout in layouts.items():
+        fields[f"{x}_type"] = data_type(layout["type"])
+        fields[f"ld{x}"] = _count(layout["ld"])
+        fields[f"stride_{x}"] = _count(layout.get("batch_stride", "0"))
+    if nvidia:
+        fields |= cublaslt.scales(desc)
+    tail = epilogue(desc.get("epilogue"))
+    if tail is not None:
+        fields |= tail._asdict()
+    return GemmProblem(**default_types(fields))
+
+
+def _count(text: str) -> int | None:
+    """A count printed with ``%d``: one that does not fit 32 bits wraps, and a negative one is known to be wrong."""
+    try:
+        value = int(text)
+    except ValueError:
+        return None
+    return value if value >= 0 else None
+
+
+_TRANS: Mapping[str, Trans] = {"OP_N": "N", "OP_T": "T", "OP_C": "C"}
+_BATCH_MODES = {"": "strided", "0": "strided", "1": "pointer"}
+"""``batch_mode`` is printed since hipBLASLt 1.3; before, only strided batches exist."""
+
+
+def _alpha_vector(values: Mapping[str, str], desc: Mapping[str, str]) -> bool | None:
+    if "pointerMode" in desc:  # cuBLASLt only: printed when it is not the host's scalar
+        return True if "VECTOR" in desc["pointerMode"] else None
+    return "alphaVector" in values
+
+
+def _beta(values: Mapping[str, str], desc: Mapping[str, str]) -> Literal["zero", "nonzero"] | None:
+    text = values.get("beta", "")
+    on_device = text[:2] in ("0x", "0X") or values.get("alpha", "")[:2] in ("0x", "0X")
+    return None if on_device or desc.get("scaleType") != "R_32F" else beta_of(text)
+
+
+FORMAT = LineFormat(
+    name="hipblaslt-log",
+    about="hipBLASLt and cuBLASLt log lines: Error, Trace, Hints, Info, Api (log masks 1 to 31)",
+    markers=(b"][HIPBLASLT][", b"][cublasLt]["),
+    # where the clock is torn off, the record still begins (and is rejected) at the library's bracket
+    start=rb"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)?\]\[(?:HIPBLASLT|cublasLt)\]\[",
+    read=read,
+    prefixed=True,
+)

@@ -1,0 +1,133 @@
+"""Profile records: each distinct call and how often it ran, dumped when the process ends (ROCm 6.4 and later).
+
+Produced by ``HIPBLASLT_LOG_MASK=64`` (profile) or ``128`` (extended: with solution and kernel name)::
+
+    - { function: matmul, M: 64, N: 49152, K: 2048, lda: 2048, …, transA: T, transB: N, batch_count: 1, scaleA: 0,
+    scaleB: 0, : , : , scaleAlpha_vector: false, …, compute_type: c_f32_r, activation_type: none, flush: true,
+    any_stride: true, rotating: 512, cold_iters: 1000, iters: 1000, call_count: 208 }
+
+It looks like YAML and is not: ROCm 7.0 writes empty keys (``: ,``), grouped records repeat keys and lack a comma, so
+this module has a tokenizer of its own.  Source: ROCm/hipBLASLt ``tensile_host.cpp`` and ``include/tuple_helper.hpp``.
+``rotating``, ``cold_iters`` and ``iters`` do not make a record ``by_tool`` as they do in a bench line: owners write
+them into records to feed them to ``hipblaslt-bench --yaml``, and ``call_count`` is the application's all the same.
+PyTorch's ``BLAS_PARAMS`` look alike; they have no ``call_count`` and no ``c_`` before the compute type, and are
+foreign here.  The vocabulary of keys is closed, as a torn record would pass a lenient reader; behind ``call_count``
+keys of a later version are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from logparse.libraries.hipblaslt.arguments import WORDS, problem
+from logparse.libraries.hipblaslt.bench import ALWAYS_SIZES, LOGGED, SIZES
+from logparse.libraries.kinds.format import FOREIGN, LineFormat, Outcome
+from logparse.model import Call, GemmProblem, Member, Record, Reject, Solution, SolutionName
+
+_OPEN = "- { function: matmul"
+
+_MEMBER = frozenset(SIZES)
+_NEEDED = ("alpha", "beta", "transA", "transB", "batch_count", "a_type", "b_type", "c_type", "d_type")
+_NEEDED_LAST = ("compute_type", "activation_type", "call_count")
+_KNOWN = (frozenset(flag.lstrip("-") for flag in LOGGED) - {"m", "n", "k"}).union(
+    {"M", "N", "K", "solution_Name", "kernel_name", "call_count"},
+    # what owners add for hipblaslt-bench --yaml
+    {"initialization", "use_gpu_timer", "requested_solution_num", "print_kernel_info", "norm_check", "unit_check"},
+    {"timing", "workspace", "device", "function"},
+)
+
+
+def read(text: str) -> Outcome:
+    """One line that holds a record: a call with its count, and the solution's names where the record has them."""
+    at = text.find(_OPEN)
+    body = text[at + len(_OPEN) :].strip()
+    if at < 0 or body[:1] not in (",", ""):
+        return FOREIGN
+    try:
+        if body.endswith("}") and "call_count" not in body and "compute_type: c_" not in body:
+            return FOREIGN  # PyTorch's signature of a problem
+        if not body.endswith("}"):
+            raise ValueError("cut profile record: no closing brace")
+        values, members = _values(body[1:-1])
+        gemm = _problem(values, members)
+        count = int(values["call_count"])
+    except ValueError as error:
+        return Outcome("reject", (Reject(str(error)),))
+    index = values.get("solution_index")
+    solution = Solution("hipblaslt", str(int(index)), raw=index) if index and index.isdigit() else None
+    extended = "kernel_name" in values or "solution_Name" in values
+    category = "extended_profile" if extended else "profile"
+    records: list[Record] = [Call(problem=gemm, category=category, count=count, solution=solution)]
+    if extended and solution:
+        names = (values.get("solution_Name") or None, values.get("kernel_name") or None)
+        records.append(SolutionName(solution=solution, name=names[0], kernel_name=names[1]))
+    return Outcome("call", records)
+
+
+def _pairs(body: str) -> Iterator[tuple[str, str]]:
+    for part in body.split(","):
+        key, colon, value = part.partition(":")
+        key, value = key.strip(), value.strip()
+        if key == "grouped_gemm":  # its value is the first member's first pair
+            yield key, "1"
+            key, colon, value = (x.strip() for x in value.partition(":"))
+        if " stride_e" in value:  # the last member's stride_e follows without a comma
+            value, _, rest = value.partition(" ")
+            yield key, value
+            key, _, value = rest.partition(":")
+            key, value = key.strip(), value.strip()
+        if key:
+            yield key, value
+        elif value or (part.strip() and not colon):
+            raise ValueError(f"damaged profile record at {part.strip()[:40]!r}")
+
+
+def _values(body: str) -> tuple[dict[str, str], list[dict[str, int]]]:
+    values: dict[str, str] = {}
+    members: list[dict[str, int]] = []
+    for key, value in _pairs(body):
+        if "grouped_gemm" in values and "alpha" not in values and key in _MEMBER:
+            if key == "m":
+                members.append({})
+            if not members or key in members[-1]:
+                raise ValueError(f"damaged profile record: {key} stands twice")
+            members[-1][key] = int(value)
+        elif key not in _KNOWN and not ("call_count" in values and key.isidentifier()):
+            raise ValueError(f"unknown key {key[:40]!r} in a profile record")
+        elif values.get(key, value) != value:  # ROCm 7.2 writes solution_index in two blocks of an extended record
+            raise ValueError(f"damaged profile record: {key} stands twice")
+        else:
+            values[key] = value
+    sizes = () if members else ("M", "N", "K", *ALWAYS_SIZES[3:])
+    for key in (*sizes, *_NEEDED, *_NEEDED_LAST):
+        if key not in values:
+            raise ValueError(f"cut profile record: no {key}")
+    for key, words in WORDS.items():
+        if values.get(key) and values[key] not in words:
+            raise ValueError(f"damaged profile record: {key} cannot be {values[key][:40]!r}")
+    return values, members
+
+
+def _problem(values: dict[str, str], members: list[dict[str, int]]) -> GemmProblem:
+    if "grouped_gemm" in values:
+        fields: dict[str, Any] = {"members": tuple(_member(member) for member in members)}
+    else:
+        fields = {name.lower(): int(values[name]) for name in ("M", "N", "K", *ALWAYS_SIZES[3:])}
+    # Before ROCm 7.1 a record has neither scaleC/D nor a readable swizzle: unknown, not absent.
+    return problem(values, fields, absent=None)
+
+
+def _member(sizes: dict[str, int]) -> Member:
+    if not {"m", "n", "k"} <= sizes.keys():
+        raise ValueError("cut profile record: a member of the grouped GEMM lacks m, n or k")
+    return Member(**{name: value for name, value in sizes.items() if name not in ("lde", "stride_e")})
+
+
+FORMAT = LineFormat(
+    name="hipblaslt-profile",
+    about="hipBLASLt profile records (log masks 64 and 128)",
+    markers=(_OPEN.encode(),),
+    start=rb"- \{ function: matmul",
+    read=read,
+)

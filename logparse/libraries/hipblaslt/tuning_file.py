@@ -1,0 +1,534 @@
+"""hipBLASLt's tuning file: which solution to use for which GEMM.
+
+Written by ``HIPBLASLT_TUNING_FILE=tuning.txt hipblaslt-bench …``, read by the library under
+``HIPBLASLT_TUNING_OVERRIDE_FILE=tuning.txt``.  ROCm 6.4 writes values only, exactly 37 of them; from 7.0 on each
+row has its header line::
+
+    Git Version: d5f81531
+        T,N,0,1,57344,2048,8192,1,8192,469762048,0,8192,16777216,57344,117440512,57344,117440512,bf16_r,bf16_r,bf16_r,
+    bf16_r,f32_r,0,0,0,0,0,none,0,f32_r,512,491987,287.653,3910.97,105597,gfx942:sramecc+:xnack-,304
+
+Both layouts occur under one revision, so a row is read by what it looks like.  Here stand the layout, what is in a
+file, the library's key and the writer; what a version of the library keeps of a file stands in ``tuning_rules``.
+Source: ROCm/hipBLASLt ``UserDrivenTuningParser.cpp``, ``clients/include/testing_matmul.hpp``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from logparse.errors import EmissionError
+from logparse.libraries.hipblaslt.arguments import problem_of_row, sizes, tight_strides
+from logparse.libraries.hipblaslt.enums import SCALE_CODES
+from logparse.libraries.kinds.format import Emission, FileFormat, Head, Line, Origin, Outcome, Source, Writer
+from logparse.libraries.kinds.fp8 import FNUZ, OCP, fnuz_only, on_arch
+from logparse.libraries.kinds.reading import leading
+from logparse.model import COMPLEX, Fact, GemmProblem, Measurement, Override, Problem, Record, Reject, Solution
+from logparse.quoting import Shell
+
+FIRST = "Git Version: "
+BLANKS = " \t\n\r\f\v"
+INDEX = "solution_index"
+TUNING_COLUMNS: tuple[str, ...] = (
+    *("transA", "transB", "grouped_gemm", "batch_count", "m", "n", "k", "alpha", "lda", "stride_a", "beta"),
+    *("ldb", "stride_b", "ldc", "stride_c", "ldd", "stride_d", "a_type", "b_type", "c_type", "d_type", "compute_type"),
+    *("scaleA", "scaleB", "scaleC", "scaleD", "amaxD", "activation_type", "bias_vector", "bias_type"),
+    *("rotating_buffer", "hipblaslt-Gflops", "hipblaslt-GB/s", "us", "solution_index", "gcnArchName", "CUs"),
+)
+"""The 37 columns of a ROCm 6.4 tuning row, named as hipblaslt-bench names them from 7.0 on."""
+_NUMBERS = ("batch_count", "m", "n", "k")
+_TYPES = ("a_type", "b_type", "c_type")
+_WANTED = ("transA", "transB", *_NUMBERS, *_TYPES, "compute_type", INDEX)
+_PLACED_TYPES = frozenset({"f16_r", "bf16_r", "f32_r", "f64_r", "i8_r", "i32_r", "f8_r", "bf8_r"})
+_NAMED_TYPES = _PLACED_TYPES | frozenset(FNUZ.values())
+_NEWER_TYPES = _NAMED_TYPES | {"f6_r", "bf6_r", "f4_r"}
+
+# ------------------------------------------------------------------------------------------- layout, and what is there
+
+
+@dataclass(frozen=True)
+class TuningRow:
+    """One line of values (``line`` counts from 1) and the names of the header line before it, if there is one; of what
+    the library takes of it ``key`` and ``index`` under which it keeps it, and the cells ``taken``.
+
+    The key of a row that it drops without a message is empty; ``rule`` and ``why`` are then the reason.  ``claim``: its
+    time is another row's, which somebody copied to a size that nobody timed.
+    """
+
+    line: int
+    values: tuple[str, ...]
+    header: tuple[str, ...] | None
+    index: int | None = None
+    taken: Mapping[str, str] = field(default_factory=dict)
+    key: str = ""
+    rule: str = ""
+    why: str = ""
+    claim: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns; without a header the 37 of ROCm 6.4."""
+        return TUNING_COLUMNS if self.header is None else self.header
+
+    @cached_property
+    def cells(self) -> dict[str, str]:
+        """Values by column, both without the blanks around them."""
+        return {name.strip(BLANKS): x.strip(BLANKS) for name, x in zip(self.names, self.values, strict=False)}
+
+    @property
+    def time_us(self) -> float | None:
+        """Microseconds; None where the row has no time, or another row's."""
+        value = self._number("us")
+        return value if 0 < value < math.inf and not self.claim else None
+
+    @property
+    def stated_flops(self) -> float:
+        """The operations of the call that was timed, by the row's Gflop/s and time; 0 where it does not state both."""
+        value = self._number("hipblaslt-Gflops") * self._number("us") * 1e3
+        return value if 0 < value < math.inf else 0.0
+
+    def _number(self, column: str) -> float:
+        try:
+            return float(self.cells.get(column, "nan"))
+        except ValueError:
+            return math.nan
+
+    @property
+    def text(self) -> str:
+        """The row as a file holds it: its header line, if it has one, and its values."""
+        lines = filter(None, (self.header, self.values))
+        return "\n".join("    " + ",".join(words).rstrip("\r") for words in lines)
+
+    @property
+    def solution(self) -> Solution | None:
+        return None if self.index is None else Solution("hipblaslt", str(self.index))
+
+    @property
+    def problem(self) -> GemmProblem | None:
+        """The problem that the library takes the row for: never a grouped one, and every transpose but N is T.
+
+        A number that it does not match by may be anything.
+        """
+        read = {name: "N" if self.taken.get(name) == "N" else "T" for name in ("transA", "transB")}
+        read |= {x: str(size) for x in (*_NUMBERS, INDEX) if (size := leading(self.taken.get(x, ""))) is not None}
+        if self.key:
+            read["compute_type"] = self.key.rpartition(",")[2]
+        for names in (self.cells, _WANTED):
+            cells = {x: self.cells[x] for x in names if x in self.cells}
+            try:
+                return problem_of_row({**cells, **read, "grouped_gemm": "0"})
+            except ValueError:
+                continue
+        return None
+
+
+def split(line: str) -> tuple[str, ...]:
+    """The cells of a line as ``std::getline`` splits them: an empty last one is dropped."""
+    cells = line.lstrip(BLANKS).split(",")
+    return tuple(cells[:-1] if len(cells) > 1 and not cells[-1] else cells)
+
+
+def recognise(head: Head) -> bool:
+    """Its first line."""
+    return head.data.startswith(FIRST.encode())
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """Each row as a measurement (microseconds), a claim without its time; the revision, arch and CU count as facts."""
+    header: tuple[str, ...] | None = None
+    lines: list[Line] = []
+    rows: list[TuningRow] = []
+    for number, line in enumerate(source.lines(), start=1):
+        if not line.text.strip():
+            yield Outcome("blank")
+        elif line.text.lstrip().startswith(FIRST):  # a build without a revision writes nothing behind the colon
+            yield Outcome("fact", (Fact("hipblaslt_revision", line.text.strip()[len(FIRST) :].strip()),))
+        elif "transA" in line.text:
+            header = split(line.text)
+            yield Outcome("fact")  # it names columns and has no time
+        else:
+            lines.append(line)
+            rows.append(row_of(number, split(line.text), header, None))
+            header = None
+    known: set[Fact] = set()
+    yield from (_outcome(row, line, known) for row, line in zip(with_claims(rows), lines, strict=True))
+
+
+def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
+    if row.why or row.solution is None:
+        return _reject(line, f"tuning entry: {row.why}")
+    try:
+        gemm = problem_of_row(row.cells)
+    except ValueError as error:
+        return _reject(line, f"tuning entry: {error}")
+    if gemm is None:
+        return _reject(line, "tuning entry of a grouped GEMM: it does not contain the members")
+    facts = [Fact(ours, row.cells.get(theirs, "")) for ours, theirs in DEVICE.items()]
+    records: list[Record] = [fact for fact in facts if fact.value and fact not in known]
+    known.update(facts)
+    measured = Measurement(
+        problem=gemm,
+        solution=row.solution,
+        origin="tuning-file",
+        status="ok" if row.time_us else "no_time",
+        time_us=row.time_us,
+        key_text=key(gemm, {}),
+    )
+    return Outcome("measurement" if row.time_us else "fact", [*records, measured])
+
+
+DEVICE: Mapping[str, str] = {"arch": "gcnArchName", "cu_count": "CUs"}
+"""Facts of the device that a row is of, and their columns."""
+
+
+def _reject(line: Line, reason: str) -> Outcome:
+    return Outcome("reject", (Reject(reason, 0, len(line.text.encode())),), at=line.offset)
+
+
+FORMAT = FileFormat(
+    name="hipblaslt-tuning-file",
+    about="hipBLASLt tuning file (6.4 and 7.0+ layout)",
+    recognise=recognise,
+    read=read,
+    origins=(Origin("tuning-file", evidence=True),),
+)
+
+# ------------------------------------------------------------------------------------------- the library's key
+
+_KEY_FIELDS = ("trans_a", "trans_b", "batch_count", "m", "n", "k", "a_type", "b_type", "c_type", "compute_type")
+_PLACED_COMPUTES = frozenset({"f16_r", "f32_r", "f64_r", "i32_r"})
+"""ROCm 6.4 reads the compute type as a data type and drops rows with any other text."""
+BETWEEN = 1300
+"""The first version that may read ``xf32_r`` by its place, as ``f32_r``: the reader at ROCm/hipBLASLt@00ed225c, newer
+than ROCm 6.4's (0.12) and older than the one by name (0.15, 7.0).  No release of ROCm is of these versions; 6.4.0 to
+6.4.2 drop such rows (issue ROCm/hipBLASLt#2010).
+"""
+_COMPUTES = frozenset({"f32_r", "f64_r", "i32_r", "xf32_r"})
+_FAST_COMPUTES = frozenset({"f32_f16_r", "f32_bf16_r"})
+_OBJECT_COMPUTES = {"f16_r": "f32_f16_r", "bf16_r": "f32_bf16_r"}
+NO_ROW = "-"
+"""In place of the compute type in a key that no row has."""
+_FOLDS_FAST = 100_203
+"""The first version whose fast compute types may have the key of f32_r (rocm-libraries PR 6557)."""
+
+
+def version(target: Mapping[str, str]) -> int | None:
+    """``hipblaslt_version`` as a number (1201, 100200); a text with dots (0.12.1) is put into that form."""
+    text = target.get("hipblaslt_version", "").partition("-")[0]
+    parts = text.split(".")
+    if not all(part.isdigit() for part in parts):
+        return None
+    numbers = [int(part) for part in (*parts, "0", "0")[:3]]
+    return int(text) if len(parts) == 1 else numbers[0] * 100_000 + numbers[1] * 100 + numbers[2]
+
+
+def by_name(number: int | None) -> bool | None:
+    """Whether this version reads columns by name, not by their places; None where both occur.
+
+    0.15, the development of ROCm 7.0 from April 2025 on (ROCm/rocBLAS pull request 1613), read by place until
+    ROCm/hipBLASLt pull request 1962 of May: a row is then read as by the build that its layout is of.
+    """
+    return None if number is None or 1500 <= number < 100_000 else number >= 100_000
+
+
+def folds_fast(number: int | None) -> bool | None:
+    """Whether the fast compute types have the key of f32_r in this version."""
+    return None if number is None else number >= _FOLDS_FAST
+
+
+def compute_as_read(text: str, number: int | None, named: bool) -> str | None:
+    """The compute type for which the library takes the text of a row; None where it drops the row."""
+    if not named:
+        if text == "xf32_r" and number is not None and number >= BETWEEN:
+            return "f32_r"
+        return text if text in _PLACED_COMPUTES else None
+    return text if text in _COMPUTES or (text in _FAST_COMPUTES and not folds_fast(number)) else "f32_r"
+
+
+def key(problem: Problem, target: Mapping[str, str]) -> str | None:
+    """``transA,transB,batch,m,n,k,a,b,c,compute``: what the library matches a row by.
+
+    None for grouped and complex GEMMs, where a key field is unknown, and for a compute type that the target's reader
+    drops or reads as another.  Leading dimensions, strides, scalars, epilogue, scales and swizzle are no part of it:
+    problems that differ only there share a row.  8-bit floats are those of the target's arch; a 6.4 target
+    (``hipblaslt_version`` below 1500) has one name for both families.
+    """
+    if not isinstance(problem, GemmProblem) or problem.members or problem.a_type in COMPLEX:
+        return None
+    values = _key_values(problem, target).values()
+    return None if None in values else ",".join(map(str, values))
+
+
+def _key_values(problem: GemmProblem, target: Mapping[str, str]) -> dict[str, object]:
+    p, number = problem.normal, version(target)
+    values: dict[str, Any] = {name: getattr(p, name) for name in _KEY_FIELDS}
+    # At β = 0 normal form drops C's type.  The library has solutions for C of D's type alone: of 84 combinations with D
+    # of 8 bits, version 1.2.2 offers some for six, in all of which C is of D's type.
+    if p.beta == "zero":
+        values["c_type"] = problem.c_type or p.d_type
+    values |= {x: _data_type(values[x], target) for x in ("a_type", "b_type", "c_type")}
+    named, compute = by_name(number) is not False, p.compute_type or ""
+    # A call of f16_r runs as f32_r, which bench lines of such calls state; Trace lines state what was asked for.
+    known = not named or compute in _COMPUTES | _FAST_COMPUTES | {"f16_r"}
+    return values | {"compute_type": compute_as_read(compute, number, named) if known else None}
+
+
+def _data_type(name: str | None, target: Mapping[str, str]) -> str | None:
+    """A type of a call on this target, as its tuning file names it."""
+    number = version(target)
+    older = number is not None and number < BETWEEN
+    return OCP.get(name or "", name) if older else on_arch(name, target.get("arch"))
+
+
+def object_key(problem: Problem, target: Mapping[str, str]) -> str | None:
+    """The key of a call through the C++ object (``hipblaslt_ext::Gemm``, which rocBLAS uses).
+
+    Up to version 1.2.2 its compute type is that of A where that has 16 bits, so no row of ``f32_r`` serves it, and
+    64-bit floats and integers find no row; so it is taken to be where the version is unknown. Later it is ``key``.
+    Source: ROCm/rocm-libraries pull request 6557; 1.2.2 was asked in ``tests/conformance/test_hipblaslt_files.py``.
+    """
+    name, number = key(problem, target), version(target)
+    if name is None or not isinstance(problem, GemmProblem) or folds_fast(number):
+        return name
+    *others, compute = name.split(",")
+    kind = problem.a_type or ""
+    if kind in _OBJECT_COMPUTES:
+        compute = NO_ROW if by_name(number) is False else _OBJECT_COMPUTES[kind]
+    return ",".join((*others, NO_ROW if compute in ("f64_r", "i32_r") else compute))
+
+
+# ------------------------------------------------------------------------------------------- what is kept of a row
+
+
+class _DroppedError(Exception):
+    """The library drops a row; ``args`` are the rule of lint that it breaks and the reason."""
+
+
+def rows_of(text: str, number: int | None) -> list[TuningRow]:
+    """The lines of values, each with the header line before it, if there is one.
+
+    Where the version is unknown, a row is read as by the library that its layout is for.
+    """
+    out: list[TuningRow] = []
+    header: tuple[str, ...] | None = None
+    for line, content in enumerate(text.split("\n"), start=1):
+        values, names = split(content), "transA" in content
+        if names and by_name(number) is False:
+            continue  # 6.4 takes it for a row, of sizes that are no numbers
+        if names and header is None:
+            header = values
+        elif header is not None or (FIRST not in content and len(values) > 1):
+            out.append(row_of(line, values, header, number))
+            header = None
+    return with_claims(out)
+
+
+def with_claims(rows: Sequence[TuningRow]) -> list[TuningRow]:
+    """The rows, marked where the time is another row's.
+
+    hipblaslt-bench computes a row's Gflop/s of its sizes and time (with an epilogue's operations, some per element of
+    D).  Rows of several sizes with one solution, time and rate are copies of the one whose sizes fit the rate best.
+    """
+    timed = [(row, _timing(row), *_operations(row), row.stated_flops) for row in rows]
+    best: dict[tuple[str, ...], tuple[float, int]] = {}
+    for _, timing, least, _, stated in timed:
+        if least and stated:
+            fit = abs(stated / least - 1), least
+            best[timing] = min(best.get(timing, fit), fit)
+    out = []
+    for row, timing, least, most, stated in timed:
+        fits = not least or not stated or least * (1 - _ROUNDED) <= stated <= most * (1 + _ROUNDED)
+        own = fits and least == best.get(timing, (0.0, least))[1]
+        out.append(row if own else replace(row, claim=True))
+    return out
+
+
+_EPILOGUE, _ROUNDED = 10, 0.02
+"""Most operations per element of D that a bench adds for an epilogue, and what rounding may change."""
+
+
+def _timing(row: TuningRow) -> tuple[str, ...]:
+    return tuple(row.cells.get(x, "") for x in (INDEX, "us", "hipblaslt-Gflops"))
+
+
+def _operations(row: TuningRow) -> tuple[int, int]:
+    """Operations of the row's product, alone and with the costliest epilogue; 0 where a size is no number."""
+    m, n, k, batch = (leading(row.taken.get(x, "")) or 0 for x in ("m", "n", "k", "batch_count"))
+    return 2 * m * n * k * batch, (2 * k + _EPILOGUE) * m * n * batch
+
+
+def row_of(line: int, values: tuple[str, ...], header: tuple[str, ...] | None, number: int | None) -> TuningRow:
+    """One row as this version takes it; of an unknown one, as that which its layout is for."""
+    row = TuningRow(line, values, header)
+    try:
+        sure = by_name(number)
+        named = header is not None if sure is None else sure
+        cells = _by_name(row) if named else _by_place(row)
+        index = leading(cells[INDEX], 32)
+        if index is None or index <= 0:
+            what = f"solution index {cells[INDEX]!r}"
+            raise _DroppedError("index", f"{what}: the library takes numbers from 1 to 2147483647 only")
+        return replace(row, index=index, taken=cells, key=_key(cells, number, named))
+    except _DroppedError as dropped:
+        rule, why = dropped.args
+        return replace(row, index=leading(row.cells.get(INDEX, ""), 32), taken=row.cells, rule=rule, why=why)
+
+
+def _by_place(row: TuningRow) -> dict[str, str]:
+    if len(row.values) != len(TUNING_COLUMNS):
+        why = f"{len(row.values)} values: ROCm 6.4 silently ignores any number but {len(TUNING_COLUMNS)}"
+        raise _DroppedError("37-values", why)
+    return dict(zip(TUNING_COLUMNS, row.values, strict=True))
+
+
+def _by_name(row: TuningRow) -> dict[str, str]:
+    header, values = row.header, row.values
+    if header is None:
+        raise _DroppedError("no-header", "values without a header line: ROCm 7.0 and later do not read them")
+    cells = _collected(header, values)
+    if len(cells) == len(_WANTED):
+        return cells
+    missing = _WANTED[len(_collected(header, header)) :]
+    why = f"{len(values)} values for a header of {len(header)}; any line after a header is taken for its values"
+    if missing:
+        why = f"the header has no column {missing[0]} where the library looks for it (blanks are part of a name)"
+    raise _DroppedError("columns", why)
+
+
+def _collected(header: Sequence[str], values: Sequence[str]) -> dict[str, str]:
+    cells: dict[str, str] = {}
+    for name, value in zip(header, values, strict=False):
+        if _WANTED[len(cells) :][:1] == (name,):
+            cells[name] = value
+    return cells
+
+
+def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
+    sizes = {name: leading(cells[name]) for name in _NUMBERS}
+    bad = [name for name, value in sizes.items() if value is None]
+    if bad:
+        raise _DroppedError("number", f"{', '.join(bad)} is no number")
+    if named:
+        known = _NAMED_TYPES if folds_fast(number) is False else _NEWER_TYPES
+    else:  # only builds between 6.4 and 7.0 wrote fnuz types in this layout, so a file with them is of one
+        known = _NAMED_TYPES if number is None or number >= BETWEEN else _PLACED_TYPES
+    types = [cells[name] for name in _TYPES]
+    wrong = [f"{name} {cells[name]!r}" for name in _TYPES if cells[name] not in known]
+    if wrong:
+        raise _DroppedError("type", f"the library knows no {', '.join(wrong)}")
+    compute = compute_as_read(cells["compute_type"], number, named)
+    if compute is None:
+        raise _DroppedError("compute-type", f"ROCm 6.4 drops entries of compute type {cells['compute_type']!r}")
+    if number is None and not named and fnuz_only(cells["gcnArchName"]):
+        types = [FNUZ.get(x, x) for x in types]  # the older reader has one name, and the device one family
+    trans = ["N" if cells[name] == "N" else "T" for name in ("transA", "transB")]
+    return ",".join((*trans, *map(str, sizes.values()), *types, compute))
+
+
+# ------------------------------------------------------------------------------------------- writing
+
+
+def accepts(override: Override) -> bool:
+    """Whether this writer is meant: a hipBLASLt index above 0 (the library refuses 0) for a single GEMM."""
+    index = override.solution.id
+    gemm = isinstance(override.problem, GemmProblem) and not override.problem.members
+    return gemm and override.solution.library == "hipblaslt" and index.isdigit() and int(index) > 0
+
+
+def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
+    """One file; the 6.4 layout for a target with ``hipblaslt_version`` below 1500, else header and values per row.
+
+    The 7.0 layout keeps to the 37 columns of 6.4: a 6.4 reader skips its header lines and takes its values, so it is
+    also what a target of unknown version gets.  What the library ignores is the problem's own value where it is known,
+    else that of a plain product without gaps; of the Gflops, GB/s and µs 0 without a time.
+
+    Raises EmissionError where the target lacks ``hipblaslt_revision`` (the library compares it; some builds have an
+    empty one) or ``arch`` (an index means another kernel elsewhere), a key field is unknown, or two overrides of one
+    key want different solutions.
+    """
+    for fact, why in (("hipblaslt_revision", "the library compares it"), ("arch", "an index holds for one arch only")):
+        if target.get(fact) is None or (fact == "arch" and not target[fact]):
+            raise EmissionError(f"tuning file: {fact} of the target is unknown ({why}); give --target {fact}=…")
+    rows: dict[str, tuple[Override, str]] = {}
+    for override in overrides:
+        name = _checked_key(override, target)
+        known = rows.get(name)
+        if known and known[0].solution != override.solution:
+            both = f"{known[0].solution.text} and {override.solution.text}"
+            raise EmissionError(f"tuning file: {both} for one key of the library ({name}); it can hold one of them")
+        rows.setdefault(name, (override, ",".join(_values(override, target))))
+    headed = by_name(version(target)) is not False
+    lines = [FIRST + target["hipblaslt_revision"]]
+    for _, values in rows.values():
+        lines += ["    " + ",".join(TUNING_COLUMNS)] * headed + ["    " + values]
+    data = ("\n".join(lines) + "\n").encode()
+    return (Emission(name="hipblaslt_tuning.txt", data=data, use=_USE),) if rows else ()
+
+
+_USE = Shell("""\
+export HIPBLASLT_TUNING_OVERRIDE_FILE={path}
+# Verify: under HIPBLASLT_LOG_MASK=32 the call's --solution_index is the file's; under 8, "Find solution with index".\
+""")
+
+
+def _checked_key(override: Override, target: Mapping[str, str]) -> str:
+    gemm, name = override.problem, key(override.problem, target)
+    if name is not None and accepts(override):
+        return name
+    if isinstance(gemm, GemmProblem) and not gemm.members:
+        unknown = [field for field, value in _key_values(gemm, target).items() if value is None]
+        compute = gemm.normal.compute_type
+        if compute is not None and "compute_type" in unknown:
+            raise EmissionError(f"tuning file: the target's reader has no entry for calls of compute type {compute}")
+        if unknown:
+            raise EmissionError(
+                f"tuning file: {', '.join(unknown)} of {gemm.label} is unknown and the library matches by it; "
+                "a bench or profile log (HIPBLASLT_LOG_MASK=32 or 64) states it, no --target can"
+            )
+    raise EmissionError(f"tuning file: no entry can name {override.solution.text} for {gemm.label}")
+
+
+def _values(override: Override, target: Mapping[str, str]) -> list[str]:
+    given = override.problem
+    assert isinstance(given, GemmProblem)
+    p, known = given.normal, _key_values(given, target)
+    size = sizes(p, p, "row")
+    seconds = (override.time_us or math.inf) * 1e-6
+    cells: dict[str, object] = {
+        **size,
+        **(tight_strides(p, size) if p.batch_count == 1 else {}),
+        "transA": p.trans_a,
+        "transB": p.trans_b,
+        "grouped_gemm": 0,
+        "batch_count": p.batch_count,
+        "alpha": 1,
+        "beta": int(p.beta == "nonzero"),
+        **{name: known[name] for name in ("a_type", "b_type", "c_type", "compute_type")},
+        "d_type": _data_type(p.d_type, target) or known["c_type"],
+        **{f"scale{x.upper()}": SCALE_CODES.get(getattr(p, f"scale_{x}") or "none", "0") for x in "abcd"},
+        "amaxD": 0,
+        "activation_type": p.activation or "none",
+        "rotating_buffer": 512,
+        "bias_vector": int(bool(p.bias)),
+        "bias_type": p.bias_type or "f32_r",
+        "hipblaslt-Gflops": f"{(p.flops or 0) / seconds / 1e9:g}",
+        "hipblaslt-GB/s": f"{(p.bytes or 0) / seconds / 2**30:g}",  # as hipblaslt-bench computes it
+        "us": f"{override.time_us or 0:g}",
+        "solution_index": override.solution.id,
+        "gcnArchName": target["arch"],
+        "CUs": target.get("cu_count", "0"),
+    }
+    return [str(cells[name]) for name in TUNING_COLUMNS]
+
+
+WRITER = Writer(
+    name="hipblaslt-tuning-file",
+    about="hipBLASLt tuning file for HIPBLASLT_TUNING_OVERRIDE_FILE (ROCm 6.4 and later)",
+    accepts=accepts,
+    key=key,
+    write=write,
+)

@@ -1,0 +1,353 @@
+"""What hipBLASLt keeps of a tuning file: which rows, under which key, with which index, and why not the others.
+
+ROCm 6.4 takes every line of exactly 37 values by their places.  From 7.0 on (library version 1500) a line that contains
+``transA`` names the columns of the line after it, whatever that is; eleven columns are collected in one order, the
+first of each name that is next.  Both remove blanks in front of a line and nowhere else, take any transpose but ``N``
+for T, and numbers as far as they are numbers (``4096.0``, ``101917abc``).  The reader by name takes a compute type that
+it does not know for ``f32_r``; the older one takes the compute type for a data type.
+
+Of several rows of one key the newer library takes the first whose index its build has, the older the latest; where
+that solution cannot run the call it takes its own choice, and no other row.  The first line must be the library's own
+revision, else it takes nothing of the file for calls of its C functions.
+
+Compared with libhipblaslt 1.2.2 (ROCm 7.2.4) over a virtual GPU in ``tests/conformance/test_hipblaslt_files.py``.
+Source: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/UserDrivenTuningParser.cpp`` (6.4, 7.0),
+ROCm/rocm-libraries ``projects/hipblaslt``, the same file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from logparse.errors import InputError
+from logparse.libraries.hipblaslt import bench, tuning_file
+from logparse.libraries.hipblaslt.tuning_file import NO_ROW, TUNING_COLUMNS, TuningRow, by_name
+from logparse.libraries.kinds.format import Emission, Head
+from logparse.libraries.kinds.override_format import (
+    Conversion,
+    Merging,
+    OverrideFile,
+    OverrideFormat,
+    Report,
+    bytes_of,
+    records_of,
+)
+from logparse.libraries.kinds.reading import Note, Offer, Reading, Row, Rule, Table, text_of, with_key
+from logparse.libraries.tunableop.solutions import hipblaslt_index
+from logparse.model import GemmProblem, Override, Problem, Solution, problem_from_text
+from logparse.quoting import Shell
+from logparse.target import Facts
+from logparse.target import arch as arch_of
+
+_REWRITE = "let `logparse recommend --target` write the file"
+_RETUNE = "tune again with the target's hipblaslt-bench (HIPBLASLT_TUNING_FILE)"
+_REPLAY = "time it: `logparse replay` on the target"
+
+# ------------------------------------------------------------------------------------------- what is kept of a row
+
+
+@dataclass(frozen=True)
+class Context:
+    """A target (``number``: the library's version), and the file's kept rows by key."""
+
+    facts: Facts
+    number: int | None
+    same_key: Mapping[str, Sequence[TuningRow]]
+
+
+# ------------------------------------------------------------------------------------------- the file
+
+
+def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Context]]:
+    """What the target's library takes from the file; an unknown version is the one whose layout a row has."""
+    text, _ = text_of(data)
+    number, certain = tuning_file.version(target), target.get("hipblaslt_revision") is not None
+    found = tuning_file.rows_of(text, number)
+    notes = [] if found else [Note(None, "error", "empty", "no entry in the file", _RETUNE)]
+    table = Table(found, Context(target, number, with_key(found)), _RULES, notes)
+    own = _own_facts(text, found)
+    return table.reading(
+        "the library refuses the whole file",
+        refusals=_refusals(text, target),
+        certain=certain,
+        facts=own,
+        target=target,
+    )
+
+
+def _revision(text: str) -> str | None:
+    """What the library compares with its own: the rest of the first line behind ``Git Version: ``, blanks included."""
+    _, found, revision = text.partition("\n")[0].partition(tuning_file.FIRST)
+    return revision if found else None
+
+
+def _own_facts(text: str, found: Sequence[TuningRow]) -> dict[str, str]:
+    """The revision of the first line, and the device where all rows name one."""
+    revision = _revision(text)
+    out = {} if revision is None else {"hipblaslt_revision": revision.rstrip("\r")}
+    for name, column in tuning_file.DEVICE.items():
+        values = {row.cells.get(column, "") for row in found} - {"", "0"}
+        if len(values) == 1:
+            out[name] = values.pop()
+    return out
+
+
+def _refusals(text: str, target: Facts) -> Iterator[Note]:
+    """Why the library switches overriding off: the first line must state its own revision, to the letter."""
+    mine, theirs = _revision(text), target.get("hipblaslt_revision")
+    if mine is None:
+        message = "the first line is not 'Git Version: …': the library compares it and switches overriding off"
+        yield Note(1, "error", "revision", message, _REWRITE)
+    elif mine != mine.strip():
+        message = f"blanks and carriage returns are part of the revision {mine!r}: it is no library's"
+        yield Note(1, "error", "revision", message, "remove them, and write the file with LF line ends")
+    elif theirs is not None and mine != theirs:
+        message = (
+            f"written by hipBLASLt {mine!r}, the target is {theirs!r}: the library refuses the whole file "
+            "(calls through its C++ object take the rows all the same, up to version 1.2.2)"
+        )
+        yield Note(1, "error", "revision", message, _RETUNE)
+
+
+def tried(rows: Sequence[Row], facts: Facts) -> Sequence[Row]:
+    """The rows of one key in the order in which the library tries them: ROCm 6.4 the latest first."""
+    return rows[::-1] if by_name(tuning_file.version(facts)) is False else rows
+
+
+def recognise(head: Head) -> bool:
+    """As the format does, and files that lost their first line or have something before it."""
+    data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip(tuning_file.BLANKS.encode())
+    return data.startswith(tuning_file.FIRST.encode()) or b"transA,transB,grouped_gemm,batch_count" in data
+
+
+# ------------------------------------------------------------------------------------------- rules and remarks
+
+
+def _dropped(name: str, remedy: str) -> Rule[TuningRow, Context]:
+    """The rule of one reason for which the library drops a row."""
+    return Rule(name, "error", "read", lambda row, context: row.why if row.rule == name else None, remedy)
+
+
+def _other_arch(row: TuningRow, context: Context) -> str | None:
+    mine, theirs = row.cells.get("gcnArchName", "").partition(":")[0], arch_of(context.facts)
+    if not mine or theirs is None or mine == theirs:
+        return None
+    return f"tuned on {mine}, the target is {theirs}: the library does not check, and the index is another kernel there"
+
+
+def _other_layout(row: TuningRow, context: Context) -> str | None:
+    if by_name(context.number) is not None or not row.key:
+        return None
+    if row.header is None:
+        return "values without a header line: read before ROCm 7.0, ignored by 7.0 and later"
+    if len(row.values) == len(TUNING_COLUMNS):
+        return None
+    return f"{len(row.values)} values: read by ROCm 7.0 and later, ignored by 6.4, which wants {len(TUNING_COLUMNS)}"
+
+
+def _read_as(row: TuningRow, context: Context) -> str | None:
+    if not row.key:
+        return None
+    compute = row.key.rpartition(",")[2]
+    odd = [f"{name} {x!r} as T" for name in ("transA", "transB") if (x := row.taken[name]) not in ("N", "T")]
+    odd += [f"compute type {x!r} as {compute}" for x in (row.taken["compute_type"],) if x != compute]
+    return f"the library reads {', '.join(odd)}" if odd else None
+
+
+def _grouped(row: TuningRow, context: Context) -> str | None:
+    if row.cells.get("grouped_gemm", "0") in ("0", "false"):
+        return None
+    return "an entry of a grouped GEMM: the library takes it for a single one of these sizes"
+
+
+def _other_cus(row: TuningRow, context: Context) -> str | None:
+    mine, theirs = row.cells.get("CUs", ""), context.facts.get("cu_count", "")
+    if not mine or not theirs or mine in ("0", theirs):
+        return None
+    return f"tuned with {mine} CUs, the target has {theirs}: the best solution may be another"
+
+
+def _copied(row: TuningRow, context: Context) -> str | None:
+    message = "its Gflop/s are not those of its sizes and its time: the row is a copy of one of other sizes"
+    return message if row.claim else None
+
+
+def work_of(problem: Problem | None) -> str:
+    """What a call computes beside the product, of which the library's key contains nothing: C, bias and activation."""
+    if not isinstance(problem, GemmProblem):
+        return ""
+    words = [f"beta {problem.beta}" if problem.beta else "", problem.epilogue or ""]
+    return " ".join(word for word in words if word not in ("", "DEFAULT"))
+
+
+def _conflict(row: TuningRow, context: Context) -> str | None:
+    work = work_of(row.problem)
+    return _two_solutions(row, context, [x for x in _rivals(row, context) if work_of(x.problem) == work])
+
+
+def _shared(row: TuningRow, context: Context) -> str | None:
+    work = work_of(row.problem)
+    others = [x for x in _rivals(row, context) if work_of(x.problem) != work]
+    message = _two_solutions(row, context, others)
+    if message is None:
+        return None
+    theirs = " and ".join(sorted({work_of(x.problem) or "plain" for x in others}))
+    return f"{message}; their times are of different work ({work or 'plain'}, {theirs})"
+
+
+def _rivals(row: TuningRow, context: Context) -> list[TuningRow]:
+    """The rows of its key with another solution."""
+    return [x for x in context.same_key.get(row.key, ()) if x.index != row.index]
+
+
+def _two_solutions(row: TuningRow, context: Context, others: Sequence[TuningRow]) -> str | None:
+    if not others:
+        return None
+    named = by_name(context.number)
+    other = others[0] if named else others[-1]
+    both = f"line {other.line} has the same key with solution {other.index}"
+    if named is None:
+        return f"{both}; which of them is used depends on the version"
+    if named:
+        return f"{both}; the first one whose index the build has is used" if other.line < row.line else None
+    return f"{both}, and ROCm 6.4 tries the latest first" if other.line > row.line else None
+
+
+_RULES: tuple[Rule[TuningRow, Context], ...] = (
+    *(_dropped(name, _REWRITE) for name in ("37-values", "no-header", "columns")),
+    *(_dropped(name, _RETUNE) for name in ("index", "number", "type")),
+    _dropped("compute-type", "ROCm 7.0 and later take it"),
+    Rule("arch", "error", "honoured", _other_arch, _RETUNE),
+    Rule("layout", "warning", None, _other_layout, _REWRITE),
+    Rule("read-as", "warning", None, _read_as, _RETUNE),
+    Rule("grouped", "warning", None, _grouped, "remove it"),
+    Rule("cu-count", "warning", None, _other_cus, _RETUNE),
+    Rule("copied", "warning", None, _copied, _REPLAY),
+    Rule("conflict", "error", None, _conflict, "keep the faster one"),
+    Rule("shared", "warning", None, _shared, "time both on both calls, keep the one that costs less in all"),
+)
+
+
+# ------------------------------------------------------------------------------------- calls through the C++ object
+
+
+def _object_compute(problem: Problem, facts: Facts) -> str | None:
+    """The compute type of the row for a call through the C++ object, where that is another than of the C functions'."""
+    own, other = tuning_file.key(problem, facts), tuning_file.object_key(problem, facts)
+    return None if other is None or own == other else other.rpartition(",")[2]
+
+
+def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
+    """Calls through the C++ object that have another key than those of the C functions."""
+    out = {}
+    for call in object_calls(messages):
+        if compute := _object_compute(call, reading.key_facts):
+            what = "find no row" if compute == NO_ROW else f"find only rows of compute type {compute}"
+            why = f"calls of these types through hipBLASLt's C++ object, as rocBLAS makes them, {what}"
+            other = str(tuning_file.object_key(call, reading.key_facts))
+            out[call.text] = Report(other, None, why=f"{why} up to version 1.2.2")
+    return out
+
+
+def object_calls(messages: Iterable[tuple[str, str]]) -> list[Problem]:
+    """The problems that a run's logs (function and text of messages) name as called through the C++ object."""
+    return [problem_from_text(text) for function, text in messages if function == bench.OBJECT]
+
+
+def with_objects(overrides: Sequence[Override], called: Sequence[Problem], target: Mapping[str, str]) -> list[Override]:
+    """The overrides, each followed by that with whose row a call through the C++ object (``called``) is served, where
+    that is another and there can be one.
+    """
+    keys = {tuning_file.key(call, target) for call in called} - {None}
+    out = []
+    for override in overrides:
+        out.append(override)
+        gemm, compute = override.problem, _object_compute(override.problem, target)
+        if compute not in (None, NO_ROW) and tuning_file.key(gemm, target) in keys and isinstance(gemm, GemmProblem):
+            out.append(replace(override, problem=replace(gemm, compute_type=compute)))
+    return out
+
+
+def kernels(problem: Problem) -> str | None:
+    """The kind of kernels that a call needs: an index has those of one, and serves no call of another.
+
+    Bias, activation, β, scales of whole matrices, leading dimensions and strides do not matter.  Of the 11,808 indices
+    that version 1.2.2 offered on gfx90a for plain products, and 5,972 on gfx1201, it offered none for another kind.
+    """
+    if not isinstance(problem, GemmProblem) or problem.aux is None:
+        return None
+    words = []
+    if problem.aux:
+        words.append("an activation's gradient" if problem.gradient else "an auxiliary matrix")
+    elif problem.gradient and problem.bias:
+        words.append(f"a bias gradient from {(problem.bias_source or 'd').upper()}")
+    if "row" in (problem.scale_a, problem.scale_b):
+        words.append("scales per row")
+    return " with ".join(words)
+
+
+# ------------------------------------------------------------------------------------------- merged, kept, converted
+
+
+def _header(name: str, data: bytes) -> list[tuple[str, str]]:
+    """Revision, device and layout of a file.  Raises InputError where it has no revision."""
+    text = text_of(data)[0]
+    found = tuning_file.rows_of(text, None)
+    revision = _own_facts(text, found).get("hipblaslt_revision")
+    if revision is None:
+        raise InputError("it does not begin with 'Git Version: …': the hipBLASLt of its rows is unknown")
+    pairs = {(word, row.cells.get(column, "")) for word, column in tuning_file.DEVICE.items() for row in found}
+    pairs |= {("layout", _LAYOUTS[row.header is not None]) for row in found}
+    return [("revision", revision), *sorted(x for x in pairs if x[1] not in ("", "0"))]
+
+
+_LAYOUTS = ("values only (ROCm 6.4)", "a header line each (ROCm 7)")
+
+
+def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+    data = bytes_of([tuning_file.FIRST + agreed["revision"], *(row.text for row in rows)])
+    return [Emission("hipblaslt_tuning.txt", data, Shell("export HIPBLASLT_TUNING_OVERRIDE_FILE={path}"))]
+
+
+def _keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
+    layouts = [{"\n" in row.text for row in file.rows} for file in (own, emitted)]
+    return None if layouts[0] == layouts[1] else "its layout is of another version of hipBLASLt"
+
+
+def takes(given: Solution, rocblas_version: str) -> Solution | None:
+    """An index of hipBLASLt, also one that rocBLAS passes to it."""
+    if given.library == "rocblas" and given.id.lstrip("-").isdigit():
+        index = hipblaslt_index(given, rocblas_version)
+        return None if index is None else Solution("hipblaslt", str(index))
+    return given if given.library == "hipblaslt" and given.id.isdigit() else None
+
+
+OVERRIDE_FORMAT = OverrideFormat(
+    name=tuning_file.FORMAT.name,
+    kinds=frozenset({"gemm", "grouped"}),
+    recognise=recognise,
+    reader=read,
+    key=tuning_file.key,
+    compared=("hipblaslt_revision",),
+    tried=tried,
+    reported=reported,
+    kernels=kernels,
+    signs=(
+        (
+            "the override file git version are not the same",
+            "hipBLASLt refused the tuning file: it has another git revision, or cannot be opened",
+        ),
+        ("No valid entries found in override file", "hipBLASLt found no usable entry in the tuning file"),
+    ),
+    writer=tuning_file.WRITER,
+    keep_refusal=_keep_refusal,
+    merging=Merging(header=_header, write=_merged, in_order=True, work=lambda row: work_of(row.problem)),
+    conversion=Conversion(
+        word="hipblaslt",
+        recognise=tuning_file.FORMAT.recognise,
+        read=records_of(tuning_file.FORMAT),
+        takes=takes,
+        matched="hipBLASLt does not match leading dimensions, strides, bias, epilogue: an entry serves all such calls",
+    ),
+)

@@ -1,0 +1,1 @@
+"""The kinds of what a library has: formats, override formats, backends."""

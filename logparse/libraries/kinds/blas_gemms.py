@@ -1,0 +1,230 @@
+"""GEMMs as BLAS libraries take them, and what the backends of cuBLASLt and hipBLASLt share: the interface of the second
+is a copy of the first's, with the same functions, attributes and mostly the same numbers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from logparse.libraries.kinds.backend import Conditions, Place, UnsupportedError
+from logparse.libraries.kinds.device.device_backend import DeviceBackend
+from logparse.libraries.kinds.device.operands import GemmOperands, Matrix, matrices, vectors
+from logparse.libraries.kinds.device.torch_device import Call, TorchRunnable
+from logparse.model import GemmProblem, Problem, Solution
+
+TYPES = {"f32_r": 0, "xf32_r": 0, "f64_r": 1, "f16_r": 2, "bf16_r": 14, "f8_r": 28, "bf8_r": 29}
+"""cudaDataType_t and hipDataType (library_types.h)."""
+EPILOGUES = {"DEFAULT": 1, "RELU": 2, "BIAS": 4, "RELU_BIAS": 6, "GELU": 32, "GELU_BIAS": 36}
+"""cublasLtEpilogue_t (cublasLt.h) and hipblasLtEpilogue_t (hipblaslt.h)."""
+
+
+def epilogue(gemm: GemmProblem) -> str:
+    """The library's word for the epilogue; what is not known of it is taken for absent."""
+    return replace(gemm, activation=gemm.activation or "none", bias=bool(gemm.bias)).epilogue or "DEFAULT"
+
+
+def scalar(gemm: GemmProblem, *, one: bool) -> int:
+    """The address of 1 or 0 in the compute type, which outlives every call."""
+    return ctypes.addressof(_number(gemm.compute_type, one))
+
+
+@cache
+def _number(compute_type: str | None, one: bool) -> Any:
+    if compute_type == "f16_r":
+        return ctypes.c_uint16(0x3C00 if one else 0)  # 1.0 in half precision
+    return (ctypes.c_double if compute_type == "f64_r" else ctypes.c_float)(1 if one else 0)
+
+
+def supported_gemm(
+    problem: Problem,
+    types: Collection[str],
+    compute_types: Collection[str],
+    scales: Collection[str | None],
+    epilogues: Collection[str] = EPILOGUES,
+    *,
+    alpha_vector: bool = False,
+) -> GemmProblem:
+    """The problem, where a library of these type words runs it; ``alpha_vector``: whether it takes one.
+
+    Raises UnsupportedError, also for a grouped GEMM.
+    """
+    if not isinstance(problem, GemmProblem):
+        raise UnsupportedError(f"a {problem.kind}")
+    if problem.members:
+        raise UnsupportedError("a grouped GEMM")
+    if epilogue(problem) not in epilogues:
+        raise UnsupportedError(f"epilogue {problem.epilogue}")
+    used = (problem.scale_a, problem.scale_b, problem.scale_c, problem.scale_d)
+    if any(x not in scales for x in used) or (problem.scale_alpha_vector and not alpha_vector):
+        raise UnsupportedError("scaled operands")
+    if problem.swizzle_a or problem.swizzle_b:
+        raise UnsupportedError("swizzled operands")
+    if (problem.compute_type or "f32_r") not in compute_types:
+        raise UnsupportedError(f"compute type {problem.compute_type}")
+    if any(matrix.dtype not in types for matrix in matrices(problem).values()):
+        raise UnsupportedError("a type that the library does not have")
+    return problem
+
+
+Described: TypeAlias = Literal["matmul_desc", "matrix_layout", "matmul_preference"]
+"""What has attributes."""
+
+
+class LtBackend(DeviceBackend):
+    """The heuristic's list in its order, so the library's own pick first.
+
+    A subclass has the library's numbers, ``_ask`` and ``_attribute``, which reach its bindings, and what only that
+    library has.  Descriptors are a few hundred bytes of the host's memory, and go with the worker.
+    """
+
+    library: str
+    types: ClassVar[Mapping[str, int]] = TYPES
+    compute_types: ClassVar[Mapping[str, int]]
+    epilogues: ClassVar[Mapping[str, int]] = EPILOGUES
+    operations: tuple[int, int]
+    """The operand as it is, and transposed."""
+    pointers: ClassVar[Mapping[str, str]]
+    """Attributes of a product that point to what ``vectors`` names."""
+    result_bytes: int
+    """Size of a result of the heuristic, which begins with the algorithm."""
+    workspace_at: int
+    state_at: int
+    most: int
+    """How many solutions the heuristic is asked for where all are wanted."""
+    _data_type: Any = int
+    _compute_type: Any = int
+    """Types as the bindings take them."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self._handle = self._ask("create")
+        self._results: dict[tuple[str, int], dict[str, bytes]] = {}
+
+    def _ask(self, function: str, *arguments: Any) -> Any:
+        """What the library's function, by its words (``matmul_desc_create``), returns or writes to its first pointer.
+
+        Raises what says that it failed.
+        """
+        raise NotImplementedError
+
+    def _attribute(self, of: Described, name: str) -> Any:
+        """An attribute's number, as the bindings take it."""
+        raise NotImplementedError
+
+    def _listed(self, *arguments: Any) -> int:
+        """Ask the heuristic; returns how many results it wrote to the last argument's address."""
+        raise NotImplementedError
+
+    def _gemm(self, problem: Problem) -> GemmProblem:
+        """The problem, where the library runs it.  Raises UnsupportedError."""
+        raise NotImplementedError
+
+    def _id(self, result: bytes) -> str:
+        """The solution's id, as logs name it."""
+        raise NotImplementedError
+
+    def _default_workspace_bytes(self) -> int:
+        """PyTorch's for this library."""
+        raise NotImplementedError
+
+    def _describe_more(self, operation: Any, gemm: GemmProblem) -> None:
+        """Set the attributes that only one library has."""
+
+    def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
+        found = list(self._found(self._gemm(problem), workspace_bytes, limit))
+        return [Solution(self.library, x) for x in (found if self._place.exhaustive else found[:limit])]
+
+    def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
+        gemm = self._gemm(problem)
+        result = self._found(gemm, conditions.workspace_bytes, 200).get(solution.id)
+        if result is None:
+            raise UnsupportedError("the heuristic does not offer it with this workspace")
+        operands = self.operands(gemm, conditions)
+        assert isinstance(operands, GemmOperands)
+        need = int.from_bytes(result[self.workspace_at : self.workspace_at + 8], "little")
+        call = self._call(gemm, operands, result, need)
+        return TorchRunnable(self._device, operands, call, workspace_bytes=need)
+
+    def release(self) -> None:
+        self._results.clear()
+        super().release()
+
+    def _found(self, gemm: GemmProblem, workspace_bytes: int | None, limit: int) -> dict[str, bytes]:
+        offered = self._default_workspace_bytes() if workspace_bytes is None else workspace_bytes
+        key = (gemm.text, offered)
+        if key not in self._results:
+            held = self._results[key] = {}
+            for result in self._heuristic(gemm, self.most if self._place.exhaustive else limit, offered):
+                if int.from_bytes(result[self.state_at : self.state_at + 4], "little") == 0:
+                    held.setdefault(self._id(result), result)
+        return self._results[key]
+
+    def _heuristic(self, gemm: GemmProblem, wanted: int, offered: int) -> list[bytes]:
+        operation, layouts = self._described(gemm)
+        preference = self._ask("matmul_preference_create")
+        self._set("matmul_preference", preference, "MAX_WORKSPACE_BYTES", ctypes.c_uint64(offered))
+        size, results = self.result_bytes, (ctypes.c_uint8 * (self.result_bytes * wanted))()
+        order = [layouts[x] for x in "abcd"]
+        try:
+            count = self._listed(self._handle, operation, *order, preference, wanted, ctypes.addressof(results))
+        finally:
+            self._ask("matmul_preference_destroy", preference)
+        return [bytes(results[at * size : (at + 1) * size]) for at in range(count)]
+
+    def _described(self, gemm: GemmProblem) -> tuple[Any, dict[str, Any]]:
+        """The operation and the layouts.  Which kernels fit depends on which pointers are set, wherever they point."""
+        compute = self._compute_type(self.compute_types[gemm.compute_type or "f32_r"])
+        scale = self._data_type({"f64_r": 1, "f16_r": 2}.get(gemm.compute_type or "", 0))
+        operation = self._ask("matmul_desc_create", compute, scale)
+        for name, trans in (("TRANSA", gemm.trans_a), ("TRANSB", gemm.trans_b)):
+            self._set("matmul_desc", operation, name, ctypes.c_int32(self.operations[trans != "N"]))
+        self._set("matmul_desc", operation, "EPILOGUE", ctypes.c_int32(self.epilogues[epilogue(gemm)]))
+        bias_type = self.types.get(gemm.bias_type or "") if gemm.bias else None
+        if bias_type is not None:
+            self._set("matmul_desc", operation, "BIAS_DATA_TYPE", ctypes.c_int32(bias_type))
+        for name in self._pointed(gemm):
+            anywhere = ctypes.c_void_p(self._reserve(1).data_ptr())
+            self._set("matmul_desc", operation, self.pointers[name], anywhere)
+        self._describe_more(operation, gemm)
+        batch = gemm.batch_count or 1
+        return operation, {name: self._layout(matrix, batch) for name, matrix in matrices(gemm).items()}
+
+    def _pointed(self, gemm: GemmProblem) -> dict[str, tuple[int, str]]:
+        """What a descriptor points to, of ``vectors``: alpha is an argument of the call."""
+        return {name: x for name, x in vectors(gemm, gemm.batch_count or 1).items() if name in self.pointers}
+
+    def _layout(self, matrix: Matrix, batch: int) -> Any:
+        kind = self._data_type(self.types[matrix.dtype])
+        layout = self._ask("matrix_layout_create", kind, matrix.rows, matrix.cols, matrix.ld)
+        if batch > 1:
+            self._set("matrix_layout", layout, "BATCH_COUNT", ctypes.c_int32(batch))
+            self._set("matrix_layout", layout, "STRIDED_BATCH_OFFSET", ctypes.c_int64(matrix.stride))
+        return layout
+
+    def _set(self, of: Described, target: Any, name: str, value: Any) -> None:
+        attribute, where = self._attribute(of, name), (ctypes.addressof(value), ctypes.sizeof(value))
+        self._ask(f"{of}_set_attribute", target, attribute, *where)
+
+    def _call(self, gemm: GemmProblem, operands: GemmOperands, result: bytes, need: int) -> Call:
+        operation, layouts = self._described(gemm)
+        memory, stream, pointed = operands.memory, self._device.stream, list(self._pointed(gemm))
+        workspace, algorithm = self._reserve(need), ctypes.create_string_buffer(result, self.result_bytes)
+        alphas, one, beta = memory.get("scale_alpha"), scalar(gemm, one=True), scalar(gemm, one=gemm.beta == "nonzero")
+        a, b, c, d = (layouts[x] for x in "abcd")
+        sets = [{name: held[i].data_ptr() for name, held in memory.items() if held} for i in range(operands.sets)]
+
+        def call(i: int) -> Any:
+            at = sets[i]
+            for name in pointed:
+                self._set("matmul_desc", operation, self.pointers[name], ctypes.c_void_p(at[name]))
+            alpha = at["scale_alpha"] if alphas else one
+            inputs = (alpha, at["a"], a, at["b"], b, beta, at.get("c", at["d"]), c, at["d"], d)
+            tail = (ctypes.addressof(algorithm), workspace.data_ptr(), need, stream)
+            self._ask("matmul", self._handle, operation, *inputs, *tail)
+            return operands.d[i]
+
+        return call

@@ -1,0 +1,498 @@
+"""Operands on a torch device: random normal data in the problem's own layouts, and the reference result.
+
+Columns and rows: a column-major matrix of a BLAS call is the same memory as a row-major torch tensor of its transpose,
+so D = op(A)·op(B) is computed as Dᵀ = op(B)ᵀ·op(A)ᵀ: ``x`` (n×k) times ``y`` (k×m) gives ``d`` (n×m).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from logparse.libraries.kinds.backend import Conditions, UnsupportedError
+from logparse.libraries.kinds.correctness import Tolerance, approximate, integer_choices, tolerance
+from logparse.libraries.kinds.device.torch_device import Tensor, TorchDevice
+from logparse.libraries.kinds.dtypes import TORCH_TYPES
+from logparse.model import ConvProblem, GemmProblem, Problem
+from logparse.roofline import matrices as sizes_of
+
+_FLOATS = [x for x in TORCH_TYPES if "float" in x.operand and not x.blas.startswith("f4")]
+_DTYPES = {"xf32_r": "float32"} | {name: x.operand for x in _FLOATS for name in (x.blas, x.conv) if name}
+
+_GELU_SLACK = 2e-3  # libraries approximate it, by tanh or worse
+_STRIPE = 1 << 28
+"""Elements that are compared at once: in double precision, the logits of one language model fill a third of a GPU."""
+_ALL = slice(None)
+
+
+def dtype_of(device: TorchDevice, name: str | None) -> Any:
+    """The dtype of a type word.  Raises UnsupportedError."""
+    if name is None or name not in _DTYPES:
+        raise UnsupportedError(f"type {name or 'unknown'}")
+    return getattr(device.torch, _DTYPES[name])
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A column-major matrix of a call: rows, columns, leading dimension, batch stride and type word."""
+
+    rows: int
+    cols: int
+    ld: int
+    stride: int
+    dtype: str
+
+    def elements(self, batch: int) -> int:
+        """Elements of memory that the matrices of a batch span."""
+        return self.stride * (batch - 1) + self.ld * self.cols
+
+
+def matrices(problem: GemmProblem) -> dict[str, Matrix]:
+    """``a``, ``b``, ``d`` (and ``c``, which equals d where it is unknown).  Unknown leading dimensions are tight.
+
+    Raises UnsupportedError where a size, transpose or type is not known.
+    """
+    p = problem
+    if p.members or p.m is None or p.n is None or p.k is None or p.batch_count is None:
+        raise UnsupportedError("sizes are not known" if not p.members else "a grouped GEMM")
+    if p.trans_a is None or p.trans_b is None:
+        raise UnsupportedError("transposes are not known")
+    if p.batch_mode == "pointer":
+        raise UnsupportedError("a batch of pointers")
+    out = {}
+    for name, sizes in sizes_of(p).items():
+        rows, cols = (int(getattr(p, size)) for size in sizes)
+        dtype = getattr(p, f"{name}_type") or p.d_type or p.a_type
+        ld = getattr(p, f"ld{name}") or (p.ldd if name == "c" and p.ldd else rows)
+        stride = getattr(p, f"stride_{name}")
+        if dtype is None:
+            raise UnsupportedError("types are not known")
+        if ld < rows:
+            raise UnsupportedError(f"ld{name} {ld} is less than {rows} rows")
+        out[name] = Matrix(rows, cols, ld, ld * cols if stride is None and p.batch_count > 1 else stride or 0, dtype)
+    return out
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a call writes: its name (empty: the result), the first set's memory, and of a part of its first dimension
+    the reference in higher precision, and the sums of the magnitudes of its products.
+    """
+
+    name: str
+    memory: Tensor
+    reference: Callable[[slice], Tensor]
+    magnitudes: Callable[[slice], Tensor]
+    tolerance: Tolerance
+
+
+class OperandSets:
+    """Operand sets of a problem: their number, the copies derived from them, and the reference result.
+
+    A subclass has ``_result`` and ``_inputs``, and ``_beside`` where a call writes more than its result.
+    """
+
+    def __init__(self, device: TorchDevice, problem: GemmProblem | ConvProblem, conditions: Conditions) -> None:
+        self._device, self.problem = device, problem
+        self.sets, self.evict, self._seed = conditions.sets, conditions.evict, conditions.seed
+        self._tolerance = tolerance(problem, tf32=conditions.tf32)
+        self._remake: list[Callable[[int], None]] = []
+        self._references: dict[str, Tensor] = {}
+
+    def _inputs(self) -> Sequence[Sequence[Tensor]]:
+        """The memories that hold random data: of each operand, one per set."""
+        raise NotImplementedError
+
+    def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
+        """The first set's result in higher precision, or this part of its first dimension; with ``magnitudes`` the sum
+        of the magnitudes of its products.
+        """
+        raise NotImplementedError
+
+    def _beside(self) -> Sequence[Written]:
+        """What a call writes besides its result."""
+        return ()
+
+    def _written(self, output: Tensor) -> list[Written]:
+        magnitudes = partial(self._reference, magnitudes=True)
+        return [Written("", output, self._reference, magnitudes, self._tolerance), *self._beside()]
+
+    def fill(self, seed: int) -> None:
+        """Random normal values in all inputs.  Every memory has a seed of its own, so that one can be restored."""
+        self._seed = seed
+        self._references.clear()
+        for index in range(self.sets):
+            self._fill_set(index)
+
+    def _fill_set(self, index: int) -> None:
+        for number, memories in enumerate(self._inputs()):
+            generator = self._device.torch.Generator(device=self._device.device)
+            generator.manual_seed((self._seed * 64 + number) * 1_000_003 + index)
+            random_normal(self._device, memories[index], generator)
+        self._changed(index)
+
+    def _fill_integers(self) -> None:
+        """-1, 0 and 1 in the first set, so few ±1 that every sum is exact in the output's type."""
+        torch, choices = self._device.torch, integer_choices(self.problem)
+        for number, memories in enumerate(self._inputs()):
+            generator = torch.Generator(device=self._device.device).manual_seed(self._seed * 64 + number)
+            where = {"generator": generator, "device": self._device.device}
+            drawn = torch.randint(0, choices, memories[0].shape, dtype=torch.int32, **where)
+            memories[0].copy_((drawn == 0).to(torch.float32) - (drawn == 1).to(torch.float32))
+        self._changed(0)
+
+    def error(self, output: Tensor) -> float:
+        """‖out − ref‖ / ‖ref‖ of the first set, the reference in higher precision; the largest of all that is written.
+        NaN where something is not finite.
+        """
+        torch, errors = self._device.torch, []
+        for written in self._written(output):
+            off = of = 0.0
+            for part in _parts(written.memory):
+                ref = written.reference(part)
+                wide = written.memory[part].to(ref.dtype)
+                if not bool(torch.isfinite(wide).all()):
+                    return math.nan
+                off += float(torch.linalg.vector_norm(wide - ref)) ** 2
+                of += float(torch.linalg.vector_norm(ref)) ** 2
+            errors.append(math.sqrt(off) / max(math.sqrt(of), 1e-30))
+        return max(errors)
+
+    def fault(self, run: Callable[[], Tensor]) -> str:
+        """See ``Operands``: on random data each element, then integers on which every result is exact."""
+        for written in self._written(run()):
+            for part in _parts(written.memory):
+                excess = self._excess(written, part)
+                if not excess <= 1:
+                    which = f" of {written.name}" if written.name else ""
+                    return f"an element{which} differs {excess:.1f} times as much as rounding explains"
+        if approximate(self.problem):
+            return ""
+        try:
+            self._fill_integers()
+            output = run()
+            wrong = self._inexact(output, self._result)
+            wrong += sum(self._inexact(x.memory, x.reference) for x in self._beside())
+        finally:
+            self._fill_set(0)
+        return f"{wrong} elements are wrong on integers, whose sums are exact" if wrong else ""
+
+    def _reference(self, part: slice, *, magnitudes: bool = False) -> Tensor:
+        """See ``_result``; where the part is all of it, it is kept until the data change."""
+        if part != _ALL:
+            return self._result(part, magnitudes=magnitudes)
+        name = "magnitudes" if magnitudes else "result"
+        if name not in self._references:
+            self._references[name] = self._result(magnitudes=magnitudes)
+        return self._references[name]
+
+    def _excess(self, written: Written, part: slice) -> float:
+        """The largest |out − ref| over what is tolerated, over all elements; NaN where one is not finite."""
+        allowed, ref, size = written.tolerance, written.reference(part), written.magnitudes(part)
+        scale = float(self._device.torch.linalg.vector_norm(ref)) / math.sqrt(max(1, ref.numel()))
+        slack = _GELU_SLACK if approximate(self.problem) else 0.0
+        of_products = slack if isinstance(self.problem, GemmProblem) and self.problem.gradient else 0.0
+        limit = allowed.output * ref.abs() + allowed.partials * scale + allowed.products * size
+        limit += slack * (1 + ref.abs()) + of_products * size  # an approximate derivative multiplies the products
+        return float(((written.memory[part].to(ref.dtype) - ref).abs() / limit.clamp_min(1e-30)).max())
+
+    def _inexact(self, output: Tensor, reference: Callable[[slice], Tensor]) -> int:
+        """How many elements of a result on integers are wrong: not equal, or for a convolution, whose transforms may
+        divide, not nearest to the right integer.
+        """
+        wrong = 0
+        for part in _parts(output):
+            right = reference(part).round()
+            away = (output[part].to(right.dtype) - right).abs()
+            good = away == 0 if isinstance(self.problem, GemmProblem) else away < 0.5
+            wrong += int(good.numel() - good.sum())
+        return wrong
+
+    def derived(self, make: Callable[[int], Tensor]) -> list[Tensor]:
+        """A copy per set of operands in another form; it follows when the data change."""
+        held = [make(index) for index in range(self.sets)]
+        self._remake.append(lambda index: held[index].copy_(make(index)))
+        return held
+
+    def _changed(self, index: int) -> None:
+        for remake in self._remake:
+            remake(index)
+
+
+class GemmOperands(OperandSets):
+    """Operand sets of a GEMM.  ``x, y, c, d, bias`` are lists over the sets, in torch's row-major terms.
+
+    ``memory`` holds the same as the library's pointers; besides them ``aux`` (tight, of D's shape), ``scale_a`` …
+    (single precision: one factor, or one per row of op(A) or column of op(B)) and ``scale_alpha`` (one per row of D).
+    ``written`` are the names of what a call writes: besides d a forward epilogue's aux, or a gradient's bias.
+    """
+
+    def __init__(self, device: TorchDevice, problem: GemmProblem, conditions: Conditions) -> None:
+        super().__init__(device, problem, conditions)
+        self.problem: GemmProblem = problem
+        self.matrices = matrices(problem)
+        self.batch = problem.batch_count or 1
+        torch = device.torch
+        names = "abcd" if problem.beta == "nonzero" else "abd"
+        self.memory: dict[str, list[Tensor]] = {name: [] for name in (*names, "bias")}
+        beside = {"aux": problem.aux and not problem.gradient, "bias": problem.bias and problem.gradient}
+        self.written = ("d", *(name for name, wrote in beside.items() if wrote))
+        shapes = {name: (self.matrices[name].elements(self.batch), self.matrices[name].dtype) for name in names}
+        shapes |= vectors(problem, self.batch)
+        with device.memory_errors((problem.bytes or 0.0) * conditions.sets):
+            for name, (elements, kind) in shapes.items():
+                make = partial(torch.empty, elements, dtype=dtype_of(device, kind), device=device.device)
+                self.memory[name] = [make() for _ in range(conditions.sets)]
+            self.fill(conditions.seed)
+        turned_b, turned_a = problem.trans_b != "N", problem.trans_a != "N"
+        self.x = [self._view("b", i, turned_b) for i in range(conditions.sets)]
+        self.y = [self._view("a", i, turned_a) for i in range(conditions.sets)]
+        self.d = [self._view("d", i, False) for i in range(conditions.sets)]
+        self.c = [self._view("c", i, False) for i in range(conditions.sets)] if "c" in names else []
+        self.bias = self.memory["bias"]
+        self.aux = [x.view(self.d[0].shape) for x in self.memory.get("aux", ())]
+
+    def _view(self, name: str, index: int, turned: bool) -> Tensor:
+        matrix, memory = self.matrices[name], self.memory[name][index]
+        size, stride = (matrix.cols, matrix.rows), (matrix.ld, 1)
+        if self.batch > 1:
+            size, stride = (self.batch, *size), (matrix.stride, *stride)  # type: ignore[assignment]
+        view = memory.as_strided(size, stride)
+        return view.transpose(-1, -2) if turned else view
+
+    def _inputs(self) -> Sequence[Sequence[Tensor]]:
+        return [memories for name, memories in self.memory.items() if name not in self.written and memories]
+
+    def poison(self) -> None:
+        """NaN in what the first set's call writes (0 is written over it where the type has no NaN)."""
+        for name in self.written:
+            self.memory[name][0].fill_(math.nan)
+
+    def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
+        torch, p, wide = self._device.torch, self.problem, partial(_wide, magnitudes=magnitudes)
+        out = self._before_activation(wide, part)
+        if p.gradient and p.activation == "gelu":
+            return wide(torch.ops.aten.gelu_backward(out, self.aux[0][part].to(out.dtype), approximate="tanh"))
+        if not magnitudes and p.activation == "relu":
+            out = torch.relu(out)
+        elif not magnitudes and p.activation == "gelu":
+            out = torch.nn.functional.gelu(out, approximate="tanh")
+        return out * wide(self.memory["scale_d"][0]) if "scale_d" in self.memory else out
+
+    def _before_activation(self, wide: Callable[[Tensor], Tensor], part: slice = _ALL) -> Tensor:
+        """α·op(A)·op(B)·scales + β·C + bias, in torch's terms: rows are D's columns.  ``part`` is one of the rows, of a
+        batch one of its products.
+        """
+        scales = {name: wide(held[0]) for name, held in self.memory.items() if name.startswith("scale_")}
+        out = wide(self.x[0][part]) @ wide(self.y[0] if self.batch == 1 else self.y[0][part])
+        out = out * scales["scale_a"] if "scale_a" in scales else out
+        if "scale_b" in scales:
+            per_row = self.batch == 1 and len(scales["scale_b"]) > 1
+            out = out * scales["scale_b"][part if per_row else _ALL].unsqueeze(-1)
+        out = out * scales["scale_alpha"] if "scale_alpha" in scales else out
+        if self.c:
+            out += wide(self.c[0][part]) * scales.get("scale_c", 1)
+        return out + wide(self.bias[0]) if self.bias and "bias" not in self.written else out
+
+    def _beside(self) -> Sequence[Written]:
+        p, found = self.problem, []
+        for name in self.written[1:]:
+            like = replace(p, d_type=vectors(p, self.batch)[name][1], k=(p.k or 0) + (p.n or 0))  # sums over N, too
+            reference, magnitudes = (self._side(name, magnitudes=x).__getitem__ for x in (False, True))
+            memory = self.aux[0] if name == "aux" else self.bias[0]
+            found.append(Written(name, memory, reference, magnitudes, tolerance(like)))
+        return found
+
+    def _side(self, name: str, *, magnitudes: bool) -> Tensor:
+        wide = partial(_wide, magnitudes=magnitudes)
+        if name == "aux":
+            return self._before_activation(wide)
+        if self.problem.bias_source in ("a", "b"):
+            return wide(self.y[0]).sum(0) if self.problem.bias_source == "a" else wide(self.x[0]).sum(1)
+        return self._result(magnitudes=magnitudes).sum(0)
+
+    def _fill_set(self, index: int) -> None:
+        """Scales are powers of two near 1: random normal ones would make most of a result vanish."""
+        super()._fill_set(index)
+        for memories in self._scales():
+            memories[index].clamp_(-2, 2).round_().exp2_()
+
+    def _fill_integers(self) -> None:
+        super()._fill_integers()
+        for memories in self._scales():
+            memories[0].fill_(1)
+
+    def _scales(self) -> Sequence[Sequence[Tensor]]:
+        return [memories for name, memories in self.memory.items() if name.startswith("scale_")]
+
+
+def vectors(problem: GemmProblem, batch: int) -> dict[str, tuple[int, str]]:
+    """Elements and type of what a GEMM's epilogue and scales have besides the matrices.  Raises UnsupportedError."""
+    p, found = problem, {}
+    m, n, out_type = p.m or 0, p.n or 0, p.d_type or p.a_type or ""
+    if p.bias:
+        if p.gradient and batch > 1:
+            raise UnsupportedError("the gradient of a bias of a batch")
+        found["bias"] = (n if p.gradient and p.bias_source == "b" else m, p.bias_type or out_type)
+    if p.aux or (p.gradient and p.activation not in (None, "none")):
+        found["aux"] = (batch * m * n, p.aux_type or out_type)
+    for name, rows in (("scale_a", m), ("scale_b", n), ("scale_c", 0), ("scale_d", 0)):
+        word = getattr(p, name)
+        if word not in (None, "none"):
+            if word != "scalar" and not (word == "row" and rows):
+                raise UnsupportedError(f"{name} {word}")
+            found[name] = (1 if word == "scalar" else rows, "f32_r")
+    if p.scale_alpha_vector:
+        found["scale_alpha"] = (m, "f32_r")
+    return found
+
+
+class ConvOperands(OperandSets):
+    """Operand sets of a convolution: ``x``, ``w`` and ``dy`` are lists over the sets, in the problem's layouts.
+
+    ``dy`` stands for y where the direction is F (only its shape and layout are used).
+    """
+
+    def __init__(self, device: TorchDevice, problem: ConvProblem, conditions: Conditions) -> None:
+        super().__init__(device, problem, conditions)
+        self.problem: ConvProblem = problem
+        shapes = conv_shapes(problem)
+        layouts = {"x": problem.in_layout, "w": problem.weights_layout, "dy": problem.out_layout}
+        self.formats = {name: memory_format(device, layout, problem.spatial) for name, layout in layouts.items()}
+        dtype = dtype_of(device, problem.in_type)
+        torch = device.torch
+        self.tensors: dict[str, list[Tensor]] = {}
+        with device.memory_errors((problem.bytes or 0.0) * conditions.sets):
+            for name, shape in shapes.items():
+                self.tensors[name] = [
+                    torch.empty(shape, dtype=dtype, device=device.device, memory_format=self.formats[name])
+                    for _ in range(conditions.sets)
+                ]
+            self.fill(conditions.seed)
+        self.x, self.w, self.dy = (self.tensors[name] for name in ("x", "w", "dy"))
+        self.output = {"F": "dy", "B": "x", "W": "w"}[problem.direction]
+
+    def _inputs(self) -> Sequence[Sequence[Tensor]]:
+        return list(self.tensors.values())
+
+    def poison(self) -> None:
+        """NaN in the first set's output, which is no input of this direction, and in a block of its size that is given
+        back at once: torch's functions allocate their outputs, and the allocator hands them that block.
+        """
+        output = self.tensors[self.output][0]
+        output.fill_(math.nan)
+        self._device.torch.full_like(output, math.nan)
+
+    def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
+        """In single precision for half types, else in double."""
+        torch = self._device.torch
+        wide = torch.float32 if self.x[0].dtype in (torch.float16, torch.bfloat16) else torch.float64
+        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=False, allow_tf32=False):
+            of_images = part if self.problem.direction != "W" else _ALL  # which sums over all images
+            images = self.x[0][of_images], self.w[0], self.dy[0][of_images]
+            x, w, dy = (t.to(wide).contiguous() for t in images)
+            if magnitudes:
+                x, w, dy = x.abs(), w.abs(), dy.abs()
+            out = convolve(self._device, self.problem, x, w, dy)
+        return out[part] if self.problem.direction == "W" else out
+
+
+def random_normal(device: TorchDevice, memory: Tensor, generator: Any) -> None:
+    """Overwrite with random normal values, drawn in single precision where the type has no generator of its own."""
+    if memory.dtype.itemsize >= 2:
+        memory.normal_(generator=generator)
+    else:
+        drawn = device.torch.randn(memory.shape, generator=generator, device=device.device)
+        memory.copy_(drawn.to(memory.dtype))
+
+
+def _wide(tensor: Tensor, *, magnitudes: bool) -> Tensor:
+    return tensor.float().abs() if magnitudes else tensor.double()
+
+
+def _parts(output: Tensor) -> list[slice]:
+    """An output's first dimension in parts of at most a stripe; one of all where that suffices."""
+    rows, count = max(1, _STRIPE // max(1, output[0].numel())), len(output)
+    return [_ALL] if rows >= count else [slice(at, at + rows) for at in range(0, count, rows)]
+
+
+def memory_format(device: TorchDevice, layout: str | None, spatial: int) -> Any:
+    """The memory format of a layout word.  Raises UnsupportedError."""
+    torch = device.torch
+    if layout in ("NCHW", "NCDHW"):
+        return torch.contiguous_format
+    if layout in ("NHWC", "NDHWC"):
+        return torch.channels_last if spatial == 2 else torch.channels_last_3d
+    raise UnsupportedError(f"layout {layout or 'unknown'}")
+
+
+def conv_of(problem: Problem, types: Container[str | None]) -> ConvProblem:
+    """The problem, if it is a convolution of one of these types.  Raises UnsupportedError, also as ``conv_shapes``."""
+    if not isinstance(problem, ConvProblem):
+        raise UnsupportedError(f"a {problem.kind}")
+    conv_shapes(problem)
+    if problem.in_type not in types:
+        raise UnsupportedError(f"type {problem.in_type}")
+    return problem
+
+
+def conv_shapes(problem: ConvProblem) -> dict[str, tuple[int, ...]]:
+    """Shapes of ``x``, ``w`` and ``dy``.
+
+    Raises UnsupportedError where sizes are unknown or do not fit together, and of a problem with a bias, which
+    libraries add by a call of its own.
+    """
+    p = problem
+    if p.bias:
+        raise UnsupportedError("a bias")
+    if p.direction == "B+W" or p.mode == "transposed" or {p.in_cast, p.weights_cast, p.out_cast} - {None, "none"}:
+        raise UnsupportedError("two directions at once, transposed, or cast inputs")
+    if len({p.in_type, p.weights_type, p.out_type} - {None}) > 1:
+        raise UnsupportedError("mixed types")
+    spatial = ("d", "h", "w")[3 - p.spatial :]
+    sized = (f"{x}_{axis}" for x in ("filter", "pad", "stride", "dilation", "out") for axis in spatial)
+    if any(getattr(p, name) is None for name in ("n", "c", "k", "groups", *spatial, *sized)):
+        raise UnsupportedError("a size is not known")
+    for axis in spatial:
+        size, window = getattr(p, axis), (getattr(p, f"filter_{axis}") - 1) * getattr(p, f"dilation_{axis}") + 1
+        fits = (size + 2 * getattr(p, f"pad_{axis}") - window) // getattr(p, f"stride_{axis}") + 1
+        if fits != getattr(p, f"out_{axis}"):
+            raise UnsupportedError(f"output size {getattr(p, f'out_{axis}')} is not that of its padding ({fits})")
+    heads = {"x": (p.n, p.c), "w": (p.k, (p.c or 0) // (p.groups or 1)), "dy": (p.n, p.k)}
+    prefixes = {"x": "", "w": "filter_", "dy": "out_"}
+    return {
+        name: (*(int(size or 0) for size in heads[name]), *(int(getattr(p, f"{prefix}{axis}")) for axis in spatial))
+        for name, prefix in prefixes.items()
+    }
+
+
+def geometry(problem: ConvProblem) -> tuple[list[int], list[int], list[int]]:
+    axes = ("d", "h", "w")[3 - problem.spatial :]
+    return tuple([int(getattr(problem, f"{x}_{a}")) for a in axes] for x in ("stride", "pad", "dilation"))  # type: ignore[return-value]
+
+
+def strides(shape: Sequence[int], layout: str | None) -> list[int]:
+    """Strides, in elements, of an N, C, spatial… shape that lies in memory as its layout word states."""
+    order = list(range(len(shape)))
+    if layout in ("NHWC", "NDHWC"):
+        order = [0, *order[2:], 1]
+    out, step = [0] * len(shape), 1
+    for axis in reversed(order):
+        out[axis] = step
+        step *= shape[axis]
+    return out
+
+
+def convolve(device: TorchDevice, problem: ConvProblem, x: Tensor, w: Tensor, dy: Tensor) -> Tensor:
+    """The problem's direction through torch's own operators: what autograd would call."""
+    aten = device.torch.ops.aten
+    stride, pad, dilation = geometry(problem)
+    zeros, groups = [0] * problem.spatial, problem.groups or 1
+    if problem.direction == "F":
+        return aten.convolution(x, w, None, stride, pad, dilation, False, zeros, groups)
+    mask = [problem.direction == "B", problem.direction == "W", False]
+    gradients = aten.convolution_backward(dy, x, w, None, stride, pad, dilation, False, zeros, groups, mask)
+    return gradients[0] if problem.direction == "B" else gradients[1]

@@ -1,0 +1,281 @@
+"""One device through PyTorch: its facts, its clock, and runnables over operands that torch allocates.
+
+Every backend for real devices uses it, also those that call a vendor's library directly: torch gives memory,
+streams and events on CUDA, ROCm (where its word is ``cuda`` too) and the CPU.  torch is imported when one is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from logparse.devices import device_of
+from logparse.libraries.kinds.backend import HostBoundError, OutOfMemoryError
+
+Tensor: TypeAlias = Any
+"""torch.Tensor; torch is not installed where types are checked."""
+
+Call: TypeAlias = Callable[[int], Tensor]
+"""Enqueues one execution on an operand set and returns the output (or the buffer that will hold it)."""
+
+Around: TypeAlias = Callable[[], AbstractContextManager[object]]
+"""Settings that hold while executions are enqueued."""
+
+
+T = TypeVar("T")
+
+_TRIES = 3
+"""Of a sample whose executions the host enqueued too late; each try holds the device for longer."""
+
+
+class Operands(Protocol):
+    """The operand sets of one problem."""
+
+    sets: int
+    evict: bool
+
+    def poison(self) -> None:
+        """Fill the first set's output with NaN."""
+
+    def error(self, output: Tensor) -> float:
+        """Relative error of an output of the first set; NaN where it is not finite."""
+
+    def fault(self, run: Callable[[], Tensor]) -> str:
+        """How outputs of the first set differ from what rounding explains; empty: they do not."""
+
+
+class TorchDevice:
+    """A device by torch's name (``cuda:0``, ``cpu``).  Raises RuntimeError where torch has no such device."""
+
+    def __init__(self, name: str) -> None:
+        import torch
+
+        self.torch = torch
+        self.name = name
+        self.device = torch.device(name)
+        self.is_gpu = self.device.type == "cuda"
+        if self.is_gpu:
+            torch.cuda.set_device(self.device)
+            torch.cuda.init()
+        self.is_rocm = torch.version.hip is not None
+        self.has_events = self.is_gpu
+        self.facts = self._facts()
+        self.cache_bytes = self._cache_bytes()
+        self.host_us: float | None = None
+        self._host_us_each = 20.0
+        self._eviction: Tensor = None
+        self._threads: dict[str, ThreadPoolExecutor] = {}
+
+    def _facts(self) -> Mapping[str, str]:
+        torch = self.torch
+        facts = {"pytorch_version": str(torch.__version__)}
+        if not self.is_gpu:
+            facts |= {"device": _cpu_name(), "arch": platform.machine(), "backend": "CPU"}
+            return facts | {"cu_count": str(os.cpu_count() or 1), "threads": str(torch.get_num_threads())}
+        props = torch.cuda.get_device_properties(self.device)
+        facts |= {"device": props.name, "cu_count": str(props.multi_processor_count), "driver": _driver()}
+        if self.is_rocm:
+            facts |= {"arch": props.gcnArchName, "backend": "HIP", "hip_version": str(torch.version.hip)}
+            return facts | {"miopen_version": _miopen_version(torch.backends.cudnn.version())}
+        facts |= {"arch": f"sm_{props.major}{props.minor}", "backend": "CUDA", "cuda_version": str(torch.version.cuda)}
+        return facts | {"cudnn_version": str(torch.backends.cudnn.version())}
+
+    def _cache_bytes(self) -> int:
+        """The last-level cache; the data sheet's where it is larger (AMD's Infinity Cache lies behind the L2)."""
+        if not self.is_gpu:
+            return _cpu_cache_bytes()
+        known = device_of(self.facts)
+        reported = getattr(self.torch.cuda.get_device_properties(self.device), "L2_cache_size", 0)
+        return max(int(reported), known.cache_bytes if known else 0)
+
+    def synchronize(self) -> None:
+        """Wait for everything that was enqueued; raises what went wrong on the device."""
+        if self.is_gpu:
+            self.torch.cuda.synchronize(self.device)
+
+    @property
+    def stream(self) -> int:
+        """The stream on which everything is enqueued, as libraries take it; 0 on a CPU."""
+        return int(self.torch.cuda.current_stream(self.device).cuda_stream) if self.is_gpu else 0
+
+    def on_thread(self, name: str | None, task: Callable[[], T]) -> T:
+        """The result of a task on the one thread of that name; None: on the caller's."""
+        if name is None:
+            return task()
+        if name not in self._threads:
+            select = partial(self.torch.cuda.set_device, self.device) if self.is_gpu else None
+            self._threads[name] = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=select)
+        return self._threads[name].submit(task).result()
+
+    def healthy(self) -> bool:
+        """Whether a small product still comes out right."""
+        try:
+            ones = self.torch.ones((16, 16), device=self.device)
+            return bool((ones @ ones).sum().item() == 16.0**3)
+        except RuntimeError:
+            return False
+
+    @contextlib.contextmanager
+    def memory_errors(self, need_bytes: float | None) -> Iterator[None]:
+        """Turn torch's out-of-memory error into ``OutOfMemoryError``, with the size that did not fit."""
+        try:
+            yield
+        except (self.torch.OutOfMemoryError, MemoryError) as error:
+            self.empty_cache()
+            size = "" if need_bytes is None else f"needs {need_bytes / 2**30:.2f} GiB: "
+            raise OutOfMemoryError(f"{size}{str(error).splitlines()[0] if str(error) else 'out of memory'}") from error
+        except RuntimeError as error:
+            if "can't allocate memory" not in str(error):  # the CPU allocator's wording
+                raise
+            raise OutOfMemoryError(str(error).splitlines()[0]) from error
+
+    def empty_cache(self) -> None:
+        """Give unused memory back to the device, so that other libraries can have it."""
+        if self.is_gpu:
+            self.torch.cuda.empty_cache()
+
+    def evict(self) -> None:
+        """Enqueue writes over twice the last-level cache, so that nothing else is left in it."""
+        if self._eviction is None:
+            self._eviction = self.torch.zeros(2 * self.cache_bytes, dtype=self.torch.uint8, device=self.device)
+        self._eviction.add_(1)
+
+    def time_us(self, call: Call, first: int, count: int, *, evict: bool = False) -> float:
+        """Mean µs of ``count`` executions back to back, from operand set ``first`` on.  Raises HostBoundError.
+
+        ``evict`` empties the last-level cache before.
+        """
+        if not self.has_events:
+            if evict:
+                self.evict()
+            started = time.perf_counter_ns()
+            for turn in range(first, first + count):
+                call(turn)
+            return (time.perf_counter_ns() - started) / 1e3 / count
+        for _ in range(_TRIES):
+            if evict:
+                self.evict()
+            time_us, in_time = self._events_us(call, first, count)
+            if in_time:
+                return time_us
+        raise HostBoundError(f"host-bound in {_TRIES} tries, {time_us:.1f} µs with the host's time")
+
+    def _events_us(self, call: Call, first: int, count: int) -> tuple[float, bool]:
+        """Device time between two events, and whether the host was ahead of the device all the time.
+
+        A spinning kernel before the first event holds the device until everything is enqueued; otherwise short kernels
+        would be timed at the speed of Python.
+        """
+        start, end = self._event(), self._event()
+        self._hold(int(2e3 * (50 + 1.5 * self._host_us_each * count)))  # cycles, at about 2 GHz
+        start.record()
+        begun = time.perf_counter_ns()
+        for turn in range(first, first + count):
+            call(turn)
+        self.host_us = (time.perf_counter_ns() - begun) / 1e3 / count
+        end.record()
+        in_time = not start.query()
+        self._host_us_each = min(2_000.0, max(5.0, self.host_us))
+        end.synchronize()
+        return start.elapsed_time(end) * 1e3 / count, in_time
+
+    def _event(self) -> Any:
+        return self.torch.cuda.Event(enable_timing=True)
+
+    def _hold(self, cycles: int) -> None:  # the virtual GPU's has its own (tests/conformance)
+        self.torch.cuda._sleep(cycles)
+
+
+@cache
+def torch_device(name: str) -> TorchDevice:
+    return TorchDevice(name)
+
+
+class TorchRunnable:
+    """A call over operand sets: rotates through them, times them, checks the first."""
+
+    def __init__(
+        self,
+        device: TorchDevice,
+        operands: Operands,
+        call: Call,
+        *,
+        around: Around = contextlib.nullcontext,
+        workspace_bytes: int | None = None,
+        thread: str | None = None,
+    ) -> None:
+        self._device, self._operands, self._call, self._around = device, operands, call, around
+        self._turn, self._thread = 0, thread
+        self.workspace_bytes, self.host_us = workspace_bytes, device.host_us
+        device.on_thread(thread, self._warm_up)
+
+    def _warm_up(self) -> None:
+        """Run once: plans, handles and kernels are made at the first call."""
+        with self._device.memory_errors(None), self._around():
+            self._call(0)
+            self._device.synchronize()
+
+    def error(self) -> float:
+        return self._operands.error(self._device.on_thread(self._thread, self._checked))
+
+    def fault(self) -> str:
+        return self._operands.fault(lambda: self._device.on_thread(self._thread, self._checked))
+
+    def _checked(self) -> Tensor:
+        """The first set's output, after it was filled with NaN."""
+        with self._device.memory_errors(None), self._around():
+            self._operands.poison()
+            output = self._call(0)
+            self._device.synchronize()
+        return output
+
+    def sample_us(self, count: int) -> float:
+        first, self._turn = self._turn, (self._turn + count) % self._operands.sets
+        return self._device.on_thread(self._thread, lambda: self._timed_us(first, count))
+
+    def _timed_us(self, first: int, count: int) -> float:
+        with self._device.memory_errors(None), self._around():
+            call, sets = self._call, self._operands.sets
+            time_us = self._device.time_us(lambda turn: call(turn % sets), first, count, evict=self._operands.evict)
+            self.host_us = self._device.host_us
+            return time_us
+
+
+def _driver() -> str:
+    for path in ("/proc/driver/nvidia/version", "/sys/module/nvidia/version", "/sys/module/amdgpu/version"):
+        with contextlib.suppress(OSError):
+            text = Path(path).read_text(encoding="utf-8")
+            found = re.search(r"\d+\.\d+(\.\d+)*", text)
+            if found:
+                return found.group()
+    return platform.release()  # amdgpu of the kernel itself
+
+
+def _miopen_version(number: int | None) -> str:
+    """``torch.backends.cudnn.version()`` on ROCm: major·10⁶ + minor·10³ + patch."""
+    return "" if number is None else f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
+
+
+def _cpu_name() -> str:
+    with contextlib.suppress(OSError):
+        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+        if found:
+            return found.group(1).strip()
+    return platform.processor() or platform.machine()
+
+
+def _cpu_cache_bytes() -> int:
+    sizes = []
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        with contextlib.suppress(OSError, ValueError):
+            sizes.append(int(path.read_text(encoding="ascii").strip().removesuffix("K")) << 10)
+    return min(max(sizes, default=32 << 20), 64 << 20)  # a whole socket's cache is shared with others

@@ -1,0 +1,136 @@
+r"""Marks of ranks that launchers put before every line, taken off for block formats.
+
+::
+
+    [default0]:├──offset at 17             torchrun --tee (also with a role's name)
+    [rank0]: finding fastest for …         PyTorch
+    3: finding fastest for …               srun --label
+    [1,3]<stderr>:finding fastest for …    mpirun --tag-output
+    (Worker pid=588) finding fastest for … Ray, vLLM, SGLang
+    ESC[36m(Worker pid=588, ip=10.0.0.2)ESC[0m finding fastest for …          Ray, unless RAY_COLOR_PREFIX=0
+    2026-05-05T12:00:00.123456789Z stderr F [rank0]: finding fastest for …    a container's log on a node, kubectl logs
+                                                                              --timestamps, docker logs -t
+    Nov 22 12:00:00 node7 train[588]: finding fastest for …                   journalctl, syslog
+    train-1  | finding fastest for …                                          docker compose logs, also with -t
+    [pod/train-0/main] finding fastest for …                                  kubectl logs --prefix
+    logs/find.0.log:12:finding fastest for …                                  grep -H, with or without -n
+    Nov 22 12:00:00 finding fastest for …                                     ts; a clock as 2026-05-05 12:00:00,
+                                                                              also in brackets, is taken off as well
+    test\tRun\t2026-05-05T12:00:00.1234567Z finding fastest for …            gh run view --log (GitHub Actions)
+    > finding fastest for …                                   a quotation
+        12\tfinding fastest for …                             cat -n, nl
+      5%|▌         | 1/20 [00:01<00:20,  1.06it/s]finding fastest for …       behind a progress bar (tqdm), or behind
+                                                              a carriage return, where a terminal overwrites it
+
+Ray leaves out lines that another worker wrote, too, and appends ``[repeated 7x across cluster]`` to one of them: a log
+is whole only under ``RAY_DEDUP_LOGS=0``.
+
+The lines of a block mean something in their order, which holds within a rank only: there is a reader for each, or one
+for all where only the marks are to be taken off.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from logparse.libraries.kinds.format import BlockReader, Line, Outcome
+from logparse.libraries.kinds.patterns import regex
+from logparse.model import Record, Reject
+
+SHARED = "a line of unknown problem: threads or ranks that share this log are at several at once"
+"""Text of a message beside each time, choice or solver of a log that is left out for this."""
+WORKER = r"(?:\x1b\[\d{1,3}m)?\((?:[^()\n]{1,80}? )?pid=(?P<pid>\d{1,18})(?:, ip=[\w.:]{1,45})?\)(?:\x1b\[0m)?"
+"""The worker that Ray, vLLM and SGLang name before each of its lines; Ray colours it (ray/_private/worker.py)."""
+_CLOCK = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+_SENDER = r"(?:[\w.-]{1,255} [^\s\[\]:]{1,64}\[\d{1,18}\]|(?=[A-Za-z_]*[\d.-])\w[\w.-]{0,254} [^\s\[\]:]{1,64}): "
+"""Host and program of syslog.  Where no process follows, the host must contain a digit, dot or hyphen, so that
+``hipBLASLt version: `` is not taken for one.
+"""
+_STAMP = (
+    rf"(?:{_CLOCK} (?:std(?:out|err) [FP] )?|\[{_CLOCK}\] "
+    rf"|[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d (?:{_SENDER})?)"
+)
+_BOM = "(?:\ufeff|\xef\xbb\xbf)?"
+"""A byte order mark, as a character of UTF-8 or as its bytes in Latin-1."""
+_CONTAINER = r"[\w.-]{1,63}[-_]\d{1,4} +\|(?= )|\[pod/[\w./-]{1,300}\](?= )"
+_FILE = r"[\w./@+=,-]{1,300}\.(?:log|txt|out|err)(?:\.\d{1,6})?:"
+_TIGHT = r"\[(?!rank\d)[A-Za-z_]+\d{1,6}\]:|\[\d{1,6},\d{1,6}\]<std(?:out|err)>:"
+"""Marks of torchrun and mpirun: the line follows at once, and a blank behind them is its own indentation."""
+_SPACED = rf"(?:\[rank\d{{1,6}}\]:|\d{{1,6}}:(?= )|{WORKER}(?= )|{_CONTAINER})"
+_BAR = r"[^|\n]{0,80}\d{1,3}%\|[^|\n]{0,200}\| \d+/\d+ \[[^\]\n]{1,80}\](?=.)"
+_BEFORE = rf"(?:> |[ ]{{0,6}}\d{{1,9}}\t|[^\t\n]{{1,80}}\t[^\t\n]{{1,80}}\t(?={_CLOCK} )|(?:[^\r]*\r(?=[^\r]))+|{_BAR})"
+"""What stands before a line that was quoted, numbered, downloaded from GitHub, or written behind a progress bar."""
+_SENT_BY = rf"(?:{_STAMP})?(?:(?P<rank>{_TIGHT}|{_SPACED} ?)(?:{_CLOCK} )?|(?P<file>{_FILE})(?:\d{{1,12}}:)?)?"
+MARK_TEXT = f"{_BOM}{_BEFORE}?{_SENT_BY}"
+MARK = regex(MARK_TEXT)
+"""A bare ``[0]:`` is no mark: rows of hipblaslt-bench begin so."""
+_USUAL = regex(_BOM + _SENT_BY)
+
+
+def mark_of(text: str) -> re.Match[str]:
+    """The mark at a line's start, which may be empty.  Most lines have nothing of what ``_BEFORE`` looks for."""
+    unusual = text.startswith(">") or "\t" in text or "%|" in text or "\r" in text
+    match = (MARK if unusual else _USUAL).match(text)
+    assert match is not None
+    return match
+
+
+def mark_length(line: bytes) -> int:
+    """Length of the mark at a line's start; 0 without a mark."""
+    return mark_of(line.decode("latin-1")).end()  # a character per byte; marks are of ASCII
+
+
+class _Ranked:
+    """One reader for each mark, made when its first line comes, or one for all."""
+
+    def __init__(self, markers: Sequence[str], begin: Callable[[], BlockReader], apart: bool) -> None:
+        self._markers = markers
+        self._begin = begin
+        self._apart = apart
+        self._readers: dict[str, BlockReader] = {"": begin()}
+
+    @property
+    def awake(self) -> bool:
+        for reader in self._readers.values():  # noqa: SIM110 - asked for every line of a block
+            if reader.awake:
+                return True
+        return False
+
+    def take(self, line: Line) -> Outcome | None:
+        match = mark_of(line.text)
+        mark, rank = match[0], (match["rank"] or match["file"] or "").rstrip() if self._apart else ""
+        reader = self._readers.get(rank)
+        ours = any(marker in line.text for marker in self._markers)
+        if mark and (reader is None or not reader.awake) and not ours:
+            return None
+        if reader is None:
+            reader = self._readers[rank] = self._begin()
+        outcome = reader.take(Line(line.text[len(mark) :], line.offset))
+        return _moved(outcome, len(mark.encode())) if outcome is not None and mark else outcome
+
+    def close(self) -> Iterable[Record]:
+        for reader in self._readers.values():
+            yield from reader.close()
+
+
+def _moved(outcome: Outcome, by: int) -> Outcome:
+    """The outcome with places counted from before the mark."""
+    if not any(isinstance(record, Reject) and record.length for record in outcome.records):
+        return outcome
+    records = [
+        Reject(record.reason, record.offset + by, record.length)
+        if isinstance(record, Reject) and record.length
+        else record
+        for record in outcome.records
+    ]
+    return replace(outcome, records=records)
+
+
+def ranked(
+    markers: Sequence[bytes], begin: Callable[[], BlockReader], *, apart: bool = True
+) -> Callable[[], BlockReader]:
+    """``begin`` for a format whose lines may bear marks of ranks; ``apart``: each rank has a reader of its own."""
+    texts = [marker.decode() for marker in markers]
+    return lambda: _Ranked(texts, begin, apart)

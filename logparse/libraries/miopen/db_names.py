@@ -1,0 +1,114 @@
+"""The names of MIOpen's databases: they alone state device and build, and MIOpen ignores a file of another name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from logparse.errors import EmissionError
+from logparse.libraries.kinds.format import Head
+from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.kinds.reading import Note, Verdict, accepted
+from logparse.model import Fact
+from logparse.target import Facts, arch
+
+FILE_NAME = regex(
+    r"(?P<arch>gfx(?:803|90[0-9a-f]|94[0-2]|950|1[0-2]\d[0-9a-f]))(?P<features>(?:_nosramecc|_sramecc)?(?:_xnack)?)"
+    r"(?P<cu>_\d*|[0-9a-f]{2,3})\.(?P<backend>HIP|OpenCL)(?:\.(?P<version>\d+_\d+_\d+)(?:_(?P<tweak>[0-9A-Za-z_-]*))?)?"
+    r"(?P<fusion>\.fusion)?\.(?P<kind>u?[fk]?db)(?:\.txt)?"
+)
+"""A database file's name: ``gfx942130.HIP.3_4_0_037eb6dc4-dirty.ufdb.txt``; CUs are decimal after ``_``, else hex."""
+
+_MACHINE = ("arch", "cu_count", "backend", "miopen_version", "miopen_tweak")
+
+
+def recognised(head: Head, names: str, is_key: Callable[[str], bool]) -> bool:
+    """Whether a file has a database's name, or begins with a line of the form ``key=id:values``."""
+    if re.search(names, head.name):
+        return True
+    key, equals, payload = head.data.lstrip(b"\r\n").split(b"\n", 1)[0].partition(b"=")
+    return bool(equals) and b":" in payload and is_key(key.decode("latin-1"))
+
+
+def of_fusions(name: str) -> bool:
+    """Whether MIOpen reads a file of this name for fusion plans alone; their keys are no convolution's."""
+    match = FILE_NAME.fullmatch(name)
+    return match is not None and match["fusion"] is not None
+
+
+def facts_of_name(name: str) -> list[Fact]:
+    """The facts in a MIOpen database's file name; nothing where the name is not one that MIOpen gives."""
+    match = FILE_NAME.fullmatch(name)
+    if match is None:
+        return []
+    facts = [Fact("arch", match["arch"] + match["features"].replace("_xnack", ":xnack+"))]
+    cu = match["cu"]
+    if cu != "_":
+        facts.append(Fact("cu_count", str(int(cu[1:]) if cu[0] == "_" else int(cu, 16))))
+    facts.append(Fact("backend", match["backend"]))
+    if match["version"]:
+        facts.append(Fact("miopen_version", match["version"].replace("_", ".")))
+        # Debian's builds have an empty one.
+        facts += [Fact("miopen_tweak", match["tweak"])] if match["tweak"] is not None else []
+    return facts
+
+
+def file_name(target: Mapping[str, str], kind: str = "ufdb") -> str:
+    """The name under which this MIOpen build looks for its user database.
+
+    Raises EmissionError naming the fact that is missing: a file of another name is ignored without a word.
+    """
+    sources = "--target with a user find-db file name, a facts.json, or a MIOpen log of level 5"
+    for fact in ("arch", "cu_count", "miopen_version", "miopen_tweak"):
+        if not target.get(fact) and not (fact == "miopen_tweak" and fact in target):
+            raise EmissionError(f"MIOpen user database: {fact} of the target is unknown; {sources} supplies it")
+    device, *features = target["arch"].split(":")
+    device += "_xnack" if "xnack+" in features else ""
+    units = units_text(int(target["cu_count"]))
+    version = target["miopen_version"].replace(".", "_")
+    return f"{device}{units}.{target.get('backend', 'HIP')}.{version}_{target['miopen_tweak']}.{kind}.txt"
+
+
+def units_text(units: int) -> str:
+    """A number of CUs as a database's name has it."""
+    return f"_{units}" if units <= 64 else f"{units:x}"
+
+
+def other_machine(own: Facts, target: Facts, remedy: str) -> Iterator[Note]:
+    """Where the facts of a name are not the target's.  A tweak may be known to be empty."""
+    mine, theirs = ({**facts, "arch": arch(facts) or ""} for facts in (own, target))
+    wrong = [x for x in _MACHINE if _known(x, mine) and _known(x, theirs) and mine[x] != theirs[x]]
+    if wrong:
+        named = ", ".join(f"{x} {mine[x] or 'empty'} (target: {theirs[x] or 'empty'})" for x in wrong)
+        message = f"the name is of another device or build, the target's MIOpen never opens it: {named}"
+        yield Note(None, "error", "file-name", message, remedy)
+
+
+def _known(fact: str, facts: Facts) -> bool:
+    return fact in facts if fact == "miopen_tweak" else bool(facts.get(fact))
+
+
+def odd_name(name: str, match: re.Match[str]) -> str:
+    """Why no MIOpen makes this name of a user's database, whatever its device and build; empty: one may."""
+    unit = match["cu"]
+    if not name.endswith(".txt"):
+        return "it lacks .txt at its end"
+    if match["tweak"] is None:
+        return "the version ends in an underscore, also where no build follows"
+    if unit != "_" and unit != units_text(int(unit[1:]) if unit[0] == "_" else int(unit, 16)):
+        return "up to 64 CUs stand behind an underscore in decimal, more of them without one in hexadecimal"
+    return ""
+
+
+def wanted(target: Facts, suffix: str, otherwise: str) -> str:
+    """The remedy for a name under which the target does not look."""
+    try:
+        return f"name it {file_name(target, suffix)}"
+    except EmissionError:
+        return otherwise
+
+
+def taken(target: Facts, refusals: Sequence[Note]) -> tuple[bool, Verdict, str]:
+    """Whether the target's facts suffice to know that MIOpen takes a file, whether it does, and the reason why not."""
+    certain = all(_known(word, target) for word in _MACHINE if word != "backend")
+    return certain, accepted(refusals, certain), "MIOpen looks for no convolution in a file of this name"

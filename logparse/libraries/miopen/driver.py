@@ -1,0 +1,372 @@
+"""``MIOpenDriver`` command lines: what ``MIOPEN_ENABLE_LOGGING_CMD=1`` prints, and what people type.
+
+::
+
+    MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 -n 64 -c 256 -H 56 -W 56 -k 256 -y 3 -x 3 …
+    MIOpen(HIP)   0.088: Command [LogCmdFindConvolution] ./bin/MIOpenDriver conv -n 32 … -m conv -g 1 -F 1 -t 1
+    ./bin/MIOpenDriver conv --batchsize 256 --in_channels 128 --in_h 28 --in_w 28 … -F 2 --in_layout NHWC
+    convbfp16 -n 16 -c 96 -H 48 -W 32 -k 96 -y 3 -x 1 … -F 1 --in_layout NHWC      (lists of iree-org/iree-turbine)
+
+Flags and defaults: ROCm/MIOpen ``driver/conv_driver.hpp``, ``AddCmdLineArgs``; the logged form:
+``src/driver_arguments.cpp``.
+Values describe the forward problem, whatever the direction; ``-F`` is 1 forward, 2 backward data, 4 backward weights,
+sums of these, 0 all: one ``Call`` per direction.
+
+* ``LogCmdConvolution`` lines are executions, category ``miopen_cmd``; they give the call counts.
+* ``LogCmdFindConvolution`` lines are *queries* (PyTorch: one per shape and process), category ``miopen_find``, so that
+  they are never added to executions.
+* A line without ``Command [...]`` is typed (a script, the driver's own echo): ``by_tool``, it weighs nothing beside
+  calls of a job; where a run has none, a list of commands is what is asked about (view ``workload``).
+
+A command has no output sizes: they are computed as MIOpen does
+(``max(1, (in + 2·pad − (dilation·(filter − 1) + 1)) // stride + 1)``, transposed the inverse of it).  A typed command's
+absent flags have the driver's defaults; a logged one always prints all sizes, so one that lacks some was cut and is
+rejected.  ``conv`` is read as FP32; a log also prints it for FP64, FP8 and mixed types, which the line cannot express.
+Vectors of channels and padding modes (``-Z``, ``-z``) are rejected, and layouts of other dimensions than the command's,
+at which the driver throws.  Commands without the driver's name are read as iree-turbine's driver does: the dimensions
+are those of the layouts, and without ``-F`` it runs forward (``kernel/boo/op_exports/conv.py``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from logparse.errors import EmissionError
+from logparse.libraries.kinds.format import LineFormat, Outcome
+from logparse.libraries.kinds.patterns import regex
+from logparse.model import Call, ConvProblem, Direction, Message, Problem, Reject
+from logparse.quoting import Shell, shell_line
+
+# Long name, short name, default, field of the problem.
+_SIZES = (
+    ("batchsize", "n", 100, "n"),
+    ("in_channels", "c", 3, "c"),
+    *((f"in_{x}", short, 32, x) for x, short in zip("dhw", "!HW", strict=True)),
+    ("out_channels", "k", 32, "k"),
+    *((f"fil_{x}", short, 3, f"filter_{x}") for x, short in zip("dhw", "@yx", strict=True)),
+    *((f"pad_{x}", short, 0, f"pad_{x}") for x, short in zip("dhw", "$pq", strict=True)),
+    *((f"conv_stride_{x}", short, 1, f"stride_{x}") for x, short in zip("dhw", "#uv", strict=True)),
+    *((f"dilation_{x}", short, 1, f"dilation_{x}") for x, short in zip("dhw", "^lj", strict=True)),
+)
+# Long name, short name, default; numbers are those with a number as default.
+_FLAGS: tuple[tuple[str, str, int | str], ...] = (
+    *(size[:3] for size in _SIZES),
+    *(("forw", "F", 0), ("group_count", "g", 1), ("spatial_dim", "_", 2), ("mode", "m", "conv")),
+    *((f"trans_output_pad_{x}", short, 0) for x, short in zip("dhw", "%YX", strict=True)),
+    *(("in_cast_type", "U", "-1"), ("out_cast_type", "T", "-1"), ("wei_cast_type", "R", "-1")),
+    *((name, short, "") for name, short in (
+        ("in_layout", "I"), ("fil_layout", "f"), ("out_layout", "O"), ("pad_mode", "z"), ("pad_val", "r"),
+        ("iter", "i"), ("verify", "V"), ("verification_cache", "C"), ("time", "t"), ("wall", "w"), ("search", "s"),
+        ("printconv", "P"), ("dump_output", "o"), ("in_data", "d"), ("weights", "e"), ("bias", "b"), ("in_bias", "a"),
+        ("tensor_vect", "Z"), ("vector_length", "L"), ("dout_data", "D"), ("solution", "S"), ("gpualloc", "G"),
+    )),
+)  # fmt: skip
+_NAME = {word: name for name, short, _ in _FLAGS for word in (f"--{name}", f"-{name}", f"-{short}")}
+_DEFAULTS = {name: default for name, _, default in _FLAGS}
+TYPE_OF_OP = {
+    "conv": "FP32",
+    "convfp16": "FP16",
+    "convbfp16": "BF16",
+    "convint8": "INT8",
+    "convfp8": "FP8",
+    "convbfp8": "BF8",
+}
+_OP_OF_TYPE = {type_: op for op, type_ in TYPE_OF_OP.items()}
+
+PREFIX = (
+    r"(?:(?P<host>\S+) )?(?:(?P<tid>\d+) )?MIOpen(?:\((?P<backend>HIP|OpenCL)\))?(?:\s*(?P<ms>\d+\.\d{3}))?"
+    r"(?: \((?P<clock>[^)]+)\))?: "
+)
+"""What stands before each line of MIOpen's log: ROCm/MIOpen ``src/logger.cpp``, ``LoggingPrefix``."""
+_COMMAND = regex(
+    rf"^\s*(?:{PREFIX}Command \[(?P<function>\w*)\] ?)?"
+    r"(?:\+ )?(?:\w+=\S* +)*(?:time +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?P<op>\w+)(?P<flags>.*)$",
+    re.ASCII,
+)
+_BARE = regex(r"^\s*(?P<op>conv(?:b?fp16)?)(?P<flags> -n \d.*)$", re.ASCII)
+"""A command without the driver's name, as lists hold them."""
+_START = (
+    rb"(?:(?:\S+ )?(?:\d+ )?MIOpen(?:\((?:HIP|OpenCL)\))?(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: "
+    rb"Command \[\w*\] ?)?"
+    rb"(?:\+ )?(?:\b\w+=\S* +)*(?:\btime +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?!Info2 \[)\w+"
+    rb"|^\s*conv(?:b?fp16)? -n \d"
+)
+_TOKEN = regex(r"\S+")
+_INTEGER = regex(r"-?\d{1,9}\Z", re.ASCII)
+_SHELL = regex(r"[|;&#]|\d?>")
+DIRECTION_OF_BIT: dict[int, Direction] = {1: "F", 2: "B", 4: "W"}
+_BIT_OF_DIRECTION = {direction: bit for bit, direction in DIRECTION_OF_BIT.items()}
+
+
+@dataclass(frozen=True)
+class Command:
+    """A read command line: its problems, one per direction, and who wrote it."""
+
+    op: str
+    problems: tuple[ConvProblem, ...]
+    function: str | None
+
+    def problem(self, direction: str | None) -> ConvProblem | None:
+        """The problem of this direction; with None the only one there is."""
+        if direction is None:
+            return self.problems[0] if len(self.problems) == 1 else None
+        return next((problem for problem in self.problems if problem.direction == direction), None)
+
+
+class CommandError(ValueError):
+    """A command line that cannot be read: why, and which part of the line."""
+
+    def __init__(self, reason: str, offset: int = 0, length: int = 0) -> None:
+        super().__init__(reason)
+        self.reject = Reject(reason, offset, length)
+
+
+# ---------------------------------------------------------------------------------------------------- reading
+
+
+def read_command(text: str) -> Command | None:
+    """The command in this line; None where the line holds none.  Raises CommandError where it is damaged."""
+    match = _COMMAND.match(text) or _BARE.match(text)
+    if match is None:
+        return None
+    found = match.groupdict()
+    op, function, bare = found["op"], found.get("function"), "function" not in found
+    if op not in TYPE_OF_OP:
+        return Command(op, (), function)
+    logged = function is not None
+    flags = _read_flags(text, match.start("flags"), logged)
+    axes = {len(str(flags[name])) for name in ("in_layout", "fil_layout", "out_layout") if name in flags}
+    three = max(axes) == 5 if bare and axes else flags.get("spatial_dim") == 3
+    missing = [name for name, *_ in _sizes_of(three) if name not in flags]
+    if logged and missing:
+        raise CommandError(f"a logged command prints all sizes, this one lacks {missing[0]}: it was cut")
+    problem = _problem(op, {**_DEFAULTS, **flags}, three, logged)
+    directions = _directions(int(flags.get("forw", 1 if bare else 0)))
+    return Command(op, tuple(replace(problem, direction=x) for x in directions), function)
+
+
+@lru_cache(maxsize=8_192)
+def readable_command(text: str) -> Command | None:
+    """The command in this line; None where it holds none, or a damaged one."""
+    try:
+        return read_command(text)
+    except CommandError:
+        return None
+
+
+def _sizes_of(three: bool) -> list[tuple[str, str, int, str]]:
+    """The sizes that a command of so many dimensions has."""
+    return [size for size in _SIZES if three or not size[0].endswith("_d")]
+
+
+def _read_flags(text: str, start: int, logged: bool) -> dict[str, int | str]:
+    flags: dict[str, int | str] = {}
+    tokens = iter(_TOKEN.finditer(text, start))
+    for token in tokens:
+        word = token[0]
+        if not logged and _SHELL.match(word):
+            break
+        name = _NAME.get(word)
+        if name is None:
+            raise CommandError(f"no flag of MIOpenDriver: {word[:40]}", token.start(), len(word))
+        value = next(tokens, None)
+        if value is None:
+            raise CommandError(f"{word} has no value", token.start(), len(word))
+        number = not isinstance(_DEFAULTS[name], str)
+        if number and not _INTEGER.match(value[0]):
+            raise CommandError(f"{word} is not a number: {value[0][:40]}", value.start(), len(value[0]))
+        flags[name] = int(value[0]) if number else value[0]
+    return flags
+
+
+def _directions(given: int) -> tuple[Direction, ...]:
+    if not 0 <= given <= 7:
+        raise CommandError(f"-F {given}: 1, 2, 4, their sums, or 0")
+    return tuple(direction for bit, direction in DIRECTION_OF_BIT.items() if given == 0 or given & bit)
+
+
+def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> ConvProblem:
+    """The forward problem of a command that MIOpen printed (``logged``) or a person typed."""
+    axes, plain = ("dhw", "NCDHW") if three else ("hw", "NCHW")
+    transposed, groups, type_ = flags["mode"] == "trans", flags["group_count"] or 1, TYPE_OF_OP[op]
+    sizes: dict[str, Any] = {field: flags[name] for name, _, _, field in _sizes_of(three)}
+    if logged and transposed:  # printed is the second size of the weights: the output channels of one group
+        sizes["k"] *= groups
+    for x in axes:
+        sizes[f"out_{x}"] = _output(sizes, x, flags[f"trans_output_pad_{x}"] if transposed else None)
+    layouts = [str(flags[f"{x}_layout"] or plain) for x in ("in", "fil", "out")]
+    vectors = flags["tensor_vect"] not in ("", "0") or flags["vector_length"] not in ("", "1")
+    if vectors or any(x.endswith("c") and x[:-1].isupper() for x in layouts):
+        raise CommandError("vectors of channels (-Z, -L, NCHWc) are not read")
+    if flags["pad_mode"] not in ("", "default"):
+        raise CommandError(f"the padding mode {flags['pad_mode']} (-z) is not read: state the pads with -p and -q")
+    if logged:
+        layouts = _one_layout(layouts, _tensors(sizes, axes, groups, transposed), plain)
+    else:
+        # iree-turbine calls the weights' first axis and the output's channels F.
+        layouts = [x.replace("F", "C" if "N" in x else "N") for x in map(str.upper, layouts)]
+        if other := next((x for x in layouts if len(x) != len(plain)), None):
+            hint = "" if three else " (--spatial_dim 3 is missing)"
+            raise CommandError(f"the layout {other} has other than {len(axes)} dimensions, and the driver throws{hint}")
+        if sizes["c"] % groups or sizes["k"] % groups:
+            channels = f"{sizes['c']} input and {sizes['k']} output channels"
+            raise CommandError(f"{channels} are no multiples of {groups} groups")
+    casts: dict[str, Any] = {
+        f"{role}_cast": "none" if flags[f"{flag}_cast_type"] == "-1" else None
+        for role, flag in (("in", "in"), ("weights", "wei"), ("out", "out"))
+    }
+    return ConvProblem(
+        direction="F",
+        spatial=3 if three else 2,
+        **sizes,
+        groups=groups,
+        in_type=type_,
+        weights_type=type_,
+        out_type=None if type_ == "INT8" else type_,  # int8, int32 or float: not part of the command
+        in_layout=layouts[0],
+        weights_layout=layouts[1],
+        out_layout=layouts[2],
+        **casts,
+        bias=0,  # the driver's -b is an operation of its own, no part of the convolution's key
+        mode="transposed" if transposed else "convolution",
+    )
+
+
+def _tensors(sizes: Mapping[str, Any], axes: str, groups: int, transposed: bool) -> list[list[int | None]]:
+    """The sizes of input, weights and output in the plain order."""
+    n, c, k = sizes["n"], sizes["c"], sizes["k"]
+    weights = (c, k // groups) if transposed else (k, c // groups)
+    return [
+        [n, c, *(sizes[x] for x in axes)],
+        [*weights, *(sizes[f"filter_{x}"] for x in axes)],
+        [n, k, *(sizes[f"out_{x}"] for x in axes)],
+    ]
+
+
+def _one_layout(printed: list[str], tensors: Sequence[Sequence[int | None]], plain: str) -> list[str]:
+    """The layouts of the problem's key: one for all tensors where there is one that they may have.
+
+    A command prints each tensor's axes by stride, then size, then place, so that sizes of 1 leave several layouts: NHWC
+    with one channel and a width of 1 is printed as NHCW.  MIOpen looks for one by all strides and, where there is none,
+    since version 3.5.1 by those of sizes above 1: an image of one channel that is printed as NCHW goes with an output
+    in NHWC.  An older version keeps that pair; the line does not name the version.
+    Source: ROCm/MIOpen pull request 3864, ``ProblemDescription::HeuristicUpdateLayouts``.
+    """
+    if len(set(printed)) == 1 and printed[0] in _SUPPORTED:
+        return printed
+    described = []
+    for name, sizes in zip(printed, tensors, strict=True):
+        size = {axis: length or 1 for axis, length in zip(plain, sizes, strict=True)}
+        if set(name) != set(plain):
+            return printed
+        described.append((_strides(name, size), size))
+    for least in (1, 2):
+        for layout in (x for x in _SUPPORTED if len(x) == len(plain)):
+            if all(_may_be(layout, strides, size, least) for strides, size in described):
+                return [layout] * 3
+    return printed
+
+
+_SUPPORTED = ("NCHW", "NHWC", "CHWN", "NCDHW", "NDHWC")
+"""The layouts that MIOpen looks for, in its order."""
+
+
+def _strides(layout: str, size: Mapping[str, int]) -> dict[str, int]:
+    """Those of a tensor without gaps."""
+    strides, stride = {}, 1
+    for axis in reversed(layout):
+        strides[axis] = stride
+        stride *= size[axis]
+    return strides
+
+
+def _may_be(layout: str, strides: Mapping[str, int], size: Mapping[str, int], least: int) -> bool:
+    """Whether no stride is larger than the one before it in the layout, among axes of at least this size."""
+    ordered = [strides[axis] for axis in layout if size[axis] >= least]
+    return ordered == sorted(ordered, reverse=True)
+
+
+def _output(sizes: Mapping[str, int], x: str, output_pad: int | None) -> int | None:
+    """ROCm/MIOpen ``src/convolution.cpp``, ``GetForwardOutputDim``; None where a stride of 0 makes no sense."""
+    size, pad, stride = sizes[x], sizes[f"pad_{x}"], sizes[f"stride_{x}"]
+    if stride < 1:
+        return None
+    span = sizes[f"dilation_{x}"] * (sizes[f"filter_{x}"] - 1) + 1
+    if output_pad is not None:
+        return max(1, stride * (size - 1) + span - 2 * pad + output_pad)
+    return max(1, (size + 2 * pad - span) // stride + 1)
+
+
+def read(text: str) -> Outcome:
+    """A logged or typed command: a call per direction; a command that is no convolution: a message."""
+    try:
+        command = read_command(text)
+    except CommandError as error:
+        return Outcome("reject", [error.reject])
+    if command is None:
+        return Outcome("reject", [Reject("no MIOpenDriver command")])
+    if not command.problems:
+        at = text.index("MIOpenDriver")
+        return Outcome("message", [Message(category="miopen_cmd", function=command.function or "", text=text[at:])])
+    category = "miopen_find" if "Find" in (command.function or "") else "miopen_cmd"
+    typed = command.function is None
+    return Outcome("call", [Call(problem=x, category=category, count=1, by_tool=typed) for x in command.problems])
+
+
+# ---------------------------------------------------------------------------------------------------- writing
+
+
+def command(problem: Problem) -> Shell:
+    """The command that runs this problem, e.g. to measure or tune it (``-s 1`` appended tunes); ``PATH`` finds the
+    driver, whose folder differs by ROCm version.
+
+    Raises EmissionError naming the field that is unknown or that the driver cannot express.
+    """
+    if not isinstance(problem, ConvProblem):
+        raise EmissionError(f"MIOpenDriver runs no {problem.kind}")
+    op = _OP_OF_TYPE.get(problem.in_type or "")
+    if op is None or any(x not in (None, problem.in_type) for x in (problem.weights_type, problem.out_type)):
+        raise EmissionError(f"MIOpenDriver has no command for the types of {problem.text}")
+    if problem.direction not in _BIT_OF_DIRECTION:
+        raise EmissionError(f"MIOpenDriver has no direction {problem.direction}")
+    three = problem.spatial == 3
+    words = ["MIOpenDriver", op]
+    for name, short, _, field in _sizes_of(three):
+        value = getattr(problem, field)
+        if value is None:
+            raise EmissionError(f"{field} of {problem.text} is unknown; a find-db or MIOpen log of it supplies it")
+        words += [f"-{short}" if short.isalpha() else f"--{name}", str(value)]
+    words += ["--spatial_dim", "3"] if three else []
+    plain = "NCDHW" if three else "NCHW"
+    for flag, role in (("--in_layout", "in"), ("--fil_layout", "weights"), ("--out_layout", "out")):
+        layout = getattr(problem, f"{role}_layout") or plain
+        words += [flag, layout] if layout != plain else []
+    if problem.mode == "transposed":
+        words += _output_pads(problem)
+    mode = "trans" if problem.mode == "transposed" else "conv"
+    last = f"-m {mode} -g {problem.groups or 1} -F {_BIT_OF_DIRECTION[problem.direction]} -t 1"
+    return shell_line([*words, *last.split(" ")])
+
+
+def _output_pads(problem: ConvProblem) -> list[str]:
+    sizes = {name: getattr(problem, name) for name in problem.__dataclass_fields__}
+    words = []
+    for x in "dhw" if problem.spatial == 3 else "hw":
+        least = _output(sizes, x, 0)
+        out = sizes[f"out_{x}"]
+        if out is not None and least is not None and out > least:
+            words += [f"--trans_output_pad_{x}", str(out - least)]
+    return words
+
+
+FORMAT = LineFormat(
+    name="miopen-driver",
+    about="MIOpenDriver command lines, logged (MIOPEN_ENABLE_LOGGING_CMD=1) or typed",
+    markers=(b"MIOpenDriver", b"conv -n ", b"convfp16 -n ", b"convbfp16 -n "),
+    start=_START,
+    read=read,
+)

@@ -1,0 +1,166 @@
+"""MIOpen find-db: which solver is fastest for a convolution, shipped (``*.fdb.txt``) or found here (``*.ufdb.txt``).
+
+::
+
+    256-56-56-1x1-512-28-28-256-0x0-2x2-1x1-0-NCHW-FP16-F=GemmFwd1x1_0_2:0.66529,0,miopenConvolutionFwdAlgoGEMM;Conv…
+    2-8-8-3x3-4-8-8-1-1x1-1x1-1x1-0-NCHW-FP32-W=miopenConvolutionBwdWeightsAlgoGEMM:GemmWrwUniversal,0.02,72,rocBlas,…
+
+One line per problem, ``key=item;item``.  An item is ``solver:ms,workspace,algorithm`` (v2, since ROCm 5.6) or
+``algorithm:solver,ms,workspace,…`` (v1, and v0 with one value less); which of them is decided per item, as MIOpen does.
+System files lie in ``share/miopen/db`` of an installation, user files in ``~/.config/miopen`` (or
+``MIOPEN_USER_DB_PATH``) after any run with ``MIOPEN_FIND_MODE=1``.  Arch, CU count, backend and library build stand
+in the file's name only.
+
+Times of user files are not comparable between versions; those of MIOpen 3.3.0 are biased (fact ``times_biased``).
+What becomes of an item is in ``find_db_items``; ``find_db_columns`` reads whole files at hundreds of MB/s.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from logparse.errors import EmissionError
+from logparse.libraries.kinds.format import FOREIGN, Emission, FileFormat, Head, Origin, Outcome, Source, Writer
+from logparse.libraries.miopen.db_names import facts_of_name, file_name, of_fusions, recognised
+from logparse.libraries.miopen.problem_key import is_key, key_direction, key_of
+from logparse.libraries.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
+from logparse.model import ConvProblem, Fact, Override, Problem
+from logparse.quoting import Shell
+
+BIASED = "3.3.0 user files: times are too low, may be negative, slower solvers are missing (ROCm/MIOpen PR 3460)"
+
+
+# ---------------------------------------------------------------------------------------------------- reading
+
+
+def recognise(head: Head) -> bool:
+    return recognised(head, r"\.u?fdb\.txt$", is_key)
+
+
+def _file_facts(name: str) -> list[Fact]:
+    facts = facts_of_name(name)
+    kind = re.search(r"\.(u?)fdb\.txt$", name)
+    if kind:
+        facts.append(Fact("find_db", "user" if kind[1] else "system"))
+        if kind[1] and Fact("miopen_version", "3.3.0") in facts:
+            facts.append(Fact("times_biased", BIASED))
+    return facts
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """Facts of the name, then every line, as columns a few MB at a time; the records of fusions are foreign."""
+    # Here, as it takes its time to load, and only databases need it.
+    from logparse.libraries.miopen.find_db_columns import read_columns
+
+    facts = _file_facts(source.name)
+    if facts:
+        yield Outcome("fact", facts, lines=0)
+    with source.open() as stream:
+        yield from unread(stream) if of_fusions(source.name) else read_columns(stream)
+
+
+def unread(stream: Iterable[bytes]) -> Iterator[Outcome]:
+    """The lines of a database of something else than convolutions."""
+    return (FOREIGN if line.strip() else Outcome("blank") for line in stream)
+
+
+# ---------------------------------------------------------------------------------------------------- writing
+
+
+def accepts(override: Override) -> bool:
+    return isinstance(override.problem, ConvProblem) and override.solution.library == "miopen"
+
+
+def key(problem: Problem, target: Mapping[str, str]) -> str | None:
+    """The find-db key; None for what is no convolution, or one with a field unknown that the key needs."""
+    return key_of(problem) if isinstance(problem, ConvProblem) else None
+
+
+def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
+    """A user find-db with one record per problem, its fastest solution first and a slower one as safety net.
+
+    Several overrides of one problem, or one and its ``fallback``, are the fastest and its net (at most two are written:
+    when the first cannot be applied, MIOpen takes the second instead of searching).  Every field is matched or checked
+    by MIOpen, so none has a neutral value: time and workspace are the measured ones (a workspace too small fails at run
+    time, one too large makes MIOpen skip the solver), the algorithm is that of the key's direction.
+
+    Raises EmissionError naming what is unknown.
+    """
+    by_key: dict[str, list[Override]] = {}
+    for override in overrides:
+        text = override.key_text if override.key_text and is_key(override.key_text) else key(override.problem, target)
+        if text is None:
+            raise EmissionError(
+                f"no find-db key for {override.problem.text}: a size, type or layout is unknown; "
+                "a find-db or a MIOpen log of level 6 of this problem supplies it"
+            )
+        rows = by_key.setdefault(text, [])
+        rows.append(override)
+        if override.fallback is not None and _can_stand_in(override.fallback):
+            rows.append(override.fallback)
+    if not by_key:
+        return []
+    name = file_name(target)
+    lines = [f"{text}={';'.join(_items(rows))}\n" for text, rows in sorted(by_key.items())]
+    return [Emission(name, "".join(lines).encode(), USE)]
+
+
+def _can_stand_in(row: Override) -> bool:
+    """Whether all that MIOpen checks is known: a net that cannot be written must not keep the override from being."""
+    timed = row.time_us is not None and 0 < row.time_us < math.inf and row.workspace_bytes is not None
+    return timed and (row.solution.algorithm is not None or known_algorithm(row.solution.id) is not None)
+
+
+def _items(rows: Sequence[Override]) -> list[str]:
+    for row in rows:
+        if row.time_us is None or not 0 < row.time_us < math.inf:
+            raise EmissionError(f"no time for {row.solution.text}: MIOpen ranks by it; a measurement supplies it")
+        if row.workspace_bytes is None:
+            raise EmissionError(
+                f"workspace of {row.solution.text} is unknown: MIOpen checks it; a find-db, "
+                "MIOpen log or driver list of this problem supplies it"
+            )
+    fastest = {row.solution: row for row in sorted(rows, key=lambda row: -(row.time_us or 0.0))}
+    best = sorted(fastest.values(), key=lambda row: row.time_us or 0.0)[:2]
+    return [_item(row) for row in best]
+
+
+def _item(row: Override) -> str:
+    direction = key_direction(row.problem) if isinstance(row.problem, ConvProblem) else ""
+    algorithm = row.solution.algorithm
+    if algorithm is None or ALGORITHMS.get(algorithm) != direction:
+        family = known_algorithm(row.solution.id)
+        if family is None:
+            raise EmissionError(
+                f"algorithm of solver {row.solution.id} is unknown; a find-db that lists it supplies it"
+            )
+        algorithm = algorithm_name(family, direction)
+    milliseconds = repr(round((row.time_us or 0.0) / 1000.0, 9))
+    return f"{row.solution.raw or row.solution.id}:{milliseconds},{row.workspace_bytes},{algorithm}"
+
+
+USE = Shell("""\
+# MIOpen user find-db {name}
+# Found by its name: only this library build on this GPU reads it. Your own database is not changed;
+# to keep its rows in use, copy your .ufdb.txt rows and your .udb.txt into the same folder.
+export MIOPEN_USER_DB_PATH={folder}
+unset MIOPEN_FIND_ENFORCE  # 2 to 5 force a new search, which ignores and overwrites these rows
+unset MIOPEN_FIND_MODE     # the default (5) looks up first, as do 2 and 3; 1 (NORMAL) measures again and overwrites
+# FIND_MODE=3 (HYBRID) does not tune; FIND_ENFORCE=3 (SEARCH) tunes what has no entry, it does not force tuned results.
+# PyTorch: torch.backends.cudnn.benchmark = False (from 2.7 on, True searches again).
+# Verify: MIOPEN_LOG_LEVEL=5 prints "Chosen Algorithm: <solver> , <workspace>, <ms>",
+# MIOpenDriver prints "Solution: <id>/<solver>".
+# Tunable solvers run at their default parameters unless a perf-db (the .udb.txt beside this file, or the system's) has
+# a row for the problem too; they may then be several times slower than measured.
+""")
+
+FORMAT = FileFormat(
+    name="miopen-find-db",
+    about="MIOpen find-db, system (*.fdb.txt) and user (*.ufdb.txt), items of v2, v1 and v0",
+    recognise=recognise,
+    read=read,
+    origins=(Origin("find-db", evidence=True),),
+)
+WRITER = Writer("miopen-find-db", "MIOpen user find-db (*.ufdb.txt)", accepts, key, write)

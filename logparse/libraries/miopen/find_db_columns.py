@@ -1,0 +1,192 @@
+"""Find-db records as Arrow columns, a few MB of text at a time: what ``find_db_items.read_record`` returns, faster.
+
+Records of the usual form become columns at once (``find_db_index``), the others are read one by one.
+``tests/libraries/miopen/test_find_db.py`` holds both ways to the same answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from logparse.libraries.kinds.format import Outcome
+from logparse.libraries.miopen.find_db_file import Kinds
+from logparse.libraries.miopen.find_db_index import SIZES, Index, index_of, native_reader
+from logparse.libraries.miopen.find_db_items import DUPLICATE_KEY, ORIGIN, no_time, read_record, usable
+from logparse.libraries.miopen.key_tails import Ints, Tails, dictionary, number_column, text_column
+from logparse.model import CONV_FIELDS, MOST_US, Measurement
+
+Bools = npt.NDArray[np.bool_]
+Hashes = npt.NDArray[np.uint64]
+
+BLOCK = 8 << 20
+"""Bytes of text at a time: enough to spread the cost per column, and half a dozen of them fit into memory."""
+THREADS = 2
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Whole lines: of each its tail's place among ``tails`` where it is ``usual``; ``tables`` have the usual ones."""
+
+    offset: int
+    text: bytes
+    index: Index
+    usual: Bools
+    places: Ints
+    tails: Tails
+    tables: Mapping[str, pa.Table] = field(default_factory=dict)
+
+    def tabled(self) -> _Block:
+        """With measurements and problems of the usual lines."""
+        lines = np.flatnonzero(self.usual)
+        if not len(lines):
+            return replace(self, tables={})
+        problem, convs = self._problems(lines)
+        items, line = np.arange(len(self.index.line)), self.index.line
+        if len(lines) < len(self.usual):
+            items = np.flatnonzero(self.usual[line])
+            line = (np.cumsum(self.usual, dtype=np.int32) - 1)[line[items]]
+        measurements = self._measurements(lines, line, items, problem)
+        tables = {"measurements": _table(measurements), "convs": _table({"problem": problem, **convs})}
+        return replace(self, tables=tables)
+
+    def _problems(self, lines: Ints) -> tuple[pa.Array, dict[str, pa.Array]]:
+        """The texts of the problems, and their columns."""
+        places, numbers = self.places[lines], self.index.sizes.take(lines, axis=1)
+        native = native_reader()
+        assert native is not None, "without it no line is usual"
+        ends, texts = native.texts(numbers, places.astype(np.int32), self.tails.pieces)
+        sizes = dict(zip(SIZES, numbers, strict=True))
+        columns = {
+            name: number_column(sizes[name]) if name in sizes else self.tails.column(name, places)
+            for name in CONV_FIELDS
+        }
+        flops = np.full(len(lines), 2)
+        for name in _FACTORS:
+            flops *= sizes[name]
+        flops //= self.tails.groups[places]
+        problem = pa.StringArray.from_buffers(len(lines), pa.py_buffer(ends), pa.py_buffer(texts))
+        return problem, columns | {"flops": number_column(flops)}
+
+    def _measurements(
+        self, lines: Ints, line: npt.NDArray[np.int32], items: Ints, problem: pa.Array
+    ) -> dict[str, pa.Array]:
+        """Columns of the ``items``, each of a ``line`` of the usual ones."""
+        index, zeros = self.index, np.zeros(len(items), np.int32)
+        solver, timed = index.solver[items], index.time_us[items] > 0
+        return {
+            "origin": dictionary(zeros, text_column([ORIGIN])),
+            "kind": dictionary(zeros, text_column(["conv"])),
+            "problem": dictionary(line, problem),
+            "library": dictionary(zeros, text_column(["miopen"])),
+            "solution": dictionary(solver, text_column(f"miopen:{name}" for name in index.solvers)),
+            "raw": dictionary(solver, text_column(index.solvers)),
+            "algorithm": dictionary(index.algorithm[items], text_column(index.algorithms)),
+            "status": dictionary(~timed, text_column(["ok", "no_time"])),
+            "time_us": number_column(index.time_us[items], timed),
+            "workspace_bytes": number_column(index.workspace_bytes[items]),
+            "error": dictionary(zeros, text_column([no_time("0")]), ~timed),
+            "key_text": dictionary(line, keys_of(self.text, index, lines)),
+            "ordinal": number_column((items - index.begins[index.line[items]]).astype(np.int32)),
+        }
+
+
+_FACTORS = ("n", "k", "c", "out_d", "out_h", "out_w", "filter_d", "filter_h", "filter_w")
+
+
+def _table(columns: Mapping[str, pa.Array]) -> pa.Table:
+    return pa.Table.from_arrays(list(columns.values()), names=list(columns))
+
+
+def keys_of(text: bytes, index: Index, lines: Ints) -> pa.StringArray:
+    """The keys of some usual lines, in order."""
+    cuts = np.empty(2 * len(lines), np.int32)  # every other text between two cuts is a key
+    cuts[::2] = index.starts[lines]
+    cuts[1::2] = cuts[::2] + index.equals[lines]
+    texts = pa.StringArray.from_buffers(max(len(cuts) - 1, 0), pa.py_buffer(cuts), pa.py_buffer(text))
+    return texts.take(number_column(np.arange(0, len(cuts), 2)))
+
+
+def read_columns(stream: BinaryIO) -> Iterator[Outcome]:
+    """Outcomes of a find-db's lines, by block first the usual ones as tables ``measurements`` and ``convs``."""
+    keys = _Keys()
+    with ThreadPoolExecutor(THREADS) as pool:
+        work = (pool.submit(_read, text, offset) for offset, text in _blocks(stream))
+        ahead: list[Future[_Block]] = list(islice(work, THREADS))
+        while ahead:
+            block = ahead.pop(0).result()
+            ahead.extend(islice(work, 1))
+            yield from _outcomes(block, keys)
+
+
+def _blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    offset, parts = 0, [b""]  # of which only the last may hold a line end
+    while data := stream.read(BLOCK):
+        cut = data.rfind(b"\n") + 1
+        if not cut:
+            parts.append(data)
+            continue
+        block = b"".join((*parts, memoryview(data)[:cut]))
+        parts = [data[cut:]]
+        yield offset, block
+        offset += len(block)
+    if rest := b"".join(parts):
+        yield offset, rest
+
+
+def _read(text: bytes, offset: int) -> _Block:
+    index = index_of(text, whole=False)
+    tails = Tails(index.tails)
+    places = np.append(tails.places, -1)[index.tail]
+    usual = (places >= 0) & (index.sizes > 0).all(axis=0)  # what the store would not take is read one by one
+    usual[index.line[index.time_us > MOST_US]] = False
+    usual[index.line[~Kinds(index, tails, places).all_for(usable)]] = False
+    return _Block(offset, text, index, usual, places, tails).tabled()
+
+
+# ------------------------------------------------------------------------------------------- first record wins
+
+
+class _Keys:
+    """The keys met so far, as hashes of 64 bits, in a few sorted arrays."""
+
+    def __init__(self) -> None:
+        self._runs: list[Hashes] = []  # each at least twice as long as the next
+
+    def met(self, keys: Hashes) -> Bools:
+        """Of each key whether it was met before, also by this call; all of them are met now."""
+        again, order = np.zeros(len(keys), dtype=bool), np.argsort(keys, kind="stable")
+        new = keys[order]  # to search for one after the other is several times faster
+        again[order[1:]] = new[1:] == new[:-1]
+        for run in self._runs:
+            again[order] |= run[np.minimum(np.searchsorted(run, new), len(run) - 1)] == new
+        while self._runs and len(self._runs[-1]) < 2 * len(new):
+            new = np.sort(np.concatenate([self._runs.pop(), new]), kind="stable")  # merges what is sorted already
+        self._runs += [new] if len(new) else []
+        return again
+
+
+def _outcomes(block: _Block, keys: _Keys) -> Iterator[Outcome]:
+    index = block.index
+    again, keyed = np.zeros(len(index.equals), dtype=bool), index.equals > 0
+    again[keyed] = keys.met(index.hash[keyed])
+    if (block.usual & again).any():  # it is read one by one
+        block = replace(block, usual=block.usual & ~again).tabled()
+    if block.tables:
+        yield Outcome("measurement", lines=int(np.count_nonzero(block.usual)), tables=block.tables)
+    for number in np.flatnonzero(~block.usual).tolist():
+        start, end = index.starts[number : number + 2].tolist()
+        outcome = read_record(block.text[start:end].removesuffix(b"\n").decode("utf-8", "backslashreplace"))
+        records = outcome.records
+        if again[number]:
+            without = partial(replace, status="skipped", error=DUPLICATE_KEY, time_us=None, workspace_bytes=None)
+            records = [without(x) if isinstance(x, Measurement) else x for x in records]
+        yield replace(outcome, records=records, at=block.offset + start)

@@ -1,0 +1,111 @@
+"""Where the records of a find-db stand, and the numbers of those of the usual form, without an object per record.
+
+The native reader finds them.  Without it no record counts as usual, and all are read one by one: to the same, but some
+twenty times slower.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+VERSION = 6
+"""Of the native module's arguments and results: one built from other sources is not used."""
+SIZES = ("n", "c", "d", "h", "w", "k", "filter_d", "filter_h", "filter_w", "out_d", "out_h", "out_w")
+"""The part of a key before its tail."""
+
+
+def native_reader() -> ModuleType | None:
+    """The native module; None where it was not built, or from other sources than these, or with LOGPARSE_NATIVE=0."""
+    if os.environ.get("LOGPARSE_NATIVE", "1") == "0":
+        return None
+    try:
+        from logparse.libraries.miopen import _find_db
+    except ImportError:
+        return None
+    return _find_db if getattr(_find_db, "VERSION", None) == VERSION else None
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """Columns of a file's lines and of the items of its usual records.
+
+    Of each line: ``starts`` (bytes; one more: where a next line would begin), ``equals``, the length of its key (-1 or
+    0: it has none), ``first``, the line of the key's first record, ``tail``, a place in ``tails`` (-1: the record is
+    not of the usual form, and has no items here), ``begins``, its first item (one more), ``hash`` of its key, which
+    differs from process to process, and ``sizes`` by row of ``SIZES``, the input's and the output's un-swapped.  Of
+    each item: ``solver`` and ``algorithm``, places in ``solvers`` and ``algorithms``, ``at``, where it begins in the
+    file, ``time_us`` (0 where a 0 is written), and ``workspace_bytes``.  Lines are counted from 0.
+
+    A usual record is the first of its key, its key has sizes whose product makes flops of 64 bits, and its items are
+    ``solver:ms,workspace,algorithm`` of different solvers.  What tails and names mean is not looked at; ``tails`` have
+    the count of dimensions and the text behind the batch size.
+    """
+
+    starts: npt.NDArray[np.int64]
+    equals: npt.NDArray[np.int32]
+    first: npt.NDArray[np.int32]
+    tail: npt.NDArray[np.int32]
+    begins: npt.NDArray[np.int32]
+    hash: npt.NDArray[np.uint64]
+    sizes: npt.NDArray[np.int64]
+    solver: npt.NDArray[np.int32]
+    algorithm: npt.NDArray[np.int32]
+    at: npt.NDArray[np.int64]
+    time_us: npt.NDArray[np.float64]
+    workspace_bytes: npt.NDArray[np.int64]
+    solvers: Sequence[str]
+    algorithms: Sequence[str]
+    tails: Sequence[tuple[int, str]]
+
+    @cached_property
+    def line(self) -> npt.NDArray[np.int32]:
+        """The line of each item."""
+        return np.repeat(np.arange(len(self.tail), dtype=np.int32), np.diff(self.begins))
+
+
+_TYPES = (np.int64, *(np.int32,) * 4, np.uint64, np.int64, np.int32, np.int32, np.int64, np.float64, np.int64)
+
+
+def index_of(data: bytes, *, whole: bool = True) -> Index:
+    """The index of a file; of 2 GiB and more as without the native reader.
+
+    Not ``whole`` is a part of one: each of its records counts as the first of its key, which the caller has to look at.
+    """
+    reader = native_reader()
+    if reader is None or len(data) >= 1 << 31:
+        return _without_records(data)
+    *columns, solvers, algorithms, tails = reader.index(data, whole)
+    fields: list[Any] = [*map(np.frombuffer, columns, _TYPES), solvers, algorithms, tails]
+    fields[6] = fields[6].reshape(len(SIZES), -1)
+    return Index(*fields)
+
+
+def _without_records(data: bytes) -> Index:
+    lines = data.removesuffix(b"\n").split(b"\n") if data else []
+    split = [line.partition(b"=") for line in lines]
+    firsts: dict[bytes, int] = {}
+    first = [firsts.setdefault(key, at) if equals and key else at for at, (key, equals, _) in enumerate(split)]
+    return Index(
+        starts=np.cumsum([0, *(len(line) + 1 for line in lines)]),
+        equals=np.array([len(key) if equals else -1 for key, equals, _ in split], np.int32),
+        first=np.array(first, np.int32),
+        tail=np.full(len(lines), -1, np.int32),
+        begins=np.zeros(len(lines) + 1, np.int32),
+        hash=np.array([hash(key) for key, _, _ in split], np.int64).view(np.uint64),
+        sizes=np.zeros((len(SIZES), len(lines)), np.int64),
+        **{name: np.zeros(0, np.int32) for name in ("solver", "algorithm")},
+        at=np.zeros(0, np.int64),
+        time_us=np.zeros(0, np.float64),
+        workspace_bytes=np.zeros(0, np.int64),
+        solvers=[],
+        algorithms=[],
+        tails=[],
+    )

@@ -1,0 +1,285 @@
+"""The items of a MIOpen find-db, read plainly: which MIOpen reads, matches and honours.
+
+Whoever reads a find-db asks here: ``lint`` and ``coverage`` for verdicts, ``ingest`` for measurements.  What MIOpen
+does not use is no measured time: it is ``skipped``, with the reason; what names no solver is a ``Reject``.
+
+A search (Find) as MIOpenDriver makes it runs ``UNKNOWN`` where an item's algorithm is not its solver's, and takes a
+negative time for none; the immediate mode does not look at the former and ranks by the latter.  An item is judged by
+what the search does.  Blanks and a carriage return around a value are harmless: MIOpen reads values with ``>>``.
+
+Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/find_db.cpp``, ``src/conv/problem_description.cpp``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from logparse.libraries.kinds.decimals import microseconds
+from logparse.libraries.kinds.format import Outcome
+from logparse.libraries.kinds.reading import Breach, Row, Rule, Verdicts, judge, whole, why_unused
+from logparse.libraries.miopen import records as miopen_records
+from logparse.libraries.miopen.problem_key import is_key, key_of, problem_from_key
+from logparse.libraries.miopen.records import Item, items_of
+from logparse.libraries.miopen.solvers import ALGORITHMS, TUNABLE, algorithm_name, known_algorithm
+from logparse.model import ConvProblem, Direction, Measurement, Reject, Solution, fault
+from logparse.target import Facts
+
+ORIGIN = "find-db"
+DUPLICATE_KEY = "duplicate key: MIOpen uses the first record"
+REFIND = "let MIOpen find it again on the target (MIOPEN_FIND_MODE=1), or let `logparse recommend` write the file"
+BLANKS = " \t\n\r\f\v"
+"""What C++ counts as blanks."""
+_MOST_MEMORY = 288 * 10**9  # of an MI355X; MIOpen provides the workspace that a row states
+_PLAIN = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
+_NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d*)?)", re.ASCII)
+_BYTES = re.compile(r"\d{1,18}\Z", re.ASCII)
+
+
+# -------------------------------------------------------------------------------------------------- rules about items
+
+
+def _bad_key(item: Item, target: Facts) -> str | None:
+    if item.key.startswith("\ufeff"):
+        return "a byte order mark stands before the key"
+    if not is_key(item.key):
+        return f"MIOpen makes no key like {item.key[:80]!r}"
+    return None
+
+
+def _spelling(item: Item, target: Facts) -> str | None:
+    return f"MIOpen spells the key {item.spelled}" if item.spelled else None
+
+
+def _few_values(item: Item, target: Facts) -> str | None:
+    if not item.solver or len(item.values) >= 3 or _old_form(item):
+        return None
+    return f"{len(item.values)} values: MIOpen throws Bad algorithm when it meets the item"
+
+
+def _old_form(item: Item) -> bool:
+    """Whether it is an item of the older form, which has its algorithm in front."""
+    return item.text.partition(":")[0] in ALGORITHMS
+
+
+def _ill_formed(item: Item, target: Facts) -> str | None:
+    if not _old_form(item) or item.text.count(",") >= 3:
+        return None
+    return "an item with the algorithm in front needs a comma behind its workspace: MIOpen drops it as ill-formed"
+
+
+def _blank_in_name(item: Item, target: Facts) -> str | None:
+    if set(BLANKS).isdisjoint(item.solver):
+        return None
+    return f"a blank in the solver's name {item.solver!r}: MIOpen knows no such solver"
+
+
+def _other_family(item: Item, target: Facts) -> str | None:
+    family = known_algorithm(item.solver)
+    if family is None or item.problem is None or len(item.values) < 3 or _algorithm(item, target):
+        return None
+    name, own = item.values[2].strip(BLANKS), algorithm_name(family, item.problem.direction)
+    if name == own or own not in ALGORITHMS:
+        return None
+    return f"{item.solver} under {name}, its own is {own}: MIOpen may run UNKNOWN, a solution that it does not find"
+
+
+def _algorithm(item: Item, target: Facts) -> str | None:
+    if len(item.values) < 3 or item.problem is None:
+        return None
+    name = item.values[2].strip(BLANKS)  # MIOpen reads it with >>
+    direction = ALGORITHMS.get(name)
+    if direction is None:
+        return f"MIOpen knows no algorithm {name!r} and throws Bad algorithm"
+    if direction != item.problem.direction:
+        return f"{name} in a record of direction {item.problem.direction}: MIOpen throws Bad algorithm"
+    return None
+
+
+def _thrown(item: Item, target: Facts) -> str | None:
+    """MIOpen converts the algorithms of all items of a record before it uses any."""
+    if not item.thrown or item.thrown == item.text:
+        return None
+    return f"MIOpen throws Bad algorithm at another item of the record: {item.thrown[:80]!r}"
+
+
+def _us(text: str) -> float:
+    """The time as ``operator>>`` reads a float, in µs: as far as it is a number, 0 if it does not begin with one."""
+    match = _NUMBER.match(text)
+    return microseconds(match[1]) if match and match[1][-1] not in "eE+-" else 0.0
+
+
+def _time(item: Item, target: Facts) -> str | None:
+    if not item.values or _us(item.values[0]) != 0:
+        return None
+    if not _NUMBER.match(item.values[0]):
+        return f"the time {item.values[0]!r} is no number, is read as 0 and sorts before every other"
+    return f"a time of {item.values[0]} ms sorts before every other"
+
+
+def _loose(item: Item, target: Facts) -> str | None:
+    if not item.values or _us(item.values[0]) == 0 or _PLAIN.match(item.values[0]):
+        return None
+    return f"the time {item.values[0]!r} is read as {_us(item.values[0]) / 1000:g}"
+
+
+def _negative(item: Item, target: Facts) -> str | None:
+    if not item.values or "-" not in item.values[0] or _us(item.values[0]) >= 0:
+        return None
+    return (
+        f"a time of {item.values[0]} ms: MIOpen takes a solver with a time instead, and runs UNKNOWN where none is left"
+    )
+
+
+def _workspace(item: Item, target: Facts) -> str | None:
+    if len(item.values) < 2 or (item.values[1].isascii() and item.values[1].isdigit()):
+        return None
+    return f"the workspace {item.values[1]!r} is no number of bytes, and MIOpen checks it"
+
+
+def _beyond_memory(item: Item, target: Facts) -> str | None:
+    space = item.values[1].strip(BLANKS) if len(item.values) > 2 else ""
+    size = whole(space)
+    if not (space.isascii() and space.isdigit()) or (size is not None and size <= _MOST_MEMORY):
+        return None
+    shown = f"{size:,}" if size is not None else f"{space[:24]}{'…' * (len(space) > 24)}"
+    return f"a workspace of {shown} bytes, more than any GPU has: MIOpen drops the solver"
+
+
+def _default_parameters(item: Item, target: Facts) -> str | None:
+    if not TUNABLE.match(item.solver):
+        return None
+    return f"{item.solver} is tunable: it runs at default parameters unless the perf-db has a row for the problem too"
+
+
+RULES = (
+    *miopen_records.rules(
+        "values",
+        "`logparse merge` keeps the fastest item of each solver",
+        REFIND,
+        (
+            Rule("item", "error", "read", _ill_formed, REFIND),
+            Rule("bad-key", "error", "matched", _bad_key, REFIND),
+            Rule("key-spelling", "error", "matched", _spelling, REFIND),
+            Rule("unknown-solver", "error", "honoured", _blank_in_name, REFIND),
+            Rule("few-values", "error", "honoured", _few_values, REFIND),
+            Rule("workspace", "error", "honoured", _beyond_memory, "copy it from a measured record"),
+            Rule("algorithm", "error", "honoured", _algorithm, REFIND),
+            Rule("algorithm", "error", "honoured", _other_family, REFIND),
+            Rule("algorithm", "error", "honoured", _thrown, "remove that item", fault=False),
+        ),
+    ),
+    Rule("time", "warning", None, _time, REFIND, fault=True),
+    Rule("time", "warning", None, _loose, REFIND),
+    Rule("time", "error", "honoured", _negative, REFIND),
+    Rule("workspace", "error", None, _workspace, "copy it from a measured record"),
+    Rule("default-parameters", "info", None, _default_parameters, "ship the .udb.txt rows with it"),
+)
+
+
+# -------------------------------------------------------------------------------------------------- what they become
+
+
+def items(key: str, payload: str, problem: ConvProblem | None, line: int = 1, first: int = 1) -> Sequence[Item]:
+    """The items of one record, each with the one at which MIOpen throws; ``first`` is the line of the key's first."""
+    found = tuple(items_of(line, key, payload, first, problem, _split))
+    own = key_of(problem) if problem is not None else None
+    thrown = next((x.text for x in found if not _usual(x) and _throws(x)), "")
+    spelled = "" if own in (None, key) else own or ""
+    return [replace(x, thrown=thrown, spelled=spelled) for x in found] if thrown or spelled else found
+
+
+def _throws(item: Item) -> bool:
+    parsed = item.solver and not item.repeated and _ill_formed(item, {}) is None
+    return bool(parsed and (_few_values(item, {}) or _algorithm(item, {})))
+
+
+def _split(id: str, rest: str) -> tuple[str, Sequence[str]]:
+    """Milliseconds, workspace and algorithm of an item; its older form has the algorithm in front, the solver after."""
+    values = rest.split(",")
+    if id not in ALGORITHMS:
+        return id, values
+    return values[0], [*values[1:3], id] if len(values) > 2 else values[1:]
+
+
+def read_record(text: str) -> Outcome:
+    """One line, the first of its key."""
+    return miopen_records.read_record(text, problem_from_key, items, measured)
+
+
+def measured(item: Item, problem: ConvProblem, origin: str = ORIGIN) -> Measurement | Reject:
+    """A solver's time for the problem of the item's key."""
+    alone = item.first is None and not (item.repeated or item.thrown or item.spelled)
+    why = "" if alone and _usual(item) else why_unused(item, {}, RULES)
+    if not item.solver:
+        return Reject(why)
+    time_us = 0.0 if why else _us(item.values[0])
+    timed = 0 < time_us < math.inf
+    return Measurement(
+        problem=problem,
+        solution=_solution(item),
+        origin=origin,
+        status="skipped" if why else "ok" if timed else "no_time",
+        time_us=time_us if timed else None,
+        workspace_bytes=None if why else _bytes(item),
+        error=why or (None if timed else no_time(item.values[0].strip(BLANKS))),
+        key_text=item.key,
+    )
+
+
+def no_time(milliseconds: str) -> str:
+    """Why an item has no time."""
+    return f"time is {milliseconds} ms"
+
+
+def row_of(item: Item, verdicts: Verdicts, breaches: tuple[Breach, ...]) -> Row:
+    """An item and what becomes of it."""
+    values, text = [x.strip(BLANKS) for x in item.values[:3]], item.text.rstrip(BLANKS)
+    named = item.solver and item.problem is not None
+    return Row(
+        line=item.line,
+        key=item.key,
+        problem=item.problem,
+        solution=_solution(item) if named else None,
+        time_us=_us(item.values[0]) if named and values and _us(item.values[0]) >= 0 else None,
+        workspace_bytes=_bytes(item) if named else None,
+        verdicts=verdicts,
+        text=f"{item.solver}:{','.join(values)}" if len(values) == 3 else text,
+        breaches=breaches,
+    )
+
+
+def _solution(item: Item) -> Solution:
+    algorithm = item.values[2].strip(BLANKS) if len(item.values) > 2 else ""
+    return Solution("miopen", item.solver, item.solver, algorithm or None)
+
+
+def _bytes(item: Item) -> int | None:
+    space = item.values[1].strip(BLANKS) if len(item.values) > 1 else ""
+    return int(space) if _BYTES.match(space) else None
+
+
+def _usual(item: Item) -> bool:
+    """Whether the item by itself breaks no rule that stops it (of others the rules have to be asked)."""
+    if item.problem is None or len(item.values) != 3 or (_old_form(item) and item.text.count(",") < 3):
+        return False
+    time, space, algorithm = item.values
+    return bool(
+        _PLAIN.match(time)
+        and time[0] != "-"
+        and _BYTES.match(space)
+        and int(space) <= _MOST_MEMORY
+        and usable(item.solver, algorithm, item.problem.direction)
+    )
+
+
+@lru_cache(maxsize=1 << 12)
+def usable(solver: str, algorithm: str, direction: Direction) -> bool:
+    """Whether an item of usual numbers breaks no rule that stops it, in a record of a usual key."""
+    key, numbers = f"1-1-1-1x1-1-1-1-1-0x0-1x1-1x1-0-NCHW-FP32-{direction}", ("1", "0", algorithm)
+    item = Item(1, key, problem_from_key(key), f"{solver}:{','.join(numbers)}", solver, numbers, None, False)
+    plain = fault(Solution("miopen", solver, solver, algorithm)) is None
+    return plain and solver not in ALGORITHMS and not judge(1, item, {}, RULES, True, "")[1]

@@ -1,0 +1,135 @@
+"""The member for MIOpen's find-dbs: which files MIOpen takes, and remarks on them and their items.
+
+A row here is one item (solver) of a record, as ``find_db_items`` judges it; ``miopen_records`` has what find-db and
+perf-db share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from logparse.libraries.kinds.format import Emission
+from logparse.libraries.kinds.override_format import Merging, OverrideFormat, bytes_of
+from logparse.libraries.kinds.reading import Note, Offer, Reading, Row
+from logparse.libraries.kinds.reading import remarks as row_remarks
+from logparse.libraries.miopen import db_names, find_db
+from logparse.libraries.miopen import records as miopen_records
+from logparse.libraries.miopen.db_names import odd_name, other_machine, wanted
+from logparse.libraries.miopen.find_db_file import FindDbFile, FindDbReading
+from logparse.libraries.miopen.find_db_items import REFIND, RULES
+from logparse.libraries.miopen.problem_key import is_key
+from logparse.libraries.miopen.records import line_notes
+from logparse.libraries.miopen.solvers import known_algorithm
+from logparse.target import Facts
+
+_MOST = 10
+
+
+def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
+    """Records of which every solver is unknown or drops out: MIOpen searches, and overwrites them with its own."""
+    lost: dict[int, bool] = {}
+    for row in rows:
+        drops = any(breach.note.rule == "workspace" for breach in row.breaches)
+        unknown = drops or (row.solution is not None and known_algorithm(row.solution.id) is None)
+        lost[row.line] = lost.get(row.line, True) and unknown and not row.dead
+    message = "no solver of the record can be used: MIOpen searches again and overwrites the record"
+    for line in (line for line, all_lost in lost.items() if all_lost):
+        yield Note(line, "warning", "overwritten", message, "add a solver that the target's build has")
+
+
+def _convolutions(name: str, data: bytes) -> bytes:
+    """The file without the records of fusion plans, whose keys are others: their lines are left, and are empty."""
+    if not db_names.of_fusions(name):
+        return data
+    return b"\n".join(x if is_key(x.partition(b"=")[0].decode("latin-1")) else b"" for x in data.split(b"\n"))
+
+
+def _refusals(name: str, target: Facts, *, holds: bool) -> Iterator[Note]:
+    """Why MIOpen takes nothing of a file of this name for convolutions; ``holds``: it has records of such."""
+    match = db_names.FILE_NAME.fullmatch(name)
+    remedy = wanted(target, "ufdb", "take the name from the line 'File is unreadable' of a MIOpen log of level 5")
+    if match is None or match["kind"] not in ("ufdb", "fdb"):
+        message = f"{name} is no name under which MIOpen looks for a find-db"
+        yield Note(None, "error", "file-name", message, remedy)
+        return
+    if match["kind"] == "ufdb" and not match["version"]:
+        message = f"{name} has no version: MIOpen looks for <device>.HIP.<version>_<build>.ufdb.txt"
+        yield Note(None, "error", "file-name", message, remedy)
+    elif match["kind"] == "fdb" and match["version"]:
+        message = f"{name} has a version: a system find-db has none"
+        yield Note(None, "error", "file-name", message, remedy)
+    elif match["kind"] == "ufdb" and (why := odd_name(name, match)):
+        yield Note(None, "error", "file-name", f"MIOpen looks for no file of this name: {why}", remedy)
+    elif match["fusion"] and holds:
+        message = "MIOpen reads it for fusion plans alone, and looks for convolutions in the file without .fusion"
+        yield Note(None, "error", "fusion", message, f"name it {name.replace('.fusion', '')}")
+    yield from other_machine({x.name: x.value for x in db_names.facts_of_name(name)}, target, remedy)
+
+
+def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
+    """What MIOpen takes from the file; without facts of a target its name is taken to be right where it is one.
+
+    A byte order mark is part of the first key, as it is to MIOpen.
+    """
+    own = {fact.name: fact.value for fact in db_names.facts_of_name(name)}
+    records = _convolutions(name, data)
+    refusals = tuple(_refusals(name, target, holds=bool(records.strip())))
+    certain, taken, why = db_names.taken(target, refusals)
+    file = FindDbFile(records, taken, why)
+    return FindDbReading(rows=file, refusals=refusals, certain=certain, facts=own, target=target, parsed=file)
+
+
+def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[Note]:
+    """What else to know of a file and its items."""
+    yield from line_notes(reading.parsed.keyless)
+    for number in reading.parsed.longer_than(_MOST):
+        message = f"more than {_MOST} solvers: PyTorch's immediate mode aborts above {_MOST} usable ones"
+        yield Note(number, "warning", "too-many", message, "keep the fastest few")
+    if db_names.of_fusions(name) and not _convolutions(name, data).strip() and data.strip():
+        message = "records of fusion plans, which MIOpen reads beside those of convolutions: not judged here"
+        yield Note(None, "info", "fusion", message, "")
+    if not data.replace("\ufeff".encode(), b"").strip(b"\r\n "):
+        yield Note(None, "error", "empty", "no record in the file", REFIND)
+    if reading.facts.get("miopen_version") == "3.3.0":
+        yield Note(None, "warning", "biased-times", find_db.BIASED, "find again with a later MIOpen")
+    for item, _, lines in reading.parsed.judged:
+        for note in row_remarks(item.line, item, reading.target, RULES):
+            yield replace(note, others=lines[1:])
+    if reading.accepted is not False:
+        yield from _overwritten(row for judged in reading.parsed.odd.values() for _, row in judged)
+
+
+def _rank(row: Row | Offer) -> float:
+    """The fastest of a record first, one without a time last."""
+    return math.inf if row.time_us is None else row.time_us
+
+
+def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> Sequence[Emission]:
+    """Of each record the fastest item first."""
+    records = (sorted(record, key=lambda row: (_rank(row), row.text)) for _, record in groupby(rows, lambda x: x.key))
+    lines = (f"{record[0].key}={';'.join(row.text for row in record)}" for record in records)
+    return [Emission(name, bytes_of(lines), find_db.USE)]
+
+
+OVERRIDE_FORMAT = OverrideFormat(
+    name=find_db.FORMAT.name,
+    kinds=frozenset({"conv"}),
+    recognise=find_db.recognise,
+    reader=read,
+    remarks=remarks,
+    key=find_db.key,
+    compared=("miopen_version", "miopen_tweak"),
+    tried=lambda rows, facts: sorted(rows, key=_rank),
+    signs=(
+        ("Bad algorithm", "MIOpen threw at an item of the find-db"),
+        ("Not enough workspace has been provided", "MIOpen could not run a recorded solver: its workspace is larger"),
+    ),
+    writer=find_db.WRITER,
+    lines=miopen_records.lines,
+    cut=miopen_records.cut,
+    keep_refusal=miopen_records.keep_refusal,
+    merging=Merging(header=miopen_records.header("ufdb"), write=_merged, slot=miopen_records.slot, several=True),
+)

@@ -1,0 +1,156 @@
+"""MIOpen's C API through ctypes: descriptors of a convolution, and immediate mode in all three directions.
+
+Signatures and structures: ROCm/MIOpen ``include/miopen/miopen.h`` (LP64).  Every function returns a ``miopenStatus_t``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from logparse.libraries.kinds.backend import UnsupportedError
+from logparse.libraries.kinds.device.loaded_library import loaded_library
+from logparse.libraries.kinds.device.operands import conv_shapes, geometry, strides
+from logparse.model import ConvProblem
+
+TYPES = {"FP16": 0, "FP32": 1, "BF16": 5}
+"""miopenDataType_t of the types that torch gives operands in."""
+
+DIRECTIONS = {
+    "F": ("Forward", ("w", "x", "dy")),
+    "B": ("BackwardData", ("dy", "w", "x")),
+    "W": ("BackwardWeights", ("dy", "x", "w")),
+}
+"""The direction's word in function names, and its tensors in the order of the arguments, the output last."""
+
+_STATUS = (
+    *("Success", "NotInitialized", "InvalidValue", "BadParm", "AllocFailed", "InternalError", "NotImplemented"),
+    *("UnknownError", "UnsupportedOp", "GpuOperationsSkipped", "VersionMismatch"),
+)
+_LETTERS: dict[str, Any] = {"p": ctypes.c_void_p, "i": ctypes.c_int, "z": ctypes.c_size_t, "u": ctypes.c_uint64}
+_CONVOLUTION = {"GetSolutionCount": "p", "GetSolution": "zpp", "CompileSolution": "u"}
+"""Arguments behind the handle and the four descriptors."""
+_SIGNATURES = {
+    "miopenGetVersion": "ppp",
+    "miopenCreateWithStream": "pp",
+    "miopenCreateTensorDescriptor": "p",
+    "miopenSetTensorDescriptor": "piipp",
+    "miopenCreateConvolutionDescriptor": "p",
+    "miopenInitConvolutionNdDescriptor": "pipppi",
+    "miopenSetConvolutionGroupCount": "pi",
+    **{f"miopenConvolution{word}Immediate": "pppppppppzu" for word, _ in DIRECTIONS.values()},
+    **{
+        f"miopenConvolution{word}{name}": f"ppppp{more}"
+        for word, _ in DIRECTIONS.values()
+        for name, more in _CONVOLUTION.items()
+    },
+}
+
+
+class ConvSolution(ctypes.Structure):
+    """``miopenConvSolution_t``: what immediate mode offers.  ``time`` in ms, from the find-db or made up."""
+
+    _fields_ = (
+        ("time", ctypes.c_float),
+        ("workspace_size", ctypes.c_size_t),
+        ("solution_id", ctypes.c_uint64),
+        ("algorithm", ctypes.c_int),
+    )
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A solution by its number in the registry, the workspace that it needs and its ``miopenConvAlgorithm_t``."""
+
+    id: int
+    workspace_bytes: int
+    algorithm: int
+
+
+class Library:
+    """The loaded library.  Raises OSError where there is none."""
+
+    def __init__(self) -> None:
+        self._c = _loaded()
+
+    def ask(self, function: str, *arguments: Any) -> None:
+        """Call a function.  Raises UnsupportedError on that status, else RuntimeError naming function and status."""
+        status = getattr(self._c, function)(*arguments)
+        if status:
+            word = _STATUS[status] if 0 < status < len(_STATUS) else status
+            error = UnsupportedError if word in ("NotImplemented", "UnsupportedOp") else RuntimeError
+            raise error(f"{function}: {word}")
+
+    def made(self, function: str, *arguments: Any) -> ctypes.c_void_p:
+        """The object that a function writes to the pointer it takes first."""
+        out = ctypes.c_void_p()
+        self.ask(function, ctypes.byref(out), *arguments)
+        return out
+
+    @property
+    def version(self) -> str:
+        """``3.4.0``."""
+        numbers = [ctypes.c_size_t() for _ in range(3)]
+        self.ask("miopenGetVersion", *map(ctypes.byref, numbers))
+        return ".".join(str(number.value) for number in numbers)
+
+
+class Convolution:
+    """A convolution's descriptors, which go with the process, and immediate mode on them."""
+
+    def __init__(self, library: Library, handle: ctypes.c_void_p, problem: ConvProblem) -> None:
+        self._library, self._handle = library, handle
+        self._word, self.order = DIRECTIONS[problem.direction]
+        tensors: list[ctypes.c_void_p] = []
+        shapes = conv_shapes(problem)
+        layouts = {"x": problem.in_layout, "w": problem.weights_layout, "dy": problem.out_layout}
+        for name in self.order:
+            tensors.append(library.made("miopenCreateTensorDescriptor"))
+            lengths, steps = _ints(shapes[name]), _ints(strides(shapes[name], layouts[name]))
+            kind = TYPES[problem.in_type or ""]
+            library.ask("miopenSetTensorDescriptor", tensors[-1], kind, len(lengths), lengths, steps)
+        convolution = library.made("miopenCreateConvolutionDescriptor")
+        stride, pad, dilation = (_ints(x) for x in geometry(problem))
+        init = (convolution, problem.spatial, pad, stride, dilation, 0)  # 0: miopenConvolution
+        library.ask("miopenInitConvolutionNdDescriptor", *init)
+        library.ask("miopenSetConvolutionGroupCount", convolution, problem.groups)
+        self._described = (*tensors[:2], convolution, tensors[2])
+
+    def offers(self) -> list[Offer]:
+        count = ctypes.c_size_t()
+        self._ask("GetSolutionCount", ctypes.byref(count))
+        found = (ConvSolution * count.value)()
+        if found:
+            self._ask("GetSolution", len(found), ctypes.byref(count), found)
+        return [Offer(x.solution_id, x.workspace_size, x.algorithm) for x in found[: count.value]]
+
+    def compile(self, solution_id: int) -> None:
+        """Build the kernels of a solution that ``offers`` named (others are not checked by the library)."""
+        self._ask("CompileSolution", solution_id)
+
+    def run(self, pointers: Sequence[int], workspace: int, workspace_bytes: int, solution_id: int) -> None:
+        """Enqueue one execution; ``pointers`` in the order of ``order``."""
+        first, second, convolution, last = self._described
+        inputs = (first, pointers[0], second, pointers[1])
+        tail = (last, pointers[2], workspace, workspace_bytes, solution_id)
+        self._library.ask(f"miopenConvolution{self._word}Immediate", self._handle, *inputs, convolution, *tail)
+
+    def _ask(self, name: str, *more: Any) -> None:
+        self._library.ask(f"miopenConvolution{self._word}{name}", self._handle, *self._described, *more)
+
+
+@cache
+def _loaded() -> Any:
+    """The library, its functions declared: a 64-bit pointer must not pass as an int."""
+    library = loaded_library("libMIOpen", "libMIOpen.so.1")
+    for name, letters in _SIGNATURES.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = ctypes.c_int, [_LETTERS[letter] for letter in letters]
+    return library
+
+
+def _ints(values: Sequence[int]) -> ctypes.Array[ctypes.c_int]:
+    return (ctypes.c_int * len(values))(*values)

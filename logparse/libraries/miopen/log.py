@@ -1,0 +1,300 @@
+"""MIOpen's own log: what Find timed, what it chose, and what went wrong on the way.
+
+::
+
+    MIOpen(HIP): Info [get_device_name] Raw device name: gfx942:sramecc+:xnack-
+    MIOpen(HIP)   0.028: Info [AmdRocmMetadataVersionDetect] ROCm MD version …, HIP version 7.2.26043, MIOpen version …
+    MIOpen(HIP): Info2 [FindRecordUnsafe] Looking for key 64-56-…-FP16-W in cache for file "/…/gfx942130.HIP.….ufdb.txt"
+    MIOpen(HIP): Info [EvaluateInvokers] GemmWrwUniversal: : 8.56064 < 3.40282e+38
+    MIOpen(HIP): Info [EvaluateInvokers] Selected: GemmWrwUniversal: : 8.56064, workspace_sz = 442368
+    MIOpen(HIP)   0.095: Info [FillFindReturnParameters] BWrW Chosen Algorithm: GemmWrwUniversal , 442368, 8.56064
+    MIOpen(HIP): Info [ConvolutionWrwImmediate] solver_id = GemmWrwUniversal, workspace = 442368
+    MIOpen(HIP): Warning [GetSolutions] Solver <GemmFwdRest>, workspace required: 96, provided ptr: 0 size: 0
+
+Printed to stderr with ``MIOPEN_LOG_LEVEL`` 4 (warnings), 5 (Info), 6 (Info2), 7 (Trace); ``MIOPEN_ENABLE_LOGGING=1``
+adds a block per API call.  Prefix: ROCm/MIOpen ``src/logger.cpp``; texts: ``src/convolution_api.cpp``,
+``src/ocl/convolutionocl.cpp``, ``src/include/miopen/find_solution.hpp``, ``src/find_db.cpp``.
+
+* ``EvaluateInvokers`` and ``SetValues`` lines are measurements of origin ``miopen-log``.  Their problem is the one of
+  the enclosing find: the key of the last ``Find Start``, ``FindRecordUnsafe`` or ``SetValues`` line, else the last
+  MIOpenDriver command of the stream.  Where neither is known they are messages.
+* ``Chosen Algorithm`` is a measurement of origin ``miopen-chosen``.  Its time is that of the find-db record or of the
+  Find just done; when the lines before report a fallback it is an estimate, and the status is ``no_time``.
+* ``Convolution…Immediate`` lines name the solver that a call of immediate mode runs (PyTorch's, unless ``benchmark`` is
+  on).  Behind the call's MIOpenDriver command they are of origin ``miopen-chosen`` too, one per call and without time.
+* Everything else is a message of category ``miopen_error`` … ``miopen_trace``, addresses masked; lines without a level
+  (those of API blocks) of category ``miopen_api``.  Command lines belong to ``driver``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from logparse.libraries.kinds.decimals import from_milliseconds
+from logparse.libraries.kinds.format import BlockFormat, Line, Origin, Outcome
+from logparse.libraries.kinds.line_prefixes import SHARED, ranked
+from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.miopen.db_names import facts_of_name
+from logparse.libraries.miopen.driver import PREFIX
+from logparse.libraries.miopen.find_db_items import items, measured
+from logparse.libraries.miopen.log_problem import Named, Thread
+from logparse.libraries.miopen.problem_key import problem_from_key
+from logparse.libraries.miopen.records import problem_or_none
+from logparse.libraries.miopen.solvers import algorithm_name, direction_of_solver, known_algorithm
+from logparse.model import Direction, Fact, Measurement, Message, Record, Solution
+
+ORIGIN = "miopen-log"
+CHOSEN_ORIGIN = "miopen-chosen"
+
+_LINE = regex(
+    rf"(?:^|(?<=\s)|(?<=#)){PREFIX}"
+    r"(?:(?P<level>Fatal|Error|Warning|Info2?|Trace|MIOpenDriver Info2) \[(?P<function>[^\]]*)\] ?)?(?P<text>.*)$"
+)
+_PREFIX = regex(PREFIX)
+_BARE = regex(
+    r"^\[(?P<function>GetSolutionsFallback|FillFindReturnParameters|GetSolutions|EvaluateInvokers)\] (?P<text>.*)$"
+)
+_AGAIN = regex(r"(?<=\S)(?=MIOpen\((?:HIP|OpenCL)\)(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: \w+ \[)")
+_ADDRESS = regex(r"0[xX](?=0*[1-9a-fA-F])[0-9a-fA-F]{5,16}\b")
+_FLOAT = r"[-+.\deE]+"
+_CHOSEN = regex(rf"^(?P<which>FW|BWD|BWrW) Chosen Algorithm: (?P<solver>\S+) , (?P<ws>\d{{1,18}}), (?P<ms>{_FLOAT})$")
+_TIMED = regex(
+    rf"^(?:solution\(current vs best\):)?\s*(?P<solver>[\w<>-]+): (?P<kernels>.*): (?P<ms>{_FLOAT}) (?:<|>=) {_FLOAT}$"
+)
+_RUN = regex(r"^solver_id = (?P<solver>\S+), workspace = (?P<ws>\d{1,18})$")
+_SELECTED = regex(rf"^Selected: (?P<solver>\S+): .*: (?P<ms>{_FLOAT}), works?pa?ce_sz = (?P<ws>\d{{1,18}})$")
+_SET_VALUES = regex(r"^(?P<key>\S+), content (?:inserted|overwritten): (?P<item>.+)$")
+_FIND = regex(r"^Find (?P<edge>Start|Ended): (?P<key>[^\s,]+)")
+_LOOK_UP = regex(r'^Looking for key (?P<key>\S+) in cache for file "')
+_FILE = regex(r'"(?:[^"]*[/\\])?(?P<name>[^"/\\]+\.u?[fk]?db(?:\.txt)?)"')
+_LOST = regex(r"^(?:\[[^\]]*\] )?Solver <(?P<solver>.+?)>, workspace required: (?P<ws>\d{1,18}), provided")
+_VERSIONS = regex(r"HIP version (?P<hip>\d[\w.]*), MIOpen version (?P<version>\d+\.\d+\.\d+)(?:\.(?P<tweak>[\w-]*))?")
+_DEVICE = regex(r"^Raw device name: (?P<arch>gfx\S+)")
+_WHICH: dict[str, Direction] = {"FW": "F", "BWD": "B", "BWrW": "W"}
+_RAN: dict[str, Direction] = {
+    "ConvolutionForward": "F",
+    "ConvolutionBackwardData": "B",
+    "ConvolutionBackwardWeights": "W",
+    "ConvolutionForwardImmediate": "F",
+    "ConvolutionBackwardImmediate": "B",
+    "ConvolutionWrwImmediate": "W",
+}
+"""The function whose line follows a call's command; those of immediate mode name the solver."""
+
+
+@dataclass
+class _Find:
+    """The state of one thread's log: its problems, and timings whose workspace may still follow."""
+
+    thread: Thread = field(default_factory=Thread)
+    fallback: bool = False
+    timed: list[Measurement] = field(default_factory=list)
+
+
+class Reader:
+    """State of MIOpen's log in one stream, one find per thread where the prefix names threads."""
+
+    awake = False  # also the lines of API blocks bear the prefix
+
+    def __init__(self) -> None:
+        self._finds: dict[str, _Find] = {}
+        self._typed: str | None = None
+
+    def take(self, line: Line) -> Outcome | None:
+        if "MIOpenDriver " in line.text and "Info2" not in line.text:  # read by ``driver``
+            self._command(line.text.rstrip())
+            return None
+        outcomes = [self._part(part) for part in _AGAIN.split(line.text.rstrip())]
+        ours = [outcome for outcome in outcomes if outcome is not None]
+        if not ours:
+            return None
+        return replace(ours[0], records=[record for outcome in ours for record in outcome.records])
+
+    def close(self) -> Iterable[Record]:
+        out = [record for find in self._finds.values() for record in find.timed]
+        self._finds = {}
+        return out
+
+    def _part(self, text: str) -> Outcome | None:
+        match = _LINE.search(text)
+        bare = None if match else _BARE.match(text)
+        if match is None and bare is None:
+            return None
+        find = self._find(match)
+        if match is not None and match["level"] is None:
+            return Outcome("message", [Message(category="miopen_api", text=_masked(match["text"]))])
+        level = match["level"] if match else "Info"
+        function, body = (match or bare)["function"], (match or bare)["text"].strip()  # type: ignore[index]
+        outcome = _timing(find, function, body)
+        if outcome is not None:
+            return outcome
+        records, find.timed = list(find.timed), []
+        if (look_up := _LOOK_UP.match(body)) and problem_or_none(problem_from_key, look_up["key"]):
+            find.thread.looked_up(look_up["key"])
+            find.fallback = False
+        outcome = _chosen(find, function, body) or _immediate(find, function, body)
+        outcome = outcome or _row(find, body) or _fact(level, function, body)
+        if outcome is None:
+            outcome = Outcome("message", _messages(find, level, function, body))
+        return replace(outcome, records=[*records, *outcome.records])
+
+    def _command(self, text: str) -> None:
+        prefix = _PREFIX.match(text)
+        if prefix is not None:
+            self._find(prefix).thread.command(text)
+            return
+        self._typed = text
+        for find in self._finds.values():
+            find.thread.typed(text)
+
+    def _find(self, prefix: re.Match[str] | None) -> _Find:
+        """The state of the thread that a prefix names."""
+        name = f"{prefix['host']} {prefix['tid']}" if prefix else "None None"
+        find = self._finds.get(name)
+        if find is None:
+            find = self._finds[name] = _Find(Thread(self._typed))
+        find.thread.line()
+        return find
+
+
+def _masked(text: str) -> str:
+    return _ADDRESS.sub("0x@", text)
+
+
+def _unnamed(find: _Find, function: str, text: str) -> Outcome:
+    """A line whose problem is not known, with the reason where several threads are why."""
+    why = [Message(category="miopen_info", text=SHARED)] if find.thread.shared else []
+    return Outcome("message", [Message(category="miopen_info", function=function, text=_masked(text)), *why])
+
+
+def _measurement(
+    named: Named, solver: str, origin: str, ms: str = "", workspace: str | None = None, why: str = ""
+) -> Measurement:
+    """What a line states of a solver; ``why``: the reason for a line without a time."""
+    problem, key = named
+    family = known_algorithm(solver)
+    time_us = None if why else from_milliseconds(ms)
+    return Measurement(
+        problem=problem,
+        solution=Solution("miopen", solver, solver, algorithm_name(family, problem.direction) if family else None),
+        origin=origin,
+        status="ok" if time_us is not None else "no_time",
+        time_us=time_us,
+        workspace_bytes=None if workspace is None else int(workspace),
+        error=why or (None if time_us is not None else f"time is {ms} ms"),
+        key_text=key,
+    )
+
+
+def _timing(find: _Find, function: str, text: str) -> Outcome | None:
+    """One solver that Find timed, or the line with the workspace of the best so far."""
+    if function != "EvaluateInvokers":
+        return None
+    if match := _SELECTED.match(text):
+        for place, one in enumerate(find.timed):
+            if one.solution.id == match["solver"]:
+                find.timed[place] = replace(one, workspace_bytes=int(match["ws"]))
+        return Outcome("message", [Message(category="miopen_info", function=function, text=_masked(text))])
+    match = _TIMED.match(text)
+    if match is None:
+        return None
+    named = find.thread.finding(direction_of_solver(match["solver"]))
+    if named is None:
+        return _unnamed(find, function, text)
+    find.timed.append(_measurement(named, match["solver"], ORIGIN, match["ms"]))
+    return Outcome("measurement")
+
+
+def _chosen(find: _Find, function: str, text: str) -> Outcome | None:
+    match = _CHOSEN.match(text)
+    if match is None:
+        return None
+    named = find.thread.chosen(_WHICH[match["which"]])
+    estimate, find.fallback = find.fallback, False
+    if named is None:
+        return _unnamed(find, function, text)
+    why = f"estimate of the fallback: {match['ms']} ms" if estimate else ""
+    chosen = _measurement(named, match["solver"], CHOSEN_ORIGIN, match["ms"], match["ws"], why)
+    return Outcome("measurement", [chosen])
+
+
+def _immediate(find: _Find, function: str, text: str) -> Outcome | None:
+    """A call of immediate mode; None where its command does not stand before it."""
+    direction = _RAN.get(function)
+    if direction is None:
+        return None
+    match, problem = _RUN.match(text), find.thread.ran(direction)  # also of a call whose line names no solver
+    if match is None:
+        return None
+    if problem is None:
+        return _unnamed(find, function, text)
+    why = "immediate mode prints no time"
+    ran = _measurement((problem, None), match["solver"], CHOSEN_ORIGIN, workspace=match["ws"], why=why)
+    return Outcome("measurement", [ran])
+
+
+def _row(find: _Find, text: str) -> Outcome | None:
+    """A record that MIOpen writes into the user find-db."""
+    match = _SET_VALUES.match(text)
+    problem = problem_or_none(problem_from_key, match["key"]) if match else None
+    if match is None or problem is None:
+        return None
+    find.thread.looked_up(match["key"])
+    [item, *_] = items(match["key"], match["item"], problem)
+    record = measured(item, problem, ORIGIN)
+    return Outcome("measurement" if isinstance(record, Measurement) else "reject", [record])
+
+
+def _fact(level: str, function: str, text: str) -> Outcome | None:
+    facts: list[Record] = []
+    if match := _VERSIONS.search(text):
+        facts += [Fact("hip_version", match["hip"]), Fact("miopen_version", match["version"])]
+        facts += [Fact("miopen_tweak", match["tweak"])] if match["tweak"] is not None else []
+    elif match := _DEVICE.match(text):
+        facts.append(Fact("arch", match["arch"]))
+    elif (match := _FILE.search(text)) and not text.startswith("Ill-formed"):
+        # The database's name: arch and CUs, but the version of the library that *wrote* it comes from other lines.
+        facts += [fact for fact in facts_of_name(match["name"]) if fact.name in ("cu_count", "backend")]
+        if facts:
+            category = "miopen_info" if level.startswith("Info") else _category(level)
+            facts.append(Message(category=category, function=function, text=_masked(text)))
+    return Outcome("fact", facts) if facts else None
+
+
+def _category(level: str) -> str:
+    return f"miopen_{level.rsplit(' ', 1)[-1].lower()}"
+
+
+def _messages(find: _Find, level: str, function: str, text: str) -> list[Record]:
+    if match := _FIND.match(text):
+        if problem_or_none(problem_from_key, match["key"]):
+            (find.thread.started if match["edge"] == "Start" else find.thread.ended)(match["key"])
+        find.fallback = False
+    if function == "GetSolutionsFallback" or "Fallback" in text:
+        find.fallback = True
+    elif function == "EvaluateInvokers" or "Find-db regenerating" in text:
+        find.fallback = False
+    records: list[Record] = [Message(category=_category(level), function=function, text=_masked(text))]
+    if match := _LOST.match(text):
+        named = find.thread.finding(direction_of_solver(match["solver"]))
+        if named is not None:
+            why = f"too little workspace: {_masked(text)}"
+            lost = _measurement(named, match["solver"], ORIGIN, workspace=match["ws"], why=why)
+            records.insert(0, replace(lost, status="skipped"))
+    return records
+
+
+_MARKERS = (
+    *(b"MIOpen(HIP)", b"MIOpen(OpenCL)", b"MIOpen: ", b"MIOpenDriver "),
+    *(b"[GetSolutionsFallback] ", b"[FillFindReturnParameters] "),
+)
+
+FORMAT = BlockFormat(
+    name="miopen-log",
+    about="MIOpen's log (MIOPEN_LOG_LEVEL 4 to 7, MIOPEN_ENABLE_LOGGING=1): find timings, choices, warnings",
+    markers=_MARKERS,
+    begin=ranked(_MARKERS, Reader),
+    origins=(Origin(ORIGIN, evidence=True), Origin(CHOSEN_ORIGIN, evidence=False)),
+)

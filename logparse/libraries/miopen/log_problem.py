@@ -1,0 +1,153 @@
+"""Which problem a line of MIOpen's log is about: it names none, lines before it do.
+
+One thread writes a command and then the line of the call, or ``Find Start: KEY``, times, ``Find Ended: KEY`` and
+``Chosen Algorithm``.  Where several threads or ranks share a log and no prefix names them, several finds are open or
+several commands wait, and the line's problem is unknown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.miopen.driver import readable_command
+from logparse.libraries.miopen.problem_key import problem_from_key
+from logparse.model import CONV_FIELDS, ConvProblem, Direction
+
+_LATEST = 1_000  # lines: the line of a command follows within microseconds, one that waits for longer has failed
+_SIZES = [name for name in CONV_FIELDS if not name.endswith(("_type", "_cast", "_layout"))]
+_LOGGED = regex(r"Command \[\w*\] ?\S*MIOpenDriver")
+
+Named = tuple[ConvProblem, str | None]
+"""A problem, and its key where the log contains it."""
+
+
+@dataclass
+class _Waiting:
+    """Commands of one kind and direction, with their lines' numbers, whose own line did not come yet.
+
+    ``ended`` of them have ended, and it is unknown which.
+    """
+
+    commands: deque[tuple[int, ConvProblem]] = field(default_factory=deque)
+    ended: int = 0
+
+    def forget(self, before: int) -> None:
+        while self.commands and self.commands[0][0] < before:
+            self.commands.popleft()
+            self.ended = max(0, self.ended - 1)
+
+    def end(self, problems: int) -> None:
+        """One command ends, of so many problems."""
+        self.ended += 1
+        if problems == 1:
+            self.commands.popleft()
+            self.ended -= 1
+        elif self.ended >= len(self.commands):
+            self.commands.clear()
+            self.ended = 0
+
+
+class Thread:
+    """The problems that one thread's lines have named so far; ``shared``: they are of several threads, unmarked."""
+
+    def __init__(self, typed: str | None = None) -> None:
+        self.shared = False
+        self._lines = 0
+        self._started: Counter[str] = Counter()
+        self._key: str | None = None
+        self._typed = typed
+        self._waiting: dict[tuple[bool, str], _Waiting] = {}
+
+    def line(self) -> None:
+        """Count a line, by which waiting commands grow old."""
+        self._lines += 1
+
+    def command(self, text: str) -> None:
+        """A command line that MIOpen wrote."""
+        self._key = None
+        logged = _LOGGED.search(text)
+        command = None if logged is None else readable_command(f"MIOpen: {text[logged.start() :]}")
+        for problem in command.problems if command else ():
+            find = "Find" in (command.function or "")  # type: ignore[union-attr]
+            waiting = self._waiting.setdefault((find, problem.direction), _Waiting())
+            waiting.forget(self._lines - _LATEST)
+            waiting.commands.append((self._lines, problem))
+
+    def typed(self, text: str | None) -> None:
+        """A command line that a person or MIOpenDriver wrote; it holds until the next."""
+        self._key = None
+        self._typed = text
+
+    def looked_up(self, key: str) -> None:
+        self._key = key
+
+    def started(self, key: str) -> None:
+        self._key = key
+        self._started[key] += 1
+
+    def ended(self, key: str) -> None:
+        self._key = None
+        self._started[key] -= 1
+        self._started = +self._started
+
+    def finding(self, direction: Direction | None) -> Named | None:
+        """The problem of a line inside a find; None where it is unknown or has another direction."""
+        if len(self._started) > 1:
+            self.shared = True
+            return None
+        for key in self._started:
+            return _keyed(key, direction)
+        return self._of_key(direction) or self._of_commands(direction, find=True) or self._of_typed(direction)
+
+    def chosen(self, direction: Direction) -> Named | None:
+        """The problem of the find that ended last."""
+        by_command = self._of_commands(direction, find=True, end=True)
+        by_key = self._of_key(direction)
+        if by_key is None or by_command is None:
+            return by_key or by_command or self._of_typed(direction)
+        if _sizes(by_key[0]) == _sizes(by_command[0]):
+            return by_key
+        self.shared = True
+        return None
+
+    def ran(self, direction: Direction) -> ConvProblem | None:
+        """The problem of the call whose line this is."""
+        named = self._of_commands(direction, find=False, end=True)
+        if named is None and self._key is None:  # a key is that of the last look-up, and a call looks up nothing
+            named = self._of_typed(direction)
+        return None if named is None else named[0]
+
+    def _of_key(self, direction: Direction | None) -> Named | None:
+        return None if self._key is None or self.shared else _keyed(self._key, direction)
+
+    def _of_commands(self, direction: Direction | None, *, find: bool, end: bool = False) -> Named | None:
+        """The problem of the waiting commands, if they have one; ``end``: the first of them waits no longer."""
+        problems: dict[str, ConvProblem] = {}
+        for (of_find, of_direction), waiting in self._waiting.items():
+            if of_find == find and direction in (None, of_direction):
+                waiting.forget(self._lines - _LATEST)
+                own = {problem.text: problem for _, problem in waiting.commands}
+                problems |= own
+                if end and own:
+                    waiting.end(len(own))
+        if len(problems) > 1:
+            self.shared = True
+            return None
+        return next(((problem, None) for problem in problems.values()), None)
+
+    def _of_typed(self, direction: Direction | None) -> Named | None:
+        command = None if self._typed is None or self.shared else readable_command(self._typed)
+        problem = None if command is None else command.problem(direction)
+        return None if problem is None else (problem, None)
+
+
+def _keyed(key: str, direction: Direction | None) -> Named | None:
+    problem = problem_from_key(key)
+    return (problem, key) if direction in (None, problem.direction) else None
+
+
+def _sizes(problem: ConvProblem) -> list[object]:
+    """What a command and a key state alike: a command names few of the types."""
+    return [getattr(problem, name) for name in _SIZES]

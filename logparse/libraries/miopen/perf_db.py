@@ -1,0 +1,159 @@
+"""MIOpen perf-db: the tuned parameters of a solver for a problem, shipped and found here.
+
+::
+
+    2x1000x13x13x1x1x1x1x512x16x0x0x0x1x1x0x1x1x0x0x1xNCHWxFP16xW=ConvBinWinogradRxSf3x2:257;ConvAsm…:wrw,nhwc,…
+
+    spatial_dim x in_channels x in_h x in_w x in_d x fil_h x fil_w x fil_d x out_channels x batchsize
+    x pad_h x pad_w x pad_d x conv_stride_h x conv_stride_w x conv_stride_d x dilation_h x dilation_w x dilation_d
+    x bias x group_count x layout x data_type x direction
+
+``<base>.db.txt`` shipped, ``<base>.HIP.<version>_<tweak>.udb.txt`` written by any run that tunes
+(``MIOPEN_FIND_ENFORCE=3``); MIOpen before 3.2 (ROCm 6.2) has sqlite instead, which is not read.
+Grammar: ROCm/MIOpen ``tools/sqlite2txt``, ``src/include/miopen/sqlite_db.hpp``.
+
+A row means *that* a (problem, solver) is tuned, not how fast it is: a measurement with status ``no_time``.  ``raw`` is
+the parameters (private to the solver), ``key_text`` the key.  The key knows only the first tensor (x for F, dy for B
+and W) and its layout, so the other one's sizes stay unknown; ``perf_key_of`` of a full problem is what to compare with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from logparse.errors import EmissionError
+from logparse.libraries.kinds.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
+from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.miopen.db_names import facts_of_name, file_name, recognised
+from logparse.libraries.miopen.find_db import unread
+from logparse.libraries.miopen.perf_db_items import KEY, ORIGIN, perf_key_of, read_record
+from logparse.libraries.miopen.problem_key import problem_from_key
+from logparse.model import ConvProblem, Fact, Override, Problem
+from logparse.quoting import Shell
+
+_FIRST_TEXT = [3, 2]
+"""The first MIOpen (ROCm 6.2) that reads perf-dbs as text."""
+_SYSTEM = regex(r"(?P<base>gfx\w+?)\.db\.txt")
+
+
+def of_batch_norms(name: str) -> bool:
+    """Whether MIOpen keeps the parameters of batch normalisations in a file of this name, under keys of their own."""
+    return name.startswith("batchnorm_")
+
+
+# ---------------------------------------------------------------------------------------------------- reading
+
+
+def recognise(head: Head) -> bool:
+    return recognised(head, r"(?<![fk])\.u?db\.txt$", lambda text: KEY.fullmatch(text) is not None)
+
+
+def facts_of_file(name: str) -> list[Fact]:
+    """The facts in a perf-db's name: the device (and build) it is of."""
+    system = _SYSTEM.fullmatch(name)
+    # MIOpen gives the device the same word in all its names; a find-db's holds the backend too.
+    facts = facts_of_name(name if system is None else f"{system['base']}.HIP.fdb.txt")
+    return facts if system is None else [x for x in facts if x.name != "backend"]
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """Facts of the name, then every row; those of batch normalisations are foreign."""
+    if of_batch_norms(source.name):
+        with source.open() as stream:
+            yield from unread(stream)
+        return
+    facts = facts_of_file(source.name)
+    kind = re.search(r"(u?)db\.txt$", source.name)
+    facts += [Fact("perf_db", "user" if kind[1] else "system")] if kind else []
+    if facts:
+        yield Outcome("fact", facts, lines=0)
+    offset, first = 0, dict[str, int]()
+    with source.open() as stream:
+        for number, raw in enumerate(stream, start=1):
+            line = raw.removesuffix(b"\n").decode("utf-8", "backslashreplace")
+            earlier = first.setdefault(line.partition("=")[0], number)
+            yield replace(read_record(line, number, earlier), at=offset)
+            offset += len(raw)
+
+
+# ---------------------------------------------------------------------------------------------------- writing
+
+
+def accepts(override: Override) -> bool:
+    """Whether something is to be written: MIOpen solvers, chosen or in reserve, whose tuned parameters are known."""
+    miopen = isinstance(override.problem, ConvProblem) and override.solution.library == "miopen"
+    return miopen and any(x.parameters is not None for x in _with_fallback(override))
+
+
+def key(problem: Problem, target: Mapping[str, str]) -> str | None:
+    """The perf-db key; None for what is no convolution, or one with a field unknown that the key needs."""
+    return perf_key_of(problem) if isinstance(problem, ConvProblem) else None
+
+
+def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
+    """The user perf-db that goes with a user find-db: what makes its tunable solvers run as they were measured.
+
+    Parameters are copied, never made; of one key and solver those of the fastest override are written.  Raises
+    EmissionError naming the fact that the file's name needs, for a MIOpen before 3.2 (ROCm 6.2; its user perf-db is
+    sqlite, a text file would not be read), and for a problem of which the key is not known.
+    """
+    version = [int(x) for x in target.get("miopen_version", "").split(".")[:2] if x.isdigit()]
+    if version and version < _FIRST_TEXT:
+        raise EmissionError(
+            f"perf-db: MIOpen {target['miopen_version']} keeps it in sqlite (text since 3.2, ROCm 6.2); tune the "
+            "solver there with MIOPEN_FIND_ENFORCE=3"
+        )
+    by_key: dict[str, dict[str, str]] = {}
+    every = (x for override in overrides for x in _with_fallback(override))
+    for override in sorted(every, key=lambda x: math.inf if x.time_us is None else x.time_us):
+        if override.parameters is None:
+            continue
+        text = own_key(override, target)
+        if text is None or any(x in override.parameters for x in ";\n\r"):
+            what = f"perf-db key for {override.problem.text}" if text is None else "row can hold these parameters"
+            raise EmissionError(f"no {what}: {override.solution.text}")
+        by_key.setdefault(text, {}).setdefault(override.solution.id, override.parameters)
+    if not by_key:
+        return []
+    name = file_name(target, "udb")
+    rows = ((text, ";".join(map(":".join, solvers.items()))) for text, solvers in sorted(by_key.items()))
+    lines = [f"{text}={row}\n" for text, row in rows]
+    return [Emission(name, "".join(lines).encode(), _USE)]
+
+
+def _with_fallback(override: Override) -> Sequence[Override]:
+    return (override,) if override.fallback is None else (override, override.fallback)
+
+
+def own_key(override: Override, target: Mapping[str, str]) -> str | None:
+    """From the find-db key that a file gave, which is MIOpen's own word, else from the problem."""
+    with contextlib.suppress(ValueError):
+        return perf_key_of(problem_from_key(override.key_text or ""))
+    return key(override.problem, target)
+
+
+_USE = Shell("""\
+# MIOpen user perf-db {name}: tuned parameters for solvers of the .ufdb.txt beside it.
+# MIOpen adds the system's rows to it (per solver), and warns "Invalid config loaded from Perf Db" of one it cannot use.
+export MIOPEN_USER_DB_PATH={folder}
+""")
+
+
+FORMAT = FileFormat(
+    name="miopen-perf-db",
+    about="MIOpen perf-db (*.db.txt, *.udb.txt): which solvers are tuned",
+    recognise=recognise,
+    read=read,
+    origins=(Origin(ORIGIN, evidence=False),),
+)
+WRITER = Writer(
+    name="miopen-perf-db",
+    about="MIOpen user perf-db (*.udb.txt): tuned parameters of the user find-db's solvers",
+    accepts=accepts,
+    key=key,
+    write=write,
+)

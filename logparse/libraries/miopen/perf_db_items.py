@@ -1,0 +1,193 @@
+"""The keys and items of a MIOpen perf-db: which MIOpen reads, matches and honours.
+
+A perf-db chooses no solver: its rows are the parameters at which a solver of the find-db runs.
+Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/conv/problem_description.cpp`` (``VisitAll``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from logparse.libraries.kinds.format import Outcome
+from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.kinds.reading import Breach, Row, Rule, Verdicts, why_unused
+from logparse.libraries.miopen import records as miopen_records
+from logparse.libraries.miopen.problem_key import TYPES, split_types
+from logparse.libraries.miopen.records import Item, items_of, unknown_solver
+from logparse.libraries.miopen.solvers import TUNABLE
+from logparse.model import ConvProblem, Measurement, Reject, Solution
+from logparse.target import Facts
+
+ORIGIN = "perf-db"
+RETUNE = "let MIOpen tune it on the target (MIOPEN_FIND_ENFORCE=3), or copy the row from a perf-db that it wrote"
+NUMBERS = (
+    *("spatial_dim", "in_channels", "in_h", "in_w", "in_d", "fil_h", "fil_w", "fil_d", "out_channels", "batchsize"),
+    *("pad_h", "pad_w", "pad_d", "conv_stride_h", "conv_stride_w", "conv_stride_d"),
+    *("dilation_h", "dilation_w", "dilation_d", "bias", "group_count"),
+)
+_SIZE = r"(?:0|[1-9]\d{0,8})"
+# 2D problems have depth 1 and no pad, stride or dilation of it.
+_2D = rf"2x(?:{_SIZE}x){{3}}1x(?:{_SIZE}x){{2}}1x(?:{_SIZE}x){{2}}(?:{_SIZE}x{_SIZE}x0x){{3}}{_SIZE}x{_SIZE}"
+_TENSOR = rf"(?:NCHW(?:c4|c8)?|CHWN(?:c4|c8)?|NHWC|NCDHW|NDHWC)x(?:{'|'.join(TYPES)})\w*x[FBW]"
+KEY = regex(rf"(?:{_2D}|3x(?:{_SIZE}x){{{len(NUMBERS) - 2}}}{_SIZE})x{_TENSOR}", re.ASCII)
+_PADDED = "Xdlops_Padded_Gemm"
+"""Solvers that divide by their parameters 7 to 9 (factors by which M, N and K are padded) unchecked (MIOpen 3.5.1)."""
+_NUMBER = re.compile(r"[ \t-\r]*[+-]?(?P<digits>\d+)", re.ASCII)
+
+
+# ---------------------------------------------------------------------------------------------------- keys
+
+
+def _field(column: str, forward: bool) -> str:
+    """The field of the problem that a number of the key is: the first tensor is dy for B and W."""
+    named = {"spatial_dim": "spatial", "batchsize": "n", "group_count": "groups"}
+    named |= {"in_channels": "c", "out_channels": "k"} if forward else {"in_channels": "k", "out_channels": "c"}
+    sizes = column.replace("in_", "" if forward else "out_") if column.startswith("in_") else column
+    return named.get(column, sizes.replace("conv_stride", "stride").replace("fil_", "filter_"))
+
+
+_FIELDS = {forward: [_field(column, forward) for column in NUMBERS] for forward in (True, False)}
+_ROLES = {True: ("in", "weights", "out"), False: ("out", "weights", "in")}
+
+
+@lru_cache(maxsize=65536)
+def problem_from_perf_key(key: str) -> ConvProblem:
+    """The part of a problem that a perf-db key holds.  Raises ValueError on any other text."""
+    if KEY.fullmatch(key) is None:
+        raise ValueError(f"not a perf-db key: {key[:80]!r}")
+    cells = key.split("x")
+    layout, data_type, direction = cells[len(NUMBERS) :]
+    forward = direction == "F"
+    sizes: dict[str, Any] = dict(zip(_FIELDS[forward], map(int, cells[: len(NUMBERS)]), strict=True))
+    three = sizes["spatial"] == 3
+    known = {name: size for name, size in sizes.items() if three or name[-2:] not in ("d", "_d")}
+    unknown = {f"{'out_' if forward else ''}{x}": None for x in ("dhw" if three else "hw")}
+    roles = _ROLES[forward]
+    types: dict[str, Any] = {f"{role}_type": x for role, x in zip(roles, split_types(data_type), strict=True)}
+    casts: dict[str, Any] = {f"{role}_cast": None for role in roles}
+    first: dict[str, Any] = {f"{roles[0]}_layout": layout}
+    return ConvProblem(
+        direction=direction,  # type: ignore[arg-type]
+        mode="convolution",
+        **{**known, **unknown, **types, **casts, **first},
+    )
+
+
+def perf_key_of(problem: ConvProblem) -> str | None:
+    """MIOpen's perf-db key of a problem; None where a field that it needs is unknown, or for a transposed one."""
+    if problem.direction not in ("F", "B", "W") or problem.mode == "transposed":
+        return None
+    forward, flat = problem.direction == "F", ("pad_d", "stride_d", "dilation_d") if problem.spatial == 2 else ()
+    numbers = [0 if name in flat else getattr(problem, name) for name in _FIELDS[forward]]
+    roles = _ROLES[forward]
+    layout, types = getattr(problem, f"{roles[0]}_layout"), [getattr(problem, f"{role}_type") for role in roles]
+    if None in (layout, *types, *numbers):
+        return None
+    data_type = types[0] if len(set(types)) == 1 else "".join(types)
+    return "x".join(map(str, [*numbers, layout, data_type, problem.direction]))
+
+
+# -------------------------------------------------------------------------------------------------- rules about items
+
+
+def _bad_key(item: Item, target: Facts) -> str | None:
+    if item.key.startswith("\ufeff"):
+        return "a byte order mark stands before the key"
+    return f"MIOpen makes no key like {item.key[:100]!r}" if item.problem is None else None
+
+
+def _no_parameters(item: Item, target: Facts) -> str | None:
+    if not item.solver or item.values[0].strip():
+        return None
+    return f"no parameters for {item.solver}: MIOpen warns of an invalid config and runs it at its defaults"
+
+
+def _crash(item: Item, target: Facts) -> str | None:
+    """A message if MIOpen may divide by a parameter that it reads as 0.
+
+    It reads cells as ``strtol`` does into an int, up to the first one without a number, which is 0 unless it is empty.
+    """
+    if not item.solver.endswith(_PADDED):
+        return None
+    for number, cell in enumerate(item.values[0].split(",")[:9], start=1):
+        found = _NUMBER.match(cell)
+        digits = found["digits"].lstrip("0") if found else ""
+        if number >= 7 and cell and (not digits or (len(digits) < 19 and int(digits) % (1 << 32) == 0)):
+            return f"parameter {number} of {item.solver} is 0: MIOpen divides by it, which may end the process"
+        if not found:
+            return None
+    return None
+
+
+def _line_end(item: Item, target: Facts) -> str | None:
+    message = "the line ends in a carriage return, which becomes part of the parameters"
+    return message if item.text[-1:] == "\r" else None
+
+
+def _not_tunable(item: Item, target: Facts) -> str | None:
+    if unknown_solver(item, target) or not item.solver or TUNABLE.match(item.solver):
+        return None
+    return f"{item.solver} is not known to have parameters"
+
+
+RULES = (
+    *miopen_records.rules(
+        "parameters",
+        "put both records' items into one",
+        RETUNE,
+        (
+            Rule("bad-key", "error", "matched", _bad_key, RETUNE),
+            Rule("parameters", "error", "honoured", _no_parameters, RETUNE),
+            Rule("crash", "error", "honoured", _crash, RETUNE),
+            Rule("line-ends", "error", None, _line_end, "write it with LF line ends"),
+        ),
+    ),
+    Rule("not-tunable", "info", None, _not_tunable, ""),
+)
+
+
+# -------------------------------------------------------------------------------------------------- what they become
+
+
+def split(id: str, rest: str) -> tuple[str, Sequence[str]]:
+    return id, (rest,)
+
+
+def read_record(text: str, line: int = 1, first: int = 1) -> Outcome:
+    """One line; ``first`` is that of its key's first record."""
+
+    def items(key: str, payload: str, problem: ConvProblem) -> Iterator[Item]:
+        return items_of(line, key, payload, first, problem, split)
+
+    return miopen_records.read_record(text, problem_from_perf_key, items, tuned)
+
+
+def tuned(item: Item, problem: ConvProblem) -> Measurement | Reject:
+    """That a solver is tuned for the problem of the item's key; what MIOpen does not use is ``skipped``."""
+    why = why_unused(item, {}, RULES)
+    if not item.solver:
+        return Reject(why)
+    return Measurement(
+        problem=problem,
+        solution=Solution("miopen", item.solver, item.values[0]),
+        origin=ORIGIN,
+        status="skipped" if why else "no_time",
+        error=why or None,
+        key_text=item.key,
+    )
+
+
+def row_of(item: Item, verdicts: Verdicts, breaches: tuple[Breach, ...]) -> Row:
+    text = item.text.rstrip("\r")
+    return Row(
+        line=item.line,
+        key=item.key,
+        problem=item.problem,
+        solution=Solution("miopen", item.solver, text) if item.solver else None,
+        verdicts=verdicts,
+        text=text,
+        breaches=breaches,
+    )

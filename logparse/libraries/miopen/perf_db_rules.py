@@ -1,0 +1,100 @@
+"""The member for MIOpen's perf-dbs: which items MIOpen reads and matches, and remarks on them.
+
+A perf-db chooses no solver: its rows are the parameters at which a solver of the find-db runs.  The user's is found by
+its name alone, as the find-db is; a row here is one item (solver) of a record.
+Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/conv/problem_description.cpp`` (``VisitAll``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from logparse.errors import InputError
+from logparse.libraries.kinds.override_format import Merging, OverrideFormat
+from logparse.libraries.kinds.reading import Note, Reading, judge, text_of
+from logparse.libraries.kinds.reading import remarks as row_remarks
+from logparse.libraries.miopen import db_names, perf_db
+from logparse.libraries.miopen import records as miopen_records
+from logparse.libraries.miopen.db_names import FILE_NAME, odd_name, other_machine, wanted
+from logparse.libraries.miopen.perf_db_items import RETUNE, RULES, problem_from_perf_key, row_of, split
+from logparse.libraries.miopen.records import Item, items, line_notes
+from logparse.target import Facts
+
+_NAME = re.compile(r"gfx\w+?\.db\.txt")
+
+
+def _refusals(name: str, target: Facts) -> Iterator[Note]:
+    """Why MIOpen never opens a file of this name."""
+    if perf_db.of_batch_norms(name):
+        return
+    match = FILE_NAME.fullmatch(name)
+    remedy = wanted(target, "udb", "it has the name of the .ufdb.txt beside it, with .udb.txt at the end")
+    user = match is not None and match["kind"] == "udb" and match["version"]
+    if not user and not _NAME.fullmatch(name):
+        message = f"{name} is no name under which MIOpen looks for a perf-db"
+        yield Note(None, "error", "file-name", message, remedy)
+        return
+    if match is not None and name.endswith(".udb.txt") and (why := odd_name(name, match)):
+        yield Note(None, "error", "file-name", f"MIOpen looks for no file of this name: {why}", remedy)
+    own = {fact.name: fact.value for fact in perf_db.facts_of_file(name)}
+    yield from other_machine(own, target, remedy)
+    if user and re.match(r"[012]\.|3\.[01]\.", own.get("miopen_version", "")):
+        message = f"MIOpen {own['miopen_version']} keeps its perf-db in sqlite and reads no text (it does from 3.2 on)"
+        yield Note(None, "error", "file-name", message, RETUNE)
+
+
+def read(name: str, data: bytes, target: Facts) -> Reading[Sequence[Item]]:
+    """What MIOpen takes from the file; without facts of a target its name is taken to be right where it is one.
+
+    One of batch normalisations has no rows here.
+    """
+    own = {fact.name: fact.value for fact in perf_db.facts_of_file(name)}
+    found = tuple(items(_text(name, data), problem_from_perf_key, split))
+    refusals = tuple(_refusals(name, target))
+    certain, taken, why = db_names.taken(target, refusals)
+    rows = tuple(row_of(item, *judge(item.line, item, target, RULES, taken, why)) for item in found)
+    return Reading(rows=rows, refusals=refusals, certain=certain, facts=own, target=target, parsed=found)
+
+
+def _text(name: str, data: bytes) -> str:
+    """The file as MIOpen reads it for convolutions: a byte order mark is part of the first key."""
+    text, bom = text_of(b"" if perf_db.of_batch_norms(name) else data)
+    return "\ufeff" * bom + text
+
+
+def remarks(name: str, data: bytes, reading: Reading[Sequence[Item]]) -> Iterator[Note]:
+    """What else to know of a file and its items."""
+    text = _text(name, data)
+    split = enumerate((line.partition("=") for line in text.split("\n")), start=1)
+    yield from line_notes(n for n, (key, equals, _) in split if (key.strip() or equals) and not (key and equals))
+    if perf_db.of_batch_norms(name):
+        message = "the perf-db of batch normalisations, which MIOpen reads beside that of convolutions: not judged here"
+        yield Note(None, "info", "batch-norm", message, "")
+    elif not text.strip("\ufeff\r\n "):
+        yield Note(None, "error", "empty", "no record in the file", RETUNE)
+    for item in reading.parsed:
+        yield from row_remarks(item.line, item, reading.target, RULES)
+
+
+def _header(name: str, data: bytes) -> list[tuple[str, str]]:
+    if perf_db.of_batch_norms(name):
+        raise InputError("parameters of batch normalisations, which are not merged: copy one of the files as it is")
+    return miopen_records.header("udb")(name, data)
+
+
+OVERRIDE_FORMAT = OverrideFormat(
+    name=perf_db.FORMAT.name,
+    kinds=frozenset({"conv"}),
+    recognise=perf_db.recognise,
+    reader=read,
+    remarks=remarks,
+    key=perf_db.key,
+    compared=("miopen_version", "miopen_tweak"),
+    selects=False,
+    writer=perf_db.WRITER,
+    lines=miopen_records.lines,
+    cut=miopen_records.cut,
+    keep_refusal=miopen_records.keep_refusal,
+    merging=Merging(header=_header, write=miopen_records.write, slot=miopen_records.slot, in_order=True),
+)

@@ -1,0 +1,85 @@
+"""MIOpen through its C API: the solutions of immediate mode for a convolution, the library's own pick first.
+
+The list is the find-db's where that holds the problem (fastest first, by its recorded times), else the library's guess:
+the first entry is what a user gets in both cases.  ``exhaustive`` adds every solver that applies, also those that the
+find-db does not hold; MIOpen reads the switches for that once per process, so another process is asked
+(``miopen_candidates``).  A solver runs with the parameters of the perf-db, or with its default ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from logparse.libraries.kinds.backend import BackendType, Conditions, Place, UnsupportedError
+from logparse.libraries.kinds.device.device_backend import DeviceBackend
+from logparse.libraries.kinds.device.operands import ConvOperands, conv_of
+from logparse.libraries.kinds.device.torch_device import Tensor, TorchRunnable
+from logparse.libraries.miopen.host_library import TYPES, Convolution, Library, Offer
+from logparse.libraries.miopen.replay_candidates import candidates
+from logparse.libraries.miopen.solvers import ID_OF_CODE, SOLVERS, algorithm_name
+from logparse.model import ConvProblem, Problem, Solution
+
+
+class Miopen(DeviceBackend):
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)  # loads torch, and with it torch's own MIOpen
+        self._library = Library()
+        self._handle = self._library.made("miopenCreateWithStream", self._device.stream)
+        self._described: dict[str, tuple[Convolution, dict[str, Offer]]] = {}
+
+    def environment(self) -> Mapping[str, str]:
+        return dict(self._device.facts) | {"miopen_version": self._library.version}
+
+    def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
+        """Those that fit the workspace (None: whatever they need, as PyTorch gives it)."""
+        conv = conv_of(problem, TYPES)
+        out = [
+            _solution(conv, name, offer)
+            for name, offer in self._offered(conv)[1].items()
+            if workspace_bytes is None or offer.workspace_bytes <= workspace_bytes
+        ]
+        return out[:limit]
+
+    def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
+        conv = conv_of(problem, TYPES)
+        convolution, offered = self._offered(conv)
+        offer = offered.get(solution.id)
+        if offer is None:
+            raise UnsupportedError("MIOpen does not offer this solver")
+        number, need = offer.id, offer.workspace_bytes
+        convolution.compile(number)
+        operands = self.operands(conv, conditions)
+        assert isinstance(operands, ConvOperands)
+        workspace = self._reserve(need)
+        tensors = [operands.tensors[name] for name in convolution.order]
+
+        def call(i: int) -> Tensor:
+            convolution.run([held[i].data_ptr() for held in tensors], workspace.data_ptr(), need, number)
+            return tensors[-1][i]
+
+        return TorchRunnable(self._device, operands, call, workspace_bytes=need)
+
+    def release(self) -> None:
+        self._described.clear()
+        super().release()
+
+    def _offered(self, conv: ConvProblem) -> tuple[Convolution, dict[str, Offer]]:
+        """Offers by solver name, in the library's order; what only the other process knows comes last."""
+        if conv.text not in self._described:
+            convolution = Convolution(self._library, self._handle, conv)
+            named: dict[str, Offer] = {}
+            more = candidates(conv, self._place.device) if self._place.exhaustive else []
+            for offer in [*convolution.offers(), *more]:
+                named.setdefault(SOLVERS.get(offer.id, f"id={offer.id}"), offer)
+            self._described[conv.text] = convolution, named
+        return self._described[conv.text]
+
+
+def _solution(conv: ConvProblem, name: str, offer: Offer) -> Solution:
+    family = ID_OF_CODE.get(offer.algorithm)
+    return Solution("miopen", name, name, algorithm_name(family, conv.direction) if family else None)
+
+
+BACKEND = BackendType(
+    "miopen", "immediate-mode solvers of MIOpen, on request all that apply (libMIOpen)", Miopen, imports=("torch",)
+)

@@ -1,0 +1,112 @@
+"""MIOpen's algorithms, and which solver belongs to which (ROCm/MIOpen ``src/solver.cpp``, the registry).
+
+A find-db item names the solver and the algorithm of its direction; both are needed to write one.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from logparse.libraries.kinds.patterns import regex
+from logparse.model import Direction
+
+FAMILIES = ("GEMM", "Direct", "FFT", "Winograd", "ImplicitGEMM")
+_DIRECTIONS = {"F": "Fwd", "B": "BwdData", "W": "BwdWeights"}
+
+
+def algorithm_name(family: str, direction: str) -> str:
+    """``algorithm_name("GEMM", "W")`` is ``miopenConvolutionBwdWeightsAlgoGEMM``."""
+    return f"miopenConvolution{_DIRECTIONS[direction]}Algo{family}"
+
+
+ALGORITHMS: dict[str, str] = {
+    algorithm_name(family, direction): direction
+    for direction in "FBW"
+    for family in FAMILIES
+    if (family, direction) != ("FFT", "W")
+} | {"miopenTransposeBwdDataAlgoGEMM": "B"}
+"""Algorithm string → direction of the records that may hold it; MIOpen throws on any other."""
+
+_FAMILY_OF = tuple(
+    (regex(pattern), family)
+    for pattern, family in (
+        (r"Gemm(?:Fwd|Bwd|Wrw)|gemm$", "GEMM"),
+        (r"fft$", "FFT"),
+        (r"Conv(?:Bin)?Wino|ConvMPBidirectWinograd", "Winograd"),
+        (r"ConvAsmImplicitGemm|ConvHipImplicitGemm|ConvMlirIgemm|ConvCkIgemm", "ImplicitGEMM"),
+        (r"ConvAsm|ConvOcl|ConvDirect|ConvHipDirect", "Direct"),
+    )
+)
+
+
+@lru_cache(maxsize=4096)  # a find-db repeats some hundred names, each in thousands of records
+def known_algorithm(solver: str) -> str | None:
+    """The algorithm family of a solver by its name, None where the name has none."""
+    return next((family for pattern, family in _FAMILY_OF if pattern.match(solver)), None)
+
+
+TUNABLE = regex(
+    r"Conv(?:Asm(?:1x1U|3x3U|BwdWrW|ImplicitGemmGTC)|BinWinogradRxSf|HipImplicitGemm|Mlir|Ck|OclBwdWrW2<|OclDirectFwd)"
+)
+"""Solvers that have parameters in the perf-db: without a row there they run at default parameters."""
+
+ID_OF_CODE = {0: "GEMM", 1: "Direct", 2: "FFT", 3: "Winograd", 5: "ImplicitGEMM"}
+"""``miopenConvolution*Algorithm_t``: the numbers that the driver and the log print (equal in all three directions)."""
+
+_DIRECTION_OF: tuple[tuple[re.Pattern[str], Direction], ...] = (
+    (regex(r"Wr[wW]"), "W"),
+    (regex(r"Bwd(?!WrW)|BwdData"), "B"),
+    (regex(r"(?:Gemm|Conv\w*)(?:Fwd|Forward)"), "F"),
+)
+_BOTH_WAYS = regex(r"ConvOclDirectFwd")
+"""Solvers that serve backward data too, in spite of their name."""
+
+
+@lru_cache(maxsize=4096)
+def direction_of_solver(solver: str) -> Direction | None:
+    """The direction that a solver's name contains, None where it serves several (Winograd, ConvAsm1x1U …)."""
+    if _BOTH_WAYS.match(solver):
+        return None
+    return next((direction for pattern, direction in _DIRECTION_OF if pattern.search(solver)), None)
+
+
+_REGISTRY = """
+1 ConvAsm3x3U, 2 ConvAsm1x1U, 3 ConvAsm1x1UV2, 5 ConvAsm5x10u2v2f1, 6 ConvAsm5x10u2v2b1,
+7 ConvAsm7x7c3h224w224k64u2v2p3q3f1, 8 ConvOclDirectFwd11x11, 9 ConvOclDirectFwdGen, 11 ConvOclDirectFwd,
+13 ConvOclDirectFwd1x1, 14 ConvBinWinograd3x3U, 15 ConvBinWinogradRxS, 16 ConvAsmBwdWrW3x3, 17 ConvAsmBwdWrW1x1,
+18 ConvOclBwdWrW2<1>, 19 ConvOclBwdWrW2<2>, 20 ConvOclBwdWrW2<4>, 21 ConvOclBwdWrW2<8>, 22 ConvOclBwdWrW2<16>,
+23 ConvOclBwdWrW2NonTunable, 24 ConvOclBwdWrW53, 25 ConvOclBwdWrW1x1, 26 ConvHipImplicitGemmV4R1Fwd,
+31 ConvHipImplicitGemmV4R1WrW, 33 gemm, 34 fft, 35 ConvWinograd3x3MultipassWrW<3-4>, 37 ConvBinWinogradRxSf3x2,
+38 ConvWinograd3x3MultipassWrW<3-5>, 39 ConvWinograd3x3MultipassWrW<3-6>, 40 ConvWinograd3x3MultipassWrW<3-2>,
+41 ConvWinograd3x3MultipassWrW<3-3>, 42 ConvWinograd3x3MultipassWrW<7-2>, 43 ConvWinograd3x3MultipassWrW<7-3>,
+44 ConvWinograd3x3MultipassWrW<7-2-1-1>, 45 ConvWinograd3x3MultipassWrW<7-3-1-1>,
+46 ConvWinograd3x3MultipassWrW<1-1-7-2>, 47 ConvWinograd3x3MultipassWrW<1-1-7-3>,
+48 ConvWinograd3x3MultipassWrW<5-3>, 49 ConvWinograd3x3MultipassWrW<5-4>, 53 ConvBinWinogradRxSf2x3,
+54 ConvHipImplicitGemmV4R4Fwd, 55 ConvHipImplicitGemmBwdDataV1R1, 56 ConvHipImplicitGemmBwdDataV4R1,
+57 ConvHipImplicitGemmBwdDataV1R1Xdlops, 60 ConvHipImplicitGemmBwdDataV4R1Xdlops, 61 ConvHipImplicitGemmV4R4WrW,
+62 ConvAsmImplicitGemmV4R1DynamicFwd, 63 ConvAsmImplicitGemmV4R1DynamicFwd_1x1, 64 ConvHipImplicitGemmForwardV4R4Xdlops,
+65 ConvAsmImplicitGemmV4R1DynamicBwd, 66 ConvAsmImplicitGemmV4R1DynamicWrw, 67 ConvMPBidirectWinograd<2-3>,
+68 ConvMPBidirectWinograd<3-3>, 69 ConvMPBidirectWinograd<4-3>, 70 ConvMPBidirectWinograd<5-3>,
+71 ConvMPBidirectWinograd<6-3>, 72 ConvAsmImplicitGemmGTCDynamicWrwXdlops, 73 ConvHipImplicitGemmWrwV4R4Xdlops,
+74 ConvAsmImplicitGemmGTCDynamicFwdXdlops, 75 ConvMPBidirectWinograd_xdlops<2-3>, 76 ConvMPBidirectWinograd_xdlops<3-3>,
+77 ConvMPBidirectWinograd_xdlops<4-3>, 78 ConvMPBidirectWinograd_xdlops<5-3>, 79 ConvMPBidirectWinograd_xdlops<6-3>,
+80 ConvHipImplicitGemmForwardV4R5Xdlops, 81 ConvHipImplicitGemmForwardV4R4Xdlops_Padded_Gemm,
+82 ConvAsmImplicitGemmGTCDynamicBwdXdlops, 83 ConvHipImplicitGemmWrwV4R4Xdlops_Padded_Gemm, 84 ConvBinWinogradRxSf2x3g1,
+85 ConvDirectNaiveConvFwd, 86 ConvDirectNaiveConvBwd, 87 ConvDirectNaiveConvWrw, 88 GemmFwd1x1_0_1,
+89 GemmFwd1x1_0_1_int8, 90 GemmFwd1x1_0_2, 91 GemmFwdRest, 95 GemmBwd1x1_stride2, 96 GemmBwd1x1_stride1,
+97 GemmBwdRest, 98 ConvMlirIgemmFwd, 99 ConvMlirIgemmBwd, 100 ConvMlirIgemmWrW, 101 GemmWrw1x1_stride1,
+102 GemmWrwUniversal, 103 ConvMlirIgemmFwdXdlops, 104 ConvMlirIgemmBwdXdlops, 105 ConvMlirIgemmWrWXdlops,
+107 ConvAsmImplicitGemmGTCDynamicFwdXdlopsNHWC, 108 ConvAsmImplicitGemmGTCDynamicBwdXdlopsNHWC,
+110 ConvAsmImplicitGemmGTCDynamicWrwXdlopsNHWC, 114 ConvCkIgemmFwdV6r1DlopsNchw,
+127 ConvAsmImplicitGemmGTCDynamicFwdDlopsNCHWC, 128 ConvHipImplicitGemmFwdXdlops, 129 ConvHipImplicitGemmBwdXdlops,
+137 ConvHipImplicitGemmGroupFwdXdlops, 138 ConvHipImplicitGemm3DGroupFwdXdlops, 139 ConvWinoFuryRxS<2-3>,
+140 ConvHipImplicitGemm3DGroupWrwXdlops, 141 ConvHipImplicitGemm3DGroupBwdXdlops,
+149 ConvHipImplicitGemmF16F8F16FwdXdlops, 150 ConvHipImplicitGemmF16F8F16BwdXdlops,
+151 ConvHipImplicitGemmF16F8F16WrwXdlops, 155 ConvHipImplicitGemmGroupBwdXdlops, 156 ConvHipImplicitGemmGroupWrwXdlops,
+179 ConvWinoRageRxS<2-3>
+"""
+
+SOLVERS: dict[int, str] = {int(number): name for number, name in map(str.split, _REGISTRY.split(","))}
+"""Solver id → name: the places in MIOpen's registry.  It only grows at its end (a removed solver leaves a hole), so the
+numbers hold for every version; solvers of other primitives (fusion, pooling …) and newer ones are not here."""

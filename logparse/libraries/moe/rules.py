@@ -1,0 +1,380 @@
+"""The member for fused-MoE tables of vLLM and SGLang: whether a server finds a table, and which entries it can run.
+
+A server makes the table's name of the experts, the width per GPU, the device, the type and the block, and opens the
+file of that name: one letter more and it is never read, whatever is in it.  It takes ``json.load`` of the whole file
+and ``int()`` of every name but ``triton_version`` (one that is no number raises, and the server ends), then the entry
+whose number of tokens is nearest, the first of two.  An entry's words are arguments of a Triton kernel: sizes of blocks
+must be powers of two, an option that the backend does not know stops the launch.
+
+Tables of block-scaled products (``N=…,K=…``, no experts) are taken likewise, ``triton_version`` not excepted, and from
+the server's own folder alone.  Their kernel loads one scale per step along K.
+Source: vllm-project/vllm vllm/model_executor/layers/fused_moe/fused_moe.py (``get_config_file_name``,
+``get_moe_configs``, ``invoke_fused_moe_kernel``), sgl-project/sglang
+python/sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_config.py; ``get_w8a8_block_fp8_configs`` and
+``_w8a8_block_fp8_matmul`` of vLLM's ``fp8_utils.py`` and SGLang's ``fp8_kernel.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from logparse.devices import device_of
+from logparse.errors import InputError
+from logparse.libraries.kinds.format import Emission, Head
+from logparse.libraries.kinds.override_format import Keep, Merging, OverrideFormat, Report
+from logparse.libraries.kinds.reading import Note, Offer, Reading, Row, Rule, Table
+from logparse.libraries.moe import config as moe_config
+from logparse.model import OperatorProblem, Problem, Solution
+from logparse.quoting import Shell
+from logparse.target import Facts, arch
+
+_VERSION = "triton_version"
+_TUNE = "tune it on the target: benchmark_moe.py, benchmark_w8a8_block_fp8.py (vLLM), benchmark/kernels (SGLang)"
+_BLOCKS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
+_AMD = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")
+_KNOWN = {*_BLOCKS, "GROUP_SIZE_M", "SPLIT_K", "num_warps", "num_stages", "num_ctas", "USE_TMA", *_AMD}
+_BLOCK = re.compile(r"\[\d+,(\d{1,9})\]")
+_INTEGER = re.compile(r"\s*[+-]?\d{1,18}(?:_\d{1,18})*\s*\Z", re.ASCII)
+"""What ``int()`` takes."""
+_MEMBER = re.compile(r'"((?:[^"\\\n]|\\.)*)"\s*:\s*(?=[\[{])')
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]')
+
+Pairs = list[tuple[str, object]]
+"""An object as its members in order: a name that stands twice counts, too."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One member of the table: its number of tokens, and the words of its tile (None: it is no object).
+
+    Its key is the table's name.
+    """
+
+    key: str
+    line: int
+    tokens: int
+    words: Mapping[str, object] | None
+    time_us: float | None = None
+
+    @property
+    def problem(self) -> OperatorProblem:
+        return OperatorProblem(self.key, ())
+
+    @property
+    def solution(self) -> Solution | None:
+        words = ",".join(f"{name}={word}" for name, word in (self.words or {}).items())
+        return Solution("triton", f"M={self.tokens},{words}") if words else None
+
+    @property
+    def text(self) -> str:
+        return f'"{self.tokens}": {json.dumps(self.words)}'
+
+
+@dataclass(frozen=True)
+class _Context:
+    name: str
+    """The table's name."""
+    version: str
+    last: Mapping[int, Tile]
+    """The entry that counts, by its number of tokens."""
+
+    def field(self, name: str) -> str:
+        return moe_config.fields(self.name).get(name, "")
+
+    @property
+    def scaled(self) -> int | None:
+        """The block along K of a block-scaled product."""
+        block = None if _has_experts(self.name) else _BLOCK.fullmatch(self.field("block_shape"))
+        return int(block[1]) if block else None
+
+
+# ----------------------------------------------------------------------------------------------- rules about entries
+
+
+def _later(entry: Tile, context: _Context) -> str | None:
+    other = context.last[entry.tokens]
+    return None if other is entry else f"line {other.line} has {entry.tokens} tokens, too: the later one counts"
+
+
+def _negative(entry: Tile, context: _Context) -> str | None:
+    return f"no batch has {entry.tokens} tokens" if entry.tokens < 1 else None
+
+
+def _no_tile(entry: Tile, context: _Context) -> str | None:
+    if entry.words is None:
+        return "no object of sizes"
+    needed = [*_BLOCKS, "GROUP_SIZE_M"]
+    if context.field("dtype") in ("int4_w4a16", "int8_w8a16"):
+        needed = ["BLOCK_SIZE_M", "GROUP_SIZE_M"]  # the others are chosen for these types
+    missing = [name for name in needed if name not in entry.words]
+    return f"no {', '.join(missing)}: the kernel cannot be launched" if missing else None
+
+
+def _odd_size(entry: Tile, context: _Context) -> str | None:
+    wrong = []
+    for name in (*_BLOCKS, "num_warps", "GROUP_SIZE_M", "num_stages", "SPLIT_K"):
+        value = (entry.words or {}).get(name, 1)
+        least = 0 if name == "num_stages" else 1
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
+        power = name in _BLOCKS or name == "num_warps"
+        if not isinstance(value, int) or not whole or (power and value & (value - 1)):
+            wrong.append(f"{name} {value!r}")
+    return f"{', '.join(wrong)}: Triton takes powers of two only, and whole numbers" if wrong else None
+
+
+def _unknown_word(entry: Tile, context: _Context) -> str | None:
+    names = [name for name in entry.words or () if name not in _KNOWN]
+    return f"{', '.join(names)}: no argument of the kernel that is known here" if names else None
+
+
+def _of_amd(entry: Tile, context: _Context) -> str | None:
+    names = [name for name in _AMD if name in (entry.words or ())]
+    if not names or not context.field("device_name").startswith("NVIDIA_"):
+        return None
+    return f"{', '.join(names)}: options of AMD's backend, which stop the launch on {context.field('device_name')}"
+
+
+def _one_scale(entry: Tile, context: _Context) -> str | None:
+    step, block = (entry.words or {}).get("BLOCK_SIZE_K"), context.scaled
+    if not isinstance(step, int) or block is None or step <= block:
+        return None
+    return f"BLOCK_SIZE_K {step} spans several blocks of {block}: the kernel scales all by the first one's scale"
+
+
+_RULES: tuple[Rule[Tile, _Context], ...] = (
+    Rule("duplicate", "warning", "read", _later, "remove it", fault=False),
+    Rule("tokens", "error", "matched", _negative, "remove it"),
+    Rule("tile", "error", "honoured", _no_tile, _TUNE),
+    Rule("size", "error", "honoured", _odd_size, _TUNE),
+    Rule("word", "warning", None, _unknown_word, "remove it, unless the server's own kernel takes it"),
+    Rule("backend", "error", "honoured", _of_amd, _TUNE),
+    Rule("scale", "error", None, _one_scale, "a step along K of one block at most"),
+)
+
+
+# ------------------------------------------------------------------------------------------------------- the file
+
+
+def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]]:
+    """What a server takes from the table."""
+    table = name.removesuffix(".json").replace(", ", ",")  # a comma and a blank are of SGLang's block
+    refusals, members = _members(data)
+    entries = [_entry(table, line, key, value) for line, key, value in members if _INTEGER.match(key)]
+    version = next((str(value) for _, key, value in members if key == _VERSION), "")
+    refusals += _of_names(table, [(line, key) for line, key, _ in members])
+    refusals += _of_device(table, target)
+    if not refusals and not entries:
+        refusals.append(Note(None, "error", "empty", "no entry in the table: the server takes its default", _TUNE))
+    last = {entry.tokens: entry for entry in entries}
+    notes = [*_notes(table, version, target), *_ladder(entries)]
+    parsed = Table(entries, _Context(table, version, last), _RULES, notes)
+    return parsed.reading(
+        "the server does not read the table",
+        refusals=refusals,
+        certain="device" in target,
+        facts=_facts(table),
+        target=target,
+    )
+
+
+def _members(data: bytes) -> tuple[list[Note], list[tuple[int, str, object]]]:
+    """Why the file is no object (empty: it is one), and its members with their lines.
+
+    A byte order mark and bytes that are no UTF-8 raise in a server's ``open`` and ``json.load``, too.
+    """
+    try:
+        text = data.decode()
+        found = json.loads(text, object_pairs_hook=lambda pairs: pairs)
+    except (ValueError, RecursionError) as error:
+        message = f"no JSON ({error}): the server ends when it looks the table up"
+        return [Note(None, "error", "json", message, _TUNE)], []
+    if not text.lstrip().startswith("{"):
+        return [Note(None, "error", "json", "no object of numbers of tokens", _TUNE)], []
+    places = iter(_MEMBER.finditer(text))
+    out, line = [], 1
+    for key, value in found:
+        if isinstance(value, list):
+            place = next((x for x in places if x[1] == key), None)
+            line = text.count("\n", 0, place.start()) + 1 if place else line
+        out.append((line, str(key), value))
+    return [], out
+
+
+def _of_names(table: str, members: Iterable[tuple[int, str]]) -> list[Note]:
+    out = []
+    if not moe_config.is_name(table):
+        message = f"a server looks for E=…,N=…,device_name=….json, and never for {table[:80]}.json"
+        out.append(Note(None, "error", "name", message, "name it as the log's line about the missing table does"))
+    for line, key in members:
+        if (key != _VERSION or not _has_experts(table)) and not _INTEGER.match(key):
+            message = f"{key[:40]!r} is no number of tokens: int() raises, and the server ends"
+            out.append(Note(line, "error", "keys", message, "remove it"))
+    return out
+
+
+def _has_experts(table: str) -> bool:
+    return table.startswith("E=")
+
+
+def _facts(table: str) -> dict[str, str]:
+    device = moe_config.fields(table).get("device_name")
+    return {"device": device.replace("_", " ")} if device else {}
+
+
+def _of_device(table: str, target: Facts) -> list[Note]:
+    """A refusal where the target is certainly another device than the file's name."""
+    own = _facts(table)
+    if not own or not ("device" in target or arch(target)):
+        return []
+    mine, theirs = device_of(own), device_of(target)
+    if "device" not in target:
+        other = mine is not None and mine.arch != arch(target)
+    elif mine is not None and theirs is not None:
+        other = mine != theirs
+    else:
+        other = _plain(own["device"]) != _plain(target["device"])
+    if not other:
+        return []
+    name = target.get("device") or target["arch"]
+    message = f"the table is of {own['device']}: on {name} the server looks for another name"
+    return [Note(None, "error", "device", message, _TUNE)]
+
+
+def _plain(device: str) -> str:
+    """A device's name as it is made part of a table's; vLLM has one for all H200."""
+    words = device.replace(" ", "_")
+    return "NVIDIA_H200" if "H200" in words.split("_") else words
+
+
+def _notes(table: str, version: str, target: Facts) -> Iterator[Note]:
+    own, theirs = _facts(table).get("device", ""), target.get(_VERSION, "")
+    if own.endswith(" OAM"):
+        message = f"vLLM names AMD's devices by their PCI id, none of which ends in OAM: {own} is never looked for"
+        plain = own.removesuffix(" OAM").removesuffix("X").replace(" ", "_")
+        yield Note(None, "warning", "device", message, f"name it {plain}X")
+    if own and "device" in target and _plain(own) != _plain(target["device"]) and not _of_device(table, target):
+        message = f"{own} is spelled {target['device']} on the target: the server's spelling decides"
+        yield Note(None, "warning", "device", message, "compare it with the server's line about its table")
+    if version and theirs and version.split(".")[:2] != theirs.split(".")[:2]:
+        message = f"tuned with Triton {version}, the target has {theirs}: other code is generated from these tiles"
+        yield Note(None, "warning", "triton", message, _TUNE)
+
+
+def _ladder(entries: Sequence[Tile]) -> Iterator[Note]:
+    """Batches that are served by an entry far from them: the look-up takes the nearest one, never the default.
+
+    A table with entries of 8 tokens and fewer cost 2.35 % of a prefill of 2,048 (vllm-project/vllm#52192).
+    """
+    held = sorted({x.tokens: x for x in entries if x.tokens > 0}.items())
+    sizes = [1, *(tokens for tokens, _ in held), _PREFILL]
+    far = [f"{low:,} to {high:,}" for low, high in pairwise(sizes) if held and high > _FAR * low]
+    if far:
+        message = (
+            f"of batches between {' and '.join(far)} tokens the nearest entry is far: they take it, not the default"
+        )
+        yield Note(None, "warning", "ladder", message, _TUNE)
+    same = [b.tokens for (_, a), (_, b) in pairwise(held) if a.words and a.words == b.words]
+    if len(same) * 2 > len(held) > 2:
+        message = f"{len(same)} of {len(held)} entries have the tile of the entry before them: tuned once, copied"
+        yield Note(None, "info", "copied", message, _TUNE)
+
+
+_FAR = 16
+"""Ratio of two neighbouring sizes from which the batches between are far from both; tuners' own lists have up to 2."""
+_PREFILL = 8192
+"""Tokens of a prefill's batch: vLLM's default on large GPUs (``max_num_batched_tokens``)."""
+
+
+def _entry(table: str, line: int, key: str, value: object) -> Tile:
+    pairs = value if isinstance(value, list) and all(isinstance(x, tuple) for x in value) and value else None
+    return Tile(table, line, int(key), None if pairs is None else {str(name): word for name, word in pairs})
+
+
+def key(problem: Problem, target: Facts) -> str | None:
+    """The name of the table of a fused MoE, which is its problem's."""
+    named = isinstance(problem, OperatorProblem) and moe_config.is_name(problem.name)
+    return problem.name if named and isinstance(problem, OperatorProblem) else None
+
+
+def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
+    """Every table that the servers of a run looked up, by the lines about tables that were found or are missing."""
+    out: dict[str, Report] = {}
+    for table, text in messages:
+        if text in (moe_config.MISSING, moe_config.FALLBACK, moe_config.FOUND):
+            found = text == moe_config.FOUND
+            out[OperatorProblem(table, ()).text] = Report(table, found)
+    return out
+
+
+def recognise(head: Head) -> bool:
+    """A table of Triton's tiles: how FlyDSL's are read is not known here."""
+    return moe_config.recognise(head) and b'"BLOCK_SIZE_M"' in head.data
+
+
+# ------------------------------------------------------------------------------------------------------------- merged
+
+
+def _header(name: str, data: bytes) -> list[tuple[str, str]]:
+    """The table's name and the version of Triton.  Raises InputError where no server reads the file."""
+    reading = read(name, data, {})
+    if reading.refusals:
+        raise InputError(reading.refusals[0].message)
+    return [("table", reading.parsed.context.name), (_VERSION, reading.parsed.context.version)]
+
+
+def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+    version = [f'"{_VERSION}": {json.dumps(agreed[_VERSION])}'] if agreed[_VERSION] else []
+    members = [*version, *(row.text for row in sorted(rows, key=_tokens))]
+    data = "{\n    " + ",\n    ".join(members) + "\n}\n"
+    use = Shell("export VLLM_TUNED_CONFIG_FOLDER={folder}") if _has_experts(agreed["table"]) else _OWN_FOLDER
+    return [Emission(f"{agreed['table']}.json", data.encode(), use)]
+
+
+_OWN_FOLDER = Shell("# no variable names its folder: copy it to vllm/model_executor/layers/quantization/utils/configs")
+
+
+def _tokens(row: Offer) -> int:
+    return int(row.text.split('"')[1])
+
+
+def _cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
+    """The table with some of its entries, and its other members."""
+    text, lines, depth, ends = data.decode(), (row.line for row in rows), 0, list[int]()
+    for token in _TOKEN.finditer(text):
+        depth += (token[0] in "{[") - (token[0] in "}]")
+        if (depth, token[0]) in ((1, "{"), (1, ","), (0, "}")):
+            ends.append(token.start())
+    members = [text[start + 1 : end] for start, end in pairwise(ends)]
+    blanks = members[-1][len(members[-1].rstrip()) :]
+    members[-1] = members[-1].rstrip()
+    kept = [x for x in members if not _is_entry(x) or keep(next(lines), " ".join(x.split()).encode())]
+    return (text[: ends[0] + 1] + ",".join(kept) + blanks + text[ends[-1] :]).encode()
+
+
+def _is_entry(member: str) -> bool:
+    name = _TOKEN.search(member)
+    return name is not None and _INTEGER.match(json.loads(name[0])) is not None
+
+
+OVERRIDE_FORMAT = OverrideFormat(
+    name="moe-config",
+    kinds=frozenset(),
+    recognise=recognise,
+    reader=read,
+    key=key,
+    reported=reported,
+    cut=_cut,
+    merging=Merging(
+        header=_header,
+        write=_merged,
+        slot=lambda row: f"{row.key} {_tokens(row):018d}",
+        several=True,
+        in_order=True,
+        note="the tables have no times: of several entries of one number of tokens the first file's is taken",
+    ),
+)

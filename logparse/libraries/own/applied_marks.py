@@ -1,0 +1,99 @@
+"""What the processes of a job applied, in their own words: files in the folder that ``LOGPARSE_APPLIED`` names.
+
+``applied_PID.json`` is written by ``apply.settings()`` and ``apply.model(model)`` of the generated ``apply.py``,
+``applied_sh_PID`` by ``apply.sh`` (a line per script), and ``asked.json`` by ``logparse run --with``::
+
+    {"logparse_applied": 1, "pid": 4242, "settings": ["cudnn_benchmark"], "models": [
+        {"action": "channels_last", "class": "torchvision.models.resnet.ResNet", "modules": 161, "changed": 53}]}
+    {"logparse_applied": 1, "variables": ["MIOPEN_USER_DB_PATH"], "files": ["gfx942130.HIP.fdb.txt"]}
+    {"logparse_applied": 1, "asked": {"settings": ["cudnn_benchmark"], "scripts": ["gfx942-304"]}}
+
+Each object is one line of its file.  ``changed`` counts modules that look another way afterwards (type, parameters'
+sizes and strides, hooks).  Facts:
+
+=====================  ================================================================================================
+``applied:NAME``       an action; its value is ``{"setting": true, "models": […]}``
+``exported:NAME``      a variable that ``apply.sh`` exported; its value is how many scripts did
+``applied_file:NAME``  a file that it applied
+``applied_asked``      the object of ``asked.json``
+=====================  ================================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from logparse.libraries.kinds.format import FileFormat, Outcome, Source, begins, content
+from logparse.model import Fact, Reject
+
+APPLIED, EXPORTED, FILE, ASKED = "applied:", "exported:", "applied_file:", "applied_asked"
+"""Names of facts, or how they begin."""
+recognise = begins(rb'\s*\{\s*"logparse_applied"\s*:')
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """One fact per action, variable and file; any other file is one reject."""
+    data = content(source)
+    try:
+        yield Outcome("fact", facts(data))
+    except ValueError as error:
+        yield Outcome("reject", [Reject(f"marks of what was applied: {error}", 0, len(data))])
+
+
+def facts(data: bytes) -> list[Fact]:
+    """The facts of one file.  Raises ValueError for what is no such file."""
+    actions: dict[str, dict[str, Any]] = {}
+    variables: dict[str, int] = {}
+    files: dict[str, int] = {}
+    asked: list[Fact] = []
+    for mark in _marks(data):
+        for name in _texts(mark, "settings"):
+            actions.setdefault(name, {})["setting"] = True
+        for model in _list(mark, "models"):
+            if not isinstance(model, Mapping) or not isinstance(model.get("action"), str):
+                raise ValueError("a model without an action")
+            of = {name: value for name, value in model.items() if name != "action"}
+            actions.setdefault(model["action"], {}).setdefault("models", []).append(of)
+        for name in _texts(mark, "variables"):
+            variables[name] = variables.get(name, 0) + 1
+        for name in _texts(mark, "files"):
+            files[name] = files.get(name, 0) + 1
+        if "asked" in mark:
+            asked.append(Fact(ASKED, json.dumps(mark["asked"])))
+    made = [Fact(APPLIED + name, json.dumps(what)) for name, what in actions.items()]
+    made += [Fact(EXPORTED + name, str(count)) for name, count in variables.items()]
+    return [*made, *(Fact(FILE + name, str(count)) for name, count in files.items()), *asked]
+
+
+def _marks(data: bytes) -> Iterator[Mapping[str, Any]]:
+    """Every object of the file, one a line."""
+    for line in data.decode("utf-8").splitlines():
+        if line.strip():
+            try:
+                mark = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"not JSON: {error}") from error
+            if not isinstance(mark, Mapping) or "logparse_applied" not in mark:
+                raise ValueError("no object with logparse_applied")
+            yield mark
+
+
+def _list(mark: Mapping[str, Any], name: str) -> list[Any]:
+    found = mark.get(name, [])
+    if not isinstance(found, list):
+        raise ValueError(f"{name} is no list")
+    return found
+
+
+def _texts(mark: Mapping[str, Any], name: str) -> list[str]:
+    found = _list(mark, name)
+    if not all(isinstance(x, str) for x in found):
+        raise ValueError(f"{name} holds what is no text")
+    return found
+
+
+FORMAT = FileFormat(
+    "applied", "applied_PID.json of apply.py and apply.sh: what a job's processes applied", recognise, read
+)

@@ -1,0 +1,125 @@
+"""``record-….json`` and ``workload.json`` of ``logparse export --as bundle``: what one machine measured, for another.
+
+::
+
+    {"logparse_bundle": 1,
+     "facts": {"arch": "gfx942", "cu_count": "304", "hipblaslt_version": "100200", "environment": "5f0c…", …},
+     "times": [{"problem": "gemm trans=T,N mnk=…", "solution": "hipblaslt:104377", "origin": "replay", "status": "ok",
+                "time_us": 23.6, "samples_us": [23.5, 23.6, 23.8], …}, …],
+     "calls": {"gemm trans=T,N mnk=…": 16, …}}
+
+One record is one race or confirmation of a replay, its facts those of ``FACTS`` and of the replay.  Its
+name is the hash of its content, so machines that write into one folder never overwrite each other's records, and a
+record that is copied twice is ingested once.  The workload's file has calls alone.  Paths, names of hosts, processes
+and users, clocks and the order of calls are in none of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from functools import partial
+from typing import Any, get_args
+
+from logparse.libraries.kinds.format import FileFormat, Origin, Outcome, Source, Unit, begins, content, parsed
+from logparse.model import (
+    FACTS,
+    Call,
+    Fact,
+    Measurement,
+    Problem,
+    Record,
+    Reject,
+    Status,
+    problem_from_text,
+    solution_from_text,
+)
+
+VERSION = 1
+RECORD = "record-"
+"""How the names of records begin."""
+PRIVATE = frozenset({"pid", "kernels_of"})
+"""Facts of one process of one job."""
+_REPLAY = frozenset({"environment", "confirmation", "pick", "threads"})
+_PREFIXES = ("replay_", "validator:")
+"""Facts of a replay that identify what its times may be compared with, and how they were measured."""
+_ROW = tuple(x.name for x in fields(Measurement) if x.name not in ("problem", "solution", "key_text"))
+recognise = begins(rb'\s*\{\s*"logparse_bundle"\s*:')
+
+
+def dump(facts: Mapping[str, str], times: Sequence[Measurement], calls: Mapping[str, int | None]) -> tuple[str, bytes]:
+    """The name of a record's file, and its content; facts that others should not see are left out."""
+    import hashlib  # here, as every ingest imports this module
+
+    public = {*FACTS, *_REPLAY} - PRIVATE
+    kept = {name: x for name, x in sorted(facts.items()) if name in public or name.startswith(_PREFIXES)}
+    rows = [
+        {"problem": x.problem.text, "solution": x.solution.text}
+        | {name: value for name in _ROW if (value := getattr(x, name)) not in (None, ())}
+        for x in times
+    ]
+    data = json.dumps({"logparse_bundle": VERSION, "facts": kept, "times": rows, "calls": dict(sorted(calls.items()))})
+    name = f"{RECORD}{hashlib.sha256(data.encode()).hexdigest()[:16]}.json" if times else "workload.json"
+    return name, data.encode() + b"\n"
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """Facts, times and calls of one file; each that cannot be read is a counted reject."""
+    data = content(source)
+    try:
+        found = parsed(data)
+        if not isinstance(found, dict) or found.get("logparse_bundle") != VERSION:
+            raise ValueError(f"of another version than {VERSION}: update logparse")
+    except ValueError as error:
+        yield Outcome("reject", [Reject(f"bundle: {error}", 0, len(data))])
+        return
+    facts, times, calls = (found.get(name) for name in ("facts", "times", "calls"))
+    for name, value in facts.items() if isinstance(facts, dict) else ():
+        yield Outcome("fact", [Fact(name, str(value))])
+    for row in times if isinstance(times, list) else ():
+        yield _checked("measurement", partial(_time, row), len(data))
+    for text, count in calls.items() if isinstance(calls, dict) else ():
+        yield _checked("call", partial(_call, text, count), len(data))
+
+
+def _checked(unit: Unit, made: Callable[[], Record], length: int) -> Outcome:
+    try:
+        return Outcome(unit, [made()])
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        return Outcome("reject", [Reject(f"bundle: {error}", 0, length)])
+
+
+def _time(row: Mapping[str, Any]) -> Record:
+    values = {name: row[name] for name in _ROW if row.get(name) is not None}
+    if values.get("status", "ok") not in get_args(Status):
+        raise ValueError(f"status {values['status']!r}")
+    numbers = [values[name] for name in ("time_us", "min_us", "max_us", "std_us") if name in values]
+    samples = tuple(values.pop("samples_us", ()))
+    if not all(isinstance(x, int | float) for x in (*numbers, *samples)) or not isinstance(values.get("origin"), str):
+        raise ValueError("a time is not a number, or its origin is missing")
+    problem, solution = _problem(row["problem"]), solution_from_text(row["solution"])
+    return Measurement(problem=problem, solution=solution, samples_us=samples, **values)
+
+
+def _call(text: str, count: Any) -> Record:
+    if type(count) is not int or count < 1:
+        raise ValueError(f"{count!r} calls")
+    return Call(category="bundle", problem=_problem(text), count=count)
+
+
+def _problem(text: str) -> Problem:
+    """The problem of a text, which must be its own: a damaged one may be read, and be of no column's type."""
+    problem = problem_from_text(text)
+    if problem.text != text:
+        raise ValueError(f"not the text of a problem: {text[:80]!r}")
+    return problem
+
+
+FORMAT = FileFormat(
+    "bundle",
+    "records and workload of `logparse export --as bundle`: times of another machine, with its facts",
+    recognise,
+    read,
+    origins=(Origin("replay-confirm", True), *(Origin(x, False) for x in ("replay", "replay-action", "replay-host"))),
+)

@@ -1,0 +1,76 @@
+"""``units_PID.json`` of ``logparse capture --trace``: how often a process did each kind of its unit of work, how long.
+
+::
+
+    {"logparse_units": "optimizer", "tracing": "settled", "windows": 3, "rank": 0, "ranks": 2,
+     "kinds": {"float32[16, 3, 224, 224]": {"count": 200, "traced": 6, "us": [41230.1, 41260.9]}}}
+
+``us`` are times of units that ran without the profiler (the last 2,000, in order), ``count`` all units of the kind.
+``"alone": true`` is of a run of the job without logs and a profiler; its kinds may have ``host_us``: what the host took
+for units before which the device was idle.  ``"settings": ["cudnn_benchmark"]``: those of PyTorch that were in force.
+``"notes": ["no trace: …"]``: what the user must know, printed by ``capture`` once the job has ended.
+Written by ``logparse/capture/in_job/logparse_in_job/record.py``.  Its facts are read by ``analyzers/evidence/units.py``:
+``unit`` (what a unit is), ``unit_tracing``, ``unit_alone``, ``rank``, ``job_settings``, ``unit_note`` and, of each
+kind, ``unit:KIND`` with its object.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from logparse.libraries.kinds.format import FileFormat, Outcome, Source, begins, content, parsed
+from logparse.model import MOST_CALLS, Fact, Reject, is_time, is_whole
+from logparse.quoting import printable
+
+UNIT, TRACING, ALONE, SETTINGS, KIND = "unit", "unit_tracing", "unit_alone", "job_settings", "unit:"
+NOTE = "unit_note"
+"""Names of facts; that of a kind begins with ``KIND``."""
+UNITS_EACH = """
+    with held as (
+        select source_id, any_value(value) filter (name = 'unit') as sort, bool_or(name = 'unit_alone') as alone,
+               sum(case when starts_with(name, 'unit:') then (value->>'count')::double end) as units,
+               sum(case name when 'unit_kinds' then list_sum(map_values(value::json::map(varchar, double))) end) as n
+        from facts where run = $run group by source_id)
+    select coalesce((select sum(units) from held where units > 0 group by alone, sort order by alone, 1 desc limit 1)
+                    / (select nullif(sum(n), 0) from held), 1) as each"""
+"""SQL of how many units run ``$run`` did for each one that its traces hold; 1 where that is unknown."""
+recognise = begins(rb'\s*\{\s*"logparse_units"\s*:')
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """One fact per member and kind; any other file is one reject."""
+    data = content(source)
+    try:
+        yield Outcome("fact", facts(data))
+    except ValueError as error:
+        yield Outcome("reject", [Reject(f"units of work: {error}", 0, len(data))])
+
+
+def facts(data: bytes) -> list[Fact]:
+    """The facts of one file.  Raises ValueError for what is no such file."""
+    found = parsed(data)
+    kinds = found.get("kinds") if isinstance(found, dict) else None
+    if not isinstance(kinds, dict) or not all(map(_is_kind, kinds.values())):
+        raise ValueError("no kinds with count, traced and us, all of them numbers that can be")
+    made = [Fact(UNIT, str(found.get("logparse_units"))), Fact(TRACING, str(found.get("tracing", "")))]
+    made += [Fact(name, str(found[name])) for name in ("rank", "ranks") if isinstance(found.get(name), int)]
+    made += [Fact(ALONE, "1")] if found.get("alone") is True else []
+    made += [Fact(SETTINGS, " ".join(map(str, found["settings"])))] if isinstance(found.get("settings"), list) else []
+    notes = found.get("notes")
+    made += [Fact(NOTE, printable(str(note))) for note in notes] if isinstance(notes, list) else []
+    return made + [Fact(f"{KIND}{name}", json.dumps(kind)) for name, kind in kinds.items()]
+
+
+def _is_kind(kind: Any) -> bool:
+    if not isinstance(kind, Mapping):
+        return False
+    counted = all(is_whole(kind.get(name), 0, MOST_CALLS) for name in ("count", "traced"))
+    times = (kind.get("us"), kind.get("host_us", []))
+    return counted and all(isinstance(x, list) and all(map(is_time, x)) for x in times)
+
+
+FORMAT = FileFormat(
+    "job-units", "units_PID.json of `logparse capture --trace`: units of work, counted", recognise, read
+)

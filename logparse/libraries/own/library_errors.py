@@ -1,0 +1,137 @@
+"""Errors and warnings that rocBLAS, hipBLASLt and MIOpen print on standard error without any prefix.
+
+::
+
+    rocBLAS error: No hipBLASLt solution found
+    This message will be only be displayed once, unless the ROCBLAS_VERBOSE_HIPBLASLT_ERROR environment variable is set.
+    rocBLAS warning: hipBlasLT failed, falling back to tensile.
+    hipBLASLt error: Heuristic Fetch Failed!
+    rocblaslt error: Cannot read "TensileLibrary_lazy_gfx1201.dat": No such file or directory
+    MIOpen Error: /MIOpen/src/hipoc/hipoc_program.cpp:304: Code object build failed. Source: …
+    linear.py:125: UserWarning: Attempting to use hipBLASLt on an unsupported architecture! Overriding blas backend to …
+
+They need no setting and are messages of category ``library_error`` or ``library_warning``, whose function is the
+library that they are about; lines that begin with ``hipBLASLt error`` are rocBLAS's, which asks hipBLASLt first.
+rocBLAS prints the first error of each of its two backends and adds the sentence about the variable that switches all on
+(category ``library_note``); since pull request 1566 of 2025 it prints none of them without that variable.
+Source: ROCm/rocBLAS ``library/src/tensile_host.cpp``, ``hipblaslt_host.cpp``, ``handle.cpp``, ``utility.cpp``;
+ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/tensile_host.cpp``; ROCm/MIOpen ``src/include/miopen/errors.hpp``;
+pytorch/pytorch ``aten/src/ATen/Context.cpp``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from logparse.libraries.kinds.format import FOREIGN, LineFormat, Outcome
+from logparse.libraries.kinds.patterns import regex
+from logparse.model import Message
+
+ERROR, WARNING, NOTE = "library_error", "library_warning", "library_note"
+_ONCE = "This message will be only be displayed once, unless the "
+_WORKSPACE, _UNSUPPORTED = "hipblaslt: algo not supported", "Attempting to use hipBLASLt on a"
+_START = (
+    r"(?:rocBLAS (?:error(?=: | from | during | re\w+ing )|warning(?=: ))"
+    rf"|hipBLASLt error(?=: )|rocblaslt (?:error|warning)(?=: )|MIOpen Error(?=: )|{_ONCE}(?=ROCBLAS_VERBOSE_)"
+    rf"|{_WORKSPACE}|{_UNSUPPORTED})"
+)
+_LINE = regex(r"(?P<library>\w+) (?P<level>\w+)")
+_VARIABLE = regex(r"ROCBLAS_VERBOSE_(?:HIPBLASLT|TENSILE)_ERROR")
+_LIBRARIES = {"rocblaslt": "hipBLASLt"}
+_BYTES_OF_MESSAGE = 2000
+
+MEANINGS: Sequence[tuple[Sequence[str], str]] = (
+    (
+        ("hipBlasLT failed", "hipBlasLT exception"),
+        "rocBLAS ran products with its own (Tensile) kernels, which logs and tuning files of hipBLASLt do not hold",
+    ),
+    (
+        ("Heuristic Fetch Failed", "heuristic fetch failed", "No hipBLASLt solution", "No hipBLASLt default solution"),
+        "hipBLASLt found no kernel for products that rocBLAS gave to it",
+    ),
+    (("insufficient workspace",), "rocBLAS gives hipBLASLt less workspace than the solution needs"),
+    (
+        ("Cannot find specified solution index", "algo not supported"),
+        "a call named a solution that hipBLASLt lacks or that cannot run it, as a search tries them (TunableOp) or an "
+        "override of another build has it",
+    ),
+    (
+        ("on an unsupported architecture",),
+        "PyTorch gives this GPU's products to rocBLAS instead, also those of a hipBLASLt override",
+    ),
+    (("on a unsupported architecture",), "PyTorch 2.5 stops here: TORCH_BLAS_PREFER_HIPBLASLT=0 avoids it"),
+    (
+        ("problem overrides failed to load",),
+        "rocBLAS did not take rows of this override table, which are of another build or damaged: `logparse lint` it",
+    ),
+    (
+        ("results validator check failed", "Failed validator", "Unmatched validator"),
+        "PyTorch refused a TunableOp file, whose validators are not its own: `logparse lint --target` names which",
+    ),
+    (("missing candidate",), "PyTorch lacks a solution that a TunableOp file names, and ran its default"),
+    (
+        ("the override file git version are not the same", "No valid entries found in override file"),
+        "hipBLASLt took nothing of its tuning file, which is of another build or cannot be read",
+    ),
+    (("for XF32, fall back to FP32",), "rocBLAS has no TF32 kernel for products, which ran in FP32"),
+    (
+        ("TensileLibrary", "No paths matched", "Could not initialize Tensile", "Could not load", "Cannot read"),
+        "the library's kernels for this GPU are not where it looks for them: its products fail or run elsewhere",
+    ),
+    (("Tensile solution found", "exception thrown for"), "a product failed: rocBLAS has no kernel that runs it"),
+    (
+        ("SQLite", "sqlite"),
+        "MIOpen cannot use a database of tuned solvers or of kernels: MIOPEN_USER_DB_PATH and MIOPEN_CUSTOM_CACHE_DIR "
+        "must name folders on a local disk that it may write",
+    ),
+    (
+        ("build failed", "hiprtcCompileProgram", "HIPRTC status"),
+        "MIOpen could not compile a kernel; the compiler's lines beside it state why",
+    ),
+    (("CK grouped conv library not found",), "MIOpen has no CK kernels for this GPU, and uses its other solvers"),
+    (
+        ("Unable to read system database", "File is unreadable"),
+        "MIOpen has no database of this kind for this GPU: its picks are estimates, or kernels are compiled anew",
+    ),
+    (
+        ("workspace required:",),
+        "MIOpen left out solvers that need more workspace than it was given, which is no failure",
+    ),
+)
+"""Parts of texts, also of the logs of MIOpen, TunableOp and hipBLASLt, and what these mean; the first that holds
+counts.
+"""
+
+
+def meaning(text: str) -> str | None:
+    """What a message means, where that is known."""
+    return next((why for parts, why in MEANINGS if any(part in text for part in parts)), None)
+
+
+def read(text: str) -> Outcome:
+    """One line: a message."""
+    text = text.strip()
+    shown = text[:_BYTES_OF_MESSAGE]
+    if text.startswith(_ONCE):
+        variable = _VARIABLE.search(text)
+        category, library, shown = NOTE, "rocBLAS", variable[0] if variable else shown
+    elif text.startswith((_WORKSPACE, _UNSUPPORTED)):
+        category, library = (ERROR, "hipBLASLt") if text.startswith(_WORKSPACE) else (WARNING, "PyTorch")
+    elif match := _LINE.match(text):
+        category = WARNING if match["level"] == "warning" else ERROR
+        library = _LIBRARIES.get(match["library"], match["library"])
+    else:
+        return FOREIGN
+    return Outcome("message", [Message(category=category, function=library, text=shown)])
+
+
+FORMAT = LineFormat(
+    name="library-errors",
+    about="errors and warnings that rocBLAS, hipBLASLt and MIOpen print by themselves",
+    markers=(
+        *(b"rocBLAS error", b"rocBLAS warning: ", b"hipBLASLt error: ", b"rocblaslt error: ", b"rocblaslt warning: "),
+        *(b"MIOpen Error: ", _ONCE.encode(), _WORKSPACE.encode(), _UNSUPPORTED.encode()),
+    ),
+    start=rf"(?<![\w\"'`(<])(?:{_START})".encode(),
+    read=read,
+)

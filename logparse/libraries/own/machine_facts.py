@@ -1,0 +1,63 @@
+"""``facts.json``: what ``logparse capture`` found out about the machine of a job, one JSON object of texts.
+
+::
+
+    {
+     "arch": "gfx942:sramecc+:xnack-",
+     "cu_count": "304",
+     "hipblaslt_revision": "3b3d59eb",
+     "validator:PT_VERSION": "2.9.1"
+    }
+
+Names are those of ``model.FACTS``, and ``validator:KEY`` for what PyTorch compares before it takes a TunableOp file.
+Read back by ``--target facts.json``, and by ``ingest`` together with the logs of the job.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from logparse.libraries.kinds.format import FileFormat, Head, Outcome, Source, content
+from logparse.libraries.kinds.patterns import regex
+from logparse.model import FACTS, Fact, Reject
+
+FILE_NAME = "facts.json"
+_BEGIN = regex(rb'(?:\xef\xbb\xbf)?\s*\{\s*(?:\}|"(?P<name>[\w:.-]+)"\s*:\s*["\d])')
+
+
+def recognise(head: Head) -> bool:
+    """A flat object whose first member is named like a fact, or any object of the file's own name."""
+    begin = _BEGIN.match(head.data)
+    if begin is None or (b"{" in head.data[begin.end() :] and head.name != FILE_NAME):
+        return False
+    name = (begin["name"] or b"").decode()
+    return name in FACTS or name.startswith("validator:") or head.name == FILE_NAME
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """Every member as a fact, or a reject; a file that is no such object is one reject."""
+    data = content(source)
+    try:
+        values = json.loads(data.decode("utf-8-sig"), object_pairs_hook=list)
+    except (ValueError, RecursionError) as error:
+        yield Outcome("reject", [Reject(f"facts: not JSON: {error}", 0, len(data))])
+        return
+    if not isinstance(values, list) or not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        yield Outcome("reject", [Reject("facts: not a JSON object", 0, len(data))])
+        return
+    for name, value in values:
+        if isinstance(value, (str, int)) and not isinstance(value, bool):
+            yield Outcome("fact", [Fact(name, str(value))])
+        else:
+            yield Outcome("reject", [Reject(f"facts: {name!r} is no text", 0, len(data))])
+
+
+def dump(facts: Mapping[str, str]) -> str:
+    """The text of a facts file, in the order of ``FACTS`` with the validators last."""
+    order = {name: number for number, name in enumerate(FACTS)}
+    names = sorted(facts, key=lambda name: (order.get(name, len(order)), name))
+    return json.dumps({name: facts[name] for name in names}, indent=1) + "\n"
+
+
+FORMAT = FileFormat("facts", "facts.json of `logparse capture`: machine and library builds of a job", recognise, read)

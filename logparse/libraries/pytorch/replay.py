@@ -1,0 +1,63 @@
+"""PyTorch on ROCm, CUDA or the CPU: what it does by default, and what a user can change without a new kernel.
+
+Names of solutions: ``Default`` is the untouched call; ``torch:WORD,WORD…`` changes settings (``blas=cublaslt``,
+``benchmark``, ``mkldnn=off``, ``sdpa=flash``) or the formulation (``layout=NHWC`` with the transposes charged, and
+``stored`` where the tensors are kept in that layout, so nothing is charged; ``gemm``, ``pad=8``, and ``fused``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from logparse.libraries.kinds.backend import BackendType, Conditions, UnsupportedError
+from logparse.libraries.kinds.device.attention_operands import attention_of
+from logparse.libraries.kinds.device.device_backend import DeviceBackend
+from logparse.libraries.kinds.device.operator_operands import OperatorOperands, overload_of
+from logparse.libraries.kinds.device.torch_device import Call, TorchRunnable
+from logparse.libraries.pytorch.replay_attention import attention_ways
+from logparse.libraries.pytorch.replay_convs import conv_ways
+from logparse.libraries.pytorch.replay_gemms import gemm_ways
+from logparse.libraries.pytorch.replay_ways import Way, named
+from logparse.model import ConvProblem, GemmProblem, OperatorProblem, Problem, Solution
+
+
+class Torch(DeviceBackend):
+    def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
+        return [way.solution for way in self._ways(problem) if way.raced][:limit]
+
+    def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
+        way = next((x for x in self._ways(problem) if x.solution == solution), None)
+        if way is None:
+            raise UnsupportedError(f"{solution.text} is not offered here")
+        operands = self.operands(problem, conditions)
+        with self._device.memory_errors(problem.bytes if not hasattr(problem, "free") else None):
+            call = way.make(operands)
+        return TorchRunnable(self._device, operands, call, around=way.around, thread=way.thread)
+
+    def _ways(self, problem: Problem) -> list[Way]:
+        if isinstance(problem, GemmProblem):
+            return gemm_ways(self._device, problem, self._place)
+        if isinstance(problem, ConvProblem):
+            return conv_ways(self._device, problem, self._place)
+        if isinstance(problem, OperatorProblem):
+            attention = attention_of(self._device, problem)
+            if attention is not None:
+                return attention_ways(self._device, attention)
+            overload_of(self._device, problem)  # raises UnsupportedError where PyTorch has none for these inputs
+            return [Way(named(), _operator, self._device.torch.no_grad)]
+        raise UnsupportedError("a family is no problem")
+
+
+def _operator(o: OperatorOperands) -> Call:
+    """The call as the trace recorded it, which other problems compare with."""
+
+    def call(i: int) -> object:
+        values, named_values = o.arguments[i]
+        return o.overload(*values, **named_values)
+
+    return call
+
+
+BACKEND = BackendType(
+    "torch", "PyTorch: its default against settings and formulations that a user can choose", Torch, imports=("torch",)
+)

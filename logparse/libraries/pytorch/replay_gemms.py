@@ -1,0 +1,176 @@
+"""GEMMs in PyTorch: the default formulation and its rivals.
+
+What a framework would call for D = act(op(A)·op(B) + bias): ``mm``, ``addmm`` or ``bmm`` with its BLAS library's own
+heuristic, the activation as a kernel of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from logparse.libraries.kinds.backend import Place, UnsupportedError
+from logparse.libraries.kinds.device.operands import GemmOperands, dtype_of, matrices
+from logparse.libraries.kinds.device.torch_device import Around, Call, Tensor, TorchDevice
+from logparse.libraries.pytorch.replay_ways import Way, named, without_mkldnn
+from logparse.model import GemmProblem
+
+_PADS = (8, 64)
+_BLAS = {False: ("cublas", "cublaslt"), True: ("cublas", "cublaslt", "ck")}
+"""torch's words by is_rocm; on ROCm ``cublas`` means rocBLAS (hipBLAS) and ``cublaslt`` hipBLASLt."""
+_ROCM_BLAS = {"cublas": "rocblas", "cublaslt": "hipblaslt", "ck": "ck"}
+
+
+def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[Way]:
+    """The default first.  Raises UnsupportedError where PyTorch has no plain call for the problem."""
+    _refuse(device, problem)
+    short, default = problem.compute_type == "xf32_r" or place.tf32, partial(_default, device)
+    around = partial(_precision, device, short=short)
+    ways = [Way(named(), default, around)]
+    if device.is_gpu and problem.a_type == "f32_r" and problem.compute_type in (None, "f32_r"):
+        ways.append(Way(named("tf32"), default, partial(_precision, device, short=True), raced=False))
+    if problem.batch_count == 1 and problem.beta != "nonzero":
+        ways += _epilogue_ways(device, problem, around)
+    if problem.bias and problem.batch_count == 1:
+        ways.append(Way(named("unfused"), partial(_unfused, device), around))
+    if device.is_gpu:
+        for word in _BLAS[device.is_rocm]:
+            name = f"blas={_ROCM_BLAS[word] if device.is_rocm else word}"
+            ways.append(Way(named(name), default, partial(_blas, device, word, around)))
+    else:
+        ways.append(Way(named("mkldnn=off"), default, partial(without_mkldnn, device)))
+    if problem.beta != "nonzero" and not problem.bias and problem.activation in (None, "none"):
+        for pad in _PADS:
+            if any((size or 0) % pad for size in (problem.m, problem.n, problem.k)):
+                padded = partial(_padded, device, pad=pad)
+                ways.append(Way(named(f"pad={pad}"), padded, around))
+                ways.append(Way(named(f"pad={pad}", "stored"), partial(padded, stored=True), around))
+    return ways
+
+
+def _epilogue_ways(device: TorchDevice, problem: GemmProblem, around: Around) -> list[Way]:
+    """Bias and activation in the epilogue, and forms of GELU that a program may contain, which do not race."""
+    ways = []
+    if problem.activation in ("relu", "gelu"):
+        ways.append(Way(named("fused"), partial(_fused, device), around, raced=bool(problem.bias)))
+    for form in ("gelu=erf", "gelu=written") if problem.activation == "gelu" else ():
+        ways.append(Way(named(form), partial(_default, device, gelu=form), around, raced=False))
+        if problem.bias:
+            ways.append(Way(named("unfused", form), partial(_unfused, device, gelu=form), around, raced=False))
+    return ways
+
+
+def _refuse(device: TorchDevice, p: GemmProblem) -> None:
+    if p.gradient or p.aux:
+        raise UnsupportedError("a gradient or auxiliary epilogue")
+    if p.activation not in (None, "none", "relu", "gelu"):
+        raise UnsupportedError(f"activation {p.activation}")
+    scales = (p.scale_a, p.scale_b, p.scale_c, p.scale_d)
+    if any(x not in (None, "none") for x in scales) or p.scale_alpha_vector or p.swizzle_a or p.swizzle_b:
+        raise UnsupportedError("scaled or swizzled operands")
+    types = {matrix.dtype for matrix in matrices(p).values()}
+    if len(types) > 1 or dtype_of(device, types.pop()).itemsize < 2:
+        raise UnsupportedError("mixed or 8-bit types")
+
+
+def _default(device: TorchDevice, o: GemmOperands, gelu: str | None = None) -> Call:
+    product = _product(device, o)
+    activate = _activation(device, o.problem.activation, gelu)
+    if activate is None:
+        return product
+    return lambda i: activate(product(i), o.d[i])
+
+
+def _product(device: TorchDevice, o: GemmOperands) -> Call:
+    torch, added = device.torch, o.c or o.bias
+    plain, adding = (torch.bmm, torch.baddbmm) if o.batch > 1 else (torch.mm, torch.addmm)
+    if o.c and o.bias:
+        return lambda i: adding(o.c[i], o.x[i], o.y[i], out=o.d[i]).add_(o.bias[i])
+    if added:
+        return lambda i: adding(added[i], o.x[i], o.y[i], out=o.d[i])
+    return lambda i: plain(o.x[i], o.y[i], out=o.d[i])
+
+
+def _activation(
+    device: TorchDevice, name: str | None, gelu: str | None = None
+) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """An activation as a kernel of its own, in place; ``gelu=erf`` or ``gelu=written``, out as many kernels."""
+    if name == "relu":
+        return lambda value, out: value.relu_()
+    if gelu == "gelu=written":
+        return lambda value, out: _written_gelu(device.torch, value)
+    if name == "gelu":
+        approximate = "none" if gelu == "gelu=erf" else "tanh"
+        return lambda value, out: device.torch.ops.aten.gelu.out(value, approximate=approximate, out=out)
+    return None
+
+
+def _written_gelu(torch: Any, x: Tensor) -> Tensor:
+    """½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) as programs write it."""
+    return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3))))
+
+
+def _fused(device: TorchDevice, o: GemmOperands) -> Call:
+    """Bias and activation in the epilogue of the product; a private function of torch, public in its compiler.
+
+    It has no form without a bias, so a product without one gets zeros.
+    """
+    gelu = o.problem.activation == "gelu"
+    bias = o.bias or [o.d[0].new_zeros(o.d[0].shape[-1])] * o.sets
+    return lambda i: device.torch._addmm_activation(bias[i], o.x[i], o.y[i], use_gelu=gelu, out=o.d[i])
+
+
+def _unfused(device: TorchDevice, o: GemmOperands, gelu: str | None = None) -> Call:
+    """Product, bias and activation one after another."""
+    torch, activate = device.torch, _activation(device, o.problem.activation, gelu)
+
+    def call(i: int) -> Tensor:
+        out = torch.mm(o.x[i], o.y[i], out=o.d[i])
+        if o.c:
+            out.add_(o.c[i])
+        out.add_(o.bias[i])
+        return out if activate is None else activate(out, out)
+
+    return call
+
+
+def _padded(device: TorchDevice, o: GemmOperands, *, pad: int, stored: bool = False) -> Call:
+    """m, n and k rounded up to a multiple of ``pad``; copying is charged unless the operands are ``stored`` so."""
+    torch = device.torch
+    product = torch.bmm if o.batch > 1 else torch.mm
+    n, m = o.d[0].shape[-2:]
+
+    def grown(tensor: Tensor) -> Tensor:
+        rows, cols = tensor.shape[-2:]
+        return torch.nn.functional.pad(tensor, (0, -cols % pad, 0, -rows % pad))
+
+    if stored:
+        xs, ys = o.derived(lambda i: grown(o.x[i])), o.derived(lambda i: grown(o.y[i]))
+        return lambda i: product(xs[i], ys[i])[..., :n, :m]
+    return lambda i: o.d[i].copy_(product(grown(o.x[i]), grown(o.y[i]))[..., :n, :m])
+
+
+@contextlib.contextmanager
+def _precision(device: TorchDevice, *, short: bool) -> Iterator[None]:
+    """Single precision in full, or ``short``: in TF32."""
+    before = device.torch.get_float32_matmul_precision()
+    device.torch.set_float32_matmul_precision("high" if short else "highest")
+    try:
+        yield
+    finally:
+        device.torch.set_float32_matmul_precision(before)
+
+
+@contextlib.contextmanager
+def _blas(device: TorchDevice, word: str, inner: Around) -> Iterator[None]:
+    library = device.torch.backends.cuda.preferred_blas_library
+    before = library()
+    library(word)
+    try:
+        with inner():
+            yield
+    finally:
+        library(before)

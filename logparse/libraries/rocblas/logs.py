@@ -1,0 +1,365 @@
+"""rocBLAS: bench and profile logs, the tables of ``rocblas-gemm-tune``, and the override file that Tensile reads.
+
+::
+
+    ./rocblas-bench -f gemm_ex --transposeA N --transposeB T -m 512 -n 1024 -k 256 --alpha 1 --a_type f16_r --lda 512 …
+        --compute_type f32_r --algo 0 --solution_index 0 --flags 0 --atomics_allowed                      (one line)
+    - { rocblas_function: "rocblas_gemm_ex", transA: "N", transB: "T", M: 512, N: 1024, K: 256, …, call_count: 4 }
+    { rocblas_function: "rocblas_dgemv", transA: "C", M: 1, N: 1, lda: 0, incx: 1, incy: 0, call_count: 4 }   (old form)
+    transA,transB,M,N,batch_count,K,alpha,beta,lda,ldb,ldc,input_type,output_type,compute_type,solution_index
+    N,N,320,588,1,4096,1,0,320,6144,320,f32_r,f32_r,f32_r,3788
+
+Produced by ``ROCBLAS_LAYER=2`` (bench) and ``4`` (profile, at exit) on stderr or ``ROCBLAS_LOG_…_PATH``, and by
+``rocblas-gemm-tune --yaml FILE``.  ``ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH=FILE`` reads the table back.
+
+A line of the bench log ends with ``--atomics_allowed`` from rocBLAS 4 on, with ``--atomics_not_allowed`` before, where
+the handle is not in the default mode; PyTorch's is not.  A flag of the tool's own (``-i``, ``--verify`` …) marks a
+typed line: ``by_tool``.
+
+The table's index is Tensile's, counted from 1; rocBLAS's own index of a Tensile solution is negative,
+``file = -index - 10`` (ROCm/rocm-libraries#9985), so a row's solution here is ``rocblas:-3798``.  rocBLAS 4 and earlier
+had other numbers: their files have the Tensile index too, so files compare with files.  Since ROCm/rocm-libraries#10766
+(after 5.2) rocblas-gemm-tune writes rocBLAS's own index, and both are read.
+Tensile matches transposes, sizes, batch, *beta's value*, leading dimensions, strides, input and output type, and
+whether it computes in higher precision; alpha is not compared (ROCm/Tensile ProblemOverride, CachingLibrary_test.cpp).
+Of a single product rocBLAS passes strides of 1 with ``rocblas_gemm_ex``, which a row without strides has, and of 0 with
+``rocblas_sgemm`` and its kind, which PyTorch calls for float and double: these need a row of 18 cells.
+Source: ROCm/rocBLAS library/src/include/logging.hpp, library/src/tensile_host.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from logparse.errors import EmissionError
+from logparse.libraries.hipblaslt.enums import tight_leading_dimensions
+from logparse.libraries.kinds.format import BlockFormat, Emission, Line, LineFormat, Origin, Outcome, Writer
+from logparse.libraries.kinds.line_prefixes import ranked
+from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.kinds.reading import whole
+from logparse.model import Beta, Call, GemmProblem, Measurement, Message, Override, Problem, Record, Reject, Solution
+from logparse.quoting import Shell
+
+RESERVED = 10
+"""Indices that rocBLAS keeps for itself between its own and Tensile's (``c_rocblas_solutions_reserved``)."""
+
+PLAIN = "rocblas_gemm"
+"""Function of the message beside a call of ``rocblas_sgemm`` and its kind, which find other rows of an override file
+than calls of ``rocblas_gemm_ex``; its text is the problem's.
+"""
+
+BATCH_OF_ONE = "rocblas_gemm_batch"
+"""Function of the message beside a call of a single product through a batched function, which finds no row that
+logparse writes.
+"""
+
+PRECISIONS: Mapping[str, str] = {"h": "f16_r", "s": "f32_r", "d": "f64_r", "c": "f32_c", "z": "f64_c"}
+FUNCTION = regex(r"(?:rocblas_)?([hsdcz])?gemm(_strided_batched|_batched)?(_ex3|_ex)?(?:_64)?\Z")
+_BENCH_FLAGS: Mapping[str, str] = {
+    "--transposeA": "transA",
+    "--transposeB": "transB",
+    "-m": "M",
+    "-n": "N",
+    "-k": "K",
+    "-r": "precision",
+    "-f": "rocblas_function",
+}
+_SWITCHES = frozenset({"--atomics_allowed", "--atomics_not_allowed", "--any_stride", "--outofplace"})
+"""Flags of rocblas-bench that have no value."""
+_OF_THE_TOOL = frozenset(
+    {"-i", "--iters", "-j", "--cold_iters", "-v", "--verify", "-z", "--log_datatype", "--log_function_name", "--device"}
+    | {"--initialization", "--workspace", "--flush_batch_count", "--flush_memory_size", "--any_stride", "--outofplace"}
+)
+"""Flags that no log has: a line with one of them was typed."""
+_PAIR = regex(r"""['"]?(\w+)['"]?: *(?:"([^"]*)"|'([^']*)'|(\[[^\]]*\]|\([^)]*\)|[^,{}]*?))\s*(?=[,}])""")
+_RECORD = regex(r"\s*(?:- )?\{.*\}\s*\Z")
+
+
+def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
+    """The GEMM of a record, or None when its function is no GEMM.  Raises ValueError on values that are no numbers."""
+    match = FUNCTION.match(given.get("rocblas_function", ""))
+    if match is None:
+        return None
+    letter, batching, _ = match.groups()
+    common = PRECISIONS.get(letter or "") or given.get("precision")
+    batched = batching is not None
+    values: dict[str, Any] = {name: int(given[name]) for name in ("lda", "ldb", "ldc") if given.get(name)}
+    values |= {name.lower(): int(given[name]) for name in "MNK" if given.get(name)}
+    values["ldd"] = int(given["ldd"]) if given.get("ldd") else values.get("ldc") if "_ex" not in match[0] else None
+    values["batch_count"] = int(given.get("batch_count") or 0) or (None if batched else 1)
+    if batched:
+        values["batch_mode"] = "pointer" if batching == "_batched" else "strided"
+        values |= {f"stride_{x}": int(given[f"stride_{x}"]) for x in "abcd" if given.get(f"stride_{x}")}
+        if "_ex" not in match[0] and "stride_c" in values:
+            values.setdefault("stride_d", values["stride_c"])  # it computes into C
+    for x in "abcd":
+        values[f"{x}_type"] = _type(given.get(f"{x}_type")) or common
+    for side in "AB":
+        trans = given.get(f"trans{side}", "").upper()
+        values[f"trans_{side.lower()}"] = trans if trans in ("N", "T", "C") else None
+    values["beta"] = _beta(given.get("beta", "") + given.get("betai", ""))
+    # rocBLAS has no epilogues.
+    return GemmProblem(
+        compute_type=_type(given.get("compute_type")) or common,
+        activation="none", gradient=False, aux=False, bias=False, scale_alpha_vector=False, **values,
+    )  # fmt: skip
+
+
+def _type(name: str | None) -> str | None:
+    """The logs of rocBLAS 5.2 misspell one type, which its override file does not."""
+    return "i32_r" if name == "i_r32" else name
+
+
+def _beta(text: str) -> Beta | None:
+    """Whether the scalar is zero; None for no text, and for nan: rocBLAS had no pointer, or does not read it."""
+    if not text or "nan" in text.lower():
+        return None
+    return "nonzero" if re.search(r"[1-9]|inf", text, re.IGNORECASE) else "zero"
+
+
+def call_of(given: Mapping[str, str], category: str, text: str, count: int | None, *, by_tool: bool = False) -> Outcome:
+    """A call where the function is a GEMM, a message for any other, a reject for values that are no numbers."""
+    try:
+        problem = problem_of(given)
+        index = int(given.get("solution_index") or 0)
+    except ValueError as error:
+        return Outcome("reject", [Reject(str(error), 0, len(text.encode()))])
+    if problem is None:
+        function = given.get("rocblas_function", "")
+        return Outcome("message", [Message(category=category, function=function, text=text.strip())])
+    if by_tool and problem.trans_a and problem.trans_b:  # rocblas-bench raises what is too small
+        given_ld = {name: x for name in ("lda", "ldb", "ldc", "ldd") if (x := getattr(problem, name)) is not None}
+        least = tight_leading_dimensions(problem)
+        problem = replace(problem, **{name: max(x, least.get(name, x)) for name, x in given_ld.items()})
+    solution = Solution("rocblas", str(index)) if index else None
+    call = Call(problem=problem, category=category, count=count, solution=solution, by_tool=by_tool)
+    other = "" if by_tool else _other_rows(given.get("rocblas_function", ""), problem)
+    message = [Message(category=category, function=other, text=problem.text)] if other else []
+    return Outcome("call", [call, *message])
+
+
+def _other_rows(function: str, problem: GemmProblem) -> str:
+    """Function of the message beside a call that finds other rows than ``rocblas_gemm_ex`` of its problem."""
+    match = FUNCTION.match(function)
+    if match is None or problem.batch_count != 1:
+        return ""
+    _, batching, suffix = match.groups()
+    return BATCH_OF_ONE if batching else PLAIN if suffix is None else ""
+
+
+def read_bench(text: str) -> Outcome:
+    """One ``rocblas-bench`` line of the log, one call."""
+    try:
+        given, by_tool = _flags(shlex.split(text)[1:])
+    except ValueError as error:
+        return Outcome("reject", [Reject(str(error), 0, len(text.encode()))])
+    return call_of(given, "rocblas_bench", text, 1, by_tool=by_tool)
+
+
+def _flags(words: Sequence[str]) -> tuple[dict[str, str], bool]:
+    """Values by the names of a profile record, and whether the line was typed.  Raises ValueError on a torn line."""
+    given: dict[str, str] = {}
+    left = iter(words)
+    for flag in left:
+        if not re.match(r"--?[A-Za-z]", flag):
+            raise ValueError(f"{flag!r} stands where a flag should")
+        if flag in _SWITCHES:
+            continue
+        value = next(left, "--")
+        if value.startswith("--"):
+            raise ValueError(f"a torn rocblas-bench line: {flag} has no value")
+        given[_BENCH_FLAGS.get(flag, flag.lstrip("-"))] = value
+    if "rocblas_function" not in given:
+        raise ValueError("a torn rocblas-bench line: no -f")
+    return given, not _OF_THE_TOOL.isdisjoint(words)
+
+
+def read_profile(text: str) -> Outcome:
+    """One record of the profile log: ``call_count`` calls; without one, a line of a tuning list (not counted)."""
+    if not _RECORD.match(text):
+        return Outcome("reject", [Reject("a torn profile record", 0, len(text.encode()))])
+    given = {name: a or b or c for name, a, b, c in _PAIR.findall(text)}
+    count = given.get("call_count", "")
+    calls = whole(count) if count else None
+    if count and (calls is None or calls < 0):
+        return Outcome("reject", [Reject(f"call_count {count[:40]!r}", 0, len(text.encode()))])
+    return call_of(given, "rocblas_profile", text, calls)
+
+
+BENCH = LineFormat(
+    name="rocblas-bench",
+    about="rocBLAS bench log (ROCBLAS_LAYER=2)",
+    markers=(b"rocblas-bench -",),
+    start=rb"(?:\./)?rocblas-bench -",
+    read=read_bench,
+)
+PROFILE = LineFormat(
+    name="rocblas-profile",
+    about="rocBLAS profile log (ROCBLAS_LAYER=4) and gemm-tune's input",
+    markers=(b"rocblas_function",),
+    start=rb"(?:- )?\{ ?['\"]?rocblas_function",
+    read=read_profile,
+)
+
+
+# ------------------------------------------------------------------------------------------- gemm-tune's table
+
+HEADING = "transA,transB,M,N,batch_count,K,alpha,beta,lda,ldb,ldc,input_type,output_type,compute_type,solution_index"
+_STRIDED = HEADING.replace("ldc,", "ldc,stride_a,stride_b,stride_c,")
+_HEADER = "transA,transB,M,N,batch_count,K,"
+_ROW = regex(r"[NTC], ?[NTC], ?\d+, ?\d+, ?\d+, ?\d+,")
+
+
+class _Table:
+    """Rows behind a header line, until a line that is no row."""
+
+    def __init__(self) -> None:
+        self._columns: list[str] = []
+
+    @property
+    def awake(self) -> bool:
+        return bool(self._columns)
+
+    def take(self, line: Line) -> Outcome | None:
+        text = line.text.rstrip()
+        if text.startswith(_HEADER):
+            self._columns = [name.strip() for name in text.split(",")]
+            return Outcome("message", [Message(category="rocblas_tune", text=text)])
+        if not self._columns:
+            return None
+        if not _ROW.match(text):
+            self._columns = []
+            return None
+        record = _measured(text)
+        if record is None:
+            return Outcome("reject", [Reject("not a row of rocblas-gemm-tune", 0, len(text.encode()))])
+        return Outcome("measurement", [record])
+
+    def close(self) -> Iterable[Record]:
+        return ()
+
+
+def solution_of(index: int) -> Solution:
+    """The solution of a row's index: Tensile's, counted from 1, or rocBLAS's own negative one."""
+    return Solution("rocblas", str(index if index < 0 else -index - RESERVED), raw=str(index))
+
+
+def row(text: str) -> Problem | None:
+    """The problem of a row; None for a text that is no row."""
+    measured = _measured(text)
+    return None if measured is None else measured.problem
+
+
+def _measured(text: str) -> Measurement | None:
+    cells = [cell.strip() for cell in text.split(",")]
+    if len(cells) not in (15, 18):
+        return None
+    row = dict(zip((_STRIDED if len(cells) == 18 else HEADING).split(","), cells, strict=True))
+    try:
+        index = int(row["solution_index"])
+        single = int(row["batch_count"]) == 1
+        given = {x: cell for x, cell in row.items() if not (single and x.startswith("stride_"))}
+        given["rocblas_function"] = "gemm_strided_batched_ex" if "stride_a" in given else "gemm_ex"
+        given |= {f"{x}_type": row["input_type"] for x in "ab"} | {f"{x}_type": row["output_type"] for x in "cd"}
+        problem = problem_of({**given, "ldd": row["ldc"]})
+    except ValueError:
+        return None
+    if problem is None or -RESERVED <= index <= 0:
+        return None
+    return Measurement(
+        problem=problem,
+        solution=solution_of(index),
+        origin="rocblas-tune",
+        status="no_time",
+        error="rocblas-gemm-tune prints no time",
+        key_text=",".join(row.values()).rpartition(",")[0],
+    )
+
+
+TUNE = BlockFormat(
+    name="rocblas-tune",
+    about="rocblas-gemm-tune's table, rocBLAS override file",
+    markers=(_HEADER.encode(),),
+    begin=ranked((_HEADER.encode(),), _Table),
+    origins=(Origin("rocblas-tune", evidence=False),),
+)
+
+
+def key(problem: Problem, target: Mapping[str, str]) -> str | None:
+    """The row without its index; None where a field that Tensile matches is unknown."""
+    return None if not isinstance(problem, GemmProblem) or _unknown(problem) else _key(problem)
+
+
+def _unknown(gemm: GemmProblem) -> list[str]:
+    names = ["trans_a", "trans_b", "m", "n", "k", "batch_count", "lda", "ldb", "a_type", "d_type", "compute_type"]
+    names += ["stride_a", "stride_b"] if gemm.batch_count != 1 else []
+    unknown = [name for name in names if getattr(gemm, name) is None]
+    if gemm.beta != "zero":
+        unknown.append("beta's value" if gemm.beta else "beta")
+    pairs = [("ldc", gemm.ldd), ("stride_c", gemm.stride_d)][: 1 if gemm.batch_count == 1 else 2]
+    return unknown + [name for name, of_d in pairs if getattr(gemm, name) is None and of_d is None]
+
+
+def _key(gemm: GemmProblem) -> str:
+    ldc = gemm.ldd if gemm.ldc is None else gemm.ldc
+    row = [gemm.trans_a, gemm.trans_b, gemm.m, gemm.n, gemm.batch_count, gemm.k, 1, 0, gemm.lda, gemm.ldb, ldc]
+    if gemm.batch_count != 1:
+        row += [gemm.stride_a, gemm.stride_b, gemm.stride_d if gemm.stride_c is None else gemm.stride_c]
+    return ",".join(map(str, [*row, gemm.a_type, gemm.d_type, gemm.compute_type]))
+
+
+def plain_key(gemm: GemmProblem) -> str | None:
+    """The row of a call of ``rocblas_sgemm`` and its kind; None where there is no such function for these types."""
+    if gemm.batch_count != 1 or {gemm.b_type, gemm.d_type, gemm.compute_type} != {gemm.a_type}:
+        return None
+    if gemm.a_type not in PRECISIONS.values():
+        return None
+    *sizes, a, d, compute = _key(gemm).split(",")
+    return ",".join((*sizes, "0", "0", "0", a, d, compute))
+
+
+def accepts(override: Override) -> bool:
+    """GEMMs without epilogue whose solution is one of rocBLAS's Tensile kernels."""
+    gemm, solution = override.problem, override.solution
+    if not isinstance(gemm, GemmProblem) or gemm.members or gemm.bias or gemm.activation not in (None, "none"):
+        return False
+    tensile = re.fullmatch(r"-\d+", solution.id) is not None and int(solution.id) < -RESERVED
+    return solution.library == "rocblas" and tensile and gemm.batch_mode != "pointer" and gemm.a_type == gemm.b_type
+
+
+def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
+    """The override file, with a second row where a plain function computes the product, too (``plain_key``).  Alpha,
+    which Tensile does not compare, is written as 1.
+
+    Raises EmissionError where the target's rocBLAS is not known to be version 5 or later (earlier ones number
+    differently), or where a field that Tensile matches is not known; the value of a beta other than 0 never is.
+    """
+    major = re.match(r"(\d+)\.", target.get("rocblas_version", ""))
+    if major is None or int(major[1]) < 5:
+        raise EmissionError(
+            "rocBLAS: solution indices are known from version 5 on; give --target the fact rocblas_version, "
+            "or a TunableOp results CSV of that machine"
+        )
+    rows: dict[str, int] = {}
+    for override in overrides:
+        gemm = override.problem
+        unknown = _unknown(gemm) if isinstance(gemm, GemmProblem) else ["kind"]
+        if unknown or not isinstance(gemm, GemmProblem):
+            raise EmissionError(f"rocBLAS: no row for {gemm.text}: unknown {', '.join(unknown)}")
+        for text in filter(None, (_key(gemm), plain_key(gemm))):
+            rows.setdefault(text, -int(override.solution.id) - RESERVED)
+    body = "".join(f"{text},{index}\n" for text, index in sorted(rows.items()))
+    return [Emission("rocblas_override.csv", f"{HEADING}\n{body}".encode(), _USE)]
+
+
+_USE = Shell("""\
+export ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH={path}
+# Only calls that rocBLAS gives to Tensile see it, not those served by hipBLASLt (ROCBLAS_USE_HIPBLASLT).
+# rocBLAS prints one warning, "One or more problem overrides failed to load", when a row is not taken.
+""")
+
+WRITER = Writer("rocblas", "rocBLAS GEMM override CSV (ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH)", accepts, key, write)

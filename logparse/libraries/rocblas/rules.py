@@ -1,0 +1,331 @@
+"""The member for rocBLAS's override CSVs: which rows Tensile reads and matches, and remarks on them.
+
+Tensile silently skips any line that is no row of 15 or 18 cells; numbers are read as far as they go (``64x`` is 64); of
+the types it compares those of input and output, and of the compute type only whether it is wider than the input's.  Of
+several rows of one call the latest counts.  The
+file names neither the build nor the GPU of its indices, and nothing is checked.
+Source: ROCm/Tensile ``Tensile/Source/lib/source/UserDrivenTuningParser.cpp``, rocBLAS ``tensile_host.cpp``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from logparse.libraries.kinds.format import Emission, Head, Source
+from logparse.libraries.kinds.override_format import Conversion, Merging, OverrideFormat, Report, bytes_of
+from logparse.libraries.kinds.reading import Note, Offer, Reading, Rule, Table, leading, text_of, with_key
+from logparse.libraries.rocblas import logs as rocblas
+from logparse.model import COMPLEX, GemmProblem, Problem, Record, Solution, problem_from_text
+from logparse.quoting import Shell
+from logparse.target import Facts
+
+_HEADING = "transA"
+_COUNTS = (15, 18)
+_SIZES = ("m", "n", "batch", "k")
+_FLOAT = re.compile(
+    r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf|nan))", re.ASCII | re.IGNORECASE
+)
+_WIDTHS = (1, 4, 2, 2, 4, 8, 8, 18)
+_BYTES: Mapping[str, int] = {
+    **dict(zip(("i8_r", "i32_r", "bf16_r", "f16_r", "f32_r", "f64_r", "f32_c", "f64_c"), _WIDTHS, strict=True)),
+    **dict(zip("hsdcz", _WIDTHS[3:], strict=True)),
+}
+"""Types that Tensile's parser knows, with the sizes that it compares (those of its own table)."""
+_REWRITE = "let `logparse recommend --target` or rocblas-gemm-tune write the row"
+
+
+@dataclass(frozen=True)
+class OverrideRow:
+    """One line that is no heading: its cells as ``std::getline`` splits them.
+
+    ``native`` is whether the rocBLAS that reads it takes its own negative indices (None: unknown).
+    """
+
+    line: int
+    cells: tuple[str, ...]
+    native: bool | None = None
+    time_us: float | None = None
+
+    @cached_property
+    def key(self) -> str:
+        """What Tensile compares, as ``key`` spells it; empty for a row that it does not read."""
+        if not self.whole or any(rule(self, None) for rule in (_bad_number, _bad_index, _bad_type)):
+            return ""
+        n = {name: value or 0 for name, value in self.numbers.items()}
+        a, d, compute = self.types
+        trans = ["N" if cell == "N" else "T" for cell in self.cells[:2]]
+        strides = (n["sa"], n["sb"], n["sc"]) if "sa" in n else (1, 1, 1)
+        if n["batch"] > 1 and "sa" not in n:
+            tight_a = n["lda"] * (n["k"] if trans[0] == "N" else n["m"])
+            tight_b = n["ldb"] * (n["n"] if trans[1] == "N" else n["k"])
+            strides = (tight_a, tight_b, n["ldc"] * n["n"])
+        return _text(trans, n, self.beta or 0.0, strides, a, d, _BYTES[compute] > _BYTES[a])
+
+    @property
+    def text(self) -> str:
+        return ",".join(self.cells)
+
+    @property
+    def problem(self) -> Problem | None:
+        return rocblas.row(self.text.rstrip("\r"))
+
+    @property
+    def solution(self) -> Solution | None:
+        index = self.numbers["index"] if self.whole else None
+        return None if index is None or -rocblas.RESERVED <= index <= 0 else rocblas.solution_of(index)
+
+    @cached_property
+    def numbers(self) -> dict[str, int | None]:
+        """The sizes, leading dimensions, strides (None where they are no numbers) and the index."""
+        c = self.cells
+        out = {name: leading(x) for name, x in zip((*_SIZES, "lda", "ldb", "ldc"), (*c[2:6], *c[8:11]), strict=True)}
+        if len(c) == _COUNTS[1]:
+            out |= {name: leading(x) for name, x in zip(("sa", "sb", "sc"), c[11:14], strict=True)}
+        return out | {"index": leading(c[-1], 32)}
+
+    @property
+    def types(self) -> tuple[str, str, str]:
+        a, d, compute = self.cells[-4:-1]
+        return a, d, compute
+
+    @property
+    def beta(self) -> float | None:
+        match = _FLOAT.match(self.cells[7])
+        return float(match[1]) if match else None
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has a row's number of cells."""
+        return len(self.cells) in _COUNTS
+
+
+@dataclass(frozen=True)
+class _Context:
+    bom: bool
+    same_key: Mapping[str, Sequence[OverrideRow]]
+
+
+# ------------------------------------------------------------------------------------------------ rules about rows
+
+
+def _count(entry: OverrideRow, context: object) -> str | None:
+    return None if entry.whole else f"{len(entry.cells)} values: Tensile silently ignores any number but 15 and 18"
+
+
+def _bad_number(entry: OverrideRow, context: object) -> str | None:
+    if not entry.whole:
+        return None
+    wrong = [name for name, value in entry.numbers.items() if value is None] + ["beta"] * (entry.beta is None)
+    return f"{', '.join(wrong)}: no number that Tensile reads" if wrong else None
+
+
+def _bad_index(entry: OverrideRow, context: object) -> str | None:
+    index = entry.numbers["index"] if entry.whole else None
+    if index is None or index > 0:
+        return None
+    if index >= -rocblas.RESERVED:
+        return f"solution index {index}: Tensile's count from 1, rocBLAS's own are below -{rocblas.RESERVED}"
+    return f"{_own(index)}: read after rocBLAS 5.2 only" if entry.native is False else None
+
+
+def _own_index(entry: OverrideRow, context: object) -> str | None:
+    index = entry.numbers["index"] if entry.whole else None
+    if entry.native is not None or index is None or index >= -rocblas.RESERVED:
+        return None
+    return f"{_own(index)}: read after rocBLAS 5.2 (rocm-libraries PR 10766), dropped before"
+
+
+def _own(index: int) -> str:
+    return f"solution index {index} is rocBLAS's own, Tensile's is {-index - rocblas.RESERVED}"
+
+
+def reads_native(target: Facts) -> bool | None:
+    """Whether the target's rocBLAS reads its own negative indices; None where its version is unknown."""
+    match = re.match(r"(\d+)\.(\d+)", target.get("rocblas_version", ""))
+    return (int(match[1]), int(match[2])) > (5, 2) if match else None
+
+
+def _bad_type(entry: OverrideRow, context: object) -> str | None:
+    wrong = [x for x in entry.types if x not in _BYTES] if entry.whole else []
+    return f"Tensile knows no type {', '.join(map(repr, wrong))}" if wrong else None
+
+
+def _no_call(entry: OverrideRow, context: object) -> str | None:
+    if not entry.whole:
+        return None
+    low = [x for x, value in entry.numbers.items() if x != "index" and value is not None and value < (x in _SIZES)]
+    beta = entry.beta
+    if beta is not None and math.isnan(beta):
+        low.append("beta")
+    return f"no call has this {', '.join(low)}" if low else None
+
+
+def _trans(entry: OverrideRow, context: _Context) -> str | None:
+    if context.bom and entry.line == 1:
+        return "a byte order mark stands before the first row, which makes its transA a T"
+    odd = [cell for cell in entry.cells[:2] if cell not in ("N", "T", "C")] if entry.whole else []
+    return f"{', '.join(map(repr, odd))}: Tensile reads anything but N as T" if odd else None
+
+
+def _unbatched_strides(entry: OverrideRow, context: object) -> str | None:
+    if len(entry.cells) != _COUNTS[1] or entry.numbers["batch"] != 1:
+        return None
+    strides = {entry.numbers[name] for name in ("sa", "sb", "sc")}
+    return None if strides in ({0}, {1}) else "strides of a batch of one: no call has other than three of 0 or of 1"
+
+
+def _conflict(entry: OverrideRow, context: _Context) -> str | None:
+    others = [x for x in context.same_key.get(entry.key, ()) if x.numbers["index"] != entry.numbers["index"]]
+    return f"line {others[0].line} has the same key with another solution" if others else None
+
+
+_RULES: tuple[Rule[OverrideRow, _Context], ...] = (
+    Rule("15-or-18-values", "error", "read", _count, _REWRITE),
+    Rule("number", "error", "read", _bad_number, _REWRITE),
+    Rule("index", "error", "read", _bad_index, "rocBLAS's own negative index i is row index -i - 10"),
+    Rule("index", "warning", None, _own_index, "rocBLAS's own negative index i is row index -i - 10"),
+    Rule("type", "error", "read", _bad_type, _REWRITE),
+    Rule("no-call", "error", "matched", _no_call, _REWRITE),
+    Rule("trans", "warning", None, _trans, "save it without a byte order mark, with N, T or C"),
+    Rule("strides", "warning", None, _unbatched_strides, "0 serves rocblas_sgemm and its kind, none rocblas_gemm_ex"),
+    Rule("conflict", "error", None, _conflict, "keep the faster one"),
+)
+
+
+# ------------------------------------------------------------------------------------------------------- the file
+
+
+def recognise(head: Head) -> bool:
+    """A heading of rocblas-gemm-tune, or a first row without one."""
+    text, _ = text_of(head.data)
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    return first.startswith("transA,transB,M,N,batch_count,K,") or _is_row(first)
+
+
+def _is_row(line: str) -> bool:
+    cells = line.split(",")
+    return len(cells) in _COUNTS and {*cells[:2]} <= {"N", "T", "C"} and all(x.strip().isdigit() for x in cells[2:6])
+
+
+def entries(text: str, native: bool | None) -> Iterator[OverrideRow]:
+    """Every line with a comma that is no heading."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if "," in line and _HEADING not in line:
+            cells = line.split(",")
+            yield OverrideRow(number, tuple(cells[:-1] if cells[-1] == "" else cells), native)
+
+
+def key(problem: Problem, target: Facts) -> str | None:
+    """A call as Tensile compares it with the rows; None where a field is unknown, or for what rocBLAS does not run."""
+    if not isinstance(problem, GemmProblem) or problem.bias or problem.activation not in (None, "none"):
+        return None
+    row = rocblas.key(problem, target)
+    if row is None or problem.a_type != problem.b_type:
+        return None
+    cells = row.replace("xf32_r", "f32_r").split(",")
+    own = OverrideRow(0, (*cells, "1")).key
+    if not own or problem.a_type not in COMPLEX:
+        return own or None
+    # No row states a conjugated operand, and none serves it.
+    trans = ["C" if cell == "C" else word for cell, word in zip(cells[:2], own.split(","), strict=False)]
+    return ",".join((*trans, *own.split(",")[2:]))
+
+
+def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
+    """Calls of a single product through other functions than ``rocblas_gemm_ex``, which find other rows."""
+    out = {}
+    for function, call in messages:
+        own = key(problem_from_text(call), reading.key_facts) if function in _FOUND else None
+        if own is not None:
+            strides, why = _FOUND[function]
+            cells = own.split(",")
+            out[call] = Report(",".join((*cells[:10], *strides, *cells[13:])), None, why=why)
+    return out
+
+
+_FOUND: Mapping[str, tuple[Sequence[str], str]] = {
+    rocblas.PLAIN: (("0", "0", "0"), "rocblas_sgemm and its kind find only rows of 18 cells with three strides of 0"),
+    rocblas.BATCH_OF_ONE: (
+        ("-", "-", "-"),
+        "a batch finds no row that logparse writes, also where it is of one product",
+    ),
+}
+"""By the function of a message beside a call, the strides of the rows that the call finds."""
+
+
+def _text(
+    trans: Sequence[str], n: Mapping[str, int], beta: float, strides: Sequence[int], a: str, d: str, wider: bool
+) -> str:
+    sizes = (n["m"], n["n"], n["batch"], n["k"], f"{beta:g}", n["lda"], n["ldb"], n["ldc"], *strides)
+    words = (*trans, *sizes, rocblas.PRECISIONS.get(a, a), rocblas.PRECISIONS.get(d, d), "wider" if wider else "same")
+    return ",".join(map(str, words))
+
+
+def read(name: str, data: bytes, target: Facts) -> Reading[Table[OverrideRow, _Context]]:
+    """What Tensile takes from the file; whether its indices are of the target's build is unknown."""
+    text, bom = text_of(data)
+    found = tuple(entries("\ufeff" * bom + text, reads_native(target)))
+    table = Table(found, _Context(bom, with_key(found)), _RULES, [_BUILD if found else _EMPTY])
+    return table.reading("", certain=False, facts={}, target=target)
+
+
+_EMPTY = Note(None, "error", "empty", "no row in the file", _REWRITE)
+_BUILD = Note(
+    None,
+    "info",
+    "build",
+    "the file does not name the rocBLAS and GPU of its indices, and rocBLAS does not check",
+    "keep it with the build it was made on",
+)
+
+
+# ------------------------------------------------------------------------------------------------- merged, converted
+
+
+def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+    data = bytes_of([rocblas.HEADING, *(row.text for row in rows)])
+    return [Emission("rocblas_override.csv", data, Shell("export ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH={path}"))]
+
+
+def _records(file: Source) -> Iterator[Record]:
+    """The rows of the table, which rocblas-gemm-tune prints among other lines."""
+    reader = rocblas.TUNE.begin()
+    for line in file.lines():
+        outcome = reader.take(line)
+        yield from () if outcome is None else outcome.records
+
+
+OVERRIDE_FORMAT = OverrideFormat(
+    name=rocblas.TUNE.name,
+    kinds=frozenset({"gemm"}),
+    recognise=recognise,
+    reader=read,
+    key=key,
+    tried=lambda rows, facts: rows[::-1],
+    reported=reported,
+    signs=(
+        (
+            "rocBLAS warning: One or more problem overrides failed to load",
+            "rocBLAS did not take rows of the override table, or found none in it",
+        ),
+    ),
+    writer=rocblas.WRITER,
+    merging=Merging(
+        header=lambda name, data: (),
+        write=_merged,
+        in_order=True,
+        note="the files do not name the rocBLAS and GPU of their indices: merge files of one build only",
+    ),
+    conversion=Conversion(
+        word="rocblas",
+        recognise=lambda head: True,  # the table may stand anywhere in the output of rocblas-gemm-tune
+        read=_records,
+        takes=lambda given, rocblas_version: given if given.library == "rocblas" else None,
+        matched="rocBLAS gives only calls to Tensile that hipBLASLt does not serve",
+    ),
+)

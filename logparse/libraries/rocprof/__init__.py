@@ -1,0 +1,1 @@
+"""Traces of rocprof and rocprofv3."""

@@ -1,0 +1,189 @@
+"""CSV of rocprofv3: kernel traces and statistics, counters, marker ranges, agents.
+
+::
+
+    "Kind","Agent_Id","Queue_Id","Stream_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name","Correlation_Id",…
+    "KERNEL_DISPATCH","Agent 4",1,1,852831,1,10,"Cijk_Alik_Bljk_BBS_…",1,1551874061244694,1551874061255734,…
+
+    "Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"
+    "Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"
+    "MARKER_CORE_RANGE_API","hipblasLtMatmul",315155,315155,5,58378844641787,58378844936586
+
+    "Node_Id","Logical_Node_Id","Agent_Type",…,"Cu_Count",…,"Name","Vendor_Name","Product_Name","Model_Name"
+
+    "Name","Calls","DURATION (nsec)","AVERAGE (nsec)","PERCENT (INC)","MIN (nsec)","MAX (nsec)","STD_DEV"
+
+Made by ``rocprofv3 --kernel-trace [--stats] [--marker-trace] [--pmc …] --output-format csv -- COMMAND``, with
+``HIPBLASLT_ENABLE_MARKER=1`` for hipBLASLt's own ranges, or by ``rocpd convert --output-format csv``, which puts
+``Guid`` in front; ``rocpd summary --format csv`` writes the last form, by rank with ``ProcessID`` in front.
+rocprof-compute's ``pmc_perf.csv`` is read, too: it runs a job several times, and its timestamps are means with
+fractions.  Timestamps are nanoseconds.  Columns are found by name: rocprofv3 has moved them between releases, and an
+agent is a number, ``Agent N`` or ``GPU N``.
+
+A CSV kernel trace does not have the range in which a kernel was launched (the database has, see ``rocpd``); the marker
+trace is a file of its own, whose ranges become messages.  Of counters (``Counter_Name``) there is a row for each and
+every dispatch: only those of the first one are kernels.  A kernel is one unit (measurement), a marker one message, a
+GPU a fact; the header and all else (calls of HIP, statistics of calls and copies, which look like those of kernels) is
+foreign.
+Source: ROCm/rocprofiler-sdk source/lib/output/generateCSV.cpp, source/lib/python/rocpd/csv.py, …/summary.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from logparse.libraries.kinds.format import FileFormat, Head, Line, Outcome, Source, cells_of
+from logparse.libraries.kinds.kernel_totals import KernelTotals, of_one_process
+from logparse.libraries.kinds.patterns import regex
+from logparse.model import MOST_CALLS, Fact, Message, Reject, is_time
+
+CATEGORY = "marker"
+_AGENTS = ("Agent_Type", "Cu_Count", "Name", "Product_Name")
+_COUNTERS = ("Kernel_Name", "Counter_Name", "Start_Timestamp", "End_Timestamp")
+_TRACE = ("Kernel_Name", "Start_Timestamp", "End_Timestamp")
+_STATS = ("Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage", "MinNs", "MaxNs")
+_SUMMARY = ("DURATION (nsec)", "AVERAGE (nsec)", "PERCENT (INC)", "MIN (nsec)", "MAX (nsec)")
+_OF_SUMMARY = dict(zip(_SUMMARY, _STATS[2:], strict=True))
+_MARKERS = ("Domain", "Function", "Start_Timestamp", "End_Timestamp")
+_OF_KERNELS = ("kernel_stats.csv", "kernels_summary.csv", "kernels_summary_by_rank.csv")
+_LAYOUTS = (_COUNTERS, _TRACE, _STATS, _MARKERS, _AGENTS)
+_NO_KERNEL = regex(r"(?:__)?hip[A-Z]\w*\Z|hsa_\w+\Z|[A-Z][A-Z0-9_]+\Z")
+"""Names in statistics of calls, copies (``MEMORY_COPY_…``) and domains (``KERNEL_DISPATCH``)."""
+
+
+def recognise(head: Head) -> bool:
+    """By the names of the columns."""
+    first = head.data.split(b"\n", 1)[0].decode("utf-8-sig", "backslashreplace")
+    return _layout(_columns(first)) is not None
+
+
+def _columns(text: str) -> list[str]:
+    return [_OF_SUMMARY.get(name, name) for name in cells_of(text.rstrip("\r"))]
+
+
+def _layout(columns: Sequence[str]) -> tuple[str, ...] | None:
+    return next((layout for layout in _LAYOUTS if set(layout) <= set(columns)), None)
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """Every line; totals and messages come at the end."""
+    lines = source.lines()
+    first = next(lines, None)
+    if first is None:
+        return
+    columns = _columns(first.text.removeprefix("\ufeff"))
+    layout = _layout(columns)
+    if layout is None:
+        yield Outcome("reject", [Reject("no columns of rocprofv3")], at=first.offset)
+        return
+    yield Outcome("foreign")
+    yield from of_one_process(source.name)
+    reader = _Rows(columns, layout, source.name)
+    for line in lines:
+        yield from reader.take(line)
+    yield from reader.close()
+
+
+class _Rows:
+    def __init__(self, columns: list[str], layout: tuple[str, ...], name: str) -> None:
+        self._columns, self._layout = columns, layout
+        others = name.endswith(("_stats.csv", "_summary.csv", "_by_rank.csv"))
+        self._of_kernels = name.endswith(_OF_KERNELS) or not others
+        self._counter: str | None = None
+        self._totals = KernelTotals()
+        self._ranges: Counter[str] = Counter()
+        self._facts: dict[Fact, None] = {}
+        self._units: Counter[str] = Counter()
+
+    def take(self, line: Line) -> Iterator[Outcome]:
+        """One line; only rejects come back at once."""
+        if not line.text.strip():
+            self._units["blank"] += 1
+            return
+        cells = cells_of(line.text.rstrip("\r"))
+        if len(cells) != len(self._columns):
+            reason = f"{len(cells)} cells for {len(self._columns)} columns"
+            yield Outcome("reject", [Reject(reason)], at=line.offset)
+            return
+        row = dict(zip(self._columns, cells, strict=True))
+        try:
+            self._units[self._row(row)] += 1
+        except ValueError as error:
+            yield Outcome("reject", [Reject(f"no number that can be: {error}")], at=line.offset)
+
+    def _row(self, row: Mapping[str, str]) -> str:
+        if self._layout is _STATS:
+            return self._statistics(row)
+        if self._layout is _MARKERS:
+            if not row["Domain"].startswith("MARKER"):
+                return "foreign"
+            self._ranges[row["Function"]] += 1
+            return "message"
+        if self._layout is _AGENTS:
+            return self._agent(row)
+        if self._layout is _COUNTERS:
+            self._counter = self._counter or row["Counter_Name"]
+            if row["Counter_Name"] != self._counter:
+                return "foreign"
+        if row.get("Kind", "KERNEL_DISPATCH") != "KERNEL_DISPATCH":
+            return "foreign"
+        name, agent = row["Kernel_Name"], row.get("Agent_Id") or row.get("GPU_ID", "")
+        us = _nanoseconds(row["Start_Timestamp"], row["End_Timestamp"]) / 1e3
+        if not is_time(us):
+            raise ValueError(f"the kernel takes {us:g} µs" if us >= 0 else "the kernel ends before it starts")
+        self._totals.add("", name, _agent(agent), us, calls=1, least=us, most=us)
+        return "measurement"
+
+    def _statistics(self, row: Mapping[str, str]) -> str:
+        name = row["Name"]
+        if not self._of_kernels or _NO_KERNEL.match(name):
+            return "foreign"
+        calls, total, least, most = (float(row[x]) for x in ("Calls", "TotalDurationNs", "MinNs", "MaxNs"))
+        if not 1 <= calls <= MOST_CALLS or not all(is_time(x / 1e3) for x in (total / calls, least, most)):
+            raise ValueError("a time or a count that cannot be")
+        self._totals.add("", name, None, total / 1e3, calls=int(calls), least=least / 1e3, most=most / 1e3)
+        return "measurement"
+
+    def _agent(self, row: Mapping[str, str]) -> str:
+        if row["Agent_Type"] != "GPU":
+            return "foreign"
+        names = (("arch", "Name"), ("device", "Product_Name"), ("cu_count", "Cu_Count"))
+        self._facts |= {Fact(ours, row[theirs]): None for ours, theirs in names if row[theirs]}
+        self._facts[Fact("backend", "HIP")] = None
+        return "fact"
+
+    def close(self) -> Iterator[Outcome]:
+        """What the lines made."""
+        units = self._units
+        yield Outcome("measurement", list(self._totals.records()), lines=units["measurement"])
+        messages = [Message(category=CATEGORY, text=text, count=n) for text, n in self._ranges.items()]
+        yield Outcome("message", messages, lines=units["message"])
+        yield Outcome("fact", list(self._facts), lines=units["fact"])
+        yield Outcome("foreign", lines=units["foreign"])
+        yield Outcome("blank", lines=units["blank"])
+
+
+def _nanoseconds(begin: str, end: str) -> float:
+    """From one timestamp to the other.  Raises ValueError.
+
+    Whole ones are subtracted as such: since 1970 there are more nanoseconds than a float can count.
+    """
+    try:
+        return int(end) - int(begin)
+    except ValueError:
+        passed = float(end) - float(begin)
+    if not math.isfinite(passed):
+        raise ValueError(f"{begin} to {end}")
+    return passed
+
+
+def _agent(text: str) -> int | None:
+    number = text.removeprefix("Agent ").removeprefix("GPU ")
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 6 else None
+
+
+FORMAT = FileFormat(
+    "rocprof-csv", "rocprofv3 CSV: kernel traces, statistics, counters, marker ranges, agents", recognise, read
+)

@@ -1,0 +1,1 @@
+"""Tensile, the kernel library of rocBLAS and hipBLASLt."""

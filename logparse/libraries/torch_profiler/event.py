@@ -1,0 +1,147 @@
+"""One event of a trace: the fields that are read, decoded without building what is not.
+
+msgspec decodes a block of events straight into these structs, as fast as a search for a few words in the text, and
+checks the JSON of all that it passes over.  It takes strict JSON only.  What Kineto prints beside that (control
+characters, bad UTF-8, NaN, a lone backslash in a name) is read by ``loads``, several times as slowly, and becomes the
+same structs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, field
+
+from logparse.libraries.kinds.patterns import regex
+from logparse.model import LIMIT, MOST_US
+
+_NOTHING = Raw(b"")
+_LEAST = -(1 << 63)
+_DECODER = json.JSONDecoder(strict=False)
+_ESCAPE = regex(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
+
+
+class Arguments(Struct, gc=False):
+    """The arguments of an event that are read; UNSET, or an empty text of JSON, where there is no such one."""
+
+    id: Any = field(default=UNSET, name="External id")
+    old_id: Any = field(default=UNSET, name="external id")  # before PyTorch 1.11
+    device: Any = UNSET
+    stream: Any = UNSET
+    correlation: Any = UNSET
+    kernel: Any = UNSET
+    group_ranks: Any = field(default=UNSET, name="Process Group Ranks")
+    group_name: Any = field(default=UNSET, name="Process Group Name")
+    wait_on_stream: Any = UNSET
+    recorded_by: Any = field(default=UNSET, name="wait_on_cuda_event_record_corr_id")
+    dims: Raw = field(default=_NOTHING, name="Input Dims")
+    strides: Raw = field(default=_NOTHING, name="Input Strides")
+    types: Raw = field(default=_NOTHING, name="Input type")
+    values: Raw = field(default=_NOTHING, name="Concrete Inputs")
+    collective: Raw = field(default=_NOTHING, name="Collective name")
+    dtype: Raw = _NOTHING
+    elements_in: Raw = field(default=_NOTHING, name="In msg nelems")
+    elements_out: Raw = field(default=_NOTHING, name="Out msg nelems")
+    group_size: Raw = field(default=_NOTHING, name="Group size")
+
+    @property
+    def external_id(self) -> int:
+        """The id of the operator; -1 where there is none that is a number."""
+        value = self.old_id if self.id is UNSET else self.id
+        return value if type(value) is int and _LEAST <= value < -_LEAST else -1
+
+
+class Event(Struct, gc=False):
+    """An event; None where a field lacks or is of another type.  ``ts`` and ``dur`` are µs."""
+
+    ph: str | None = None
+    cat: str | None = None
+    name: str | None = None
+    pid: int | str | None = None
+    tid: int | str | None = None
+    ts: float | None = None
+    dur: float | None = None
+    args: Arguments | None = None
+
+    @property
+    def timed(self) -> bool:
+        """Whether it is a complete event with a beginning and a duration."""
+        ts, dur = self.ts, self.dur
+        return self.ph == "X" and ts is not None and dur is not None and math.isfinite(ts) and 0 <= dur < math.inf
+
+
+def can_be(ts: float | None, dur: float | None) -> bool:
+    """Whether the times of an event are in their ranges (``logparse.model``), or are not stated."""
+    return (dur is None or 0 <= dur <= MOST_US) and (ts is None or -LIMIT < ts < LIMIT)
+
+
+NO_ARGUMENTS = Arguments()
+_EVENTS = msgspec.json.Decoder(list[Event])
+_NAMES: Mapping[str, str] = {x.name: x.encode_name for x in msgspec.structs.fields(Arguments)}
+_RAW = frozenset(x.name for x in msgspec.structs.fields(Arguments) if x.type is Raw)
+
+
+def decode(text: bytes) -> list[Event]:
+    """The events of a list.  Raises ValueError, or RecursionError, where it is not strict JSON of such events."""
+    try:
+        return _EVENTS.decode(text)
+    except msgspec.MsgspecError as error:  # no ValueError before msgspec 0.20
+        raise ValueError(str(error)) from error
+
+
+def event_of(value: Mapping[str, Any]) -> Event:
+    """The event of a JSON object."""
+    ph, cat, name = (x if isinstance(x := value.get(key), str) else None for key in ("ph", "cat", "name"))
+    pid, tid = (x if isinstance(x := value.get(key), (int, str)) else None for key in ("pid", "tid"))
+    ts, dur = _time(value.get("ts")), _time(value.get("dur"))
+    return Event(ph, cat, name, pid, tid, ts, dur, _arguments(value.get("args")))
+
+
+def _arguments(value: object) -> Arguments | None:
+    if not isinstance(value, dict):
+        return None
+    given = {name: value[encoded] for name, encoded in _NAMES.items() if encoded in value}
+    return Arguments(**{name: _raw(x) if name in _RAW else x for name, x in given.items()})
+
+
+def _raw(value: object) -> Raw:
+    try:
+        return Raw(json.dumps(value).encode())
+    except RecursionError:  # it writes less deeply than it reads
+        return _NOTHING
+
+
+def _time(value: object) -> float | None:
+    if type(value) not in (int, float):
+        return None
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        return math.inf
+
+
+def number(value: object) -> int:
+    """A number of an argument; -1 for any other value and for one that needs more than 64 bits."""
+    return value if type(value) is int and _LEAST <= value < -_LEAST else -1
+
+
+def loads(text: bytes) -> Any:
+    """A JSON value.  Raises ValueError, or RecursionError where it is nested too deeply."""
+    # Kineto prints control characters, bad UTF-8 and backslashes of names as they are
+    decoded = text.decode("utf-8", "backslashreplace").removeprefix("\ufeff")
+    try:
+        return _DECODER.decode(decoded)
+    except json.JSONDecodeError as error:
+        if "escape" not in error.msg:
+            raise
+        return _DECODER.decode(_ESCAPE.sub(lambda found: found[0] if found[1] else "\\\\", decoded))
+
+
+def is_kernel(event: Event) -> bool:
+    """Whether this is a kernel with a time."""
+    timed = event.ts is not None and event.dur is not None
+    return event.ph == "X" and event.cat == "kernel" and event.name is not None and timed

@@ -1,0 +1,275 @@
+"""A Chrome trace (``{"traceEvents": [...]}``) cut into its events without loading it.
+
+Kineto prints one event over several lines, always with the same indentation, so events can be cut apart at a fixed
+byte string; a JSON string cannot hold a line feed, so that string never stands inside an event.  Traces that a tool
+wrote again (``json.dump``) are cut at ``}, {"``, which may also stand inside an event's arguments: such a piece is no
+JSON object, and ``parse`` joins it with what follows.
+
+What is before and after the array of events is kept as ``header`` and ``tail``.  Memory is bounded by the block size
+and the largest event.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from logparse.libraries.kinds.format import Outcome
+from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.torch_profiler.event import Event, decode, event_of, loads
+from logparse.model import Reject
+
+BLOCK_BYTES = 1 << 18
+_LARGEST = 32 << 20
+"""Bytes that one event, the header or the tail may take."""
+
+_ARRAY = regex(rb'(?<!\\)"traceEvents"\s*:\s*\[')
+_KINETO = regex(rb"\n  \{\s")
+_KINETO_CUT = b"\n  },\n  {"
+_KINETO_END = b"\n  }\n  ]"
+_ANY_CUT = regex(rb'\}\s*,\s*\{(?=\s*")')
+_NO_CUT = regex(rb"(?!)")
+_FOLLOWING = regex(rb"\s*(?:,\s*\{|(\]))")
+_TAIL = 1 << 16
+_JOINED = 8
+"""How many pieces ``parse`` joins at most: an event that holds more objects in a list is a reject."""
+
+
+class Batch:
+    """Events of one block: its text without the first opening and the last closing brace, and its place in the file."""
+
+    def __init__(self, first: int, block: bytes, cut: re.Pattern[bytes] | None = None) -> None:
+        self.block = block
+        self._first = first
+        self._cut = cut
+        self._bodies: list[bytes] | None = None
+        self._places: list[int] = []
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """The events, cut apart, each without its outer braces."""
+        if self._bodies is None:
+            cuts = [] if self._cut is None else list(self._cut.finditer(self.block))
+            if self._cut is None:
+                self._bodies = self.block.split(_KINETO_CUT)
+            else:
+                self._places = [0, *(cut.end() for cut in cuts)]
+                ends = [*(cut.start() for cut in cuts), len(self.block)]
+                self._bodies = [self.block[a:b] for a, b in zip(self._places, ends, strict=True)]
+        return self._bodies
+
+    def whole(self) -> list[Event] | None:
+        """All events, which are parsed at once; None where that fails."""
+        text = b"[{" + self.block + b"}]"
+        try:
+            return decode(text)
+        except (ValueError, RecursionError):  # no strict JSON, or a field of another type
+            pass
+        try:
+            values = loads(text)
+        except (ValueError, RecursionError):
+            return None
+        return [*map(event_of, values)] if all(isinstance(value, dict) for value in values) else None
+
+    def one_by_one(self) -> Iterator[tuple[Event | None, int, str]]:
+        """Each event; of one that cannot be parsed None, the number of its body and the reason."""
+        i = 0
+        while i < len(self.bodies):
+            value, taken, reason = parse(self, i)
+            yield None if value is None else event_of(value), i, reason
+            i += taken
+
+    def joined(self, i: int, count: int) -> bytes:
+        """``count`` bodies from ``i`` on with what stood between them."""
+        if not self._places:
+            return _KINETO_CUT.join(self.bodies[i : i + count])
+        last = i + count - 1
+        return self.block[self._places[i] : self._places[last] + len(self.bodies[last])]
+
+    def offset(self, i: int) -> int:
+        """Byte offset of the opening brace of event ``i`` in the file."""
+        before = self.bodies[:i]
+        place = self._places[i] if self._places else sum(map(len, before)) + i * len(_KINETO_CUT)
+        return self._first - 1 + place
+
+
+class TraceEvents:
+    """Reads a trace once: ``batches``, then ``header``, ``tail`` and ``damage`` are complete."""
+
+    def __init__(self, stream: BinaryIO, block_bytes: int = BLOCK_BYTES) -> None:
+        self._stream = stream
+        self._block = block_bytes
+        self._buffer = b""
+        self._at = 0  # offset of the buffer in the file
+        self.header: dict[str, Any] = {}
+        self.tail: dict[str, Any] = {}
+        self.damage: list[Outcome] = []
+
+    def batches(self) -> Iterator[Batch]:
+        """The events, a block at a time."""
+        if not self._find_array():
+            return
+        kineto = _KINETO.match(self._buffer) is not None
+        opening = re.match(rb"\s*\{", self._buffer)
+        if opening is None:
+            rest = self._buffer.lstrip()
+            if rest[:1] == b"]":
+                self._close(self._buffer[self._buffer.index(b"]") + 1 :])
+            else:
+                self._damaged("the list of events does not begin with an event", len(self._buffer))
+            return
+        self._drop(opening.end())
+        yield from self._kineto() if kineto else self._any()
+
+    # ------------------------------------------------------------------------------------------- blocks
+
+    def _more(self) -> bool:
+        data = self._stream.read(self._block)
+        self._buffer += data
+        return bool(data)
+
+    def _drop(self, count: int) -> None:
+        self._buffer = self._buffer[count:]
+        self._at += count
+
+    def _damaged(self, reason: str, length: int) -> None:
+        self.damage.append(_damaged(reason, self._at, length))
+
+    def _find_array(self) -> bool:
+        while self._more():
+            start = re.match(rb"(?:\xef\xbb\xbf)?\s*\[", self._buffer)  # a bare list of events is a trace, too
+            found = start or _ARRAY.search(self._buffer)
+            if found:
+                if not start:
+                    self.header = self._object(self._buffer[: found.end()] + b"]}", "header")
+                self._drop(found.end())
+                while not self._buffer.strip() and self._more():
+                    pass
+                return True
+            if len(self._buffer) > _LARGEST:
+                break
+        self._damaged("no traceEvents", len(self._buffer))
+        return False
+
+    def _close(self, tail: bytes) -> None:
+        """Read what stands behind the list of events."""
+        parts = [tail]
+        size = len(tail)
+        while data := self._stream.read(self._block):
+            size += len(data)
+            if size <= _LARGEST:
+                parts.append(data)
+        text = b"".join(parts).strip()
+        if text.startswith(b",") and size <= _LARGEST:
+            self.tail = self._object(b"{" + text[1:], "tail")
+
+    def _object(self, text: bytes, part: str) -> dict[str, Any]:
+        try:
+            value = loads(text)
+        except (ValueError, RecursionError) as error:
+            why = "nested too deeply" if isinstance(error, RecursionError) else error
+            self._damaged(f"{part}: {why}", len(text))
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    # ------------------------------------------------------------------------------------------- cutting
+
+    def _kineto(self) -> Iterator[Batch]:
+        while True:
+            end = self._buffer.find(_KINETO_END)
+            if end >= 0:
+                yield Batch(self._at, self._buffer[:end])
+                self._drop(end)
+                self._close(self._buffer[len(_KINETO_END) :])
+                return
+            last = self._buffer.rfind(_KINETO_CUT)
+            if last >= 0:
+                yield Batch(self._at, self._buffer[:last])
+                self._drop(last + len(_KINETO_CUT))
+            if len(self._buffer) > _LARGEST or not self._more():
+                yield from self._any()
+                return
+
+    def _any(self) -> Iterator[Batch]:
+        """Any layout.  The last pieces of a block stay, so that ``parse`` can join across blocks."""
+        while True:
+            cuts = list(_ANY_CUT.finditer(self._buffer, max(0, len(self._buffer) - _TAIL)))
+            cuts = cuts if len(cuts) > _JOINED else list(_ANY_CUT.finditer(self._buffer))
+            if len(cuts) > _JOINED:
+                keep = cuts[-_JOINED]
+                yield Batch(self._at, self._buffer[: keep.start()], _ANY_CUT)
+                self._drop(keep.end())
+            if len(self._buffer) > _LARGEST:
+                self._damaged("an event without end", len(self._buffer))
+                self._drop(len(self._buffer))
+            if not self._more():
+                break
+        yield from self._last()
+
+    def _last(self) -> Iterator[Batch]:
+        buffer, at, start = self._buffer, self._at, 0
+        while True:
+            body, end = _one_event(buffer, start)
+            if body is None:
+                self.damage.append(_damaged("the file ends within an event", at + start, len(buffer) - start))
+                return
+            yield Batch(at + start, body, _NO_CUT)
+            following = _FOLLOWING.match(buffer, end)
+            if following is None:
+                if buffer[end:].strip():
+                    self.damage.append(_damaged("no event", at + end, len(buffer) - end))
+                return
+            if following[1]:
+                self._at = at + following.end()
+                self._close(buffer[following.end() :])
+                return
+            start = following.end()
+
+
+def _damaged(reason: str, offset: int, length: int) -> Outcome:
+    """Bytes where an event should stand, and that cannot be parsed as one."""
+    return Outcome("reject", [Reject(reason, 0, length)], at=offset)
+
+
+def _one_event(buffer: bytes, start: int) -> tuple[bytes | None, int]:
+    """The event whose body begins at ``start`` (None if it does not end) and the offset behind its closing brace.
+
+    Damaged events are given, too: their end is found by counting braces outside of strings.
+    """
+    depth = 1
+    for token in _TOKEN.finditer(buffer, start):
+        if token[0] == b"{":
+            depth += 1
+        elif token[0] == b"}":
+            depth -= 1
+            if depth == 0:
+                return buffer[start : token.start()], token.end()
+    return None, len(buffer)
+
+
+_TOKEN = regex(rb'[{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
+
+
+def parse(batch: Batch, i: int) -> tuple[dict[str, Any] | None, int, str]:
+    """The event that begins with body ``i``, how many bodies it takes, and why it is no event.
+
+    Raises nothing: an event that cannot be read is None and takes one body.
+    """
+    bodies = batch.bodies
+    text = bodies[i]
+    reason = ""
+    for count in range(1, _JOINED + 1):
+        try:
+            value = loads(b"{" + text + b"}")
+        except ValueError as error:
+            reason = reason or str(error)
+            within = text.count(b"{") > text.count(b"}") or "Unterminated string" in str(error)
+            if i + count >= len(bodies) or not within:
+                break
+            text = batch.joined(i, count + 1)
+        except RecursionError:
+            return None, 1, "nested too deeply"
+        else:
+            return (value, count, "") if isinstance(value, dict) else (None, 1, "no event")
+    return None, 1, reason

@@ -1,0 +1,385 @@
+"""The events of torch.profiler's traces, read in one pass into columns (see ``torch_profiler``)."""
+
+from __future__ import annotations
+
+import json
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from msgspec import UNSET
+
+from logparse.libraries.kinds.format import Outcome, Source
+from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.torch_profiler.epilogues import STEPS, step
+from logparse.libraries.torch_profiler.event import NO_ARGUMENTS, Arguments, Event, can_be, is_kernel, loads, number
+from logparse.libraries.torch_profiler.event_cutter import Batch, TraceEvents
+from logparse.libraries.torch_profiler.graphs import CAPTURE, GRAPH, LAUNCHES_GRAPH, Read
+from logparse.libraries.torch_profiler.inputs import Backend
+from logparse.libraries.torch_profiler.launches import operators_by_time
+from logparse.libraries.torch_profiler.operands import COLLECTIVE, WITHOUT_KERNELS, operator
+from logparse.libraries.torch_profiler.operators import OPERATORS, operation
+from logparse.libraries.torch_profiler.records import Columns, Records
+from logparse.libraries.torch_profiler.timeline import FIRST_UNIT, MARK, RUNTIME, UNIT_KINDS, timeline
+from logparse.model import Fact, Record, Reject
+
+_INPUTS = {"dims": "Input Dims", "strides": "Input Strides", "types": "Input type", "values": "Concrete Inputs"}
+_MESSAGE = {
+    "collective": "Collective name",
+    "dtype": "dtype",
+    "elements_in": "In msg nelems",
+    "elements_out": "Out msg nelems",
+    "group_size": "Group size",
+}
+"""Arguments of operators and of collectives that are read, by the fields of ``Arguments``."""
+_NOT_READ = WITHOUT_KERNELS - {*OPERATORS, *STEPS}
+"""Operators whose inputs are not read: they launch no kernels."""
+_REMEMBERED = 65_536
+_NAN = math.nan
+_NAMES = 4096
+"""Names of which it is remembered whether they mark something."""
+_STEP = b'"ProfilerStep#'
+_STEP_NAME = regex(r"ProfilerStep#(\d+)")
+_ON_DEVICE = "gpu_user_annotation"
+_STEP_CATEGORIES = ("user_annotation", "cpu_op", "python_function")
+"""Of the thread that called ``step()``, by versions of PyTorch; ``gpu_user_annotation`` is its copy on the device."""
+
+
+def read_events(source: Source) -> Iterator[Outcome]:
+    """Every event of the trace, in exactly one unit; records come at the end."""
+    columns = Columns()
+    reader = _Reader(columns)
+    with source.open() as stream:
+        events = TraceEvents(stream)
+        yield from _taken(events, reader)
+    yield from events.damage
+    header = {**events.tail, **events.header}
+    if GRAPH in header:  # the trace of a capture, no window: what ran before it began is not of the job's units
+        reader.foreign += columns.forget_kernels()
+    yield Outcome("fact", [*_facts(header, columns), *reader.step_facts(), *reader.take_units(header)], lines=0)
+    by_time, replays = (None, []) if columns.ids_suffice else operators_by_time(source, columns, reader.beside, header)
+    yield Outcome("fact", replays, lines=0)
+    records = Records(columns, by_time)
+    yield from records.outcomes()
+    yield Outcome("foreign", lines=reader.foreign)
+    yield Outcome("fact", lines=0, tables={"timelines": timeline(columns, *records.identities(), header)})
+
+
+def _taken(events: TraceEvents, reader: _Reader) -> Iterator[Outcome]:
+    """Have the reader take every event; damaged ones come back as rejects."""
+    for batch in events.batches():
+        reader.backend = reader.backend or _backend(events.header)
+        yield from reader.take(batch)
+
+
+_TIMED = frozenset({"cpu_op", "kernel", "gpu_memcpy", "gpu_memset", "user_annotation", "gpu_user_annotation"})
+"""Categories of events whose times are read."""
+
+
+class _Reader:
+    """Fills columns from events."""
+
+    def __init__(self, columns: Columns, backend: Backend | None = None) -> None:
+        self.foreign = 0
+        self.backend = backend
+        """The library of the device, by the header of the trace."""
+        self._columns = columns
+        self._remembered: dict[tuple[str, bytes], int] = {}
+        self._not_read: dict[str, int] = {}
+        self._threads: dict[tuple[object, object], int] = {}
+        self._names: dict[str, int] = {}
+        self._steps: dict[tuple[str, str], float] = {}
+        self._begun: dict[str, float] = {}
+        self._on_device: dict[str, float] = {}
+
+    def take(self, batch: Batch) -> Iterator[Outcome]:
+        """All events of a batch; damaged ones come back as rejects."""
+        self._columns.graphs |= LAUNCHES_GRAPH in batch.block
+        self._columns.captures |= CAPTURE in batch.block
+        marked = _STEP in batch.block
+        if (events := batch.whole()) is not None:
+            bad = {i: x for i, x in enumerate(events) if x.cat in _TIMED and not can_be(x.ts, x.dur)}
+            for i, x in bad.items():
+                place = i if len(events) == len(batch.bodies) else 0  # an event may hold what looks like a cut
+                yield self._reject(batch, place, f"ts {x.ts} or dur {x.dur} µs cannot be")
+            self._all([x for i, x in enumerate(events) if i not in bad] if bad else events, marked)
+            return
+        for event, i, reason in batch.one_by_one():
+            if event is None:
+                yield self._reject(batch, i, reason)
+            elif event.cat in _TIMED and not can_be(event.ts, event.dur):
+                yield self._reject(batch, i, f"ts {event.ts} or dur {event.dur} µs cannot be")
+            else:
+                self._all([event], marked)
+
+    @staticmethod
+    def _reject(batch: Batch, i: int, reason: str) -> Outcome:
+        return Outcome("reject", [Reject(reason, 0, len(batch.bodies[i]) + 2)], at=batch.offset(i))
+
+    def _all(self, events: Sequence[Event], marked: bool) -> None:
+        """Take events, those of a kind together: most of the time of an event is that of a call."""
+        operators, device, calls, waits, annotations, others = [list[Event]() for _ in range(6)]
+        kinds = {
+            "cpu_op": operators,
+            **dict.fromkeys(("kernel", "gpu_memcpy", "gpu_memset"), device),
+            **dict.fromkeys(RUNTIME, calls),
+            "cuda_sync": waits,
+            "user_annotation": annotations,
+        }
+        for event in events:
+            kinds.get(event.cat or "", others).append(event)
+        self.foreign += len(calls) + len(waits) + len(annotations) + len(others)
+        self._operators(operators)
+        for event in device:
+            if event.cat == "kernel":
+                self._kernel(event)
+            else:
+                self._copy(event)
+        self._calls(calls)
+        for event in waits:
+            self._wait(event)
+        for event in annotations:
+            if _marks(event.name or ""):
+                self._mark(event)
+        if marked:
+            self._take_steps(events)
+
+    def _take_steps(self, events: Sequence[Event]) -> None:
+        """Times of the steps among the events."""
+        for event in events:
+            name = _STEP_NAME.fullmatch(event.name or "")
+            if name is None or (start := event.ts) is None or not can_be(start, event.dur):
+                continue
+            if event.cat == _ON_DEVICE:  # the first kernel that the thread of ``step()`` launched, on any stream
+                self._on_device[name[1]] = min(start, self._on_device.get(name[1], math.inf))
+            elif event.ph == "X" and event.cat in _STEP_CATEGORIES:
+                self._begun[name[1]] = min(start, self._begun.get(name[1], math.inf))
+                if event.dur is not None and event.dur > 0:
+                    self._steps[str(event.pid), name[1]] = event.dur
+                    self._columns.steps_end = max(self._columns.steps_end or 0.0, start + event.dur)
+
+    def take_units(self, header: Mapping[str, Any]) -> Iterator[Fact]:
+        """The kinds of the units that the trace holds, as far as its header names them.
+
+        Written by ``logparse/capture/in_job/logparse_in_job/observer.py``.
+        """
+        kinds = header.get(UNIT_KINDS)
+        if not isinstance(kinds, dict):
+            return
+        named = {str(number): str(kind) for number, kind in kinds.items()}
+        begun = self._on_device if named.keys() <= self._on_device.keys() else self._begun
+        self._columns.units = sorted((begun[number], kind) for number, kind in named.items() if number in begun)
+        counts = Counter(kind for _, kind in self._columns.units)
+        yield Fact("unit_kinds", json.dumps(dict(sorted(counts.items()))))
+        if isinstance(header.get(FIRST_UNIT), int):
+            yield Fact("first_unit", str(header[FIRST_UNIT]))
+
+    def step_facts(self) -> list[Fact]:
+        """How many steps were seen (those of each process, where a trace was merged), and how long they took."""
+        if not self._steps:
+            return []
+        wall = math.fsum(self._steps.values())
+        return [Fact("profiler_steps", str(len(self._steps))), Fact("profiler_steps_us", f"{wall:.3f}")]
+
+    def beside(self, source: Source) -> Read:
+        """Another trace, read for this one, whose names and kinds are those of this one's columns; and its header."""
+        columns = Columns(self._columns.known)
+        reader = _Reader(columns, self.backend)
+        with source.open() as stream:
+            events = TraceEvents(stream)
+            for _ in _taken(events, reader):
+                pass
+        return columns, {**events.tail, **events.header}
+
+    def _thread(self, event: Event) -> int:
+        key = (event.pid, event.tid)
+        thread = self._threads.get(key)
+        if thread is None:
+            thread = self._threads[key] = self._columns.thread(*key)
+        return thread
+
+    def _name(self, name: str) -> int:
+        index = self._names.get(name)
+        if index is None:
+            index = self._names[name] = self._columns.text(name)
+        return index
+
+    def _operators(self, events: Sequence[Event]) -> None:
+        not_read, threads, columns = self._not_read, self._threads, self._columns
+        rows = []
+        for event in events:
+            if event.ph != "X" or (name := event.name) is None:
+                self.foreign += 1
+                continue
+            args = event.args or NO_ARGUMENTS
+            kind, thread = not_read.get(name), threads.get((event.pid, event.tid))
+            rows.append(
+                (
+                    args.external_id,
+                    self._kind(name, args) if kind is None else kind,
+                    self._thread(event) if thread is None else thread,
+                    _NAN if event.ts is None else event.ts,
+                    _NAN if event.dur is None else event.dur,
+                )
+            )
+            if _marks(name):
+                self._mark(event)
+        _extend(rows, columns.op_id, columns.op_kind, columns.op_thread, columns.op_start, columns.op_us)
+
+    def _calls(self, events: Sequence[Event]) -> None:
+        names, threads, columns = self._names, self._threads, self._columns
+        rows = []
+        for event in events:
+            if event.ph != "X" or (ts := event.ts) is None:
+                continue
+            args, called = event.args or NO_ARGUMENTS, str(event.name)
+            name, thread, kernel = names.get(called), threads.get((event.pid, event.tid)), args.kernel
+            rows.append(
+                (
+                    self._name(called) if name is None else name,
+                    self._thread(event) if thread is None else thread,
+                    args.external_id,
+                    ts,
+                    _NAN if event.dur is None else event.dur,
+                    number(args.correlation),
+                    self._name(kernel) if isinstance(kernel, str) else -1,
+                )
+            )
+        told = (columns.call_start, columns.call_us, columns.call_correlation, columns.call_kernel)
+        _extend(rows, columns.call_name, columns.call_thread, columns.call_id, *told)
+
+    def _kind(self, name: str, args: Arguments) -> int:
+        """The kind of an operator; the same inputs are parsed once."""
+        if name in _NOT_READ:
+            kind = self._not_read[name] = self._columns.kind(self._columns.text(name))
+            return kind
+        fields = _INPUTS if name != COLLECTIVE else {**_INPUTS, **_MESSAGE}
+        key = (name, b"\n".join([bytes(getattr(args, field)) for field in fields]))
+        known = self._remembered.get(key)
+        if known is None:
+            given = {text: _value(value) for field, text in fields.items() if (value := bytes(getattr(args, field)))}
+            known = self._kind_of(name, given)
+            if len(self._remembered) >= _REMEMBERED:
+                self._remembered.clear()
+            self._remembered[key] = known
+        return known
+
+    def _kind_of(self, name: str, args: Mapping[str, Any]) -> int:
+        at = self._columns.text(name)
+        if name in OPERATORS:
+            found = operation(name, args, self.backend)
+            return self._columns.kind(at, found, unread=found is None)
+        return self._columns.kind(at, step=step(name, args) if name in STEPS else None, operator=operator(name, args))
+
+    def _kernel(self, event: Event) -> None:
+        if not is_kernel(event):
+            self.foreign += 1
+            return
+        columns, args = self._columns, event.args or NO_ARGUMENTS
+        if group := _group_of(args):
+            columns.kernel_group[len(columns.kernel_id)] = group
+        name, start, us = self._name(event.name or ""), event.ts or 0.0, event.dur or 0.0
+        columns.add_kernel(name, args.external_id, start, us, number(args.device))
+        columns.kernel_stream.append(number(args.stream))
+        columns.kernel_correlation.append(number(args.correlation))
+
+    def _copy(self, event: Event) -> None:
+        columns, args = self._columns, event.args or NO_ARGUMENTS
+        columns.copies[str(event.name)] += 1
+        if event.dur is not None and 0 <= event.dur < math.inf:
+            columns.copies_us += event.dur
+        if event.timed:
+            columns.copy_before.append(len(columns.kernel_id))
+            columns.copy_name.append(columns.text(str(event.name)))
+            columns.copy_device.append(number(args.device))
+            columns.copy_stream.append(number(args.stream))
+            columns.copy_start.append(event.ts or 0.0)
+            columns.copy_us.append(event.dur or 0.0)
+            columns.copy_correlation.append(number(args.correlation))
+
+    def _wait(self, event: Event) -> None:
+        if event.timed and event.args is not None and (correlation := number(event.args.correlation)) >= 0:
+            args = event.args
+            device = number(event.pid if args.device is UNSET else args.device)
+            at = (correlation, device, number(args.stream))
+            self._columns.waits.append((*at, max(number(args.wait_on_stream), -1), number(args.recorded_by)))
+
+    def _mark(self, event: Event) -> None:
+        if event.timed:
+            self._columns.marks.append((event.name or "", event.ts or 0.0, event.dur or 0.0, self._thread(event)))
+
+
+def _extend(rows: Sequence[tuple[Any, ...]], *columns: array[Any]) -> None:
+    """Append rows to columns."""
+    for column, values in zip(columns, zip(*rows, strict=True), strict=False):
+        column.extend(values)
+
+
+@lru_cache(_NAMES)
+def _marks(name: str) -> bool:
+    return MARK.match(name) is not None
+
+
+def _group_of(args: Arguments) -> str:
+    """The ranks of a collective, a text or a list of numbers, else the name of their group."""
+    ranks, name = args.group_ranks, args.group_name
+    if isinstance(ranks, list) and ranks and all(type(x) is int for x in ranks):
+        return json.dumps(ranks)
+    return next((x for x in (ranks, name) if isinstance(x, str) and x), "")
+
+
+def _value(text: bytes) -> object:
+    try:
+        return loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
+    """The machine and the process of the header."""
+    devices, backend, untraced = top.get("deviceProperties"), _backend(top), top.get(UNTRACED_STEP)
+    known = [x for x in devices if isinstance(x, dict)] if isinstance(devices, list) else []
+    facts: list[Record] = [fact for device in known for fact in _device_facts(device)]
+    facts += [Fact("backend", "HIP" if backend == "miopen" else "CUDA")] if backend is not None else []
+    facts += [Fact(name, str(top[key])) for key, name in _VERSIONS.items() if key in top]
+    if isinstance(untraced, (int, float)) and 0 < untraced < math.inf:
+        facts.append(Fact("untraced_step_us", f"{untraced:.3f}"))
+    distributed = top.get("distributedInfo")
+    if isinstance(distributed, dict) and "rank" in distributed:
+        facts.append(Fact("rank", str(distributed["rank"])))
+    process = next(iter(columns.pids)) if len(columns.pids) == 1 else ""
+    if process.isdigit():
+        facts.append(Fact("pid", process))
+    return list(dict.fromkeys(facts))
+
+
+def _backend(top: Mapping[str, Any]) -> Backend | None:
+    if any(str(key).startswith(("hip_", "roctracer", "rocprofiler")) for key in top):
+        return "miopen"
+    return "cudnn" if "cuda_runtime_version" in top or "cupti_version" in top else None
+
+
+UNTRACED_STEP = "logparse_untraced_step_us"
+"""Wall time of a step (µs) before the profiler was on, which earlier captures added."""
+
+_VERSIONS = {
+    "cuda_runtime_version": "cuda_runtime_version",
+    "cuda_driver_version": "driver",
+    "hip_runtime_version": "hip_version",
+    "hip_driver_version": "driver",
+    "pytorch_version": "pytorch_version",
+}
+
+
+def _device_facts(device: Mapping[str, Any]) -> list[Record]:
+    name, units = device.get("name"), device.get("numSms")
+    facts: list[Record] = [Fact("device", str(name))] if name else []
+    facts += [Fact("cu_count", str(units))] if type(units) is int else []
+    if device.get("gcnArchName"):
+        facts.append(Fact("arch", str(device["gcnArchName"])))
+    elif device.get("warpSize") == 32 and str(name).startswith(("NVIDIA", "Tesla", "GeForce", "Quadro")):
+        facts.append(Fact("arch", f"sm_{device.get('computeMajor')}{device.get('computeMinor')}"))
+    return facts

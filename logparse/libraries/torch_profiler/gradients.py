@@ -1,0 +1,115 @@
+"""Which kernels of a ``convolution_backward`` computed the input gradient (B) and which the weight gradient (W).
+
+PyTorch computes B, then W, each by one main kernel or more with helpers of the library around it::
+
+    nchwToNhwc…  sm90_xmma_dgrad_…  nhwcToNchw…  │  nchwToNhwc…  nchwToNhwc…  sm90_xmma_wgrad_…
+    SubTensorOpWithScalar1d  batched_transpose…  batched_transpose…  igemm_bwd_gtcx3_nhwc_…
+        SubTensorOpWithCastTensor1d  batched_transpose…  │  SubTensorOpWithScalar1d  batched_transpose…
+        batched_transpose…  igemm_wrw_gtcx3_nhwc_…  SubTensorOpWithCastTensor1d  batched_transpose…
+
+PyTorch's own depthwise kernels come the other way round (``aten/src/ATen/native/cuda/DepthwiseConv2d.cu``)::
+
+    conv_depthwise2d_grad_weight_kernel  │  conv_depthwise2d_backward_kernel
+
+So an operator is cut once.  Main kernels are assigned by their names (MIOpen, CK, MLIR, cuDNN, CUTLASS, PyTorch's own
+depthwise ones); kernels of GEMM libraries (Tensile, nvjet) bear no direction and are assigned by their place.  A helper
+goes to the main kernel that it serves: what prepares an operand or clears a result to the next one, what converts or
+adds up a result to the one before.  A transposition may do either: where B's operands were transposed before its main
+kernel, the first transposition behind it is that of its result (MIOpen ``implicitgemm_ck_util.hpp``,
+``ConvAsmImplicitGemmGTCDynamic*``: a kernel of another layout gets all of its tensors converted).  What remains open is
+cut by order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import NamedTuple
+
+from logparse.libraries.kinds.patterns import regex
+
+BACKWARD_DATA = regex(
+    r"dgrad|bwd_?data|backward_?(?:data|input)|igemm_bwd_|conv2d_(?:v\dr\d_)?bwd|naive_conv_(?:ab_)?(?:\w*packed_)?bwd_"
+    r"|depthwise[23]d_backward_kernel",
+    re.IGNORECASE,
+)
+BACKWARD_WEIGHTS = regex(r"wgrad|_?wrw|bwd_?weight|backward_?(?:weight|filter)|bwd_?filter|grad_?weight", re.IGNORECASE)
+"""Names of main kernels of either gradient: MIOpen, CK, MLIR, cuDNN, CUTLASS and PyTorch's own."""
+_SUM = regex(r"reduc", re.IGNORECASE)
+_INPUT = regex(
+    r"nchwToNhwc|NCHW2CNHW|im2d?2?col|SubTensorOpWithScalar|fillBuffer|scalePackedTensor|init_device_workspace"
+    r"|OffsetsKernel|WinogradTiles|flip_filter|fft2d_r2c|kernel_elementwise_(?:batched_)?dual",
+    re.IGNORECASE,
+)
+_OUTPUT = regex(
+    r"nhwcToNchw|CNHW2NCHW|splitKreduce|ReduceSplitK|col2im|SubTensorOpWithCastTensor|fft2d_c2r|kernel_elementwise",
+    re.IGNORECASE,
+)
+_WEIGHTS_FIRST = regex(r"W+B+")
+"""Roles of an operator without helpers, whose sides the names alone decide."""
+_EITHER = regex(r"tensorTransform|batched_transpose|convertTensor", re.IGNORECASE)
+
+
+class Split(NamedTuple):
+    """Where the second gradient begins, W unless ``weights_first``."""
+
+    second: int
+    weights_first: bool = False
+
+
+def split(kernels: Sequence[str]) -> Split | None:
+    """How an operator's kernels (in order of time) are cut; None where B or W has no main kernel of its own."""
+    roles = "".join(map(_role, kernels))
+    if _WEIGHTS_FIRST.fullmatch(roles):
+        return Split(roles.index("B"), weights_first=True)
+    mains = _mains(roles, kernels)
+    if mains is None:
+        return None
+    last, first = mains
+    return Split(last + 1 + _between(roles[last + 1 : first], before=roles[:last]))
+
+
+def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int] | None:
+    """The last main kernel of B and the first of W."""
+    mains = [i for i, role in enumerate(roles) if role in "BW?"]
+    first = next((i for i in mains if roles[i] == "W"), None)
+    added = roles.find("w")
+    if added >= 0 and (first is None or added < first):  # what is added up before was computed by a main kernel of W
+        first = max((i for i in mains if i < added), default=None)
+    last_b = roles.rfind("B")
+    if first is None:
+        after = [i for i in mains if i > last_b] if last_b >= 0 else _second(mains, kernels)
+        return (max(i for i in mains if i < after[0]), after[0]) if after else None
+    before = [i for i in mains if i < first]
+    return (before[-1], first) if before and first > last_b else None
+
+
+def _second(mains: Sequence[int], kernels: Sequence[str]) -> list[int]:
+    """The second of two runs of equal kernels, neither of which bears a direction; empty where there are others."""
+    runs = [list(run) for _, run in groupby(mains, key=lambda i: kernels[i])]
+    return runs[1] if len(runs) == 2 else list(mains[1:]) if len(mains) == 2 else []
+
+
+def _between(roles: str, before: str) -> int:
+    """How many of the helpers between the main kernels serve B."""
+    rest = roles.partition("i")[0]
+    clear = rest.rfind("o") + 1
+    return clear + int("t" in before and "t" in rest[clear:])
+
+
+@lru_cache(maxsize=4096)  # a trace launches the same few hundred kernels again and again
+def _role(name: str) -> str:
+    """What a kernel does, as one letter.
+
+    ``B`` or ``W`` by its name; ``w`` a sum of partial weight gradients; ``i`` prepares an operand or clears a result,
+    ``o`` converts or adds up a result, ``t`` transposes either; ``?`` a main kernel whose name bears no direction.
+    """
+    b, w = BACKWARD_DATA.search(name), BACKWARD_WEIGHTS.search(name)
+    if w and not b and _SUM.search(name) and not re.search(r"implicit|xmma", name, re.IGNORECASE):
+        return "w"
+    for role, pattern in (("i", _INPUT), ("o", _OUTPUT), ("t", _EITHER)):
+        if pattern.search(name):
+            return role
+    return "?" if bool(b) == bool(w) else "B" if b else "W"

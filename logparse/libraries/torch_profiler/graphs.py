@@ -1,0 +1,248 @@
+"""Kernels of graph replays, joined to the operators that were recorded when the graph was captured.
+
+A replay launches the kernels of a whole graph with one call (``hipGraphLaunch``), so they have no operator.  The trace
+of the capture has both: between ``hipStreamBeginCapture`` and ``hipStreamEndCapture`` of a thread each launch bears the
+operator's ``External id`` and its kernel's name, and no kernel runs::
+
+    {"ph": "X", "cat": "cuda_runtime", "name": "hipExtModuleLaunchKernel", "tid": 251, "ts": …,
+     "args": {"External id": 161252, "kernel": "Cijk_Alik_Bljk_…", "correlation": 67600, …}}      capture
+    {"ph": "X", "cat": "kernel", "name": "Cijk_Alik_Bljk_…", "args": {"correlation": 92178, "kind": "Dispatch Task"}}
+
+A replay is joined to a capture whose kernels have the same names in the same order: one of the same file, or of a
+trace of the same rank that lies in the same folder or in its subfolder ``capture_traces`` (``Source.beside``).  Of a
+large graph the last kernel may lack in every replay (an MI300X ran 1,566 of 1,567): at most one in a hundred may.
+
+CUDA's runtime events name no kernels, and gradients are launched by a thread of their own: all launches of the process
+during the capture that ran no kernel count, and a replay of as many kernels is joined in their order where no kernel
+contradicts its operator (``_agree``)::
+
+    {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": {"External id": 11, "correlation": 25, …}}
+
+``in_job/logparse_in_job/graphs.py`` notes which graph is which: the header of the capture's trace has
+``"logparse_graph": "PID.N"``, and that of a window ``"logparse_graphs": ["PID.N", …]``, its replays in order.  Where
+these are as many as its launches of graphs, each is joined to that capture alone, so that graphs of other batch sizes
+with as many kernels are told apart.
+
+Where captures of equal kernels differ in their problems (batch sizes that use the same kernels), or there is none, the
+replay stays without operators; the fact ``graph_unexplained_us`` is its time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from logparse.libraries.kinds.format import Source
+from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.torch_profiler.records import Columns, Ints, Thread
+from logparse.model import Fact
+
+GRAPH, GRAPHS = "logparse_graph", "logparse_graphs"
+"""In the header of a capture's trace the mark of its graph, and of a window those of its replays."""
+Read: TypeAlias = tuple[Columns, Mapping[str, Any]]
+"""A trace's columns, and its header."""
+ReadBeside: TypeAlias = Callable[[Source], Read]
+"""Reads another trace, with the names and kinds of this one's columns."""
+LAUNCH = regex(r"(?:hip|cuda)GraphLaunch")
+LAUNCHES_GRAPH, CAPTURE = b"GraphLaunch", b"StreamBeginCapture"
+"""In the names of the runtime's calls that replay a graph, and that begin to capture one."""
+
+_BEGIN, _END = regex(r"(?:hip|cuda|cu)StreamBeginCapture"), regex(r"(?:hip|cuda|cu)StreamEndCapture")
+_LAUNCHES = regex(r"(?:cuda|cu)Launch(?:Cooperative)?Kernel")
+_PRODUCT = regex(r"gemm|gemv|nvjet|xmma|wgrad|dgrad|fprop", re.IGNORECASE)
+_NO_PRODUCT = regex(r"(?!.*(?:conv|gem[mv]|dot|depthwise)).*\bat::native::", re.IGNORECASE)
+"""Kernels by their names: those of products and convolutions, and PyTorch's own that are none."""
+_RANK = regex(rb'"rank"\s*:\s*(\d+)')
+_MOST_BESIDE = 256
+_MOST_LACKING = 1.01
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A captured graph: its kernels (indices of names; none where launches do not name them), the kind of each one's
+    operator, and which operator it is, counted from 0: the graphs of equal layers are equal.
+    """
+
+    names: tuple[int, ...]
+    kinds: tuple[int, ...]
+    operators: tuple[int, ...]
+
+    def has(self, names: tuple[int, ...]) -> bool:
+        """Whether these are its kernels, but for a few at the end."""
+        return self.names[: len(names)] == names and len(self.names) <= len(names) * _MOST_LACKING
+
+
+def join(
+    source: Source,
+    columns: Columns,
+    graph_of: Sequence[int],
+    marks: Mapping[int, str],
+    found: Ints,
+    header: Mapping[str, Any],
+    beside: ReadBeside,
+) -> list[Fact]:
+    """Give the kernels of replays operators of their own in ``columns`` and ``found`` (per kernel its operator).
+
+    ``graph_of`` is the launch of each kernel that a graph launched, else -1; ``marks`` name the graphs of launches.
+    """
+    replays: dict[int, list[int]] = defaultdict(list)
+    for kernel, launch in enumerate(graph_of):
+        if launch >= 0:
+            replays[launch].append(kernel)
+    if not replays:
+        return []
+    columns.replayed_from = len(columns.op_kind)
+    captures = _Captures(source, (columns, header), beside)
+    explained = 0.0
+    for launch, kernels in replays.items():
+        kernels.sort(key=columns.kernel_start.__getitem__)
+        capture = captures.of(tuple(columns.kernel_name[i] for i in kernels), marks.get(launch))
+        if capture is not None:
+            _replay(columns, kernels, capture, found)
+            explained += sum(columns.kernel_us[i] for i in kernels)
+    total = sum(columns.kernel_us[i] for kernels in replays.values() for i in kernels)
+    return [
+        Fact("graph_launches", str(len(replays))),
+        Fact("graph_us", f"{total:.3f}"),
+        Fact("graph_unexplained_us", f"{max(total - explained, 0.0):.3f}"),
+    ]
+
+
+def _replay(columns: Columns, kernels: Sequence[int], capture: Capture, found: Ints) -> None:
+    """One launch of a captured graph: each captured operator runs once more."""
+    first = len(columns.op_kind)
+    numbers: dict[int, int] = {}
+    for kernel, kind, operator in zip(kernels, capture.kinds, capture.operators, strict=False):
+        if operator not in numbers:
+            numbers[operator] = first + len(numbers)
+            columns.op_id.append(-1)
+            columns.op_kind.append(kind)
+        found[kernel] = numbers[operator]
+
+
+class _Captures:
+    """The captured graphs that are within reach, searched as far as they are asked for: own file first."""
+
+    def __init__(self, source: Source, own: Read, beside: ReadBeside) -> None:
+        self._columns = own[0]
+        self._sources = _with_captures(source, own, beside)
+        self._found: dict[tuple[int, ...], set[Capture]] = defaultdict(set)
+        self._marked: dict[str, Capture] = {}
+        self._agreed: dict[tuple[Capture, tuple[int, ...]], bool] = {}
+
+    def of(self, names: tuple[int, ...], mark: str | None) -> Capture | None:
+        """The captured graph of these kernels, or of this mark; None where there is none, or several that differ."""
+        while mark is not None and mark not in self._marked and self._read():
+            pass
+        if mark in self._marked:
+            return _only({x for x in (self._marked[mark],) if self._fits(x, names)})
+        while names not in self._found:
+            if not self._read():
+                return _only({x for found in self._found.values() for x in found if self._fits(x, names)})
+        return _only(self._found[names])
+
+    def _read(self) -> bool:
+        """Add the captures of the next trace; False where there is none."""
+        trace = next(self._sources, None)
+        if trace is None:
+            return False
+        columns, header = trace
+        found = list(captures_of(columns))
+        for capture in found:
+            self._found[capture.names].add(capture)
+        mark = header.get(GRAPH)
+        if isinstance(mark, str) and len(found) == 1:
+            self._marked[mark] = found[0]
+        return True
+
+    def _fits(self, capture: Capture, names: tuple[int, ...]) -> bool:
+        if capture.names:
+            return capture.has(names)
+        if len(capture.kinds) != len(names):
+            return False
+        if (capture, names) not in self._agreed:
+            self._agreed[capture, names] = _agree(capture, names, self._columns)
+        return self._agreed[capture, names]
+
+
+def _agree(capture: Capture, names: tuple[int, ...], columns: Columns) -> bool:
+    """Whether no kernel contradicts its operator: not all kernels of a product are plain ones of PyTorch, and no
+    elementwise operator runs a kernel of a product.
+    """
+    missing: dict[int, bool] = {}
+    for name, kind, operator in zip(names, capture.kinds, capture.operators, strict=True):
+        text, (_, operation, unread) = columns.names[name], columns.kinds[kind]
+        if kind in columns.steps and _PRODUCT.search(text):
+            return False
+        if operation is not None or unread:
+            missing[operator] = missing.get(operator, True) and _NO_PRODUCT.match(text) is not None
+    return not any(missing.values())
+
+
+def _only(captures: Collection[Capture]) -> Capture | None:
+    return next(iter(captures)) if len(captures) == 1 else None
+
+
+def _with_captures(source: Source, own: Read, beside: ReadBeside) -> Iterator[Read]:
+    """The trace itself and those of its rank beside it, as far as they captured graphs."""
+    if own[0].captures:
+        yield own
+    rank = _rank(source)
+    for number, other in enumerate(source.beside()):
+        if number >= _MOST_BESIDE:
+            return
+        if other.name.endswith(".json") and _rank(other) == rank and _has_captures(other):
+            yield beside(other)
+
+
+def _rank(source: Source) -> bytes | None:
+    with source.open() as stream:
+        head = stream.read(64 << 10)
+    match = _RANK.search(head)
+    return match[1] if match else None
+
+
+def _has_captures(source: Source) -> bool:
+    held = b""
+    with source.open() as stream:
+        while data := stream.read(1 << 20):
+            held = held[1 - len(CAPTURE) :] + data
+            if CAPTURE in held:
+                return True
+    return False
+
+
+def captures_of(columns: Columns) -> Iterator[Capture]:
+    """The captured graphs of a trace."""
+    kinds = dict(zip(columns.op_id, columns.op_kind, strict=True))
+    ran = {*columns.kernel_correlation}
+    launches: dict[Thread, list[tuple[float, int, int, int]]] = defaultdict(list)
+    begins: dict[Thread, list[float]] = defaultdict(list)
+    ends: dict[Thread, list[float]] = defaultdict(list)
+    calls = (columns.call_name, columns.call_thread, columns.call_start, columns.call_id, columns.call_kernel)
+    for name, thread, at, id, kernel, correlation in zip(*calls, columns.call_correlation, strict=True):
+        text, (pid, tid) = columns.names[name], columns.threads[thread]
+        place = (pid, tid if text.startswith("hip") else "")
+        if kernel >= 0 or _LAUNCHES.match(text):
+            launches[place].append((at, id, kernel, correlation))
+        elif _BEGIN.match(text):
+            begins[place].append(at)
+        elif _END.match(text):
+            ends[place].append(at)
+    nameless = columns.kind(columns.text(""))
+    for place, starts in begins.items():
+        for start in starts:
+            end = min((x for x in ends[place] if x > start), default=None)
+            within = [x for x in launches[place] if end is not None and start < x[0] < end and x[3] not in ran]
+            within.sort(key=lambda x: x[0])
+            if within:
+                ids = [id for _, id, _, _ in within]
+                names = tuple(kernel for _, _, kernel, _ in within)
+                yield Capture(
+                    names if min(names) >= 0 else (),
+                    tuple(kinds.get(id, nameless) if id >= 0 else nameless for id in ids),
+                    tuple(map({id: number for number, id in enumerate(dict.fromkeys(ids))}.__getitem__, ids)),
+                )

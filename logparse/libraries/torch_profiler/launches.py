@@ -1,0 +1,49 @@
+"""The operator of a kernel that bears no ``External id``: by the time and thread of its launch.
+
+The kernel's ``correlation`` names the runtime call (``cudaLaunchKernel``, ``hipLaunchKernel`` …) that launched it; the
+operator is the innermost one that was open on that thread then; of a graph launch see ``graphs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from logparse.libraries.kinds.format import Source
+from logparse.libraries.kinds.marker_ranges import innermost
+from logparse.libraries.torch_profiler.graphs import GRAPHS, LAUNCH, ReadBeside, join
+from logparse.libraries.torch_profiler.records import Columns, Ints
+from logparse.model import Fact
+
+
+def operators_by_time(
+    source: Source, columns: Columns, beside: ReadBeside, header: Mapping[str, Any]
+) -> tuple[Ints, list[Fact]]:
+    """For each kernel of ``columns`` the index of its operator, or -1; and what became of graph replays."""
+    found = np.full(len(columns.kernel_id), -1, dtype=np.int64)
+    call_of = {correlation: i for i, correlation in enumerate(columns.call_correlation) if correlation >= 0}
+    replays = {name for name in set(columns.call_name) if LAUNCH.match(columns.names[name])}
+    graphs = {correlation for correlation, call in call_of.items() if columns.call_name[call] in replays}
+    asked = [i for i, correlation in enumerate(columns.kernel_correlation) if correlation in call_of]
+    calls: Ints = np.array([call_of[columns.kernel_correlation[i]] for i in asked], dtype=np.int64)
+    threads: Ints = np.array(columns.op_thread, dtype=np.int64)
+    starts, us = np.array(columns.op_start), np.array(columns.op_us)
+    known = np.isfinite(starts) & np.isfinite(us)  # an operator without a time holds no moment
+    starts, ends = np.where(known, starts, -1.0), np.where(known, starts + us, -2.0)
+    at, at_threads = np.array(columns.call_start)[calls], np.array(columns.call_thread, dtype=np.int64)[calls]
+    found[asked] = innermost(starts, ends, threads, at, at_threads)
+    columns.launched = np.zeros(len(found), dtype=bool)
+    columns.launched[asked] = True
+    graph_of = [correlation if correlation in graphs else -1 for correlation in columns.kernel_correlation]
+    marks = _marked(columns, call_of, graphs, header.get(GRAPHS))
+    return found, join(source, columns, graph_of, marks, found, header, beside)
+
+
+def _marked(columns: Columns, call_of: Mapping[int, int], graphs: set[int], marks: object) -> dict[int, str]:
+    """The mark of each launch of a graph, by its correlation; none where there are not as many marks."""
+    if not isinstance(marks, list) or len(marks) != len(graphs):
+        return {}
+    order = sorted(graphs, key=lambda x: (columns.call_start[call_of[x]], columns.call_thread[call_of[x]]))
+    return dict(zip(order, map(str, marks), strict=True))

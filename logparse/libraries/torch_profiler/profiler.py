@@ -1,0 +1,105 @@
+"""torch.profiler's trace (Kineto JSON): operators with their inputs, and the GPU kernels that each launched.
+
+::
+
+    {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H200", "computeMajor": 9, "numSms": 132 …}],
+      "traceEvents": [
+      {
+        "ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 394, "tid": 394,
+        "ts": 4381042530804.283, "dur": 32.013,
+        "args": {
+          "External id": 126,"Concrete Inputs": ["", ""], "Input type": ["c10::BFloat16", "c10::BFloat16"],
+          "Input Strides": [[768, 1], [1, 768]], "Input Dims": [[2048, 768], [768, 50257]], "Ev Idx": 2
+        }
+      },
+      {
+        "ph": "X", "cat": "kernel", "name": "nvjet_sm90_tst_…", "pid": 0, "tid": 7, "ts": …, "dur": 14.24,
+        "args": {"External id": 126, "device": 0, "stream": 7, "correlation": 389, …}
+      },
+
+Made by ``torch.profiler.profile(record_shapes=True)`` and ``export_chrome_trace`` (or ``tensorboard_trace_handler``).
+
+A kernel belongs to the operator whose ``External id`` it bears: the innermost one that was open when it was launched.
+Where kernels bear none, the operator is found by the launch's time and thread.  Only
+operators that launched kernels themselves are calls: under autocast the outer ``aten::addmm`` has float, the inner one
+ran.
+
+One event is one unit:
+
+=================================================  ====================================================
+an operator of ``torch_operators`` with kernels    call: a problem, or two for a backward (see below)
+… that launched nothing itself                     foreign
+… whose inputs are not recorded or not readable    message
+a kernel                                           measurement: part of a ``Measurement`` and a ``Kernel``
+a copy or fill of the device                       message: they are no kernels and are not timed
+metadata, runtime, flow arrows, other operators    foreign
+=================================================  ====================================================
+
+Kernels of a ``convolution_backward`` go to B and W by their names and order (``gradients``); where either has no kernel
+of its own, the operator is one call and one measurement of direction ``B+W``.  The facts ``epilogue_kernels`` are the
+elementwise operators that followed a product, ``gelu_gradient_kernels`` those that compute the gradient of a GELU
+(``epilogues``).  Of a job that calls ``profiler.step()``, ``profiler_steps`` is the number of steps that the trace
+holds, ``profiler_steps_us`` their wall time together, and ``untraced_step_us`` that of one step without the profiler
+(of ``logparse capture --trace``, since recording slows the host); ``gpu_window_us``, ``gpu_busy_us`` and others hold
+how much of the time the GPU worked (``busy``).  Times are microseconds of device time; a sample is that of all kernels
+of one operator: the time in which any of them runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from logparse.libraries.kinds.format import FileFormat, Head, Origin, Outcome, Source
+from logparse.libraries.kinds.patterns import regex
+
+
+def recognise(head: Head) -> bool:
+    """JSON with Kineto's header, or with trace events that only PyTorch's profiler writes."""
+    start = head.data.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start[:1] == b"[":
+        return b'"cpu_op"' in start
+    if start[:1] != b"{":
+        return False
+    header = any(word in start for word in (b'"deviceProperties"', b'"traceName"', b'"baseTimeNanoseconds"'))
+    return (header and b'"traceEvents"' in start) or (b'"ph"' in start and b'"cpu_op"' in start)
+
+
+def why_empty(data: bytes) -> str:
+    """Why a trace that begins so holds no call and no kernel: what its events are of."""
+    found = {x.decode("utf-8", "replace") for x in _CATEGORY.findall(data)} - _OWN
+    if not found:
+        return "torch.profiler clears its events when a cycle of its schedule ends: export in `on_trace_ready`"
+    for of, what in _TRACES:
+        if any(re.match(of, category) for category in found):
+            return what
+    return f"its events are of {', '.join(sorted(found)[:_SHOWN])}"
+
+
+_CATEGORY, _SHOWN = regex(rb'"cat":\s*"([^"\\]{1,60})"'), 8
+_OWN = {"Trace", "overhead", "Overhead"}
+"""Categories of the profiler's own events."""
+_TRACES = (
+    ("mtia", "a trace of MTIA, whose kernels are not read"),
+    ("async_npu|HostToDevice", "a trace of Ascend NPUs, whose kernels are not read"),
+    ("cuda_profiler_range", "counters of CUPTI, which have no kernel's time: trace without `profile_all_kernels`"),
+    ("Kernel$|Operator$", "a trace of 2021 (categories Kernel and Operator), which is not read: record it anew"),
+    ("cpu_op|python_function|user_annotation", "a trace of the CPU alone: add `ProfilerActivity.CUDA` (also on AMD)"),
+)
+"""Categories of events (a pattern) that show what a trace is of, the first that is there."""
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """Every event of the trace, in exactly one unit; records come at the end."""
+    from logparse.libraries.torch_profiler.events import read_events  # takes its time to load, and only traces need it
+
+    return read_events(source)
+
+
+FORMAT = FileFormat(
+    name="torch-profiler",
+    about="torch.profiler traces (Kineto JSON): GEMM and convolution operators with the kernels that each launched",
+    recognise=recognise,
+    read=read,
+    origins=(Origin("trace", evidence=False),),
+)

@@ -1,0 +1,384 @@
+"""Columns of operators and kernels of a trace, and the records that they make."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from logparse.libraries.kinds.format import Outcome
+from logparse.libraries.torch_profiler.busy import BEFORE, Timeline, before, busy, collectives
+from logparse.libraries.torch_profiler.epilogues import ElementWise, Kernels, gelu_gradients, is_tanh, tails
+from logparse.libraries.torch_profiler.gradients import split
+from logparse.libraries.torch_profiler.inputs import UNREAD, Operation
+from logparse.libraries.torch_profiler.timeline import KernelIdentity
+from logparse.model import (
+    Call,
+    ConvProblem,
+    Fact,
+    Kernel,
+    Measurement,
+    Message,
+    OperatorProblem,
+    Problem,
+    Record,
+    Solution,
+)
+
+CATEGORY = "profiler"
+ORIGIN = "trace"
+_SAMPLES = 1000
+"""Samples of one measurement that are kept; the statistics are of all."""
+
+Thread = tuple[str, str]
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+class Names:
+    """Names once, and the kinds of operators: name, what it computes, whether that is unread.  Traces that are read
+    for one another share them.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.kinds: list[tuple[int, Operation | None, bool]] = []
+        self.steps: dict[int, ElementWise] = {}
+        """Kinds that are elementwise steps, which may follow a product."""
+        self.operators: dict[int, OperatorProblem] = {}
+        """Kinds that are no problem of a math library, with their inputs."""
+        self._text: dict[str, int] = {}
+        self._kinds: dict[tuple[int, Operation | None, bool, ElementWise | None, OperatorProblem | None], int] = {}
+
+    def text(self, text: str) -> int:
+        """The index of a name."""
+        index = self._text.setdefault(text, len(self.names))
+        if index == len(self.names):
+            self.names.append(text)
+        return index
+
+    def kind(
+        self,
+        name: int,
+        operation: Operation | None = None,
+        *,
+        unread: bool = False,
+        step: ElementWise | None = None,
+        operator: OperatorProblem | None = None,
+    ) -> int:
+        """The index of a kind of operator: its name and what it computes."""
+        key = (name, operation, unread, step, operator)
+        index = self._kinds.setdefault(key, len(self.kinds))
+        if index == len(self.kinds):
+            self.kinds.append(key[:3])
+            if step is not None:
+                self.steps[index] = step
+            if operator is not None:
+                self.operators[index] = operator
+        return index
+
+
+class Columns:
+    """What is kept of a trace: names once, numbers per operator, kernel, copy and call of the runtime; times in µs."""
+
+    def __init__(self, known: Names | None = None) -> None:
+        self.known = known or Names()
+        self.names, self.kinds = self.known.names, self.known.kinds
+        self.steps, self.operators = self.known.steps, self.known.operators
+        self.text, self.kind = self.known.text, self.known.kind
+        self.copies: Counter[str] = Counter()
+        self.threads: list[Thread] = []
+        """The process and the thread, as texts, of each thread's number."""
+        self.op_id, self.op_kind, self.op_thread = array("q"), array("i"), array("i")
+        self.op_start, self.op_us = array("d"), array("d")  # NaN: not stated
+        self.kernel_id, self.kernel_name, self.kernel_device = array("q"), array("i"), array("h")
+        self.kernel_start, self.kernel_us = array("d"), array("d")
+        self.kernel_stream, self.kernel_correlation = array("q"), array("q")
+        self.copy_before, self.copy_device, self.copy_stream = array("q"), array("q"), array("q")
+        """``copy_before``: how many kernels stand before the copy or fill in the file."""
+        self.copy_start, self.copy_us, self.copy_correlation = array("d"), array("d"), array("q")
+        self.copy_name = array("i")
+        self.call_name, self.call_thread, self.call_id = array("i"), array("i"), array("q")
+        self.call_start, self.call_us, self.call_correlation = array("d"), array("d"), array("q")  # NaN: not stated
+        self.call_kernel = array("i")
+        """The name of the kernel that a call of the runtime states that it launches (-1: none)."""
+        self.waits: list[tuple[int, int, int, int, int]] = []
+        """Of what a call waited for: correlation, device, stream, stream of the event (-1: not stated), its record."""
+        self.marks: list[tuple[str, float, float, int]] = []
+        """Names, beginnings, durations and threads of what marks steps and batches."""
+        self.without_id = 0
+        self.copies_us = 0.0
+        self.units: list[tuple[float, str]] = []
+        """When each unit of work of a known kind began, on the clock of the kernels, and that kind; in this order."""
+        self.kernel_group: dict[int, str] = {}
+        """The ranks of a collective, of those kernels that state them."""
+        self.steps_end: float | None = None
+        """When the last marked step ended, on the clock of the kernels."""
+        self.launched: npt.NDArray[np.bool_] | None = None
+        """Which kernels' launches are events of this trace, where launches were read."""
+        self.replayed_from: int | None = None
+        """The first operator that is no event of this trace but of a captured graph."""
+        self.graphs = self.captures = False
+        """Whether an event of the trace may be the launch of a graph, or the beginning of a capture."""
+        self._threads: dict[Thread, int] = {}
+
+    @property
+    def ids_suffice(self) -> bool:
+        """Whether every kernel bears the id of the operator that computes it; those of a replayed graph bear none, that
+        of an annotation, or that of the operator around the replay.
+        """
+        return not self.graphs and not self.without_id and bool(np.isin(self.kernel_id, self.op_id).all())
+
+    @property
+    def pids(self) -> set[str]:
+        """The processes of the operators."""
+        return {self.threads[thread][0] for thread in set(self.op_thread)}
+
+    def forget_kernels(self) -> int:
+        """Leave out all kernels and copies so far; how many there were."""
+        count = len(self.kernel_id) + sum(self.copies.values())
+        for name, column in vars(self).items():
+            if name.startswith(("kernel_", "copy_")) and isinstance(column, array):
+                del column[:]
+        self.copies.clear()
+        self.kernel_group.clear()
+        self.without_id, self.copies_us = 0, 0.0
+        return count
+
+    def thread(self, pid: object, tid: object) -> int:
+        """The number of a thread."""
+        place = (str(pid), str(tid))
+        index = self._threads.setdefault(place, len(self.threads))
+        if index == len(self.threads):
+            self.threads.append(place)
+        return index
+
+    def add_kernel(self, name: int, id: int, start: float, duration_us: float, device: int) -> None:
+        """One kernel; ``id`` and ``device`` -1 where the trace does not contain them."""
+        self.kernel_id.append(id)
+        self.kernel_name.append(name)
+        self.kernel_device.append(device if 0 <= device < 1 << 15 else -1)
+        self.kernel_start.append(start)
+        self.kernel_us.append(duration_us)
+        self.without_id += id < 0
+
+
+def without_overlap(us: Floats, start: Floats, op: Ints, device: Ints) -> Floats:
+    """The kernels' times (µs), those of each operator in proportion such that their sum is the time in which any runs.
+
+    cuDNN runs the groups of a convolution on streams of its own, and a kernel may begin before the one ahead of it in
+    the stream has ended (programmatic dependent launch).  Kernels of two operators are not compared: each takes the
+    time that it takes.  Kernels without an operator (-1) stay as they are.
+    """
+    order = np.lexsort((start, device, op))
+    begun, ended, mine = start[order], start[order] + us[order], op[order] * (1 << 16) + device[order]
+    if not (overlaps := (begun[1:] < ended[:-1]) & (mine[1:] == mine[:-1]) & (op[order][1:] >= 0)).any():
+        return us
+    rounded = 1.0 if bool((start == np.floor(start)).all()) else 0.0  # older traces state whole µs
+    out = us.copy()
+    bounds = np.flatnonzero(np.r_[True, mine[1:] != mine[:-1], True])
+    concerned = np.unique(np.searchsorted(bounds, np.flatnonzero(overlaps), side="right") - 1)
+    for a, b in zip(bounds[concerned].tolist(), bounds[concerned + 1].tolist(), strict=True):
+        before = np.maximum.accumulate(ended[a:b])[:-1]
+        twice = np.minimum(before - begun[a + 1 : b] - rounded, ended[a + 1 : b] - begun[a + 1 : b])
+        total = float((ended[a:b] - begun[a:b]).sum())
+        if total > 0:
+            out[order[a:b]] *= 1 - float(np.maximum(twice, 0.0).sum()) / total
+    return out
+
+
+class Records:
+    """What a trace's columns make.  ``by_time``: the operator (or -1) of each kernel that bears no id, or that a graph
+    replayed.
+    """
+
+    def __init__(self, columns: Columns, by_time: Ints | None) -> None:
+        self._columns = columns
+        self._op_kind: Ints = np.frombuffer(columns.op_kind, dtype=np.int32).astype(np.int64)
+        self._us: Floats = np.frombuffer(columns.kernel_us, dtype=np.float64)
+        self._start: Floats = np.frombuffer(columns.kernel_start, dtype=np.float64)
+        self._name: Ints = np.frombuffer(columns.kernel_name, dtype=np.int32).astype(np.int64)
+        self._device: Ints = np.frombuffer(columns.kernel_device, dtype=np.int16).astype(np.int64)
+        self._op, self._ambiguous = self._operators()
+        self._events = len(columns.op_kind) if columns.replayed_from is None else columns.replayed_from
+        if by_time is not None:
+            self._op = np.where((self._op < 0) | (by_time >= self._events), by_time, self._op)
+        bears_id = np.frombuffer(columns.kernel_id, dtype=np.int64) >= 0
+        launched = bears_id if columns.launched is None else bears_id | columns.launched
+        self._timeline = Timeline(self._start, self._us, self._device, launched, self._name)
+        self._us = without_overlap(self._us, self._start, self._op, self._device)
+        self._problems: list[Problem] = []
+        self._problem_index: dict[Problem, int] = {}
+        self._problem_of = np.full(len(self._us), -1, dtype=np.int64)
+        self._calls: Counter[tuple[int, int]] = Counter()
+        self._samples: dict[tuple[int, tuple[int, ...]], array[float]] = {}
+        self._call_events = self._unread_events = 0
+        self._unread: Counter[tuple[str, str]] = Counter()
+        self._walk()
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """Calls, measurements, kernels, messages and facts."""
+        columns = self._columns
+        calls = [
+            Call(problem=self._problems[p], category=CATEGORY, count=n, device=None if d < 0 else d)
+            for (p, d), n in self._calls.items()
+        ]
+        yield Outcome("call", calls, lines=self._call_events)
+        measured: list[Record] = [self._measurement(p, names, us) for (p, names), us in self._samples.items()]
+        yield Outcome("measurement", [*measured, *self._kernels()], lines=len(self._us))
+        messages = [
+            *(Message(category=CATEGORY, function=f, text=t, count=n) for (f, t), n in self._unread.items()),
+            *(Message(category=CATEGORY, text=t, count=n) for t, n in columns.copies.items()),
+        ]
+        if self._ambiguous:
+            text = "kernels of no operator: several operators bear their External id"
+            messages.append(Message(category=CATEGORY, text=text, count=self._ambiguous))
+        yield Outcome("message", messages, lines=self._unread_events + sum(columns.copies.values()))
+        timed = busy(self._timeline, columns.names, columns.copies_us, columns.steps_end)
+        yield Outcome("fact", [*timed, *self._tails()], lines=0)
+        talks = collectives(self._timeline, columns.names, columns.kernel_group)
+        yield Outcome("measurement", [*talks], lines=0)
+        yield Outcome("foreign", lines=self._events - self._call_events - self._unread_events)
+
+    def identities(self) -> tuple[Ints, list[KernelIdentity]]:
+        """What kernels compute, and of each kernel, in the order of the file, its place among these."""
+        names, kinds, operators = self._columns.names, self._columns.kinds, self._columns.operators
+        of_op = self._op_kind[self._op] if len(self._op_kind) else np.zeros(len(self._op), dtype=np.int64)
+        sizes = (len(kinds) + 1, len(self._problems) + 1, max(len(names), 1))
+        keys = (np.where(self._op >= 0, of_op, -1) + 1, self._problem_of + 1, self._name)
+        distinct, places = np.unique(np.ravel_multi_index(keys, sizes), return_inverse=True)
+        out = []
+        kind_of, problem_of, name_of = np.unravel_index(distinct, sizes)
+        each = zip((kind_of - 1).tolist(), (problem_of - 1).tolist(), name_of.tolist(), strict=True)
+        for kind, problem, name in each:
+            of = self._problems[problem] if problem >= 0 else operators.get(kind)
+            operator = names[kinds[kind][0]] if kind >= 0 else ""
+            out.append(KernelIdentity(operator, of.text if of else None, names[name]))
+        return places, out
+
+    def _operators(self) -> tuple[Ints, int]:
+        """The operator of every kernel by its id (-1: none), and how many kernels' ids stand for several operators."""
+        ids: Ints = np.frombuffer(self._columns.op_id, dtype=np.int64)
+        mine: Ints = np.frombuffer(self._columns.kernel_id, dtype=np.int64)
+        if not len(ids):
+            return np.full(len(mine), -1, dtype=np.int64), 0
+        order = np.argsort(ids, kind="stable")
+        ids = ids[order]
+        first = np.searchsorted(ids, mine, side="left")
+        last = np.searchsorted(ids, mine, side="right")
+        found = np.where((last - first == 1) & (mine >= 0), order[np.minimum(first, len(ids) - 1)], -1)
+        return found, int(np.count_nonzero((last - first > 1) & (mine >= 0)))
+
+    def _walk(self) -> None:
+        """Every operator that launched kernels and is, or should be, a problem."""
+        asked = np.array([op is not None or unread for _, op, unread in self._columns.kinds], dtype=bool)
+        if not len(asked) or not len(self._op):
+            return
+        launched = np.flatnonzero(self._op >= 0)
+        launched = launched[asked[self._op_kind[self._op[launched]]]]
+        launched = launched[np.lexsort((self._start[launched], self._op[launched]))]
+        bounds = np.flatnonzero(np.diff(self._op[launched], prepend=-1, append=-1))
+        for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            kernels = launched[a:b]
+            name, operation, _ = self._columns.kinds[self._op_kind[self._op[kernels[0]]]]
+            is_event = int(self._op[kernels[0]]) < self._events
+            if operation is None:
+                self._unread_events += is_event
+                self._unread[self._columns.names[name], UNREAD] += 1
+            else:
+                self._call_events += is_event
+                self._operator(operation, kernels)
+
+    def _operator(self, operation: Operation, kernels: Ints) -> None:
+        backward = isinstance(operation.whole, ConvProblem) and operation.whole.direction == "B+W"
+        backward |= len(operation.problems) == 2
+        cut = split([self._columns.names[i] for i in self._name[kernels].tolist()]) if backward else None
+        if cut is not None:
+            first, second = reversed(operation.problems) if cut.weights_first else operation.problems
+            self._count(first, kernels[: cut.second])
+            self._count(second, kernels[cut.second :])
+        elif operation.whole is not None or len(operation.problems) == 1:
+            self._count(operation.whole or operation.problems[0], kernels)
+        else:  # a transposed convolution ran F and W, and the model has no word for both
+            for problem in operation.problems:
+                self._calls[self._index(problem), int(self._device[kernels[0]])] += 1
+
+    def _count(self, problem: Problem, kernels: Ints) -> None:
+        index = self._index(problem)
+        self._problem_of[kernels] = index
+        self._calls[index, int(self._device[kernels[0]])] += 1
+        key = (index, tuple(self._name[kernels].tolist()))
+        self._samples.setdefault(key, array("d")).append(float(self._us[kernels].sum()))
+
+    def _index(self, problem: Problem) -> int:
+        index = self._problem_index.setdefault(problem, len(self._problems))
+        if index == len(self._problems):
+            self._problems.append(problem)
+        return index
+
+    def _measurement(self, problem: int, names: Sequence[int], samples: array[float]) -> Measurement:
+        kernels = "+".join(self._columns.names[i] for i in names)
+        us: Floats = np.frombuffer(samples, dtype=np.float64)
+        return Measurement(
+            problem=self._problems[problem],
+            solution=Solution("kernel", kernels, kernels),
+            origin=ORIGIN,
+            time_us=float(np.median(us)),
+            min_us=float(us.min()),
+            max_us=float(us.max()),
+            samples_us=tuple(us[:_SAMPLES].round(6).tolist()),
+        )
+
+    def _tails(self) -> list[Fact]:
+        """What elementwise operators did to the products before them, and the gradients of GELUs written out."""
+        steps = self._columns.steps
+        index = np.full(len(self._columns.kinds) + 1, -1, dtype=np.int64)
+        index[list(steps)] = np.arange(len(steps))
+        kind = np.where(self._op >= 0, self._op_kind[self._op] if len(self._op_kind) else -1, -1)
+        tanh = np.array([*map(is_tanh, self._columns.names), False])[self._name]
+        kernels = Kernels(self._start, self._us, self._device, self._op, self._problem_of, index[kind], tanh)
+        return [*tails(kernels, self._problems, list(steps.values())), *gelu_gradients(kernels, list(steps.values()))]
+
+    def _kernels(self) -> Iterator[Kernel]:
+        """Totals per operator's name (and inputs, where it is no problem), problem, kernel and device."""
+        if not len(self._us):
+            return
+        columns = self._columns
+        kinds = np.array([name for name, _, _ in columns.kinds] or [-1], dtype=np.int64)
+        with_inputs = np.full(len(kinds), -1, dtype=np.int64)
+        with_inputs[list(columns.operators)] = list(columns.operators)
+        of_op = self._op_kind[self._op] if len(self._op_kind) else np.zeros(len(self._op), dtype=np.int64)
+        op = np.where(self._op >= 0, kinds[of_op], np.where(before(self._timeline), -2, -1))
+        operator = np.where((self._op >= 0) & (self._problem_of < 0), with_inputs[of_op], -1)
+        units = sorted({name for _, name in columns.units})
+        unit = self._units(units)
+        keys = np.stack([op, self._problem_of, self._name, self._device, operator, unit])
+        order = np.lexsort(keys[::-1])
+        keys, us = keys[:, order], self._us[order]
+        starts = np.flatnonzero(np.r_[True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)])
+        totals, counts = np.add.reduceat(us, starts), np.diff(starts, append=len(us))
+        least, most = np.minimum.reduceat(us, starts), np.maximum.reduceat(us, starts)
+        for i, at in enumerate(starts.tolist()):
+            name, problem, kernel, device, operator_kind, kind = keys[:, at].tolist()
+            yield Kernel(
+                op=self._columns.names[name] if name >= 0 else BEFORE if name == -2 else "",
+                kernel=self._columns.names[kernel],
+                calls=int(counts[i]),
+                total_us=float(totals[i]),
+                min_us=float(least[i]),
+                max_us=float(most[i]),
+                device=None if device < 0 else device,
+                problem=self._problems[problem] if problem >= 0 else None,
+                operator=columns.operators.get(operator_kind),
+                unit=units[kind] if kind >= 0 else None,
+            )
+
+    def _units(self, names: Sequence[str]) -> Ints:
+        """The kind of the unit of work in which each kernel began: an index of ``names``, -1 where none is known."""
+        began: Floats = np.array([-np.inf, *(start for start, _ in self._columns.units)])
+        kinds = np.array([-1, *(names.index(name) for _, name in self._columns.units)], dtype=np.int64)
+        kinds[0] = kinds[min(1, len(kinds) - 1)]  # what the first unit's own thread did not launch may begin before it
+        return kinds[np.searchsorted(began, self._start, side="right") - 1]

@@ -1,0 +1,312 @@
+"""What a step's simulation needs of one process's trace, as one row: calls of the runtime, work of the device, marks.
+
+``analyzers/job/step`` makes its graph of these rows: of several at once, as the clocks and the collectives of all ranks
+of a window belong together.  So an answer needs no trace file.  Of the host only those calls are kept that launch, wait
+or record; what lies between two of them on a thread is the host's work.  Names of CUDA's runtime and driver
+(``cudaLaunchKernel``, ``cuLaunchKernelEx``) and of HIP's (``hipExtModuleLaunchKernel``) differ in their prefix alone
+(``_SHORT``).
+
+Events of Kineto that are read (pytorch/kineto, ``libkineto/src``: ``output_json.cpp``, ``CuptiActivity.cpp``,
+``CuptiActivityProfiler.cpp``, ``RoctracerActivity_inl.h``)::
+
+    "cat": "cuda_runtime" | "cuda_driver" | ...   a call; "correlation" names the device's work that it launched
+    "cat": "kernel" | "gpu_memcpy" | "gpu_memset" work; "device", "stream", "correlation"; a replayed graph's kernels
+                                                  all have the correlation of its launch
+    "cat": "cuda_sync", "args": {"cuda_sync_kind": "Stream Wait Event", "stream": 7, "correlation": 91,
+        "wait_on_stream": 20, "wait_on_cuda_event_record_corr_id": 88}
+                                                  which event a call waited for; written only where the profiler ran
+                                                  with ``enable_cuda_sync_events``, and never by ROCm's
+    "cat": "user_annotation", "name": "ProfilerStep#3"
+    "cat": "cpu_op", "name": "autograd::engine::evaluate_function: MmBackward0"
+                                                  a node of the backward pass, which a thread of its own runs
+    "name": "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.torch_profiler.busy import COMMUNICATION
+
+if TYPE_CHECKING:
+    from logparse.libraries.torch_profiler.records import Columns
+
+RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "runtime"})
+UNIT_KINDS, FIRST_UNIT = "logparse_unit_kinds", "logparse_first_unit"
+"""The kind of each marked step by its number, and how many units the process had counted before the first one."""
+
+CallKind = Literal["launch", "graph", "device", "allocator", "stream", "event", "copy", "copied", "wait", "record"]
+"""``copied``: the return of a copy's call that waited for the copy."""
+CALL_KINDS: tuple[CallKind, ...] = (
+    *("launch", "graph", "device", "allocator", "stream", "event", "copy", "copied", "wait", "record"),
+)
+"""In the store a call's kind is its place among these."""
+
+_LAUNCH, _COPY = CALL_KINDS.index("launch"), CALL_KINDS.index("copy")
+_SHORT = regex(r"(?:cuda|hip|cu)([A-Z]\w*?)(?:_v\d+|_ptsz|_ptds)*$")
+_KINDS: Mapping[str, CallKind] = {
+    "GraphLaunch": "graph",
+    **dict.fromkeys(("DeviceSynchronize", "CtxSynchronize", "Free"), "device"),
+    **dict.fromkeys(("Malloc", "HostAlloc", "HostMalloc", "MallocHost", "HostFree", "FreeHost"), "allocator"),
+    "StreamSynchronize": "stream",
+    "EventSynchronize": "event",
+    "StreamWaitEvent": "wait",
+    **dict.fromkeys(("EventRecord", "EventRecordWithFlags"), "record"),
+}
+_BACKWARD = "autograd::engine::evaluate_function"
+MARK = regex(r"ProfilerStep#(\d+)\Z|enumerate\(DataLoader\)#_(Multi|Single)Process\w*\.__next__")
+_WAITED_US = 500.0
+"""A ``__next__`` of a loader with workers that takes less finds its batch ready: taking it out of the queue costs so
+much.
+"""
+_HOST_COPY = regex(r"Memcpy (?:DtoH|HtoD).*Pageable|Memcpy (?:DtoH|HtoD) \((?:Device -> Host|Host -> Device)\)")
+"""ROCm's traces do not state whether memory of the host is pageable."""
+
+_INT, _PLACE, _REAL, _TEXT = pa.int64(), pa.int32(), pa.float64(), pa.string()
+
+
+def _rows_of(**fields: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.struct([pa.field(name, type) for name, type in fields.items()]))
+
+
+SCHEMA = pa.schema(
+    {
+        "rank": _INT,
+        "unit_window": _TEXT,
+        "main": _PLACE,
+        "threads": _rows_of(pid=_TEXT, tid=_TEXT),
+        "calls": _rows_of(kind=_PLACE, thread=_PLACE, start=_REAL, end=_REAL, correlation=_INT),
+        "works": _rows_of(
+            device=_INT, stream=_INT, start=_REAL, us=_REAL, correlation=_INT, identity=_PLACE, ranks=_PLACE,
+            host_copy=_PLACE,
+        ),
+        "identities": _rows_of(op=_TEXT, problem=_TEXT, kernel=_TEXT),
+        "groups": _rows_of(ranks=_TEXT),
+        "waits": _rows_of(correlation=_INT, device=_INT, stream=_INT, wait_on_stream=_INT, record=_INT),
+        "units": _rows_of(start=_REAL, end=_REAL, kind=_TEXT),
+        "handoffs": _rows_of(at=_REAL, one=_PLACE, other=_PLACE),
+        "loads": _rows_of(start=_REAL, end=_REAL, thread=_PLACE, by_workers=_PLACE),
+    }
+)  # fmt: skip
+"""Columns of a trace's row; times in µs on the trace's clock.
+
+``unit_window`` names the window of units that the trace holds; ``main`` is the thread that runs them, as an index of
+``threads`` (-1: none), as are other threads.  ``identity`` of a kernel is an index of ``identities`` (-1: a copy or
+fill), ``ranks`` of a collective one of ``groups`` (-1: no collective); ``host_copy``: 1 for a copy between device and
+the host's memory.  A wait whose ``wait_on_stream`` is negative does not state its stream.
+"""
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+class KernelIdentity(NamedTuple):
+    """A kernel's operator and problem (of a library, else that of the operator with its inputs; as its text), as far as
+    they are known, and its name.
+    """
+
+    op: str
+    problem: str | None
+    kernel: str
+
+
+def timeline(
+    columns: Columns, places: Ints, identities: Sequence[KernelIdentity], header: Mapping[str, Any]
+) -> pa.Table:
+    """The row of a trace.  ``places``: of each kernel the index of what it computes among ``identities``.
+
+    Events that are damaged or lack what theirs need are left out, as the units of ingest count them.
+    """
+    works, groups = _works(columns, places)
+    calls = _calls(columns, works["correlation"])
+    backward, activity = _of_host(columns)
+    steps, loads, marked = _marks(columns)
+    main = _main(columns, activity, backward, marked)
+    kinds = header.get(UNIT_KINDS)
+    kinds = kinds if isinstance(kinds, dict) else {}
+    units = sorted((*times, str(kinds.get(number, ""))) for number, times in steps.items())
+    handed = handoffs(main, activity.get(main, np.empty(0)).tolist(), backward)
+    handed.sort(key=lambda x: (x[0], *(columns.threads[thread] if thread >= 0 else () for thread in x[1:])))
+    distributed = header.get("distributedInfo")
+    rank = distributed.get("rank") if isinstance(distributed, dict) else None
+    values: dict[str, pa.Array] = {
+        "rank": _numbers([rank if type(rank) is int and abs(rank) < 1 << 63 else 0], _INT),
+        "unit_window": _texts([str(header.get(FIRST_UNIT, ""))]),
+        "main": _numbers([main], _PLACE),
+        "threads": columns.threads,
+        "calls": calls,
+        "works": works,
+        "identities": identities,
+        "groups": [(ranks,) for ranks in groups],
+        "waits": columns.waits,
+        "units": units,
+        "handoffs": handed,
+        "loads": sorted(loads),
+    }
+    arrays = [x if isinstance(x, pa.Array) else _listed(x, SCHEMA.field(name).type) for name, x in values.items()]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _works(columns: Columns, places: Ints) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
+    """Kernels, copies and fills, in the order of the file, and the groups of collectives."""
+    start, us = np.array(columns.kernel_start), np.array(columns.kernel_us)
+    talks = np.array([COMMUNICATION.search(name) is not None for name in columns.names], dtype=bool)
+    talking = talks[np.array(columns.kernel_name, dtype=np.int64)] if len(start) else np.zeros(0, dtype=bool)
+    groups: dict[str, int] = {}
+    ranks = np.full(len(start), -1, dtype=np.int64)
+    for kernel in np.flatnonzero(talking).tolist():
+        ranks[kernel] = groups.setdefault(columns.kernel_group.get(kernel, ""), len(groups))
+    host_copy = np.array([_HOST_COPY.match(columns.names[name]) is not None for name in columns.copy_name], np.int64)
+    none = np.full(len(host_copy), -1, dtype=np.int64)
+    pairs: dict[str, tuple[Any, Any]] = {
+        "device": (np.array(columns.kernel_device, dtype=np.int64), columns.copy_device),
+        "stream": (np.array(columns.kernel_stream), columns.copy_stream),
+        "start": (start, columns.copy_start),
+        "us": (us, columns.copy_us),
+        "correlation": (np.array(columns.kernel_correlation), columns.copy_correlation),
+        "identity": (places, none),
+        "ranks": (ranks, none),
+        "host_copy": (np.zeros_like(ranks), host_copy),
+    }
+    before = np.array(columns.copy_before, dtype=np.int64)
+    kept = np.insert(_timed(start, us), before, True)
+    return {name: np.insert(one, before, other)[kept] for name, (one, other) in pairs.items()}, [*groups]
+
+
+def _calls(columns: Columns, launched: Ints) -> dict[str, npt.NDArray[Any]]:
+    """Calls of the runtime; of launches and copies only those whose work is in the trace."""
+    start, us = np.array(columns.call_start), np.array(columns.call_us)
+    name, correlation = np.array(columns.call_name, dtype=np.int64), np.array(columns.call_correlation)
+    known = {i: CALL_KINDS.index(_kind_of(columns.names[i])) for i in set(columns.call_name)}
+    kinds = np.zeros(len(columns.names) + 1, dtype=np.int64)
+    kinds[[*known]] = [*known.values()]
+    kind = kinds[name]
+    kept = ((kind != _LAUNCH) & (kind != _COPY)) | np.isin(correlation, launched[launched != -1])
+    kept &= _timed(start, us)
+    thread = np.array(columns.call_thread, dtype=np.int64)
+    rows = {"kind": kind, "thread": thread, "start": start, "end": start + us, "correlation": correlation}
+    return {name: column[kept] for name, column in rows.items()}
+
+
+def _of_host(columns: Columns) -> tuple[list[tuple[float, float, int]], dict[int, Floats]]:
+    """Nodes of the backward pass (start, end, thread), and when operators and calls of each thread began."""
+    start, us = np.array(columns.op_start), np.array(columns.op_us)
+    call_start, call_us = np.array(columns.call_start), np.array(columns.call_us)
+    names = [columns.names[name] for name, _, _ in columns.kinds]
+    marks = np.array([MARK.match(name) is not None for name in names], dtype=bool)
+    nodes = np.array([name.startswith(_BACKWARD) for name in names], dtype=bool)
+    events = len(start)  # replays add operators without a time
+    kind = np.array(columns.op_kind, dtype=np.int64)[:events]
+    called, timed = _timed(call_start, call_us), _timed(start, us)
+    timed &= ~marks[kind] if len(kind) else True
+    thread = np.array(columns.op_thread, dtype=np.int64)
+    threads = np.r_[thread[timed], np.array(columns.call_thread, dtype=np.int64)[called]]
+    at = np.r_[start[timed], call_start[called]]
+    activity = {one: at[threads == one] for one in np.unique(threads).tolist()}
+    mine = np.flatnonzero(timed & nodes[kind]) if len(kind) else np.empty(0, dtype=np.int64)
+    backward = zip(start[mine].tolist(), (start + us)[mine].tolist(), thread[mine].tolist(), strict=True)
+    return [*backward], activity
+
+
+def _timed(start: Floats, us: Floats) -> npt.NDArray[np.bool_]:
+    """Which events have a beginning and a duration."""
+    with np.errstate(invalid="ignore"):
+        known: npt.NDArray[np.bool_] = np.isfinite(start) & np.isfinite(us) & (us >= 0)
+    return known
+
+
+def _marks(
+    columns: Columns,
+) -> tuple[dict[str, tuple[float, float]], list[tuple[float, float, int, int]], int | None]:
+    """Steps by their numbers, batches that a thread waited for or loaded itself, and the thread that marks steps."""
+    steps: dict[str, tuple[float, float]] = {}
+    loads: list[tuple[float, float, int, int]] = []
+    marked = None
+    for name, start, us, thread in columns.marks:
+        found = MARK.match(name)
+        step, loader = found.groups() if found else ("", "")
+        if step:
+            steps[step] = (start, start + us)
+            marked = thread
+        elif loader == "Single" or (loader and us >= _WAITED_US):
+            loads.append((start, start + us, thread, int(loader == "Multi")))
+    return steps, loads, marked
+
+
+def _main(
+    columns: Columns, activity: Mapping[int, Floats], backward: Sequence[tuple[float, float, int]], marked: int | None
+) -> int:
+    """The thread that marks the steps, else the busiest one that runs no backward pass; -1 without any."""
+    if marked is not None:
+        return marked
+    behind = {thread for _, _, thread in backward}
+    others = {thread: len(times) for thread, times in activity.items() if thread not in behind}
+    return max(others, key=lambda x: (others[x], columns.threads[x]), default=-1)
+
+
+def handoffs(
+    main: int, activity: Sequence[float], backward: Sequence[tuple[float, float, int]]
+) -> list[tuple[float, int, int]]:
+    """Where the main thread hands over to a thread of autograd's engine, and where it goes on: at this time thread
+    ``other`` goes on where thread ``one`` is.
+
+    ``Engine::execute`` (pytorch, ``torch/csrc/autograd/engine.cpp``) queues the root on the device's thread, and its
+    caller waits for the result.  So the nodes of a backward pass that follow each other without any event on the main
+    thread are one episode: the first follows what the main thread did last, the main thread follows the last.
+    """
+    busy = sorted(activity)
+    episodes: dict[tuple[int, int], tuple[float, float]] = {}
+    for start, end, thread in sorted(backward):
+        if thread != main:
+            key = (thread, bisect.bisect_right(busy, start))
+            first, last = episodes.get(key, (start, end))
+            episodes[key] = (first, max(last, end))
+    found = [(start, main, thread) for (thread, _), (start, _) in episodes.items()]
+    return sorted(found + [(end, thread, main) for (thread, _), (_, end) in episodes.items()])
+
+
+def _kind_of(name: str) -> CallKind:
+    short = _SHORT.match(name)
+    name = short[1] if short else ""
+    return _KINDS.get(name) or ("copy" if name.startswith("Memcpy") else "launch")
+
+
+# --------------------------------------------------------------------------------------------------- Arrow, no pandas
+
+
+def _listed(rows: Sequence[tuple[Any, ...]] | Mapping[str, npt.NDArray[Any]], type: pa.DataType) -> pa.Array:
+    """A column of one row: the list of these rows, which are given as tuples or as columns."""
+    fields = [*type.value_type]
+    columns: list[Any] = [rows[x.name] for x in fields] if isinstance(rows, Mapping) else [*zip(*rows, strict=True)]
+    columns = columns or [()] * len(fields)
+    arrays = [
+        _texts(values) if field.type == _TEXT else _numbers(values, field.type)
+        for field, values in zip(fields, columns, strict=True)
+    ]
+    struct = pa.StructArray.from_arrays(arrays, fields=fields)
+    return pa.Array.from_buffers(type, 1, [None, _buffer([0, len(columns[0])], np.int32)], children=[struct])
+
+
+def _numbers(values: Sequence[Any] | npt.NDArray[Any], type: pa.DataType) -> pa.Array:
+    dtype = np.float64 if type == _REAL else np.int64 if type == _INT else np.int32
+    return pa.Array.from_buffers(type, len(values), [None, _buffer(values, dtype)])
+
+
+def _texts(values: Sequence[str | None]) -> pa.Array:
+    """Texts; half an escape of JSON, which no table can hold, is written as its escape."""
+    data = [(x or "").encode("utf-8", "backslashreplace") for x in values]
+    present = np.packbits(np.array([x is not None for x in values], dtype=bool), bitorder="little")
+    ends = np.cumsum([0, *map(len, data)])
+    buffers = [_buffer(present, np.uint8), _buffer(ends, np.int32), pa.py_buffer(b"".join(data))]
+    return pa.Array.from_buffers(_TEXT, len(data), buffers)
+
+
+def _buffer(values: Sequence[Any] | npt.NDArray[Any], dtype: npt.DTypeLike) -> pa.Buffer:
+    return pa.py_buffer(np.ascontiguousarray(values, dtype))

@@ -1,0 +1,303 @@
+"""TransformerEngine's cache of hipBLASLt solutions, the file of ``TE_HIPBLASLT_ALGO_LOAD`` and ``…_SAVE`` (ROCm).
+
+::
+
+    dev_cap,m,n,k,trans_a,trans_b,type_a,type_b,type_d,bias_type,lda,ldb,ldd,epi,comp,scale,ws_min,ws_max,algo_id,aidx
+    904,4096,8192,2048,T,N,bfloat16,bfloat16,bfloat16,-,2048,2048,4096,-,f32,float32,0,67108864,412345,3
+
+A build of TransformerEngine writes its header and takes a file only if the first line equals it to the letter; there is
+no version in it.  Rows of devices that the machine lacks are passed over; the others are taken in order, a later one of
+the same key and an overlapping range of workspaces is dropped.  A word that the build does not know raises, so the job
+ends at its first product.  ``algo_id`` is hipBLASLt's solution index of the build that wrote it, which nothing checks.
+Source: ROCm/TransformerEngine ``transformer_engine/common/gemm/rocm_gemm.cu``, class ``GemmAlgoCache`` (``header_``,
+``load_``, ``find_``), at 01d53074 (20 columns) and later with ``fp8_scale`` (21); 22 columns as its files have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from logparse.errors import EmissionError
+from logparse.libraries.kinds.format import (
+    FOREIGN,
+    Emission,
+    FileFormat,
+    Head,
+    LineFormat,
+    Origin,
+    Outcome,
+    Source,
+    Writer,
+)
+from logparse.libraries.kinds.fp8 import OCP, on_arch
+from logparse.libraries.kinds.patterns import regex
+from logparse.model import NARROW, Fact, GemmProblem, Measurement, Message, Override, Problem, Record, Reject, Solution
+from logparse.quoting import Shell
+from logparse.target import Facts, arch
+
+_FIRST = "dev_cap,m,n,k,trans_a,trans_b,type_a,type_b,type_d,bias_type"
+_LAST = "ws_min,ws_max,algo_id,aidx"
+HEADERS: Mapping[str, str] = {
+    "20": f"{_FIRST},lda,ldb,ldd,epi,comp,scale,{_LAST}",
+    "21": f"{_FIRST},lda,ldb,ldd,fp8_scale,epi,comp,scale,{_LAST}",
+    "22": f"{_FIRST},aux_type,lda,ldb,ldd,scale_mode,epi,comp,scale_type,{_LAST}",
+}
+"""The headers of known builds, by their number of columns."""
+COLUMNS = "transformer_engine_columns"
+"""The fact that names the header of a build."""
+_RENAMED = {"fp8_scale": "scale_mode", "scale": "scale_type"}
+_NUMBERS = ("dev_cap", "m", "n", "k", "lda", "ldb", "ldd", "scale_mode", "ws_min", "ws_max", "algo_id", "aidx")
+KEY = (
+    *("dev_cap", "m", "n", "k", "trans_a", "trans_b", "type_a", "type_b", "type_d", "bias_type", "aux_type"),
+    *("lda", "ldb", "ldd", "scale_mode", "epi"),
+)
+_TYPES = {"float32": "f32_r", "float16": "f16_r", "bfloat16": "bf16_r", "float8e4m3": "f8_r", "float8e5m2": "bf8_r"}
+_NAMES = {ours: theirs for theirs, ours in _TYPES.items()}
+_EPILOGUES: Mapping[str, tuple[str, Mapping[str, object]]] = {
+    "-": ("DEFAULT", {}),
+    "bias": ("BIAS", {"bias": True}),
+    "geluaux": ("GELU_AUX", {"activation": "gelu", "aux": True}),
+    "geluauxbias": ("GELU_AUX_BIAS", {"activation": "gelu", "aux": True, "bias": True}),
+    "dgelu": ("DGELU", {"activation": "gelu", "gradient": True, "aux": True}),
+    "dgelubgrad": ("DGELU_BGRAD", {"activation": "gelu", "gradient": True, "aux": True, "bias": True}),
+    "bgradb": ("BGRADB", {"gradient": True, "bias": True, "bias_source": "b"}),
+}
+"""Its names of epilogues: hipBLASLt's, and the fields of a problem."""
+_PLAIN = {"activation": "none", "gradient": False, "aux": False, "bias": False}
+ARCHES = {904: "gfx942", 905: "gfx950"}
+_INTEGER = regex(r"[ \t-\r]*[+-]?[0-9]{1,18}[ \t-\r]*\Z")
+_FROM_ANY = 1 << 40
+"""The largest workspace of a written row (bytes): a call is served whose workspace lies in the row's range."""
+
+
+@dataclass(frozen=True)
+class CacheRow:
+    """One line below the header (``line`` counts from 1), its cells by the names of 22 columns.
+
+    Columns that its header lacks have the value that all calls of such a build have.
+    """
+
+    line: int
+    text: str
+    cells: Mapping[str, str]
+    complete: bool
+    time_us: float | None = field(default=None, init=False)
+
+    def number(self, name: str) -> int:
+        """The integer in a column; −1 if its text is not an integer."""
+        text = self.cells.get(name, "")
+        return int(text) if _INTEGER.match(text) else -1
+
+    @property
+    def workspaces(self) -> tuple[int, int]:
+        """The smallest and the largest workspace of a call that the row serves (bytes)."""
+        return self.number("ws_min"), self.number("ws_max")
+
+    @cached_property
+    def wrong(self) -> str:
+        """What the library's parser raises for; empty if nothing."""
+        bad = [name for name in _NUMBERS if not _INTEGER.match(self.cells.get(name, ""))]
+        words = {
+            **dict.fromkeys(("type_a", "type_b", "type_d", "scale_type"), _TYPES),
+            **dict.fromkeys(("bias_type", "aux_type"), ("-", *_TYPES)),
+            **dict.fromkeys(("trans_a", "trans_b"), "NT"),
+            "epi": _EPILOGUES,
+            "comp": ("f32",),
+        }
+        bad += [name for name, known in words.items() if (self.cells.get(name) or "?") not in known]
+        return ", ".join(f"{name} {self.cells.get(name, '')[:20]!r}" for name in bad)
+
+    @property
+    def key(self) -> str:
+        return "" if self.wrong else ",".join(self.cells[name] for name in KEY)
+
+    @property
+    def problem(self) -> GemmProblem | None:
+        return None if self.wrong else _problem(self.cells)
+
+    @property
+    def solution(self) -> Solution | None:
+        return None if self.wrong else Solution("hipblaslt", str(self.number("algo_id")), raw=self.cells["algo_id"])
+
+
+def _problem(cells: Mapping[str, str]) -> GemmProblem:
+    """The product of a row; C is D itself, and whether it is added (β) is no part of the row."""
+    device = ARCHES.get(int(cells["dev_cap"]))
+    types = {f"{x}_type": on_arch(_TYPES[cells[f"type_{x}"]], device) for x in "abd"}
+    epilogue = {**_PLAIN, **_EPILOGUES[cells["epi"]][1]}
+    scale = {"0": "scalar", "2": "block32"}.get(cells["scale_mode"])
+    values: dict[str, Any] = {
+        **{name: int(cells[name]) for name in ("m", "n", "k", "lda", "ldb", "ldd")},
+        **types,
+        **epilogue,
+        "c_type": types["d_type"],
+        "ldc": int(cells["ldd"]),
+        "trans_a": cells["trans_a"],
+        "trans_b": cells["trans_b"],
+        "batch_count": 1,
+        "compute_type": "f32_r",
+        "scale_type": _TYPES[cells["scale_type"]],
+        "bias_type": _TYPES.get(cells["bias_type"]) if epilogue["bias"] else None,
+        "scale_alpha_vector": False,
+        "aux_type": _TYPES.get(cells["aux_type"]),
+        **{f"scale_{x}": scale if types[f"{x}_type"] in NARROW else "none" for x in "ab"},
+    }
+    return GemmProblem(**values)
+
+
+def device_cap(facts: Facts) -> int | None:
+    """HIP's major · 100 + minor of an arch: 904 of gfx942; None where it is unknown.  The stepping is no part of it."""
+    name = (arch(facts) or "").removeprefix("gfx")
+    return int(name[:-2]) * 100 + int(name[-2], 16) if len(name) > 2 and name[:-2].isdigit() else None
+
+
+def key(problem: Problem, target: Facts) -> str | None:
+    """The fields that ``find_`` compares, in the order of the columns; the workspace's range is not among them.
+
+    None for what TransformerEngine does not run (batched and grouped products), and where a field or the target's arch
+    is unknown.  The bias type counts for 8-bit operands alone, then also without a bias (float32).
+    """
+    if not isinstance(problem, GemmProblem) or problem.members or problem.batch_count != 1:
+        return None
+    p = problem.normal
+    types = {f"type_{x}": _name(getattr(p, f"{x}_type")) for x in "abd"}
+    narrow = p.a_type in NARROW or p.b_type in NARROW
+    cells = {
+        **{name: getattr(p, name) for name in ("m", "n", "k", "trans_a", "trans_b", "lda", "ldb", "ldd")},
+        **types,
+        "dev_cap": device_cap(target),
+        "bias_type": _name(p.bias_type or ("f32_r" if not p.bias else None)) if narrow else "-",
+        "aux_type": _name(p.aux_type) if p.aux else "-",
+        "scale_mode": 2 if "block32" in (p.scale_a, p.scale_b) else 0,
+        "epi": next((name for name, (theirs, _) in _EPILOGUES.items() if theirs == p.epilogue), None),
+    }
+    return None if None in cells.values() else ",".join(str(cells[name]) for name in KEY)
+
+
+def _name(data_type: str | None) -> str | None:
+    return _NAMES.get(OCP.get(data_type or "", data_type or ""))
+
+
+# ------------------------------------------------------------------------------------------- what is there
+
+
+def recognise(head: Head) -> bool:
+    """Its first column names: also a header that no known build has, so that the reason can be stated."""
+    return head.data.removeprefix(b"\xef\xbb\xbf").startswith(b"dev_cap,m,n,k,trans_a,trans_b,type_a")
+
+
+def columns_of(header: str) -> list[str]:
+    """The columns of a file, renamed to those of the widest header."""
+    return [_RENAMED.get(x, x) for x in header.strip("\ufeff\r\n ").split(",")]
+
+
+def row_of(columns: Sequence[str], number: int, line: str) -> CacheRow | None:
+    """The row of a line; None for a blank one or a comment."""
+    text = line.strip(" \t\n\r\f\v")
+    if not text or text.startswith("#"):
+        return None
+    values = text.split(",")
+    cells = {"aux_type": "-", "scale_mode": "0"} | dict(zip(columns, values, strict=False))
+    return CacheRow(number, text, cells, len(values) >= len(columns))
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """Each row as a choice without a time; the device and the columns as facts."""
+    columns: Sequence[str] = ()
+    known: set[str] = set()
+    for number, line in enumerate(source.lines(), start=1):
+        if number == 1:
+            columns, header = columns_of(line.text), line.text.strip("\ufeff\r")
+            yield Outcome("fact", [Fact(COLUMNS, name) for name, text in HEADERS.items() if text == header])
+            continue
+        row = row_of(columns, number, line.text)
+        if row is None:
+            yield Outcome("blank")
+        elif row.wrong or not row.complete:
+            reason = f"TransformerEngine's cache: {row.wrong or 'too few values'}"
+            yield Outcome("reject", [Reject(reason, 0, len(line.text.encode()))], at=line.offset)
+        else:
+            yield Outcome("measurement", list(_records(row, known)))
+
+
+def _records(row: CacheRow, known: set[str]) -> Iterator[Record]:
+    device = ARCHES.get(row.number("dev_cap"), "")
+    if device and device not in known:
+        known.add(device)
+        yield Fact("arch", device)
+    if row.problem is not None and row.solution is not None:
+        yield Measurement(
+            problem=row.problem, solution=row.solution, origin=_ORIGIN, status="no_time", key_text=row.key
+        )
+
+
+_ORIGIN = "transformer-engine-cache"
+FORMAT = FileFormat(
+    name=_ORIGIN,
+    about="TransformerEngine's hipBLASLt cache (TE_HIPBLASLT_ALGO_SAVE)",
+    recognise=recognise,
+    read=read,
+    origins=(Origin(_ORIGIN, evidence=False),),
+)
+
+_PHRASES = ("autotune results", "algo storage legend", "entry in algo cache", "cached algoId", "Use hipBLASLt algo [")
+
+
+def read_line(text: str) -> Outcome:
+    """A line that TransformerEngine prints about its cache."""
+    if not any(words in text for words in _PHRASES):
+        return FOREIGN
+    return Outcome("message", [Message(category="transformer-engine", text=text)])
+
+
+LOG = LineFormat(
+    name="transformer-engine-log",
+    about="lines of TransformerEngine about its hipBLASLt cache (TE_HIPBLASLT_LOG_TUNING=1)",
+    markers=tuple(words.encode() for words in _PHRASES),
+    start=rb"^(?:Loading autotune|Could not |Saving autotune|Incorrect algo|\[WARNING\] |\[INFO\] Use hipBLASLt)",
+    read=read_line,
+)
+
+# ------------------------------------------------------------------------------------------- writing
+
+
+def accepts(override: Override) -> bool:
+    """A hipBLASLt index, where the target states which header its TransformerEngine reads."""
+    return override.solution.library == "hipblaslt" and COLUMNS in override.target
+
+
+def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
+    """One file with the header of the target's build (fact ``transformer_engine_columns``).
+
+    Raises EmissionError where that is unknown or a field of the key is.
+    """
+    header = HEADERS.get(target.get(COLUMNS, ""))
+    if header is None:
+        known = ", ".join(HEADERS)
+        raise EmissionError(f"TransformerEngine's cache: give --target {COLUMNS}=…, one of {known}")
+    lines = [header]
+    for override in overrides:
+        name = key(override.problem, target)
+        if name is None:
+            raise EmissionError(f"TransformerEngine makes no key of {override.problem.label} on this target")
+        cells = dict(zip(KEY, name.split(","), strict=True)) | {
+            "comp": "f32",
+            "scale_type": "float32",
+            "ws_min": str(override.workspace_bytes or 0),
+            "ws_max": str(_FROM_ANY),
+            "algo_id": override.solution.id,
+            "aidx": "0",
+        }
+        lines.append(",".join(cells[_RENAMED.get(x, x)] for x in header.split(",")))
+    return (Emission("transformer_engine_cache.csv", "\n".join([*lines, ""]).encode(), _USE),) if overrides else ()
+
+
+_USE = Shell("""\
+export TE_HIPBLASLT_ALGO_LOAD={path}
+# Verify: the job prints "Loading autotune results"; under TE_HIPBLASLT_LOG_TUNING=1 "Use hipBLASLt algo [0] …".\
+""")
+
+WRITER = Writer(_ORIGIN, "TransformerEngine's hipBLASLt cache for TE_HIPBLASLT_ALGO_LOAD", accepts, key, write)

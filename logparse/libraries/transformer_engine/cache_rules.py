@@ -1,0 +1,174 @@
+"""What TransformerEngine takes from its cache of hipBLASLt solutions: transcribed from ``GemmAlgoCache::load_``.
+
+Source: ROCm/TransformerEngine ``transformer_engine/common/gemm/rocm_gemm.cu`` at 01d53074 and later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from logparse.errors import InputError
+from logparse.libraries.hipblaslt.tuning_rules import takes
+from logparse.libraries.kinds.format import Emission
+from logparse.libraries.kinds.override_format import Conversion, Merging, OverrideFormat, bytes_of, records_of
+from logparse.libraries.kinds.reading import Note, Offer, Reading, Rule, Table, with_key
+from logparse.libraries.transformer_engine import cache
+from logparse.libraries.transformer_engine.cache import COLUMNS, FORMAT, CacheRow
+from logparse.quoting import Shell
+from logparse.target import Facts
+
+
+@dataclass(frozen=True)
+class _Context:
+    device: int | None
+    """``dev_cap`` of the target."""
+    keys: Mapping[str, Sequence[CacheRow]]
+
+
+def _other_device(row: CacheRow, context: _Context) -> str | None:
+    own = row.number("dev_cap")
+    if context.device in (None, own):
+        return None
+    name = f" ({cache.ARCHES[own]})" if own in cache.ARCHES else ""
+    return f"dev_cap {own}{name}: the target's is {context.device}, so the row is passed over"
+
+
+def _short(row: CacheRow, context: _Context) -> str | None:
+    return None if row.complete else "fewer values than the header has: what is read in their place is undefined"
+
+
+def _empty_range(row: CacheRow, context: _Context) -> str | None:
+    low, high = row.workspaces
+    return f"ws_min {low:,} is above ws_max {high:,}: the row is dropped" if low > high else None
+
+
+def _scale_type(row: CacheRow, context: _Context) -> str | None:
+    given = row.cells.get("scale_type")
+    return None if given == "float32" else f"scale type {given}: only float32 is taken"
+
+
+def _overlaps(row: CacheRow, context: _Context) -> str | None:
+    low, high = row.workspaces
+    for other in context.keys.get(row.key, ()):
+        if other.line >= row.line:
+            return None
+        if low <= other.workspaces[1] and high >= other.workspaces[0]:
+            return f"line {other.line} has the same key and an overlapping range of workspaces: the first row is kept"
+    return None
+
+
+def _no_index(row: CacheRow, context: _Context) -> str | None:
+    return "aidx is negative: the row counts as one without a solution" if row.number("aidx") < 0 else None
+
+
+def _too_large(row: CacheRow, context: _Context) -> str | None:
+    return None if 0 < row.number("algo_id") < 1 << 31 else "algo_id is no solution index of hipBLASLt (32 bits)"
+
+
+_AGAIN = "write the row again on the target (TE_HIPBLASLT_ALGO_SAVE), or with `logparse convert`"
+_RULES: tuple[Rule[CacheRow, _Context], ...] = (
+    Rule("device", "warning", "read", _other_device, "tune on the target", fault=False),
+    Rule("values", "error", "read", _short, _AGAIN),
+    Rule("workspace", "error", "read", _empty_range, _AGAIN),
+    Rule("scale", "error", "read", _scale_type, _AGAIN),
+    Rule("duplicate", "warning", "read", _overlaps, "remove it", fault=False),
+    Rule("index", "error", "honoured", _no_index, "give it any number from 0 on: the list is searched from there"),
+    Rule("solution", "error", "honoured", _too_large, _AGAIN),
+)
+
+
+def reader(name: str, data: bytes, target: Facts) -> Reading[Table[CacheRow, _Context]]:
+    """What ``load_`` keeps of a file on the target."""
+    header, *lines = data.decode("utf-8", "surrogateescape").split("\n")
+    names = cache.columns_of(header)
+    rows = [row for number, line in enumerate(lines, start=2) if (row := cache.row_of(names, number, line))]
+    device = cache.device_cap(target)
+    mine = [row for row in rows if device in (None, row.number("dev_cap"))]
+    columns = next((x for x, y in cache.HEADERS.items() if y == header), None)
+    devices = {cache.ARCHES.get(row.number("dev_cap")) for row in rows}
+    facts = {COLUMNS: columns} if columns else {}
+    facts |= {"arch": next(iter(devices)) or ""} if len(devices) == 1 and None not in devices else {}
+    entries = [row for row in rows if not row.wrong]
+    kept = [row for row in mine if not row.wrong and row.workspaces[0] <= row.workspaces[1]]
+    notes = [Note(1, "info", "header", f"{columns} columns: {_BUILDS[columns]}")] if columns else []
+    return Table(entries, _Context(device, with_key(kept)), _RULES, notes).reading(
+        "TransformerEngine does not take the file",
+        refusals=[*_refusals(header, columns, mine, target)],
+        certain=COLUMNS in target and device is not None,
+        facts=facts,
+        target=target,
+    )
+
+
+_BUILDS = {
+    "20": "builds whose rows state no scaling mode; any other build ignores the whole file",
+    "21": "builds with column fp8_scale; any other build ignores the whole file",
+    "22": "builds with columns aux_type and scale_mode; any other build ignores the whole file",
+}
+
+
+def _refusals(header: str, columns: str | None, rows: Iterable[CacheRow], target: Facts) -> Iterator[Note]:
+    if columns is None:
+        bare = header.strip("\ufeff\r ") in cache.HEADERS.values()
+        found = "a byte order mark, blanks or CRLF line ends" if bare else "no known build's columns"
+        message = f"{found}: a build takes a file only if the first line is its own header to the letter"
+        yield Note(1, "error", "header", message, "take the header of a file that the target's build saved")
+    elif target.get(COLUMNS, columns) != columns:
+        message = f"{columns} columns, the target's build reads {target[COLUMNS]}: it ignores the whole file"
+        yield Note(1, "error", "header", message, _AGAIN)
+    for row in rows:
+        if row.wrong:
+            message = f"{row.wrong}: TransformerEngine raises, and the job ends at its first product"
+            yield Note(row.line, "error", "words", message, "remove the row")
+
+
+def _header(name: str, data: bytes) -> list[tuple[str, str]]:
+    """The columns.  Raises InputError where no known build reads the file."""
+    first = data.decode("utf-8", "surrogateescape").partition("\n")[0]
+    if first not in cache.HEADERS.values():
+        raise InputError("its header is no known build's of TransformerEngine")
+    return [("header", first)]
+
+
+def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+    data = bytes_of([agreed["header"], *(row.text for row in rows)])
+    return [Emission("transformer_engine_cache.csv", data, Shell("export TE_HIPBLASLT_ALGO_LOAD={path}"))]
+
+
+def _without_aux(key: str) -> Sequence[str]:
+    """Builds before 22 columns do not distinguish the type of the auxiliary matrix."""
+    cells = key.split(",")
+    place = cache.KEY.index("aux_type")
+    return () if cells[place] == "-" else (",".join((*cells[:place], "-", *cells[place + 1 :])),)
+
+
+OVERRIDE_FORMAT = OverrideFormat(
+    name=FORMAT.name,
+    kinds=frozenset({"gemm"}),
+    recognise=cache.recognise,
+    reader=reader,
+    key=cache.key,
+    compared=(COLUMNS,),
+    instead=_without_aux,
+    signs=(
+        ("Incorrect algo storage legend", "TransformerEngine ignored its hipBLASLt cache: it has another header"),
+        ("Could not load autotune results", "TransformerEngine could not open its hipBLASLt cache"),
+        ("cached algoId", "TransformerEngine did not find the solution of a row of its cache in this hipBLASLt"),
+    ),
+    writer=cache.WRITER,
+    keep_refusal=lambda own, emitted: None if own.facts.get(COLUMNS) == emitted.facts.get(COLUMNS) else "other columns",
+    merging=Merging(
+        header=_header,
+        write=_merged,
+        in_order=True,
+        note="the rows have no times: of several rows of one key the first file's is taken",
+    ),
+    conversion=Conversion(
+        word="transformer-engine",
+        recognise=cache.recognise,
+        read=records_of(FORMAT),
+        takes=takes,
+        matched="TransformerEngine's rows state no β: a row serves products that are added and products that are not",
+    ),
+)

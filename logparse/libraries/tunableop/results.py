@@ -1,0 +1,328 @@
+"""TunableOp's results CSV (``tunableop_results0.csv``): the winner of every tuned key, read and written.
+
+::
+
+    Validator,PT_VERSION,2.9.1
+    Validator,HIP_VERSION,701
+    Validator,HIPBLASLT_VERSION,100000-3b3d59eb
+    Validator,GCN_ARCH_NAME,gfx942:sramecc+:xnack-
+    Validator,ROCBLAS_VERSION,5.0.0.5b515cf1bc
+    GemmTunableOp_BFloat16_TN,tn_4096_512_1024_ld_1024_1024_4096,Gemm_Hipblaslt_477479,0.0558656
+    GemmAndBiasTunableOp_Half_TN,tn_768_2048_3072_ld_3072_3072_768,Default,0.101268
+
+Produced by ``PYTORCH_TUNABLEOP_ENABLED=1`` (tuning is on by default); ``PYTORCH_TUNABLEOP_BLAS_LOG=1`` adds a fifth
+field ``BLAS_PARAMS: - { function: matmul, … }``.  Times are milliseconds.  ``inf`` means that every candidate failed.
+The time of the default is in the file only where it won; the verbose log has all of them.
+
+PyTorch's reader (pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp): split at every comma, no trimming, no quotes;
+of rows with one key the *first* wins, of validators with one key the last; two fields and less are skipped.  Rows that
+PyTorch would not use are kept with the reason.  A row that was appended to a file without final newline is glued to the
+last one (``…,Default,0.5GemmTunableOp_…``): it is split off and counted as a further outcome with ``lines=0``.  Which
+files and rows a PyTorch takes stands in ``results_rules``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+
+from logparse.errors import EmissionError
+from logparse.libraries.kinds.decimals import microseconds
+from logparse.libraries.kinds.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer, one_per_key
+from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.tunableop import signature, validators
+from logparse.libraries.tunableop.solutions import name, solution, why_no_candidate
+from logparse.model import Fact, GemmProblem, Measurement, Override, Reject, Solution, Status, fault
+from logparse.quoting import Shell
+
+ORIGIN = "tunableop"
+FILE_NAME = "tunableop_results"
+BOM = "\ufeff"
+_EMPTY_NAME = regex(r"(?!.*untuned)(?:.*tunableop.*|results\d.*|.*_results\d.*)\.csv\Z", re.IGNORECASE)
+_BEGIN = regex(rf"(?:Validator,|{signature.OP_TEXT}[^,\n]*,[^,\n]*,(?!BLAS_PARAMS:))")
+_NUMBER = regex(r"[ \t\v\f\r]*([-+]?(?:inf|nan|(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?))", re.IGNORECASE)
+_BLAS_PARAMS = "BLAS_PARAMS:"
+
+# ---------------------------------------------------------------------------------------------- layout: rows of a line
+
+
+@dataclass(frozen=True)
+class ResultsRow:
+    """A row as PyTorch splits it; ``winner`` is the earlier row of its key, which PyTorch uses instead.
+
+    ``problem`` is None where the key is that of no call, for the reason ``error``.  ``glued``: it stands behind another
+    row in one line, where PyTorch does not read it.
+    """
+
+    line: int
+    text: str
+    op: str
+    params: str
+    name: str
+    time: str
+    problem: GemmProblem | None
+    error: signature.SignatureError | None = None
+    winner: ResultsRow | None = None
+    glued: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.op},{self.params}"
+
+    @cached_property
+    def solution(self) -> Solution:
+        return solution(self.name)
+
+    @cached_property
+    def time_ms(self) -> float:
+        """As C's atof reads it: the longest number at the start, 0 without one."""
+        match = _NUMBER.match(self.time)
+        return float(match[1]) if match else 0.0
+
+    @property
+    def time_us(self) -> float | None:
+        return microseconds(self.time_ms) if 0 < self.time_ms < math.inf else None
+
+
+def fields(text: str) -> list[str]:
+    """The first four fields of a line and the rest, as ``std::getline`` splits: an empty last one is dropped."""
+    parts = text.split(",", 4)
+    return parts[:-1] if len(parts) > 1 and not parts[-1] else parts
+
+
+def pieces(line: str) -> Iterator[tuple[int, str]]:
+    """The line, split where a further row is glued to a time, each piece with its place (characters)."""
+    found = [m.start() for m in signature.OP.finditer(line)]
+    starts = [0, *(x for x in found if line[:x].count(",") >= 2 and line[x - 1] != ",")]
+    for start, end in zip(starts, [*starts[1:], len(line)], strict=True):
+        yield start, line[start:end]
+
+
+@dataclass
+class ResultsFile:
+    """The lines of a file as PyTorch splits them: the last validator of each name, rows, and lines that it ignores.
+
+    ``first`` are the rows that PyTorch uses, by key.
+    """
+
+    validators: dict[str, str] = field(default_factory=dict)
+    rows: list[ResultsRow] = field(default_factory=list)
+    ignored: list[int] = field(default_factory=list)
+    first: dict[str, ResultsRow] = field(default_factory=dict)
+
+    def take(self, number: int, line: str) -> Iterator[tuple[int, str, ResultsRow | None]]:
+        """Each row of a line with its place (characters) and text, None for one of fewer than three fields; a validator
+        gives nothing.
+        """
+        cells = fields(line)
+        if cells[0] == "Validator" and len(cells) > 2:
+            self.validators[cells[1]] = cells[2]
+            return
+        for start, text in pieces(line):
+            found = row(text, number, glued=start > 0)
+            if found is not None and not found.glued:
+                winner = self.first.setdefault(found.key, found)
+                found = found if winner is found else replace(found, winner=winner)
+            if found is not None and (found.problem is not None or not found.glued):
+                self.rows.append(found)
+            elif text.strip("\r") and not start:
+                self.ignored.append(number)
+            yield start, text, found
+
+
+def row(text: str, line: int, glued: bool = False) -> ResultsRow | None:
+    """One row, without what the file decides; None where it has fewer than three fields."""
+    parts = fields(text)
+    if len(parts) < 3:
+        return None
+    op, params, named = parts[:3]
+    problem, error = None, None
+    try:
+        problem = signature.problem(op, params)
+        if len(parts) == 5 and parts[4].startswith(_BLAS_PARAMS):
+            problem = signature.with_blas_params(problem, parts[4])
+    except signature.SignatureError as wrong:
+        error = wrong
+    time = parts[3] if len(parts) > 3 else ""
+    return ResultsRow(line, text.rstrip("\r"), op, params, named, time, problem, error, glued=glued)
+
+
+# ------------------------------------------------------------------------------------------------- read what is there
+
+
+def recognise(head: Head) -> bool:
+    """A file that begins with a validator or a row, or an empty one of TunableOp's name."""
+    text = head.data.decode("utf-8", "replace").removeprefix(BOM).lstrip("\r\n")
+    return bool(_BEGIN.match(text) if text else _EMPTY_NAME.match(head.name))
+
+
+def lines_of(source: Source) -> Iterator[tuple[int, str]]:
+    """The lines with their offsets, without a byte order mark and carriage returns."""
+    for number, line in enumerate(source.lines()):
+        text = line.text.removesuffix("\r")
+        bom = number == 0 and text.startswith(BOM)
+        yield line.offset + len(BOM.encode()) * bom, text[bom:]
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """Every line as a fact (validator), a measurement (row), a reject or blank; the file's facts come last."""
+    file = ResultsFile()
+    for number, (at, text) in enumerate(lines_of(source), start=1):
+        found = list(file.take(number, text))
+        for start, piece, one in found:
+            place = at + len(text[:start].encode())
+            yield replace(_outcome(piece, one), lines=0 if start else 1, at=place)
+        if not found:
+            wrong = next(filter(None, map(fault, _facts(file))), None)
+            if wrong is not None:
+                del file.validators[fields(text)[1]]
+                yield Outcome("reject", [Reject(wrong, 0, len(text.encode()))], at=at)
+            else:
+                yield Outcome("fact")
+    yield Outcome("fact", _facts(file), lines=0)
+
+
+def _outcome(text: str, row: ResultsRow | None) -> Outcome:
+    if not text:
+        return Outcome("blank")
+    if row is None:
+        return Outcome("reject", [Reject("fewer than three fields", 0, len(text.encode()))])
+    if row.error is not None:
+        before, wrong = (f"{row.op},", row.params) if row.error.part else ("", row.op)
+        return Outcome("reject", [Reject(str(row.error), len(before.encode()), len(wrong.encode()))])
+    return Outcome("measurement", [measurement(row)])
+
+
+def measurement(row: ResultsRow) -> Measurement:
+    """The time of a row of a call, with the reason where PyTorch would not use it."""
+    assert row.problem is not None
+    status: Status = "ok" if row.time_us else "no_time"
+    error = None if row.time_us else f"time {row.time!r}" if row.time else "no time in the row"
+    if row.time_ms == math.inf:
+        status, error = "failed", "every candidate failed or was skipped"
+    if not row.name:
+        status, error = "failed", "no solution name"
+    if row.glued:
+        error = f"glued to line {row.line}, PyTorch does not read it"
+    elif row.winner is not None:
+        status, error = "skipped", f"shadowed by line {row.winner.line}"
+    return Measurement(
+        problem=row.problem,
+        solution=row.solution,
+        origin=ORIGIN,
+        status=status,
+        time_us=row.time_us,
+        error=error,
+        key_text=row.key,
+    )
+
+
+def _facts(file: ResultsFile) -> list[Fact]:
+    rows = [row for row in file.rows if row.problem is not None]
+    out = validators.facts(file.validators, {row.solution.library for row in rows})
+    dialects = {"ld" if "_ld_" in row.params else "no-ld" for row in rows}
+    if dialects:
+        out.append(Fact("tunableop_keys", "mixed" if len(dialects) > 1 else dialects.pop()))
+    return out
+
+
+FORMAT = FileFormat(
+    name="tunableop-results",
+    about="PyTorch TunableOp results CSV: the tuned winner of each GEMM",
+    recognise=recognise,
+    read=read,
+    origins=(Origin(ORIGIN, evidence=True),),
+)
+
+
+# ---------------------------------------------------------------------------------------------------------------- write
+
+USE = Shell("""\
+export PYTORCH_TUNABLEOP_ENABLED=1
+export PYTORCH_TUNABLEOP_TUNING=0
+export PYTORCH_TUNABLEOP_FILENAME={folder}/{generic}
+# PyTorch puts the device's number before the last dot: this name reads tunableop_results0.csv on device 0,
+# tunableop_results1.csv on device 1 … .  With one visible GPU per process every process reads …0.csv.
+# To see that rows are hit, run once with
+#   export PYTORCH_TUNABLEOP_VERBOSE=3
+# and look for "Loading results", for "ResultEntry found for <op>,<params>" and for no "Failed validator".
+""")
+
+
+def accepts(override: Override) -> bool:
+    """GEMMs whose solution TunableOp lists among the op's candidates, and PyTorch's default."""
+    gemm = override.problem
+    has_op = isinstance(gemm, GemmProblem) and signature.has_op(gemm)
+    return has_op and why_no_candidate(override.solution, gemm) is None
+
+
+def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
+    """One results file per GPU of the target (fact ``gpus``, default 1), all with the same rows.
+
+    Validators are copied from the target's ``validator:*`` facts.  A row is the key, the solution, and the time in
+    milliseconds, which PyTorch never uses (0 where unknown).  Of several overrides with one key the fastest is taken.
+
+    Raises EmissionError where the target's validators or dialect, a field of the key, or the solution's name in that
+    dialect is not known, and where overrides of one key differ and have no times.
+    """
+    if any(override.solution.text != "Default" for override in overrides):
+        signature.refuse_untunable(target)
+    header = validators.lines(target)
+    body = []
+    for key, override in sorted(one_per_key(overrides, partial(key_of, target=target)).items()):
+        try:
+            named = name(override.solution, override.problem, target)
+        except ValueError as error:
+            raise EmissionError(f"TunableOp: {override.solution.text} for {key}: {error}") from error
+        body.append(f"{key},{named},{_milliseconds(override.time_us)}")
+    data = "".join(f"{text}\n" for text in [*header, *body]).encode()
+    gpus = int(target.get("gpus", "1"))
+    return [Emission(f"{FILE_NAME}{gpu}.csv", data, USE) for gpu in range(gpus)]
+
+
+def key_of(override: Override, target: Mapping[str, str]) -> str:
+    """The key that the target's PyTorch makes of this call.  Raises EmissionError naming what is not known."""
+    how = signature.dialect(target)
+    if how is None:
+        raise EmissionError("TunableOp: PyTorch's version on the target is unknown; give --target a results CSV of it")
+    # A key that a file gave is the library's own word, if it is of the target's dialect.
+    given = override.key_text
+    if given is not None and _fits(given, how):
+        return given
+    key = signature.key(override.problem, target)
+    if key is None:
+        unknown = ", ".join(signature.missing(override.problem, how))
+        raise EmissionError(
+            f"TunableOp: no key for {override.problem.text}: unknown {unknown}; a results or untuned CSV that PyTorch "
+            "wrote for this call on the target supplies it"
+        )
+    return key
+
+
+def _fits(key_text: str, how: signature.Dialect) -> bool:
+    op, _, params = key_text.partition(",")
+    try:
+        signature.problem(op, params)
+    except signature.SignatureError:
+        return False
+    return ("_ld_" in params) == how.leading_dims
+
+
+def _milliseconds(time_us: float | None) -> str:
+    """As C++ streams print it (six significant digits), never with an exponent; 0 where unknown."""
+    if time_us is None or not math.isfinite(time_us) or time_us <= 0:
+        return "0"
+    text = f"{time_us / 1000:.6g}"
+    return text if "e" not in text else f"{time_us / 1000:.12f}".rstrip("0").rstrip(".")
+
+
+WRITER = Writer(
+    name="tunableop",
+    about="TunableOp results CSV, read by PyTorch with PYTORCH_TUNABLEOP_ENABLED=1",
+    accepts=accepts,
+    key=signature.key,
+    write=write,
+)

@@ -1,0 +1,273 @@
+"""What a PyTorch takes of a TunableOp results file: whether it accepts it, which rows it uses, and remarks.
+
+A file is accepted or rejected whole, by its validators.  Without a target the file's own validators stand for it.
+
+``benchmarks/gpu_tunableop.py`` and ``torch_reader.py`` compare this with PyTorch's own reader.  Source: pytorch/pytorch
+aten/src/ATen/cuda/tunable/Tunable.cpp (``TuningContext::ReadFile``, ``TuningResultsValidator::ValidateAll``), torch 2.3
+to 2.15.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+from logparse.errors import InputError
+from logparse.libraries.kinds.format import Emission
+from logparse.libraries.kinds.override_format import Conversion, Merging, OverrideFormat, bytes_of, records_of
+from logparse.libraries.kinds.reading import Note, Offer, Reading, Rule, Table
+from logparse.libraries.tunableop import results, signature, validators
+from logparse.libraries.tunableop.results import BOM, ResultsFile, ResultsRow
+from logparse.libraries.tunableop.solutions import why_no_candidate
+from logparse.model import Solution
+from logparse.target import Facts
+
+_PLAIN_HIPBLASLT = (2, 7)
+_CUBLASLT = (2, 14)
+_ORDINAL = re.compile(r"\d+\Z")
+_COPY = "copy the file again from the machine that wrote it, or write it with LF line ends and no blanks"
+_RETUNE = "tune again on the target, or let `logparse recommend --target` write the file"
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the rules need of the PyTorch that reads a file."""
+
+    facts: Facts
+
+    @cached_property
+    def how(self) -> signature.Dialect | None:
+        return signature.dialect(self.facts)
+
+    @cached_property
+    def torch(self) -> tuple[int, int] | None:
+        return signature.torch_version(self.facts)
+
+
+# ----------------------------------------------------------------------------------------------- rules about rows
+
+
+def _glued(row: ResultsRow, context: Context) -> str | None:
+    return f"glued to another row of line {row.line}, PyTorch does not read it: {row.text[:60]}" if row.glued else None
+
+
+def _shadowed(same: bool, row: ResultsRow, context: Context) -> str | None:
+    winner = row.winner
+    if winner is None or (winner.name == row.name) is not same:
+        return None
+    other = "" if same else f", with {winner.name} instead of {row.name}"
+    return f"the key stands in line {winner.line} already and the first row wins{other}"
+
+
+def _no_op(row: ResultsRow, context: Context) -> str | None:
+    if "tunableop" in row.op.lower():
+        return None
+    return f"{row.op[:40]!r} is no op of TunableOp: PyTorch loads the line and never uses it"
+
+
+def _bad_key(row: ResultsRow, context: Context) -> str | None:
+    return None if row.error is None or _no_op(row, context) else f"no call has this key: {row.error}"
+
+
+def _leading_dims(row: ResultsRow, context: Context) -> str | None:
+    if context.how is None or row.problem is None or ("_ld_" in row.params) is context.how.leading_dims:
+        return None
+    return (
+        "the key has no leading dimensions, this PyTorch (2.7 and later) always writes them"
+        if context.how.leading_dims
+        else "the key has leading dimensions, this PyTorch (before 2.7) writes none"
+    )
+
+
+def _other_spelling(row: ResultsRow, context: Context) -> str | None:
+    if row.problem is None or context.how is None or _leading_dims(row, context):
+        return None
+    if signature.missing(row.problem, context.how) == ("kind",) and not context.how.scaled:
+        return "this PyTorch has no TunableOp for such a call"
+    key = signature.key(row.problem, context.facts)
+    return f"this PyTorch writes {key} for the call" if key is not None and key != row.key else None
+
+
+def _unknown(row: ResultsRow, context: Context) -> str | None:
+    if row.solution.library != "torch" or row.solution.text == "Default" or row.problem is None:
+        return None
+    what = "the call raises RuntimeError" if not context.torch or context.torch < _CUBLASLT else "the default runs"
+    return f"{row.name!r} is no name of a solution: {what}"
+
+
+def _old_name(row: ResultsRow, context: Context) -> str | None:
+    letters = re.match(r"Gemm_Hipblaslt_([NT]{2})_", row.name)
+    if context.torch is None or not row.name.startswith("Gemm_Hipblaslt_"):
+        return None
+    if context.torch >= _PLAIN_HIPBLASLT and letters:
+        return "the solution's name has the layout in it, which PyTorch writes up to 2.6 only"
+    if context.torch < _PLAIN_HIPBLASLT and not letters:
+        return "the solution's name has no layout in it, which PyTorch before 2.7 wants"
+    if letters and not row.op.endswith(f"_{letters[1]}"):
+        return f"a solution of layout {letters[1]} for {row.op}"
+    return None
+
+
+def _no_candidate(row: ResultsRow, context: Context) -> str | None:
+    if row.solution.library == "torch" or row.problem is None:
+        return None
+    return why_no_candidate(row.solution, row.problem)
+
+
+def _other_backend(row: ResultsRow, context: Context) -> str | None:
+    library, backend = row.solution.library, context.facts.get("backend")
+    if backend == "CUDA" and library in ("hipblaslt", "rocblas"):
+        return f"a {library} solution, and the target is a CUDA build"
+    if library == "cublaslt" and backend == "HIP":
+        return "a cuBLASLt solution, and the target is a ROCm build"
+    if library == "cublaslt" and context.torch is not None and context.torch < _CUBLASLT:
+        return "PyTorch takes cuBLASLt solutions from 2.14 on"
+    return None
+
+
+def _all_failed(row: ResultsRow, context: Context) -> str | None:
+    return "the time is inf: every candidate failed when the key was tuned" if row.time_ms == math.inf else None
+
+
+_APART = "put it on a line of its own (`logparse merge` does)"
+_FASTER = "`logparse merge` keeps the faster one"
+_RULES: tuple[Rule[ResultsRow, Context], ...] = (
+    Rule("glued", "error", "read", _glued, _APART, fault=False),
+    Rule("duplicate", "warning", "read", partial(_shadowed, True), "remove the later row", fault=False),
+    Rule("conflict", "error", "read", partial(_shadowed, False), _FASTER, fault=False),
+    Rule("no-op", "warning", "matched", _no_op, "remove it"),
+    Rule("bad-key", "error", "matched", _bad_key, _RETUNE),
+    Rule("key-dialect", "error", "matched", _leading_dims, _RETUNE),
+    Rule("key-spelling", "error", "matched", _other_spelling, _RETUNE),
+    Rule("unknown-solution", "error", "honoured", _unknown, _RETUNE),
+    Rule("solution-dialect", "error", "honoured", _old_name, _RETUNE),
+    Rule("no-candidate", "error", "honoured", _no_candidate, _RETUNE),
+    Rule("backend", "error", "honoured", _other_backend, _RETUNE),
+    Rule("every-candidate-failed", "warning", None, _all_failed, "look into the verbose log of the tuning run"),
+)
+
+
+# ------------------------------------------------------------------------------------------------------- the file
+
+
+def split(data: bytes) -> ResultsFile:
+    """Lines at LF only, fields at every comma."""
+    file = ResultsFile()
+    for number, line in enumerate(data.decode("utf-8", "surrogateescape").split("\n"), start=1):
+        for _ in file.take(number, line):
+            pass
+    return file
+
+
+def read(name: str, data: bytes, target: Facts) -> Reading[Table[ResultsRow, Context]]:
+    """What PyTorch takes from the file; without facts of one, a PyTorch like the one that wrote it."""
+    file, running = split(data), validators.of_target(target)
+    libraries = {row.solution.library for row in file.rows}
+    own = {fact.name: fact.value.strip() for fact in validators.facts(file.validators, libraries)}
+    context = Context(target if signature.torch_version(target) else {**own, **target})
+    table = Table(file.rows, context, _RULES, list(_notes(name, data, file, target)))
+    refusals = _refusals(data, file, running)
+    return table.reading(
+        "PyTorch rejects the whole file", refusals=refusals, certain=bool(running), facts=own, target=target
+    )
+
+
+def _refusals(data: bytes, file: ResultsFile, running: Mapping[str, str]) -> Iterator[Note]:
+    """Why PyTorch rejects the file."""
+    given = file.validators
+    odd = [key for key, value in given.items() if value != value.strip()]
+    if not data:
+        remedy = "a worker that was killed (PyTorch up to 2.9) leaves it"
+        yield Note(None, "error", "empty", "the file is empty", remedy)
+    elif "PT_VERSION" not in given:
+        message = "no validator PT_VERSION: the file is rejected without a warning"
+        yield Note(None, "error", "validators", message, "copy the Validator lines of a file that the target wrote")
+    elif odd:
+        message = f"blanks or a carriage return around the value of {', '.join(odd)}, which then matches nothing"
+        yield Note(None, "error", "validators", message, _COPY)
+    elif running and (reason := validators.difference(given, running)):
+        yield Note(None, "error", "validators", f"PyTorch rejects the whole file: {reason}", _RETUNE)
+
+
+def _notes(name: str, data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
+    """What else to know of a file."""
+    if data.startswith(BOM.encode()):
+        message = "a byte order mark stands before the first line, which is then no validator"
+        yield Note(1, "error", "byte-order-mark", message, "save it without a byte order mark")
+    for line in file.ignored:
+        yield Note(line, "warning", "few-fields", "fewer than three fields: PyTorch ignores the line", "remove it")
+    if file.rows and not data.endswith(b"\n"):
+        message = "no line end after the last row: PyTorch 2.10 and later glues the next tuned row to it"
+        yield Note(data.count(b"\n") + 1, "warning", "no-final-newline", message, "append a line end")
+    yield from _name_notes(name, target)
+
+
+def _name_notes(name: str, target: Facts) -> Iterator[Note]:
+    stem, dot, suffix = name.rpartition(".") if "." in name else (name, "", "")
+    ordinal, gpus = _ORDINAL.search(stem), target.get("gpus", "")
+    if ordinal is None:
+        message = f"PyTorch never opens {name} by itself: it puts the device's number before the last dot"
+        remedy = f"name it {stem}0{dot}{suffix} and set PYTORCH_TUNABLEOP_FILENAME={name}, or pass it to read_file()"
+        yield Note(None, "warning", "file-name", message, remedy)
+    elif gpus.isdigit() and int(ordinal[0]) >= int(gpus):
+        message = f"the name is of device {ordinal[0]}, and a process of the target sees devices 0 to {int(gpus) - 1}"
+        yield Note(None, "error", "file-name", message, "`logparse merge --gpus N` writes one file per device")
+
+
+def foreign(key: str, facts: Facts) -> str | None:
+    """Why this PyTorch makes no such key (leading dimensions, spelling), or None."""
+    row, context = results.row(f"{key},Default", 0), Context(facts)
+    return None if row is None else _leading_dims(row, context) or _other_spelling(row, context)
+
+
+# ------------------------------------------------------------------------------------------- merged, kept, converted
+
+
+def _validator_pairs(name: str, data: bytes) -> list[tuple[str, str]]:
+    """The validators, and which there are: PyTorch compares whole sets.  Raises InputError where there are none."""
+    found = split(data).validators
+    if not found:
+        raise InputError("no validators, so the PyTorch of its rows is unknown")
+    return [*found.items(), ("the set of validators", ", ".join(sorted(found)))]
+
+
+def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+    # The set is the files' own, so complete whatever it holds: that is what a CUDA build's means to the writer.
+    facts = {f"{validators.PREFIX}{key}": value for key, value in agreed.items() if " " not in key}
+    head = validators.lines({**facts, "backend": "CUDA"})
+    data = bytes_of([*head, *(row.text for row in rows)])
+    return [Emission(f"{results.FILE_NAME}{gpu}.csv", data, results.USE) for gpu in range(gpus)]
+
+
+def _takes(given: Solution, rocblas_version: str) -> Solution | None:
+    own = given.library in ("rocblas", "cublaslt") or (given.library == "hipblaslt" and given.id.isdigit())
+    return given if own else None
+
+
+OVERRIDE_FORMAT = OverrideFormat(
+    name=results.FORMAT.name,
+    kinds=frozenset({"gemm", "grouped"}),
+    recognise=results.recognise,
+    reader=read,
+    key=signature.key,
+    compared=(validators.PREFIX,),
+    foreign=foreign,
+    signs=(
+        ("Failed validator", "PyTorch rejected the TunableOp file: a validator differs"),
+        ("Unmatched validator", "PyTorch rejected the TunableOp file: its set of validators differs"),
+        ("missing candidate", "PyTorch does not have a row's solution and ran the default"),
+    ),
+    writer=results.WRITER,
+    keep_refusal=lambda own, emitted: None,
+    merging=Merging(header=_validator_pairs, write=_merged, per_device=True),
+    conversion=Conversion(
+        word="tunableop",
+        recognise=results.FORMAT.recognise,
+        read=records_of(results.FORMAT),
+        takes=_takes,
+        matched="PyTorch matches leading dimensions and whether there is a bias: a row serves only calls like its own",
+    ),
+)

@@ -1,0 +1,147 @@
+"""TunableOp's untuned CSV (``tunableop_untuned0.csv``): the keys that a job called and had no tuned row for.
+
+::
+
+    GemmTunableOp_BFloat16_TN,tn_4096_512_1024_ld_1024_1024_4096
+    GemmAndBiasTunableOp_float_TN,tn_200_100_20_ld_20_20_200,BLAS_PARAMS: - { function: matmul, M: 200, … }
+
+Produced by ``PYTORCH_TUNABLEOP_ENABLED=1 PYTORCH_TUNABLEOP_TUNING=0 PYTORCH_TUNABLEOP_RECORD_UNTUNED=1`` (2.6 and
+later).  Each process writes a key once, so a line means that the call happened, not how often (``count`` is None).
+Source: pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp, torch/cuda/tunable.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from logparse.errors import EmissionError
+from logparse.libraries.kinds.format import Emission, FileFormat, Head, Outcome, Source, Writer
+from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.tunableop import signature
+from logparse.libraries.tunableop.results import BOM, key_of, lines_of
+from logparse.model import Call, GemmProblem, Override, Reject
+from logparse.quoting import Shell
+
+FILE_NAME = "tunableop_untuned0.csv"
+CATEGORY = "untuned"
+_BEGIN = regex(rf"{signature.OP_TEXT}[^,\n]*,[^,\n]*(?:,BLAS_PARAMS:.*)?\r?(?:\n|\Z)")
+
+
+def recognise(head: Head) -> bool:
+    """A file that begins with a key and nothing or ``BLAS_PARAMS`` behind it."""
+    return _BEGIN.match(head.data.decode("utf-8", "replace").removeprefix(BOM).lstrip("\r\n")) is not None
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """Every line as a call, a reject or blank."""
+    for at, text in lines_of(source):
+        record = row(text)
+        if not text:
+            yield Outcome("blank")
+        else:
+            yield Outcome("call" if isinstance(record, Call) else "reject", [record], at=at)
+
+
+def row(text: str) -> Call | Reject:
+    """One line of an untuned file, without line end."""
+    op, comma, rest = text.partition(",")
+    params, _, extra = rest.partition(",")
+    if not comma:
+        return Reject("fewer than two fields", 0, len(text.encode()))
+    try:
+        problem = signature.problem(op, params)
+    except signature.SignatureError as error:
+        start = len(op.encode()) + 1 if error.part else 0
+        return Reject(str(error), start, len((op, params)[error.part].encode()))
+    if extra.startswith("BLAS_PARAMS:"):
+        problem = signature.with_blas_params(problem, extra)
+    elif extra:
+        return Reject("a third field that is not BLAS_PARAMS", len(f"{op},{params},".encode()), len(extra.encode()))
+    return Call(problem=problem, category=CATEGORY, count=None)
+
+
+FORMAT = FileFormat("tunableop-untuned", "PyTorch TunableOp untuned CSV: the GEMMs that a job called", recognise, read)
+
+
+# ---------------------------------------------------------------------------------------------------------------- write
+
+SCRIPT_NAME = "tune_tunableop.py"
+
+_SCRIPT = '''\
+"""Tune the GEMMs of tunableop_untuned0.csv on this GPU.  Needs PyTorch 2.6 or later and nothing else.
+
+    python tune_tunableop.py [UNTUNED_CSV [RESULTS_NAME]]
+
+Writes RESULTS_NAME with the device's number before the last dot (tunableop_tuned.csv: tunableop_tuned0.csv).
+One key that PyTorch cannot rebuild does not stop the others; keys without a result are listed at the end.
+"""
+
+import os
+import sys
+import tempfile
+
+import torch
+from torch.cuda import tunable
+
+
+def main(untuned, results):
+    with open(untuned, encoding="utf-8") as file:
+        lines = list(dict.fromkeys(line.strip() for line in file if "TunableOp_" in line))
+    tunable.set_filename(results, True)
+    tunable.enable(True)
+    tunable.tuning_enable(True)
+    wanted = [tuple(line.split(",")[:2]) for line in lines]
+    for number, (line, key) in enumerate(zip(lines, wanted), start=1):
+        with tempfile.NamedTemporaryFile("w", suffix=".csv", delete=False) as one:
+            one.write(line + "\\n")
+        try:
+            tunable.tune_gemm_in_file(one.name)
+            torch.cuda.synchronize()
+            print(f"{number}/{len(lines)} {','.join(key)}", flush=True)
+        except (AssertionError, RuntimeError, ValueError) as error:
+            print(f"{number}/{len(lines)} {','.join(key)}: {type(error).__name__}: {error}", flush=True)
+        finally:
+            os.unlink(one.name)
+    if hasattr(tunable, "write_file"):  # up to 2.9; later versions write each result at once
+        tunable.write_file()
+    tuned = {tuple(row[:2]) for row in tunable.get_results()}
+    lost = [key for key in wanted if key not in tuned]
+    print(f"{len(wanted) - len(lost)} of {len(wanted)} keys tuned")
+    for key in lost:
+        print("no result for", ",".join(key), "(run the job itself with PYTORCH_TUNABLEOP_TUNING=1 for these)")
+    return 1 if lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*(sys.argv[1:] + ["tunableop_untuned0.csv", "tunableop_tuned.csv"][len(sys.argv) - 1 :])))
+'''
+
+_USE = Shell("""\
+cd {folder} && python tune_tunableop.py
+# Times every candidate of every key (minutes to hours) and writes tunableop_tuned0.csv.  To keep all the times,
+# which `logparse ingest` reads:
+#   PYTORCH_TUNABLEOP_VERBOSE=3 PYTORCH_TUNABLEOP_VERBOSE_FILENAME=tunableop_verbose.log python tune_tunableop.py
+""")
+
+
+def accepts(override: Override) -> bool:
+    """Any GEMM that PyTorch has a TunableOp for, whatever the solution."""
+    gemm = override.problem
+    return isinstance(gemm, GemmProblem) and gemm.kind == "gemm" and signature.has_op(gemm)
+
+
+def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
+    """The keys, once each and in the order given (most valuable first), and a script that tunes them offline.
+
+    Raises EmissionError where the target's dialect or a field of a key is not known, or PyTorch is older than 2.6.
+    """
+    signature.refuse_untunable(target)
+    torch = signature.torch_version(target)
+    if torch is not None and torch < (2, 6):
+        raise EmissionError(f"TunableOp: PyTorch {torch[0]}.{torch[1]} cannot tune from a file, 2.6 and later can")
+    keys = dict.fromkeys(key_of(override, target) for override in overrides)
+    data = "".join(f"{key}\n" for key in keys).encode()
+    return [Emission(FILE_NAME, data, _USE), Emission(SCRIPT_NAME, _SCRIPT.encode(), Shell())]
+
+
+WRITER = Writer(FORMAT.name, "TunableOp untuned CSV with a script that tunes it offline", accepts, signature.key, write)

@@ -1,0 +1,95 @@
+"""TunableOp's validators: what a results file states about the process that wrote it, as facts and back.
+
+::
+
+    Validator,PT_VERSION,2.9.1
+    Validator,HIP_VERSION,701                            (ROCM_VERSION,6.2.0.0-66-98a50c5 up to 2.7)
+    Validator,HIPBLASLT_VERSION,100000-3b3d59eb          (0.6.0-592518e7 up to 2.4)
+    Validator,GCN_ARCH_NAME,gfx942:sramecc+:xnack-
+    Validator,ROCBLAS_VERSION,5.0.0.5b515cf1bc
+
+PyTorch rejects the whole file unless the set of keys and every value equal its own.  A CUDA build has PT_VERSION alone.
+Source: pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from logparse.errors import EmissionError
+from logparse.libraries.tunableop.signature import version
+from logparse.model import Fact
+
+PREFIX = "validator:"
+ORDER = ("PT_VERSION", "ROCM_VERSION", "HIP_VERSION", "HIPBLASLT_VERSION", "GCN_ARCH_NAME", "ROCBLAS_VERSION")
+"""The usual order in a file; PyTorch itself takes any."""
+
+_CANONICAL: Mapping[str, str] = {
+    "PT_VERSION": "pytorch_version",
+    "ROCM_VERSION": "rocm_version",
+    "HIP_VERSION": "hip_version",
+    "GCN_ARCH_NAME": "arch",
+    "ROCBLAS_VERSION": "rocblas_version",
+}
+
+
+def facts(validators: Mapping[str, str], libraries: Collection[str] | None = None) -> list[Fact]:
+    """The facts of a set of validators: each raw as ``validator:KEY``, and under the names that other formats use.
+
+    ``libraries``: those of the rows beside them, by which a set of PT_VERSION alone is known as a CUDA build's.
+    """
+    out = [Fact(PREFIX + key, value) for key, value in validators.items()]
+    out += [Fact(_CANONICAL[key], value) for key, value in validators.items() if key in _CANONICAL]
+    number, dash, revision = validators.get("HIPBLASLT_VERSION", "").partition("-")
+    if number:
+        out.append(Fact("hipblaslt_version", number))
+    if dash:  # it is empty in builds outside a git repository, as distributions make them
+        out.append(Fact("hipblaslt_revision", revision))
+    if set(validators) & set(ORDER[1:]):
+        out.append(Fact("backend", "HIP"))
+    if libraries is not None and set(validators) == {"PT_VERSION"} and not {"hipblaslt", "rocblas"} & set(libraries):
+        out.append(Fact("backend", "CUDA"))
+    return out
+
+
+def of_target(target: Mapping[str, str]) -> dict[str, str]:
+    """The validators of a target's PyTorch, among its facts."""
+    return {name[len(PREFIX) :]: value for name, value in target.items() if name.startswith(PREFIX)}
+
+
+def difference(given: Mapping[str, str], running: Mapping[str, str]) -> str | None:
+    """Why a PyTorch with the validators ``running`` rejects a file with those ``given``; None where it accepts it."""
+    for name in sorted(set(given) ^ set(running)):
+        return f"validator {name} is {'not one of this PyTorch' if name in given else 'missing'}"
+    wrong = [name for name in given if given[name] != running[name]]
+    return "; ".join(f"{name} is {given[name]!r}, running is {running[name]!r}" for name in wrong) or None
+
+
+def lines(target: Mapping[str, str]) -> list[str]:
+    """The validator lines for a target, in the usual order.
+
+    Raises EmissionError when the target's own set is not known to be complete: PyTorch would reject the file.
+    """
+    known = of_target(target)
+    remedy = "give --target a results CSV that PyTorch wrote on that machine (or a facts.json captured there)"
+    if "PT_VERSION" not in known:
+        raise EmissionError(f"TunableOp: the target's validators are not known (PT_VERSION is missing); {remedy}")
+    lacking = _lacking(known, target)
+    if lacking:
+        raise EmissionError(f"TunableOp: the target's validators {', '.join(lacking)} are not known; {remedy}")
+    if any("\n" in value or "," in value for value in known.values()):
+        raise EmissionError("TunableOp: a validator of the target has a comma or a line end, which no file can hold")
+    keys = sorted(known, key=lambda key: (ORDER.index(key) if key in ORDER else len(ORDER), key))
+    return [f"Validator,{key},{known[key]}" for key in keys]
+
+
+def _lacking(known: Mapping[str, str], target: Mapping[str, str]) -> list[str]:
+    if target.get("backend") == "CUDA":
+        return []
+    torch = version(known["PT_VERSION"])
+    if torch is not None and torch < (2, 5) and len(known) > 1:
+        return []  # 2.3 and 2.4 left out the validators of backends that were switched off
+    out = [key for key in ("HIPBLASLT_VERSION", "GCN_ARCH_NAME", "ROCBLAS_VERSION") if key not in known]
+    if not {"ROCM_VERSION", "HIP_VERSION"} & set(known):
+        out.insert(0, "HIP_VERSION")
+    return out

@@ -1,0 +1,292 @@
+"""TunableOp's verbose log: every candidate's time, the default's included, so a speed-up over it is known.
+
+::
+
+    reading tuning results from tunableop_results0.csv
+    Validator PT_VERSION=2.9.1
+    PT_VERSION validation: expect 2.9.1 to match 2.9.1
+    finding fastest for GemmTunableOp_BFloat16_TN(tn_96_100_64_ld_64_64_96) out of 546 candidates
+    Rotating buffer 8 MiB. Needed Size: 0 MiB. Needed number of param copies: 1421
+    ├──tuning using warmup iters 0 [0 ms] and tuning iters 5 [0.28 ms] instance id=0, GemmTunableOp_…(tn_…) Default
+    ├──offset at 17
+    ├──found better instance id=0. 0.056288ms. Default min 0.055168 max 0.057088 mean 0.056288 std 0.000980841
+    ├──2nd skip slow instance id=2, GemmTunableOp_BFloat16_TN(tn_96_100_64_ld_64_64_96) Gemm_Rocblas_-62
+    └──found fastest for GemmTunableOp_BFloat16_TN(tn_96_100_64_ld_64_64_96) Gemm_Hipblaslt_477479
+    └──top five solutions for GemmTunableOp_BFloat16_TN(tn_96_100_64_ld_64_64_96)
+       0.055866 Gemm_Hipblaslt_477479
+    GemmTunableOp_BFloat16_TN(tn_96_100_64_ld_64_64_96) -> Gemm_Hipblaslt_477479,0.055866
+
+Produced by ``PYTORCH_TUNABLEOP_VERBOSE=3`` (1: files and validators, 2: winners) on stderr, or in the one file that
+``PYTORCH_TUNABLEOP_VERBOSE_FILENAME`` names.  Milliseconds.  There is no clock, no process and no device in a line.
+Source: pytorch/pytorch aten/src/ATen/cuda/tunable/{Tunable.cpp,TunableOp.h}, torch 2.3 to 2.15.
+
+``found better|slower`` names only the candidate's number and solution: the key comes from the ``tuning using`` line
+before it.  Where several processes share the stream and two keys are being tuned by the same number and solution, the
+line is a reject.  From 2.7 on ``Default`` is tried first and last: two measurements of one thing.  Up to 2.6 a
+candidate that was timed and slower than the best leaves no time.  A line counts as measured where it gives what is
+known of a candidate, so one candidate is one line.  Every dispatch looks its key up once, at level 3 that is one line,
+which is read as one call.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from logparse.libraries.kinds.decimals import microseconds
+from logparse.libraries.kinds.format import BlockFormat, Line, Origin, Outcome
+from logparse.libraries.kinds.line_prefixes import ranked
+from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.tunableop import results, signature, validators
+from logparse.libraries.tunableop.solutions import solution
+from logparse.model import Call, GemmProblem, Measurement, Message, Record, Reject, Status
+
+ORIGIN = "tunableop-verbose"
+CATEGORY = "tunableop"
+
+_OP = rf"(?P<op>{signature.OP_TEXT}[^(,\s]+)"
+_KEY = rf"{_OP}\((?P<params>[^)\s]*)\)"
+_ID = r"id=(?P<id>\d+)"
+_MS = r"(?:[-+]?(?:nan|inf)|[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?)"
+_CANDIDATE = rf"{_ID}, {_KEY} (?P<sol>\S+)"
+
+
+@dataclass
+class _Block:
+    """The tuning of one key, from ``finding fastest`` to ``found fastest``, and the solutions that have a time."""
+
+    key: str
+    problem: GemmProblem
+    timed: set[str] = field(default_factory=set)
+
+
+class _Reader:
+    """The tunings under way in one stream, by key."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, _Block] = {}
+        self._done: dict[str, set[str]] = {}
+        self._pending: dict[tuple[str, str], list[_Block]] = {}
+        self._loading = False
+        self._top_five = False
+
+    @property
+    def awake(self) -> bool:
+        return bool(self._open) or self._loading or self._top_five
+
+    def take(self, line: Line) -> Outcome | None:
+        text = line.text.rstrip("\r")
+        self._top_five = self._top_five and _TOP.match(text) is not None
+        if self._top_five or text.startswith(_OTHERS):
+            return Outcome("message")
+        for pattern, reader in _PATTERNS:
+            match = pattern.match(text)
+            if match:
+                try:
+                    return reader(self, match)
+                except signature.SignatureError as error:
+                    part = "params" if error.part else "op"
+                    return _reject(str(error), text[: match.start(part)], match[part])
+        # Trees and tables are drawn with the same characters: a line of them is ours only while a key is being tuned.
+        if text.startswith("finding fastest for ") or (self._open and text.startswith(("├──", "└──"))):
+            return _reject("not a line of TunableOp's verbose log as far as known", "", text)
+        return None
+
+    def close(self) -> Iterable[Record]:
+        for block in self._open.values():
+            yield from self._cut(block, "is cut off")
+        self._open.clear()
+        self._pending.clear()
+
+    # -- one method per kind of line
+
+    def finding(self, match: re.Match[str]) -> Outcome:
+        problem, key = _problem(match)
+        before = self._open.get(key)
+        self._loading = False
+        self._open[key] = _Block(key, problem)
+        return _counted(list(self._cut(before, "begins again before it ended")) if before else [])
+
+    def tuning(self, match: re.Match[str]) -> Outcome:
+        block = self._block(match)
+        records = self._without_time(block)
+        self._pending.setdefault((match["id"], match["sol"]), []).append(block)
+        return _counted(records)
+
+    def found(self, match: re.Match[str]) -> Outcome:
+        """``found better|slower instance``."""
+        waiting = self._pending.get((match["id"], match["sol"]), [])
+        if len({block.key for block in waiting}) != 1:
+            why = "that two tunings under way could own" if waiting else "without its candidate's line"
+            return _reject(f"a time {why}", "", match[0])
+        block = waiting.pop(0)
+        given = {name: _us(match[name]) for name in ("ms", "min", "max", "std")}
+        time_us = given.pop("ms")
+        block.timed.add(match["sol"])
+        status: Status = "ok" if time_us is not None else "no_time"
+        more = {f"{name}_us": value for name, value in given.items()}
+        return _counted([_measured(block, match["sol"], status, None, time_us, **more)])
+
+    def screened(self, match: re.Match[str]) -> Outcome:
+        """A candidate that PyTorch gave up before its time was taken."""
+        block, (status, why) = self._block(match), _SCREENED[match["why"]]
+        records = self._without_time(block)
+        return _counted([*records, _measured(block, match["sol"], status, why)])
+
+    def fastest(self, match: re.Match[str]) -> Outcome:
+        block = self._open.pop(f"{match['op']},{match['params']}", None)
+        if block is None:
+            return Outcome("message")
+        self._done[block.key] = block.timed
+        return _counted(self._without_time(block))
+
+    def top_five(self, match: re.Match[str]) -> Outcome:
+        self._top_five = True
+        return Outcome("message")
+
+    def winner(self, match: re.Match[str]) -> Outcome:
+        """``op(params) -> solution,ms``: a row loaded from a file, or a winner (repeated when each was timed above)."""
+        problem, key = _problem(match)
+        if match["sol"] in self._done.get(key, ()):
+            return Outcome("message")
+        time_us = _us(match["ms"])
+        failed = match["ms"].lstrip("+-") == "inf"
+        record = Measurement(
+            problem=problem,
+            solution=solution(match["sol"]),
+            origin=ORIGIN if key in self._done and not self._loading else results.ORIGIN,
+            status="failed" if failed else "ok" if time_us else "no_time",
+            time_us=time_us or None,
+            error="every candidate failed or was skipped" if failed else None,
+            key_text=key,
+        )
+        return _counted([record])
+
+    def lookup(self, match: re.Match[str]) -> Outcome:
+        self._loading = False
+        return Outcome("call", [Call(problem=_problem(match)[0], category=CATEGORY)])
+
+    def untuned(self, match: re.Match[str]) -> Outcome:
+        return Outcome("call", [Call(problem=_problem(match)[0], category="untuned", count=None)])
+
+    def loading(self, match: re.Match[str]) -> Outcome:
+        self._loading = True
+        return Outcome("message")
+
+    def running(self, match: re.Match[str]) -> Outcome:
+        """``KEY validation: expect FILE to match RUNNING``: the running side is a fact of this log."""
+        return Outcome("fact", validators.facts({match["key"]: match["running"]}))
+
+    def reported(self, match: re.Match[str]) -> Outcome:
+        """A line that states that a file, or a row of it, was not honoured."""
+        self._loading = False
+        return Outcome("message", [Message(category=CATEGORY, text=match[0].strip())])
+
+    # -- what they share
+
+    def _block(self, match: re.Match[str]) -> _Block:
+        problem, key = _problem(match)
+        # The log may begin in the middle, and rocBLAS blogs quote it with lines left out: the line names its key.
+        return self._open.setdefault(key, _Block(key, problem))
+
+    def _without_time(self, block: _Block, why: str = "timed, not better than the best so far") -> list[Measurement]:
+        """Candidates of this tuning whose timing began and left no line."""
+        out = []
+        for (_, name), blocks in self._pending.items():
+            if block in blocks:
+                blocks.remove(block)
+                out.append(_measured(block, name, "no_time", why))
+        return out
+
+    def _cut(self, block: _Block, how: str) -> Iterable[Record]:
+        """What is known of a tuning that does not end; its last candidate may be what ended the process."""
+        yield Message(category="partial", text=f"tuning of {block.key} {how}")
+        yield from self._without_time(block, "the log ends while it is timed")
+
+
+def _reject(reason: str, before: str, wrong: str) -> Outcome:
+    return Outcome("reject", [Reject(reason, len(before.encode()), len(wrong.encode()))])
+
+
+def _counted(records: Sequence[Record]) -> Outcome:
+    return Outcome("measurement" if any(isinstance(x, Measurement) for x in records) else "message", records)
+
+
+def _measured(
+    block: _Block, name: str, status: Status, error: str | None, time_us: float | None = None, **more: float | None
+) -> Measurement:
+    return Measurement(
+        problem=block.problem,
+        solution=solution(name),
+        origin=ORIGIN,
+        status=status,
+        error=error,
+        time_us=time_us,
+        key_text=block.key,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def _us(text: str | None) -> float | None:
+    value = math.nan if text is None else microseconds(text)
+    return value if math.isfinite(value) else None
+
+
+def _problem(match: re.Match[str]) -> tuple[GemmProblem, str]:
+    """The problem that a line names, and its key.  Raises SignatureError."""
+    return signature.problem(match["op"], match["params"]), f"{match['op']},{match['params']}"
+
+
+_SCREENED: dict[str, tuple[Status, str]] = {
+    "unsupported": ("unsupported", "the backend refuses this call"),
+    "numerics check failed for": ("wrong", "numerics check failed"),
+    "skip slow instance": ("skipped", "slower than the best so far in a few runs"),
+    "2nd skip slow instance": ("skipped", "slower than the best so far in ten runs"),
+}
+_TOP = regex(rf" {{2,3}}{_MS} \S+\Z")  # a launcher may have put one of three spaces behind its mark
+_LINES: tuple[tuple[str, Callable[[_Reader, re.Match[str]], Outcome]], ...] = (
+    (rf"├──tuning using warmup iters .* instance {_CANDIDATE}", _Reader.tuning),
+    (
+        rf"├──found (?:better|slower) instance {_ID}\. (?P<ms>{_MS})ms\. (?P<sol>\S+)"
+        rf"(?: min (?P<min>{_MS}) max (?P<max>{_MS}) mean {_MS} std (?P<std>{_MS}))?",
+        _Reader.found,
+    ),
+    (rf"├──(?P<why>{'|'.join(_SCREENED)}) {_CANDIDATE}", _Reader.screened),
+    (rf"missing (?:op|params)_signature, returning null ResultEntry for {_OP},(?P<params>\S*)", _Reader.lookup),
+    (rf"ResultEntry found for {_OP},(?P<params>\S*)", _Reader.lookup),
+    (rf"finding fastest for {_KEY} out of \d+ candidates", _Reader.finding),
+    (rf"└──found fastest for {_KEY} \S+", _Reader.fastest),
+    (rf"└──top five solutions for {_KEY}", _Reader.top_five),
+    (rf"{_KEY} -> (?P<sol>[^,\s]+),(?P<ms>{_MS})", _Reader.winner),
+    (rf"Untuned,{_OP},(?P<params>[^,\s]*)(?:,BLAS_PARAMS:.*)?", _Reader.untuned),
+    (r"reading tuning results from .*|Loading results", _Reader.loading),
+    (r"Validator \w+=.*", lambda reader, match: Outcome("fact")),
+    (r"(?P<key>[A-Z][A-Z_]+) validation: expect .* to match (?P<running>.*)", _Reader.running),
+    (r"could not open .* for reading tuning results|results validator check failed", _Reader.reported),
+    (r'key="\w+" is not provided for validation\.|missing candidate .*, using default', _Reader.reported),
+    (
+        rf"missing (?:op|params)_signature, returning null ResultEntry|{_KEY} already has a best .*",
+        lambda reader, match: Outcome("message"),
+    ),
+)
+_PATTERNS = tuple((regex(text + r"\s*\Z"), reader) for text, reader in _LINES)
+_OTHERS = (
+    *("├──offset at ", "├──verify numerics: ", "Realtime append: ", "could not parse line: "),
+    *("no result, using default", "Rotating buffer ", "Wrote validators to realtime output file"),
+)
+_MARKERS = (
+    *("├──".encode(), "└──".encode(), b"TunableOp_", b"reading tuning results", b" validation: expect "),
+    *(b"results validator check failed", b"returning null ResultEntry", b"Needed number of param copies"),
+    *(b"to realtime output file", b" is not provided for validation", b"no result, using default"),
+    b"missing candidate ",
+)
+
+FORMAT = BlockFormat(
+    name="tunableop-verbose",
+    about="PyTorch TunableOp verbose log: every candidate's time",
+    markers=_MARKERS,
+    begin=ranked(_MARKERS, _Reader),
+    origins=(Origin(ORIGIN, evidence=True), Origin(results.ORIGIN, evidence=True)),
+)

@@ -1,0 +1,235 @@
+"""Anyone's table of measurements or calls: a CSV or Parquet file with these column names.
+
+::
+
+    trans_a,trans_b,m,n,k,batch_count,a_type,library,solution,time_us
+    T,N,4096,512,1024,1,bf16_r,hipblaslt,477479,55.9
+    T,N,4096,512,1024,1,bf16_r,torch,Default,61.2
+
+    direction,n,c,h,w,k,filter_h,filter_w,pad_h,pad_w,stride_h,stride_w,groups,in_type,solution,time_us,calls
+    W,64,256,56,56,256,3,3,1,1,1,1,1,FP16,miopen:GemmWrwUniversal,812.5,120
+
+Problem columns are the fields of ``GemmProblem`` (at least m, n, k) or, with ``direction``, of ``ConvProblem``, or one
+column ``problem`` with the canonical text; docs/formats.md lists the others.  ``arch``, ``cu_count`` and any other name
+of ``logparse.model.FACTS`` have one value per file: rows of another machine are rejected.
+
+A row with a time is a measurement (it needs a solution), one with calls is a call, one with both is both.  An empty
+cell is unknown, except that ``batch_count`` is 1 where there is no such column.  Other columns are ignored and named in
+the fact ``ignored_columns``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from logparse.libraries.kinds.format import FileFormat, Head, Origin, Outcome, Source, cells_of
+from logparse.model import (
+    CONV_FIELDS,
+    FACTS,
+    GEMM_FIELDS,
+    Call,
+    ConvProblem,
+    Fact,
+    GemmProblem,
+    Measurement,
+    Problem,
+    Record,
+    Reject,
+    Solution,
+    Status,
+    fault,
+    problem_from_text,
+    solution_from_text,
+)
+
+ORIGIN = "table"
+CATEGORY = "table"
+_TIMES = ("time_us", "min_us", "max_us", "std_us", "workspace_bytes", "status", "error")
+_BOOLS: Mapping[str, bool] = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+_CONV_NEEDS = frozenset({"direction", "n", "c", "h", "w", "k"})
+
+
+def recognise(head: Head) -> bool:
+    """A first line with problem columns and a time or calls; a Parquet file by its magic and name."""
+    if head.data.startswith(b"PAR1"):
+        return head.name.endswith((".parquet", ".pq"))
+    return _is_ours(_header(head.data.split(b"\n", 1)[0].decode("utf-8", "replace")))
+
+
+def _header(line: str) -> list[str]:
+    return [cell.strip() for cell in cells_of(line.removeprefix("\ufeff").strip("\r"))]
+
+
+def _is_ours(columns: Sequence[str]) -> bool:
+    names = set(columns)
+    problem = "problem" in names or names >= {"m", "n", "k"} or names >= _CONV_NEEDS
+    return problem and bool(names & {"time_us", "calls"})
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """Each row as a measurement, a call or a reject; the columns as a fact."""
+    with source.open() as stream:
+        parquet = stream.read(4) == b"PAR1"
+    machine: dict[str, str] = {}
+    yield from _read_parquet(source, machine) if parquet else _read_csv(source, machine)
+    yield Outcome("fact", [Fact(name, value) for name, value in machine.items()], lines=0)
+
+
+def _read_csv(source: Source, machine: dict[str, str]) -> Iterator[Outcome]:
+    columns: list[str] = []
+    for line in source.lines():
+        text = line.text.rstrip("\r")
+        if not text.strip():
+            yield Outcome("blank")
+        elif not columns:
+            columns = _header(text)
+            yield Outcome("fact", _column_facts(columns))
+        else:
+            # One line, one row: a quoted line end inside a cell would make two, and both would be rejected.
+            cells = _header(text)
+            if len(cells) > len(columns):
+                reject = Reject(f"{len(cells)} cells under {len(columns)} columns", 0, len(text.encode()))
+                yield Outcome("reject", [reject], at=line.offset)
+            else:
+                yield _outcome(dict(zip(columns, cells, strict=False)), line.offset, len(text.encode()), machine)
+
+
+def _read_parquet(source: Source, machine: dict[str, str]) -> Iterator[Outcome]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(source.local_path())
+    except (pa.ArrowException, OSError) as error:
+        yield Outcome("reject", [Reject(f"not a Parquet file that can be read: {error}")])
+        return
+    columns = file.schema_arrow.names
+    if not _is_ours(columns):
+        reason = "a Parquet file without problem columns and time_us or calls"
+        yield Outcome("reject", [Reject(reason)], lines=file.metadata.num_rows)
+        return
+    yield Outcome("fact", _column_facts(columns), lines=0)
+    for batch in file.iter_batches(columns=[name for name in columns if name in _KNOWN]):
+        for row in batch.to_pylist():
+            yield _outcome({name: "" if value is None else str(value) for name, value in row.items()}, 0, 0, machine)
+
+
+_KNOWN = frozenset({*GEMM_FIELDS, *CONV_FIELDS, *_TIMES, *FACTS, "problem", "calls", "library", "solution"})
+
+
+def _column_facts(columns: Sequence[str]) -> list[Fact]:
+    ignored = [name for name in columns if name not in _KNOWN]
+    return [Fact("ignored_columns", ",".join(ignored))] if ignored else []
+
+
+def _outcome(row: Mapping[str, str], at: int, length: int, machine: dict[str, str]) -> Outcome:
+    """``machine``: the facts of the rows before, to which this row's are added."""
+    try:
+        cells = {name: cell.strip() for name, cell in row.items()}
+        records = _records(cells)
+        told = {name: cells[name] for name in FACTS if cells.get(name)}
+        told |= {name: str(_integer(told[name])) for name in ("cu_count", "gpus") if name in told}
+        other = next((name for name in told if machine.get(name, told[name]) != told[name]), None)
+        if other:
+            raise ValueError(f"{other} is {told[other]} here and {machine[other]} before: a file is of one machine")
+        wrong = next(filter(None, (fault(Fact(name, value)) for name, value in told.items())), None)
+        if wrong is not None:
+            raise ValueError(wrong)
+        machine.update(told)
+    except ValueError as error:
+        return Outcome("reject", [Reject(str(error), 0, length)], at=at)
+    if not records:
+        return Outcome("reject", [Reject("neither a time nor calls", 0, length)], at=at)
+    return Outcome("measurement" if isinstance(records[0], Measurement) else "call", records, at=at)
+
+
+def _records(row: Mapping[str, str]) -> list[Record]:
+    problem = _problem(row)
+    solution = _solution(row)
+    status: Any = row.get("status") or None
+    if status not in (None, *get_args(Status)):
+        raise ValueError(f"status {status!r} is none of {', '.join(get_args(Status))}")
+    time_us = _number(row, "time_us")
+    out: list[Record] = []
+    if time_us is not None or status is not None:
+        if solution is None:
+            raise ValueError("a time without a solution")
+        ok = time_us is not None and time_us > 0 and math.isfinite(time_us)
+        out.append(
+            Measurement(
+                problem=problem, solution=solution, origin=ORIGIN, status=status or ("ok" if ok else "no_time"),
+                time_us=time_us if ok else None, min_us=_number(row, "min_us"), max_us=_number(row, "max_us"),
+                std_us=_number(row, "std_us"), workspace_bytes=_integer(row.get("workspace_bytes", "")),
+                error=row.get("error") or None,
+            )
+        )  # fmt: skip
+    calls = _integer(row.get("calls", ""))
+    if calls is not None:
+        out.append(Call(problem=problem, category=CATEGORY, count=calls, solution=None if out else solution))
+    return out
+
+
+def _problem(row: Mapping[str, str]) -> Problem:
+    if row.get("problem"):
+        return problem_from_text(row["problem"])
+    if row.get("direction"):
+        return ConvProblem(**_fields(row, CONV_FIELDS, _CONV_TYPES))
+    values = _fields(row, GEMM_FIELDS, _GEMM_TYPES)
+    if "batch_count" not in row:
+        values["batch_count"] = 1
+    return GemmProblem(**values)
+
+
+_GEMM_TYPES, _CONV_TYPES = get_type_hints(GemmProblem), get_type_hints(ConvProblem)
+
+
+def _fields(row: Mapping[str, str], names: Iterable[str], types: Mapping[str, Any]) -> dict[str, Any]:
+    """The cells of a problem's fields, of the types that these have."""
+    return {name: _field(name, row[name], types[name]) for name in names if row.get(name)}
+
+
+def _field(name: str, cell: str, type_: Any) -> object:
+    options = get_args(type_) or (type_,)
+    words = [str(word) for option in (type_, *options) if get_origin(option) is Literal for word in get_args(option)]
+    if words and cell not in words:
+        raise ValueError(f"{name} is {cell!r}, not one of {', '.join(words)}")
+    if bool in options:
+        if cell.lower() not in _BOOLS:
+            raise ValueError(f"{name} is {cell!r}, neither true nor false")
+        return _BOOLS[cell.lower()]
+    return _integer(cell) if int in options or isinstance(options[0], int) else cell
+
+
+def _solution(row: Mapping[str, str]) -> Solution | None:
+    text = row.get("solution", "")
+    if not text:
+        return None
+    if ":" in text or not row.get("library"):
+        return solution_from_text(text)
+    return Solution(row["library"], text)
+
+
+def _number(row: Mapping[str, str], name: str) -> float | None:
+    cell = row.get(name, "")
+    return float(cell) if cell else None
+
+
+def _integer(cell: str) -> int | None:
+    """A whole number; spreadsheets write ``128.0``.  Raises ValueError on anything else."""
+    if not cell:
+        return None
+    value = float(cell)
+    if not value.is_integer():
+        raise ValueError(f"{cell} is no whole number")
+    return int(value)
+
+
+FORMAT = FileFormat(
+    name="table",
+    about="CSV or Parquet table with documented columns: problems, solutions, time_us, calls",
+    recognise=recognise,
+    read=read,
+    origins=(Origin(ORIGIN, evidence=True),),
+)

@@ -1,0 +1,615 @@
+"""Actions judged on planted jobs whose answers are computed by hand: equal units, computation apart, wall time."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+
+import pandas as pd
+import pytest
+
+from analyzers.actions import ACTIONS
+from analyzers.actions.totals import results
+from analyzers.compare import actions
+from analyzers.compare.actions import ActionProof, answer, lines, verify_actions
+from analyzers.compare.unit_time import SideBySide, UnitTime, unit_time
+from analyzers.evidence.origins import ACTION
+from analyzers.evidence.statistics.distributions import student_t_quantile
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.evidence.units import Units, units, weighed
+from analyzers.job.step.answer import Ceilings, StepAnswer
+from logparse.errors import InputError
+from logparse.model import DEFAULT, ConvProblem
+from logparse.output import CHECK_FAILED
+from tests.analyzers.build import measurement, tables
+
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+FASTER = 0.8
+"""What a convolution takes with every plan tried, over what it takes now."""
+
+
+def conv(batch: int) -> ConvProblem:
+    return ConvProblem(
+        direction="F", n=batch, c=8, h=4, w=4, k=8, filter_h=1, filter_w=1, pad_h=0, pad_w=0, stride_h=1, stride_w=1,
+        dilation_h=1, dilation_w=1, out_h=4, out_w=4, groups=1,
+        **dict.fromkeys(("in_type", "weights_type", "out_type"), "FP16"),
+        **dict.fromkeys(("in_layout", "weights_layout", "out_layout"), "NCHW"),
+    )  # fmt: skip
+
+
+class Kind:
+    """Units of one kind in µs: convolutions, other kernels that compute and collectives of one, and wall times."""
+
+    def __init__(
+        self, batch: int, count: int, traced: int, conv_us: float, other_us: float = 0.0, talk_us: float = 0.0,
+        wall: Sequence[float] = (),
+    ) -> None:  # fmt: skip
+        self.name, self.batch, self.count, self.traced = f"float16[{batch}, 3]", batch, count, traced
+        self.times = {"aten::conv": conv_us, "aten::add": other_us, "c10d::allreduce": talk_us}
+        self.wall = list(wall)
+
+    def kernels(self) -> list[dict[str, object]]:
+        names = {"aten::conv": "conv_kernel", "aten::add": "add", "c10d::allreduce": NCCL}
+        return [
+            {
+                "op": op,
+                "kernel": names[op],
+                "problem": conv(self.batch).text if op == "aten::conv" else None,
+                "calls": self.traced,
+                "total_us": us * self.traced,
+                "unit": self.name,
+            }
+            for op, us in self.times.items()
+            if us and self.traced
+        ]
+
+
+def steady(us: float, spread: float = 0.002) -> list[float]:
+    """Forty times around a mean."""
+    return [us * (1 + spread * (-1) ** i * (1 + i % 3)) for i in range(40)]
+
+
+def job(
+    run: str,
+    *kinds: Kind,
+    ratio: float = FASTER,
+    more: Mapping[str, Mapping[str, object]] | None = None,
+    ratios: Mapping[str, float] | None = None,
+) -> Tables:
+    """A run with these units, whose convolutions a replay timed; ``more`` facts by source, ``ratios`` by solution."""
+    held = {x.name: json.dumps({"count": x.count, "traced": x.traced, "us": x.wall}) for x in kinds}
+    facts: dict[str, dict[str, object]] = {
+        "units": {"unit": "optimizer", "unit_tracing": "settled"} | {f"unit:{name}": x for name, x in held.items()},
+        "trace": {"arch": "sm_90"},
+    }
+    if any(x.traced for x in kinds):
+        traced = {x.name: x.traced for x in kinds if x.traced}
+        facts["trace"] |= {"unit_kinds": json.dumps(traced), "profiler_steps": sum(traced.values())}
+    for source, values in (more or {}).items():
+        facts[source] = facts.get(source, {}) | dict(values)
+    place = {"source_id": "trace", "run": run, "device": 0}
+    texts = [(conv(x.batch).text, x.traced) for x in kinds]
+    samples = {DEFAULT.text: 100.0} | {x: 100.0 * y for x, y in (ratios or {"torch:benchmark": ratio}).items()}
+    made = tables(
+        run,
+        kernels=[place | row for x in kinds for row in x.kernels()],
+        calls=[
+            {"source_id": "trace", "run": run, "category": "profiler", "kind": "conv", "problem": text, "count": count,
+             "pid": 1, "by_tool": False}
+            for text, count in texts if count
+        ],
+        workload=[
+            {"run": run, "pid": 1, "kind": "conv", "problem": text, "calls": count, "calls_from": "profiler"}
+            for text, count in texts if count
+        ],
+        measurements=[
+            measurement(text, solution, us, source_id="replay", run="before", origin=ACTION, samples_us=[us] * 3)
+            for text, _ in texts
+            for solution, us in samples.items()
+        ],
+        facts=[
+            {"source_id": source, "run": run, "name": name, "value": str(value)}
+            for source, values in facts.items()
+            for name, value in values.items()
+        ],
+    )  # fmt: skip
+    return weighed(made)
+
+
+def judged(before: Tables, after: Tables, **more: object) -> ActionProof:
+    found = verify_actions(before, after, ["cudnn_benchmark"], **more)  # type: ignore[arg-type]
+    printed = lines(found)
+    assert printed[0].startswith(f"{found.verdict}: ")
+    assert len(printed) <= 12
+    assert max(map(len, printed)) <= 100
+    assert answer(found).code == (0 if found.verdict == "verified" else CHECK_FAILED)
+    return found
+
+
+def stripped(found: ActionProof) -> list[str]:
+    return [x.strip() for x in lines(found)]
+
+
+def simple(run: str, conv_us: float, wall: Sequence[float], **more: float) -> Tables:
+    return job(run, Kind(8, 100, 6, conv_us, more.get("other_us", 1000.0), more.get("talk_us", 0.0), wall))
+
+
+def test_a_gain_that_is_in_both_the_kernels_and_the_wall_time_is_verified() -> None:
+    """Of 2 ms of kernels one are convolutions, of which a fifth is promised and gained."""
+    found = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(2300)))
+    assert found.verdict == "verified"
+    assert (found.unit, found.before_us, found.promised_us, found.after_us) == ("step", 2000, 1800, 1800)
+    assert found.wall is not None
+    assert found.wall.gained_us == pytest.approx(200, rel=0.01)
+    assert found.wall.low_us > 0
+    assert [(x.name, x.promised_us) for x in found.groups] == [("convolution", 800), ("aten::add", 1000)]
+
+
+def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
+    """DDP: of 52.1 → 43.1 ms of kernels 7.7 are NCCL's, and the step is no faster."""
+    before = job("before", Kind(8, 100, 6, 15000, 15000, 22100, steady(39700)), ratio=0.95)
+    after = job("after", Kind(8, 100, 6, 13700, 15000, 14400, steady(41500)), ratio=0.95)
+    found = judged(before, after)
+    assert found.verdict == "took effect, not faster"
+    assert found.refuted
+    assert found.before_us + found.collectives_us[0] == pytest.approx(52100)
+    assert found.after_us + found.collectives_us[1] == pytest.approx(43100)
+    assert (found.before_us, found.promised_us, found.after_us) == pytest.approx((30000, 29250, 28700))
+    assert "exposed communication moved by -7.7 ms (22.1 ms → 14.4 ms), which it does not explain" in stripped(found)
+    assert not found.faster
+
+
+def test_a_setting_that_is_in_force_is_not_offered_again() -> None:
+    """Neither to a program that sets ``cudnn.benchmark`` by itself nor to the run that applied the recommendation."""
+    kinds = Kind(8, 100, 6, 1000, 1000, 0, steady(2500))
+    channels = {"torch:layout=NHWC,stored": 0.7, "torch:layout=NHWC,stored,benchmark": 0.6, "torch:benchmark": 0.8}
+
+    def offered(settings: str) -> dict[str, float]:
+        held = job("before", kinds, ratios=channels, more={"units": {"job_settings": settings}})
+        return {x.action.name: x.then_us / x.now_us for x in results(held, ACTIONS, Settings())}
+
+    now = offered("blas=cublas")
+    assert (now["cudnn_benchmark"], now["channels_last_benchmark"]) == pytest.approx((0.9, 0.8))
+    after = offered("cudnn_benchmark blas=cublas")
+    assert after["cudnn_benchmark"] == 1, "apply.py has it still, as the program may apply it by name"
+    assert (after["channels_last"], after["channels_last_benchmark"]) == pytest.approx((0.875, 0.875)), "0.6 of 0.8"
+
+
+def server(run: str, counts: Sequence[int], traced: Sequence[int], ratio: float) -> Tables:
+    """Batches of 1, 4 and 16, half of whose kernels' time are convolutions."""
+    each = zip((1, 4, 16), counts, traced, (200, 400, 1200), (1000, 1500, 3000), strict=True)
+    kinds = (
+        Kind(batch, n, held, us * ratio, us, 0, steady(wall * (0.5 + ratio / 2))) for batch, n, held, us, wall in each
+    )
+    return job(run, *kinds)
+
+
+def test_another_mix_of_batches_is_no_gain() -> None:
+    """Of the run before 60 %, 30 % and 10 % are batches 1, 4 and 16: 0.6 · 400 + 0.3 · 800 + 0.1 · 2400 = 720 µs.
+
+    A fifth of the convolutions, half of that, is gained: 72 µs; the traces alone show 1680 → 864.
+    """
+    before, after = server("before", (60, 30, 10), (1, 1, 3), 1.0), server("after", (10, 30, 60), (3, 1, 1), 0.8)
+    found = judged(before, after)
+    assert (found.before_us, found.promised_us, found.after_us) == pytest.approx((720, 648, 648))
+    assert found.wall is not None
+    assert found.wall.before_us == pytest.approx(0.6 * 1000 + 0.3 * 1500 + 0.1 * 3000, rel=0.01)
+    assert found.wall.gained_us == pytest.approx(135, rel=0.02)
+    assert found.verdict == "verified"
+    assert found.share == 1
+
+
+def test_kinds_that_one_run_lacks_are_left_out_and_stated() -> None:
+    """Batch 16 is 300 of 1350 µs of the units' time; without it the promise is that of the others."""
+    before, after = server("before", (60, 30, 10), (1, 1, 3), 1.0), server("after", (10, 30, 60), (3, 1, 0), 0.8)
+    found = judged(before, after)
+    assert found.share == pytest.approx(1050 / 1350, rel=0.01)
+    assert (found.before_us, found.after_us) == pytest.approx(((60 * 400 + 30 * 800) / 90, (60 * 360 + 30 * 720) / 90))
+    assert found.promised_us == pytest.approx(found.after_us)
+    assert "kinds of units in common: 78 % of the unit time of before".replace(" %", "%") in stripped(found)
+
+
+def test_runs_that_do_other_units_are_another_workload() -> None:
+    before = job("before", Kind(8, 100, 6, 1000, 1000, 0, steady(2500)))
+    assert judged(before, job("after", Kind(16, 100, 6, 800, 1000, 0, steady(2300)))).verdict == "another workload"
+    mostly = job("before", Kind(8, 10, 6, 1000, 1000, 0, steady(2500)), Kind(4, 90, 6, 900, 900, 0, steady(2000)))
+    found = judged(mostly, simple("after", 800, steady(2300)))
+    assert (found.verdict, round(found.share, 2)) == ("another workload", 0.12)
+
+
+def test_a_step_and_a_call_are_not_compared() -> None:
+    """Both are told apart by the sizes of the same tensors, so their kinds have one name."""
+    call = job("after", Kind(8, 100, 6, 800, 1000, 0, steady(2300)), more={"units": {"unit": "module"}})
+    found = judged(simple("before", 1000, steady(2500)), call)
+    assert (found.verdict, found.share) == ("another workload", 0)
+    assert not [x for x in stripped(found) if x.startswith("computation")], "nothing equal is there to compare"
+
+
+def test_kernels_that_stay_as_they_are_show_no_effect() -> None:
+    before = simple("before", 1000, steady(2500))
+    assert judged(before, simple("after", 1001, steady(2500))).verdict == "had no effect"
+    assert judged(before, simple("after", 1001, [])).verdict == "had no effect", "their time alone shows it"
+    slower = judged(before, simple("after", 1300, []))
+    assert slower.verdict == "took effect, not faster"
+
+
+def test_a_gain_far_outside_of_the_promise_is_no_pass() -> None:
+    found = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(1700), other_us=400.0))
+    assert found.verdict == "another workload"
+    assert not found.refuted
+    assert [x.name for x in found.unexplained] == ["aten::add"]
+    assert "unexplained, far more than was promised: aten::add 1 ms → 400 µs" in stripped(found)
+    same = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(2500), other_us=400.0))
+    assert same.verdict == "took effect, not faster"
+    beside = (timed("a", 2500, 2501, 2502), timed("b", 1700, 1701, 1702))
+    proven = judged(
+        simple("before", 1000, steady(2500)), simple("after", 800, steady(1700), other_us=400.0), times=beside
+    )
+    assert (proven.verdict, proven.ok) == ("faster, not as promised", False), "by turns both did the same work"
+    assert "unexplained, far more than was promised: aten::add 1 ms → 400 µs" in stripped(proven)
+
+
+def test_a_gain_that_stays_below_the_promise_is_no_pass() -> None:
+    """Promised are 200 µs; 40 are more than two runs of one job differ by, and below the interval."""
+    found = judged(simple("before", 1000, steady(2500)), simple("after", 960, steady(2450)))
+    assert found.verdict == "faster, not as promised"
+    assert not found.refuted, "the step is faster, so what was applied stays"
+    beside = (timed("a", 2500, 2501, 2502), timed("b", 2300, 2301, 2302))
+    found = judged(simple("before", 1000, steady(2500)), simple("after", 1000, steady(2500)), times=beside)
+    assert found.verdict == "faster, not as promised", "kernels as they were, and a step that is faster all the same"
+
+
+@pytest.mark.parametrize("wall_us", [3000, 1900])
+def test_what_kernels_do_not_explain_of_two_runs_at_two_times_is_of_the_host(wall_us: float) -> None:
+    """DDP on H200s: computation gained 1.74 ms as promised, and the step lost 18.8 of 32.7 ms, which was a neighbour;
+    FSDP: 10.3 ms, and the step gained 14.7 of 51.3 ms, which by turns were 3.
+    """
+    before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(wall_us))
+    found = judged(before, after)
+    assert found.verdict == "time unknown"
+    assert not found.refuted
+    said = "kernels do not explain that: host or communication may differ between two starts of the job"
+    assert said in stripped(found)
+    beside = judged(before, after, times=(timed("a", 2500, 2501, 2502), timed("b", wall_us, wall_us + 1, wall_us - 1)))
+    assert beside.verdict == ("verified" if wall_us < 2500 else "took effect, not faster"), "there the host is the same"
+
+
+def simulated(
+    now_us: float, then_us: float, free_kernels_us: float, error: float = 0.05, launch_us: float = 4.0
+) -> StepAnswer:
+    ends = (then_us * (1 - error), then_us * (1 + error))
+    ceilings = Ceilings(now_us, now_us, now_us, free_kernels_us)
+    return StepAnswer(now_us, then_us, *ends, "host", 1.0, launch_us, False, {}, ceilings)
+
+
+def test_the_step_is_compared_with_what_its_simulation_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gain of 200 µs of kernels, behind communication: of the step 20 are promised, the rest is another host's."""
+    before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300))
+    monkeypatch.setattr(actions, "step_of", lambda *_: simulated(2500, 2480, 2000, 0.01))
+    found = judged(before, after)
+    assert found.verdict == "time unknown"
+    assert "promised of it, simulated: 20 µs [-4.8 µs, 44.8 µs]" in stripped(found)
+    monkeypatch.setattr(actions, "step_of", lambda *_: simulated(2500, 2320, 2000, 0.01))
+    assert judged(before, after).verdict == "verified"
+
+
+@pytest.mark.parametrize(
+    ("free_us", "before_us", "fewer_us", "verdict"),
+    [
+        (2490, (2500, 2900, 2600), 0, "took effect, not faster"),
+        (2300, (2500, 2900, 2600), 0, "time unknown"),  # kernels may gain what the units' spread hides
+        (2490, (2800, 2801, 2802), 0, "time unknown"),  # it seems to be faster, and by kernels it cannot be
+        (2490, (2500, 2900, 2600), 89, "took effect, not faster"),
+        (2490, (2500, 2900, 2600), 91, "time unknown"),  # the host launches so much less that it may be faster
+    ],
+)
+def test_a_step_that_waits_for_its_host_is_no_faster_whatever_its_kernels_do(
+    free_us: float, before_us: tuple[float, ...], fewer_us: float, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an H200 a step of 26.3 ms with 3.6 ms of kernels was "time unknown", since its units differ by 5 %, and later
+    one since it launched 60 of 2,404 kernels less, at 3.6 µs.
+    """
+    before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2500))
+    after = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * 0.9))
+    gone = 0.1 * judged(before, before).launched[0]
+    monkeypatch.setattr(actions, "step_of", lambda *_: simulated(2500, 2500, free_us, launch_us=fewer_us / gone))
+    found = judged(before, after, times=(timed("a", *before_us), timed("b", 2500, 2600, 2450)))
+    assert found.verdict == verdict
+    limit = "the host is the limit: with kernels of no time a step takes 2.49 ms of 2.5 ms, simulated"
+    assert (limit in stripped(found)) == (verdict == "took effect, not faster")
+    shares = {"host": 0.3, "kernels": 0.4, "data loading": 0.3 + 1e-9}
+    assert replace(found, host_us=-101.0).limit == "", "a replay saw the host save 4 % and more"
+    loads = replace(found, step=replace(simulated(2500, 2500, 2490), limit="kernels", shares=shares))
+    assert loads.limit.startswith("data loading is the limit: with kernels of")
+    once = judged(before, simple("after", 800, steady(2400)))
+    assert (once.verdict == "time unknown") == (free_us == 2490), "a faster run at another time proves nothing else"
+
+
+@pytest.mark.parametrize(
+    ("after_us", "launched", "verdict"),
+    [
+        (995, 1, "had no effect"),
+        (1005, 1, "had no effect"),
+        (960, 1, "time unknown"),  # 2 % of a step are hidden by the spread of its units, but kernels have them
+        (800, 1, "time unknown"),
+        (995, 0.9, "time unknown"),  # the host launches less, which may be faster
+    ],
+)
+def test_kernels_that_take_what_they_took_make_no_step_faster(after_us: int, launched: float, verdict: str) -> None:
+    """On an H200 kernels of 20.0 ms took 19.9 with moe's action, and its steps of 33 ms differ by 8 %."""
+    before, after = simple("before", 1000, steady(2500)), simple("after", after_us, steady(2500))
+    after = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * launched))
+    found = judged(before, after, times=(timed("a", 2500, 2900, 2600), timed("b", 2500, 2600, 2450)))
+    assert found.verdict == verdict
+    said = [x for x in stripped(found) if x.startswith("its kernels and launches gained at most")]
+    assert len(said) == (verdict != "time unknown")
+    assert all(x.endswith(" µs: less than 4% of a step") for x in said)
+
+
+def prefill(run: str, conv_us: float, walls: Sequence[float]) -> Tables:
+    """Ninety decodes of 1 ms, and ten prefills, in which nearly all of the time is."""
+    return job(run, Kind(1, 90, 4, 100, 300, 0, steady(1000)), Kind(16, 10, 2, conv_us, 10000, 0, walls))
+
+
+def test_kinds_of_units_with_most_of_the_time_decide() -> None:
+    """Of a kind that came first once units were no longer timed no time is known: the others' is no word on it."""
+    untimed = judged(prefill("before", 90_000, []), prefill("after", 72_000, []))
+    assert (untimed.verdict, untimed.wall, untimed.refuted) == ("time unknown", None, False)
+    timed_too = prefill("before", 90_000, steady(100_000)), prefill("after", 72_000, steady(82_000))
+    assert judged(*timed_too).verdict == "verified"
+    turns = [{"float16[1, 3]": 1000.0} for _ in range(20)]
+    assert judged(*timed_too, times=SideBySide(((turns, turns),) * 2)).verdict == "verified", "by the traced runs"
+
+
+def test_fewer_launches_without_a_time_are_no_proof_of_no_effect() -> None:
+    before, after = simple("before", 1000, steady(2500)), simple("after", 995, [])
+    assert judged(before, after).verdict == "had no effect"
+    fewer = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * 0.7))
+    assert judged(before, fewer).verdict == "time unknown"
+
+
+@pytest.mark.parametrize("untimed", ["before", "after"])
+def test_without_units_that_no_profiler_slowed_the_time_is_unknown(untimed: str) -> None:
+    walls = {"before": steady(2500), "after": steady(2300), untimed: [2000.0] * 4}
+    found = judged(simple("before", 1000, walls["before"]), simple("after", 800, walls["after"]))
+    assert (found.verdict, found.wall) == ("time unknown", None)
+    assert f"no unit of {untimed} was timed without a profiler often enough" in stripped(found)
+
+
+def test_a_job_that_ends_before_it_settles_has_a_sentence() -> None:
+    early = job("after", Kind(8, 4, 0, 800, 1000, 0, [9000, 3000, 2400, 2300]), more={"units": {"unit_tracing": ""}})
+    found = judged(simple("before", 1000, steady(2500)), early)
+    assert found.verdict == "time unknown"
+    assert "after has no trace with kernels: its job ended before its units of work had settled" in stripped(found)
+
+
+def ranks(run: str, ratio: float, other: Mapping[str, object], alive: bool = True) -> Tables:
+    """Two ranks of which the second has these facts of units; its trace is there or not."""
+    more: dict[str, Mapping[str, object]] = {
+        "units": {"rank": 0, "ranks": 2},
+        "trace": {"rank": 0},
+        "units1": {"rank": 1, "ranks": 2, "unit": "optimizer", "unit_tracing": "settled"} | other,
+    }
+    if alive:
+        more["trace1"] = {"rank": 1, "unit_kinds": json.dumps({"float16[8, 3]": 6})}
+    return job(run, Kind(8, 100, 6, 1000 * ratio, 1000, 0, steady(2300 + 200 * ratio)), more=more)
+
+
+def test_ranks_that_cannot_be_compared_have_a_sentence() -> None:
+    alike = {"unit:float16[8, 3]": json.dumps({"count": 100, "traced": 6, "us": steady(2500)})}
+    fewer = {"unit:float16[8, 3]": json.dumps({"count": 50, "traced": 6, "us": steady(2500)})}
+    before = ranks("before", 1.0, alike)
+    assert judged(before, ranks("after", 0.8, alike)).doubts == ()
+    dead = judged(before, ranks("after", 0.8, alike, alive=False))
+    assert (dead.verdict, dead.doubts) == ("time unknown", ("rank 1 of after left no trace: did it die?",))
+    unlike = judged(before, ranks("after", 0.8, fewer))
+    assert unlike.verdict == "time unknown"
+    assert unlike.doubts == ("the ranks of after do different units (50 of step, 100 of step …)",)
+    both = judged(ranks("before", 1.0, alike, alive=False), ranks("after", 0.8, alike, alive=False))
+    assert both.doubts == ()
+    killed = job("after", Kind(8, 100, 6, 800, 1000, 0, steady(2300)), more={"units": {"rank": 0, "ranks": 2}})
+    assert judged(before, killed).doubts == ("rank 1 of after left no units: did it die?",)
+
+
+def test_an_action_that_nothing_was_promised_for_is_an_error() -> None:
+    before = simple("before", 1000, steady(2500))
+    with pytest.raises(InputError, match="no action tf32 of run before: there is cudnn_benchmark"):
+        verify_actions(before, before, ["tf32"])
+
+
+def timed(run: str, *walls: float) -> list[Units]:
+    return [x for us in walls if (x := units(simple(run, 1000, [us] * 40))) is not None]
+
+
+def test_runs_by_turns_have_the_interval_of_their_means() -> None:
+    """Means 100, 101, 102 and 97, 98, 99: both variances of the mean are 1/3, so 4 degrees, and 3 ± t · √(2/3)."""
+    found = unit_time(timed("a", 100, 101, 102), timed("b", 97, 98, 99), {"float16[8, 3]": 100})
+    off = student_t_quantile(0.975, 4) * (2 / 3) ** 0.5
+    kinds = ("float16[8, 3]",)
+    assert found == UnitTime(101, 98, pytest.approx(3 - off), pytest.approx(3 + off), 3, kinds=kinds)
+    assert found.faster
+    unsure = unit_time(timed("a", 100, 101, 110), timed("b", 97, 98, 99), {"float16[8, 3]": 100})
+    assert unsure is not None
+    assert not unsure.faster
+
+
+def by_turns(*us: float, kind: str = "float16[8, 3]") -> list[dict[str, float]]:
+    return [{kind: x} for x in us]
+
+
+def test_turns_of_runs_side_by_side_are_compared_one_for_one() -> None:
+    """Some turns of each side are disturbed, and the host is slower for a while: 100 and 80 are what the sides take."""
+    slow = [1.0] * 24 + [1.7] * 8
+    before = by_turns(*(x * y for x, y in zip([100, 101, 99, 190, 100, 100, 160, 100] * 4, slow, strict=True)))
+    after = by_turns(*(x * y for x, y in zip([80, 240, 80, 81, 79, 120, 80, 80] * 4, slow, strict=True)))
+    found = SideBySide(((before, after), (before, after))).unit_time({"float16[8, 3]": 7})
+    assert found is not None
+    assert (found.before_us, found.after_us) == pytest.approx((100, 80), rel=0.02)
+    assert found.after_us / found.before_us == pytest.approx(0.8, rel=0.005)
+    assert (found.runs, found.turns) == (2, 64)
+    assert (found.low_us, found.high_us) == pytest.approx((20, 20), rel=0.05), "both pairs are alike"
+    alone = SideBySide(((before, after),)).unit_time({"float16[8, 3]": 7})
+    assert alone is not None
+    assert (alone.low_us, alone.high_us, alone.runs) == (pytest.approx(20, abs=4), pytest.approx(20, abs=4), 1)
+
+
+def test_two_pairs_of_starts_differ_by_more_than_their_turns_do() -> None:
+    """Pairs that gained 3 and 1 %: their mean has a standard error of 1 %, one degree of freedom; turns are alike."""
+    a, b, c, d = (by_turns(*[100.0 * math.exp(x)] * 20) for x in (0.0, 0.02, -0.03, 0.01))
+    found = SideBySide(((a, c), (b, d))).unit_time({"float16[8, 3]": 1})
+    off, before = student_t_quantile(0.975, 1) * 0.01, 100 * math.exp(0.01)
+    assert found is not None
+    assert found.before_us == pytest.approx(before)
+    assert found.gained_us == pytest.approx(before * (1 - math.exp(-0.02)))
+    assert (found.low_us, found.high_us) == pytest.approx([before * (1 - math.exp(-0.02 + x)) for x in (off, -off)])
+    assert not found.faster
+    four = SideBySide(((a, c), (b, d)) * 2).unit_time({"float16[8, 3]": 1})
+    assert four is not None
+    assert four.faster, "three degrees of freedom"
+
+
+def test_intervals_of_two_pairs_hold_the_truth_as_often_as_they_say() -> None:
+    """Starts that differ by 5 % and turns by 2 %: nineteen of twenty intervals hold a gain of 3 %."""
+    chance = random.Random(7)
+    kind = "float16[8, 3]"
+
+    def turns(us: float) -> list[dict[str, float]]:
+        start = us * math.exp(chance.gauss(0, 0.05))
+        return by_turns(*(start * math.exp(chance.gauss(0, 0.02)) for _ in range(12)))
+
+    held = 0
+    for _ in range(400):
+        found = SideBySide(tuple((turns(100), turns(97)) for _ in range(2))).unit_time({kind: 1})
+        assert found is not None
+        held += found.low_us <= 0.03 * found.before_us <= found.high_us
+    assert 0.93 < held / 400 < 0.98
+
+
+def test_kinds_that_few_turns_had_are_no_part_of_the_comparison() -> None:
+    common, rare = by_turns(*[100.0] * 8), by_turns(*[300.0] * 2, kind="rare")
+    sides = SideBySide((([*common, *rare], [*common, *rare]),))
+    found = sides.unit_time({"float16[8, 3]": 3, "rare": 1})
+    assert found is not None
+    assert found.before_us == pytest.approx(100)
+    assert sides.unit_time({"float16[8, 3]": 1, "rare": 3}) is None, "most of the units"
+    assert sides.kinds == {"float16[8, 3]": 16, "rare": 4}
+
+
+def test_one_long_run_has_the_interval_of_its_blocks() -> None:
+    """Times that drift: blocks of neighbours spread more than single units would suggest."""
+    late = [100.0 + 10 * (i // 50 % 2) for i in range(500)]
+    before = job("before", Kind(8, 1000, 6, 1000, 0, 0, [*[500.0] * 500, *late]))
+    found = unit_time(*([x] if (x := units(before)) else [] for _ in range(2)), {"float16[8, 3]": 1})
+    assert found is not None
+    assert found.before_us == fmean(late) == 105
+    variance = 10 * 25 / 9 / 10  # ten blocks, each 5 off the mean
+    assert found.high_us == pytest.approx(student_t_quantile(0.975, 18) * (2 * variance) ** 0.5)
+
+
+def test_times_by_turns_take_the_place_of_those_of_the_traced_runs() -> None:
+    before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300))
+    found = judged(before, after, times=(timed("a", 2500, 2501, 2502), timed("b", 2500, 2501, 2502)))
+    assert found.verdict == "took effect, not faster"
+    assert found.wall is not None
+    assert found.wall.runs == 3
+
+
+@pytest.mark.parametrize("conv_us", [1000, 800])
+def test_an_interval_that_holds_no_gain_and_a_large_one_decides_nothing(conv_us: float) -> None:
+    """On two H100s verify reported "had no effect" with an interval of [-29.6, 21.2] ms for a step of 65 ms, but the
+    program was 27 % faster.
+    """
+    before, after = (simple(run, us, steady(2500), talk_us=300) for run, us in (("before", 1000), ("after", conv_us)))
+    others = replace(after, kernels=after.kernels.assign(kernel=after.kernels["kernel"] + "_2"))
+    found = judged(before, others, times=(timed("a", 2500, 2900, 2600), timed("b", 2600, 2400, 2800)))
+    assert found.verdict == "time unknown"
+    assert not found.refuted, "so what was applied stays"
+    assert any("which decides nothing" in x for x in lines(found))
+
+
+def test_where_the_same_kernels_ran_there_was_no_effect_whatever_the_wall_time() -> None:
+    before, after = (simple(run, 1000, steady(2500), talk_us=300) for run in ("before", "after"))
+    times = (timed("a", 2500, 2900, 2600), timed("b", 2600, 2400, 2800))
+    found = judged(before, after, times=times)
+    assert found.verdict == "had no effect"
+    assert any("the same kernels ran: what was applied reached none of its calls" in x for x in lines(found))
+    fewer = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * 0.9))
+    assert not judged(before, fewer, times=times).same, "some of its calls are not made any more"
+
+
+def test_two_runs_are_timed_beside_their_logs_where_one_was_not_timed_without() -> None:
+    before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300))
+    alone = json.dumps({"count": 100, "traced": 0, "us": steady(1500)})
+    rows = [
+        {"source_id": "alone", "run": "before", "name": name, "value": value}
+        for name, value in (("unit", "optimizer"), ("unit_alone", "1"), ("unit:float16[8, 3]", alone))
+    ]
+    more = replace(before, facts=pd.concat([before.facts, pd.DataFrame(rows)], ignore_index=True))
+    found = judged(more, after)
+    assert found.wall is not None
+    assert found.wall.before_us == pytest.approx(2500, rel=0.01)
+
+
+def test_override_files_are_judged_with_the_actions() -> None:
+    """Files that save 10 % of the job where no action changes the same problem; else their gain may be all lost."""
+    before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300), other_us=800.0)
+
+    [setting] = [x for x in results(before, ACTIONS, Settings()) if x.action.name == "cudnn_benchmark"]
+    now = setting.now_us
+    named = replace(setting.action, name="overrides", kind="files")
+    files = replace(setting, action=named, then_us=0.9 * now, low_us=0.9 * now, high_us=0.9 * now, parts=())
+    found = judged(before, after, files=files)
+    assert found.actions == ("cudnn_benchmark", "overrides")
+    assert (found.promised_us, found.after_us, found.verdict) == (pytest.approx(1600), 1600, "verified")
+    both = judged(before, after, files=replace(files, parts=setting.parts))
+    assert both.promised_us == pytest.approx(1800)
+    assert both.low_us < 1600
+
+
+def marked(run: str, conv_us: float, wall: Sequence[float], *, asked: Sequence[str] = (), **facts: object) -> Tables:
+    """A run that ``capture --trace`` read marks of; these facts are some."""
+    seen = {"applied_asked": json.dumps({"settings": [*asked], "scripts": []}), **facts}
+    return job(run, Kind(8, 100, 6, conv_us, 1000.0, 0.0, wall), more={"marks": seen})
+
+
+APPLIED = {"applied:cudnn_benchmark": '{"setting": true}'}
+
+
+def test_a_run_that_left_its_mark_is_judged_as_ever() -> None:
+    after = marked("after", 800, steady(2300), asked=["cudnn_benchmark"], **APPLIED)
+    assert judged(simple("before", 1000, steady(2500)), after).verdict == "verified"
+
+
+def test_a_run_that_left_no_mark_of_what_it_was_asked_for_has_no_verdict() -> None:
+    """The job ran as it was, on a quieter machine."""
+    found = judged(simple("before", 1000, steady(2500)), marked("after", 800, steady(2300), asked=["cudnn_benchmark"]))
+    assert found.verdict == "time unknown"
+    assert "after left no mark that cudnn_benchmark was applied: it ran as it was" in stripped(found)
+
+
+def test_without_a_mark_equal_kernels_are_no_gain_of_an_action() -> None:
+    """Nobody asked logparse to apply it: the program was to do so by itself."""
+    before, after = simple("before", 1000, steady(2500)), marked("after", 985, steady(2300))
+    found = judged(before, after, times=([units(before)] * 3, [units(after)] * 3))
+    assert found.same
+    assert found.verdict == "time unknown"
+    said = "no process of after left a mark that cudnn_benchmark was applied, and the same kernels ran"
+    assert said in stripped(found)
+    in_force = marked("after", 985, steady(2300), job_settings="cudnn_benchmark")
+    assert "unit" not in in_force.facts["name"].tolist()[-1]
+    known = replace(in_force, facts=in_force.facts.replace({"source_id": {"marks": "units"}}))
+    assert judged(before, known, times=([units(before)] * 3, [units(after)] * 3)).verdict != "time unknown"
+    older = simple("after", 985, steady(2300))
+    assert judged(before, older, times=([units(before)] * 3, [units(older)] * 3)).verdict != "time unknown"
+
+
+def test_a_job_that_applied_it_before_is_compared_with_itself() -> None:
+    before = marked("before", 1000, steady(2500), **APPLIED)
+    after = marked("after", 800, steady(2300), asked=["cudnn_benchmark"], **APPLIED)
+    found = judged(before, after)
+    assert found.verdict == "time unknown"
+    assert "before had cudnn_benchmark applied, too: the job is compared with itself" in stripped(found)

@@ -1,0 +1,416 @@
+"""Diff finds what was planted and nothing else; the upgrade plan decides every row; goldens of its renderings."""
+
+from __future__ import annotations
+
+import bz2
+import math
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analyzers.compare.diff import CHANGED, diff
+from analyzers.compare.render import diff_lines, diff_table
+from analyzers.compare.timings import BASES, times_of_run, timings
+from analyzers.compare.upgrade import PlannedRow, upgrade_plan
+from analyzers.evidence.tables import Tables
+from analyzers.overrides.lint import inspect
+from logparse.ingest import ingest
+from logparse.libraries.hipblaslt import tuning_file
+from logparse.libraries.miopen import find_db
+from logparse.libraries.tunableop import results
+from logparse.model import Override, Solution, problem_from_text
+from logparse.store import Store
+from tests.analyzers.build import call, facts, measurement, tables, work
+from tests.analyzers.example import ARCH, W, gemm
+from tests.analyzers.ingested import count_units
+from tests.conftest import CORPUS, SAMPLES, needs_corpus, sized
+
+G = [gemm(m).text for m in (4096, 2048, 1024, 512, 256, 128)]
+
+
+def kernel(problem: str, name: str, calls: int, total: float) -> dict[str, object]:
+    row = {"source_id": "t", "run": "r", "device": 0, "op": "aten::mm", "problem": problem, "kernel": name}
+    return row | {"calls": calls, "total_us": total}
+
+
+def run_a() -> Tables:
+    return tables(
+        workload=[work(g, 10) for g in G[:5]],
+        calls=[call(g, "hipblaslt:1", 10) for g in G[:5]],
+        kernels=[kernel(g, "k1", 10, 1000.0) for g in G[:4]],
+    )
+
+
+def run_b() -> Tables:
+    return tables(
+        workload=[work(g, 20) for g in (*G[:4], G[5])],
+        calls=[
+            call(g, s, 20) for g, s in zip((*G[:4], G[5]), ("hipblaslt:1",) * 3 + ("hipblaslt:2",) * 2, strict=True)
+        ],
+        kernels=[kernel(g, "k1", 20, t) for g, t in zip(G[:4], (2200.0, 1000.0, 2040.0, 2000.0), strict=True)],
+    )
+
+
+def test_two_devices_are_named() -> None:
+    one, two = (
+        tables(
+            workload=[work(G[0], 10)],
+            kernels=[kernel(G[0], "k1", 10, 1000.0)],
+            facts=facts("t", arch="gfx942", cu_count=count),
+            sources=[{"source_id": "t", "run": "r", "path": "t", "format": "torch-profiler"}],
+        )
+        for count in ("304", "80")
+    )
+    assert diff(one, two).devices == ("gfx942, 304 CUs", "gfx942, 80 CUs")
+    assert "two devices (gfx942, 304 CUs and gfx942, 80 CUs)" in "\n".join(diff_lines(diff(one, two)))
+    assert diff(one, one).devices is None
+
+
+@pytest.mark.parametrize(("a", "b", "ok"), [(100.0, 105.0, True), (0.7, 0.735, True), (100.0, 105.001, False)])
+def test_a_gate_that_is_met_exactly_passes(a: float, b: float, ok: bool) -> None:
+    one, two = (tables(workload=[work(G[0], 1)], kernels=[kernel(G[0], "k1", 1, time)]) for time in (a, b))
+    assert diff(one, two, fail_on=0.05).ok is ok
+    assert diff(two, one, fail_on=0.05).rows["state"].tolist() == ["same" if ok else "faster"]
+
+
+def test_states() -> None:
+    found = diff(run_a(), run_b())
+    states = dict(zip(found.rows["problem"], found.rows["state"], strict=True))
+    assert states == dict(zip(G, ("slower", "faster", "same", "changed", "vanished", "new"), strict=True))
+    assert found.rows["problem"].tolist()[:2] == G[:2]
+    assert found.rows["delta_us"].tolist()[:2] == [pytest.approx(200.0), pytest.approx(-1000.0)]
+    assert not found.ok
+    assert found.cost("slower", "faster")[1] == pytest.approx(-800.0)
+    assert diff(run_a(), run_b(), fail_on=0.2).ok
+
+
+def test_new_and_vanished_problems_have_the_times_of_their_run() -> None:
+    a, b = (
+        tables(
+            workload=[work(g, calls) for g in held],
+            kernels=[kernel(g, f"k{calls}", calls, 1000.0) for g in held if g != G[3]],
+            measurements=[measurement(held[-1], "hipblaslt:3", 7.0, origin="tunableop")],
+        )
+        for held, calls in (((G[0], G[1]), 10), ((G[0], G[2], G[3], G[4]), 20))
+    )
+    found = diff(a, b)
+    rows = found.rows.set_index("problem")
+    assert rows["state"].to_dict() == dict(zip(G, ("faster", "vanished", "new", "new", "new"), strict=False))
+    assert rows["basis"].fillna("").to_dict() == dict(zip(G, ("trace", "trace", "trace", "", "trace"), strict=False)), (
+        "a call's own time is nearer to the job than a tuned one"
+    )
+    assert rows.loc[G[2], ["b_us", "delta_us", "pick_b"]].tolist() == [50.0, 1000.0, "k20"]
+    assert rows.loc[G[1], ["a_us", "delta_us", "pick_a"]].tolist() == [100.0, -1000.0, "k10"]
+    assert rows.loc[[G[1], G[2]], ["ratio", "noise"]].isna().all(axis=None)
+    assert found.cost("slower", "faster")[1] == pytest.approx(-1000.0), "that of problems of both runs"
+    assert found.flips == (1, 1, 0.5)
+    assert diff_lines(found)[3:] == [
+        "new: 3 problems, 2 of them 2 ms per run; the others' time or calls are unknown",
+        "vanished: 1 problem, 1 ms per run",
+    ]
+
+
+def test_other_kernels_of_a_trace_are_a_change() -> None:
+    one, two = (tables(workload=[work(G[0], 10)], kernels=[kernel(G[0], name, 10, 1000.0)]) for name in ("k1", "k2"))
+    assert diff(one, two).rows[["state", "pick_a", "pick_b"]].values.tolist() == [["changed", "k1", "k2"]]
+
+
+def test_changes_below_the_floor_count_as_the_same() -> None:
+    found = diff(run_a(), run_b(), floor_us=10.0)
+    states = dict(zip(found.rows["problem"], found.rows["state"], strict=True))
+    assert [states[g] for g in G[:2]] == ["same", "faster"], "110 µs instead of 100, and 50 instead of 100"
+    assert found.ok
+    assert "(beyond 3.0%, 10 µs and noise)" in diff_lines(found)[0]
+
+
+def test_nothing_compared_is_reported() -> None:
+    """A gate that had nothing to compare must not read as one that was passed."""
+    picks = [tables(workload=[work(G[0], 10)], calls=[call(G[0], "hipblaslt:1", 10)]) for _ in "ab"]
+    found = diff(*picks)
+    assert (found.ok, found.compared) == (False, 0)
+    nothing = "no time was compared: no problem has one of the same kind in both runs, and a gate fails on that"
+    assert diff_lines(found)[1] == nothing
+
+
+def test_renderings() -> None:
+    found = diff(run_a(), run_b())
+    assert diff_lines(found) == [
+        "r → r: 1 slower, 1 faster, 1 changed, 1 new, 1 vanished, 1 same (beyond 3.0% and noise)",
+        "picks differ in 1 of 4 problems (winner-flip rate 25%); the times differ there by 0.0% in the median",
+        "slower and faster: in all 800 µs less per run where the calls are known",
+        "new: 1 problem, whose time per run is unknown",
+        "vanished: 1 problem, whose time per run is unknown",
+    ]
+    assert diff_table(found)["state"].to_pylist() == ["slower", "faster", "changed", "new", "vanished"]
+
+
+@pytest.mark.parametrize(
+    ("sample", "old", "new", "flips"),
+    [
+        (
+            "tunableop/tunableop_results0.csv",
+            "Hipblaslt_91077,1.7416",
+            "Hipblaslt_91078,1.5",
+            "in 1 of 20 problems (winner-flip rate 5%); the times",
+        ),
+        ("hipblaslt/tuning_7.0.txt", ",105597,", ",105598,", "winner-flip rate"),
+        ("tables/aiter_bf16_tuned_gemm.csv", "asm,5,13", "asm,6,13", "in 1 of 2 problems (winner-flip rate 50%)"),
+        ("tables/te_hipblaslt_cache.csv", ",104379,1", ",104380,1", "what that costs is unknown"),
+        ("moe/autotune_configs.json", "52", "53", "in 1 of 4 problems (winner-flip rate 25%); what that costs is"),
+    ],
+)
+def test_winners_that_flip(sample: str, old: str, new: str, flips: str, store: Store, tmp_path: Path) -> None:
+    """Of two tunes of one machine, whatever the file."""
+    text = (SAMPLES / sample).read_text(encoding="utf-8")
+    for run, content in (("a", text), ("b", text.replace(old, new, 1))):
+        (tmp_path / run).mkdir()
+        path = tmp_path / run / Path(sample).name
+        path.write_text(content, encoding="utf-8")
+        ingest([str(path)], store, run=run)
+    found = diff(times_of_run(store, "a"), times_of_run(store, "b"))
+    assert found.flips[0] == 1
+    assert flips in "\n".join(diff_lines(found))
+
+
+def test_indices_of_two_builds_may_be_other_kernels() -> None:
+    rows = [measurement(G[0], "hipblaslt:1", 100.0)]
+    builds = [tables(measurements=rows, facts=facts("m", arch="gfx942", hipblaslt_revision=x)) for x in "ab"]
+    assert "two builds of hipblaslt;" in diff_lines(diff(*builds))[1]
+    assert not any("builds" in x for x in diff_lines(diff(builds[0], builds[0])))
+
+
+def test_noise_is_respected() -> None:
+    def one(time: float, samples: tuple[float, ...] = (), std: float | None = None) -> Tables:
+        return tables(
+            measurements=[measurement(G[0], "Default", time, origin="replay-confirm", samples_us=samples, std_us=std)]
+        )
+
+    assert diff(one(100.0), one(108.0)).count("slower") == 1
+    assert diff(one(100.0, std=5.0), one(108.0, std=5.0)).count("same") == 1
+    quiet = tuple(100.0 + x for x in (-0.1, 0.0, 0.1) * 4)
+    assert diff(one(100.0, quiet), one(108.0, tuple(x + 8 for x in quiet))).count("slower") == 1
+    assert math.isnan(timings(one(100.0))["noise"][0])
+
+
+def test_times_of_two_kinds_are_never_compared() -> None:
+    a = tables(measurements=[measurement(G[0], "Default", 100.0, origin="replay-confirm")])
+    b = tables(measurements=[measurement(G[0], "Default", 200.0, origin="bench")])
+    assert diff(a, b).count("unknown") == 1
+
+
+def test_the_only_problem_that_may_be_meant_is_compared() -> None:
+    full, vague = gemm(), gemm(lda=None, scale_type=None)
+    a = tables(measurements=[measurement(full.text, "Default", 100.0)])
+    b = tables(measurements=[measurement(vague.text, "Default", 200.0)])
+    assert diff(a, b).rows["state"].tolist() == ["slower"]
+    two = tables(measurements=[measurement(p.text, "Default", 100.0) for p in (full, gemm(lda=1088))])
+    assert set(diff(two, b).rows["state"]) == {"unknown"}, "either may be the one that the other run calls"
+
+
+def test_a_call_takes_its_average_over_the_files_of_a_trace() -> None:
+    """Files and kinds of units add up to calls; the kernels of one call do not."""
+
+    def traced(*files: float) -> Tables:
+        rows = [
+            {**kernel(G[0], name, 2, us), "source_id": str(n), "unit": unit}
+            for n, us in enumerate(files)
+            for unit in ("16", "1")
+            for name in ("splitk", "reduce")
+        ]
+        return tables(workload=[work(G[0], 100)], calls=[call(G[0], "hipblaslt:1", 100)], kernels=rows)
+
+    rows = diff(traced(20.0), traced(20.0, 20.4)).rows
+    assert rows[["state", "a_us", "b_us"]].values.tolist() == [["same", 20.0, pytest.approx(20.2)]]
+
+
+def test_what_a_replay_alone_timed_is_not_the_runs_own() -> None:
+    """A what-if of the run before neither vanished nor is it compared; a store of replays alone is compared."""
+    rows = [measurement(g, "Default", 9.0, origin=x) for g in G[:2] for x in ("replay", "replay-confirm")]
+    rows.append(measurement(G[2], "torch:pad=8", 9.0, origin="replay-action"))
+    a, b = (tables(workload=[work(G[0], 3)], measurements=held) for held in (rows, []))
+    assert [(x["problem"], x["state"]) for x in diff(a, b).table().to_pylist()] == [(G[0], "unknown")]
+    alone = tables(measurements=rows)
+    assert set(diff(alone, b).rows["state"]) == {"vanished", "unknown"}
+
+
+def test_a_text_of_a_problem_that_both_runs_call_is_not_gone() -> None:
+    full, vague = gemm().text, gemm(lda=None).text
+    a, b = (tables(workload=[work(x, 3) for x in texts]) for texts in ((full, vague, G[1]), (full,)))
+    states = {x["problem"]: x["state"] for x in diff(a, b).table().to_pylist()}
+    assert states == {full: "unknown", vague: "unknown", G[1]: "vanished"}
+    assert {x["state"] for x in diff(b, a).table().to_pylist()} == {"unknown", "new"}
+
+
+def test_traced_calls_count_for_the_whole_run(store: Store) -> None:
+    """Two of 40 steps were traced; the process without logs counts for none."""
+    ingest([str(SAMPLES / "traces" / "job.trace.json")], store, run="run")
+    traced = times_of_run(store)
+    count_units(store, "run")
+    rows = diff(traced, times_of_run(store)).rows
+    assert rows["calls_a"].notna().any()
+    assert (rows["calls_a"] * 20).equals(rows["calls_b"])
+
+
+@settings(max_examples=sized(5, 100))  # each is two runs of all analyzers' tables
+@given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=6), st.floats(0.001, 0.5))
+def test_a_run_against_itself_has_no_change(times: list[float], fail_on: float) -> None:
+    t = tables(
+        measurements=[measurement(g, "hipblaslt:1", x) for g, x in zip(G, times, strict=False)],
+        workload=[work(G[0], 3)],
+    )
+    found = diff(t, t, fail_on)
+    assert set(found.rows["state"]) <= {"same", "unknown"}
+    assert found.table(CHANGED).num_rows == 0
+
+
+Measured = list[tuple[str, str, str, float | None]]
+MEASURED = st.lists(
+    st.tuples(
+        st.sampled_from(G[:3]),
+        st.sampled_from(("replay-confirm", "bench", "find-db", "replay")),
+        st.sampled_from(("Default", "hipblaslt:1", "hipblaslt:2")),
+        st.sampled_from((1.0, 1.02, 1.5, 0.0, None)),
+    ),
+    max_size=8,
+)
+PICKS = st.dictionaries(st.sampled_from(G[:3]), st.sampled_from(("hipblaslt:1", "hipblaslt:2")))
+
+
+@given(MEASURED, MEASURED, PICKS, PICKS)
+def test_random_runs_are_compared_as_plain_loops_compare_them(
+    a: Measured, b: Measured, picks_a: dict[str, str], picks_b: dict[str, str]
+) -> None:
+    sides = ((a, picks_a), (b, picks_b))
+    runs = [
+        tables(
+            measurements=[measurement(p, solution, us, origin=origin) for p, origin, solution, us in rows],
+            calls=[call(p, pick, 2) for p, pick in picks.items()],
+            workload=[work(p, 2) for p in picks],
+        )
+        for rows, picks in sides
+    ]
+    expected = {}
+    for problem in G[:3]:
+        held = [
+            problem in picks or any(p == problem and us and not (picks and "replay" in x) for p, x, _, us in rows)
+            for rows, picks in sides
+        ]
+        known = [fastest(problem, *side) for side in sides]
+        both = [x for x in BASES if all(x in times for times in known)]
+        alone = [x for x in BASES if any(x in times for times in known) and not all(held)]
+        basis = (both + alone + [None])[0]
+        (a_us, ran_a), (b_us, ran_b) = (
+            times.get(basis, (None, None)) if mine else (None, None) for times, mine in zip(known, held, strict=True)
+        )
+        pick_a, pick_b = picks_a.get(problem), picks_b.get(problem)
+        state = "new" if not held[0] else "vanished" if not held[1] else None
+        if state is None and a_us and b_us and not 1 / 1.03 <= b_us / a_us <= 1.03:
+            state = "slower" if b_us > a_us else "faster"
+        changed = any(x and y and x != y for x, y in ((pick_a, pick_b), (ran_a, ran_b)))
+        state = state or ("changed" if changed else "same" if basis else "unknown")
+        if any(held):
+            expected[problem] = (state, basis, a_us, b_us, pick_a or ran_a, pick_b or ran_b)
+    names = ("state", "basis", "a_us", "b_us", "pick_a", "pick_b")
+    rows = diff(runs[0], runs[1]).table().to_pylist()
+    assert {row["problem"]: tuple(row[x] for x in names) for row in rows} == expected
+
+
+def fastest(problem: str, rows: Measured, picks: dict[str, str]) -> dict[str | None, tuple[float, str]]:
+    """Origin → time and solution: of the pick, else of a confirmation's default, else of the fastest."""
+    out: dict[str | None, tuple[float, str]] = {}
+    for origin in {x for _, x, _, _ in rows} - {"replay"}:
+        mine = [(us, solution) for p, x, solution, us in rows if us and (p, x) == (problem, origin)]
+        preferred = [x for x in mine if x[1] == picks.get(problem)]
+        if origin == "replay-confirm":
+            preferred = preferred or [x for x in mine if x[1] == "Default"]
+        if mine:
+            out[origin] = min(preferred or mine)
+    return out
+
+
+@needs_corpus
+def test_exactly_the_planted_changes_of_a_shipped_find_db(tmp_path: Path, store: Store) -> None:
+    name = "gfx90a68.HIP.fdb.txt"
+    lines = bz2.decompress((CORPUS / f"miopen/{name}.bz2").read_bytes()).decode().splitlines()[:4000]
+    keys = [line.partition("=")[0] for line in lines]
+    planted: dict[str, str] = {}
+    changed = list(lines)
+    for number in range(0, 4000, 400):
+        factor, state = (1.5, "slower") if number % 800 else (0.5, "faster")
+        changed[number] = re.sub(r":([\d.e-]+),", lambda m, x=factor: f":{float(m[1]) * x:g},", lines[number])
+        planted[keys[number]] = state
+    gone, new = 1, "7" + lines[2]
+    planted[keys[gone]], planted["7" + keys[2]] = "vanished", "new"
+    changed = [line for number, line in enumerate(changed) if number != gone] + [new]
+    for run, text in (("old", lines), ("new", changed)):
+        (tmp_path / run).mkdir()
+        (tmp_path / run / name).write_text("\n".join(text) + "\n")
+        ingest([str(tmp_path / run / name)], store, run=run)
+    a, b = (Tables(run=run, **store.frames(run)) for run in ("old", "new"))
+    found = diff(a, b)
+    table = found.table(CHANGED)
+    changes = zip(table["problem"].to_pylist(), table["state"].to_pylist(), strict=True)
+    assert {find_db.key(problem_from_text(text), {}): state for text, state in changes} == planted
+    assert len(planted) == 12
+
+
+# ------------------------------------------------------------------------------------------------------ upgrade plan
+
+HERE = {"arch": ARCH, "hipblaslt_revision": "3b3d59eb", "cu_count": "304"}
+
+
+def plan(target: dict[str, str], **more: object) -> list[PlannedRow]:
+    made = tuning_file.write(
+        [Override(problem=gemm(m), solution=Solution("hipblaslt", "7"), target=HERE) for m in (4096, 2048)], HERE
+    )
+    file = inspect("t.txt", made[0].data, {})
+    return upgrade_plan([file], tables(facts=facts("x", **target), **more))  # type: ignore[arg-type]
+
+
+def actions(steps: list[PlannedRow]) -> list[tuple[str, str]]:
+    return [(x.action, x.reason) for x in steps]
+
+
+def test_plan_of_an_unchanged_build() -> None:
+    assert actions(plan(HERE)) == [("keep", "same build")] * 2
+    assert [x for x, _ in actions(plan(HERE, workload=[work(G[0], 3)]))] == ["keep", "drop"]
+
+
+def test_plan_of_another_build_or_device() -> None:
+    assert {x for x, _ in actions(plan(HERE | {"hipblaslt_revision": "new"}))} == {"re-measure"}
+    assert "another kernel" in plan(HERE | {"hipblaslt_revision": "new"})[0].reason
+    assert "unknown build" in plan({"arch": ARCH})[0].reason
+    assert "another device" in plan(HERE | {"arch": "gfx90a"})[0].reason
+
+
+def test_plan_by_what_was_measured() -> None:
+    rows = [
+        measurement(G[0], "Default", 100.0),
+        measurement(G[0], "hipblaslt:7", 90.0),
+        measurement(G[1], "Default", 100.0),
+        measurement(G[1], "hipblaslt:7", 99.0),
+    ]
+    steps = plan(HERE, workload=[work(g, 3) for g in G[:2]], measurements=rows)
+    assert actions(steps) == [
+        ("keep", "measured in the new run: +11.1% against the default"),
+        ("drop", "measured in the new run: +1.0% against the default"),
+    ]
+
+
+def test_plan_of_other_formats() -> None:
+    old = {f"validator:{k}": "1" for k in ("HIP_VERSION", "HIPBLASLT_VERSION", "GCN_ARCH_NAME", "ROCBLAS_VERSION")}
+    old |= {"validator:PT_VERSION": "2.6.0", "pytorch_version": "2.6.0", "backend": "HIP"}
+    made = results.write([Override(problem=gemm(), solution=Solution("torch", "Default"), target=old)], old)
+    file = inspect("r0.csv", made[0].data, {})
+    t = tables(facts=facts("x", **(old | {"validator:PT_VERSION": "2.9.1", "pytorch_version": "2.9.1"})))
+    [step] = upgrade_plan([file], t)
+    assert (step.action, step.reason.partition(",")[0]) == ("re-measure", "the key has no leading dimensions")
+    key = find_db.key(W, {})
+    text = f"{key}=GemmWrwUniversal:3.9,6422528,miopenConvolutionBwdWeightsAlgoGEMM\n{key}=x:1,2,3\n"
+    file = inspect("gfx942130.HIP.3_4_0_x.ufdb.txt", text.encode(), {})
+    steps = upgrade_plan([file], tables(facts=facts("x", arch="gfx942", cu_count="304", miopen_version="3.5.0")))
+    assert [x.action for x in steps] == ["keep", "drop"]
+    assert steps[0].reason.endswith("; write it again, the new build ignores this file")

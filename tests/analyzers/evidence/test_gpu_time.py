@@ -1,0 +1,82 @@
+"""Kinds of GPU work by problem, operator and kernel, and sums over traces."""
+
+from __future__ import annotations
+
+import pytest
+
+from analyzers.job.gpu_time import gpu_time, part_of, traced_calls
+from logparse.libraries.torch_profiler.busy import BEFORE
+from tests.analyzers.build import call, facts, tables
+from tests.analyzers.example import W, gemm
+
+
+def kernel(op: str, name: str, us: float, problem: str | None = None, source: str = "trace") -> dict[str, object]:
+    row = {"source_id": source, "run": "r", "op": op, "problem": problem, "kernel": name, "calls": 2}
+    return row | {"total_us": us, "min_us": us / 2, "max_us": us / 2}
+
+
+@pytest.mark.parametrize(
+    ("op", "name", "problem", "part"),
+    [
+        ("aten::mm", "Cijk_Alik", gemm(1).text, "GEMM"),
+        ("aten::mm", "Cijk_Alik", "", "GEMM"),
+        ("", "nvjet_sm90_hsh_64x64", "", "GEMM"),
+        ("aten::convolution_backward", "igemm_wrw_gtcx3", W.text, "convolution W"),
+        ("aten::convolution_backward", "batched_transpose_32x32_half", W.text, "transposes and copies"),
+        ("", "kernel_batched_gemm_xdlops_bwd_weight", "", "convolution W"),
+        ("", "igemm_bwd_gtcx3_nhwc", "", "convolution B"),
+        ("", "igemm_fwd_gtcx3_nhwc", "", "convolution F"),
+        ("aten::_scaled_dot_product_flash_attention", "fmha_fwd", "", "attention"),
+        ("aten::native_batch_norm", "void at::native::unrolled_elementwise_kernel", "", "normalisation"),
+        ("aten::_foreach_add_", "multi_tensor_apply_kernel", "", "optimizer"),
+        ("aten::copy_", "void at::native::vectorized_elementwise_kernel<8>", "", "transposes and copies"),
+        ("aten::add_", "void at::native::vectorized_elementwise_kernel<8>", "", "element-wise"),
+        ("aten::sum", "void at::native::reduce_kernel<512>", "", "reduction"),
+        ("aten::max_pool2d_with_indices", "max_pool_forward_nchw", "", "pooling"),
+        ("record_param_comms", "ncclDevKernel_Generic", "", "communication"),
+        ("", "void vllm::cross_device_reduce_1stage", "", "communication"),
+        ("aten::_softmax_backward_data", "aten::_softmax_backward_data", "", "normalisation"),
+        ("", "void at::native::compute_grad_weight<c10::BFloat16, float, long, false>", "", "embedding and indexing"),
+        ("mine::thing", "thing_kernel", "", "other"),
+    ],
+)
+def test_kinds_of_work(op: str, name: str, problem: str, part: str) -> None:
+    assert part_of(op, name, problem) == part
+
+
+def test_sums_of_a_run() -> None:
+    found = gpu_time(
+        tables(
+            kernels=[
+                kernel("aten::mm", "Cijk_", 30.0, gemm(1).text),
+                kernel("aten::mm", "Cijk_", 10.0, gemm(1).text, "other"),
+                kernel("aten::relu", "relu_kernel", 5.0),
+                kernel(BEFORE, "Cijk_", 7.0),
+            ],
+            facts=[
+                *facts("trace", gpu_window_us="100", gpu_busy_us="35", profiler_steps="2"),
+                *facts("other", gpu_window_us="50", gpu_busy_us="10", profiler_steps="1", graph_unexplained_us="3"),
+                *facts("no trace", gpu_window_us="9999"),
+            ],
+        )
+    )
+    assert found is not None
+    assert [(x.name, x.us, x.kernels) for x in found.parts] == [("GEMM", 40.0, 4), ("element-wise", 5.0, 2)]
+    assert (found.kernels_us, found.before_us, found.unexplained_us) == (45.0, 7.0, 3.0)
+    assert (found.window_us, found.busy_us, found.idle_us, found.busy_share) == (150.0, 45.0, 105.0, 0.3)
+    assert (found.traces, found.steps) == (2, 3.0)
+
+
+def test_nothing_without_kernels() -> None:
+    assert gpu_time(tables()) is None
+    early = gpu_time(tables(kernels=[kernel(BEFORE, "Cijk_", 7.0)]))
+    assert early is None
+
+
+def test_the_time_of_a_call() -> None:
+    text = gemm(1).text
+    rows = [kernel("aten::mm", "main", 30.0, text), kernel("aten::mm", "helper", 6.0, text)]
+    given = tables(kernels=rows, calls=[call(text, count=3, source_id="trace", category="profiler")])
+    [row] = traced_calls(given.kernels, given.calls).to_dict("records")
+    assert (row["kernel"], row["total_us"], row["calls"], row["now_us"]) == ("main", 36.0, 3, 12.0)
+    assert len(traced_calls(given.kernels, given.calls.iloc[:0])) == 0

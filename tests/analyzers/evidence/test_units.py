@@ -1,0 +1,169 @@
+"""Units of work: kinds weighed by how often the run did each, and streams that overlap."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.evidence.units import as_alone, problem_weights, reweighed, unit_word, units, units_of_facts, weighed
+from analyzers.job.gpu_time import gpu_time, steps
+from analyzers.recommend.render import gpu_time_lines
+from logparse.libraries.torch_profiler.busy import BEFORE
+from tests.analyzers.build import tables, work
+from tests.analyzers.example import W, gemm
+
+
+def fact(source: str, name: str, value: object) -> dict[str, object]:
+    return {"source_id": source, "run": "r", "name": name, "value": str(value)}
+
+
+def kind(count: int, traced: int, *us: float) -> str:
+    return json.dumps({"count": count, "traced": traced, "us": us})
+
+
+def server(large: int = 30, small: int = 10) -> Tables:
+    """A server of batches 16 (100 µs of kernels) and 1 (10 µs); the trace holds one and three of them."""
+    kernels = [
+        {"op": "aten::mm", "kernel": "gemm", "calls": 2, "total_us": 100.0, "unit": "16"},
+        {"op": "aten::mm", "kernel": "gemm", "calls": 3, "total_us": 30.0, "unit": "1"},
+    ]
+    facts = [
+        fact("u", "unit", "module"),
+        fact("u", "unit_tracing", "settled"),
+        fact("u", "unit:16", kind(large, 1, 900.0, 200.0, 210.0)),
+        fact("u", "unit:1", kind(small, 3, 50.0, 50.0)),
+        fact("t", "unit_kinds", json.dumps({"16": 1, "1": 3})),
+        fact("t", "profiler_steps", 4),
+    ]
+    place = {"source_id": "t", "run": "r", "device": 0}
+    return tables(kernels=[place | x for x in kernels], facts=facts)
+
+
+def test_kernels_count_by_the_share_of_their_units_in_the_run() -> None:
+    """Of 40 units 30 are large: an average one has 0.75 · 100 + 0.25 · 10 µs, and four were traced."""
+    kernels = weighed(server()).kernels
+    assert kernels["total_us"].sum() == pytest.approx(4 * 77.5)
+    assert kernels["calls"].tolist() == pytest.approx([4 * 0.75 * 2, 4 * 0.25 * 1])
+    assert server().kernels["total_us"].sum() == 130, "the input stays as it is"
+
+
+def test_a_problem_counts_as_the_units_that_made_it() -> None:
+    """Of four units of the traces one was large, and three of four of the run are."""
+    given = server()
+    given = replace(given, kernels=given.kernels.assign(problem=["gemm large", "gemm small"]))
+    assert problem_weights(weighed(given)).to_dict() == pytest.approx({"gemm large": 3.0, "gemm small": 1 / 3})
+
+
+@pytest.mark.parametrize(
+    ("facts", "word"),
+    [
+        ([], "step"),
+        ([fact("u", "unit", "time")], "window"),
+        ([fact("u", "unit", "request")], "step"),  # none was counted
+        ([fact("u", "unit", "request"), fact("u", "unit:a", kind(3, 1, 9.0)), fact("v", "unit", "time")], "request"),
+    ],
+)
+def test_what_is_traced_by_time_is_a_window_and_no_step(facts: list[dict[str, object]], word: str) -> None:
+    assert unit_word(tables(facts=facts).facts) == word
+
+
+def test_a_trace_of_the_runs_own_mix_stays_as_it_is() -> None:
+    same = server(large=10, small=30)
+    assert weighed(same) is same
+
+
+def test_the_time_of_a_unit_is_that_without_warm_up_and_profiler() -> None:
+    found = units(server())
+    assert found is not None
+    assert found.mean_us == pytest.approx((30 * 205 + 10 * 50) / 40)
+    assert steps(server(), Settings()) == (4, pytest.approx(4 * found.mean_us))
+    assert found.untraced_share == 0
+
+
+def test_what_was_never_traced_is_a_share_and_weighs_nothing() -> None:
+    held = server()
+    rare = [fact("u", "unit:64", kind(10, 0, 615.0))]
+    more = replace(held, facts=pd.concat([held.facts, pd.DataFrame(rare)], ignore_index=True))
+    found = units(more)
+    assert found is not None
+    assert found.untraced_share == pytest.approx(6150 / (6150 + 6150 + 500))
+    assert gpu_time_lines(gpu_time(more))[-1].startswith("  no trace holds kinds of units of work that take 48.0% of")
+    assert not any("no trace holds" in line for line in gpu_time_lines(gpu_time(held)))
+    assert weighed(more).kernels["total_us"].sum() == pytest.approx(4 * 77.5)
+
+
+def test_streams_that_overlap_share_their_time() -> None:
+    rows = [{"op": "aten::mm", "kernel": x, "calls": 1, "total_us": 60.0, "source_id": "t", "run": "r"} for x in "ab"]
+    rows.append({**rows[0], "op": BEFORE, "total_us": 40.0})
+    known = {"gpu_compute_us": 90, "gpu_busy_us": 90, "gpu_window_us": 100}
+    facts = [fact("t", name, value) for name, value in known.items()]
+    both = weighed(tables(kernels=rows, facts=facts))
+    assert both.kernels["total_us"].tolist()[:2] == [45, 45]
+    time = gpu_time(both)
+    assert time is not None
+    assert time.busy_share == pytest.approx(0.9)
+    shared = tables(kernels=[{**x, "total_us": 45.0} for x in rows[:2]], facts=facts)
+    assert weighed(shared) is shared, "kernels of one operator share their time as the trace is read, and only once"
+
+
+def test_the_later_half_of_several_processes_is_that_of_each() -> None:
+    """Two processes, each of which warmed up in its first half."""
+    rows = [
+        fact(source, name, value)
+        for source, us in (("u0", (900.0, 800.0, 10.0, 10.0)), ("u1", (500.0, 400.0, 20.0, 20.0)))
+        for name, value in (("unit", "optimizer"), ("unit:16", kind(4, 0, *us)))
+    ]
+    found = units(tables(facts=rows))
+    assert found is not None
+    assert found.mean_us == 15
+
+
+def test_weighed_tables_can_be_weighed_by_other_counts() -> None:
+    held = weighed(server())
+    assert reweighed(held, {"16": 1, "1": 1}).kernels["total_us"].sum() == pytest.approx(4 * 55)
+    alone = reweighed(held, {"1": 7}).kernels
+    assert alone["total_us"].tolist() == pytest.approx([0, 40])
+    assert alone["calls"].tolist() == pytest.approx([0, 4])
+    assert reweighed(held, {"64": 1}) is held
+
+
+def test_times_of_a_run_without_logs_count_and_its_units_do_not() -> None:
+    """The logged run was slower, and another number of units ran without logs."""
+    held = server()
+    alone = json.dumps({"count": 90, "traced": 0, "us": [400.0, 100.0, 110.0], "host_us": [90.0, 60.0, 61.0, 62.0]})
+    more = [fact("v", "unit", "module"), fact("v", "unit_alone", "1"), fact("v", "unit:16", alone)]
+    both = replace(held, facts=pd.concat([held.facts, pd.DataFrame(more)], ignore_index=True))
+    found = units(both)
+    assert found is not None
+    assert found.alone
+    assert {x.name: (x.count, x.mean_us) for x in found.kinds} == {"16": (30, 105), "1": (10, 50)}
+    assert {x.name: x.late_host_us for x in found.kinds} == {"16": (61.0, 62.0), "1": ()}
+    assert weighed(both).kernels["total_us"].sum() == pytest.approx(4 * 77.5)
+    logged = units_of_facts(both.facts, alone=False)
+    assert logged is not None
+    assert (logged.alone, logged.mean_us) == (False, pytest.approx((30 * 205 + 10 * 50) / 40))
+
+
+def test_a_run_beside_logs_gets_the_times_of_one_before_without_them() -> None:
+    alone = json.dumps({"count": 9, "traced": 0, "us": [400.0, 100.0, 110.0], "host_us": [60.0]})
+    more = [fact("v", "unit", "module"), fact("v", "unit_alone", "1"), fact("v", "unit:16", alone)]
+    before, after = replace(server(), facts=pd.DataFrame(more)), server(large=20)
+    found = units(as_alone(after, before, 210, 84, ["16"]))
+    assert found is not None
+    assert found.alone
+    assert {x.name: (x.count, x.mean_us) for x in found.kinds} == {"16": (20, 84), "1": (10, 50)}
+    assert found.kinds[0].host_us == (120.0,), "alone a unit took 105, and 210 beside the one after"
+    assert as_alone(after, server(), 210, 84, ["16"]) is after, "no times without logs are known"
+
+
+def test_calls_of_traces_are_of_the_whole_run_where_a_log_counts_others() -> None:
+    """The log has all 40 units, the trace four of them: its convolutions had a tenth of their worth."""
+    rows = [work(gemm().text, 80), work(W.text, 8, calls_from="profiler")]
+    held = weighed(replace(server(), workload=tables(workload=rows).workload)).workload
+    assert held["calls"].tolist() == [80, 80]
+    alone = weighed(replace(server(), workload=tables(workload=rows[1:]).workload)).workload
+    assert alone["calls"].tolist() == [8], "all are of the traces"

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from analyzers.evidence.joins import DEFAULT_TEXT
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.findings import below_roofline
+from analyzers.job.efficiency import LEAST_US
+from analyzers.recommend.ranking import recommend, to_tune
+from analyzers.replay.plan import PRIOR_REGRET, plan
+from logparse.model import ConvProblem, Finding, GemmProblem, problem_from_text
+from logparse.roofline import roofline_us
+from tests.analyzers.build import call, facts, measurement, tables, work
+from tests.analyzers.example import W, gemm
+
+MI300X = {"device": "AMD Instinct MI300X", "cu_count": "304"}
+LARGE: list[GemmProblem | ConvProblem] = [replace(gemm(1), m=4096, n=4096 + 256 * i, k=4096) for i in range(6)]
+
+
+def least(problem: GemmProblem | ConvProblem) -> float:
+    us = roofline_us(problem, MI300X)
+    assert us is not None
+    return us
+
+
+def traced(times: list[tuple[GemmProblem | ConvProblem, float]], calls: int = 4, source: str = "trace") -> Tables:
+    """A trace in which a call of each problem takes so many µs."""
+    rows = [
+        {"source_id": source, "run": "r", "op": "aten::mm", "problem": p.text, "kernel": "Cijk_", "calls": calls}
+        | {"total_us": us * calls, "min_us": us, "max_us": us}
+        for p, us in times
+    ]
+    return tables(
+        kernels=rows,
+        calls=[call(p.text, count=calls, source_id=source, category="profiler") for p, _ in times],
+        workload=[work(p.text, calls, calls_from="profiler") for p, _ in times],
+        facts=facts(source, **MI300X),
+    )
+
+
+def planted() -> Tables:
+    """Six products of nearly one size: five reach 80 % of the roofline, one 10 %."""
+    return traced([(p, least(p) / (0.1 if i == 0 else 0.8)) for i, p in enumerate(LARGE)])
+
+
+def found(t: Tables) -> list[Finding]:
+    return list(below_roofline.find(t, Settings()))
+
+
+def test_held_against_comparable_problems() -> None:
+    [one] = found(planted())
+    assert one.problem == problem_from_text(LARGE[0].text)
+    now, within = least(LARGE[0]) / 0.1, least(LARGE[0]) / 0.8
+    assert one.per_call_us == pytest.approx(now - within)
+    assert (one.calls, one.saving_us) == (4, pytest.approx(4 * (now - within)))
+    assert "5 comparable problems" in one.message
+    assert "10.0% of what MI300X allows" in one.message
+    assert "5 comparable problems of the trace reach 80%" in one.message
+
+
+def test_calls_are_those_of_the_run_not_of_the_steps_that_a_trace_is_of() -> None:
+    """`capture --trace` traces a few steps of a job whose log counts all of them."""
+    whole = [work(p.text, 20, calls_from="bench") for p in LARGE]
+    [one] = found(replace(planted(), workload=tables(workload=whole).workload))
+    assert one.per_call_us is not None
+    assert (one.calls, one.saving_us) == (20, pytest.approx(20 * one.per_call_us))
+
+
+def test_what_all_reach_is_no_finding() -> None:
+    assert found(traced([(p, least(p) / 0.2) for p in LARGE])) == []
+
+
+@pytest.mark.parametrize(("efficiency", "count"), [(0.24, 1), (0.26, 0)])
+def test_alone_it_is_held_against_the_roofline(efficiency: float, count: int) -> None:
+    found_ = found(traced([(LARGE[0], least(LARGE[0]) / efficiency)]))
+    assert len(found_) == count
+    assert all("fewer than 4 comparable problems" in x.message for x in found_)
+
+
+def test_small_problems_are_never_expected_below_a_launch() -> None:
+    small = replace(gemm(1), m=64, n=64, k=64)
+    assert found(traced([(small, 15.0)])) == []
+    [one] = found(traced([(small, 20.0)]))
+    assert one.per_call_us == 20.0 - LEAST_US
+
+
+def test_an_unknown_device_has_no_roofline() -> None:
+    unknown = replace(planted(), facts=tables(facts=facts("trace", device="Abacus")).facts)
+    assert found(unknown) == []
+
+
+def test_convolutions_compare_within_their_direction() -> None:
+    [one] = found(traced([(W, 40 * least(W)), *((p, least(p)) for p in LARGE)]))
+    assert one.problem is not None
+    assert one.problem.text == W.text
+    assert "fewer than" in one.message
+
+
+def test_an_estimate_is_replayed_and_not_searched_for() -> None:
+    made = recommend(planted(), Settings())
+    [one] = [x for x in made.findings if x.analyzer == below_roofline.NAME]
+    assert to_tune([one]) == []
+    assert made.ceiling.share is None
+    assert made.ceiling.saving_us == 0.0
+
+
+def test_what_was_timed_is_no_longer_estimated() -> None:
+    slow = least(LARGE[0]) / 0.1
+    timed = [measurement(LARGE[0].text, name, slow, source_id="table") for name in (DEFAULT_TEXT, "torch:padded")]
+    given = planted()
+    for count, expected in ((1, 1), (2, 0)):
+        replayed = tables(measurements=timed[:count], facts=facts("table", **MI300X))
+        known = replace(
+            given, measurements=replayed.measurements, facts=pd.concat([given.facts, replayed.facts], ignore_index=True)
+        )
+        assert len(found(known)) == expected
+
+
+def test_a_replay_takes_it_first() -> None:
+    first, *others = plan(planted(), Settings())
+    assert first.problem.text == LARGE[0].text
+    assert first.regret == pytest.approx(1 - 0.1 / 0.8)
+    assert {x.regret for x in others} == {PRIOR_REGRET["gemm"]}

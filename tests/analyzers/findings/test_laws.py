@@ -1,0 +1,223 @@
+"""Laws over ANALYZERS: empty in, empty out; row order does not matter; the input stays as it was.
+
+Each analyzer's own test gives its ``planted`` case, in which it finds something.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, fields, replace
+from functools import cache
+from importlib import import_module
+
+import pandas as pd
+import pytest
+from hypothesis import given as given_
+from hypothesis import strategies as st
+
+from analyzers.evidence.runs import tables_of
+from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.findings import ANALYZERS
+from analyzers.findings.slow_wrw import TUNE, TUNE_ELSEWHERE
+from analyzers.recommend.confidence import basis
+from analyzers.recommend.ranking import recommend
+from logparse.model import Finding
+from logparse.store import Store
+from tests.analyzers.build import NUMBERS, call, facts, frame, measurement, tables, work
+from tests.analyzers.example import everything, gemm
+from tests.conftest import NIGHTLY, sized
+
+by_name = pytest.mark.parametrize("analyzer", ANALYZERS, ids=lambda x: x.name)
+ORDERS = ("reversed", "shuffled")
+OPEN = NUMBERS | {"raw", "algorithm", "error", "key_text", "samples_us", "workspace_bytes", "device", "function"}
+"""Columns that a format may leave open."""
+FRAMES = [field.name for field in fields(Tables) if field.name != "run" and field.default is MISSING]
+
+
+@cache
+def planted(analyzer: Analyzer) -> Tables:
+    """The case that ``tests/analyzers/test_<finding>.py`` gives."""
+    case: Tables = import_module(f"{__package__}.test_{analyzer.name.replace('-', '_')}").planted()
+    return case
+
+
+for _analyzer in ANALYZERS:  # now, since a module with properties cannot be imported while examples are made
+    planted(_analyzer)
+
+
+@cache
+def together() -> Tables:
+    """``everything`` and all planted cases as one run; what two cases call by one name remain two sources."""
+    cases = {"everything": everything()} | {analyzer.name: planted(analyzer) for analyzer in ANALYZERS}
+    return tables(
+        **{name: [row for case in cases for row in rows(case, getattr(cases[case], name))] for name in FRAMES}
+    )
+
+
+def rows(case: str, frame: pd.DataFrame) -> list[dict[str, object]]:
+    """The frame's rows, of sources that bear the case's name."""
+    named = {"source_id": case + "/" + frame["source_id"]} if "source_id" in frame else {}
+    return frame.assign(**named).to_dict("records")
+
+
+def check(analyzer: Analyzer, given: Tables) -> None:
+    """The laws of a case in which the analyzer finds something."""
+    before = {name: getattr(given, name).copy(deep=True) for name in FRAMES}
+    found = list(analyzer.find(given, Settings()))
+    for name in FRAMES:
+        pd.testing.assert_frame_equal(getattr(given, name), before[name])
+    assert {x.analyzer for x in found} == {analyzer.name}
+    for how in ORDERS:
+        assert list(analyzer.find(changed(given, how), Settings())) == found
+
+
+def changed(given: Tables, how: str) -> Tables:
+    def one(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame.iloc[::-1] if how == "reversed" else frame.sample(frac=1.0, random_state=7)
+
+    return replace(given, **{name: one(getattr(given, name)) for name in FRAMES})
+
+
+@by_name
+def test_empty_in_empty_out(analyzer: Analyzer) -> None:
+    assert list(analyzer.find(tables(), Settings())) == []
+
+
+@by_name
+def test_planted_case(analyzer: Analyzer) -> None:
+    check(analyzer, planted(analyzer))
+
+
+def test_all_cases_together() -> None:
+    for analyzer in ANALYZERS:
+        check(analyzer, together())
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_any_table_may_be_empty_of_one_row_or_unknown(name: str) -> None:
+    """What a file leaves open is unknown in every row; and DuckDB hands columns of texts over as objects."""
+    given = together()
+    frame = getattr(given, name)
+    unknown = {column: pd.Series(pd.NA, frame.index, dtype="object") for column in set(frame) & OPEN}
+    cases = (frame.assign(**unknown), frame.iloc[:0].astype(object), frame.iloc[:1], frame.iloc[:0])
+    first = 0 if unknown and FRAMES.index(name) % 2 else 1
+    for changed_frame in cases[first : first + 1] if not NIGHTLY else cases:
+        recommend(replace(given, **{name: changed_frame}), Settings())
+
+
+def of_sources(given: Tables, sources: Sequence[str]) -> Tables:
+    """The tables as if only these sources had been ingested."""
+    kept = {
+        name: frame[frame["source_id"].isin(sources)]
+        for name in FRAMES
+        if "source_id" in (frame := getattr(given, name)).columns
+    }
+    called = given.workload["problem"].isin(kept["calls"]["problem"])
+    return replace(given, **kept, workload=given.workload[called])
+
+
+def test_any_two_samples_alone(samples: Store) -> None:
+    """Whatever two files a run holds, every analyzer answers, and no list of measured savings passes the ceiling."""
+    given = tables_of(samples)
+    names = sorted(given.sources["source_id"])
+    draw = random.Random(5)
+    for _ in range(sized(2, 400)):
+        pair = of_sources(given, draw.sample(names, 2))
+        found = recommend(pair, Settings())
+        measured = [x for x in found.findings if basis(x) != "inferred" and x.problem is not None]
+        largest: dict[str, float] = {}
+        for finding in measured:
+            text = finding.problem.text if finding.problem else ""
+            largest[text] = max(largest.get(text, 0.0), finding.saving_us or 0.0)
+        assert sum(largest.values()) <= found.ceiling.saving_us * (1 + 1e-9), sorted(pair.sources["path"])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("how", ["empty", "one row", "unknown"])
+def test_any_two_tables_may_be_empty_of_one_row_or_unknown(how: str) -> None:
+    given = together()
+    pairs = [(one, two) for one in FRAMES for two in FRAMES if one < two]
+    for pair in random.Random(how).sample(pairs, len(pairs)):
+        changed_frames = {}
+        for name in pair:
+            frame = getattr(given, name)
+            unknown = {column: pd.Series(pd.NA, frame.index, dtype="object") for column in set(frame) & OPEN}
+            ways = {"empty": frame.iloc[:0], "one row": frame.iloc[:1], "unknown": frame.assign(**unknown)}
+            changed_frames[name] = ways[how]
+        recommend(replace(given, **changed_frames), Settings())
+
+
+def test_logs_and_measurements_without_a_common_problem() -> None:
+    """Nothing can be compared, which once raised KeyError."""
+    one, two = gemm().text, gemm(7).text
+    rows = [measurement(two, "hipblaslt:1", 9.0), measurement(two, "Default", 9.0)]
+    given = tables(workload=[work(one, 3)], calls=[call(one, "hipblaslt:3", 3)], measurements=rows)
+    as_objects = {name: getattr(given, name).astype(object) for name in ("calls", "links", "sources", "facts")}
+    assert not recommend(replace(given, **as_objects), Settings()).overrides
+
+
+@st.composite
+def of_another_device(draw: st.DrawFn) -> tuple[Tables, Tables]:
+    """Every measurement of all cases again, in files of another device and with other times."""
+    given = together()
+    stated = set(given.facts.loc[given.facts["name"] == "arch", "source_id"])
+    here = [y for x in given.sources["source_id"] if x not in stated for y in facts(x, arch="gfx942", cu_count="304")]
+    known = replace(given, facts=pd.concat([given.facts, frame("facts", here)], ignore_index=True))
+    arch, run = draw(st.sampled_from(["gfx950", "gfx1250"])), draw(st.sampled_from(["r", "another"]))
+    rows = given.measurements
+    times = rows["time_us"] * draw(st.lists(st.floats(0.01, 100.0), min_size=len(rows), max_size=len(rows)))
+    more = rows.assign(source_id="there/" + rows["source_id"], time_us=times, run=run)
+    places = sorted(set(more["source_id"]))
+    there = [row | {"run": run} for x in places for row in facts(x, arch=arch, cu_count="256")]
+    paths = [{"source_id": x, "run": run, "path": x, "format": "table"} for x in places]
+    both = {"measurements": more, "facts": frame("facts", there), "sources": frame("sources", paths)}
+    return known, replace(
+        known, **{name: pd.concat([getattr(known, name), x], ignore_index=True) for name, x in both.items()}
+    )
+
+
+def without_other_devices(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings without what slow-wrw says of another device: that it has a faster solver there."""
+    return [
+        replace(
+            x, message=x.message.partition("; on gfx")[0], advice=x.advice and x.advice.replace(TUNE_ELSEWHERE, TUNE)
+        )
+        for x in findings
+    ]
+
+
+@given_(of_another_device())
+def test_rows_of_another_device_change_no_answer(pair: tuple[Tables, Tables]) -> None:
+    alone, beside = pair
+    for analyzer in ANALYZERS:
+        found = (without_other_devices(analyzer.find(x, Settings())) for x in (beside, alone))
+        assert next(found) == next(found), analyzer.name
+    found = (without_other_devices(recommend(x, Settings()).findings) for x in (beside, alone))
+    assert next(found) == next(found)
+
+
+def test_rows_that_stand_twice_change_no_answer() -> None:
+    """A copied row, or a file whose rows were written twice, is no further measurement."""
+    given = together()
+    twice = replace(given, measurements=pd.concat([given.measurements, given.measurements], ignore_index=True))
+    for analyzer in ANALYZERS:
+        assert list(analyzer.find(twice, Settings())) == list(analyzer.find(given, Settings())), analyzer.name
+    assert recommend(twice, Settings()).findings == recommend(given, Settings()).findings
+
+
+def test_names_are_distinct() -> None:
+    assert len({x.name for x in ANALYZERS}) == len(ANALYZERS)
+
+
+def test_recommendation_does_not_depend_on_row_order() -> None:
+    found = recommend(together(), Settings())
+    for how in ORDERS:
+        assert recommend(changed(together(), how), Settings()) == found
+
+
+def test_recommendation_of_nothing() -> None:
+    nothing = recommend(tables(), Settings())
+    assert not nothing.findings
+    assert not nothing.overrides
+    assert nothing.ceiling.share is None

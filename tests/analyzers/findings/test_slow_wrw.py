@@ -1,0 +1,306 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from analyzers.evidence.passes import passes
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.findings import slow_wrw
+from logparse.devices import device_of, devices
+from logparse.model import Finding
+from tests.analyzers.build import call, facts, measurement, tables, work
+from tests.analyzers.example import B, F, W
+
+MI300X = facts("m", arch="gfx942", cu_count="304")
+
+
+def given(f: float | None, b: float | None, w: float, **more: list[dict[str, object]]) -> Tables:
+    rows = [measurement(p.text, "miopen:ConvAsm", t) for p, t in ((F, f), (B, b)) if t is not None]
+    return tables(measurements=[*rows, measurement(W.text, "miopen:ConvHipImplicitGemmGroupWrwXdlops", w)], **more)
+
+
+def planted() -> Tables:
+    return given(100.0, 200.0, 700.0, workload=[work(W.text, 8)], facts=MI300X)
+
+
+def slow(t: Tables, settings: Settings | None = None) -> list[Finding]:
+    return [x for x in slow_wrw.find(t, settings or Settings()) if x.problem is not None]
+
+
+@pytest.mark.parametrize(
+    ("f", "b", "w", "loss"),
+    [
+        (100.0, 200.0, 601.0, 401.0),  # above three times the slower sibling
+        (100.0, 200.0, 600.0, None),  # exactly three times is not above
+        (100.1, 0.1, 300.3, None),  # also where the product of doubles is below it
+        (200.0, 100.0, 601.0, 401.0),
+        (100.0, None, 301.0, 201.0),  # one sibling is enough
+        (None, 100.0, 301.0, 201.0),
+        (10.0, 10.0, 50.0, None),  # five times, but not above 0.05 ms
+        (10.0, 10.0, 50.1, 40.1),
+        (-1.0, 100.0, 301.0, 201.0),  # times that are not positive are no times
+        (0.0, None, 301.0, None),  # … and then no sibling is left, nor is the device known
+    ],
+)
+def test_criterion(f: float | None, b: float | None, w: float, loss: float | None) -> None:
+    found = slow(given(f, b, w))
+    assert [x.per_call_us for x in found] == ([] if loss is None else [pytest.approx(loss)])
+
+
+def test_remarks_are_of_the_runs_own_files_and_calls() -> None:
+    """A file of another run is only remarked on as far as the run calls what it has."""
+    of_other = {"source_id": "s", "run": "other", "path": "db.txt"}
+    calls = {name: [work(p.text, 8)] for name, p in (("W", W), ("F", F))}
+    found = {
+        name: slow_wrw.find(given(100.0, 200.0, 700.0, workload=called, facts=MI300X, sources=[of_other]), Settings())
+        for name, called in calls.items()
+    }
+    assert [x.message for x in found["F"] if x.problem is None] == []
+    [remark] = [x.message for x in found["W"] if x.problem is None]
+    assert "1 of 1 backward-weight problem that the run calls slow: 700 µs of 700 µs of W time" in remark
+    [remark] = [x.message for x in slow_wrw.find(planted(), Settings()) if x.problem is None]
+    assert "1 of 1 backward-weight problem slow: 700 µs of 700 µs of W time" in remark
+
+
+def test_factor_and_floor_are_settings() -> None:
+    assert len(slow(given(100.0, 100.0, 250.0), Settings(slow_factor=2.0))) == 1
+    assert slow(given(100.0, 100.0, 350.0), Settings(slow_floor_ms=0.35)) == []
+
+
+def test_saving_needs_calls() -> None:
+    [without] = slow(given(100.0, 200.0, 700.0))
+    assert (without.calls, without.saving_us) == (None, None)
+    logged = replace(W, mode=None)  # another text of the same layer, linked
+    [weighed] = slow(given(100.0, 200.0, 700.0, calls=[call(logged.text)], workload=[work(logged.text, 8)]))
+    assert (weighed.calls, weighed.saving_us) == (8, 4000.0)
+    [uncounted] = slow(given(100.0, 200.0, 700.0, workload=[work(logged.text, None)]))
+    assert uncounted.saving_us is None
+
+
+def test_estimates_and_picks_are_no_measurements() -> None:
+    rows = [
+        measurement(F.text, "miopen:A", 100.0),
+        measurement(W.text, "miopen:A", 900.0),
+        measurement(W.text, "miopen:B", 1.0, origin="driver-list"),
+        measurement(W.text, "miopen:B", 1.0, origin="miopen-chosen"),
+    ]
+    assert [x.per_call_us for x in slow(tables(measurements=rows))] == [800.0]
+
+
+@pytest.mark.parametrize(
+    ("ran", "us", "elsewhere", "still"),
+    [
+        ("miopen:B", 150.0, "gfx942", False),
+        ("miopen:B", 350.0, "gfx942", True),  # not fine either
+        ("miopen:A", 150.0, "gfx942", True),  # the slow one runs
+        ("miopen:B", 150.0, "gfx90a", True),
+    ],
+)
+def test_what_the_job_does_not_run_is_no_finding(ran: str, us: float, elsewhere: str, still: bool) -> None:
+    """A shipped record is slow, and the job's log shows that it ran another solver, which a file has a time of."""
+    rows = [
+        measurement(F.text, "miopen:A", 100.0),
+        measurement(W.text, "miopen:A", 900.0),
+        measurement(W.text, ran, None, origin="miopen-chosen", source_id="log"),
+        measurement(W.text, "miopen:B", us, origin="miopen-log", source_id="log"),
+    ]
+    t = tables(measurements=rows, facts=[*facts("m", arch="gfx942"), *facts("log", arch=elsewhere)])
+    assert any(x.evidence.shown["source_id"] == "m" for x in slow(t)) is still
+
+
+def test_a_log_that_is_fine_needs_no_remark() -> None:
+    assert slow_wrw.find(given(100.0, 100.0, 120.0), Settings()) == []
+    assert len(slow_wrw.find(given(100.0, 100.0, 120.0, facts=facts("m", find_db="system")), Settings())) == 1
+
+
+def test_siblings_are_of_the_same_file() -> None:
+    t = tables(
+        measurements=[
+            measurement(F.text, "miopen:A", 100.0, source_id="one"),
+            measurement(W.text, "miopen:B", 900.0, source_id="two"),
+        ]
+    )
+    assert slow(t) == []
+
+
+def test_a_solver_that_another_device_runs_it_faster_with_is_named() -> None:
+    t = planted()
+    times = (("GemmWrw", 90.0), ("ConvX", 95.0))
+    other = [measurement(W.text, f"miopen:{name}", us, source_id="e") for name, us in times]
+    held = tables(
+        workload=[work(W.text, 8)],
+        facts=[*MI300X, *facts("e", arch="gfx942", cu_count="80")],
+        measurements=[*t.measurements.to_dict("records"), *other],
+    )
+    (found,) = slow(held, Settings(target={"arch": "gfx942", "cu_count": "304"}))
+    assert found.message.endswith("3.5× its B (200 µs); on gfx942 with 80 CUs GemmWrw takes 90 µs")
+    assert found.advice == slow_wrw.TUNE_ELSEWHERE
+    (alone,) = slow(t)
+    assert (alone.advice, "on gfx942" in alone.message) == (slow_wrw.TUNE, False)
+
+
+def test_several_devices_weigh_nothing_until_one_is_the_target() -> None:
+    rows = [
+        measurement(p.text, "miopen:A", t, source_id=s)
+        for s, ts in (("a", (100.0, 500.0)), ("b", (100.0, 800.0)))
+        for p, t in zip((F, W), ts, strict=True)
+    ]
+    t = tables(
+        measurements=rows,
+        workload=[work(W.text, 10)],
+        facts=[*facts("a", arch="gfx90a", cu_count="104"), *facts("b", arch="gfx942", cu_count="304")],
+    )
+    assert [(x.per_call_us, x.saving_us) for x in slow(t)] == [(400.0, None), (700.0, None)]
+    target = Settings(target={"arch": "gfx942:sramecc+:xnack-", "cu_count": "304"})
+    assert [(x.per_call_us, x.saving_us) for x in slow(t, target)] == [(700.0, 7000.0)]
+
+
+def test_a_device_without_its_number_of_cus_is_the_one_of_that_name() -> None:
+    """MIOpenDriver prints the device's name alone; a find-db is named after arch and CUs."""
+    rows = [
+        measurement(p.text, "miopen:A", t, source_id=s)
+        for s, ts in (("db", (100.0, 500.0)), ("driver", (100.0, 800.0)))
+        for p, t in zip((F, W), ts, strict=True)
+    ]
+    where = [*facts("db", arch="gfx942", cu_count="304"), *facts("driver", device="AMD Instinct MI300X")]
+    t = tables(measurements=rows, workload=[work(W.text, 10)], facts=where)
+    assert [(x.per_call_us, x.saving_us) for x in slow(t)] == [(400.0, 4000.0)]
+
+
+@pytest.mark.parametrize("elsewhere", [{"arch": "gfx90a", "cu_count": "104"}, {"arch": "gfx942", "cu_count": "304"}])
+def test_a_run_is_judged_by_its_own_files(elsewhere: dict[str, str]) -> None:
+    """Another run of the store, of another device or before a change, neither hides a slow W nor its calls."""
+    rows = [
+        measurement(p.text, "Default", t, source_id=s)
+        for s, ts in (("m", (100.0, 500.0)), ("earlier", (100.0, 110.0)))
+        for p, t in zip((F, W), ts, strict=True)
+    ]
+    t = tables(measurements=rows, workload=[work(W.text, 10)], facts=[*MI300X, *facts("earlier", **elsewhere)])
+    sources = pd.DataFrame(
+        {"source_id": ["m", "earlier"], "run": [t.run, "another"], "path": ["m.csv", "e.csv"], "format": "table"}
+    )
+    found = slow(replace(t, sources=sources))
+    assert [(x.per_call_us, x.saving_us, x.evidence.source_id) for x in found] == [(400.0, 4000.0, "m")]
+    [summary] = [
+        x
+        for x in slow_wrw.find(replace(t, sources=sources), Settings())
+        if x.evidence.source_id == "m" and x.problem is None
+    ]
+    assert "1 of 1 backward-weight problem slow" in summary.message
+
+
+def test_a_tuned_user_file_counts_for_its_device() -> None:
+    rows = [
+        measurement(p.text, "miopen:A", t, source_id=s)
+        for s, ts in (("system", (100.0, 900.0)), ("user", (100.0, 150.0)))
+        for p, t in zip((F, W), ts, strict=True)
+    ]
+    where = [*facts("system", arch="gfx942", cu_count="304"), *facts("user", arch="gfx942", cu_count="304")]
+    assert slow(tables(measurements=rows, facts=where)) == []
+
+
+def test_signs() -> None:
+    [naive] = slow(
+        tables(
+            measurements=[
+                measurement(F.text, "miopen:ConvAsm", 100.0),
+                measurement(W.text, "miopen:ConvDirectNaiveConvWrw", 1000.0),
+                measurement(W.text, "miopen:GemmWrwUniversal", 10_001.0),
+            ]
+        )
+    )
+    assert naive.message.endswith("; the naive solver is the best known")
+    [plain] = slow(given(100.0, 100.0, 1000.0))
+    assert "naive" not in plain.message
+
+
+def test_without_siblings_nothing_is_claimed() -> None:
+    assert slow(given(None, None, 500.0, facts=MI300X)) == []
+    summary = slow_wrw.find(given(None, None, 500.0, facts=facts("m", arch="gfx1100", find_db="user")), Settings())[0]
+    assert summary.message == "m, gfx1100: 0 of 1 backward-weight problem slow; 1 without F or B in the file"
+
+
+def test_totals() -> None:
+    other = {x: replace(y, k=512) for x, y in {"F": F, "W": W}.items()}
+    t = tables(
+        measurements=[
+            measurement(F.text, "miopen:A", 100.0),
+            measurement(W.text, "miopen:A", 700.0),
+            measurement(W.text, "miopen:B", 600.0),
+            measurement(W.text, "miopen:C", None),
+            measurement(other["F"].text, "miopen:A", 100.0),
+            measurement(other["W"].text, "miopen:A", 200.0),
+        ]
+    )
+    total = slow_wrw.totals(slow_wrw.backward_weights(passes(t), Settings()))
+    assert total == {
+        "problems": 2,
+        "slow": 1,
+        "without_siblings": 0,
+        "held_us": 600.0,
+        "recoverable_us": 500.0,
+        "w_us": 800.0,
+    }
+
+
+def test_devices() -> None:
+    assert {x.name for x in devices()} >= {"MI300X", "MI300A", "MI250X", "MI210", "MI100", "MI350X", "MI355X"}
+    assert {x.name for x in devices()} >= {"H100", "H200", "A100"}
+    assert all(x.source and x.hbm_gbs > 0 and x.peaks and x.cache_bytes for x in devices())
+    by_name = device_of({"device": "AMD Instinct MI355X", "arch": "gfx950", "cu_count": "256"})
+    assert by_name is not None
+    assert by_name.name == "MI355X"
+    by_arch = device_of({"arch": "gfx90a:sramecc+:xnack-", "cu_count": "110"})
+    assert by_arch is not None
+    assert by_arch.name == "MI250X"
+    assert device_of({"arch": "gfx942", "cu_count": "80"}) is None
+    assert device_of({}) is None
+
+
+def test_roofline_is_the_longer_of_computing_and_moving() -> None:
+    device = device_of({"device": "H200"})
+    assert device is not None
+    assert device.least_us(989.4e6, 0.0, "f16_r") == pytest.approx(1.0)
+    assert device.least_us(0.0, 4800e3, "f16_r") == pytest.approx(1.0)
+    assert device.least_us(1.0, 1.0, "f4_r") is None
+
+
+def kernel(problem: str, name: str, us: float, calls: int = 4) -> dict[str, object]:
+    row = {"source_id": "trace", "run": "r", "op": "aten::convolution_backward", "problem": problem, "kernel": name}
+    return row | {"calls": calls, "total_us": us * calls, "min_us": us, "max_us": us}
+
+
+def traced(w_us: float, **known: str) -> Tables:
+    """Four steps of a job: W runs two kernels in each, another layer's calls are not there."""
+    rows = [kernel(F.text, "igemm_fwd", 100.0), kernel(B.text, "igemm_bwd", 200.0)]
+    rows += [kernel(W.text, "batched_transpose", 20.0), kernel(W.text, "igemm_wrw", w_us - 20.0)]
+    return tables(
+        kernels=rows,
+        calls=[call(p.text, count=4, source_id="trace", category="profiler") for p in (F, B, W)],
+        workload=[work(p.text, 4, calls_from="profiler") for p in (F, B, W)],
+        facts=facts("trace", **known),
+    )
+
+
+def test_a_trace_shows_a_slow_w_weighted_by_its_calls() -> None:
+    [found] = slow(traced(700.0, device="AMD Instinct MI300X", cu_count="304"))
+    assert (found.per_call_us, found.calls, found.saving_us) == (500.0, 4, 2000.0)
+    assert found.evidence.shown["solution"] == "kernel:igemm_wrw"
+    assert "W takes 700 µs with igemm_wrw, 3.5× its B (200 µs)" in found.message
+    assert found.advice is not None
+    assert "MIOpen" in found.advice
+    assert slow(traced(590.0)) == []
+
+
+def test_no_finding_tunes_miopen_on_nvidia() -> None:
+    [found] = slow(traced(700.0, device="NVIDIA H200", arch="sm_90"))
+    assert found.advice == slow_wrw.TUNE_CUDNN
+
+
+def test_a_trace_beside_a_find_db_of_its_device_is_weighted_too() -> None:
+    both = traced(700.0, device="AMD Instinct MI300X", cu_count="304")
+    rows = given(100.0, 200.0, 800.0).measurements
+    found = slow(replace(both, measurements=rows, facts=pd.concat([both.facts, tables(facts=MI300X).facts])))
+    assert [(x.per_call_us, x.calls) for x in found] == [(500.0, 4)]  # the smaller loss of one device

@@ -1,0 +1,31 @@
+"""Fake libraries of C, compiled and loaded into this process."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from logparse.libraries.kinds.device import torch_device
+
+
+def loaded(source: Path, built: Path) -> Path:
+    """Compile ``source`` to ``built``, whose name is also its soname, and load it; returns ``built``."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    flags = ("-O2", "-w", "-shared", "-fPIC", f"-Wl,-soname,{built.name}")
+    subprocess.run([compiler, *flags, "-o", str(built), str(source), "-lm"], check=True)
+    ctypes.CDLL(str(built))
+    return built
+
+
+def planted_times(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of measuring becomes the fake's ``device_us``, which its kernels alone advance: times are exact."""
+    device_us = ctypes.c_double.in_dll(ctypes.CDLL(str(library)), "device_us")
+    clock = SimpleNamespace(perf_counter_ns=lambda: int(device_us.value * 1e3))
+    monkeypatch.setattr(torch_device, "time", clock)

@@ -1,0 +1,387 @@
+"""``logparse tune``: whatever interrupts it, the store holds what was done, and the verbs go on from there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+import pytest
+
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.evidence.units import Units, units
+from analyzers.recommend.ranking import recommend
+from analyzers.recommend.verb import advise
+from analyzers.tune import verb
+from analyzers.tune.by_turns import one_by_one, units_in
+from analyzers.tune.verb import Tuning, tune
+from logparse.ingest import ingest
+from logparse.model import Finding, Override, problem_from_text, solution_from_text
+from logparse.store import Store, open_store
+from logparse.text import COLUMNS, LINES
+from tests.analyzers.compare.test_actions import Kind, job, steady
+from tests.analyzers.example import ARCH, gemm
+from tests.conftest import SAMPLES
+
+TRACE = SAMPLES / "traces/job.trace.json"
+GOLDEN = Path(__file__).parent / "recommend/golden/tune"
+
+
+def interrupted(*_: object, **__: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def captured(
+    folder: Path, command: object, settings: object, open_store: Callable[[], Store], say: object, **more: Any
+) -> Any:
+    """A job whose trace is the sample's, in a file of its own."""
+    trace = folder / f"{more['run']}.trace.json"
+    trace.write_bytes(TRACE.read_bytes())
+    ingest([str(trace)], open_store(), run=more["run"])
+    return 0, []
+
+
+@pytest.fixture
+def stages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """All stages without a job and a device, with a setting to apply."""
+    setting = SimpleNamespace(action=SimpleNamespace(name="tf32"))
+    monkeypatch.setattr(verb, "capture", partial(captured, tmp_path))
+    monkeypatch.setattr(verb, "replay", lambda store, options: SimpleNamespace(interrupted=False))
+    monkeypatch.setattr(verb, "alone", lambda *x: None)
+    monkeypatch.setattr(verb, "without_a_change", lambda actions, hidden: (setting,))
+    monkeypatch.setattr(verb.with_overrides, "applied", lambda command, out, environ: (command, environ))
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        *("capture", "replay", "again"),
+        *(pytest.param(x, marks=pytest.mark.nightly) for x in ("advise", "write", "verify_actions")),
+    ],
+)
+def test_an_interrupt_leaves_a_store_from_which_the_verbs_go_on(
+    stage: str, stages: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    if stage == "again":
+        first = partial(captured, tmp_path)
+        stages.setattr(verb, "capture", lambda *x, **y: (interrupted if "-after" in y["run"] else first)(*x, **y))
+    else:
+        stages.setattr(verb, stage, interrupted)
+    said: list[str] = []
+    assert tune(["job"], store, Tuning(out=tmp_path / "overrides"), said.append, {}) == 130
+    assert said[-1].startswith("interrupted: ")
+    if stage == "capture":
+        assert store.sources().empty
+        assert "`logparse ingest " in said[-1], "there is no run to replay yet"
+        return
+    run = store.latest_run()
+    assert run.startswith("tune-")
+    assert run.removesuffix("-after") in said[-1]
+    assert advise(store, Settings(), run).run == run
+
+
+def test_a_replay_that_was_interrupted_names_the_verb_that_goes_on(
+    stages: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    stages.setattr(verb, "replay", lambda store, options: SimpleNamespace(interrupted=True))
+    said: list[str] = []
+    assert tune(["job"], store, Tuning(out=tmp_path / "overrides"), said.append, {}) == 130
+    assert f"logparse replay --store {store.url} --run tune-" in said[-1]
+
+
+def test_what_libraries_print_while_it_measures_is_in_a_file_and_counted(
+    stages: pytest.MonkeyPatch, store: Store, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def warns(store: Store, options: object) -> Any:
+        os.write(2, b"a library warns\n")
+        subprocess.run(["sh", "-c", "echo another; echo a third >&2"], check=True)
+        return SimpleNamespace(interrupted=True)
+
+    stages.setattr(verb, "replay", warns)
+    said: list[str] = []
+    tune(["job"], store, Tuning(out=tmp_path / "overrides"), said.append, {})
+    (log,) = (tmp_path / "overrides").glob("tune-*-replay.log")
+    assert f"the libraries printed 3 lines: {log}" in said
+    assert sorted(log.read_text().splitlines()) == ["a library warns", "a third", "another"]
+    assert capfd.readouterr() == ("", "")
+
+
+def without_kernels(folder: Path, *_: object, **more: Any) -> Any:
+    """A job on a CPU: its trace holds no kernel, and no library logged a call."""
+    (folder / "trace_1.json").write_text('{"schemaVersion": 1, "traceEvents": []}', encoding="utf-8")
+    return 0, ingest([str(folder / "trace_1.json")], _[2](), run=more["run"])  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("wrote", [True, False])
+def test_a_machine_without_a_gpu_states_what_cannot_be_done(
+    wrote: bool, stages: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    def job(*given: Any, **more: Any) -> Any:
+        code, read = without_kernels(tmp_path, *given, **more)
+        files = ("trace_1_1.json.gz", "trace_1_2.json.gz", "capture_traces/trace_2_g1.json.gz")
+        return code, [replace(x, path=str(tmp_path / name)) for x in read for name in files] if wrote else []
+
+    stages.setattr(verb, "capture", job)
+    stages.setattr(verb, "replay", interrupted)
+    said: list[str] = []
+    assert tune(["job"], store, Tuning(out=tmp_path / "overrides"), said.append, {}) == 0
+    why = "1 process was traced and ran none (on a CPU?)" if wrote else "it ended before its units of work had settled"
+    assert "no GPU kernel was traced, so no action can be weighed" in said[-2]
+    assert why in said[-2]
+    assert said[-1] == "no call was counted either: nothing is left to replay, and nothing is changed"
+
+
+def test_a_job_that_fails_names_the_verbs_that_go_on_from_its_logs(
+    stages: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    stages.setattr(verb, "capture", lambda *x, **y: (3, captured(tmp_path, *x, **y)[1]))
+    said: list[str] = []
+    assert tune(["job"], store, Tuning(out=tmp_path / "overrides"), said.append, {}) == 3
+    assert said[-1].startswith("the job ended with exit code 3: it is not run again; the store holds")
+    assert f"`logparse replay --store {store.url} --run {store.latest_run()}` goes on" in said[-1]
+
+
+def planted(
+    patch: pytest.MonkeyPatch, before: Tables, after: Tables, times: tuple[list[Units], list[Units]] | None = None
+) -> None:
+    """The stages of a job of which these tables are known before and after, timed by turns."""
+    patch.setattr(verb, "capture", lambda *x, **y: (0, []))
+    patch.setattr(verb, "replay", lambda store, options: SimpleNamespace(interrupted=False))
+    patch.setattr(verb, "tables_of", lambda store, run: after if run.endswith("-after") else before)
+    patch.setattr(verb, "advise", lambda store, settings, run: recommend(before, settings))
+    patch.setattr(verb, "by_turns", lambda *x: times)
+    patch.setattr(verb, "alone", lambda *x: None)
+
+
+def screen_of(said: list[str]) -> list[str]:
+    """What is printed last: at most 15 lines of at most 100 columns."""
+    ending = said[next(i for i, x in enumerate(said) if x.startswith("tune: ")) :]
+    assert len(ending) <= LINES
+    assert max(map(len, ending)) <= COLUMNS
+    return ending
+
+
+def applied(out: Path) -> dict[str, Any]:
+    """The names that a written apply.py holds, torch left out."""
+    lines = [x for x in (out / "apply.py").read_text().splitlines() if x.startswith(("CHOSEN = ", "ALONE = "))]
+    found: dict[str, Any] = {}
+    exec("\n".join(lines), found)
+    return {name: found[name] for name in ("CHOSEN", "ALONE")}
+
+
+def images(
+    run: str, us: float, wall: float, more: Mapping[str, Mapping[str, object]] | None = None, **solutions: float
+) -> Tables:
+    """A job of convolutions whose solutions take this of their time now."""
+    named = {"torch:benchmark": 0.6, "torch:layout=NHWC,stored": 0.7} | {
+        "torch:layout=NHWC,stored,benchmark": solutions["both"]
+    }
+    return job(run, Kind(8, 100, 6, us, 0, 0, steady(wall)), ratios=named, more=more)
+
+
+def taken_back() -> tuple[list[Units], list[Units]]:
+    """Times by turns that are no faster."""
+    return ([x for us in (1200, 1201, 1202) if (x := units(images("a", 1000, us, both=1.2))) is not None],) * 2
+
+
+ENDINGS: Mapping[str, tuple[Any, ...]] = {
+    "kept": (images("before", 1000, 1200, both=0.3), images("after", 600, 800, both=0.3)),
+    "not faster": (images("before", 1000, 1200, both=1.2), images("after", 600, 800, both=1.2), taken_back()),
+    "nothing to apply": (job("before", Kind(8, 100, 6, 1000, 300, 500, steady(2200)), ratio=1.0), None),
+}
+
+
+@pytest.mark.parametrize("case", ENDINGS)
+def test_what_it_prints_last(case: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As reviewed texts; after a wanted change remove them, and review what this writes."""
+    monkeypatch.chdir(tmp_path)
+    planted(monkeypatch, *ENDINGS[case])
+    said: list[str] = []
+    assert tune(["job"], open_store("held", create=True), Tuning(out=Path("overrides")), said.append, {}) == 0
+    text = "\n".join(screen_of(said)) + "\n"
+    golden = GOLDEN / f"{case}.txt"
+    if not golden.exists():
+        golden.write_text(text, encoding="utf-8")
+        pytest.fail(f"{golden} is written: review it")
+    assert text == golden.read_text(encoding="utf-8")
+
+
+def test_what_is_left_is_weighed_against_the_job_with_what_was_kept(
+    monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    """Both changes together take 69 % of the time before, and 115 % of the time that one of them left."""
+    planted(monkeypatch, images("before", 1000, 1200, both=0.69), images("after", 600, 800, both=0.69))
+    said: list[str] = []
+    assert tune(["job"], store, Tuning(out=tmp_path), said.append, {}) == 0
+    ending = screen_of(said)
+    assert ending[0] == "tune: verified: step 1.2 ms → 800 µs with cudnn_benchmark: kept"
+    assert not [x for x in ending if x.startswith((" 1 ", "apply    in the program"))], "nothing is left to do"
+    assert f"apply    logparse run --with {tmp_path} -- JOB" in re.sub(r"\\\n *", "", "\n".join(ending))
+    assert applied(tmp_path) == {"CHOSEN": ("cudnn_benchmark",), "ALONE": ("cudnn_benchmark",)}
+
+
+def test_a_change_that_the_step_does_not_show_is_neither_tried_nor_proposed(
+    monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    """A step of 5 ms has 100 µs of kernels, of which changes of the program and a setting save up to a half."""
+    ratios = {"torch:benchmark": 0.6, "torch:layout=NHWC,stored,benchmark": 0.5}
+    kind, more = Kind(8, 100, 6, 100, wall=steady(5000)), {"trace": {"gpu_busy_us": 600, "gpu_window_us": 30_000}}
+    before = job("before", kind, ratios=ratios, more=more)
+    found = {x.action.name for x in recommend(before, Settings()).actions if x.pays}
+    assert found == {"cudnn_benchmark", "channels_last_benchmark"}
+    planted(monkeypatch, before, before)
+    said: list[str] = []
+    assert tune(["job"], store, Tuning(out=tmp_path), said.append, {}) == 0
+    ending = screen_of(said)
+    assert ending[0] == "tune: no file or setting is worth applying"
+    assert not [x for x in ending if x.startswith("apply ")]
+    assert applied(tmp_path) == {"CHOSEN": (), "ALONE": ()}
+
+
+def test_what_is_left_is_of_one_state_which_is_that_of_what_was_kept(
+    monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    """Logs slow the host: a step takes 1.5 and then 1.1 ms beside them, and 1.2 ms without; by turns 1.5 and 1."""
+    busy = {"gpu_window_us": 9000.0}
+    alone = json.dumps({"count": 8, "traced": 0, "us": steady(1200)})
+    more = {"alone": {"unit": "optimizer", "unit_alone": 1, "unit:float16[8, 3]": alone}}
+    before = images("before", 1000, 1500, more | {"trace": busy | {"gpu_busy_us": 6000}}, both=1.2)
+    after = images("after", 600, 1100, {"trace": busy | {"gpu_busy_us": 3600}}, both=1.2)
+    turns = [[x for us in (c, c + 1, c + 2) if (x := units(images("a", 1000, us, both=1.2)))] for c in (1500, 1000)]
+    planted(monkeypatch, before, after, (turns[0], turns[1]))
+    problem = next(x.parts for x in recommend(before, Settings()).actions if x.pays)[0].of
+    same = Finding(analyzer="suboptimal-pick", message="", problem=problem_from_text(problem), per_call_us=400.0)
+    other = replace(same, problem=gemm())
+    found = replace(recommend(before, Settings()), findings=(same, other))
+    monkeypatch.setattr(verb, "advise", lambda store, settings, run: found)
+    simulated: list[Tables] = []
+    monkeypatch.setattr(verb, "with_step", lambda found, tables: simulated.append(tables) or found)
+    said: list[str] = []
+    assert tune(["job"], store, Tuning(out=tmp_path), said.append, {}) == 0
+    ending = screen_of(said)
+    assert ending[0] == "tune: verified: step 1.5 ms → 1 ms with cudnn_benchmark: kept"
+    assert "  a step, 1 ms: convolutions 600 µs · idle 401 µs" in ending
+    (held,) = simulated
+    assert (now := units(held)) is not None
+    assert (held.run[-6:], now.alone, now.mean_us) == ("after", True, pytest.approx(1001, rel=1e-2))
+    assert [gemm().label in x for x in ending if x.startswith((" 1 ", " 2 "))] == [True], "of one problem alone"
+
+
+def test_a_change_that_contains_what_was_kept_and_pays_beside_it_is_left(
+    monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    planted(monkeypatch, images("before", 1000, 1200, both=0.3), images("after", 600, 800, both=0.3))
+    said: list[str] = []
+    tune(["job"], store, Tuning(out=tmp_path), said.append, {})
+    [line] = [x for x in screen_of(said) if x.startswith(" 1 ")]
+    assert line.startswith(" 1 channels_last_benchmark  600 → 300 µs  measured  ")
+    assert applied(tmp_path) == {"CHOSEN": ("channels_last_benchmark",), "ALONE": ("cudnn_benchmark",)}
+
+
+def test_what_was_timed_without_what_is_kept_is_named(
+    monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    """Nothing is known of channels_last with benchmark; alone it saved 30 % of 1 ms."""
+    ratios = {"torch:benchmark": 0.6, "torch:layout=NHWC,stored": 0.7}
+    before, after = (job(run, Kind(8, 100, 6, us, 0, 0, steady(us + 200)), ratios=ratios) for run, us in RUNS)
+    planted(monkeypatch, before, after)
+    said: list[str] = []
+    tune(["job"], store, Tuning(out=tmp_path), said.append, {})
+    assert "  would save, timed without that and not weighed beside it: channels_last (300 µs of kernels)" in screen_of(
+        said
+    )
+
+
+RUNS = (("before", 1000), ("after", 600))
+
+
+def test_what_makes_no_step_faster_is_taken_back(monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path) -> None:
+    """The traced runs' steps got faster, those timed by turns did not."""
+    planted(monkeypatch, *ENDINGS["not faster"])
+    said: list[str] = []
+    assert tune(["job"], store, Tuning(out=tmp_path), said.append, {}) == 0
+    assert screen_of(said)[0] == "tune: took effect, not faster: step 1.2 ms → 1.2 ms with cudnn_benchmark: not kept"
+    written = json.loads((tmp_path / "findings.json").read_text())
+    assert "cudnn_benchmark" not in {x["action"] for x in written["actions"]}, "the report is of what is left"
+    assert "cudnn_benchmark:" not in (tmp_path / "report.md").read_text()
+    assert "cudnn_benchmark'" not in (tmp_path / "apply.py").read_text().replace("channels_last_benchmark'", "")
+    assert applied(tmp_path)["ALONE"] == ()
+
+
+def test_files_of_no_known_saving_are_taken_back_too(
+    monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    """Nothing counts the calls of their problem, so that no action weighs them against the job."""
+    before, after = images("before", 1000, 2500, both=1.2), images("after", 1000, 2500, both=1.2)
+    planted(monkeypatch, before, after)
+    build = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}
+    solution = solution_from_text("hipblaslt:7")
+    override = Override(problem=gemm(), solution=solution, target=build, time_us=10.0, default_us=20.0)
+    finding = Finding(analyzer="suboptimal-pick", message="m", problem=gemm(), per_call_us=10.0, override=override)
+    found = replace(recommend(before, Settings()), actions=(), findings=(finding,))
+    monkeypatch.setattr(verb, "advise", lambda store, settings, run: found)
+    said: list[str] = []
+    assert tune(["job"], store, Tuning(out=tmp_path), said.append, {}) == 0
+    ending = screen_of(said)
+    assert ending[0].startswith("tune: had no effect: ")
+    assert ending[0].endswith(" with override files: not kept")
+    assert not [x for x in ending if x.startswith(("apply ", " 1 overrides"))]
+    assert not list(tmp_path.glob("*/apply.sh"))
+    assert list(tmp_path.glob("*/apply.sh.old"))
+
+
+def script(log: Path, word: str, us: float, code: int = 0) -> list[str]:
+    """A job that writes what ``trace_units.py`` does."""
+    kind = {"count": 8, "traced": 0, "us": [us] * 8}
+    held = json.dumps({"logparse_units": "optimizer", "tracing": "", "windows": 0, "kinds": {"a": kind}})
+    text = f"echo {word} >> {log}; echo '{held}' > $LOGPARSE_TRACE_DIR/units_1.json; exit {code}"
+    return ["sh", "-c", text]
+
+
+def test_runs_go_by_turns_and_their_units_are_read(tmp_path: Path) -> None:
+    log, environ = tmp_path / "log", {"PATH": os.environ["PATH"]}
+    said: list[str] = []
+    sides = [(script(log, word, us), environ) for word, us in (("as-it-was", 20e3), ("as-it-is", 10e3))]
+    times = one_by_one(*sides, "", said.append, 8, 300.0)
+    assert log.read_text().split() == ["as-it-was", "as-it-is"] * 3
+    assert times is not None
+    assert [[x.mean_us for x in side] for side in times] == [[20e3] * 3, [10e3] * 3]
+    assert len(said) == 1
+
+
+def test_runs_that_decide_nothing_are_followed_by_more(tmp_path: Path) -> None:
+    """Of each side every other run takes 14 instead of 10 ms."""
+    log, environ = tmp_path / "log", {"PATH": os.environ["PATH"]}
+    log.touch()
+    slow, fast = (script(log, "x", us)[2] for us in (14e3, 10e3))
+    command = ["sh", "-c", f"if [ $(($(wc -l < {log}) / 2 % 2)) = 0 ]; then {slow}; else {fast}; fi"]
+    times = one_by_one((command, environ), (command, environ), "", lambda text: None, 8, 300.0)
+    assert times is not None
+    assert [len(side) for side in times] == [8, 8]
+
+
+@pytest.mark.parametrize(
+    ("command", "why"), [(["sh", "-c", "exit 3"], "ended with exit code 3"), (["true"], "timed no unit of work")]
+)
+def test_a_run_that_fails_leaves_the_times_of_the_traced_ones(command: list[str], why: str, tmp_path: Path) -> None:
+    environ = {"PATH": os.environ["PATH"]}
+    said: list[str] = []
+    good = script(tmp_path / "log", "x", 10.0)
+    assert one_by_one((good, environ), (command, environ), "", said.append, 8, 300.0) is None
+    assert why in said[-2]
+    assert (
+        one_by_one((script(tmp_path / "log", "x", 1.0, 2), environ), (good, environ), "", said.append, 8, 300.0) is None
+    )
+
+
+def test_a_file_of_units_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "units_1.json").write_text('{"logparse_units": "opt')
+    assert units_in(tmp_path) is None

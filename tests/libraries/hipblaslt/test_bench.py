@@ -1,0 +1,258 @@
+"""hipblaslt-bench command lines of every version, typed ones, torn ones, and the command writer."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logparse.errors import EmissionError
+from logparse.libraries.hipblaslt import bench
+from logparse.libraries.hipblaslt.enums import EPILOGUES
+from logparse.model import Call, GemmProblem, Member, Solution
+from tests.libraries.hipblaslt.texts import SAMPLES, Launch
+
+from . import texts
+
+
+def call(text: str) -> Call:
+    outcome = bench.read(text)
+    assert outcome.unit == "call", outcome
+    record = outcome.records[0]
+    assert isinstance(record, Call)
+    return record
+
+
+def gemm(text: str) -> GemmProblem:
+    problem = call(text).problem
+    assert isinstance(problem, GemmProblem)
+    return problem
+
+
+def sample(name: str) -> list[Call]:
+    return [call(line) for line in (SAMPLES / "forms" / name).read_text().splitlines()]
+
+
+def test_all_versions_give_the_same_problem() -> None:
+    forms = ("bench_no_api_method.log", "bench_no_index.log", "bench_rotating.log")
+    written = [[c.problem.text for c in sample(name)] for name in forms]
+    assert written[0] == written[1] == written[2]
+    assert "activation=relu,0 aux=0,- bias=1,f16_r,d" in written[0][-1]
+    assert [c.solution for c in sample(forms[0])] == [None] * 5
+    solutions = [c.solution.text for c in sample(forms[2]) if c.solution]
+    assert solutions == [
+        "hipblaslt:105597",
+        "hipblaslt:98211",
+        "hipblaslt:91033",
+        "hipblaslt:105420",
+        "hipblaslt:56073",
+    ]
+    assert [c.problem.text for c in sample("bench_alphai.log")][:4] == written[0][:4]
+    assert not any(c.by_tool for name in (*forms, "bench_alphai.log") for c in sample(name))
+
+
+def test_grouped() -> None:
+    problem = sample_grouped()
+    assert problem.kind == "grouped"
+    assert [(x.m, x.n, x.k, x.lda) for x in problem.members] == [(1408, n, 2048, 2048) for n in (384, 96, 1024)]
+
+
+def sample_grouped() -> GemmProblem:
+    return gemm((SAMPLES / "forms" / "grouped.log").read_text().splitlines()[0])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("$ ", ""),
+        ("./", ""),
+        ("/opt/rocm/bin/", ""),
+        ("HIPBLASLT_LOG_MASK=32 ", ""),
+        ("user@host:~$ ", ""),
+        ("", "--print_kernel_info"),
+        ("", "-i 50 -j 10"),
+        ("", "| tee out.txt"),
+    ],
+)
+def test_typed_commands_are_by_tool(before: str, after: str) -> None:
+    line = texts.bench(Launch()).replace("--rotating 0 --cold_iters 0 --iters 0 ", "")
+    read = call(before + line.replace("--any_stride ", "") + after)
+    assert read.by_tool
+    assert read.problem.text == gemm(texts.bench(Launch())).text
+
+
+@pytest.mark.parametrize("name", ["rotating", "cold_iters", "iters"])
+def test_iterations_mark_the_tools_own_lines(name: str) -> None:
+    assert not call(texts.bench(Launch())).by_tool
+    assert call(texts.bench(Launch()).replace(f"--{name} 0", f"--{name} 7")).by_tool
+
+
+@pytest.mark.parametrize(
+    "later", ["--compute_input_typeA bf16_r --compute_input_typeB bf16_r", "--of_a_later_version 3 --and_a_switch"]
+)
+def test_flags_of_later_versions_cost_no_call(later: str) -> None:
+    line = texts.bench(Launch())
+    assert call(f"{line}{later} ") == call(line)
+    known = line.replace(" --algo_method", " --compute_input_typeA f32_r --algo_method")
+    assert call(known) == call(line)
+    for torn in (line.replace("--iters 0", "--of_a_later_version 3 --iters 0"), f"{line}--scal-", f"{line}x"):
+        assert bench.read(torn).unit == "reject"
+    assert bench.read(f"./{line.replace('--iters 0', '--iters 5')}--typo 3").unit == "reject"
+
+
+def test_documented_defaults_of_a_typed_command() -> None:
+    read = call("./hipblaslt-bench --precision f32_r -v")
+    problem = read.problem
+    assert isinstance(problem, GemmProblem)
+    assert (problem.m, problem.n, problem.k, problem.ldd, problem.d_type) == (128, 128, 128, 128, "f32_r")
+    assert (problem.trans_a, problem.compute_type, problem.beta, read.solution) == ("N", "f32_r", "zero", None)
+    assert gemm("$ hipblaslt-bench -m 8 -n 8 -k 8 -v").a_type is None  # no precision given, and the default has changed
+
+
+def test_a_typed_layout_is_raised_to_the_least_one_as_the_tool_does() -> None:
+    line = "hipblaslt-bench -m 256 -n 64 -k 32 --transA T --precision f16_r --batch_count 4 -v"
+    wanted = gemm(line)
+    assert (wanted.lda, wanted.stride_a, wanted.ldd, wanted.stride_d) == (32, 32 * 256, 256, 256 * 64)
+    assert gemm(f"{line} --lda 0 --ldb 31 --ldc 0 --ldd 0 --stride_a 0 --stride_b 7") == wanted
+    assert gemm(f"{line} --any_stride --stride_a 0").stride_a == 0
+    assert gemm(f"{line} --lda 40 --stride_b 5000").lda == 40
+    assert gemm(f"{line} --lda 40 --stride_b 5000").stride_a == 40 * 256
+    assert gemm(f"{line} --lda 40 --stride_b 5000").stride_b == 5000
+
+
+def test_what_an_edited_line_lacks() -> None:
+    line = texts.bench(Launch(a="f8_r", d="f8_r")).split(" --activation_type")[0].replace("--scaleA 0 --scaleB 0", "")
+    problem = gemm(line)
+    assert (problem.activation, problem.scale_a, problem.scale_c) == (None, None, "none")
+
+
+@pytest.mark.parametrize(
+    ("flag", "word"),
+    [
+        ("--scaleA", "scalar"),
+        ("--scaleA s", "scalar"),
+        ("--scaleA v", "row"),
+        ("--scaleA 2", "row"),
+        ("--scaleA 3", "block32"),
+    ],
+)
+def test_scales(flag: str, word: str) -> None:
+    assert gemm(texts.bench(Launch()).replace("--scaleA 0", flag)).scale_a == word
+
+
+def test_a_type_that_the_library_cannot_name() -> None:
+    problem = gemm(texts.bench(Launch(epilogue="BIAS")).replace("--bias_type bf16_r ", "--bias_type  "))
+    assert problem.bias_type == "bf16_r"  # D's type is the default
+    assert gemm(texts.bench(Launch()).replace("--d_type bf16_r", "--d_type ")).d_type is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "hipblaslt-bench --api_methodhipblaslt-bench --api_method c -m 1",
+        texts.bench(Launch())[:150],
+        texts.bench(Launch()).removesuffix("--iters 0 "),
+        texts.bench(Launch()).replace("--lda 64", "--lda"),
+        texts.bench(Launch()).replace("--lda 64", "--lda 64 --lda 64"),
+        texts.bench(Launch()).replace("-m 96", "-m 96 -m 96"),
+        texts.bench(Launch()).replace("bf16_r", "bf1", 1),
+        texts.bench(Launch()).replace("--transA T", "--transA X"),
+        texts.bench(Launch()) + "stray",
+        "./hipblaslt-bench --api_method c \\",
+    ],
+)
+def test_torn_lines_are_rejects(line: str) -> None:
+    outcome = bench.read(line)
+    assert outcome.unit == "reject", outcome
+
+
+def test_what_is_no_command() -> None:
+    assert bench.read("please run hipblaslt-bench first").unit == "foreign"
+    assert bench.read("./hipblaslt-bench --yaml list.yaml").unit == "message"
+
+
+@pytest.mark.parametrize(
+    ("line", "starts"),
+    [
+        ("hipblaslt-bench -m 1", [0]),
+        ("     12 hipblaslt-bench -m 1", [8]),
+        ("$ A=1 B=2 /opt/rocm/bin/hipblaslt-bench -m 1", [0]),
+        ("9/20 [00:01<00:01, 6.5it/s]hipblaslt-bench -m 1", [27]),
+        ("hipblaslt-bench --api_methodhipblaslt-bench --api_method c", [0, 28]),
+        ("run hipblaslt-bench", []),
+    ],
+)
+def test_where_a_record_begins(line: str, starts: list[int]) -> None:
+    assert [match.start() for match in re.finditer(bench.FORMAT.start, line.encode())] == starts
+
+
+sizes = st.integers(1, 10**6)
+kinds = st.sampled_from(["f16_r", "bf16_r", "f32_r", "f8_r", "i8_r"])
+epilogues = st.sampled_from(sorted(EPILOGUES)).map(lambda name: EPILOGUES[name]._asdict())
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> GemmProblem:
+    batch = draw(st.sampled_from([1, 2, 64]))
+    fields = {name: draw(sizes) for name in ("lda", "ldb", "ldc", "ldd")}
+    fields |= {f"stride_{x}": draw(st.integers(0, 2**40)) for x in "abcd"}
+    members = draw(st.lists(st.builds(Member, **dict.fromkeys(("m", "n", "k", *fields), sizes)), max_size=3))
+    if not members:
+        fields |= {name: draw(sizes) for name in "mnk"}
+    tail = draw(epilogues)
+    return GemmProblem(
+        **({} if members else fields),
+        **tail,
+        members=tuple(members),
+        trans_a=draw(st.sampled_from("NT")),
+        trans_b=draw(st.sampled_from("NT")),
+        batch_count=batch,
+        batch_mode="strided" if members else draw(st.sampled_from(["strided", "pointer"])),
+        **{f"{x}_type": draw(kinds) for x in "abcd"},
+        compute_type=draw(st.sampled_from(["f32_r", "xf32_r", "f32_bf16_r"])),
+        scale_type="f32_r",
+        bias_type=draw(kinds),
+        aux_type=draw(kinds),
+        scale_a=draw(st.sampled_from(["none", "scalar", "row", "block32"])),
+        scale_b=draw(st.sampled_from(["none", "scalar", "row"])),
+        scale_c=draw(st.sampled_from(["none", "scalar"])),
+        scale_d=draw(st.sampled_from(["none", "scalar"])),
+        scale_alpha_vector=draw(st.booleans()),
+        swizzle_a=draw(st.booleans()),
+        swizzle_b=draw(st.booleans()),
+        beta=draw(st.sampled_from(["zero", "nonzero"])),
+    )
+
+
+@given(problems())
+def test_command_reads_back(problem: GemmProblem) -> None:
+    read = call(bench.command(problem, Solution("hipblaslt", "77")))
+    assert read.problem.text == problem.text
+    assert read.solution == Solution("hipblaslt", "77")
+    assert call(f"{bench.command(problem)} --print_kernel_info").by_tool
+
+
+@pytest.mark.parametrize("path", sorted((SAMPLES / "forms").glob("bench_*")), ids=lambda path: path.name)
+def test_command_of_every_sample_reads_back(path: Path) -> None:
+    for read in sample(path.name):
+        assert isinstance(read.problem, GemmProblem)
+        assert call(bench.command(read.problem, read.solution)).problem.text == read.problem.text
+
+
+def test_scales_of_c_and_d_have_a_value_for_the_tool() -> None:
+    """hipblaslt-bench of ROCm 7.2.4 ends with "Invalid value for --scaleD" at the bare flag that the library logs."""
+    one = sample("bench_rotating.log")[0].problem
+    assert isinstance(one, GemmProblem)
+    command = bench.command(replace(one, scale_c="none", scale_d="scalar"))
+    assert " --scaleD 1 " in command
+    assert "--scaleC" not in command
+    assert call(command).problem == call(command.replace("--scaleD 1 ", "--scaleD ")).problem
+
+
+def test_command_needs_the_shape() -> None:
+    with pytest.raises(EmissionError, match="transA"):
+        bench.command(GemmProblem(m=1, n=1, k=1))

@@ -1,0 +1,153 @@
+"""hipblaslt-bench's standard output: the corpus, Winner blocks, facts, old column sets, damage."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from logparse.libraries.hipblaslt import bench, bench_output
+from logparse.libraries.kinds.format import Line, Outcome
+from logparse.model import Call, Fact, GemmProblem, Measurement, Record, Reject, SolutionName
+from tests.conftest import CORPUS, needs_corpus
+from tests.libraries.hipblaslt.texts import SAMPLES
+
+
+def read(lines: Iterable[str]) -> tuple[Counter[str], list[Record]]:
+    """Units and records, lines offered as ingest offers them: those with a marker, and all while awake."""
+    format, reader = bench_output.FORMAT, bench_output.FORMAT.begin()
+    units, out = Counter[str](), list[Record]()
+    for number, text in enumerate(lines):
+        outcome: Outcome | None = bench.read(text) if "hipblaslt-bench " in text else None
+        if outcome is None and (reader.awake or any(marker.decode() in text for marker in format.markers)):
+            outcome = reader.take(Line(text, number * 1000))
+        units[outcome.unit if outcome else "foreign" if text.strip() else "blank"] += 1
+        out += outcome.records if outcome else ()
+    return units, [*out, *reader.close()]
+
+
+def of(kind: type, records: Sequence[Record]) -> list[Record]:
+    return [record for record in records if isinstance(record, kind)]
+
+
+@needs_corpus
+def test_221_complete_outputs() -> None:
+    lines = (CORPUS / "hipblaslt" / "bench_stdout_v100200_mi350x_all.log").read_text().split("\n")[:-1]
+    units, records = read(lines)
+    assert units["foreign"] == units["reject"] == 0
+    assert units["measurement"] == 221, "a Winner's row repeats one"
+    measured = [record for record in records if isinstance(record, Measurement)]
+    calls = [record for record in records if isinstance(record, Call)]
+    assert len(measured) == len(calls) == 221
+    assert all(m.solution.id.isdigit() and m.status == "ok" and m.origin == "bench" for m in measured)
+    assert measured[0].time_us == 55881.5
+    assert len(of(SolutionName, records)) == 221
+    facts = {record.name: record.value for record in records if isinstance(record, Fact)}
+    assert facts == {
+        "hipblaslt_version": "100200",
+        "hipblaslt_revision": "de5c1aebb6-dirty",
+        "device": "AMD Instinct MI350X",
+        "arch": "gfx950:sramecc+:xnack-",
+    }
+    # the tool ran what its command line asked for, leading dimensions included
+    for asked, got in zip(calls, measured, strict=True):
+        a, g = asked.problem, got.problem
+        assert isinstance(a, GemmProblem)
+        assert isinstance(g, GemmProblem)
+        assert asked.by_tool
+        names = (
+            "trans_a",
+            "trans_b",
+            "m",
+            "n",
+            "k",
+            "batch_count",
+            "lda",
+            "ldb",
+            "ldd",
+            "a_type",
+            "d_type",
+            "compute_type",
+        )
+        assert [getattr(a, name) for name in names] == [getattr(g, name) for name in names]
+        assert a.shape == g.shape
+
+
+@needs_corpus
+def test_documentation_excerpts() -> None:
+    folder = CORPUS / "hipblaslt"
+    _, records = read((folder / "bench_stdout_winner_docs_6.4.log").read_text().splitlines())
+    assert [(m.solution.text, m.time_us) for m in records if isinstance(m, Measurement)] == [
+        ("hipblaslt:56537", 16.1189),
+        ("hipblaslt:56537", 28.5758),
+        ("hipblaslt:49257", 9.28735),
+    ]
+    units, records = read((folder / "bench_stdout_readme_2024-12_verify_and_freq.log").read_text().splitlines())
+    assert units == {"call": 3, "measurement": 3, "fact": 3}
+    assert [m.time_us for m in records if isinstance(m, Measurement)] == [10.4, 10.9, 14.1]
+    units, records = read((folder / "bench_stdout_v5x_docs_noindex.log").read_text().splitlines())
+    assert units == {"call": 1, "measurement": 1, "fact": 1}
+    (only,) = (m for m in records if isinstance(m, Measurement))
+    assert isinstance(only.problem, GemmProblem)
+    assert (only.solution.text, only.time_us, only.problem.m, only.problem.a_type) == ("hipblaslt:?", 10.0, 128, None)
+
+
+def sample() -> list[str]:
+    return (SAMPLES / "bench_output.txt").read_text().split("\n")[:-1]
+
+
+def test_winner_repeats_a_row_and_is_not_counted_again() -> None:
+    units, records = read(sample())
+    assert units["foreign"] == units["reject"] == 0
+    measured = [(m.problem.text, m.solution.text) for m in records if isinstance(m, Measurement)]
+    assert len(measured) == len(set(measured)) == 13 * 2 + 4 * 3
+    without_winner = [line for line in sample() if line != "Winner: "]
+    assert len(of(Measurement, read(without_winner)[1])) == len(measured) + 17
+
+
+def test_winner_gives_the_index_of_a_row_without_one() -> None:
+    header = "transA,transB,grouped_gemm,batch_count,m,n,k,alpha,lda,stride_a,beta,hipblaslt-Gflops,us"
+    rows = ["    T,N,0,1,8,8,8,1,8,64,0,1,5.5", "    T,N,0,1,8,8,8,1,8,64,0,2,2.5"]
+    lines = [
+        f"[0]:{header}",
+        rows[0],
+        f"[1]:{header}",
+        rows[1],
+        "Winner: ",
+        f"{header},solution_index",
+        rows[1] + ",42",
+    ]
+    units, records = read(lines)
+    assert units == {"measurement": 2, "fact": 5}
+    assert [(m.solution.text, m.solution.raw, m.time_us) for m in records if isinstance(m, Measurement)] == [
+        ("hipblaslt:?", "[0]", 5.5),
+        ("hipblaslt:42", "42", 2.5),
+    ]
+
+
+def test_values_of_older_releases() -> None:
+    header = (
+        "[0]transA,transB,grouped_gemm,batch_count,m,n,k,alpha,lda,stride_a,beta,hipblaslt-Gflops,us,norm_error,atol"
+    )
+    _, records = read([header, "    T,N,0,1,8,8,8,1,8,64,1, 1.5, 5.5,1,failed"])
+    (only,) = (m for m in records if isinstance(m, Measurement))
+    assert (only.status, only.error, only.time_us) == ("wrong", "atol failed", 5.5)
+    _, records = read([header, "    T,N,0,1,8,8,8,1,8,64,1,invalid,invalid,1,1"])
+    assert [m.status for m in records if isinstance(m, Measurement)] == ["no_time"]
+
+
+def test_a_row_of_the_wrong_width_is_a_reject() -> None:
+    header = "[0]:transA,transB,grouped_gemm,m,n,k,hipblaslt-Gflops,us"
+    units, records = read([header, "    T,N,0,8,8,8,1"])
+    assert units == {"fact": 1, "reject": 1}
+    assert isinstance(records[0], Reject)
+
+
+def test_other_lines() -> None:
+    lines = [
+        "hipBLASLt version: 1200",
+        "application",
+        "with 5 apples",
+        "Is supported 0 / Total solutions: 7",
+        "No Solution Found!!",
+    ]
+    assert read(lines)[0] == {"fact": 1, "foreign": 2, "message": 2}

@@ -1,0 +1,13 @@
+"""A stream through the formats of MIOpen."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from logparse.libraries.miopen import driver, driver_output, log
+from logparse.model import Record
+from tests.libraries.reading import read_lines
+
+
+def read(data: bytes | str) -> tuple[list[Record], Counter[str]]:
+    return read_lines(data, (driver.FORMAT, driver_output.FORMAT, log.FORMAT))

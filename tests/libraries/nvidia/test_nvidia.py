@@ -1,0 +1,69 @@
+"""cuBLASLt's log of one job: counts, fields of a line, a log of a real program."""
+
+from __future__ import annotations
+
+import runpy
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logparse.libraries.hipblaslt import log as lt_log
+from logparse.model import Call, GemmProblem, Problem, Record
+from tests import conftest
+from tests.conftest import needs_corpus
+from tests.libraries.reading import read_lines
+
+SAMPLES, CORPUS = conftest.SAMPLES / "nvidia", conftest.CORPUS / "nvidia"
+MAKER = conftest.SAMPLES / "make_nvidia.py"
+
+
+def read(path: Path) -> tuple[list[Record], Counter[str]]:
+    return read_lines(path.read_bytes(), (lt_log.FORMAT,))
+
+
+def calls(records: Sequence[Record]) -> list[Call]:
+    return [record for record in records if isinstance(record, Call)]
+
+
+def counted(records: Sequence[Record]) -> Counter[Problem]:
+    return Counter(call.problem for call in calls(records))
+
+
+@pytest.fixture(scope="module")
+def maker() -> dict[str, Any]:
+    return runpy.run_path(str(MAKER))
+
+
+def test_every_product_is_counted(maker: dict[str, Any]) -> None:
+    """Classic calls of cuBLAS reach cuBLASLt's log by names with types."""
+    records, units = read(SAMPLES / "cublaslt_5150.log")
+    assert sorted(counted(records).values()) == sorted(g.calls for g in maker["JOB"])
+    assert (units["foreign"], units["reject"]) == (0, 0)
+
+
+def test_types_strides_workspace_and_the_pick_of_a_trace_line() -> None:
+    found = {call.problem.label: call for call in calls(read(SAMPLES / "cublaslt_5150.log")[0])}
+    split = found["NN 512×300×256 f32_r"]
+    assert (split.workspace_bytes, split.solution and split.solution.text) in [
+        (3933519, "cublaslt:id=55,tile=64x64,stages=8x3,splitk=4,reduction=COMPUTE_TYPE"),
+        (0, "cublaslt:id=55,tile=64x64,stages=8x3"),
+    ]
+    (batch,) = [call.problem for label, call in found.items() if "f64_r" in label]
+    assert isinstance(batch, GemmProblem)
+    assert (batch.batch_count, batch.batch_mode, batch.stride_a, batch.stride_b, batch.stride_d) == (
+        6, "strided", 6144, 2560, 3840
+    )  # fmt: skip
+    assert (batch.compute_type, batch.trans_a, batch.lda) == ("f64_r", "N", 96)
+
+
+# ---------------------------------------------------------------------------------------- logs of real programs
+
+
+@needs_corpus
+def test_a_real_log_of_cublaslt() -> None:
+    records, units = read(CORPUS / "cublaslt_mask31_torch_default.log")
+    assert (len(calls(records)), len(counted(records))) == (27, 25)  # one 8-bit product is scaled in two ways
+    assert (units["reject"], units["foreign"]) == (0, 0)

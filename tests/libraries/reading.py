@@ -1,0 +1,155 @@
+"""Reading without a store: a source held in memory, a stream, and the laws that hold of what comes out."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from logparse.ingest.counting import Place
+from logparse.ingest.input_file import InputFile
+from logparse.ingest.lines import Distinct, LineReader, Read
+from logparse.libraries.kinds.format import UNITS, BlockFormat, FileFormat, Head, Line, LineFormat, Outcome, Source
+from logparse.model import Fact, Kernel, Record
+from logparse.store import Store
+
+T = TypeVar("T")
+
+
+def places_of(read: Read, entry: Distinct) -> dict[Place, int]:
+    """How often a distinct line stood at each clock text and third bracket."""
+    out: dict[Place, int] = {}
+    for number, count in zip(entry.numbers.tolist(), entry.counts.tolist(), strict=True):
+        out[read.places[number]] = out.get(read.places[number], 0) + count
+    return out
+
+
+@dataclass
+class Memory:
+    """A source that is only here; a temporary copy where a format needs a path."""
+
+    data: bytes
+    name: str = "sample"
+    _copies: list[Path] = field(default_factory=list)
+
+    def open(self) -> BinaryIO:
+        return io.BytesIO(self.data)
+
+    def lines(self) -> Iterator[Line]:
+        place = 0
+        for part in self.data.split(b"\n")[: -1 if self.data.endswith(b"\n") or not self.data else None]:
+            yield Line(part.decode("utf-8", "backslashreplace"), place)
+            place += len(part) + 1
+
+    def local_path(self) -> str:
+        with tempfile.NamedTemporaryFile(delete=False) as copy:
+            copy.write(self.data)
+        self._copies.append(Path(copy.name))
+        return copy.name
+
+    def beside(self) -> Iterator[Source]:
+        yield from ()
+
+    def __del__(self) -> None:
+        for copy in self._copies:
+            copy.unlink(missing_ok=True)
+
+
+def from_file(path: Path) -> Memory:
+    return Memory(path.read_bytes(), path.name)
+
+
+def head(source: Memory) -> Head:
+    return Head(source.name, source.data[: 64 << 10])
+
+
+def outcomes(format: FileFormat, source: Source | bytes | Path) -> list[Outcome]:
+    """What a whole file becomes; a compressed one is opened as ingest opens it."""
+    if isinstance(source, bytes):
+        source = Memory(source)
+    return list(format.read(InputFile(str(source)) if isinstance(source, Path) else source))
+
+
+def stream(format: BlockFormat, data: bytes) -> tuple[list[Outcome | None], list[Record]]:
+    """What became of each line (None: not ours), as ingest shows lines to one block format, and the leftovers."""
+    reader = format.begin()
+    taken = [
+        reader.take(line) if reader.awake or any(m in line.text.encode() for m in format.markers) else None
+        for line in Memory(data).lines()
+    ]
+    return taken, list(reader.close())
+
+
+def read_lines(data: bytes | str, formats: Sequence[LineFormat | BlockFormat]) -> tuple[list[Record], Counter[str]]:
+    """Every record, those of blocks first, and the units; distinct lines are counted as often as they stand there."""
+    data = data.encode() if isinstance(data, str) else data
+    reader = LineReader(formats, head=data)
+    reader.feed(data, 0)
+    held = list(reader.close())
+    read = reader.take()
+    found = records(line.outcome for line in read.claimed) + held
+    for line in read.distinct:
+        found += list(line.format.read(line.text).records) * line.count
+    counted = units_of(read)
+    assert sum(counted.values()) == read.lines + read.splits
+    return found, counted
+
+
+def units_of(read: Read) -> Counter[str]:
+    """How many lines (and torn pieces) ended as what: the law of ingest is that they add up to ``lines + splits``."""
+    units = Counter({"foreign": read.foreign, "blank": read.blank})
+    for line in read.claimed:
+        units[line.outcome.unit] += line.outcome.lines
+    for entry in read.distinct:
+        units[entry.format.read(entry.text).unit] += entry.lines
+    return +units
+
+
+def check_conservation(store: Store) -> None:
+    """Every line of every source, and every piece of a torn one, is counted as exactly one unit."""
+    for row in store.sources().itertuples():
+        assert row.lines + row.splits == sum(getattr(row, f"{unit}_lines") for unit in UNITS), row.path
+
+
+def records(found: Iterable[Outcome]) -> list[Record]:
+    return [record for outcome in found for record in outcome.records]
+
+
+def records_of(found: Iterable[Outcome], kind: type[T]) -> list[T]:
+    return [record for record in records(found) if isinstance(record, kind)]
+
+
+def units(found: Iterable[Outcome]) -> dict[str, int]:
+    count: Counter[str] = Counter()
+    for outcome in found:
+        count[outcome.unit] += outcome.lines
+    return dict(+count)
+
+
+def facts(found: Iterable[Outcome]) -> dict[str, str]:
+    return {fact.name: fact.value for fact in records_of(found, Fact)}
+
+
+def totals(found: Iterable[Outcome]) -> dict[tuple[str, str], tuple[int, float]]:
+    return {(k.op, k.kernel): (k.calls, round(k.total_us, 3)) for k in records_of(found, Kernel)}
+
+
+class Drip(io.RawIOBase):
+    """A stream that gives a few bytes at a time."""
+
+    def __init__(self, data: bytes, size: int) -> None:
+        self._inner, self._size = io.BytesIO(data), size
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        return self._inner.read(min(size, self._size) if size >= 0 else self._size)
+
+
+def drip(data: bytes, size: int) -> BinaryIO:
+    return Drip(data, size)  # type: ignore[return-value]

@@ -1,0 +1,133 @@
+"""aiter's lines in a server's log: real and invented ones, processes, what is to be tuned, damage."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from analyzers.evidence.tables import Settings
+from analyzers.recommend.verb import advise, write
+from logparse.ingest import ingest
+from logparse.libraries.aiter import log as aiter_log
+from logparse.libraries.aiter import tables as aiter
+from logparse.libraries.kinds.format import Head
+from logparse.model import Call, Fact, Message, Record, Solution
+from logparse.store import Store
+from tests.conftest import CORPUS, SAMPLES, needs_corpus
+
+SAMPLE = SAMPLES / "aiter" / "server.log"
+
+
+def read(path: Path) -> tuple[Counter[str], list[Record]]:
+    outcomes = [aiter_log.read(line) for line in path.read_text().splitlines()]
+    return Counter(outcome.unit for outcome in outcomes), [r for outcome in outcomes for r in outcome.records]
+
+
+def calls(records: list[Record]) -> list[Call]:
+    return [record for record in records if isinstance(record, Call)]
+
+
+@needs_corpus
+def test_lines_that_users_posted() -> None:
+    units, records = read(CORPUS / "field" / "aiter-log" / "server_log.txt")
+    assert units == {"call": 5, "fact": 1, "message": 1}
+    assert [call.problem.label for call in calls(records)] == [
+        "TN 4096×512×4096 bf16_r",
+        "TN 1024×8192×3072 ?",
+        "TN 1024×8192×3072 ?",
+        "TN 512×16×4096 bf16_r",
+        "TN 9216×16384×3072 ?",
+    ]
+    assert Fact("aiter_tables", "/srv/cfg/bf16_tuned_gemm.csv:/srv/cfg/other.csv") in records
+
+
+def test_calls_are_those_of_the_process_that_the_line_names(store: Store) -> None:
+    ingest([str(SAMPLE)], store, run="job")
+    found = store.query("select coalesce(pid, 0) as pid, count(*) as n from calls group by all order by all")
+    assert found.to_numpy().tolist() == [[0, 4], [4242, 5], [4243, 4]]
+    split = store.query("select splits, foreign_lines from sources")
+    assert split.iloc[0].tolist() == [0, 2]
+
+
+def test_a_call_links_to_the_row_that_serves_it(store: Store) -> None:
+    """The log's shape and the tuned table's are one problem but for what only one of them states."""
+    table = SAMPLES / "tables" / "aiter_bf16_tuned_gemm.csv"
+    (row, *_) = [line.split(",") for line in table.read_text().splitlines()[1:]]
+    ingest([str(table), str(SAMPLE)], store, run="job")
+    values = dict(zip(table.read_text().splitlines()[0].split(","), row, strict=True))
+    line = (
+        f"[aiter] shape is M:{values['M']}, N:{values['N']}, K:{values['K']} dtype='{values['dtype']}'"
+        f" otype='{values['outdtype']}' bias={values['bias']}, scaleAB=False, bpreshuffle=False, not found tuned config"
+        " in /tmp/bf16_tuned_gemm.csv, will use default config! using torch solution:0"
+    )
+    (call,) = calls(list(aiter_log.read(line).records))
+    assert call.problem.text in set(store.measurements()["problem"])
+
+
+def test_recommend_writes_what_the_tuners_read(store: Store, tmp_path: Path) -> None:
+    ingest([str(SAMPLE)], store, run="job")
+    settings = Settings()
+    written, _ = write(advise(store, settings), settings, tmp_path)
+    files = {one.path.name: one.path.read_text().splitlines() for one in written}
+    assert files["bf16_untuned_gemm.csv"] == [
+        "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle",
+        "1,129280,7168,True,torch.bfloat16,torch.float32,False,False",
+        "256,7168,2048,False,torch.bfloat16,torch.bfloat16,False,False",
+    ]
+    assert files["a8w8_blockscale_untuned_gemm.csv"] == ["M,N,K", "16,1536,7168", "8192,1536,7168"]
+    assert files["a8w8_untuned_gemm.csv"] == ["M,N,K,q_dtype_w", "64,9216,3584,torch.int8"]
+    assert len([name for name in files if "untuned" in name]) == 3, "of CKGEMM the table is not named"
+    head = Head("bf16_untuned_gemm.csv", "\n".join(files["bf16_untuned_gemm.csv"]).encode())
+    assert aiter.recognise(head)
+
+
+def test_of_one_table_rows_have_one_set_of_columns() -> None:
+    miss = ", not found tuned config in /x/a8w8_tuned_gemm.csv, will use default config!"
+    lines = [f"shape is M:1, N:2, K:3{miss}", f"shape is M:1, N:2, K:3, q_dtype_w:torch.int8{miss}", "no lookup"]
+    (file,) = aiter_log.untuned(lines)
+    assert file.data == b"M,N,K\n1,2,3\n"
+    assert "csrc/ck_gemm_a8w8/gemm_a8w8_tune.py -i {path} -o {folder}/a8w8_tuned_gemm.csv" in file.use
+    assert aiter_log.untuned([]) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "tuner"),
+    [
+        ("bf16_tuned_gemm.csv", "gradlib/gradlib/gemm_tuner.py --input_file {path} --tuned_file {folder}/bf16_tuned"),
+        ("a8w8_blockscale_bpreshuffle_tuned_gemm.csv", "gemm_a8w8_blockscale_tune.py --preshuffle -i {path} -o "),
+        ("a16wfp4_tuned_gemm.csv", "under <aiter>/csrc/"),
+    ],
+)
+def test_every_table_has_a_tuner_of_its_own(table: str, tuner: str) -> None:
+    (file,) = aiter_log.untuned(
+        [
+            f"shape is M:1, N:2, K:3 dtype='torch.bfloat16' otype='torch.bfloat16' bias=False, scaleAB=False, "
+            f"bpreshuffle=False, not found tuned config in /x/{table}, will use default config!"
+        ]
+    )
+    assert tuner in file.use
+
+
+def test_lines_of_aiter_before_0_1_12() -> None:
+    of = "dtype={} bias=True, scaleAB=False"
+    old = f"[aiter] using hipblaslt solution:192883 for m=64 n=256 k=5120 {of.format('torch.bfloat16')}"
+    (call,) = aiter_log.read(old).records
+    assert isinstance(call, Call)
+    assert (call.problem.label, call.solution) == (
+        "TN 256×64×5120 bf16_r BIAS",
+        Solution("hipblaslt", "192883", raw="hipblaslt solution:192883"),
+    )
+    missed = "shape is M:1, N:2, K:3, not found tuned config in /x/bf16_tuned_gemm.csv, will use default config!"
+    using = f"using torch solution:0 for M=1 N=2 K=3 {of}"
+    lines = [using.format(repr(f"torch.{name}")) for name in ("bfloat16", "float16")]
+    (message,) = aiter_log.read(f"[aiter] {lines[0]}").records
+    assert message == Message(category=aiter_log.CATEGORY, function=aiter_log.DEFAULT, text=lines[0])
+    (file,) = aiter_log.untuned([missed, *lines])
+    assert file.data.decode().splitlines() == [
+        "M,N,K,bias,dtype,outdtype,scaleAB",
+        "1,2,3,True,torch.bfloat16,torch.bfloat16,False",
+        "1,2,3,True,torch.float16,torch.float16,False",
+    ]
+    assert aiter_log.untuned([missed]) == [], "without a type its tuner could not read the row"
