@@ -204,7 +204,7 @@ def test_formats_are_all_described() -> None:
     rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| `")]
     assert {(len(row), row[0].strip("`")) for row in rows} == {(5, spelled(f.name)) for f in FORMATS}
     tests = {name for row in rows for name in re.findall(r"`([^`]+)`", row[-1])}
-    assert {name for name in tests if not (ROOT / "tests" / "formats" / name).is_file()} == set()
+    assert {name for name in tests if not (ROOT / "tests" / "libraries" / name).is_file()} == set()
     assert {w.name for w in WRITERS if f"| `{spelled(w.name)}` |" not in written} == set()
 
 

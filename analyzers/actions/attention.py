@@ -6,26 +6,11 @@ not change.  Where a backend refuses an operand (a mask, a size) the calls stay 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import Job, Work
-from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.kinds.device.attention_backends import BACKENDS, ELSEWHERE, backend_of
 from logparse.model import OperatorProblem, Problem
 from logparse.quoting import Python, joined, python_line, python_literal
-
-BACKENDS: Mapping[str, str] = {
-    "flash": "FLASH_ATTENTION",
-    "efficient": "EFFICIENT_ATTENTION",
-    "cudnn": "CUDNN_ATTENTION",
-    "math": "MATH",
-}
-"""PyTorch's names (``torch.nn.attention.SDPBackend``).  On ROCm AOTriton or CK computes flash and efficient."""
-_OPERATOR = regex(
-    r"aten::_(?:scaled_dot_product_)?(flash|efficient|cudnn)_attention(?:_for_cpu)?(?:_forward)?(?:_backward)?"
-)
-ELSEWHERE = {"CPU": frozenset({"efficient", "cudnn"}), "HIP": frozenset({"cudnn"})}
-"""What a device does not have: the CPU has one fused kernel, ROCm no cuDNN."""
 
 HELPER = Python(
     '''
@@ -40,12 +25,6 @@ def _prefer_attention(*names):
     atexit.register(chosen.__exit__, None, None, None)  # it ends where nothing holds it, and this module may be dropped
 '''.strip()
 )
-
-
-def backend_of(name: str) -> str | None:
-    """The backend of an operator of attention (``flash``), by its name in a trace; None for any other operator."""
-    found = _OPERATOR.fullmatch(name)
-    return str(found[1]) if found else None
 
 
 def _backend(problem: Problem) -> str | None:

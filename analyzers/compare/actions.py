@@ -1,8 +1,8 @@
 """Did an action do to the whole job what was promised?  Equal units of work of two runs are compared.
 
-Compared are the kinds of units (``analyzers/evidence/units.py``) that both runs traced, weighed in both by how often the
-run before did each, so that another mix of them is no gain.  Two things are judged: the kernels that compute, against
-what ``recommend`` sums up for the run before, and the unit's wall time without a profiler (``unit_time.py``).
+Compared are the kinds of units (``analyzers/evidence/units.py``) that both runs traced.  Both are weighed by how often
+the run before did each kind, so that another mix of them is no gain.  Two things are judged: the kernels that compute,
+against what ``recommend`` sums up for the run before, and the unit's wall time without a profiler (``unit_time.py``).
 Collectives are no part of either promise: what they take depends on when the other ranks come.
 
 Two runs at two times met another machine each: a step took 48.1 ms, and 30.6 ms two minutes later, with an action that

@@ -2,7 +2,7 @@
 
 ``suboptimal-pick`` and the page both ask ``override_or_refusal``, so that no two places propose by different gates.
 What no file can make a library take is changed in the program: the torch backend's formulations
-(``measure/backends/torch_convs.py``, ``torch_gemms.py``), and cuDNN's plans.
+(``libraries/pytorch/replay_convs.py``, ``replay_gemms.py``), and cuDNN's plans.
 """
 
 from __future__ import annotations

@@ -1,18 +1,15 @@
-"""What an analyzer is: a pure function from the tables of a run to findings.
+"""The tables of a run, which every question is asked of, and what a user may set.
 
-The tables are pandas DataFrames with the columns of the store's SQL views (docs/sql.md).  An analyzer never
-reads files, never prints, never changes its input; the order of rows does not matter; empty in, empty out.
+The tables are pandas DataFrames with the columns of the store's SQL views (docs/sql.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
-
-from logparse.model import Finding
 
 if TYPE_CHECKING:  # what only checks or merges files makes no DataFrame, and importing pandas takes long
     import pandas as pd
@@ -94,12 +91,3 @@ class Settings:
     max_rows: int | None = None
     """No override file gets more rows than this, the most valuable first."""
     target: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Analyzer:
-    """A member of ``analyzers.findings.ANALYZERS``."""
-
-    name: str
-    about: str
-    find: Callable[[Tables, Settings], Sequence[Finding]]

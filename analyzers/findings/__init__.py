@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from analyzers.evidence.tables import Analyzer
+    from analyzers.findings.finding import Analyzer
 
     ANALYZERS: tuple[Analyzer, ...]
 

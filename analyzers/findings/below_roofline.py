@@ -14,7 +14,8 @@ from typing import Any
 
 from analyzers.evidence.joins import calls_of
 from analyzers.evidence.picks import compare
-from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.findings.finding import Analyzer
 from analyzers.job.efficiency import ENOUGH, efficiencies
 from logparse.model import Evidence, Finding, problem_from_text
 

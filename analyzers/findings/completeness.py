@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.findings.finding import Analyzer
 from analyzers.job.double_counts import remarks_in
 from logparse.libraries.kinds.line_prefixes import SHARED
 from logparse.libraries.own import library_errors

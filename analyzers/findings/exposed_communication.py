@@ -1,11 +1,11 @@
 """Collectives that run while no other kernel does: the GPU computes nothing meanwhile.
 
 How long only collectives ran is measured by the trace (``logparse/libraries/torch_profiler/busy.py``); PyTorch records
-which collective each kernel is of and its message (``libraries/torch_profiler/operands.py``).  The rate is message ÷ time,
-which nccl-tests calls the algorithm bandwidth (``doc/PERFORMANCE.md`` there).  A kernel of a collective begins when its
-own rank is ready and ends after the last one is: its time contains the wait for the slowest rank, which one rank's
-trace cannot tell from the transfer; with the traces of several ranks (``analyzers/job/ranks.py``) the one that the
-others wait for is named.  No saving is stated.
+which collective each kernel is of and its message (``libraries/torch_profiler/operands.py``).  The rate is message ÷
+time, which nccl-tests calls the algorithm bandwidth (``doc/PERFORMANCE.md`` there).  A kernel of a collective begins
+when its own rank is ready and ends after the last one is: its time contains the wait for the slowest rank, which one
+rank's trace cannot tell from the transfer; with the traces of several ranks (``analyzers/job/ranks.py``) the one that
+the others wait for is named.  No saving is stated.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.findings.finding import Analyzer
 from analyzers.job.epilogues import trains
 from analyzers.job.gpu_time import COMMUNICATION, collectives_of_run, gpu_time, part_of
 from analyzers.job.ranks import Ranks, ranks

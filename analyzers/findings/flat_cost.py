@@ -27,7 +27,8 @@ import pandas as pd
 
 from analyzers.evidence.joins import calls_of, facts_of, not_elsewhere, timed
 from analyzers.evidence.origins import EVIDENCE, RACE, TRACE
-from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.findings.finding import Analyzer
 from logparse.groups import in_groups
 from logparse.model import Evidence, Finding, GemmProblem, problem_from_text
 from logparse.roofline import Size, resized

@@ -1,7 +1,7 @@
 """A GPU that waits for the host: less GPU time may not show in the step.
 
 The busy share is the union of the kernels in a trace over its window, the marked steps where there are any
-(``logparse/libraries/torch_profiler/busy.py``), or over the time that these steps take without the profiler, where that is
+(``logparse/libraries/torch_profiler/busy.py``), or over the time that these steps take without the profiler, if that is
 known.  The finding is about the run and is shown before everything else: where the host is the limit, a faster kernel
 only makes the GPU wait longer.
 """
@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from analyzers.evidence.joins import launches_graphs
-from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import WINDOW
+from analyzers.findings.finding import Analyzer
 from analyzers.job.gpu_time import GpuTime, gpu_time
 from logparse.model import Evidence, Finding
 from logparse.text import duration

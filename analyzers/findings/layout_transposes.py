@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analyzers.evidence.comparison import LAYOUT
-from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.findings.finding import Analyzer
 from analyzers.job.gpu_time import TRANSPOSE, gpu_time, traced_us
 from logparse.model import ConvProblem, Evidence, Finding, problem_from_text
 from logparse.text import duration

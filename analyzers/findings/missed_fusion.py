@@ -24,8 +24,9 @@ from analyzers.evidence.action_times import Samples, samples_of
 from analyzers.evidence.comparison import FUSION
 from analyzers.evidence.joins import calls_by_problem
 from analyzers.evidence.statistics.intervals import median
-from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import problem_weights
+from analyzers.findings.finding import Analyzer
 from analyzers.job.epilogues import Epilogue, epilogues, trains
 from logparse.model import Evidence, Finding
 

@@ -25,7 +25,8 @@ from analyzers.evidence.miopen_tuning import completed
 from analyzers.evidence.origins import EVIDENCE
 from analyzers.evidence.passes import backward_weights, passes, passes_of
 from analyzers.evidence.picks import picks
-from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.findings.finding import Analyzer
 from analyzers.job.gpu_time import traced_calls
 from logparse.devices import device_of
 from logparse.model import Evidence, Finding, Override, problem_from_text, solution_from_text

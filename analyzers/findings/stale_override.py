@@ -18,7 +18,8 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.findings.finding import Analyzer
 from logparse.model import Evidence, Finding
 from logparse.target import arch
 

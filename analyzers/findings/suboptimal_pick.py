@@ -19,7 +19,8 @@ from analyzers.evidence.joins import DEFAULT_TEXT, Given, facts_of, given_worksp
 from analyzers.evidence.miopen_tuning import completed
 from analyzers.evidence.origins import CONFIRM
 from analyzers.evidence.picks import compare
-from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.findings.finding import Analyzer
 from logparse.model import Evidence, Finding, Override, problem_from_text, solution_from_text
 from logparse.target import Facts
 from logparse.text import counted

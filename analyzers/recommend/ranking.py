@@ -21,9 +21,10 @@ from analyzers.evidence.comparison import by_hand, out_of_reach
 from analyzers.evidence.joins import called_problems, calls_by_problem
 from analyzers.evidence.origins import ACTION
 from analyzers.evidence.picks import compare, unknown_device
-from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import units, word_of
 from analyzers.findings import ANALYZERS, below_roofline
+from analyzers.findings.finding import Analyzer
 from analyzers.job.gpu_time import GpuTime, gpu_time, gpu_us, steps
 from analyzers.recommend.ceiling import Ceiling, ceiling, in_the_job
 from analyzers.recommend.confidence import Judgement, basis, completed, judgement, post_us, pre_us

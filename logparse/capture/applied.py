@@ -1,4 +1,4 @@
-"""Did a job apply what it was asked to?  Its processes leave marks (``libraries/own/applied_marks.py``), which are read here.
+"""Did a job apply what it was asked to?  Reads the marks that its processes leave (``libraries/own/applied_marks.py``).
 
 A setting acts only where Python imports torch with logparse's folder on its path, and a script only where the machine
 is the one that its files are for.  Without a mark of each the job ran as it was, and nothing may be compared with it.

@@ -34,7 +34,8 @@ def test_an_unknown_name_is_refused() -> None:
         chosen("tunableop")
 
 
-TABLES = [x for x in FORMATS if isinstance(x, FileFormat) and ".traces." not in x.read.__module__]
+TRACES = tuple(f"logparse.libraries.{library}." for library in ("torch_profiler", "rocprof"))
+TABLES = [x for x in FORMATS if isinstance(x, FileFormat) and not x.read.__module__.startswith(TRACES)]
 
 
 def test_a_line_of_a_table_counts_as_measured_or_called_where_it_gives_a_record() -> None:

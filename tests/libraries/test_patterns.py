@@ -29,7 +29,7 @@ def test_an_error_is_raised_at_the_first_use() -> None:
 
 
 def test_every_pattern_of_the_formats_compiles() -> None:
-    names = [x.name for x in pkgutil.walk_packages(logparse.__path__, "logparse.") if ".formats." in x.name]
+    names = [x.name for x in pkgutil.walk_packages(logparse.__path__, "logparse.") if ".libraries." in x.name]
     found = [
         value for name in names for value in vars(importlib.import_module(name)).values() if isinstance(value, _Pattern)
     ]

@@ -1,8 +1,8 @@
 """cuBLASLt through NVIDIA's own bindings (package ``nvmath-python``): the heuristic list in its order, pick first.
 
 ``cublasLtMatmulAlgoGetHeuristic`` orders by estimated time; what it puts at index 0 is what PyTorch runs.
-Solutions are named as the Trace line names them (``logparse.libraries.cublaslt.names``), so a logged pick and an offered
-solution are the same text.
+Solutions are named as the Trace line names them (``logparse.libraries.cublaslt.names``), so a logged pick and an
+offered solution are the same text.
 """
 
 from __future__ import annotations

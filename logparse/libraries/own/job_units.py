@@ -9,7 +9,7 @@
 ``"alone": true`` is of a run of the job without logs and a profiler; its kinds may have ``host_us``: what the host took
 for units before which the device was idle.  ``"settings": ["cudnn_benchmark"]``: those of PyTorch that were in force.
 ``"notes": ["no trace: …"]``: what the user must know, printed by ``capture`` once the job has ended.
-Written by ``logparse/capture/in_job/logparse_in_job/record.py``.  Its facts are read by ``analyzers/evidence/units.py``:
+Written by ``logparse/capture/in_job/logparse_in_job/record.py``.  ``analyzers/evidence/units.py`` reads its facts:
 ``unit`` (what a unit is), ``unit_tracing``, ``unit_alone``, ``rank``, ``job_settings``, ``unit_note`` and, of each
 kind, ``unit:KIND`` with its object.
 """

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from analyzers.actions.attention import BACKENDS, ELSEWHERE
 from logparse.libraries.kinds.backend import UnsupportedError
+from logparse.libraries.kinds.device.attention_backends import BACKENDS, ELSEWHERE
 from logparse.libraries.kinds.device.attention_operands import Attention, AttentionOperands
 from logparse.libraries.kinds.device.torch_device import Around, Call, Tensor, TorchDevice
 from logparse.libraries.kinds.patterns import regex

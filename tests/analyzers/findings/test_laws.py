@@ -17,8 +17,9 @@ from hypothesis import given as given_
 from hypothesis import strategies as st
 
 from analyzers.evidence.runs import tables_of
-from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings import ANALYZERS
+from analyzers.findings.finding import Analyzer
 from analyzers.findings.slow_wrw import TUNE, TUNE_ELSEWHERE
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.ranking import recommend

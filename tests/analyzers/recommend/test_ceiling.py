@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from analyzers.evidence.picks import compare
-from analyzers.evidence.tables import Analyzer, Settings, Tables
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.findings.finding import Analyzer
 from analyzers.recommend import render
 from analyzers.recommend.ceiling import ceiling
 from analyzers.recommend.confidence import judgement

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from analyzers.actions.attention import backend_of
 from logparse.libraries.kinds.backend import Conditions, UnsupportedError
+from logparse.libraries.kinds.device.attention_backends import backend_of
 from logparse.libraries.kinds.device.operator_operands import Inputs, OperatorOperands, value_of
 from logparse.libraries.kinds.device.torch_device import Tensor, TorchDevice
 from logparse.model import Argument, Operand, OperatorProblem

@@ -1,0 +1,22 @@
+"""What a finder is: a pure function from the tables of a run to findings.
+
+A finder never reads files, never prints and never changes its input.  The order of rows does not matter.  Empty tables
+give no findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from analyzers.evidence.tables import Settings, Tables
+from logparse.model import Finding
+
+
+@dataclass(frozen=True)
+class Analyzer:
+    """A member of ``analyzers.findings.ANALYZERS``."""
+
+    name: str
+    about: str
+    find: Callable[[Tables, Settings], Sequence[Finding]]
