@@ -174,7 +174,7 @@ def recommend(
     settings = Settings(
         same_build=same_build,
         min_saving_us=min_saving,
-        floor_share=parse_share(min_gain, "--min-gain", most=1.0),
+        min_gain=parse_share(min_gain, "--min-gain", most=1.0),
         confirmed_only=confirmed,
         max_rows=max_rows,
         ladder=ladder,

@@ -155,7 +155,7 @@ def top(
     The time is calls × what a call takes: in the run's traces on the average, else the pick's time where it is known,
     else the best known.  Beside logs, traced calls count for all of the run's units of work.
     The calls of a text for which no log names a pick count for the one linked text that has one, as in ``analyzers``
-    (``picks.compare``): a log may name the pick for one text of a problem and another count its calls for another.
+    (``picks_vs_best``): a log may name the pick for one text of a problem and another count its calls for another.
     ``pick_us`` and ``best_us`` are of one run, origin and device, and never of a device known to be another one.
 
     Columns: calls, share (of all calls, or of all known time), problem (short), pick, pick_us, best, best_us, total_us,

@@ -13,7 +13,7 @@ from typing import Any
 
 from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import OPERAND_TYPES, Job, Work, mapped
-from analyzers.evidence.tables import once
+from analyzers.evidence.tables import cached_per_run
 from logparse.libraries.torch_profiler.inputs import contiguous_strides
 from logparse.model import GemmProblem, Operand, OperatorProblem, Problem
 from logparse.quoting import Python, python_line
@@ -24,7 +24,7 @@ _LEAST = 256
 _SIZES = ("m", "n", "k", "lda", "ldb", "ldc", "ldd")
 
 
-@once
+@cached_per_run
 def odd_output(job: Job) -> int | None:
     """The output layer's size that is no multiple of 64 and whose products take most time; None without one.
 

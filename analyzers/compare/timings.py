@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from analyzers.evidence.origins import ACTION, CONFIRM, EVIDENCE, PICK, PICKED, RACE, TRACE
-from analyzers.evidence.tables import Tables, once
+from analyzers.evidence.tables import Tables, cached_per_run
 from logparse.libraries.own.job_units import UNITS_EACH
 from logparse.model import DEFAULT
 from logparse.store import Store
@@ -106,7 +106,7 @@ def times_of_run(store: Store, run: str | None = None) -> RunTimes:
         return _times(con, run)
 
 
-@once
+@cached_per_run
 def times_of(tables: Tables) -> RunTimes:
     with shared_database().cursor() as con:
         for name, columns in _READ.items():

@@ -71,7 +71,7 @@ def override_or_refusal(known: Comparison, settings: Settings) -> Override | Ref
     solution, or why none is proposed.
 
     A confirmation has a test of its own against the floor (``recommend.confidence``); other gains must exceed
-    ``settings.floor_share`` of the pick's time.
+    ``settings.min_gain`` of the pick's time.
     """
     target = settings.target or known.facts
     refusal = _no_gain(known, settings) or _no_file(known, target)
@@ -104,8 +104,8 @@ def _no_gain(known: Comparison, settings: Settings) -> Refusal | None:
         return Refusal("no time of the pick is known")
     if not known.loses:
         return Refusal("the pick is as fast as the best known solution, within noise")
-    if known.origin != CONFIRM and known.loss_us < settings.floor_share * known.pick_us:
-        return Refusal(f"it gains less than {settings.floor_share:.0%} of a call")
+    if known.origin != CONFIRM and known.loss_us < settings.min_gain * known.pick_us:
+        return Refusal(f"it gains less than {settings.min_gain:.0%} of a call")
     if may_be_so(known.problem, known.measured, known.best.text):
         return Refusal("the call may be in that layout already")
     if known.best.text == DEFAULT.text:

@@ -13,7 +13,7 @@ import numpy as np
 
 from analyzers.evidence.cells import is_true
 from analyzers.evidence.origins import PICK, TRACE
-from analyzers.evidence.tables import Settings, Tables, once
+from analyzers.evidence.tables import Settings, Tables, cached_per_run
 from logparse.libraries.own import machine_facts
 from logparse.model import DEFAULT
 from logparse.target import same_device
@@ -39,7 +39,7 @@ def facts_by_source(facts: pd.DataFrame) -> dict[str, dict[str, str]]:
     return out
 
 
-@once
+@cached_per_run
 def facts_of(tables: Tables) -> dict[str, dict[str, str]]:
     return facts_by_source(tables.facts)
 
@@ -48,7 +48,7 @@ def launches_graphs(tables: Tables) -> bool:
     return bool(tables.facts.loc[tables.facts["run"] == tables.run, "name"].eq("graph_launches").any())
 
 
-@once
+@cached_per_run
 def run_facts(tables: Tables) -> dict[str, str]:
     """The facts of the machine that the run's calls are of: those on which its logs and traces agree that state them,
     what none of these states from what a capture found out (``facts.json``), and else from its other files.
@@ -82,7 +82,7 @@ def agreed_facts(facts: pd.DataFrame) -> dict[str, str]:
     return {str(name): str(value) for name, value in values.loc[values["nunique"] == 1, "first"].items()}
 
 
-@once
+@cached_per_run
 def called_problems(tables: Tables) -> frozenset[str]:
     """The problems that the run calls, and those that may be one of these."""
     called = set(tables.workload["problem"])
@@ -131,7 +131,7 @@ def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tup
     return {(str(problem), str(solution)): float(ratio) for problem, solution, ratio in zip(*columns, strict=True)}
 
 
-def closest(tables: Tables, problems: pd.Series, others: pd.Series) -> pd.DataFrame:
+def linked_measurements(tables: Tables, problems: pd.Series, others: pd.Series) -> pd.DataFrame:
     """For each of ``problems`` the ones of ``others`` linked to it at its closest level.
 
     Columns ``problem, other, level, choices, fan``: ``choices`` counts the others that the problem may mean, ``fan``
@@ -169,7 +169,7 @@ def calls_of(tables: Tables, problems: pd.Series) -> Mapping[str, int]:
     if not len(tables.workload) or not len(problems):
         return {}
     calls = calls_by_problem(tables.workload).dropna()
-    links = closest(tables, calls.index.to_series(), problems)
+    links = linked_measurements(tables, calls.index.to_series(), problems)
     links = links[links["choices"] == 1]
     sums = links["problem"].map(calls).groupby(links["other"]).sum()
     return {str(problem): int(count) for problem, count in sums.items()}
@@ -182,7 +182,7 @@ class Given(NamedTuple):
     most: int
 
 
-@once
+@cached_per_run
 def given_workspaces(tables: Tables) -> Mapping[str, Given]:
     """The workspace that a job gives its calls, as far as a log states it: hipBLASLt takes no solution that needs more.
 

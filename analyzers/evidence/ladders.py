@@ -16,7 +16,7 @@ from itertools import pairwise
 from analyzers.evidence.action_times import of_one_environment
 from analyzers.evidence.joins import calls_by_problem, facts_of, is_default, not_elsewhere, timed
 from analyzers.evidence.origins import ACTION, CONFIRM, RACE
-from analyzers.evidence.tables import Settings, Tables, once
+from analyzers.evidence.tables import Settings, Tables, cached_per_run
 from logparse.model import GemmProblem, Override, Problem, problem_from_text, solution_from_text
 from logparse.roofline import resized
 from logparse.target import Facts, serves
@@ -141,7 +141,7 @@ def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
     return replace(rung, override=override, regrets=regrets, why=why)
 
 
-@once
+@cached_per_run
 def races(tables: Tables, settings: Settings) -> dict[str, Race]:
     """Problem text → its race with the most solutions, in the environment that raced most."""
     rows = timed(tables.measurements[(tables.measurements["origin"] == RACE).to_numpy(dtype=bool)])

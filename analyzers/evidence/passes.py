@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from analyzers.evidence.origins import EVIDENCE
 from analyzers.evidence.statistics.intervals import TIE
-from analyzers.evidence.tables import Settings, Tables, once
+from analyzers.evidence.tables import Settings, Tables, cached_per_run
 from logparse.output.answer import typed
 from logparse.store.database import shared_database
 from logparse.text import sql_text
@@ -59,7 +59,7 @@ def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
     return rows.assign(sibling_us=sibling_us, slow=slow)
 
 
-@once
+@cached_per_run
 def passes(tables: Tables) -> pd.DataFrame:
     """The passes of the tables, as ``read_passes`` has them: read from the store already, or made here."""
     return passes_of(tables.measurements) if tables.passes is None else tables.passes

@@ -19,9 +19,9 @@ from analyzers.evidence.cells import is_true
 from analyzers.evidence.comparison import BASES, BY_DEFAULT, INCOMPARABLE, MEASURED, UNMEASURED
 from analyzers.evidence.confirmations import blocks_of
 from analyzers.evidence.origins import CHOSEN, CONFIRM, EVIDENCE, RACE
-from analyzers.evidence.tables import Settings, Tables, once
+from analyzers.evidence.tables import Settings, Tables, cached_per_run
 from logparse.model import TRIED, solution_from_text
-from logparse.target import Facts, apart, comparable, device_of_file, same_device
+from logparse.target import Facts, comparable, device_of_file, different_devices, same_device
 
 SILENT, UNCALLED = "", "-"
 """In place of a log: a call of the run whose pick no log names, and a problem that the run never called."""
@@ -32,7 +32,7 @@ COLUMNS = (
 )
 
 
-@once
+@cached_per_run
 def picks(tables: Tables) -> pd.DataFrame:
     """Solutions picked according to the logs: columns ``source_id, problem, pick, count``, without tools' lines.
 
@@ -88,8 +88,8 @@ def _solutions_of(rows: pd.DataFrame) -> pd.Series:
     return count.rename_axis(index={"problem": "measured"})
 
 
-@once
-def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
+@cached_per_run
+def picks_vs_best(tables: Tables, settings: Settings) -> pd.DataFrame:
     """Each pick (or, where no log names one, the library's default) beside the best known solution of its problem.
 
     One row per problem and pick, the best evidence there is (``BASES``, then the closest link, then a confirmation,
@@ -102,7 +102,9 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     if not len(known) or not len(made):
         return pd.DataFrame(columns=list(COLUMNS))
     calls = made.groupby(["problem", "pick"])["calls"].sum(min_count=1)
-    rows = made.drop(columns="calls").merge(joins.closest(tables, made["problem"], known["measured"]), on="problem")
+    rows = made.drop(columns="calls").merge(
+        joins.linked_measurements(tables, made["problem"], known["measured"]), on="problem"
+    )
     rows = rows.rename(columns={"other": "measured"}).merge(known, on="measured")
     rows = rows.assign(apart=~_of_these_calls(rows, unknown_device(tables)))
     # The problem may mean several measured ones of a source, and these have different winners.
@@ -153,11 +155,11 @@ def _ages(tables: Tables) -> dict[str, int]:
     return dict(zip(tables.sources["source_id"].astype(str), ages, strict=True))
 
 
-@once
+@cached_per_run
 def counted_as(tables: Tables) -> pd.Series:
     """Called problems without a logged pick → the one other text of each that has a pick, whose calls they count as."""
     made, called = picks(tables)["problem"], joins.calls_by_problem(tables.workload).index
-    passed = joins.closest(tables, pd.Series(called[~called.isin(made)]), made)
+    passed = joins.linked_measurements(tables, pd.Series(called[~called.isin(made)]), made)
     passed = passed[passed["choices"] == 1]
     return pd.Series(passed["other"].to_numpy(), index=passed["problem"], dtype="object")
 
@@ -198,7 +200,7 @@ def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.Da
     own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]
     known = known[known["source_id"].isin(own) | known["measured"].isin(joins.called_problems(tables))]
     measured = known["measured"].drop_duplicates()
-    covered = joins.closest(tables, problems, measured)["other"]
+    covered = joins.linked_measurements(tables, problems, measured)["other"]
     left = measured[~measured.isin(covered)].to_numpy()
     calls = np.full(len(left), np.nan)
     return pd.DataFrame({"log": UNCALLED, "problem": left, "pick": joins.DEFAULT_TEXT, "calls": calls})
@@ -271,7 +273,7 @@ class UnknownDevice:
         facts = joins.facts_by_source(tables.facts)
         own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"].astype(str)
         self._device = {source: device_of_file(x) for source, x in facts.items()}
-        self._apart = apart(facts, own)
+        self._apart = different_devices(facts, own)
         rows = tables.calls[["problem", "source_id"]].drop_duplicates() if self._apart else tables.calls[:0]
         self._callers = rows.groupby("problem")["source_id"].agg(list).to_dict() if len(rows) else {}
 
@@ -282,6 +284,6 @@ class UnknownDevice:
         return bool(callers) and all((self._device.get(x, ""), device) in self._apart for x in callers)
 
 
-@once
+@cached_per_run
 def unknown_device(tables: Tables) -> UnknownDevice:
     return UnknownDevice(tables)

@@ -50,10 +50,10 @@ class Tables:
     timeline: Callable[[str], pa.Table | None] = lambda source_id: None
 
 
-def once(function: Callable[Concatenate[K, P], R]) -> Callable[Concatenate[K, P], R]:
-    """Compute a result once for tables (or a job) and settings: several analyzers ask for the same joins.
+def cached_per_run(function: Callable[Concatenate[K, P], R]) -> Callable[Concatenate[K, P], R]:
+    """Compute a result once per tables (or job) and settings.
 
-    All callers share the result, so none may change it.
+    Because several analyzers ask for the same joins.  All callers share the result, so none may change it.
     """
     kept: WeakKeyDictionary[K, dict[str, Any]] = WeakKeyDictionary()
 
@@ -80,8 +80,8 @@ class Settings:
     """The user vouches that logs and measurements are of one library build and one GPU arch."""
     min_saving_us: float = 0.0
     """Findings that save less per run are not shown."""
-    floor_share: float = 0.03
-    """Nothing is proposed for less than this share of a problem's own time."""
+    min_gain: float = 0.03
+    """Least gain of a proposal, as a share of the problem's own time (0 to 1)."""
     ladder: int | None = None
     """Step of n of the sizes between measured ones that get rows of hipBLASLt's tuning file; None: they get none."""
     steps: int | None = None

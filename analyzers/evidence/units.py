@@ -19,7 +19,7 @@ from itertools import zip_longest
 
 import pandas as pd
 
-from analyzers.evidence.tables import Tables, once
+from analyzers.evidence.tables import Tables, cached_per_run
 from logparse.libraries.own.job_units import ALONE, KIND, SETTINGS, TRACING, UNIT
 from logparse.libraries.torch_profiler.busy import BEFORE, COMMUNICATION
 
@@ -99,13 +99,13 @@ class Units:
         return math.fsum(us for us, traced in parts if not traced) / total if total else 0.0
 
 
-@once
+@cached_per_run
 def units(tables: Tables) -> Units | None:
     """The units of the run, over all of its processes; None where nothing counted them."""
     return units_of_facts(tables.facts[tables.facts["run"] == tables.run])
 
 
-@once
+@cached_per_run
 def word_of(tables: Tables) -> str:
     """What a user calls a unit of the run."""
     return unit_word(tables.facts[tables.facts["run"] == tables.run])

@@ -38,7 +38,7 @@ from analyzers.job.gpu_time import STEPS
 from logparse.devices import PEAK_COLUMN, device_of, devices
 from logparse.lookup import MEANS, TRACED
 from logparse.model import TRIED, TYPE_BYTES, Finding, Override
-from logparse.target import Facts, apart, arch, device_of_file, same_device
+from logparse.target import Facts, arch, device_of_file, different_devices, same_device
 from logparse.text import sql_text
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def build(
     others: Path | None = None,
     table: str = "points",
 ) -> None:
-    """Create the table ``points`` from the views that ``con`` has, with what is known of picks (``picks.compare``),
+    """Create the table ``points`` from the views that ``con`` has, with what is known of picks (``picks_vs_best``),
     findings (``found``) and another run's times (Parquet, as of ``beside.keep``).
     """
     _survey(con, run)
@@ -143,7 +143,7 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
 def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: str) -> None:
     """Create the table ``blocked`` (``h, problem, source_id``): times not known to be of the run's calls."""
     own = con.execute("select distinct source_id from sources where run = ?", [run]).fetchall()
-    pairs = sorted(apart(facts, [str(x) for (x,) in own]))
+    pairs = sorted(different_devices(facts, [str(x) for (x,) in own]))
     homes = [(source, device_of_file(known)) for source, known in facts.items()]
     for name, columns, rows in (("apart_", ("log", "time"), pairs), ("homes_", ("source_id", "device"), homes)):
         made = pa.table({x: pa.array([row[i] for row in rows], pa.string()) for i, x in enumerate(columns)})

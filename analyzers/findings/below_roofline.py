@@ -13,7 +13,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from analyzers.evidence.joins import calls_of
-from analyzers.evidence.picks import compare
+from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
 from analyzers.job.efficiency import ENOUGH, efficiencies
@@ -31,7 +31,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     rows = efficiencies(tables.kernels, tables.calls, tables.facts)
     rows = rows[rows["far"]]
     if len(rows):
-        known = compare(tables, settings)
+        known = picks_vs_best(tables, settings)
         rows = rows[~rows["problem"].isin(known.loc[known["tried"] > 1, "problem"])]
     run = calls_of(tables, rows["problem"])  # a trace may be of a few steps of a job whose log counts all
     return [_finding(row, run.get(str(row["problem"]), int(row["calls"]))) for row in rows.to_dict("records")]

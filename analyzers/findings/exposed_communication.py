@@ -75,12 +75,12 @@ class _Collective:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """One finding about the run, where only collectives run in at least ``floor_share`` of its traces' time."""
+    """One finding about the run, where only collectives run in at least ``min_gain`` of its traces' time."""
     time = gpu_time(tables)
     if time is None or not time.alone_us or not time.window_us or time.exposed_us is None:
         return []
     found = sorted(_collectives(tables), key=lambda x: (-x.us, x.name, x.message_bytes or 0.0))
-    if time.alone_us < settings.floor_share * time.window_us or not found:
+    if time.alone_us < settings.min_gain * time.window_us or not found:
         return []
     steps, each = (time.steps, f" per {time.word}") if time.steps else (1.0, "")
     shown = "; ".join(x.text(steps, each) for x in found[:_SHOWN])

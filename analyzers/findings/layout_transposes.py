@@ -23,7 +23,7 @@ _LEAST_SHARE = 0.01
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """One finding about the run, where transposes take at least ``floor_share`` of its convolutions' time.
+    """One finding about the run, where transposes take at least ``min_gain`` of its convolutions' time.
 
     A layout is one for the whole model, so they must take 1 % of the GPU time of its traces, too.
     """
@@ -34,7 +34,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     rows = rows[rows["direction"].notna()]
     turned = rows[rows["kernel"].astype(str).str.contains(TRANSPOSE)]
     everything, lost = float(rows["total_us"].sum()), float(turned["total_us"].sum())
-    if not lost or lost < max(settings.floor_share * everything, _LEAST_SHARE * (traced_us(tables) or 0.0)):
+    if not lost or lost < max(settings.min_gain * everything, _LEAST_SHARE * (traced_us(tables) or 0.0)):
         return []
     whole, part = (x.groupby("direction")["total_us"].sum() for x in (rows, turned))
     time = gpu_time(tables)

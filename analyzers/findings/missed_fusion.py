@@ -41,7 +41,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     return [
         _finding(one, time, count(one), weights.get(one.problem.text, 1.0), in_training)
         for one, time in timed
-        if time is None or time.pays(settings.floor_share)
+        if time is None or time.pays(settings.min_gain)
     ]
 
 

@@ -233,7 +233,7 @@ def replaced_solvers(
     slow, user = w[w["slow"] & (kinds == "system")], w[kinds == "user"]
     columns = ["problem", "source_id", "solution", "best_us"]
     pairs = slow[columns].merge(user[columns], on="problem", suffixes=("_system", "_user"))
-    pairs = pairs[pairs["best_us_user"] < (1 - settings.floor_share) * pairs["best_us_system"]]
+    pairs = pairs[pairs["best_us_user"] < (1 - settings.min_gain) * pairs["best_us_system"]]
     pairs = pairs[pairs["solution_user"] != pairs["solution_system"]]
     pairs = pairs.sort_values(["problem", "best_us_user", "source_id_user", "source_id_system"])
     if not len(pairs):

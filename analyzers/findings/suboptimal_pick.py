@@ -18,7 +18,7 @@ from analyzers.evidence.cells import count_of, number_of, text_of
 from analyzers.evidence.joins import DEFAULT_TEXT, Given, facts_of, given_workspaces
 from analyzers.evidence.miopen_tuning import completed
 from analyzers.evidence.origins import CONFIRM
-from analyzers.evidence.picks import compare
+from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
 from logparse.model import Evidence, Finding, Override, problem_from_text, solution_from_text
@@ -33,7 +33,7 @@ def regret(rows: pd.DataFrame) -> dict[str, float]:
     """How much slower picks are than the best known: ``pick/best − 1`` over problems, unweighted, and the share of
     picks' time (calls × time; each problem once where no log counts) in problems with more than 10 %.
 
-    From rows of ``picks.compare`` that have a ``pick_us``; empty without any.
+    From rows of ``picks_vs_best`` that have a ``pick_us``; empty without any.
     """
     if not len(rows):
         return {}
@@ -51,7 +51,7 @@ def regret(rows: pd.DataFrame) -> dict[str, float]:
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """The distribution over the run, and each pick that loses."""
-    rows = compare(tables, settings)
+    rows = picks_vs_best(tables, settings)
     facts, workspaces = facts_of(tables), given_workspaces(tables)
     findings = [_distribution(rows)] if len(rows) else []
     better = rows[(rows["best"] != rows["pick"]) & (rows["basis"] != comparison.INCOMPARABLE)]
@@ -133,7 +133,7 @@ def _pick(
 def _comparison(
     row: Mapping[str, object], facts: Mapping[str, Facts], given: Mapping[str, Given]
 ) -> comparison.Comparison:
-    """A row of ``picks.compare`` as plain values."""
+    """A row of ``picks_vs_best`` as plain values."""
     named = solution_from_text(str(row["best"]))
     spaces = given.get(str(row["problem"]))
     return comparison.Comparison(

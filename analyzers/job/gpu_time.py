@@ -17,7 +17,7 @@ from functools import lru_cache
 import pandas as pd
 
 from analyzers.evidence.cells import is_true
-from analyzers.evidence.tables import Settings, Tables, once
+from analyzers.evidence.tables import Settings, Tables, cached_per_run
 from analyzers.evidence.units import communicates, units, word_of
 from analyzers.job.ranks import exposed, ranks
 from logparse.libraries.torch_profiler.busy import BEFORE
@@ -127,7 +127,7 @@ class GpuTime:
         return max(self.window_us - self.busy_us, 0.0) if self.busy_us is not None and self.window_us else None
 
 
-@once
+@cached_per_run
 def gpu_time(tables: Tables) -> GpuTime | None:
     """The GPU time of the run's traces; None where the run has no kernels, or none that takes time."""
     rows = _in_order(tables.kernels[tables.kernels["run"] == tables.run])

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analyzers.evidence.tables import Tables, once
+from analyzers.evidence.tables import Tables, cached_per_run
 from analyzers.evidence.units import units_by_source
 
 
@@ -70,7 +70,7 @@ def exposed(alone_us: float, waiting_us: float, room_us: float) -> tuple[float, 
     return shown, shown - min(alone_us - min(waiting_us, alone_us), shown)
 
 
-@once
+@cached_per_run
 def ranks(tables: Tables) -> Ranks | None:
     """The ranks of the run; None where fewer than two left comparable traces."""
     facts = tables.facts[tables.facts["run"] == tables.run]

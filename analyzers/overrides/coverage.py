@@ -11,7 +11,7 @@ from typing import Literal
 
 from analyzers.evidence.cells import count_of
 from analyzers.evidence.joins import calls_by_problem
-from analyzers.evidence.picks import compare
+from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.job.double_counts import remarks_on
 from analyzers.overrides.kernels import Kernels
@@ -149,7 +149,7 @@ def times_of(tables: Tables) -> dict[str, float]:
     if "run" in kernels:
         kernels = kernels[kernels["run"] == tables.run]
     traced = kernels.dropna(subset=["problem"]).groupby("problem")["total_us"].sum()
-    rows = compare(tables, Settings())
+    rows = picks_vs_best(tables, Settings())
     each = rows["pick_us"].astype("float64").fillna(rows["best_us"].astype("float64"))
     known = (rows["calls"].astype("float64") * each).groupby(rows["problem"]).sum(min_count=1).dropna()
     return {**{str(k): float(v) for k, v in known.items()}, **{str(k): float(v) for k, v in traced.items()}}

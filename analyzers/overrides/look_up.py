@@ -47,7 +47,9 @@ def look_up(
     key = key or format.key(call, reading.key_facts)
     if key is None:
         return _keyless(reading, call)
-    tries = [row for x in (key, *format.instead(key)) if x in reading.by_key for row in _tried(format, reading, x)]
+    tries = [
+        row for x in (key, *format.fallback_keys(key)) if x in reading.by_key for row in _tried(format, reading, x)
+    ]
     row = next((x for x in tries if has is None or x.solution is None or has(x.solution)), None)
     if row is not None:
         assumed = "if the target is of the build that wrote the file" if reading.accepted is None else ""
@@ -57,7 +59,7 @@ def look_up(
 
 def _tried(format: OverrideFormat, reading: Reading[Any], key: str) -> Sequence[Row]:
     rows = [row for row in reading.by_key[key] if row.live]
-    return format.tried(rows, reading.key_facts) if len(rows) > 1 else rows
+    return format.probe_order(rows, reading.key_facts) if len(rows) > 1 else rows
 
 
 def _why_not(format: OverrideFormat, reading: Reading[Any], key: str, tries: Sequence[Row]) -> str:
@@ -69,7 +71,7 @@ def _why_not(format: OverrideFormat, reading: Reading[Any], key: str, tries: Seq
         return f"line {bad.line}: {bad.verdicts.why}"
     if reading.accepted is False:
         return "the file is not accepted"
-    others = [_difference(key, other) for other in format.instead(key)]
+    others = [_difference(key, other) for other in format.fallback_keys(key)]
     return f"no row; one with {' or '.join(others)} would serve it too" if others else "no row"
 
 

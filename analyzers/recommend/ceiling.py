@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from analyzers.evidence.joins import calls_by_problem, closest, timed
+from analyzers.evidence.joins import calls_by_problem, linked_measurements, timed
 from analyzers.evidence.picks import counted_as
-from analyzers.evidence.tables import Tables, once
+from analyzers.evidence.tables import Tables, cached_per_run
 from analyzers.job.gpu_time import gpu_us, kernels_of_run
 from analyzers.recommend.confidence import Judgement, basis, pre_us
 from logparse.model import Finding
@@ -37,7 +37,7 @@ class Ceiling:
 
 
 def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, judged: Judgement) -> Ceiling:
-    """From the rows of ``picks.compare`` and the findings that are kept, which ``in_the_job`` has weighed."""
+    """From the rows of ``picks_vs_best`` and the findings that are kept, which ``in_the_job`` has weighed."""
     known = rows[rows["pick_us"].notna() & rows["calls"].notna()]
     calls, pick = known["calls"].astype("float64"), known["pick_us"].astype("float64")
     traced = _each_us(tables)
@@ -62,7 +62,7 @@ def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, jud
     )
 
 
-@once
+@cached_per_run
 def _each_us(tables: Tables) -> pd.Series:
     """µs of one call of each problem in the run's traces: their kernels' time over the calls that they hold, whatever
     else counts the run's calls.  The page's column ``traced_us`` is the same.
@@ -136,5 +136,5 @@ def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tu
 def _with_time(tables: Tables, problems: pd.Index) -> set[str]:
     """Problems that some file has a time of: a measurement of one that they are linked to, or a trace."""
     rows = timed(tables.measurements)
-    linked = closest(tables, pd.Series(problems), rows["problem"])
+    linked = linked_measurements(tables, pd.Series(problems), rows["problem"])
     return set(linked["problem"]) | set(tables.kernels["problem"].dropna())

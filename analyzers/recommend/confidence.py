@@ -19,7 +19,7 @@ from analyzers.evidence.confirmations import RATE, Confirmation, counting, judge
 from analyzers.evidence.joins import facts_by_source
 from analyzers.evidence.statistics.intervals import benjamini_hochberg
 from analyzers.evidence.tables import Tables
-from logparse.model import Finding, changed
+from logparse.model import Finding, fast_replace
 from logparse.target import Facts, machine
 
 Basis = Literal["confirmed", "measured", "inferred"]
@@ -129,7 +129,7 @@ def _with_interval(finding: Finding, tested: Judgement) -> Finding:
             per_call_us=gain,
             saving_us=saving,
             p=test.confirmation.p,
-            evidence=changed(finding.evidence, best_us=before - gain),
+            evidence=fast_replace(finding.evidence, best_us=before - gain),
             override=finding.override and replace(finding.override, time_us=before - gain),
         )
         return _bounded(proven, low, high, "processes")
@@ -156,4 +156,4 @@ def _with_place(finding: Finding, places: Mapping[str, tuple[str, Facts]]) -> Fi
     if _source(finding) not in places:
         return finding
     file, versions = places[_source(finding)]
-    return changed(finding, evidence=changed(finding.evidence, file=file, versions=versions))
+    return fast_replace(finding, evidence=fast_replace(finding.evidence, file=file, versions=versions))

@@ -71,7 +71,7 @@ def document(recommendation: Recommendation, settings: Settings, targets: Sequen
         "ceiling": asdict(recommendation.ceiling),
         "gpu_time": None if recommendation.gpu_time is None else asdict(recommendation.gpu_time),
         "tests": {"tested": judged.tested, "kept": judged.kept, "floor": judged.floor, "rate": judged.rate},
-        "floor_share": settings.floor_share,
+        "floor_share": settings.min_gain,
         "left_out": dict(recommendation.left_out),
         "remarks": [
             {name: getattr(x, name) for name in ("analyzer", "message", "saving_us", "advice")}

@@ -14,7 +14,7 @@ from analyzers.evidence.ladders import LIBRARY, Race
 from analyzers.findings import suboptimal_pick
 from analyzers.recommend.confidence import basis
 from logparse.libraries.hipblaslt import tuning_file
-from logparse.model import Finding, Override, Problem, changed, problem_from_text, solution_from_text
+from logparse.model import Finding, Override, Problem, fast_replace, problem_from_text, solution_from_text
 from logparse.text import duration
 
 
@@ -87,7 +87,9 @@ def one_row_each(
             return finding
         row_has = best[row] or "none, as its own choices cost less"
         message = f"{finding.message}; the library has one row for it and {' and '.join(others)}: {row_has}"
-        return changed(finding, message=message, override=override if override.solution.text == best[row] else None)
+        return fast_replace(
+            finding, message=message, override=override if override.solution.text == best[row] else None
+        )
 
     return list(map(judged, findings))
 
@@ -128,7 +130,7 @@ def unreachable(finding: Finding) -> str | None:
 
 def without_saving(finding: Finding, **changes: object) -> Finding:
     """The finding of which no saving of the run is known."""
-    return changed(finding, saving_us=None, saving_low_us=None, saving_high_us=None, saving_share=None, **changes)
+    return fast_replace(finding, saving_us=None, saving_low_us=None, saving_high_us=None, saving_share=None, **changes)
 
 
 def _potential(finding: Finding, why: str) -> Finding:
@@ -196,6 +198,8 @@ def _with_reasons(findings: Sequence[Finding]) -> list[Finding]:
         else:
             reasons.setdefault(_text(finding), []).append(f"{finding.analyzer}: {finding.message}")
     return [
-        changed(x, reasons=(*x.reasons, *reasons[_text(x)])) if x is best.get(_text(x)) and _text(x) in reasons else x
+        fast_replace(x, reasons=(*x.reasons, *reasons[_text(x)]))
+        if x is best.get(_text(x)) and _text(x) in reasons
+        else x
         for x in out
     ]

@@ -9,7 +9,7 @@ import pandas as pd
 
 from analyzers.actions import Action, ActionResult
 from analyzers.actions.action import Application, Part, group_of
-from analyzers.evidence.joins import calls_by_problem, closest
+from analyzers.evidence.joins import calls_by_problem, linked_measurements
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import word_of
 from analyzers.job.gpu_time import kernels_of_run, steps, traced_us
@@ -83,7 +83,7 @@ def _in_traces(tables: Tables) -> Mapping[str, float]:
     calls = calls_by_problem(tables.workload).dropna().astype("float64")
     if not len(traced) or not len(calls):
         return {}
-    links = closest(tables, pd.Series(calls.index), pd.Series(traced.index))
+    links = linked_measurements(tables, pd.Series(calls.index), pd.Series(traced.index))
     links = links[links["choices"] == 1]
     if not len(links):
         return {}  # an empty column of texts cannot become times

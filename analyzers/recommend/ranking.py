@@ -20,7 +20,7 @@ from analyzers.evidence import ladders
 from analyzers.evidence.comparison import by_hand, out_of_reach
 from analyzers.evidence.joins import called_problems, calls_by_problem
 from analyzers.evidence.origins import ACTION
-from analyzers.evidence.picks import compare, unknown_device
+from analyzers.evidence.picks import picks_vs_best, unknown_device
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import units, word_of
 from analyzers.findings import ANALYZERS, below_roofline
@@ -99,7 +99,7 @@ TOO_LITTLE = "saves less than was asked for"
 
 def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] | None = None) -> Recommendation:
     """Run every analyzer, or these, and rank what they find by time saved per run; unknown last, by loss per call."""
-    usual, judged = _usual(settings), judgement(tables, settings.floor_share)
+    usual, judged = _usual(settings), judgement(tables, settings.min_gain)
     chosen = ANALYZERS if analyzers is None else analyzers
     found = completed((x for analyzer in chosen for x in analyzer.find(tables, usual)), tables, judged)
     table = in_the_job(deduplicated(_of_the_run(found, tables), tables.links), tables)
@@ -143,15 +143,15 @@ def _steps(tables: Tables, settings: Settings) -> float | None:
 def _usual(settings: Settings) -> Settings:
     """The settings with gates that are no higher than the usual ones."""
     usual = Settings()
-    floor = min(settings.floor_share, usual.floor_share)
-    return replace(settings, floor_share=floor, min_saving_us=usual.min_saving_us)
+    floor = min(settings.min_gain, usual.min_gain)
+    return replace(settings, min_gain=floor, min_saving_us=usual.min_saving_us)
 
 
 def _ceiling(table: Sequence[Finding], tables: Tables, usual: Settings) -> Ceiling:
     """The ceiling; what can be gained at most does not depend on what was asked for."""
-    judged = judgement(tables, usual.floor_share)
+    judged = judgement(tables, usual.min_gain)
     kept = one_claim_each([x for x in table if _why_left_out(x, usual, judged) is None], tables.links)
-    return ceiling(compare(tables, usual), kept, tables, judged)
+    return ceiling(picks_vs_best(tables, usual), kept, tables, judged)
 
 
 def _timed_actions(tables: Tables, settings: Settings) -> list[ActionResult]:
@@ -220,7 +220,7 @@ def remedy(finding: Finding) -> str:
 
 def _why_left_out(finding: Finding, settings: Settings, judged: Judgement) -> str | None:
     before, gain = pre_us(finding), finding.per_call_us
-    small = before is not None and gain is not None and gain < settings.floor_share * before
+    small = before is not None and gain is not None and gain < settings.min_gain * before
     if not judged.keeps(finding):  # samples may well show a gain, of less than was asked for
         return BELOW_FLOOR if small and finding.p is not None and (finding.per_call_low_us or 0) > 0 else NOT_CONFIRMED
     if small:

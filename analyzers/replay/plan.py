@@ -10,7 +10,7 @@ import pandas as pd
 
 from analyzers.evidence import ladders
 from analyzers.evidence.cells import count_of
-from analyzers.evidence.joins import calls_by_problem, closest, facts_of, run_facts
+from analyzers.evidence.joins import calls_by_problem, facts_of, linked_measurements, run_facts
 from analyzers.evidence.passes import backward_weights, passes
 from analyzers.evidence.picks import records
 from analyzers.evidence.tables import Settings, Tables
@@ -142,7 +142,7 @@ def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[st
     w = w[w["slow"] & ~w["source_id"].isin(away)]
     slow = (1 - w["sibling_us"] / w["best_us"]).groupby(w["problem"]).max()
     measured["regret"] = pd.concat([measured["regret"], slow.reindex(measured.index)], axis=1).max(axis=1).fillna(0.0)
-    links = closest(tables, pd.Series([x.text for x in wanted], dtype=object), measured.index.to_series())
+    links = linked_measurements(tables, pd.Series([x.text for x in wanted], dtype=object), measured.index.to_series())
     links = links.drop_duplicates("problem").merge(measured, left_on="other", right_index=True)
     return dict(zip(links["problem"], zip(links["time_us"], links["regret"].clip(lower=0), strict=True), strict=True))
 

@@ -48,7 +48,7 @@ from logparse.model.records import (
     Solution,
     SolutionName,
     Status,
-    changed,
+    fast_replace,
     solution_from_text,
 )
 from logparse.model.texts import kind_of, layer_of, problem_from_text
@@ -92,7 +92,7 @@ __all__ = [
     "SolutionName",
     "Status",
     "Trans",
-    "changed",
+    "fast_replace",
     "fault",
     "is_moment",
     "is_time",

@@ -299,9 +299,10 @@ class Finding:
 R = TypeVar("R", Evidence, Finding)
 
 
-def changed(record: R, **changes: object) -> R:
-    """A finding, or its evidence, with other values, as ``dataclasses.replace`` makes it in ten times the time: every
-    finding of a large store gets its place and its reasons.
+def fast_replace(record: R, **changes: object) -> R:
+    """Copy a finding, or its evidence, with other values: ``dataclasses.replace`` in a tenth of its time.
+
+    Because every finding of a large store gets its place and its reasons.
     """
     values = vars(record) | changes
     values.pop("shown", None)  # made of the old values

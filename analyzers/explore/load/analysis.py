@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from analyzers.evidence.picks import compare
+from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.runs import tables_to_analyse
 from analyzers.evidence.tables import Settings
 from analyzers.explore.point_table import build, found
@@ -28,7 +28,7 @@ LIMITS = ("threads = 2", "memory_limit = '400MB'", "preserve_insertion_order = f
 
 @dataclass(frozen=True)
 class Analysis:
-    """``compared`` as of ``picks.compare``, ``found`` one row per problem with a finding, sentences for the top."""
+    """``compared`` as of ``picks_vs_best``, ``found`` one row per problem with a finding, sentences for the top."""
 
     run: str
     headline: str
@@ -51,7 +51,7 @@ def analyse(
     of = verdict(result)
     limit = [f"the {of.word} is {of.limit}"] if isinstance(result.step, StepTimes) else []
     remarks = sorted(result.remarks, key=lambda x: (*_FIRST, x.analyzer).index(x.analyzer))
-    compared = compare(tables, settings)
+    compared = picks_vs_best(tables, settings)
     nothing = not len(tables.workload) and not tables.sources["measurement_lines"].sum()
     return Analysis(
         run=tables.run,

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analyzers.evidence.tables import Tables, once
+from analyzers.evidence.tables import Tables, cached_per_run
 from analyzers.evidence.units import units
 from analyzers.job.step.build import build
 from analyzers.job.step.graph import COMMUNICATION, KERNELS, KINDS, Bounds, Floats, Graph, shares, times
@@ -206,7 +206,7 @@ class _Unit(NamedTuple):
     issued_us: float
 
 
-@once
+@cached_per_run
 def _traced(step: Step, host_factor: float, without: int | None = None) -> _Unit:
     """A unit with the traced times of its kernels and collectives, but those of the kind that take no time."""
     us = [graph.us if without is None else graph.without(without) for graph in step.graphs]
@@ -219,7 +219,7 @@ def _waiting(step: Step, factor: float) -> Step:
     return replace(step, graphs=[graph.waiting(factor) for graph in step.graphs])
 
 
-@once
+@cached_per_run
 def fitted(step: Step) -> Step:
     """The step whose waits for what is outside are as long as its untraced time says, if it has such."""
     target = step.untraced_us
@@ -238,7 +238,7 @@ def fitted(step: Step) -> Step:
     return replace(_waiting(step, factor), notes=(*step.notes, note))
 
 
-@once
+@cached_per_run
 def _by_itself(step: Step) -> float:
     """The factor with which the host takes what it took by itself, without waits for what is outside: of its times the
     lower quartile is known, which has the least of them.
@@ -247,7 +247,7 @@ def _by_itself(step: Step) -> float:
     return _reaching(step.measured_host_us, lambda x: _traced(free, x).issued_us, _HOST_LEAST, _HOST_MOST)
 
 
-@once
+@cached_per_run
 def host_factor_of(step: Step) -> float:
     """The factor on the host's work with which it takes what it took by itself, as far as the unchanged step then takes
     its untraced time, or else the one for that time; 1 where none is known.  Where no factor reaches it, the one
@@ -418,7 +418,7 @@ def beside_logs(tables: Tables) -> bool:
     return not (found and found.alone) and bool(logged.any())
 
 
-@once
+@cached_per_run
 def traced_step(tables: Tables) -> Step | StepUnknown:
     """The run's traces as graphs, some windows with all of their ranks; why not, where none can be read."""
     rows = tables.sources[

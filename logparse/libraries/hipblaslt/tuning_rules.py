@@ -110,8 +110,8 @@ def _refusals(text: str, target: Facts) -> Iterator[Note]:
         yield Note(1, "error", "revision", message, _RETUNE)
 
 
-def tried(rows: Sequence[Row], facts: Facts) -> Sequence[Row]:
-    """The rows of one key in the order in which the library tries them: ROCm 6.4 the latest first."""
+def probe_order(rows: Sequence[Row], facts: Facts) -> Sequence[Row]:
+    """Sort the rows of one key as the library tries them: ROCm 6.4 begins with the latest."""
     return rows[::-1] if by_name(tuning_file.version(facts)) is False else rows
 
 
@@ -330,7 +330,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     reader=read,
     key=tuning_file.key,
     compared=("hipblaslt_revision",),
-    tried=tried,
+    probe_order=probe_order,
     reported=reported,
     kernels=kernels,
     signs=(

@@ -142,14 +142,14 @@ class OverrideFormat:
     facts (or their common prefix) by which the library refuses a file of another build.
 
     Looking up (coverage, verify, diff).  ``kinds`` are the kinds of problems that it runs, ``key`` is the library's
-    key of a call on a target (its writer's own): a row of that key serves it.  ``tried`` puts the rows of one key
-    in the order in which the library tries them (as they stand in the file, if it is not given).  ``instead`` are
-    the keys that it tries, in order, where there is no row of a call's own.  ``reported`` is what the messages of a
-    log (function and text) state of look-ups in this file, by problem; of a format without ``kinds`` these are all
-    of its calls.  ``kernels`` is the kind of kernels that a call needs besides its key, where a solution's are of
-    one kind (empty: the plain one; None: the problem does not state it).  ``foreign`` is why a build with these
-    facts makes no such key.  ``selects``: a row chooses a solution (a perf-db's only sets parameters).  ``signs``
-    are texts by which the library's log reports that it did not honour a file, and what each means.
+    key of a call on a target (its writer's own): a row of that key serves it.  ``probe_order`` sorts the rows of one
+    key as the library tries them (by default as they stand in the file).  ``fallback_keys`` are the keys that it tries,
+    in order, where no row has a call's own key.  ``reported`` is what the messages of a log (function and text) state
+    of look-ups in this file, by problem; of a format without ``kinds`` these are all of its calls.  ``kernels`` is the
+    kind of kernels that a call needs besides its key, where a solution's are of one kind (empty: the plain one; None:
+    the problem does not state it).  ``not_in_this_build`` is the reason why a build with these facts makes no such key,
+    or None.  ``selects``: a row chooses a solution (a perf-db's only sets parameters).  ``signs`` are texts by which
+    the library's log reports that it did not honour a file, and what each means.
 
     ``family`` names, by a file's name, what the library reads as one table.  ``graph_unsafe`` are libraries of rows
     that allocate at a first call, so that it fails within the capture of a graph.
@@ -171,9 +171,9 @@ class OverrideFormat:
     lines: Callable[[Sequence[Row]], list[str]] = field(default=lambda rows: [row.text for row in rows])
     cut: Callable[[bytes, Iterable[Row], Keep], bytes] = cut_lines
     compared: tuple[str, ...] = ()
-    tried: Callable[[Sequence[Row], Facts], Sequence[Row]] = field(default=lambda rows, facts: rows)
-    foreign: Callable[[str, Facts], str | None] = field(default=lambda key, facts: None)
-    instead: Callable[[str], Sequence[str]] = field(default=lambda key: ())
+    probe_order: Callable[[Sequence[Row], Facts], Sequence[Row]] = field(default=lambda rows, facts: rows)
+    not_in_this_build: Callable[[str, Facts], str | None] = field(default=lambda key, facts: None)
+    fallback_keys: Callable[[str], Sequence[str]] = field(default=lambda key: ())
     reported: Callable[[str, Reading[Any], Iterable[tuple[str, str]]], Mapping[str, Report]] = field(
         default=lambda name, reading, messages: {}
     )

@@ -122,7 +122,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     remarks=remarks,
     key=find_db.key,
     compared=("miopen_version", "miopen_tweak"),
-    tried=lambda rows, facts: sorted(rows, key=_rank),
+    probe_order=lambda rows, facts: sorted(rows, key=_rank),
     signs=(
         ("Bad algorithm", "MIOpen threw at an item of the find-db"),
         ("Not enough workspace has been provided", "MIOpen could not run a recorded solver: its workspace is larger"),

@@ -306,7 +306,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     recognise=recognise,
     reader=read,
     key=key,
-    tried=lambda rows, facts: rows[::-1],
+    probe_order=lambda rows, facts: rows[::-1],
     reported=reported,
     signs=(
         (

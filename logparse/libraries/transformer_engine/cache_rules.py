@@ -150,7 +150,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     reader=reader,
     key=cache.key,
     compared=(COLUMNS,),
-    instead=_without_aux,
+    fallback_keys=_without_aux,
     signs=(
         ("Incorrect algo storage legend", "TransformerEngine ignored its hipBLASLt cache: it has another header"),
         ("Could not load autotune results", "TransformerEngine could not open its hipBLASLt cache"),

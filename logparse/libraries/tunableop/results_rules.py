@@ -217,7 +217,7 @@ def _name_notes(name: str, target: Facts) -> Iterator[Note]:
         yield Note(None, "error", "file-name", message, "`logparse merge --gpus N` writes one file per device")
 
 
-def foreign(key: str, facts: Facts) -> str | None:
+def not_in_this_build(key: str, facts: Facts) -> str | None:
     """Why this PyTorch makes no such key (leading dimensions, spelling), or None."""
     row, context = results.row(f"{key},Default", 0), Context(facts)
     return None if row is None else _leading_dims(row, context) or _other_spelling(row, context)
@@ -254,7 +254,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     reader=read,
     key=signature.key,
     compared=(validators.PREFIX,),
-    foreign=foreign,
+    not_in_this_build=not_in_this_build,
     signs=(
         ("Failed validator", "PyTorch rejected the TunableOp file: a validator differs"),
         ("Unmatched validator", "PyTorch rejected the TunableOp file: its set of validators differs"),

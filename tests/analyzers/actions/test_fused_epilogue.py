@@ -27,7 +27,7 @@ from tests.analyzers.findings.test_missed_fusion import BY_HAND, OUT, K, M, N, a
 from tests.analyzers.ingested import HERE
 from tests.analyzers.replay.problems import gemm
 
-SMALL = Settings(floor_share=0.03)
+SMALL = Settings(min_gain=0.03)
 
 
 def tail(*steps: str, bias: bool | None = None, activation: str = "none", form: Any = "") -> Epilogue:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analyzers.evidence.picks import compare
+from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.explore.load.actions import cards
 from analyzers.explore.load.analysis import analyse
@@ -43,7 +43,7 @@ def test_the_page_agrees_with_recommend(sampled: Store) -> None:
     keys = ["problem", "pick"]
     columns = ["problem", "pick", "best", "best_us", "basis"]
     left, right = (
-        x.sort_values(keys)[columns].reset_index(drop=True) for x in (said.compared, compare(tables, settings))
+        x.sort_values(keys)[columns].reset_index(drop=True) for x in (said.compared, picks_vs_best(tables, settings))
     )
     pd.testing.assert_frame_equal(left, right, check_dtype=False)
 

@@ -52,7 +52,7 @@ def test_communication_that_nothing_hides() -> None:
 
 @pytest.mark.parametrize(("alone", "found"), [(0.0, 0), (29.0, 0), (30.0, 1)])
 def test_what_is_below_the_floor_is_no_finding(alone: float, found: int) -> None:
-    assert len(exposed_communication.find(traced(alone), Settings(floor_share=0.03))) == found
+    assert len(exposed_communication.find(traced(alone), Settings(min_gain=0.03))) == found
 
 
 def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:

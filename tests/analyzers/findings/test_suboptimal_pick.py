@@ -6,7 +6,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from analyzers.evidence.picks import compare
+from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.runs import tables_of
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings import suboptimal_pick
@@ -86,7 +86,7 @@ def test_a_solution_for_which_the_calls_give_too_little_workspace_is_no_override
 def test_the_best_pick_is_no_finding() -> None:
     t = given("hipblaslt:9", *SLOWER)
     assert problems(t) == []
-    assert compare(t, Settings())["pick_us"].tolist() == [40.0]
+    assert picks_vs_best(t, Settings())["pick_us"].tolist() == [40.0]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_two_picks_share_the_workload_and_categories_are_not_added() -> None:
         measurements=list(SLOWER),
         facts=[*facts("log", **BUILD), *facts("other", **BUILD), *facts("m", **BUILD)],
     )
-    calls = compare(t, Settings()).set_index("pick")["calls"].to_dict()
+    calls = picks_vs_best(t, Settings()).set_index("pick")["calls"].to_dict()
     assert calls == {"hipblaslt:7": 60.0, "hipblaslt:9": 140.0}
 
 
@@ -270,7 +270,7 @@ def test_calls_are_those_of_top(store: Store) -> None:
              "miopen/find.log", "miopen/miopen_cmd_4242.log", "miopen/gfx942130.HIP.fdb.txt")  # fmt: skip
     ingest([str(SAMPLES / name) for name in names], store, run="run")
     told = top(store, n=1000).set_index("text")
-    rows = compare(tables_of(store), Settings())
+    rows = picks_vs_best(tables_of(store), Settings())
     rows = rows[rows["calls"].notna()]
     assert "bench+tunableop" in set(told["calls_from"])
     assert rows.groupby("problem")["calls"].sum().to_dict() == told.loc[rows["problem"].unique(), "calls"].to_dict()
@@ -298,12 +298,12 @@ def test_of_several_confirmations_the_latest_counts() -> None:
     )
     times = given.sources["source_id"].map({"old": 1.0, "new": 2.0})
     aged = replace(given, sources=given.sources.assign(ingested_at=times))
-    assert compare(aged, Settings())["best_us"].tolist() == [80.0]
+    assert picks_vs_best(aged, Settings())["best_us"].tolist() == [80.0]
     more = [
         *facts("old", confirmation=json.dumps({"blocks": [6, 6]})),
         *facts("new", confirmation=json.dumps({"blocks": [12]})),
     ]
-    assert compare(replace(aged, facts=frame("facts", more)), Settings())["best_us"].tolist() == [50.0]
+    assert picks_vs_best(replace(aged, facts=frame("facts", more)), Settings())["best_us"].tolist() == [50.0]
 
 
 def test_a_layout_that_a_call_may_have_already_is_not_proposed() -> None:

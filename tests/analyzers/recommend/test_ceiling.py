@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from analyzers.evidence.picks import compare
+from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
 from analyzers.recommend import render
@@ -89,7 +89,7 @@ def test_measured_findings_are_below_the_ceiling() -> None:
         workload=[work(ONE, 10), work(W.text, 5)],
         measurements=[measurement(ONE, "Default", 9.0), measurement(ONE, "hipblaslt:1", 8.0)],
     )
-    rows = compare(t, Settings())
+    rows = picks_vs_best(t, Settings())
     known = Finding(
         analyzer="slow-wrw",
         message="",
@@ -133,6 +133,6 @@ def test_the_ceiling_does_not_depend_on_what_is_asked_for() -> None:
     )
     usual = recommend(t, Settings(), only)
     assert (len(usual.findings), usual.ceiling.saving_us) == (1, 310.0)
-    for asked in (Settings(floor_share=0.8), Settings(min_saving_us=301.0)):
+    for asked in (Settings(min_gain=0.8), Settings(min_saving_us=301.0)):
         found = recommend(t, asked, only)
         assert (found.findings, found.ceiling) == ((), usual.ceiling)

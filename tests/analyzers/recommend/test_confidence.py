@@ -68,7 +68,7 @@ def test_what_does_not_confirm_is_left_out() -> None:
     assert set(result.left_out) <= {NOT_CONFIRMED}
     by_a_hair = ([100.0] * 12, [98.0] * 12)  # surely faster, and less than the floor
     assert recommend(confirmed(*by_a_hair), Settings()).left_out == {BELOW_FLOOR: 1}
-    assert len(recommend(confirmed(*by_a_hair), Settings(floor_share=0.01)).findings) == 1
+    assert len(recommend(confirmed(*by_a_hair), Settings(min_gain=0.01)).findings) == 1
 
 
 def test_without_the_fact_a_pair_is_no_test() -> None:
@@ -156,7 +156,7 @@ def test_two_times_of_the_default_bound_the_gain() -> None:
 def test_the_floor() -> None:
     rows = [measurement(P.text, "Default", 100.0), measurement(P.text, "hipblaslt:9", 96.0)]
     assert len(recommend(tables(measurements=rows), Settings()).findings) == 1
-    assert recommend(tables(measurements=rows), Settings(floor_share=0.05)).left_out == {BELOW_FLOOR: 1}
+    assert recommend(tables(measurements=rows), Settings(min_gain=0.05)).left_out == {BELOW_FLOOR: 1}
 
 
 def test_times_before_and_after() -> None:

@@ -47,7 +47,7 @@ def test_null_stores_have_no_findings(floor: float) -> None:
         judged = judgement(tables, floor)
         uncorrected += any(x.confirmation.p <= RATE for x in judged.by_source.values())
         if judged.kept or seed % 50 == 0:  # the way to findings is the same for all: a few of the empty ones will do
-            result = recommend(tables, Settings(floor_share=floor))
+            result = recommend(tables, Settings(min_gain=floor))
             assert len(result.findings) == judged.kept
             refused += result.left_out.get(NOT_CONFIRMED, 0)
         found += judged.kept > 0

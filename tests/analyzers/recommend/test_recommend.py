@@ -176,7 +176,7 @@ def test_gates() -> None:
     below = recommend(small, Settings())
     assert (len(below.findings), sum(below.left_out.values()), below.overrides) == (0, 1, ())
     assert verdict(below).headline == "nothing worth doing: 1 gain below the floor"
-    assert len(recommend(small, Settings(floor_share=0.01)).overrides) == 1
+    assert len(recommend(small, Settings(min_gain=0.01)).overrides) == 1
 
 
 def writer(fails: bool = False) -> Writer:
