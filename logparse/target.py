@@ -49,9 +49,9 @@ def device_of_file(facts: Facts) -> Device:
 
 
 def different_devices(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tuple[Device, Device]]:
-    """Pairs (device of a log, device of a time) whose time is not known to hold for the log's calls.
+    """Pairs of devices, that of a log and that of a time: the time is not known to be of the log's calls.
 
-    ``facts`` are the facts of every source, ``own`` the sources of the run.  Empty if the run is of one device.
+    ``facts`` are those of every source, ``own`` the sources of the run.  Empty where the run is of one device.
     """
     stated = {device_of_file(x): x for x in facts.values()}
     here = {device_of_file(x): x for x in (facts.get(source, {}) for source in own)}

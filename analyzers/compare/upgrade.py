@@ -67,9 +67,9 @@ def _decision(
     format = by_name(file.format)
     if not row.live:
         return "drop", row.verdicts.why
-    reason = format.not_in_this_build(row.key, facts)
-    if reason is not None:
-        return "re-measure", reason
+    foreign = format.not_in_this_build(row.key, facts)
+    if foreign is not None:
+        return "re-measure", foreign
     calls = [] if served is None else served.get(row.key, ())
     vague = () if served is None else served.get(None, ())  # calls whose logs leave part of the key open
     if served is not None and not calls and not any(may_be(row.problem, problem_from_text(x)) for x in vague):

@@ -175,6 +175,22 @@ def may_be_so(problem: Problem, measured: str, solution: str) -> bool:
     return unknown and measured != problem.text and re.match(r"(?:torch|cudnn):layout=", solution) is not None
 
 
+_CHANGES: Mapping[str, str] = {
+    r"(?:torch|cudnn):layout=.*": "change the layout",
+    r"torch:benchmark": "let cuDNN or MIOpen time its solutions",
+    r"torch:pad=.*": "pad the model's sizes",
+    r"torch:fused": "fuse the epilogue",
+    r"torch:blas=.*": "choose the BLAS library",
+    r"torch:gemm|torch:im2col": "write it as a matrix product",
+    r"kernel:.*": "call your own kernel",
+}
+
+
+def change(solution: Solution) -> str:
+    """The change of the program that makes a call take the solution, as a verb and its object."""
+    return next((text for pattern, text in _CHANGES.items() if re.fullmatch(pattern, solution.text)), "change the call")
+
+
 def advice(solution: Solution) -> str | None:
     """What to change in the program; None where an override file can express it, or no advice is known."""
     known = (text for pattern, text in _ADVICE.items() if re.fullmatch(pattern, solution.text))

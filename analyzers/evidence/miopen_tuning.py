@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from analyzers.evidence.cells import count_of, text_of
 from analyzers.evidence.joins import timed
 from analyzers.evidence.tables import Tables
-from logparse.model import ConvProblem, Evidence, Finding, Override, solution_from_text
+from logparse.model import Advise, ConvProblem, Evidence, Finding, Override, UseRows, solution_from_text
 from logparse.target import Facts, same_build, same_device
 
 if TYPE_CHECKING:
@@ -85,12 +85,16 @@ class _Known:
             same = known["problem"].isin((override.problem.text, finding.evidence.measured))
             second = _fastest(override, known[same])
             if second is None:
-                return replace(finding, override=None, advice=NOT_IN_THE_BUILD.format(name=override.solution.id))
+                return replace(
+                    finding,
+                    remedy=Advise("build with this solver"),
+                    advice=NOT_IN_THE_BUILD.format(name=override.solution.id),
+                )
         fallback = None if second is None else self._tuned_to(second, known)
         made = replace(self._tuned_to(override, known), fallback=fallback)
         untimed = override.solution.id.startswith("GemmWrw") and finding.evidence.origin in _FIND
         message = f"{finding.message}; {UNTIMED_ZEROS}" if untimed else finding.message
-        return replace(finding, override=made, message=message)
+        return replace(finding, remedy=UseRows(made), message=message)
 
     def _of_build(self, target: Facts) -> pd.DataFrame:
         place = tuple(sorted(target.items()))

@@ -51,9 +51,9 @@ class Tables:
 
 
 def cached_per_run(function: Callable[Concatenate[K, P], R]) -> Callable[Concatenate[K, P], R]:
-    """Compute a result once per tables (or job) and settings.
+    """Compute a result once for tables (or a job) and settings: several analyzers ask for the same joins.
 
-    Because several analyzers ask for the same joins.  All callers share the result, so none may change it.
+    All callers share the result, so none may change it.
     """
     kept: WeakKeyDictionary[K, dict[str, Any]] = WeakKeyDictionary()
 
@@ -81,7 +81,7 @@ class Settings:
     min_saving_us: float = 0.0
     """Findings that save less per run are not shown."""
     min_gain: float = 0.03
-    """Least gain of a proposal, as a share of the problem's own time (0 to 1)."""
+    """Nothing is proposed for less than this share of a problem's own time."""
     ladder: int | None = None
     """Step of n of the sizes between measured ones that get rows of hipBLASLt's tuning file; None: they get none."""
     steps: int | None = None

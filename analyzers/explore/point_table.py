@@ -61,7 +61,6 @@ def found(findings: Sequence[Finding]) -> pd.DataFrame:
     """Findings about problems as a table, the first of each problem and file (``recommend`` ranks them).  What its list
     does about each is not stated yet.
     """
-    from analyzers.recommend.confidence import basis  # which the first reader of a store does not need
 
     def as_text(override: Override) -> str:
         own = {"problem": override.problem.text, "solution": vars(override.solution), "target": dict(override.target)}
@@ -72,7 +71,7 @@ def found(findings: Sequence[Finding]) -> pd.DataFrame:
             *(x.problem.text, x.analyzer, x.message, x.advice, None, x.evidence.source_id),
             as_text(x.override) if x.override is not None else None,
             *(x.evidence.now_us, x.per_call_us, x.saving_us),
-            basis(x) != "inferred",
+            x.sureness != "estimated",
         )
         for x in findings
         if x.problem is not None

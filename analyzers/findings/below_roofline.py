@@ -17,7 +17,7 @@ from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
 from analyzers.job.efficiency import ENOUGH, efficiencies
-from logparse.model import Evidence, Finding, problem_from_text
+from logparse.model import Evidence, Finding, Replay, problem_from_text
 
 NAME = "below-roofline"
 ADVICE = (
@@ -53,6 +53,7 @@ def _finding(row: Mapping[Hashable, Any], calls: int) -> Finding:
         calls=calls,
         saving_us=(now - within) * calls,
         evidence=Evidence(now_us=now, source_id=str(row["source_id"])),
+        remedy=Replay(),
         advice=ADVICE,
     )
 

@@ -22,7 +22,7 @@ from analyzers.job.epilogues import trains
 from analyzers.job.gpu_time import COMMUNICATION, collectives_of_run, gpu_time, part_of
 from analyzers.job.ranks import Ranks, ranks
 from logparse.libraries.torch_profiler.operands import COLLECTIVE
-from logparse.model import Evidence, Finding, Operand, OperatorProblem, problem_from_text
+from logparse.model import Advise, Evidence, Finding, Operand, OperatorProblem, problem_from_text
 from logparse.text import counted, duration
 
 NAME = "exposed-communication"
@@ -44,7 +44,7 @@ ADVICE = _FIRST + (
     "let transfers run beside the computation, join small messages, or make them fewer (fewer ranks of tensor "
     "parallelism) or smaller (reduce in bf16)."
 )
-CHANGES: Mapping[str | None, str] = {
+CHANGES: Mapping[str, str] = {
     GATHERED: "is a rank slow? FSDP: prefetch",
     REDUCED: "is a rank slow? DDP: bucket_cap_mb",
     ADVICE: "is a rank slow? else fewer ranks",
@@ -87,6 +87,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     more = f"; {counted(len(found) - _SHOWN, 'more kind')}" if len(found) > _SHOWN else ""
     whole = sum(x.us for x in found)
     waits = f", and {duration(time.waiting_us / steps)} more they wait, under the profiler" if time.waiting_us else ""
+    advice = _advice(found, trains(tables))
     return [
         Finding(
             analyzer=NAME,
@@ -95,8 +96,13 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
                 f"({time.exposed_us / time.window_us:.0%}){waits}. Under the profiler they take "
                 f"{duration(whole / steps)}: {shown}{more}. {_waiting(ranks(tables))}"
             ),
-            evidence=Evidence(details={"alone_us": time.alone_us, "window_us": time.window_us}),
-            advice=_advice(found, trains(tables)),
+            evidence=Evidence(
+                at_most_us=time.exposed_us,
+                waits_for="communication",
+                details={"alone_us": time.alone_us, "window_us": time.window_us},
+            ),
+            remedy=Advise("hide communication", CHANGES[advice]),
+            advice=advice,
         )
     ]
 

@@ -30,7 +30,7 @@ from analyzers.evidence.origins import EVIDENCE, RACE, TRACE
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
 from logparse.groups import in_groups
-from logparse.model import Evidence, Finding, GemmProblem, problem_from_text
+from logparse.model import Evidence, Finding, GemmProblem, Search, problem_from_text
 from logparse.roofline import Size, resized
 from logparse.target import Facts, device_of_file, same_device
 
@@ -230,6 +230,7 @@ def _finding(flat: Flat, calls: int | None, known: Facts) -> Finding:
             cu_count=known.get("cu_count"),
             details={"expected_us": flat.expected_us, "larger": large.text, "larger_us": large.time_us},
         ),
+        remedy=Search(),
         advice="Let the library search (tune_hipblaslt.sh) or replay it: the kernel that runs is made for more rows.",
     )
 

@@ -16,7 +16,7 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import WINDOW
 from analyzers.findings.finding import Analyzer
 from analyzers.job.gpu_time import GpuTime, gpu_time
-from logparse.model import Evidence, Finding
+from logparse.model import Advise, Evidence, Finding
 from logparse.text import duration
 
 NAME = "host-bound"
@@ -38,7 +38,9 @@ _WAITS = "waits for the host"
 
 def of_data(remark: Finding) -> Finding:
     """The remark of a step that waits for its data, as its simulation shows, and not for what launches kernels."""
-    return replace(remark, message=remark.message.replace(_WAITS, "waits for data"), advice=LOADER)
+    message = remark.message.replace(_WAITS, "waits for data")
+    remedy = Advise("feed the GPU with data sooner", "the loader: workers, what each does")
+    return replace(remark, message=message, remedy=remedy, advice=LOADER)
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
@@ -52,7 +54,8 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         Finding(
             analyzer=NAME,
             message=_message(time, share, launches),
-            evidence=Evidence(details={"busy_share": share}),
+            evidence=Evidence(at_most_us=time.idle_us, waits_for="host", details={"busy_share": share}),
+            remedy=Advise("keep the GPU busy", "the program: CUDA graphs, batch, loader"),
             advice=BEYOND_GRAPHS if launches_graphs(tables) else GRAPHS,
         )
     ]

@@ -28,7 +28,7 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import problem_weights
 from analyzers.findings.finding import Analyzer
 from analyzers.job.epilogues import Epilogue, epilogues, trains
-from logparse.model import Evidence, Finding
+from logparse.model import Advise, Evidence, Finding
 
 NAME = "missed-fusion"
 
@@ -107,6 +107,7 @@ def _finding(one: Epilogue, timed: _Timed | None, calls: int | None, weight: flo
         calls=calls,
         # no time of it: it warns, and nothing is searched
         evidence=Evidence(best="torch:fused", at_most_us=at_most, details={"steps": one.steps}),
+        remedy=Advise("fuse the epilogue"),
         advice=advice,
     )
 

@@ -29,7 +29,7 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
 from analyzers.job.gpu_time import traced_calls
 from logparse.devices import device_of
-from logparse.model import Evidence, Finding, Override, problem_from_text, solution_from_text
+from logparse.model import Advise, Evidence, Finding, Override, Search, UseRows, problem_from_text, solution_from_text
 from logparse.target import Facts, arch, machine, same_device, serves
 from logparse.text import counted, duration
 
@@ -213,6 +213,7 @@ def _slow(row: Mapping[Hashable, Any], known: Facts, calls: Mapping[str, int], e
             cu_count=known.get("cu_count"),
             details={"solution": row["solution"]},
         ),
+        remedy=Search(),
         advice=TUNE_CUDNN if (arch(known) or "").startswith("sm_") else TUNE_ELSEWHERE if elsewhere else TUNE,
     )
 
@@ -304,7 +305,7 @@ def _replaced(row: Mapping[str, object], facts: Facts, settings: Settings, calls
         calls=calls,
         saving_us=None if calls is None else (system_us - best_us) * calls,
         evidence=Evidence(
-            certainty="measured",
+            sureness="measured alone",
             now_us=system_us,
             source_id=str(row["source_id_user"]),
             best=text,
@@ -315,16 +316,18 @@ def _replaced(row: Mapping[str, object], facts: Facts, settings: Settings, calls
             cu_count=facts.get("cu_count"),
             details={"system": row["source_id_system"]},
         ),
-        override=None
+        remedy=Advise("copy the rows of the user find-db")
         if serves(facts, target, "miopen") is not True
-        else Override(
-            problem=problem,
-            solution=solution,
-            target=machine(target),
-            time_us=best_us,
-            default_us=system_us,
-            workspace_bytes=count_of(row.get("workspace_bytes")),
-            key_text=text_of(row.get("key_text")),
+        else UseRows(
+            Override(
+                problem=problem,
+                solution=solution,
+                target=machine(target),
+                time_us=best_us,
+                default_us=system_us,
+                workspace_bytes=count_of(row.get("workspace_bytes")),
+                key_text=text_of(row.get("key_text")),
+            )
         ),
         advice="Copy these rows into the user find-db that the job reads (MIOPEN_USER_DB_PATH).",
     )

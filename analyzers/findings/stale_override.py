@@ -20,7 +20,7 @@ import pandas as pd
 
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
-from logparse.model import Evidence, Finding
+from logparse.model import Advise, Evidence, Finding
 from logparse.target import arch
 
 NAME = "stale-override"
@@ -110,6 +110,7 @@ def _finding(
             "what it gains is unknown until it is measured here"
         ),
         evidence=Evidence(source_id=source, details={"format": format_, "rows": rows, "differ": dict(differ)}),
+        remedy=Advise("tune again on this machine"),
         advice="Tune again on this machine, or keep the file for the other one: `logparse lint --target` explains.",
     )
 

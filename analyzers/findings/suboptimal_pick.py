@@ -21,7 +21,20 @@ from analyzers.evidence.origins import CONFIRM
 from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
-from logparse.model import Evidence, Finding, Override, problem_from_text, solution_from_text
+from logparse.model import (
+    Advise,
+    ChangeProgram,
+    Evidence,
+    Finding,
+    Override,
+    Remedy,
+    Replay,
+    Search,
+    Setting,
+    UseRows,
+    problem_from_text,
+    solution_from_text,
+)
 from logparse.target import Facts
 from logparse.text import counted
 
@@ -92,6 +105,19 @@ def _distribution(rows: pd.DataFrame) -> Finding:
     return Finding(analyzer=NAME, message="; ".join(words) + ".", evidence=Evidence(details=evidence))
 
 
+def _remedy(known: comparison.Comparison, decided: Override | comparison.Refusal | None) -> Remedy:
+    """What makes a call take the better solution."""
+    if isinstance(decided, Override):
+        return UseRows(decided)
+    if decided is None:  # the pick has no time
+        return Replay(on_target=True) if known.best_us is None else Search()
+    if comparison.by_hand(known.best):
+        if comparison.out_of_reach(known.best):
+            return Setting(known.best.text)
+        return ChangeProgram(known.best.text, comparison.change(known.best))
+    return Advise() if decided.advice else Replay(on_target=True)
+
+
 def _pick(
     row: Mapping[str, object], facts: Mapping[str, Facts], given: Mapping[str, Given], settings: Settings
 ) -> Finding | None:
@@ -113,7 +139,7 @@ def _pick(
         calls=None if calls is None else round(calls),
         saving_us=None if calls is None or loss_us is None else loss_us * calls,
         evidence=Evidence(
-            certainty="inferred" if loss_us is None else "measured",
+            sureness="estimated" if loss_us is None else "measured alone",
             now_us=known.pick_us,
             pick=known.pick,
             best=known.best.text,
@@ -125,7 +151,7 @@ def _pick(
             level=str(row["level"]),
             details={name: row[name] for name in ("basis", "choices", "fan", "candidates")},
         ),
-        override=decided if isinstance(decided, Override) else None,
+        remedy=_remedy(known, decided),
         advice=decided.advice if isinstance(decided, comparison.Refusal) else None,
     )
 

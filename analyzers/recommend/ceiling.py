@@ -16,7 +16,7 @@ from analyzers.evidence.joins import calls_by_problem, linked_measurements, time
 from analyzers.evidence.picks import counted_as
 from analyzers.evidence.tables import Tables, cached_per_run
 from analyzers.job.gpu_time import gpu_us, kernels_of_run
-from analyzers.recommend.confidence import Judgement, basis, pre_us
+from analyzers.recommend.confidence import Judgement, pre_us
 from logparse.model import Finding
 
 
@@ -123,7 +123,7 @@ def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tu
     seen, saved, beside = {*known, *theirs}, dict[str, float](), list[Finding]()
     for x in sorted(findings, key=lambda x: -(x.saving_us or 0.0)):
         text = x.problem.text if x.problem else ""
-        if not x.saving_us or basis(x) == "inferred":
+        if not x.saving_us or x.sureness == "estimated":
             continue
         if text in names:
             saved[names[text]] = saved.get(names[text], 0.0) + x.saving_us

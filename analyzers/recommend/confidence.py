@@ -13,20 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from analyzers.evidence.confirmations import RATE, Confirmation, counting, judged, stored_confirmations
 from analyzers.evidence.joins import facts_by_source
 from analyzers.evidence.statistics.intervals import benjamini_hochberg
 from analyzers.evidence.tables import Tables
-from logparse.model import Finding, fast_replace
+from logparse.model import Finding, UseRows, fast_replace
 from logparse.target import Facts, machine
-
-Basis = Literal["confirmed", "measured", "inferred"]
-"""``confirmed``: paired samples of both in fresh processes, and false-discovery control keeps it.  ``measured``: both
-times are in one file or two; the fastest of many was lucky in part.  ``inferred``: no solution with that time is known
-yet, it is what a sibling pass, a roofline or a rule suggests.
-"""
 
 
 @dataclass(frozen=True)
@@ -90,11 +83,6 @@ def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) ->
     return [_with_place(_with_interval(x, tested), places) for x in given]
 
 
-def basis(finding: Finding) -> Basis:
-    """How a finding's saving is known: what its analyzer states, unless a confirmation tested it."""
-    return "confirmed" if finding.p is not None else finding.evidence.certainty
-
-
 def pre_us(finding: Finding) -> float | None:
     """What one call takes now, µs; None where that is not known."""
     return finding.evidence.now_us
@@ -123,14 +111,14 @@ def _with_interval(finding: Finding, tested: Judgement) -> Finding:
         ratio = test.confirmation.speedup
         low, gain, high = (before * (1 - 1 / x) for x in (ratio.low, ratio.value, ratio.high))
         # The gain is that of the pairs, not the difference of two medians, and the better time is what it leaves.
-        saving = None if finding.calls is None else finding.calls * gain
+        saving, rows = None if finding.calls is None else finding.calls * gain, finding.override
         proven = replace(
             finding,
             per_call_us=gain,
             saving_us=saving,
             p=test.confirmation.p,
             evidence=fast_replace(finding.evidence, best_us=before - gain),
-            override=finding.override and replace(finding.override, time_us=before - gain),
+            remedy=UseRows(replace(rows, time_us=before - gain)) if rows is not None else finding.remedy,
         )
         return _bounded(proven, low, high, "processes")
     noise = finding.evidence.noise_us or 0.0

@@ -21,13 +21,13 @@ from analyzers.evidence.tables import Settings
 from analyzers.recommend import apply_module, render
 from analyzers.recommend.override_files import TargetFiles
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.verdict import Verdict, gain, verdict
+from analyzers.recommend.verdict import Todo, Verdict, change_text, gain, gain_text, verdict
 from logparse.libraries.kinds.format import Emission
 from logparse.model import Finding
 from logparse.output.files import is_within
 from logparse.quoting import Shell, is_file_name, markdown_block, markdown_text
 
-SCHEMA, VERSION = "logparse-findings", 3
+SCHEMA, VERSION = "logparse-findings", 4
 JSON_NAME, REPORT_NAME = "findings.json", "report.md"
 _LONG = 40
 
@@ -62,8 +62,8 @@ def document(recommendation: Recommendation, settings: Settings, targets: Sequen
     seen = verdict(recommendation)
     content: dict[str, object] = {
         "verdict": seen.headline,
-        "todo": [asdict(x) for x in seen.todo],
-        "gains": [{"evidence": evidence, "us": us} for evidence, us in seen.gains],
+        "todo": list(map(_todo_object, seen.todo)),
+        "gains": [{"sureness": sureness, "us": us} for sureness, us in seen.gains],
         "split": {"unit": seen.unit, "us": seen.whole_us, "parts": list(map(asdict, seen.split)), "limit": seen.limit},
         "schema": SCHEMA,
         "version": VERSION,
@@ -86,6 +86,16 @@ def document(recommendation: Recommendation, settings: Settings, targets: Sequen
         ],
     }
     return json.dumps(_plain(content), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+
+
+_TODO = (
+    *("name", "title", "what", "now_us", "then_us", "unit", "sureness", "confirmed", "changes", "exact", "findings"),
+    *("step_us", "bounded", "waits"),
+)
+
+
+def _todo_object(todo: Todo) -> dict[str, object]:
+    return {"remedy": type(todo.remedy).__name__, **{name: getattr(todo, name) for name in _TODO}}
 
 
 def _action(result: ActionResult) -> dict[str, object]:
@@ -129,6 +139,12 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles], use: 
         "",
     ]
     out += _todo(seen)
+    parts = " · ".join(gain_text(*part) for part in seen.gains)
+    out += (
+        [f"* Things to do that do not overlap can save {parts} a {seen.word if seen.unit == 'step' else seen.unit}."]
+        if parts
+        else []
+    )
     out += [f"* {markdown_text(f'the {seen.word} is {seen.limit}')}"] if seen.limit else []
     known = [*render.gpu_time_lines(recommendation.gpu_time), *render.ceiling_lines(recommendation.ceiling)]
     known += [*render.confidence_lines(recommendation.judgement), render.counts(recommendation)]
@@ -149,9 +165,10 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles], use: 
 def _todo(seen: Verdict) -> list[str]:
     if not seen.todo:
         return []
-    out = ["| | to do | now → then | evidence | changes | what |", "|---|---|---|---|---|---|"]
+    out = ["| | to do | now → then | certainty | changes | what |", "|---|---|---|---|---|---|"]
     for number, x in enumerate(seen.todo, 1):
-        cells = (x.name, f"{gain(x)} a {seen.word if x.unit == 'step' else x.unit}", x.evidence, x.changes, x.what)
+        times = f"{gain(x)} a {seen.word if x.unit == 'step' else x.unit}"
+        cells = (x.title, times, x.certainty, change_text(x), x.what)
         out.append(f"| {number} | {' | '.join(map(markdown_text, cells))} |")
     return [*out, ""]
 

@@ -12,9 +12,8 @@ from analyzers.evidence.comparison import out_of_reach
 from analyzers.evidence.joins import of_problems
 from analyzers.evidence.ladders import LIBRARY, Race
 from analyzers.findings import suboptimal_pick
-from analyzers.recommend.confidence import basis
 from logparse.libraries.hipblaslt import tuning_file
-from logparse.model import Finding, Override, Problem, fast_replace, problem_from_text, solution_from_text
+from logparse.model import Advise, Finding, Override, Problem, fast_replace, problem_from_text, solution_from_text
 from logparse.text import duration
 
 
@@ -43,7 +42,7 @@ def one_claim_each(findings: Sequence[Finding], links: pd.DataFrame) -> list[Fin
     same = _linked(links, {_text(x) for x in findings if x.saving_us}, both=True)
     claims: dict[str, str] = {}
     out = []
-    for finding in sorted(findings, key=lambda x: (basis(x) == "inferred", x.override is None, rank(x))):
+    for finding in sorted(findings, key=lambda x: (x.sureness == "estimated", x.override is None, rank(x))):
         text = _text(finding)
         if not text or not finding.saving_us or unreachable(finding):
             out.append(finding)
@@ -88,7 +87,7 @@ def one_row_each(
         row_has = best[row] or "none, as its own choices cost less"
         message = f"{finding.message}; the library has one row for it and {' and '.join(others)}: {row_has}"
         return fast_replace(
-            finding, message=message, override=override if override.solution.text == best[row] else None
+            finding, message=message, remedy=finding.remedy if override.solution.text == best[row] else Advise()
         )
 
     return list(map(judged, findings))
@@ -159,7 +158,8 @@ def _explained(findings: Sequence[Finding]) -> list[Finding]:
         if key in explained and finding.analyzer == suboptimal_pick.NAME:
             continue
         twin = plain.get(key) if key in explained else None
-        out.append(replace(finding, override=finding.override or twin.override) if twin else finding)
+        takes_over = twin is not None and twin.override is not None and finding.override is None
+        out.append(replace(finding, remedy=twin.remedy) if twin is not None and takes_over else finding)
     return out
 
 
@@ -186,14 +186,16 @@ def _with_reasons(findings: Sequence[Finding]) -> list[Finding]:
     beside it becomes a reason: the same time cannot be saved twice.
     """
     best: dict[str, Finding] = {}
-    for x in sorted(findings, key=lambda x: (basis(x) == "inferred", -(x.per_call_us or 0.0), x.analyzer, x.message)):
+    for x in sorted(
+        findings, key=lambda x: (x.sureness == "estimated", -(x.per_call_us or 0.0), x.analyzer, x.message)
+    ):
         if x.problem is not None and x.per_call_us is not None:
             best.setdefault(_text(x), x)
     reasons: dict[str, list[str]] = {}
     out = []
     for finding in findings:
         mine = best.get(_text(finding), finding)
-        if finding is mine or finding.per_call_us is None or basis(finding) != "inferred":
+        if finding is mine or finding.per_call_us is None or finding.sureness != "estimated":
             out.append(finding)
         else:
             reasons.setdefault(_text(finding), []).append(f"{finding.analyzer}: {finding.message}")

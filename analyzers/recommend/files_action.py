@@ -13,7 +13,7 @@ from analyzers.evidence.joins import calls_by_problem, linked_measurements
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import word_of
 from analyzers.job.gpu_time import kernels_of_run, steps, traced_us
-from analyzers.recommend.confidence import basis, pre_us
+from analyzers.recommend.confidence import pre_us
 from logparse.model import Finding
 from logparse.text import counted
 
@@ -48,7 +48,7 @@ def files_action(
     changed = sum(us for _, us in rows)
     job_us = traced_us(tables) or 0.0 if in_trace else default_us
     marked = steps(tables, settings)[0] if in_trace else float(settings.steps) if settings.steps else None
-    now_us, confirmed = max(job_us, changed), sum(basis(x) == "confirmed" for x in written)
+    now_us, confirmed = max(job_us, changed), sum(x.confirmed for x in written)
     return ActionResult(
         action=OVERRIDES,
         application=Application(line=f"{counted(len(written), 'row')}, {confirmed:,} confirmed: {_LINE}"),
@@ -69,7 +69,7 @@ def to_write(findings: Sequence[Finding], settings: Settings) -> list[Finding]:
     rows, held, kept = [x for x in findings if x.override is not None], Counter[str](), []
     for row in rows:
         library = row.override.solution.library if row.override else ""
-        sure = not settings.confirmed_only or basis(row) == "confirmed"
+        sure = not settings.confirmed_only or row.confirmed
         if sure and (settings.max_rows is None or held[library] < settings.max_rows):
             held[library] += 1
             kept.append(row)

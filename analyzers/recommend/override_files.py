@@ -15,9 +15,8 @@ from typing import TypeAlias
 from analyzers.evidence.tables import Settings
 from analyzers.overrides.write import make
 from analyzers.recommend.apply_script import script as apply_script
-from analyzers.recommend.confidence import basis
 from analyzers.recommend.files_action import to_write
-from analyzers.recommend.ranking import Recommendation, to_tune
+from analyzers.recommend.ranking import Recommendation, to_search
 from logparse.errors import EmissionError
 from logparse.libraries.hipblaslt import bench
 from logparse.libraries.kinds.format import Emission, Writer
@@ -106,7 +105,7 @@ def _searches(of: Recommendation, target: Facts, commands: Mapping[str, Command]
     """The tuning scripts for a target; NVIDIA's libraries have no tool that searches."""
     concerned = [x for x in of.findings if _concerns(x, target)]
     if (arch(target) or "").startswith("sm_") or (of.cuda and arch(target) is None):
-        count = len({x.problem for x in to_tune(concerned)})
+        count = len({x.problem for x in to_search(concerned)})
         note = f"no tool of NVIDIA's searches for solutions of {count:,} problem(s): `logparse replay` measures them"
         return [], [note] if count else []
     made, notes = scripts(concerned, commands)
@@ -119,7 +118,7 @@ def _searches(of: Recommendation, target: Facts, commands: Mapping[str, Command]
 
 def _caution(known: Sequence[Finding], settings: Settings) -> str:
     """A caution on those overrides of a target that nothing confirmed."""
-    doubtful = sum(basis(x) != "confirmed" for x in known)
+    doubtful = sum(not x.confirmed for x in known)
     if not doubtful:
         return ""
     if settings.confirmed_only:
@@ -155,7 +154,7 @@ def scripts(
     """``tune_miopen.sh`` and ``tune_hipblaslt.sh`` for the findings without a measured better solution, in their order,
     and notes on the problems for which no command could be made.
     """
-    problems = dict.fromkeys(x.problem for x in to_tune(findings))
+    problems = dict.fromkeys(x.problem for x in to_search(findings))
     made, notes = [], []
     for library, kind in _TUNED:
         name = f"tune_{library}.sh"

@@ -17,22 +17,21 @@ from typing import TYPE_CHECKING
 from analyzers.actions import ActionResult
 from analyzers.actions.action import rank as rank_of_actions
 from analyzers.evidence import ladders
-from analyzers.evidence.comparison import by_hand, out_of_reach
 from analyzers.evidence.joins import called_problems, calls_by_problem
 from analyzers.evidence.origins import ACTION
 from analyzers.evidence.picks import picks_vs_best, unknown_device
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import units, word_of
-from analyzers.findings import ANALYZERS, below_roofline
+from analyzers.findings import ANALYZERS
 from analyzers.findings.finding import Analyzer
 from analyzers.job.gpu_time import GpuTime, gpu_time, gpu_us, steps
 from analyzers.recommend.ceiling import Ceiling, ceiling, in_the_job
-from analyzers.recommend.confidence import Judgement, basis, completed, judgement, post_us, pre_us
+from analyzers.recommend.confidence import Judgement, completed, judgement, post_us, pre_us
 from analyzers.recommend.duplicates import deduplicated, one_claim_each, one_row_each, rank, reachable, without_saving
 from analyzers.recommend.files_action import files_action, to_write
 from logparse.libraries.aiter.tables import CATEGORY as AITER
 from logparse.libraries.hipblaslt import bench
-from logparse.model import Finding, Override, Problem, problem_from_text, solution_from_text
+from logparse.model import Finding, Override, Problem, Search, problem_from_text
 
 if TYPE_CHECKING:  # the simulation is loaded only for runs with traces
     from analyzers.job.step.answer import StepAnswer
@@ -90,8 +89,6 @@ class Recommendation:
         return tuple(map(_row, self.findings))
 
 
-POTENTIAL = "potential"
-"""How the text of a remedy begins whose solution no setting chooses for one problem."""
 NOT_CONFIRMED = "not confirmed: paired samples do not show the gain"
 BELOW_FLOOR = "gain below the floor"
 TOO_LITTLE = "saves less than was asked for"
@@ -192,30 +189,9 @@ def _object_calls(tables: Tables) -> tuple[Problem, ...]:
     return tuple(problem_from_text(text) for text in sorted(set(found["text"])))
 
 
-def to_tune(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings about a problem of which no measured better solution is known: a search may find one.
-
-    An efficiency alone is no reason for a search of hours: a replay comes first.
-    """
-    found = [x for x in findings if x.problem is not None and x.evidence.certainty != "measured"]
-    found = [x for x in found if x.analyzer != below_roofline.NAME]
-    # A finding that names a solution and no time of it is a warning about that solution: there is nothing to search.
-    return [x for x in found if x.evidence.best is None or x.evidence.best_us is not None]
-
-
-def remedy(finding: Finding) -> str:
-    """What to do about a finding, in a few words."""
-    if finding.override is not None:
-        return f"use {finding.override.solution.text}"
-    if finding.analyzer == below_roofline.NAME:
-        return "replay"
-    if to_tune([finding]):
-        return "tune"
-    # A better one is known: one that no file can make a library take, or of another build or device than the target.
-    best = finding.evidence.best
-    if best is not None and by_hand(solution_from_text(best)) and finding.per_call_us is not None:
-        return f"{POTENTIAL if out_of_reach(solution_from_text(best)) else 'by hand'}: {best}"
-    return "see its advice" if finding.advice else "measure on the target"
+def to_search(findings: Sequence[Finding]) -> list[Finding]:
+    """Keep the findings about a problem whose remedy is a search by the library's tool."""
+    return [finding for finding in findings if finding.problem is not None and isinstance(finding.remedy, Search)]
 
 
 def _why_left_out(finding: Finding, settings: Settings, judged: Judgement) -> str | None:
@@ -248,8 +224,8 @@ def _row(finding: Finding) -> dict[str, object]:
         "pre_us": pre_us(finding),
         "post_us": post_us(finding),
         **{name: getattr(finding, name) for name in _OWN},
-        "confidence": basis(finding),
-        "action": remedy(finding),
+        "confidence": finding.sureness,
+        "action": finding.remedy.action,
         "solution": finding.override.solution.text if finding.override else None,
         "advice": finding.advice,
     }

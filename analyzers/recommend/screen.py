@@ -8,21 +8,22 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from analyzers.evidence import ladders
 from analyzers.recommend import apply_module, apply_script, documents, render
-from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.verdict import ROUNDS, SEARCH, Share, Todo, Verdict, gain, hidden, kernels_text, verdict
+from analyzers.recommend.verdict import Share, Todo, Verdict, change_text, gain, hidden, kernels_text, verdict
 from logparse.errors import UsageError
 from logparse.libraries.kinds.format import Emission
+from logparse.model import Search, UseRows
 from logparse.output.terminal import Block
 from logparse.quoting import shell_word
 from logparse.store import command_line
 from logparse.text import COLUMNS, LINES, counted, duration, fitted, printable, short_path, shortened
 
-_NAME, _LABEL = 24, 9
+_TITLE, _LABEL = 44, 9
 
 
 @dataclass(frozen=True)
@@ -44,15 +45,14 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     head += _wrapped(f"  the {seen.word} is {seen.limit}", 4) if seen.limit else []
     typed = list(_typed(found, seen, written))
     for room in range(n or LINES, 0, -1):
-        listed = todo_lines(seen.todo[:room])
-        spare = LINES - 1 - sum(map(len, (head, listed, typed)))
+        listed = todo_blocks(seen.todo[:room])
+        spare = LINES - 1 - len(head) - len(typed) - sum(map(len, listed))
         if n or spare >= 0:
             break
-    for todo in seen.todo[:room]:
-        if todo.name == OVERRIDES.name:
-            at = next(n for n, line in enumerate(listed, 1) if line[3:].startswith(f"{todo.name} "))
-            listed[at:at] = _row_lines(found, todo, spare)
-    return [*head, *listed, *typed, _rest(seen, written, room)]
+    for todo, block in zip(seen.todo, listed, strict=False):
+        if isinstance(todo.remedy, UseRows):
+            block.extend(_row_lines(found, todo, spare))
+    return [*head, *chain.from_iterable(listed), *typed, _rest(seen, written, room)]
 
 
 def _wrapped(line: str, indent: int) -> list[str]:
@@ -90,19 +90,25 @@ def split_line(seen: Verdict) -> str:
 
 
 def todo_lines(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> list[str]:
-    """One numbered line for each: name, now → then, how that is known, what changes; what rounds more, and each that is
-    asked for ``whole``, takes as many lines as it needs.
+    """The lines of ``todo_blocks``."""
+    return list(chain.from_iterable(todo_blocks(todo, first, whole)))
+
+
+def todo_blocks(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> list[list[str]]:
+    """Each thing to do, numbered: title, now → then, how that is known, what changes.
+
+    It takes one line.  It takes as many as it needs if it rounds more, or if all is asked for (``whole``).
     """
-    room = min(_NAME, max(len(printable(x.name)) for x in todo))
-    names = shortened([printable(x.name) for x in todo], room)
-    gains, known = (max(map(len, x)) for x in zip(*((gain(y), y.evidence) for y in todo), strict=True))
-    out: list[str] = []
-    for n, (x, name) in enumerate(zip(todo, names, strict=True), first):
-        start, change = f"{n:>2} {name:<{room}}  {gain(x):<{gains}}  {x.evidence:<{known}}  ", _change(x)
+    room = min(_TITLE, max(len(printable(x.title)) for x in todo))
+    titles = shortened([printable(x.title) for x in todo], room)
+    gains, known = (max(map(len, x)) for x in zip(*((gain(y), y.certainty) for y in todo), strict=True))
+    out: list[list[str]] = []
+    for n, (x, title) in enumerate(zip(todo, titles, strict=True), first):
+        start, change = f"{n:>2} {title:<{room}}  {gain(x):<{gains}}  {x.certainty:<{known}}  ", _change(x)
         if not whole and len(start) + len(change) > COLUMNS:
             change = change.removeprefix(kernels_text(x))
         line = start + printable(change)
-        out += _wrapped(line, _LABEL if whole else len(start)) if whole or ROUNDS in change else [fitted(line)]
+        out.append(_wrapped(line, _LABEL if whole else len(start)) if whole or not x.exact else [fitted(line)])
     return out
 
 
@@ -118,25 +124,25 @@ def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
 
 def _change(todo: Todo) -> str:
     per = " a call of each" if todo.unit == "call" and todo.now_us is not None else ""
-    about = f": {todo.what}" if todo.findings and not todo.changes.endswith("override files") else ""
-    return f"{kernels_text(todo)}{todo.changes}{about}{f',{per}' if per else ''}"
+    about = f": {todo.what}" if len(todo.findings) == 1 and not isinstance(todo.remedy, UseRows) else ""
+    return f"{kernels_text(todo)}{change_text(todo)}{about}{f',{per}' if per else ''}"
 
 
 def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[str]:
     """Commands to paste: confirm, apply, search and check, of what is listed; the target's folder is named once, as
     ``$D``.
     """
-    listed = {x.name for x in seen.todo}
+    listed = {type(x.remedy) for x in seen.todo}
     placed = [(file.path.parent, file) for file in written.files if file.path is not None]
     folders = list(dict.fromkeys(place for place, _ in placed if place != written.out))
     names = {file.name: file for place, file in placed if place in (written.out, *folders[:1])}
     here = "$D"
-    if folders and not listed.isdisjoint((OVERRIDES.name, SEARCH)):
+    if folders and not listed.isdisjoint((UseRows, Search)):
         more = f"  # and {counted(len(folders) - 1, 'more target')}: see the report" if folders[1:] else ""
         named = shell_word(short_path(str(folders[0])))
         here = '"$D"' if "'" in named else here
         yield from _folded(f"D={named}{more}")
-    if any(x.evidence != "confirmed" for x in seen.todo if x.findings):
+    if any(not x.confirmed for x in seen.todo if x.findings):
         yield from _folded(f"confirm  {command_line(written.store, 'replay', '--run', found.run)}")
     if found.ladder:
         written_rungs = [x for x in found.ladder if not x.why]
@@ -146,9 +152,9 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
         step = str(found.ladder[0].sizes.step)
         words = ("replay", "--run", found.run, "--backend", ladders.LIBRARY, "--ladder", step)
         yield from _folded(f"ladder   {command_line(written.store, *words)}")
-    if apply_script.NAME in names and OVERRIDES.name in listed:
+    if apply_script.NAME in names and UseRows in listed:
         yield from _folded(f"apply    . {here}/{apply_script.NAME}")
-    elif written.files and OVERRIDES.name in listed:
+    elif written.files and UseRows in listed:
         yield "apply    no row could be written: why is in the report"
     weighed = [x for x in found.actions if x.action.kind != "files"]
     actions = [x.action.name for x in apply_module.chosen(weighed, hidden(found))]
@@ -156,9 +162,9 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
         yield from (line for use in names[apply_module.NAME].lines for line in _folded(f"apply    {use}"))
     scripts = [(x, "sh" if x.endswith(".sh") else "python") for x in names if x.startswith("tune_")]
     searches = [f"(cd {here} && {program} {shell_word(x)})" for x, program in scripts]
-    if searches and SEARCH in listed:
+    if searches and Search in listed:
         yield from _folded(f"search   {'; '.join(searches)}")
-    read = [x.name for x in names.values() if x.applied and x.name != apply_script.NAME and OVERRIDES.name in listed]
+    read = [x.name for x in names.values() if x.applied and x.name != apply_script.NAME and UseRows in listed]
     changed = [f"{here}/{shell_word(name)}" for name in read]
     by_action = [] if changed else [word for name in actions for word in ("--action", name)]
     if changed or by_action:

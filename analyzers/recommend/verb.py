@@ -48,8 +48,11 @@ def with_step(recommendation: Recommendation, tables: Tables) -> Recommendation:
 
     step = step_times(tables, recommendation.actions)
     found = replace(recommendation, step=step if isinstance(step, StepTimes) else step.reason)
-    of_data = {host_bound.NAME} if waits_for_data(found) else set()
-    return replace(found, remarks=tuple(host_bound.of_data(x) if x.analyzer in of_data else x for x in found.remarks))
+    if not waits_for_data(found):
+        return found
+    waits = (x.evidence.waits_for == "host" for x in found.remarks)
+    remarks = (host_bound.of_data(x) if y else x for x, y in zip(found.remarks, waits, strict=True))
+    return replace(found, remarks=tuple(remarks))
 
 
 def write(

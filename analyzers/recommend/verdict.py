@@ -13,21 +13,16 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from analyzers.actions import ActionResult
-from analyzers.findings import exposed_communication, host_bound
 from analyzers.job.gpu_time import COMMUNICATION, GpuTime, Part
 from analyzers.recommend.apply_module import alternatives, calls, chosen
-from analyzers.recommend.confidence import basis, pre_us
+from analyzers.recommend.confidence import pre_us
 from analyzers.recommend.files_action import OVERRIDES
-from analyzers.recommend.ranking import POTENTIAL, Recommendation, remedy
-from logparse.model import Finding
+from analyzers.recommend.ranking import Recommendation
+from logparse.model import SURENESS, ChangeProgram, Finding, Remedy, Sureness, UseRows
 from logparse.text import counted, duration
 
-Certainty: TypeAlias = Literal["confirmed", "measured", "estimated", "not measured"]
 Unit: TypeAlias = Literal["step", "run", "call"]
-CERTAINTIES: tuple[Certainty, ...] = ("confirmed", "measured", "estimated", "not measured")
-SEARCH, DATA = "search", "data loading"
-ROUNDS = "rounds more: "
-"""How the text begins of what changes results by more than the order of sums, and is applied only by its name."""
+DATA = "data loading"
 _LEAST = 0.01
 """A ceiling that saves less than this share of the step is not shown."""
 _NOTHING = 1e-3
@@ -46,24 +41,36 @@ class Share:
 
 @dataclass(frozen=True)
 class Todo:
-    """One thing to do.  What it saves is ``now_us`` − ``then_us``, at most where it is not measured; None is unknown.
+    """One thing to do.  It saves ``now_us`` − ``then_us``, at most that if ``sureness`` is unknown; None is unknown.
 
-    ``changes`` is what one does: a file that is read, a setting, lines of the program, a search.  ``findings`` are
-    the numbers, from 1, of the findings behind it in the ranking; an action and a remark have theirs under ``name``.
-    ``step_us``: the wall time of a step now and then, simulated, which is what counts; None is unknown.  ``bounded``:
-    then it takes at least that long, since kernels that take no time would gain no more.
+    ``name`` is an id, the argument of ``--explain``.  ``title`` is a verb and its object.  ``changes`` tells what
+    changes: a file that is read, a setting, lines of the program.  ``findings`` are the numbers, from 1, of the
+    findings behind it in the ranking; an action and a remark have theirs under ``name``.  ``step_us`` is the simulated
+    wall time of a step, now and then; None is unknown.  ``bounded``: the step then takes at least that long, because
+    kernels that take no time would gain no more.  ``exact``: results change by no more than the order of sums.
+    ``waits``: the saving is of the whole step, not of kernels.
     """
 
     name: str
+    title: str
     what: str
     now_us: float | None
     then_us: float | None
     unit: Unit
-    evidence: Certainty
+    sureness: Sureness
+    remedy: Remedy
     changes: str
     findings: tuple[int, ...] = ()
     step_us: tuple[float, float] | None = None
     bounded: bool = False
+    exact: bool = True
+    waits: bool = False
+    confirmed: bool = False
+
+    @property
+    def certainty(self) -> str:
+        """``sureness``, and whether a test confirmed every saving."""
+        return f"{self.sureness}, confirmed" if self.confirmed else self.sureness
 
     @property
     def saving_us(self) -> float:
@@ -90,7 +97,7 @@ class Verdict:
     whole_us: float | None
     unit: Unit
     todo: tuple[Todo, ...]
-    gains: tuple[tuple[Certainty, float], ...] = ()
+    gains: tuple[tuple[Sureness, float], ...] = ()
     unseen: tuple[Todo, ...] = ()
     limit: str = ""
     word: str = "step"
@@ -143,7 +150,7 @@ def _limit(found: Recommendation) -> str:
 def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
     """Whether a saving of GPU time is nothing beside the step, or cannot show in it: it waits for something else."""
     whole = todo.step_us[0] if todo.step_us is not None else _whole_us(time)
-    if todo.unit != "step" or not whole or todo.now_us is None or todo.name == host_bound.NAME:
+    if todo.unit != "step" or not whole or todo.now_us is None or todo.waits:
         return False
     if todo.gained_us < _NOTHING * whole:
         return True
@@ -213,19 +220,32 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
         if x.override is not None and (not x.saving_us or (x.problem is not None and x.problem.text in timed))
     )
     files = result.action is OVERRIDES
-    sure = files and all(basis(found.findings[n - 1]) == "confirmed" for n in rows)
+    sure = files and all(found.findings[n - 1].confirmed for n in rows)
     lines = len(result.application.settings) + len(result.application.model)
     changes = {
         "files": f"{counted(len(rows), 'row')} of override files",
         "setting": f"a setting: {result.application.line}",
         "program": f"{counted(lines, 'line')} of the program" if lines else "the program",
     }[result.action.kind]
-    changes = changes if result.action.exact else f"{ROUNDS}{calls(result) or changes}"
-    times = result.now_us / per, (result.now_us - result.saving_us) / per
+    exact, name = result.action.exact, result.action.name
+    remedy: Remedy = UseRows() if files else ChangeProgram(name, f"use {name}")
+    title = remedy.title([found.findings[n - 1].problem for n in rows])
     unit: Unit = "step" if result.steps else "run"
-    evidence: Certainty = "confirmed" if sure else "measured"
-    step_us, name = found.step_us(result.action.name), result.action.name
-    return Todo(name, result.action.about, *times, unit, evidence, changes, rows if files else (), step_us)
+    return Todo(
+        name=name,
+        title=title,
+        what=result.action.about,
+        now_us=result.now_us / per,
+        then_us=(result.now_us - result.saving_us) / per,
+        unit=unit,
+        sureness="measured alone",
+        remedy=remedy,
+        changes=changes if exact else calls(result) or changes,
+        findings=rows if files else (),
+        step_us=found.step_us(name),
+        exact=exact,
+        confirmed=sure,
+    )
 
 
 def _of_findings(found: Recommendation) -> list[Todo]:
@@ -236,33 +256,18 @@ def _of_findings(found: Recommendation) -> list[Todo]:
     for number, finding in enumerate(found.findings, 1):
         text = finding.problem.text if finding.problem else ""
         if text not in covered and not (files and finding.override is not None):
-            groups.setdefault(_doing(finding), []).append(number)
-    return [_group(*doing, numbers, found) for doing, numbers in groups.items()]
+            remedy = finding.remedy
+            groups.setdefault((remedy.name or finding.analyzer, remedy.changes), []).append(number)
+    return [_group(name, numbers, found) for (name, _), numbers in groups.items()]
 
 
-def _doing(finding: Finding) -> tuple[str, str]:
-    """What a person does about a finding: the name of it, and what changes."""
-    if finding.override is not None:
-        return OVERRIDES.name, "rows of override files"
-    what = remedy(finding)
-    if what == "tune":
-        return SEARCH, "a search, then a file"
-    if what.startswith("by hand: "):
-        return what.removeprefix("by hand: "), "the program"
-    if what.startswith(POTENTIAL):
-        return "a setting or layout", "logparse replay --only actions"
-    return finding.analyzer, "logparse replay" if what in ("replay", "measure on the target") else "its advice"
+def _sureness(findings: Sequence[Finding]) -> Sureness:
+    """The least sure of the savings that have a number."""
+    known = {finding.sureness for finding in findings if finding.per_call_us is not None}
+    return max(known, key=SURENESS.index, default="unknown")
 
 
-def _certainty(findings: Sequence[Finding]) -> Certainty:
-    """The weakest evidence of the savings that have a number."""
-    known = {basis(x) for x in findings if x.per_call_us is not None}
-    if not known:
-        return "not measured"
-    return "estimated" if "inferred" in known else "measured" if "measured" in known else "confirmed"
-
-
-def _group(name: str, changes: str, numbers: Sequence[int], found: Recommendation) -> Todo:
+def _group(name: str, numbers: Sequence[int], found: Recommendation) -> Todo:
     """Of each problem the largest saving counts once."""
     findings = [found.findings[n - 1] for n in numbers]
     unit: Unit = "step" if found.steps else "run"
@@ -278,8 +283,22 @@ def _group(name: str, changes: str, numbers: Sequence[int], found: Recommendatio
     now = sum(x for x, _ in times) if times else None
     saving = sum(x for _, x in times)
     step_us = _at_most(found, saving) if unit == "step" and now is not None else None
-    then, sure = None if now is None else now - saving, _certainty(findings)
-    return Todo(name, label, now, then, unit, sure, changes, tuple(numbers), step_us, step_us is not None)
+    remedy = findings[0].remedy
+    return Todo(
+        name=name,
+        title=remedy.title([x.problem for x in findings]) or f"follow the advice of {name}",
+        what=label,
+        now_us=now,
+        then_us=None if now is None else now - saving,
+        unit=unit,
+        sureness=_sureness(findings),
+        remedy=remedy,
+        changes=remedy.changes,
+        findings=tuple(numbers),
+        step_us=step_us,
+        bounded=step_us is not None,
+        confirmed=any(x.confirmed for x in findings) and all(x.confirmed or x.per_call_us is None for x in findings),
+    )
 
 
 def _at_most(found: Recommendation, saving_us: float) -> tuple[float, float] | None:
@@ -315,38 +334,56 @@ def waits_for_data(found: Recommendation) -> bool:
 
 
 def _of_the_job(found: Recommendation) -> list[Todo]:
-    """What the job itself loses: communication that nothing hides, and a GPU that waits for the host, or for data.  At
-    most that can be gained, and no more than the simulated step gains by free communication, or by a host that takes no
-    time, or waits for data.
+    """What the job itself loses, by the remarks that state it: a GPU that waits, transposes.
+
+    A wait can be saved at most, and no more of it than the simulated step gains by free communication, or by a host
+    that takes no time, or waits for data.
     """
-    time, named = found.gpu_time, {x.analyzer: x.advice for x in found.remarks}
+    time, named = found.gpu_time, {x.action.name for x in found.actions}
     whole = _whole_us(time)
     if time is None or whole is None:
         return []
-    unit: Unit = "step" if time.steps else "run"
-    per, exposed, idle = time.steps or 1.0, (time.exposed_us or 0.0), (time.idle_us or 0.0)
-    changes = exposed_communication.CHANGES.get(named.get(exposed_communication.NAME), "its advice")
-    lost = {
-        exposed_communication.NAME: ("only collectives run", exposed / per, changes),
-        host_bound.NAME: ("the GPU waits for the host", idle / per, "the program: CUDA graphs, batch, loader"),
-    }
-    most, now = dict.fromkeys(lost, math.inf), found.now
-    if time.steps and now is not None:
-        host = max(now.now_us - now.ceilings.fast_host_us, now.shares[DATA] * now.now_us)
-        most = {exposed_communication.NAME: now.now_us - now.ceilings.free_communication_us, host_bound.NAME: host}
-    if waits_for_data(found):
-        lost[host_bound.NAME] = ("the GPU waits for data", idle / per, "the loader: workers, what each does")
-    return [
-        Todo(name, what, whole, whole - min(us, most[name]), unit, "not measured", changes)
-        for name, (what, us, changes) in lost.items()
-        if min(us, most[name]) >= _LEAST * whole and name in named
-    ]
+    out = []
+    for remark in found.remarks:
+        lost = remark.evidence.at_most_us if remark.saving_us is None else remark.saving_us
+        if lost is None or remark.remedy.name in named:  # an action tells more than what its remark foretells
+            continue
+        waits = remark.evidence.waits_for
+        saved = min(lost / (time.steps or 1.0), _gain_without(waits, found))
+        if saved >= _LEAST * whole:
+            out.append(
+                Todo(
+                    name=remark.analyzer,
+                    title=remark.remedy.title([]) or f"follow the advice of {remark.analyzer}",
+                    what="",
+                    now_us=whole,
+                    then_us=whole - saved,
+                    unit="step" if time.steps else "run",
+                    sureness="unknown" if remark.saving_us is None else remark.sureness,
+                    remedy=remark.remedy,
+                    changes=remark.remedy.changes,
+                    waits=waits == "host",
+                )
+            )
+    return out
+
+
+def _gain_without(waits: str | None, found: Recommendation) -> float:
+    """What the simulated step gains if it need not wait, µs; infinite if it is not simulated."""
+    now = found.now
+    if now is None or found.gpu_time is None or not found.gpu_time.steps:
+        return math.inf
+    if waits == "communication":
+        return now.now_us - now.ceilings.free_communication_us
+    if waits == "host":
+        return max(now.now_us - now.ceilings.fast_host_us, now.shares[DATA] * now.now_us)
+    return math.inf
 
 
 # ------------------------------------------------------------ the verdict
 
 
-def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Certainty, float], ...]:
+def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness, float], ...]:
     """The ceiling in parts: actions that can be applied together, and what lies beside them."""
     together = {x.action.name for x in chosen(found.actions, hidden(found))}
     together |= {OVERRIDES.name} if not together else set()
@@ -354,17 +391,22 @@ def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Certainty
     counting = [x for x in todo if x.unit != "call" and (x.name not in actions or x.name in together)]
     units = {x.unit for x in counting}
     of = "step" if "step" in units else "run"
-    sums = dict.fromkeys(CERTAINTIES, 0.0)
+    sums = dict.fromkeys(SURENESS, 0.0)
     for x in counting:
         if x.unit == of:  # how much of a bound comes true is not measured
-            sums["not measured" if x.bounded else x.evidence] += x.gained_us
+            sums["unknown" if x.bounded else x.sureness] += x.gained_us
     return tuple((x, us) for x, us in sums.items() if us > 0)
 
 
-def gain_text(certainty: Certainty, us: float) -> str:
+def gain_text(sureness: Sureness, us: float) -> str:
     """A part of the ceiling in words."""
-    about = {"estimated": "≈ ", "not measured": "up to "}.get(certainty, "")
-    return f"{about}{duration(us)} ({certainty})"
+    about = {"estimated": "≈ ", "unknown": "up to "}.get(sureness, "")
+    return f"{about}{duration(us)} ({sureness})"
+
+
+def change_text(todo: Todo) -> str:
+    """What changes, and whether results change by more than the order of sums."""
+    return todo.changes if todo.exact else f"rounds more: {todo.changes}"
 
 
 def gain(todo: Todo) -> str:
@@ -374,14 +416,14 @@ def gain(todo: Todo) -> str:
     now, then = todo.step_us or (todo.now_us, todo.then_us)
     if now is None or then is None:
         return "unknown"
-    if todo.bounded or (not todo.step_us and todo.evidence == "not measured"):
+    if todo.bounded or (not todo.step_us and todo.sureness == "unknown"):
         return f"up to {_pair(todo.gained_us, 'of', now)}"
-    return ("≈ " if not todo.step_us and todo.evidence == "estimated" else "") + _pair(now, "→", then)
+    return ("≈ " if not todo.step_us and todo.sureness == "estimated" else "") + _pair(now, "→", then)
 
 
 def kernels_text(todo: Todo) -> str:
     """``kernels 54.9 → 51.2 ms: `` beside the step's time; empty where that is unknown, or what the kernels save."""
-    if None in (todo.step_us, todo.now_us, todo.then_us) or todo.evidence == "not measured":
+    if None in (todo.step_us, todo.now_us, todo.then_us) or todo.sureness == "unknown":
         return ""
     return f"kernels {_pair(todo.now_us or 0.0, '→', todo.then_us or 0.0)}: "
 
@@ -393,9 +435,7 @@ def _pair(first: float, word: str, second: float) -> str:
     return f"{one} {word} {other}"
 
 
-def _headline(
-    found: Recommendation, todo: Sequence[Todo], gains: Sequence[tuple[Certainty, float]], unseen: int
-) -> str:
+def _headline(found: Recommendation, todo: Sequence[Todo], gains: Sequence[tuple[Sureness, float]], unseen: int) -> str:
     if not todo and unseen:
         return f"{_limited(found)}nothing worth doing: {unseen:,} too small to show in the {found.word}"
     if not todo:
@@ -404,10 +444,13 @@ def _headline(
         uncounted, untimed = (any(x.unit == "call" and (x.now_us is None) == y for x in todo) for y in (False, True))
         unknown = ["nothing counts the calls"] * uncounted + ["nothing measured what a call saves"] * untimed
         return f"{_limited(found)}{counted(len(todo), 'thing')} to do, of unknown worth: {'; '.join(unknown)}"
-    parts = " · ".join(gain_text(*x) for x in gains)
-    whole, steps = _whole_us(found.gpu_time), any(x.unit == "step" for x in todo)
-    of = f" of {duration(whole)}" if whole is not None and steps else ""
-    return f"{_limited(found)}a {found.word if steps else 'run'}{of} can save {parts}"
+    first = todo[0]
+    each = found.word if first.unit == "step" else first.unit
+    now, then = first.step_us or (first.now_us or 0.0, first.then_us or 0.0)
+    share = f" (−{1 - then / now:.0%})" if first.sureness in SURENESS[:2] and now else ""
+    more = f"; {counted(len(todo) - 1, 'more thing')} to do" if todo[1:] else ""
+    sure = "how much of it is unknown" if first.sureness == "unknown" else first.certainty
+    return f"{_limited(found)}{first.title}: {gain(first)} a {each}{share}, {sure}{more}"
 
 
 def _limited(found: Recommendation) -> str:

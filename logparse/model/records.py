@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias, TypeVar
 
 from logparse.model.problems import OperatorProblem, Problem, of_fields
+from logparse.model.remedies import Advise, Remedy, Sureness, UseRows
 
 Status = Literal["ok", "failed", "skipped", "unsupported", "wrong", "timeout", "out_of_memory", "no_time"]
 TRIED: frozenset[Status] = frozenset({"ok", "failed", "unsupported", "wrong", "timeout", "out_of_memory"})
@@ -209,9 +210,6 @@ class Override:
     fallback: Override | None = None
 
 
-Certainty = Literal["measured", "inferred"]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
     """The evidence of a finding: the fields that ranking and confidence read, and details that are only shown.
@@ -219,8 +217,8 @@ class Evidence:
     Raises ValueError where a detail has the name of a field.
     """
 
-    certainty: Certainty = "inferred"
-    """``measured``: both ``now_us`` and the proposed time of a call are times of measured solutions."""
+    sureness: Sureness = "estimated"
+    """``measured alone``: both ``now_us`` and the proposed time of a call are times of measured solutions."""
     now_us: float | None = None
     """Time of one call now, µs."""
     pick: str | None = None
@@ -230,7 +228,9 @@ class Evidence:
     best_us: float | None = None
     """Time of ``best``, µs; where none is proposed, time of the fastest known solution, which is too slow."""
     at_most_us: float | None = None
-    """What all calls of the run's traces save at most, µs, where nothing measured what one saves."""
+    """What the run's traces lose, µs, if nothing tells how much of it can be saved."""
+    waits_for: Literal["host", "communication"] | None = None
+    """What the GPU waits for during ``at_most_us``; the simulated step bounds what can be saved of it."""
     noise_us: float | None = None
     """Difference between two times of the pick in one file, µs."""
     measured: str | None = None
@@ -255,12 +255,12 @@ class Evidence:
 
     @cached_property
     def shown(self) -> Mapping[str, object]:
-        """All ``details`` and the known fields, except ``certainty`` and ``now_us``, which are columns of their own."""
+        """All ``details`` and the known fields, except ``sureness`` and ``now_us``, which are columns of their own."""
         own = vars(self).items()
         return {name: x for name, x in own if x is not None and name not in _NOT_SHOWN} | dict(self.details)
 
 
-_NOT_SHOWN = frozenset({"certainty", "now_us", "details"})
+_NOT_SHOWN = frozenset({"sureness", "now_us", "details"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,8 +269,9 @@ class Finding:
 
     ``saving_us`` is per run of the workload, with ``saving_low_us``/``saving_high_us`` where an interval is known;
     ``per_call_us`` is the loss of one call, with its own interval.  ``interval_from`` names what the interval is of,
-    ``p`` is the p-value of a confirmation (``docs/findings.md``).  None means unknown, never zero.  ``reasons`` are the
-    messages of findings about the same problem whose savings are contained in this one's.
+    ``p`` is the p-value of a confirmation (``docs/findings.md``).  None means unknown, never zero.  ``remedy``
+    is what a person does; ``advice`` explains it in sentences.  ``reasons`` are the messages of findings about the same
+    problem whose savings are contained in this one's.
     """
 
     analyzer: str
@@ -287,7 +288,7 @@ class Finding:
     p: float | None = None
     calls: int | None = None
     evidence: Evidence = field(default_factory=Evidence)
-    override: Override | None = None
+    remedy: Remedy = field(default_factory=Advise)
     advice: str | None = None
     reasons: tuple[str, ...] = ()
 
@@ -295,14 +296,28 @@ class Finding:
     def kind(self) -> str | None:
         return self.problem.kind if self.problem else None
 
+    @property
+    def override(self) -> Override | None:
+        """The override of ``UseRows``; None for any other remedy."""
+        return self.remedy.override if isinstance(self.remedy, UseRows) else None
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether paired samples in fresh processes showed the saving (``p`` is that test's)."""
+        return self.p is not None
+
+    @property
+    def sureness(self) -> Sureness:
+        """How the saving is known: as the finder states, unless a confirmation measured it."""
+        return "measured alone" if self.confirmed else self.evidence.sureness
+
 
 R = TypeVar("R", Evidence, Finding)
 
 
 def fast_replace(record: R, **changes: object) -> R:
-    """Copy a finding, or its evidence, with other values: ``dataclasses.replace`` in a tenth of its time.
-
-    Because every finding of a large store gets its place and its reasons.
+    """A finding, or its evidence, with other values, as ``dataclasses.replace`` makes it in ten times the time: every
+    finding of a large store gets its place and its reasons.
     """
     values = vars(record) | changes
     values.pop("shown", None)  # made of the old values

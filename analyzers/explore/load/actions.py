@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from analyzers.evidence.tables import Settings
 from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
 from analyzers.recommend.apply_module import has_lines
-from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import write
-from analyzers.recommend.verdict import SEARCH, Todo, gain, verdict
+from analyzers.recommend.verdict import Todo, change_text, gain, verdict
+from logparse.model import Search, UseRows
 
 if TYPE_CHECKING:
     import duckdb
@@ -52,12 +52,12 @@ def _action(todo: Todo, recommendation: Recommendation) -> Card:
     word = recommendation.word if todo.unit == "step" else todo.unit
     advice = next((x.advice for x in (*remarks, *findings) if x.advice), None)
     return Card(
-        title=todo.name,
+        title=todo.title,
         detail=advice or todo.what if result is None else f"{todo.what}: {result.application.line}",
         gain=gain(todo) if todo.now_us is None else f"{gain(todo)} a {word}",
-        evidence=todo.evidence,
-        changes=todo.changes,
-        files=todo.name in (OVERRIDES.name, SEARCH) or (result is not None and has_lines(result)),
+        evidence=todo.certainty,
+        changes=change_text(todo),
+        files=isinstance(todo.remedy, UseRows | Search) or (result is not None and has_lines(result)),
     )
 
 

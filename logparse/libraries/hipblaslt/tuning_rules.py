@@ -111,7 +111,7 @@ def _refusals(text: str, target: Facts) -> Iterator[Note]:
 
 
 def probe_order(rows: Sequence[Row], facts: Facts) -> Sequence[Row]:
-    """Sort the rows of one key as the library tries them: ROCm 6.4 begins with the latest."""
+    """The rows of one key in the order in which the library tries them: ROCm 6.4 the latest first."""
     return rows[::-1] if by_name(tuning_file.version(facts)) is False else rows
 
 

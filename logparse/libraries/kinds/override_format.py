@@ -141,15 +141,15 @@ class OverrideFormat:
     name and bytes; ``remarks`` are what else a person should know of a file that was read so.  ``compared`` are the
     facts (or their common prefix) by which the library refuses a file of another build.
 
-    Looking up (coverage, verify, diff).  ``kinds`` are the kinds of problems that it runs, ``key`` is the library's
-    key of a call on a target (its writer's own): a row of that key serves it.  ``probe_order`` sorts the rows of one
-    key as the library tries them (by default as they stand in the file).  ``fallback_keys`` are the keys that it tries,
-    in order, where no row has a call's own key.  ``reported`` is what the messages of a log (function and text) state
-    of look-ups in this file, by problem; of a format without ``kinds`` these are all of its calls.  ``kernels`` is the
-    kind of kernels that a call needs besides its key, where a solution's are of one kind (empty: the plain one; None:
-    the problem does not state it).  ``not_in_this_build`` is the reason why a build with these facts makes no such key,
-    or None.  ``selects``: a row chooses a solution (a perf-db's only sets parameters).  ``signs`` are texts by which
-    the library's log reports that it did not honour a file, and what each means.
+    Looking up (coverage, verify, diff).  ``kinds`` are the kinds of problems that it runs, ``key`` is the library's key
+    of a call on a target (its writer's own): a row of that key serves it.  ``probe_order`` puts the rows of one key in
+    the order in which the library tries them (as they stand in the file, if it is not given).  ``fallback_keys`` are
+    the keys that it tries, in order, where there is no row of a call's own.  ``reported`` is what the messages of a log
+    (function and text) state of look-ups in this file, by problem; of a format without ``kinds`` these are all of its
+    calls.  ``kernels`` is the kind of kernels that a call needs besides its key, where a solution's are of one kind
+    (empty: the plain one; None: the problem does not state it).  ``not_in_this_build`` is why a build with these facts
+    makes no such key.  ``selects``: a row chooses a solution (a perf-db's only sets parameters).  ``signs`` are texts
+    by which the library's log reports that it did not honour a file, and what each means.
 
     ``family`` names, by a file's name, what the library reads as one table.  ``graph_unsafe`` are libraries of rows
     that allocate at a first call, so that it fails within the capture of a graph.

@@ -14,7 +14,7 @@ from analyzers.recommend.override_files import emissions, targets
 from analyzers.recommend.ranking import recommend
 from logparse.libraries.miopen import find_db, perf_db, perf_db_items
 from logparse.libraries.override_formats import WRITERS
-from logparse.model import Evidence, Finding, Override, Solution
+from logparse.model import Evidence, Finding, Override, Solution, UseRows
 from tests.analyzers.build import facts, measurement, tables, work
 from tests.analyzers.example import F, W
 
@@ -112,7 +112,7 @@ def test_a_confirmed_winner_has_the_workspace_of_the_build_s_other_files() -> No
         message="slow",
         problem=W,
         evidence=Evidence(source_id="replay", origin="replay-confirm", measured=W.text),
-        override=Override(problem=W, solution=Solution("miopen", CK), target=DEVICE | BUILD, time_us=200.0),
+        remedy=UseRows(Override(problem=W, solution=Solution("miopen", CK), target=DEVICE | BUILD, time_us=200.0)),
     )
     (done,) = completed([confirmed], t, facts_by_source(t.facts))
     assert done.override is not None
@@ -134,8 +134,10 @@ def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
         message="slow",
         problem=W,
         evidence=Evidence(source_id="fdb", origin="find-db", measured=W.text),
-        override=Override(
-            problem=W, solution=Solution("miopen", CK), target=DEVICE | BUILD, time_us=200.0, workspace_bytes=128
+        remedy=UseRows(
+            Override(
+                problem=W, solution=Solution("miopen", CK), target=DEVICE | BUILD, time_us=200.0, workspace_bytes=128
+            )
         ),
     )
     (done,) = completed([given], t, facts_by_source(t.facts))

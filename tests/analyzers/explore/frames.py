@@ -57,8 +57,8 @@ def points(
 ) -> pd.DataFrame:
     """The table from DataFrames with the views' columns; ``problems`` is ``gemm_problems``, ``conv_problems`` or both.
 
-    ``calls`` and ``links`` decide which texts count for another one (as for ``logparse top``);
-    ``compared`` is the result of ``picks_vs_best``; without it only a timed ``Default`` counts as a pick.
+    ``calls`` and ``links`` decide which texts count for another one (as for ``logparse top``); ``compared`` is the
+    result of ``analyzers.evidence.picks.picks_vs_best``; without it only a timed ``Default`` counts as a pick.
     """
     given = {"measurements": measurements, "workload": workload, "calls": calls, "links": links, "facts": facts}
     for frame in [problems] if isinstance(problems, pd.DataFrame) else problems:

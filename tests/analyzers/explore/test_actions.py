@@ -39,15 +39,15 @@ def test_the_cards_are_the_list_of_recommend() -> None:
     found = replace(recommend(everything(), Settings()), actions=(pays, unsure))
     made = cards(found)
     assert [(x.title, x.gain, x.evidence) for x in made] == [
-        (x.name, "unknown" if x.now_us is None else f"{gain(x)} a {x.unit}", x.evidence) for x in verdict(found).todo
+        (x.title, "unknown" if x.now_us is None else f"{gain(x)} a {x.unit}", x.certainty) for x in verdict(found).todo
     ]
-    (card,) = (x for x in made if x.title == "channels-last")
-    assert (card.gain, card.evidence, card.files) == ("10 → 5 µs a run", "measured", True)
+    (card,) = (x for x in made if x.title == "use channels-last")
+    assert (card.gain, card.evidence, card.files) == ("10 → 5 µs a run", "measured alone", True)
     assert card.detail == "store activations as NHWC: model.to(memory_format=torch.channels_last)"
 
 
 def test_findings_of_one_remedy_are_one_card_and_a_problem_counts_once() -> None:
-    timed = Evidence(certainty="measured", now_us=50.0)  # of these no search is proposed
+    timed = Evidence(sureness="measured alone", now_us=50.0)  # of these no search is proposed
     texts = {"message": "", "advice": "Fuse the epilogue.", "evidence": timed}
     found = (
         Finding(analyzer="a", problem=F, saving_us=10.0, per_call_us=10.0, **texts),
@@ -56,12 +56,12 @@ def test_findings_of_one_remedy_are_one_card_and_a_problem_counts_once() -> None
         Finding(analyzer="c", problem=W, **texts),
     )
     fuse, pad = cards(replace(recommend(everything(), Settings()), findings=found, actions=(), remarks=()))
-    assert (fuse.title, fuse.gain, fuse.detail) == ("a", "100 → 65 µs a run", "Fuse the epilogue.")
-    assert (pad.title, pad.gain, pad.files) == ("c", "unknown", False)
+    assert (fuse.title, fuse.gain, fuse.detail) == ("follow the advice of a", "100 → 65 µs a run", "Fuse the epilogue.")
+    assert (pad.title, pad.gain, pad.files) == ("follow the advice of c", "unknown", False)
 
 
 def test_overrides_come_as_one_card_with_files() -> None:
-    (apply,) = (x for x in cards(recommend(everything(), Settings())) if x.title == "overrides")
+    (apply,) = (x for x in cards(recommend(everything(), Settings())) if x.title == "use 2 faster solutions")
     assert apply.files
     assert apply.changes == "2 rows of override files"
 

@@ -203,7 +203,7 @@ SAVINGS = st.tuples(st.sampled_from((F, B, W)), AMOUNTS, AMOUNTS)
 def test_an_unknown_saving_stands_beside_no_number(
     savings: Sequence[tuple[ConvProblem, float | None, float | None]], measured: bool
 ) -> None:
-    evidence = Evidence(certainty="measured" if measured else "inferred", now_us=1e6, best="torch:pad=8")
+    evidence = Evidence(sureness="measured alone" if measured else "estimated", now_us=1e6, best="torch:pad=8")
     texts_ = {"analyzer": "a", "message": "", "advice": "Pad it."}
     found = tuple(
         Finding(problem=problem, saving_us=saving, per_call_us=per_call, evidence=evidence, **texts_)
@@ -212,7 +212,7 @@ def test_an_unknown_saving_stands_beside_no_number(
     recommendation = replace(recommend(tables(), Settings()), findings=found)
     for todo, made in zip(verdict(recommendation).todo, cards(recommendation), strict=True):
         card, of = texts(_card(made, "")), [found[n - 1] for n in todo.findings]
-        assert ("unknown" in card) != ("→" in card or "up to" in card)
+        assert (made.gain == "unknown") != ("→" in card or "up to" in card)
         known = any(x.saving_us is not None or x.per_call_us is not None for x in of)
-        assert ("unknown" in card) != known, "the time now is known, so any saving is"
+        assert (made.gain == "unknown") != known, "the time now is known, so any saving is"
         assert ("≈" in card) <= (not measured), "what is measured is no estimate"

@@ -11,7 +11,7 @@ from analyzers.explore.load.job import PageVerdict
 from analyzers.explore.page.paste import advice
 from analyzers.explore.plain_text import percent, sentence
 from analyzers.explore.point_table import found
-from logparse.model import Finding, Override, Problem, Solution
+from logparse.model import Finding, Override, Problem, Solution, UseRows
 from tests.analyzers.example import W, gemm
 
 HERE = {"arch": "gfx942", "cu_count": "304", "miopen_version": "3.4.0", "miopen_tweak": "7c1e0a9d2"}
@@ -29,7 +29,7 @@ def told(example_points: pd.DataFrame) -> pd.Series:
 def proposed(problem: Problem, solution: Solution, target: dict[str, str]) -> str:
     """As ``found`` has it of a finding with an override."""
     override = Override(problem=problem, solution=solution, target=target, time_us=10.0, workspace_bytes=0)
-    finding = Finding(analyzer="a", message="", problem=problem, override=override)
+    finding = Finding(analyzer="a", message="", problem=problem, remedy=UseRows(override))
     return str(found([finding])["proposed"].item())
 
 

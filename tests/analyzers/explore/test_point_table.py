@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from typing import Literal
 
 import pandas as pd
 import pytest
@@ -25,6 +24,7 @@ from logparse.model import (
     GemmProblem,
     Kernel,
     Measurement,
+    Sureness,
     problem_from_text,
     solution_from_text,
 )
@@ -101,17 +101,17 @@ def test_a_saving_is_the_findings_own_where_no_pick_is_timed(example_views: dict
     assert (made["calls"].item(), made["loss_us"].item(), made["saving_us"].item()) == (3, 100.0, 200.0)
 
 
-@pytest.mark.parametrize("certainty", ["measured", "inferred"])
+@pytest.mark.parametrize("sureness", ["measured alone", "estimated"])
 def test_a_finding_of_two_measured_times_is_no_estimate(
-    example_views: dict[str, pd.DataFrame], certainty: Literal["measured", "inferred"]
+    example_views: dict[str, pd.DataFrame], sureness: Sureness
 ) -> None:
     """As in ``recommend``: a user find-db's solver beside the system's, where no log names the pick."""
-    v, evidence = example_views, Evidence(certainty=certainty)
+    v, evidence = example_views, Evidence(sureness=sureness)
     finding = Finding(
         analyzer="x", message="slow", problem=W, saving_us=9.0, per_call_us=3.0, calls=3, evidence=evidence
     )
     made = points(v["conv_problems"], v["measurements"], workload=v["workload"], findings=[finding])
-    assert made["saving_from"].item() == ("measured" if certainty == "measured" else "estimated")
+    assert made["saving_from"].item() == ("measured" if sureness == "measured alone" else "estimated")
 
 
 def test_empty_in_empty_out(example_views: dict[str, pd.DataFrame]) -> None:

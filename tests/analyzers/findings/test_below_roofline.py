@@ -9,7 +9,7 @@ from analyzers.evidence.joins import DEFAULT_TEXT
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings import below_roofline
 from analyzers.job.efficiency import LEAST_US
-from analyzers.recommend.ranking import recommend, to_tune
+from analyzers.recommend.ranking import recommend, to_search
 from analyzers.replay.plan import PRIOR_REGRET, plan
 from logparse.model import ConvProblem, Finding, GemmProblem, problem_from_text
 from logparse.roofline import roofline_us
@@ -102,7 +102,7 @@ def test_convolutions_compare_within_their_direction() -> None:
 def test_an_estimate_is_replayed_and_not_searched_for() -> None:
     made = recommend(planted(), Settings())
     [one] = [x for x in made.findings if x.analyzer == below_roofline.NAME]
-    assert to_tune([one]) == []
+    assert to_search([one]) == []
     assert made.ceiling.share is None
     assert made.ceiling.saving_us == 0.0
 

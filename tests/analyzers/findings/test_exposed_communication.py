@@ -60,9 +60,9 @@ def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:
     assert report(recommendation, []).count("exposed-communication: 150 µs of 500 µs") == 1
     assert not recommendation.findings
     seen = verdict(recommendation)
-    assert seen.headline == "a step of 500 µs can save up to 150 µs (not measured)"
-    assert [(x.name, x.now_us, x.then_us, x.evidence) for x in seen.todo] == [
-        ("exposed-communication", 500.0, 350.0, "not measured")
+    assert seen.headline == "hide communication: up to 150 of 500 µs a step, how much of it is unknown"
+    assert [(x.name, x.now_us, x.then_us, x.sureness) for x in seen.todo] == [
+        ("exposed-communication", 500.0, 350.0, "unknown")
     ]
 
 

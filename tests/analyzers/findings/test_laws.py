@@ -21,9 +21,8 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings import ANALYZERS
 from analyzers.findings.finding import Analyzer
 from analyzers.findings.slow_wrw import TUNE, TUNE_ELSEWHERE
-from analyzers.recommend.confidence import basis
 from analyzers.recommend.ranking import recommend
-from logparse.model import Finding
+from logparse.model import Advise, Finding
 from logparse.store import Store
 from tests.analyzers.build import NUMBERS, call, facts, frame, measurement, tables, work
 from tests.analyzers.example import everything, gemm
@@ -90,6 +89,13 @@ def test_planted_case(analyzer: Analyzer) -> None:
     check(analyzer, planted(analyzer))
 
 
+@by_name
+def test_every_finding_says_what_a_person_does(analyzer: Analyzer) -> None:
+    """A finding whose remedy is advice has that advice, or is a remark about the run."""
+    for finding in analyzer.find(planted(analyzer), Settings()):
+        assert not isinstance(finding.remedy, Advise) or finding.advice or finding.problem is None
+
+
 def test_all_cases_together() -> None:
     for analyzer in ANALYZERS:
         check(analyzer, together())
@@ -126,7 +132,7 @@ def test_any_two_samples_alone(samples: Store) -> None:
     for _ in range(sized(2, 400)):
         pair = of_sources(given, draw.sample(names, 2))
         found = recommend(pair, Settings())
-        measured = [x for x in found.findings if basis(x) != "inferred" and x.problem is not None]
+        measured = [x for x in found.findings if x.sureness != "estimated" and x.problem is not None]
         largest: dict[str, float] = {}
         for finding in measured:
             text = finding.problem.text if finding.problem else ""

@@ -97,7 +97,7 @@ def test_measured_findings_are_below_the_ceiling() -> None:
         per_call_us=60.0,
         calls=5,
         saving_us=300.0,
-        evidence=Evidence(certainty="measured", now_us=80.0),
+        evidence=Evidence(sureness="measured alone", now_us=80.0),
     )
     twice = replace(known, problem=gemm(), saving_us=8.0)
     guess = replace(known, problem=B, evidence=Evidence(now_us=80.0))
@@ -122,7 +122,7 @@ def test_verdicts() -> None:
 
 def test_the_ceiling_does_not_depend_on_what_is_asked_for() -> None:
     """A measured gain of 75 % that only a finding compares was no part of it above ``--min-gain 75%``."""
-    evidence = Evidence(certainty="measured", now_us=80.0)
+    evidence = Evidence(sureness="measured alone", now_us=80.0)
     known = Finding(
         analyzer="slow-wrw", message="", problem=W, per_call_us=60.0, calls=5, saving_us=300.0, evidence=evidence
     )

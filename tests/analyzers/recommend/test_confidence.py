@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from analyzers.evidence.confirmations import Pairs
 from analyzers.evidence.origins import CONFIRM
 from analyzers.evidence.tables import Settings, Tables
-from analyzers.recommend.confidence import basis, judgement, post_us, pre_us
-from analyzers.recommend.ranking import BELOW_FLOOR, NOT_CONFIRMED, recommend, remedy
+from analyzers.recommend.confidence import judgement, post_us, pre_us
+from analyzers.recommend.ranking import BELOW_FLOOR, NOT_CONFIRMED, recommend
 from logparse.model import Evidence, Finding
 from tests.analyzers.build import facts, measurement, tables, work
 from tests.analyzers.example import ARCH, gemm
@@ -51,7 +51,7 @@ def test_a_confirmation_gives_an_interval_over_processes_and_p() -> None:
     assert 48 < low <= gain <= high < 52
     assert finding.saving_low_us == 10 * low
     assert finding.saving_high_us == 10 * high
-    assert (basis(finding), remedy(finding)) == ("confirmed", "use hipblaslt:9")
+    assert (finding.confirmed, finding.sureness, finding.remedy.action) == (True, "measured alone", "use hipblaslt:9")
     assert finding.evidence.shown["file"] == "c"
     better = (pre_us(finding) or 0.0) - gain
     assert (post_us(finding), finding.evidence.best_us) == (better, better)
@@ -74,7 +74,7 @@ def test_what_does_not_confirm_is_left_out() -> None:
 def test_without_the_fact_a_pair_is_no_test() -> None:
     [finding] = recommend(confirmed(*FAST, told=False), Settings()).findings
     assert finding.p is None
-    assert basis(finding) == "measured"
+    assert (finding.confirmed, finding.sureness) == (False, "measured alone")
 
 
 def test_a_confirmation_does_not_count_for_the_other_direction() -> None:

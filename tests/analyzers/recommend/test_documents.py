@@ -88,7 +88,7 @@ def test_every_field_is_documented() -> None:
 def test_a_tested_finding_states_all_of_it() -> None:
     [finding] = json.loads(document(recommend(GIVEN["confirmed"], Settings()), Settings(), []))["findings"]
     assert (finding["confidence"], finding["interval_from"], finding["action"]) == (
-        "confirmed",
+        "measured alone",
         "processes",
         "use hipblaslt:9",
     )
@@ -104,7 +104,7 @@ def test_the_report() -> None:
         found, [TargetFiles({"arch": "gfx942"}, [Emission("apply.sh", b"", Shell("source it"))], ["a | b"], "gfx942")]
     )
     first, _, second = text.partition("## Findings")
-    assert re.findall(r"^\| (\d) \| (\w+)", first, re.MULTILINE) == [("1", "search"), ("2", "overrides")]
+    assert re.findall(r"^\| (\d) \| (\w+)", first, re.MULTILINE) == [("1", "search"), ("2", "use")]
     rows = [line for line in second.splitlines() if line.startswith("| ")]
     assert len(rows) == len(found.findings) + 1
     assert {line.count(" | ") for line in rows} == {10}
@@ -137,7 +137,7 @@ def test_the_samples_through_the_store(store: Store, tmp_path: Path) -> None:
     assert {x.path.name for x in written} == {*target["files"], "report.md", "findings.json"}
     assert sorted(notes) == sorted(f"{target['name']}: {note}" for note in target["notes"])
     assert "apply.sh" in target["files"]
-    assert all(x["confidence"] != "confirmed" for x in made["findings"])
+    assert all(x["p"] is None for x in made["findings"])
     assert {x.path.name for x in written if x.applied} >= {"hipblaslt_tuning.txt", "tunableop_results0.csv"}
 
 

@@ -10,7 +10,7 @@ from analyzers.recommend import apply_module
 from analyzers.recommend.documents import report
 from analyzers.recommend.files_action import OVERRIDES, files_action
 from analyzers.recommend.ranking import recommend
-from logparse.model import Finding
+from logparse.model import Advise, Finding
 from tests.analyzers.build import facts, frame, tables
 from tests.analyzers.example import everything, gemm
 
@@ -82,7 +82,7 @@ def test_a_trace_of_some_steps_weighs_the_rows_of_a_log_of_the_whole_job() -> No
 
 
 def test_without_a_row_there_are_no_files(findings: list[Finding]) -> None:
-    assert files_action([replace(x, override=None) for x in findings], 1e9, TABLES, Settings()) is None
+    assert files_action([replace(x, remedy=Advise()) for x in findings], 1e9, TABLES, Settings()) is None
     assert files_action([replace(x, saving_us=None) for x in findings], 1e9, TABLES, Settings()) is None
 
 

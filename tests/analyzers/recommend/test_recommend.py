@@ -13,17 +13,16 @@ from analyzers.evidence.runs import tables_of
 from analyzers.evidence.tables import Settings
 from analyzers.overrides.write import make
 from analyzers.recommend import render
-from analyzers.recommend.confidence import basis
 from analyzers.recommend.documents import report
-from analyzers.recommend.override_files import emissions, targets
-from analyzers.recommend.ranking import Recommendation, deduplicated, recommend
+from analyzers.recommend.override_files import emissions, scripts, targets
+from analyzers.recommend.ranking import Recommendation, deduplicated, recommend, to_search
 from analyzers.recommend.verdict import verdict
 from analyzers.replay.plan import plan
 from logparse.errors import EmissionError, UsageError
 from logparse.ingest.stated_target import target_from
 from logparse.libraries.hipblaslt.tuning_file import WRITER
 from logparse.libraries.kinds.format import Emission, Writer
-from logparse.model import Evidence, Finding, Override, Problem, Solution
+from logparse.model import Advise, ChangeProgram, Evidence, Finding, Override, Problem, Search, Solution, UseRows
 from logparse.quoting import Shell, shell_line
 from logparse.store import Store
 from logparse.target import comparable, folder, same_device, serves
@@ -56,16 +55,16 @@ def test_ranking_and_ceiling(found: Recommendation) -> None:
 
 def test_a_better_solution_that_is_explained_counts_once() -> None:
     problem = gemm()
-    use = Override(problem=problem, solution=Solution("hipblaslt", "7"), target={}, time_us=20.0)
-    shown = Evidence(certainty="measured", best="hipblaslt:7")
+    use = UseRows(Override(problem=problem, solution=Solution("hipblaslt", "7"), target={}, time_us=20.0))
+    shown = Evidence(sureness="measured alone", best="hipblaslt:7")
     pick = Finding(
-        analyzer="suboptimal-pick", message="slow", problem=problem, per_call_us=30.0, evidence=shown, override=use
+        analyzer="suboptimal-pick", message="slow", problem=problem, per_call_us=30.0, evidence=shown, remedy=use
     )
-    why = replace(pick, analyzer="slow-wrw", override=None)
-    other = replace(pick, evidence=Evidence(certainty="measured", best="hipblaslt:8"), override=None)
-    risk = replace(pick, analyzer="slow-wrw", per_call_us=None, override=None)
+    why = replace(pick, analyzer="slow-wrw", remedy=Search())
+    other = replace(pick, evidence=Evidence(sureness="measured alone", best="hipblaslt:8"), remedy=Advise())
+    risk = replace(pick, analyzer="slow-wrw", per_call_us=None, remedy=Advise())
     links = pd.DataFrame({"problem": [], "other": []})
-    assert deduplicated([pick, other, why, risk], links) == [other, replace(why, override=use), risk]
+    assert deduplicated([pick, other, why, risk], links) == [other, replace(why, remedy=use), risk]
 
 
 def test_an_inferred_saving_is_never_added_to_another_of_its_problem() -> None:
@@ -74,7 +73,7 @@ def test_an_inferred_saving_is_never_added_to_another_of_its_problem() -> None:
     guess = replace(flat, analyzer="slow-wrw", message="slow", per_call_us=200.0, saving_us=2e3)
     hint = replace(flat, analyzer="missed-fusion", message="hint", per_call_us=None, saving_us=None)
     assert deduplicated([guess, hint, flat], links) == [hint, replace(flat, reasons=("slow-wrw: slow",))]
-    shown = Evidence(certainty="measured", best="hipblaslt:7", now_us=400.0)
+    shown = Evidence(sureness="measured alone", best="hipblaslt:7", now_us=400.0)
     known = replace(flat, analyzer="suboptimal-pick", per_call_us=30.0, saving_us=300.0, evidence=shown)
     assert deduplicated([flat, known], links) == [replace(known, reasons=("flat-cost: flat",))]
     elsewhere = replace(flat, problem=gemm(1))
@@ -88,7 +87,7 @@ def test_evidence_has_no_unwritten_keys() -> None:
         Evidence(details={"now_us": 3.0})
     shown = Evidence(now_us=3.0, best="a:1", details={"pick_us": 3.0})
     assert shown.shown == {"best": "a:1", "pick_us": 3.0}
-    assert shown.certainty == "inferred", "no number among the details makes a measurement of an estimate"
+    assert shown.sureness == "estimated", "no number among the details makes a measurement of an estimate"
 
 
 def test_a_text_without_calls_repeats_nothing_of_the_counted_one() -> None:
@@ -108,7 +107,7 @@ def test_a_replay_through_another_library_than_pytorch_counts(store: Store, tmp_
     found = recommend(tables_of(store), Settings())
     (told,) = found.findings
     assert (told.analyzer, told.calls, told.saving_us) == ("suboptimal-pick", 10, pytest.approx(2500.0))
-    assert basis(told) == "confirmed"
+    assert told.confirmed
     assert told.evidence.shown["pick"] == own
     assert found.ceiling.share == pytest.approx(0.5)
     (item,) = plan(tables_of(store), Settings())
@@ -473,3 +472,23 @@ def test_overrides_that_are_valid_alone_cost_no_other() -> None:
     made = make(WRITER, [two, one, third], HERE)
     assert made.held == (two, third)
     assert list(made.refused.values()) == [1]
+
+
+def test_a_change_of_the_program_is_printed_under_its_own_words_and_nothing_is_searched() -> None:
+    """A stranger's finding: one GEMM with two leading dimensions, one of them 20 % slower."""
+    pad = ChangeProgram("torch:pad=64", "pad the operand")
+    slow = Finding(
+        analyzer="leading-dimension",
+        message="lda 4097 takes 20 % longer than lda 4160",
+        problem=gemm(),
+        calls=10,
+        per_call_us=20.0,
+        saving_us=200.0,
+        evidence=Evidence(now_us=120.0, best="torch:pad=64", best_us=100.0),
+        remedy=pad,
+    )
+    found = replace(recommend(tables(), Settings()), findings=(slow,))
+    [todo] = verdict(found).todo
+    assert (todo.name, todo.title, todo.changes) == ("torch:pad=64", "pad the operand", "the program")
+    assert to_search(found.findings) == []
+    assert scripts(found.findings) == ([], [])

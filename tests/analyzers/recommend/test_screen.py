@@ -16,11 +16,10 @@ from analyzers.evidence.runs import tables_to_analyse
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.recommend import screen, verb
 from analyzers.recommend.ranking import Recommendation, recommend
-from analyzers.recommend.verdict import verdict
+from analyzers.recommend.verdict import gain, verdict
 from logparse.errors import UsageError
 from logparse.ingest import ingest
 from logparse.store import open_store
-from logparse.text import duration
 from tests.analyzers.build import measurement, tables, work
 from tests.analyzers.example import everything, gemm
 from tests.analyzers.findings import test_exposed_communication, test_host_bound
@@ -131,7 +130,7 @@ def test_nothing_essential_is_cut() -> None:
     found = replace(recommend(host(), Settings()), actions=(setting,), word="a call of the server")
     lines = screen.screen(found, screen.Written(Path("overrides")))
     assert max(map(len, lines)) <= screen.COLUMNS
-    assert "(not measured)" in " ".join("".join(lines[:2]).split()), "the headline's end"
+    assert "how much of it is unknown" in " ".join("".join(lines[:2]).split()), "the headline's end"
     assert any(x.endswith("…") for x in lines), "a line of the list has no room for all of the setting"
     explained = "\n".join(x for x in screen.explained(found, "padded_output") if isinstance(x, str))
     assert "…" not in explained
@@ -144,7 +143,7 @@ def test_everything_to_do_is_explained_by_number_and_by_name(tmp_path: Path) -> 
         by_number = [x for x in screen.explained(found, str(number)) if isinstance(x, str)]
         by_name = [x for x in screen.explained(found, todo.name) if isinstance(x, str)]
         assert by_number == by_name
-        assert todo.name in by_number[0]
+        assert todo.title in by_number[0]
     with pytest.raises(UsageError, match="--explain nosuch: there is 1 "):
         screen.explained(found, "nosuch")
 
@@ -154,14 +153,15 @@ def test_the_list_is_in_the_order_of_what_it_gains_and_the_verdict_adds_it_up(ca
     seen = verdict(found_in(case, tmp_path))
     counted = [x.saving_us for x in seen.todo if x.unit != "call"]
     assert counted == sorted(counted, reverse=True)
-    assert all(us <= sum(x.saving_us for x in seen.todo if x.evidence == known) * 1.001 for known, us in seen.gains)
-    assert all(duration(us) in seen.headline for _, us in seen.gains)
+    assert all(us <= sum(x.saving_us for x in seen.todo if x.sureness == known) * 1.001 for known, us in seen.gains)
+    assert seen.todo[0].title in seen.headline
+    assert gain(seen.todo[0]) in seen.headline
 
 
 def test_what_cannot_show_in_the_step_is_not_chosen() -> None:
     seen = verdict(recommend(host(), Settings()))
     assert [x.name for x in seen.todo] == ["host-bound"]
-    assert seen.headline.startswith("the host is the limit; a step of 500 µs")
+    assert seen.headline.startswith("the host is the limit; keep the GPU busy: up to 230 of 500 µs a step")
 
 
 @pytest.mark.parametrize(("saved_us", "shows"), [(10.0, False), (60.0, True)])

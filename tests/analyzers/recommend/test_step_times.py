@@ -21,6 +21,7 @@ from analyzers.recommend.screen import Written, explained, screen
 from analyzers.recommend.step_times import StepTimes, step_times
 from analyzers.recommend.verb import with_step
 from analyzers.recommend.verdict import Todo, gain, kernels_text, verdict
+from logparse.model import ChangeProgram
 from tests.analyzers import build
 from tests.analyzers.example import everything
 from tests.analyzers.findings import test_host_bound, test_missed_fusion
@@ -62,8 +63,21 @@ def test_why_the_step_is_unknown_stands_where_its_limit_would() -> None:
     assert "  the step is not simulated: trace.json: no calls of the runtime" in lines
 
 
+TODO = Todo(
+    name="padded_output",
+    title="use padded_output",
+    what="",
+    now_us=0,
+    then_us=0,
+    unit="step",
+    sureness="measured alone",
+    remedy=ChangeProgram("padded_output", "use padded_output"),
+    changes="",
+)
+
+
 def test_the_step_now_and_then_stands_beside_the_gpu_time() -> None:
-    todo = Todo("a", "b", 27_500, 24_100, "step", "measured", "a setting", step_us=(54_900, 54_900))
+    todo = replace(TODO, now_us=27_500, then_us=24_100, step_us=(54_900, 54_900))
     assert (gain(todo), kernels_text(todo), todo.gained_us) == ("54.9 → 54.9 ms", "kernels 27.5 → 24.1 ms: ", 0)
     todo = replace(todo, step_us=None)
     assert (gain(todo), kernels_text(todo), todo.gained_us) == ("27.5 → 24.1 ms", "", 3_400)
@@ -75,7 +89,7 @@ def test_a_finding_gains_the_step_no_more_than_kernels_of_no_time() -> None:
     held = replace(found, step=StepTimes(answer(54_900), {}))
     (search,) = (x for x in verdict(held).todo if x.name == "search")
     assert (gain(search), kernels_text(search)) == ("up to 2.2 of 54.9 ms", "kernels 16.4 ms → 657 µs: ")
-    assert dict(verdict(held).gains)["not measured"] == search.gained_us, "how much of that comes true is not known"
+    assert dict(verdict(held).gains)["unknown"] == search.gained_us, "how much of that comes true is not known"
     hidden = verdict(replace(found, step=StepTimes(answer(54_900, waits=0.004), {})))
     assert ([x.name for x in hidden.unseen], [x.name for x in hidden.todo]) == (["search"], ["overrides"])
     lines = screen(replace(found, step=StepTimes(answer(54_900, waits=0.004), {})), Written(Path("overrides")))
@@ -91,14 +105,18 @@ def test_a_step_that_waits_for_data_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     assert verdict(found).headline.startswith("the host is the limit; ")
     waits = replace(answer(500, "data loading"), now_us=500, ceilings=Ceilings(500, 490, 500, 500))
     seen = verdict(replace(found, step=StepTimes(waits, {})))
-    assert seen.headline == "data loading is the limit; a step of 500 µs can save up to 230 µs (not measured)"
-    assert [(x.name, x.what) for x in seen.todo] == [("host-bound", "the GPU waits for data")]
+    assert (
+        seen.headline
+        == "data loading is the limit; keep the GPU busy: up to 230 of 500 µs a step, how much of it is unknown"
+    )
+    assert [x.name for x in seen.todo] == ["host-bound"]
     monkeypatch.setattr("analyzers.recommend.step_times.step_times", lambda *_: StepTimes(waits, {}))
     found = with_step(found, tables)
     for text in (report(found, ()), "\n".join(map(str, explained(found, "host-bound")))):
         assert "and waits for data in the rest" in text
         assert host_bound.LOADER in text
         assert not re.search("waits for the host|CUDA graphs", text)
+    assert "feed the GPU with data sooner: up to 230 of 500 µs a step" in verdict(found).headline
 
 
 def test_a_step_is_called_what_the_user_calls_it() -> None:
@@ -107,7 +125,7 @@ def test_a_step_is_called_what_the_user_calls_it() -> None:
         540.0, **steps, unit="request", **{"unit:a": '{"count": 9, "traced": 2, "us": [500.0]}'}
     )
     found = replace(recommend(tables, Settings()), step=StepTimes(answer(500), {}))
-    assert verdict(found).headline.startswith("the host is the limit; a request of 500 µs can save ")
+    assert verdict(found).headline.startswith("the host is the limit; keep the GPU busy: up to 230 of 500 µs a request")
     shown = [*screen(found, Written(Path("overrides"))), report(found, ()), *map(str, explained(found, "host-bound"))]
     assert any(x.startswith("  a request, 500 µs: ") for x in shown)
     assert "* the request is limited by the host" in report(found, ())
@@ -153,7 +171,7 @@ def fusible(us: list[float]) -> pd.DataFrame:
     ("traced", "headline"),
     [
         (False, "1 thing to do, of unknown worth: nothing measured what a call saves"),
-        (True, "a step of 500 µs can save up to 200 µs (not measured)"),
+        (True, "fuse the epilogue: up to 200 of 500 µs a step, how much of it is unknown"),
     ],
 )
 def test_what_an_epilogue_saves_at_most_is_a_part_of_the_traces(traced: bool, headline: str) -> None:
@@ -166,7 +184,7 @@ def test_what_an_epilogue_saves_at_most_is_a_part_of_the_traces(traced: bool, he
         given = replace(given, kernels=marked.kernels, facts=pd.concat([marked.facts, given.facts]))
     seen = verdict(recommend(given, Settings()))
     assert seen.headline == headline
-    assert [(x.name, x.evidence) for x in seen.todo] == [("missed-fusion", "not measured")]
+    assert [(x.name, x.sureness) for x in seen.todo] == [("missed-fusion", "unknown")]
 
 
 def test_what_makes_no_step_faster_is_not_listed() -> None:
@@ -207,7 +225,7 @@ PART = "that its kernels save"
 def test_an_action_behind_the_host_says_what_the_step_gains_of_it(then_us: float, limit: str, why: str | None) -> None:
     under = {"padded_output": answer(then_us, limit)}
     found = replace(recommend(everything(), Settings()), actions=(padded(4.0),), step=StepTimes(answer(54_900), under))
-    lines = about(found, Todo("padded_output", "", 0, 0, "step", "measured", ""))
+    lines = about(found, TODO)
     sentences = [str(x).strip() for x in lines if str(x).strip().startswith("the step ")]
     assert sentences == ([] if why is None else [f"the step {why}"])
     assert any("the step, simulated: 54.9 ms → " in str(x) for x in lines)

@@ -18,7 +18,6 @@ from analyzers.evidence.confirmations import Pairs, confirmation_text, judge
 from analyzers.evidence.origins import CONFIRM
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.job.gpu_time import gpu_us
-from analyzers.recommend.confidence import basis
 from analyzers.recommend.ranking import Recommendation, recommend
 from logparse.model import Problem
 from tests.analyzers.build import call, facts, measurement, tables, work
@@ -100,7 +99,7 @@ def random_store(seed: int) -> Tables:
 
 def check(found: Recommendation, given: Tables) -> None:
     ceiling = found.ceiling
-    measured = [x.saving_us for x in found.findings if basis(x) != "inferred" and x.saving_us is not None]
+    measured = [x.saving_us for x in found.findings if x.sureness != "estimated" and x.saving_us is not None]
     assert sum(measured) <= ceiling.saving_us * (1 + 1e-9), "all measured savings of the list"
     assert ceiling.saving_us <= ceiling.default_us * (1 + 1e-9), "all measured time"
     traced = given.kernels["total_us"].sum() if gpu_us(given) is not None else math.inf

@@ -23,7 +23,7 @@ from analyzers.tune import verb
 from analyzers.tune.by_turns import one_by_one, units_in
 from analyzers.tune.verb import Tuning, tune
 from logparse.ingest import ingest
-from logparse.model import Finding, Override, problem_from_text, solution_from_text
+from logparse.model import Finding, Override, UseRows, problem_from_text, solution_from_text
 from logparse.store import Store, open_store
 from logparse.text import COLUMNS, LINES
 from tests.analyzers.compare.test_actions import Kind, job, steady
@@ -31,7 +31,7 @@ from tests.analyzers.example import ARCH, gemm
 from tests.conftest import SAMPLES
 
 TRACE = SAMPLES / "traces/job.trace.json"
-GOLDEN = Path(__file__).parent / "recommend/golden/tune"
+GOLDEN = Path(__file__).parents[1] / "recommend/golden/tune"
 
 
 def interrupted(*_: object, **__: object) -> NoReturn:
@@ -282,7 +282,7 @@ def test_a_change_that_contains_what_was_kept_and_pays_beside_it_is_left(
     said: list[str] = []
     tune(["job"], store, Tuning(out=tmp_path), said.append, {})
     [line] = [x for x in screen_of(said) if x.startswith(" 1 ")]
-    assert line.startswith(" 1 channels_last_benchmark  600 → 300 µs  measured  ")
+    assert line.startswith(" 1 use channels_last_benchmark  600 → 300 µs  measured alone  ")
     assert applied(tmp_path) == {"CHOSEN": ("channels_last_benchmark",), "ALONE": ("cudnn_benchmark",)}
 
 
@@ -325,7 +325,9 @@ def test_files_of_no_known_saving_are_taken_back_too(
     build = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}
     solution = solution_from_text("hipblaslt:7")
     override = Override(problem=gemm(), solution=solution, target=build, time_us=10.0, default_us=20.0)
-    finding = Finding(analyzer="suboptimal-pick", message="m", problem=gemm(), per_call_us=10.0, override=override)
+    finding = Finding(
+        analyzer="suboptimal-pick", message="m", problem=gemm(), per_call_us=10.0, remedy=UseRows(override)
+    )
     found = replace(recommend(before, Settings()), actions=(), findings=(finding,))
     monkeypatch.setattr(verb, "advise", lambda store, settings, run: found)
     said: list[str] = []
