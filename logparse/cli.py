@@ -13,7 +13,7 @@ import typer
 
 from logparse import __version__
 from logparse.errors import UsageError
-from logparse.output import CHECK_FAILED, ROWS, Answer, Bar, beside
+from logparse.output import CHECK_FAILED, ROWS, Answer, Bar, Stages, beside
 from logparse.output import options as opt
 from logparse.output.options import argument, choice, opened, option
 from logparse.output.program import run_program
@@ -186,7 +186,8 @@ def recommend(
         from analyzers.replay.sharing import take
 
         take(held, records, run)
-    found = verb.advise(held, settings, run)
+    with Stages("recommend", verb.STAGES) as stages:
+        found = verb.advise(held, settings, run, stages)
     return verb.answer(found, settings, out, gpus, own or [], n=n, explain=explain, verbose=verbose, store=held.url)
 
 

@@ -15,6 +15,7 @@ import duckdb
 import pytest
 
 from logparse import __version__
+from logparse.output.options import GROUPS
 from logparse.output.program import run_program
 from logparse.store import Store
 from tests.conftest import ROOT, SAMPLES
@@ -26,10 +27,16 @@ def store(samples: Store) -> str:
     return samples.url
 
 
-VERBS = [
-    *("ingest", "recommend", "replay", "top", "show", "sql", "status", "formats", "forget"),
-    *("lint", "coverage", "bisect", "verify", "diff", "merge", "export", "capture", "explore", "report"),
-]
+VERBS = [name for names in GROUPS.values() for name in names]
+
+
+def test_help_lists_each_verb_once() -> None:
+    from typer.main import get_command
+
+    from logparse.cli import app
+
+    assert sorted(VERBS) == sorted(get_command(app).commands)  # type: ignore[attr-defined]
+    assert [line.split()[0] for line in run("--help").stdout.splitlines() if line.startswith("  ")].count("ingest") == 1
 
 
 @pytest.mark.parametrize("verb", VERBS)

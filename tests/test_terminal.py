@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pandas as pd
+import io
 
-from logparse.output.terminal import drawn
+import pandas as pd
+import pytest
+
+from logparse.output.terminal import Stages, bold, drawn, is_coloured
 
 
 def test_sentences_wrap_between_words_and_nothing_of_them_is_lost() -> None:
@@ -32,3 +35,43 @@ def test_a_long_text_pads_no_other_row_where_a_program_reads() -> None:
     assert heading == " kernel   message    n"
     assert len(rule) == len(heading)
     assert second.startswith(" mm       words")
+
+
+def test_answers_are_left_out_after_all_other_columns() -> None:
+    row = {
+        "problem": "TN 4096×512×1024 bf16_r",
+        "pick": "hipblaslt:1",
+        "share": 0.1,
+        "best": "hipblaslt:2",
+        "kind": None,
+    }
+    for width in range(50, 110, 5):
+        shown, _, left_out = drawn([row], width).partition("not shown: ")
+        assert "problem" in shown
+        assert ("best" in left_out) <= ({"pick", "share", "kind"} <= set(left_out.strip().split(", ")))
+        assert not left_out or "kind" in left_out, "it is empty"
+
+
+def test_bold_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "CLICOLOR_FORCE"):
+        monkeypatch.delenv(name, raising=False)
+    stream = io.StringIO()
+    assert not is_coloured(stream), "a pipe"
+    monkeypatch.setenv("CLICOLOR_FORCE", "1")
+    assert is_coloured(stream)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not is_coloured(stream)
+    head, *rest = drawn([{"problem": "x"}], 60, coloured=True).splitlines()
+    assert head == bold(" problem")
+    assert "\x1b" not in "".join(rest)
+
+
+def test_stages_say_how_much_is_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    moments = iter([0.0, 0.0, 2.0])
+    monkeypatch.setattr("logparse.output.terminal.time.monotonic", lambda: next(moments))
+    with Stages("recommend", 3) as stages:
+        stages.shown = True
+        stages("reading the store")
+        stages("slow-wrw")
+    lines = capsys.readouterr().err.split("\r\x1b[K")
+    assert lines == ["", "recommend 1 of 3: reading the store", "recommend 2 of 3: slow-wrw, 4 s left", ""]

@@ -9,7 +9,7 @@ known time, and on how much of the calls and of the time that claim rests.  "Not
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -94,11 +94,24 @@ BELOW_FLOOR = "gain below the floor"
 TOO_LITTLE = "saves less than was asked for"
 
 
-def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] | None = None) -> Recommendation:
-    """Run every analyzer, or these, and rank what they find by time saved per run; unknown last, by loss per call."""
+def recommend(
+    tables: Tables,
+    settings: Settings,
+    analyzers: Sequence[Analyzer] | None = None,
+    begins: Callable[[str], None] = lambda stage: None,
+) -> Recommendation:
+    """Run every analyzer, or these, and rank what they find by time saved per run; unknown last, by loss per call.
+
+    ``begins`` is called with the name of each analyzer before it runs.
+    """
     usual, judged = _usual(settings), judgement(tables, settings.min_gain)
     chosen = ANALYZERS if analyzers is None else analyzers
-    found = completed((x for analyzer in chosen for x in analyzer.find(tables, usual)), tables, judged)
+    found = []
+    for analyzer in chosen:
+        begins(analyzer.name)
+        found += analyzer.find(tables, usual)
+    begins("ranking")
+    found = completed(found, tables, judged)
     table = in_the_job(deduplicated(_of_the_run(found, tables), tables.links), tables)
     left_out = [_why_left_out(x, settings, judged) for x in table]
     kept = one_claim_each([x for x, why in zip(table, left_out, strict=True) if why is None], tables.links)

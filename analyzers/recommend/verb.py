@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from analyzers.evidence.runs import tables_to_analyse
 from analyzers.evidence.tables import Settings, Tables
-from analyzers.findings import host_bound
+from analyzers.findings import ANALYZERS, host_bound
 from analyzers.overrides.write import placed, write_placed
 from analyzers.recommend import apply_module, apply_script, documents, screen
 from analyzers.recommend.override_files import TargetFiles, emissions, targets
@@ -21,19 +21,25 @@ from logparse.libraries.override_formats import writers_for
 from logparse.output import Answer
 from logparse.store import Store
 
+STAGES = len(ANALYZERS) + 3
+"""Stages of ``advise``: the store is read, each analyzer runs, findings are ranked, the step is simulated."""
 _REPLACES = (
     "these files take the place of override files that the job reads now; --own FILE keeps the other rows of those"
 )
 
 
-def advise(store: Store, settings: Settings, run: str | None = None) -> Recommendation:
+def advise(
+    store: Store, settings: Settings, run: str | None = None, begins: Callable[[str], None] = lambda stage: None
+) -> Recommendation:
     """Analyse a run (default the latest) and keep its findings in the store, unless that cannot be written.
 
-    Raises StoreError for an unknown run.
+    ``begins`` is called with the name of each stage before it begins.  Raises StoreError for an unknown run.
     """
+    begins("reading the store")
     tables = tables_to_analyse(store, run)
-    recommendation = recommend(tables, settings)
+    recommendation = recommend(tables, settings, begins=begins)
     if recommendation.gpu_time is not None:
+        begins("simulating the step")
         recommendation = with_step(recommendation, tables)
     found = rows(recommendation)
     found["solution"] = [proposed(finding) for finding in recommendation.findings]

@@ -7,6 +7,18 @@ progress bars.  ``options``: options that verbs share.  ``program``: streams and
 from __future__ import annotations
 
 from logparse.output.answer import CHECK_FAILED, ROWS, TABLES, Answer, TableFormat, beside, show
-from logparse.output.terminal import Bar, Block, Rows
+from logparse.output.terminal import Bar, Block, Rows, Stages
 
-__all__ = ["CHECK_FAILED", "ROWS", "TABLES", "Answer", "Bar", "Block", "Rows", "TableFormat", "beside", "show"]
+__all__ = [
+    "CHECK_FAILED",
+    "ROWS",
+    "TABLES",
+    "Answer",
+    "Bar",
+    "Block",
+    "Rows",
+    "Stages",
+    "TableFormat",
+    "beside",
+    "show",
+]

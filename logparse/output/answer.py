@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from logparse.errors import UsageError
 from logparse.output.files import Rewrite
 from logparse.output.own_files import remember
-from logparse.output.terminal import Block, drawn, terminal_width
+from logparse.output.terminal import Block, bold, drawn, is_coloured, terminal_width
 from logparse.text import printable
 
 if TYPE_CHECKING:
@@ -143,9 +143,13 @@ def show(
         width = None if wide or out is not None else terminal_width()
         width = width and width - len(BESIDE) * answer.aside
         remedy = "--wide shows every column" if wide is not None else ""
+        coloured = out is None and is_coloured(stream)
         with _text_in(out) if out is not None else contextlib.nullcontext(stream) as sink:
-            for block in chain(answer.blocks, answer.notes()):
-                text = f"{printable(block)}\n" if isinstance(block, str) else drawn(block[:n], width, remedy)
+            for number, block in enumerate(chain(answer.blocks, answer.notes())):
+                if isinstance(block, str):
+                    text = f"{bold(printable(block)) if coloured and not number else printable(block)}\n"
+                else:
+                    text = drawn(block[:n], width, remedy, coloured)
                 sink.write(beside(text) if answer.aside else text)
     else:
         _write(arrow(answer.made, answer.of)[:n], how, out)

@@ -5,7 +5,7 @@
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
@@ -217,11 +217,34 @@ def _printing_options() -> Sequence[Any]:
     return typer.main.get_command(app).params
 
 
+GROUPS: Mapping[str, Sequence[str]] = {
+    "Begin here": ("ingest", "recommend", "tune", "explore"),
+    "Run a job": ("capture", "run", "verify"),
+    "Measure": ("replay",),
+    "Look at a run": ("top", "show", "diff", "report", "sql"),
+    "Override files": ("lint", "coverage", "merge", "convert", "export", "bisect"),
+    "Formats and the store": ("formats", "status", "check", "compact", "forget"),
+}
+"""The verbs as ``--help`` lists them."""
+
+
 class Group(TyperGroup):
     """The program."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _converting(super().get_params(ctx))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the verbs by their groups, each with its first sentence."""
+        known = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        for title, names in GROUPS.items():
+            rows = [(name, _first_paragraph(known[name])) for name in names if known.get(name) is not None]
+            with formatter.section(title):
+                formatter.write_dl(rows, col_spacing=2)
+
+
+def _first_paragraph(command: Any) -> str:
+    return " ".join(str(command.short_help or "").partition("\n\n")[0].split())
 
 
 def verb(

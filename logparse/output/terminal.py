@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import zip_longest
 from textwrap import wrap
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TextIO, TypeAlias, cast
 
 from logparse.text import duration, printable, shortened
 
@@ -31,6 +31,8 @@ _LEAST = 16
 """Minimum width of a text column; below it the last column is left out."""
 _LEASTS = {"problem": 44}
 """Minimum width of columns that are never left out: without its problem a row is no answer."""
+_ANSWERS = frozenset({"best", "best_us", "pick_a", "pick_b", "rejects", "state", "effect", "saving_us"})
+"""Columns that answer the question of their verb: they are left out after all others."""
 _USUAL = 100
 """Without a terminal a longer cell stands whole in its row, and the other rows are not padded to it."""
 _INDEX = re.compile(r"(?:[a-z ]+ )?[a-z_]+:\d{1,12}")
@@ -44,9 +46,27 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else None
 
 
-def drawn(block: Block, width: int | None, remedy: str = "") -> str:
-    """The table as text, numbers right-aligned; to fit ``width`` columns but a problem are left out, empty ones first,
-    then the last, and texts shortened.  ``remedy``: how to get what is left out.
+def is_coloured(stream: TextIO) -> bool:
+    """Whether a stream takes bold text: a terminal does, unless ``NO_COLOR`` is set; ``CLICOLOR_FORCE`` makes any do.
+
+    Source of the two variables: no-color.org, bixense.com/clicolors.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    return stream.isatty() or os.environ.get("CLICOLOR_FORCE", "0") != "0"
+
+
+def bold(line: str) -> str:
+    """A line in bold."""
+    return f"\x1b[1m{line}\x1b[0m" if line else line
+
+
+def drawn(block: Block, width: int | None, remedy: str = "", coloured: bool = False) -> str:
+    """The table as text, numbers right-aligned.
+
+    To fit ``width`` texts are shortened and columns left out: empty ones first, then the last one that is no answer,
+    then the last answer, and never the problem.  ``remedy``: how to get what is left out.
+    ``coloured``: the names of the columns are bold.
     """
     columns = _columns(block)
     if not columns:
@@ -56,7 +76,8 @@ def drawn(block: Block, width: int | None, remedy: str = "") -> str:
     def line(words: Sequence[str]) -> str:
         return (" " + (" " * _GAP).join(map(_Column.padded, shown, words))).rstrip()
 
-    lines = [line([column.name for column in shown])]
+    head = line([column.name for column in shown])
+    lines = [bold(head) if coloured else head]
     lines.append(" " + "─" * (sum(column.room + _GAP for column in shown) - _GAP))
     for cells in zip_longest(*(column.cells for column in shown), fillvalue=""):
         lines += map(line, zip_longest(*map(_Column.lines, shown, cells), fillvalue=""))
@@ -86,6 +107,11 @@ class _Column:
             return self.natural
         numbers = (len(cell) for cell in self.cells if _INDEX.fullmatch(cell))
         return max(min(self.natural, _LEASTS.get(self.name, _LEAST)), len(self.name), *numbers)
+
+    def weight(self) -> tuple[bool, bool, bool]:
+        """Order in which columns are left out, the first one first."""
+        filled = any(self.cells)
+        return self.name in _LEASTS, filled and self.name in _ANSWERS, filled
 
     def lines(self, cell: str) -> list[str]:
         """The lines of a cell: sentences wrap between words."""
@@ -124,7 +150,7 @@ def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Co
     if sum(c.natural + _GAP for c in shown) - _GAP <= width:
         return shown, []
     while len(shown) > 1 and sum(c.least + _GAP for c in shown) - _GAP > width:
-        shown.remove(min(reversed(shown), key=lambda c: (c.name in _LEASTS, any(c.cells))))
+        shown.remove(min(reversed(shown), key=_Column.weight))
     room = width - sum(c.least + _GAP for c in shown) + _GAP
     for number, column in enumerate(order := sorted(shown, key=lambda c: c.natural - c.least)):
         more = min(column.natural - column.least, max(room, 0) // (len(order) - number))
@@ -175,3 +201,33 @@ class Bar:
         words = ["ingest", *([f"{min(1.0, done / total):.0%}"] if total else []), f"{done / spent / 1e6:,.0f} MB/s"]
         words += [f"{duration(spent * (total - done) / done * 1e6)} left"] if 0 < done < total else []
         print(end=f"\r\x1b[K{' '.join(words)}", file=sys.stderr, flush=True)
+
+
+class Stages:
+    """A line of progress of work in stages, with the time left, as a context; shown only on a terminal.
+
+    Call it as a stage begins.  The time left is what the stages so far took on average, for those that are left.
+    """
+
+    def __init__(self, verb: str, total: int) -> None:
+        self._verb, self._total = verb, total
+        self._began, self._done = time.monotonic(), 0
+        self.shown = sys.stderr.isatty()
+
+    def __enter__(self) -> Stages:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.shown:
+            print(end="\r\x1b[K", file=sys.stderr, flush=True)
+
+    def __call__(self, stage: str) -> None:
+        done, spent = self._done, time.monotonic() - self._began
+        self._done += 1
+        if self.shown:
+            left = f", {duration(spent / done * max(self._total - done, 0) * 1e6)} left" if done else ""
+            print(
+                end=f"\r\x1b[K{self._verb} {self._done} of {max(self._total, self._done)}: {stage}{left}",
+                file=sys.stderr,
+                flush=True,
+            )
