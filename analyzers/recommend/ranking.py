@@ -106,7 +106,7 @@ def recommend(
     """
     usual, judged = _usual(settings), judgement(tables, settings.min_gain)
     chosen = ANALYZERS if analyzers is None else analyzers
-    found = []
+    found: list[Finding] = []
     for analyzer in chosen:
         begins(analyzer.name)
         found += analyzer.find(tables, usual)
