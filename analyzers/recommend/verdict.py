@@ -27,6 +27,8 @@ _LEAST = 0.01
 """A ceiling that saves less than this share of the step is not shown."""
 _NOTHING = 1e-3
 """Share of a step below which nothing is worth a line."""
+_MEETS = 0.9
+"""Share of a loss below which another limit keeps the step from gaining it."""
 _SHOWS = 0.05
 """Share of a step below which a saving of GPU time does not show where the GPU waits for the host."""
 
@@ -133,11 +135,11 @@ def _limit(found: Recommendation) -> str:
     if now is None:
         return f"not simulated: {found.step}" if found.step else ""
     at_most = (
-        ("best known kernels", now.ceilings.best_us),
-        ("an infinitely fast host", now.ceilings.fast_host_us),
-        ("free communication", now.ceilings.free_communication_us),
+        ("with the best known kernels", now.ceilings.best_us),
+        ("with a host that takes no time", now.ceilings.fast_host_us),
+        ("with communication that takes no time", now.ceilings.free_communication_us),
     )
-    parts = "; ".join(f"{name} {duration(us)}" for name, us in at_most if us < now.now_us * (1 - _LEAST))
+    parts = "; ".join(f"{duration(us)} {name}" for name, us in at_most if us < now.now_us * (1 - _LEAST))
     rough = ", roughly" if now.rough else ""
     rough += ", beside the libraries' logs, which slow it" if now.beside_logs and now.limit == "host" else ""
     host = f" (the host in {now.host_factor:.2f} of its traced time)" if now.limit == "host" else ""
@@ -349,7 +351,11 @@ def _of_the_job(found: Recommendation) -> list[Todo]:
         if lost is None or remark.remedy.name in named:  # an action tells more than what its remark foretells
             continue
         waits = remark.evidence.waits_for
-        saved = min(lost / (time.steps or 1.0), _gain_without(waits, found))
+        each, most = lost / (time.steps or 1.0), _gain_without(waits, found)
+        saved, changes = min(each, most), remark.remedy.changes
+        if found.now is not None and most < _MEETS * each:  # the step would wait for something else
+            limit = _LIMITS.get(found.now.limit, found.now.limit)
+            changes += f"; {duration(each)} are lost, but {limit} would limit the step at {duration(whole - saved)}"
         if saved >= _LEAST * whole:
             out.append(
                 Todo(
@@ -361,7 +367,7 @@ def _of_the_job(found: Recommendation) -> list[Todo]:
                     unit="step" if time.steps else "run",
                     sureness="unknown" if remark.saving_us is None else remark.sureness,
                     remedy=remark.remedy,
-                    changes=remark.remedy.changes,
+                    changes=changes,
                     waits=waits == "host",
                 )
             )

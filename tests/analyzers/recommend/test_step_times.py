@@ -48,7 +48,7 @@ def answer(then_us: float, limit: str = "host", waits: float = 0.04) -> StepAnsw
 
 def test_what_limits_the_step_is_a_line_of_its_own() -> None:
     found = replace(recommend(everything(), Settings()), step=StepTimes(answer(54_900), {}))
-    limit = "limited by the host (96%), simulated, roughly: an infinitely fast host 30.9 ms"
+    limit = "limited by the host (96%), simulated, roughly: 30.9 ms with a host that takes no time"
     assert verdict(found).limit == f"{limit} (the host in 0.64 of its traced time)"
     lines = screen(found, Written(Path("overrides")))
     assert sum("the step is limited by the host" in x for x in lines) == 1
