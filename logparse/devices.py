@@ -26,7 +26,10 @@ PEAK_COLUMN: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Device:
-    """One row of ``devices.csv``: ``peaks`` in TFLOP/s by column, ``hbm_gbs`` in 10^9 bytes/s."""
+    """One row of ``devices.csv``: ``peaks`` in TFLOP/s by column, ``hbm_gbs`` in 10^9 bytes/s.
+
+    ``cu_count`` is as HIP counts (``logparse.target.hip_count``): WGPs on RDNA.
+    """
 
     name: str
     arch: str
@@ -70,9 +73,12 @@ def devices() -> tuple[Device, ...]:
 
 
 def device_of(facts: Mapping[str, str]) -> Device | None:
-    """The device that ``facts`` name: by its marketing name, else by arch and CU count; None when it is unknown."""
+    """The device that ``facts`` name: by its marketing name, else by arch and CU count; None when it is unknown.
+
+    Of several names within a marketing name the longest counts: an RX 9070 XT is no RX 9070.
+    """
     name, arch, cus = facts.get("device", ""), facts.get("arch", "").partition(":")[0], facts.get("cu_count", "")
-    words = name.replace("-", " ").replace("_", " ").split()
-    named = (x for x in devices() if x.name in words)
+    words = f" {' '.join(name.replace('-', ' ').replace('_', ' ').split())} "
+    named = sorted((x for x in devices() if f" {x.name} " in words), key=lambda x: -len(x.name))
     alike = (x for x in devices() if x.arch == arch and str(x.cu_count) == cus)
     return next(chain(named, alike), None)

@@ -5,6 +5,7 @@ A time from another device is left out; one from another library build may rank 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from itertools import combinations
 from typing import TypeAlias
@@ -33,6 +34,42 @@ BY_NAME = frozenset({"miopen", "torch"})
 def arch(facts: Facts) -> str | None:
     """``gfx942`` of ``gfx942:sramecc+:xnack-``; None where it is unknown."""
     return facts.get("arch", "").partition(":")[0] or None
+
+
+_LARGEST = """
+gfx1010 20, gfx1011 20, gfx1012 12, gfx1030 40, gfx1031 20, gfx1032 16, gfx1033 4, gfx1034 8, gfx1035 6, gfx1036 1,
+gfx1100 48, gfx1101 30, gfx1102 16, gfx1103 6, gfx1150 8, gfx1151 20, gfx1152 4, gfx1200 16, gfx1201 32
+"""
+_MOST_WGPS: Mapping[str, int] = {name: int(count) for name, count in map(str.split, _LARGEST.split(","))}
+"""Workgroup processors (pairs of CUs) of the largest device of an RDNA arch, from AMD's specifications."""
+_PAIRS_CUS = re.compile(r"gfx1(?!2[5-9])\d{2}[0-9a-f]")
+
+
+def counts_wgps(arch: str) -> bool:
+    """Whether HIP counts workgroup processors (WGPs) on an arch, each of two CUs.
+
+    It does from gfx10 on, gfx125x excepted, unless ``GPU_ENABLE_WGP_MODE=0``.
+    Source: ROCm/clr ``rocclr/device/rocm/rocsettings.cpp`` (``Settings::create``: ``enableWgpMode_``) and
+    ``rocdevice.cpp`` (``Device::populateOCLDeviceConstants``: ``maxComputeUnits_``).
+    """
+    return _PAIRS_CUS.fullmatch(arch.partition(":")[0]) is not None
+
+
+def hip_count(units: int, arch: str) -> int:
+    """The count of HIP for so many CUs, as the HSA runtime states them (rocminfo, rocprof, rocpd)."""
+    return units // 2 if counts_wgps(arch) else units
+
+
+def as_hip_counts(facts: Facts) -> dict[str, str]:
+    """The facts with ``cu_count`` as HIP counts: a number of CUs that only WGPs explain is halved.
+
+    A person reads the number from rocminfo or a data sheet, which count CUs (64 on gfx1201); MIOpen, PyTorch and
+    hipBLASLt ask HIP, which counts WGPs (32).  The two never overlap on one arch, except in devices cut down to half.
+    ``wgp_mode`` 0 states that HIP counts CUs there.
+    """
+    units, most = facts.get("cu_count", ""), _MOST_WGPS.get(arch(facts) or "")
+    counts_cus = most is not None and units.isdecimal() and int(units) > most and facts.get("wgp_mode") != "0"
+    return dict(facts) | ({"cu_count": str(int(units) // 2)} if counts_cus else {})
 
 
 def same_device(one: Facts, other: Facts) -> bool | None:

@@ -29,6 +29,7 @@ _HEADERS = {
 }
 _DEFINED = re.compile(r"#\s*define\s+\w+_VERSION_(MAJOR|MINOR|PATCH|TWEAK)\s+(\S+)")
 _TOOL_SECONDS = 20
+_PAIRS_CUS = re.compile(r"gfx1(?!2[5-9])\d{2}[0-9a-f]")
 
 
 def rocm_files(root: Path = ROCM) -> dict[str, str]:
@@ -77,8 +78,17 @@ def rocminfo(text: str) -> list[dict[str, str]]:
             isa = re.search(r"^\s+Name:\s+amdgcn-amd-amdhsa--(gfx\S+)", block, re.MULTILINE)
             names = {"device": "Marketing Name", "cu_count": "Compute Unit"}
             agent = {fact: values[name] for fact, name in names.items() if values.get(name)}
-            agents.append(agent | {"arch": isa[1] if isa else values["Name"]})
+            agents.append(_as_hip_counts(agent | {"arch": isa[1] if isa else values["Name"]}))
     return agents
+
+
+def _as_hip_counts(agent: dict[str, str]) -> dict[str, str]:
+    """An agent of the HSA runtime with its CUs as HIP counts them (``logparse.target.hip_count``)."""
+    if not (_PAIRS_CUS.match(agent["arch"]) and agent.get("cu_count", "").isdecimal()):
+        return agent
+    if os.environ.get("GPU_ENABLE_WGP_MODE") == "0":
+        return agent | {"wgp_mode": "0"}
+    return agent | {"cu_count": str(int(agent["cu_count"]) // 2)}
 
 
 def nvidia_tools() -> dict[str, str]:

@@ -11,7 +11,7 @@ from logparse.ingest.input_file import InputFile
 from logparse.libraries.kinds.format import FileFormat, Format
 from logparse.libraries.miopen.db_names import facts_of_name
 from logparse.model import FACTS, Fact, fault
-from logparse.target import machine
+from logparse.target import as_hip_counts, machine
 
 
 def target_from(words: Sequence[str]) -> dict[str, str]:
@@ -20,11 +20,15 @@ def target_from(words: Sequence[str]) -> dict[str, str]:
     A word is ``KEY=VALUE`` (a name of ``model.FACTS`` or ``validator:NAME``), a MIOpen db's file name (the file need
     not exist), a ``facts.json`` (one object of texts), or a file of any format that contains facts (TunableOp
     results, tuning file).  Raises UsageError for anything else, and where two words disagree: two targets are never
-    merged.  An arch may be given with its features or without.
+    merged.  An arch may be given with its features or without, the CUs of an RDNA device as rocminfo or as HIP counts.
     """
+    found = [(word, [*_facts_of(word)]) for word in words]
+    # Which number of CUs is meant depends on the arch, which another word may state.
+    known = {fact.name: fact.value for _, facts in found for fact in facts if fact.name in ("arch", "wgp_mode")}
     out: dict[str, str] = {}
-    for word in words:
-        for fact in _facts_of(word):
+    for word, facts in found:
+        stated = not facts_of_name(InputFile(word).name)
+        for fact in (_as_hip_counts(x, known) if stated else x for x in facts):
             if (wrong := fault(fact)) is not None:
                 raise UsageError(f"--target {word}: {wrong}")
             before = out.setdefault(fact.name, fact.value)
@@ -37,6 +41,10 @@ def target_from(words: Sequence[str]) -> dict[str, str]:
                 )
             out["arch"] = full
     return machine(out)
+
+
+def _as_hip_counts(fact: Fact, known: Mapping[str, str]) -> Fact:
+    return Fact(fact.name, as_hip_counts({**known, fact.name: fact.value})[fact.name])
 
 
 def _facts_of(word: str) -> Iterable[Fact]:
@@ -65,6 +73,7 @@ _VERSION = (r"\d[\w.+~-]*", "a version, such as 7.0.2")
 _VALUES: Mapping[str, tuple[str, str]] = {
     "arch": (r"(?:gfx|sm_)[0-9a-f][\w-]*(?::\w+[+-])*", "such as gfx942, gfx90a:sramecc+:xnack- or sm_90"),
     "cu_count": (r"[1-9]\d{0,4}", "a number of compute units, 1 or more"),
+    "wgp_mode": ("[01]", "0 where GPU_ENABLE_WGP_MODE=0 is set, else 1"),
     "gpus": (r"[1-9]\d{0,3}", "how many devices a process sees, 1 or more"),
     "backend": ("HIP|OpenCL|CUDA", "HIP, OpenCL or CUDA"),
     "pid": (r"\d{1,18}", "the number of a process"),

@@ -93,7 +93,8 @@ class Fact:
 
 FACTS: Mapping[str, str] = {
     "arch": "gcnArchName as the file gives it, or gfxNNN",
-    "cu_count": "compute units (SMs on NVIDIA)",
+    "cu_count": "compute units as HIP counts them: WGPs, of two CUs each, on RDNA (SMs on NVIDIA)",
+    "wgp_mode": "0 where GPU_ENABLE_WGP_MODE=0 makes HIP count CUs on RDNA",
     "device": "marketing name of the device",
     "gpus": "devices that one process sees",
     "kernels_of": "place and process of a file of rocprof, of which several hold the same kernels",

@@ -413,6 +413,27 @@ def test_the_gpus_of_rocminfo() -> None:
     assert machine.rocminfo("") == []
 
 
+@pytest.mark.parametrize(
+    ("arch", "cus", "mode", "facts"),
+    [
+        ("gfx1201", "64", None, {"cu_count": "32"}),
+        ("gfx1030", "72", "1", {"cu_count": "36"}),
+        ("gfx1100", "96", "0", {"cu_count": "96", "wgp_mode": "0"}),
+        ("gfx1250", "256", None, {"cu_count": "256"}),
+        ("gfx90a", "104", "0", {"cu_count": "104"}),
+    ],
+)
+def test_compute_units_are_counted_as_hip_does(
+    arch: str, cus: str, mode: str | None, facts: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GPU_ENABLE_WGP_MODE", raising=False)
+    if mode:
+        monkeypatch.setenv("GPU_ENABLE_WGP_MODE", mode)
+    text = ROCMINFO.replace("gfx942:sramecc+:xnack-", arch).replace("gfx942", arch).replace("304", cus)
+    (found,) = machine.rocminfo(text)
+    assert found == {"arch": arch, "device": "AMD Instinct MI300X"} | facts
+
+
 def test_facts_that_differ_between_gpus_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho 'NVIDIA H200, 550.163.01, 9.0'\necho 'NVIDIA H100, 550.163.01, 9.0'\n")

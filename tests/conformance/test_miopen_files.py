@@ -13,6 +13,7 @@ import pytest
 
 from analyzers.overrides.merge import merge
 from logparse.errors import InputError
+from logparse.ingest.stated_target import target_from
 from logparse.libraries.kinds.reading import Reading, whole
 from logparse.libraries.miopen.find_db_rules import OVERRIDE_FORMAT
 from logparse.libraries.miopen.perf_db_rules import OVERRIDE_FORMAT as PERF_DB
@@ -161,6 +162,25 @@ def test_names_that_are_opened(rocm: Rocm, tmp_path: Path) -> None:
             ((_, ms),) = driver.ask(["folder", str(folder)])
             assert (ms == pytest.approx(0.5)) is opened, name
             assert OVERRIDE_FORMAT.reader(name, data, TARGET).accepted is opened, name
+
+
+def test_the_number_in_the_name_of_an_rdna_device(rocm: Rocm, tmp_path: Path) -> None:
+    """It is HIP's count: a Radeon RX 9070 XT of 64 CUs, of which HIP counts 32, opens ``gfx1201_32``."""
+    one = asked()[0]
+    data = f"{key_of(call(one))}={item(NAIVE['F'], 'F', 0.5)}\n".encode()
+    (tmp_path / "empty").mkdir()
+    device = {"VGPU_ARCH": "gfx1201", "VGPU_CUS": "32", "MIOPEN_CUSTOM_CACHE_DIR": str(tmp_path / "cache")}
+    folders = {"MIOPEN_SYSTEM_DB_PATH": str(tmp_path / "empty")}
+    target = target_from(["arch=gfx1201", "cu_count=64", "miopen_version=3.5.1", "miopen_tweak=", "backend=HIP"])
+    with rocm.driver("miopen_lookup", SETTINGS | device | folders) as driver:
+        driver.ask([one])
+        for name, opened in {"gfx1201_32.HIP.3_5_1_.ufdb.txt": True, "gfx1201_64.HIP.3_5_1_.ufdb.txt": False}.items():
+            folder = tmp_path / name
+            folder.mkdir()
+            (folder / name).write_bytes(data)
+            ((_, ms),) = driver.ask(["folder", str(folder)])
+            assert (ms == pytest.approx(0.5)) is opened, name
+            assert OVERRIDE_FORMAT.reader(name, data, target).accepted is opened, name
 
 
 def test_databases_of_fusions_and_batch_normalisations(rocm: Rocm, tmp_path: Path) -> None:

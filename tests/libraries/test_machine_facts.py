@@ -65,3 +65,15 @@ def test_members_are_kept_one_by_one() -> None:
 @pytest.mark.parametrize("data", [b'{"traceEvents": []}', b'{"x": "y"}', b"{", b"", b"arch", b'{"arch": {}}'])
 def test_other_json_is_left_alone(data: bytes) -> None:
     assert not recognise(Head("trace.json", data))
+
+
+def test_the_cus_of_an_rdna_device_are_counted_as_hip_does() -> None:
+    """A file written by hand, or on a machine without PyTorch by an older version, has what rocminfo printed."""
+    for data, count in (
+        (b'{"cu_count": "64", "arch": "gfx1201"}', "32"),
+        (b'{"arch": "gfx1201", "cu_count": "32"}', "32"),
+        (b'{"arch": "gfx1100", "cu_count": 96, "wgp_mode": "0"}', "96"),
+        (b'{"cu_count": "64"}', "64"),
+    ):
+        facts = [x for o in read(Memory(data)) for x in o.records]
+        assert Fact("cu_count", count) in facts, data

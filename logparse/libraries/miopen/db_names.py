@@ -1,4 +1,10 @@
-"""The names of MIOpen's databases: they alone state device and build, and MIOpen ignores a file of another name."""
+"""The names of MIOpen's databases: they alone state device and build, and MIOpen ignores a file of another name.
+
+The number in a name is ``hipDeviceAttributeMultiprocessorCount``: CUs, on RDNA WGPs (``logparse.target.counts_wgps``),
+so a Radeon RX 9070 XT of 64 CUs has ``gfx1201_32``.  Source: ROCm/rocm-libraries
+``projects/miopen/src/include/miopen/handle.hpp`` (``Handle::GetDbBasename``, ``GetMaxHardwareComputeUnits``) and
+``src/hip/handlehip.cpp`` (``Handle::GetMaxComputeUnits``).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +16,7 @@ from logparse.libraries.kinds.format import Head
 from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.kinds.reading import Note, Verdict, accepted
 from logparse.model import Fact
-from logparse.target import Facts, arch
+from logparse.target import Facts, arch, counts_wgps
 
 FILE_NAME = regex(
     r"(?P<arch>gfx(?:803|90[0-9a-f]|94[0-2]|950|1[0-2]\d[0-9a-f]))(?P<features>(?:_nosramecc|_sramecc)?(?:_xnack)?)"
@@ -70,7 +76,7 @@ def file_name(target: Mapping[str, str], kind: str = "ufdb") -> str:
 
 
 def units_text(units: int) -> str:
-    """A number of CUs as a database's name has it."""
+    """What HIP counts as CUs, as a database's name has it."""
     return f"_{units}" if units <= 64 else f"{units:x}"
 
 
@@ -81,6 +87,8 @@ def other_machine(own: Facts, target: Facts, remedy: str) -> Iterator[Note]:
     if wrong:
         named = ", ".join(f"{x} {mine[x] or 'empty'} (target: {theirs[x] or 'empty'})" for x in wrong)
         message = f"the name is of another device or build, the target's MIOpen never opens it: {named}"
+        if "cu_count" in wrong and counts_wgps(mine["arch"]):
+            message += f"; on {mine['arch']} HIP counts WGPs, half of the CUs that rocminfo prints"
         yield Note(None, "error", "file-name", message, remedy)
 
 

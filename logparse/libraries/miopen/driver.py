@@ -38,7 +38,7 @@ from typing import Any
 from logparse.errors import EmissionError
 from logparse.libraries.kinds.format import LineFormat, Outcome
 from logparse.libraries.kinds.patterns import regex
-from logparse.model import Call, ConvProblem, Direction, Message, Problem, Reject
+from logparse.model import CONV_FIELDS, Call, ConvProblem, Direction, Message, Problem, Reject
 from logparse.quoting import Shell, shell_line
 
 # Long name, short name, default, field of the problem.
@@ -328,7 +328,9 @@ def command(problem: Problem) -> Shell:
     """
     if not isinstance(problem, ConvProblem):
         raise EmissionError(f"MIOpenDriver runs no {problem.kind}")
-    op = _OP_OF_TYPE.get(problem.in_type or "")
+    if problem.in_type is None:
+        raise _unknown(["in_type"])
+    op = _OP_OF_TYPE.get(problem.in_type)
     if op is None or any(x not in (None, problem.in_type) for x in (problem.weights_type, problem.out_type)):
         raise EmissionError(f"MIOpenDriver has no command for the types of {problem.text}")
     if problem.direction not in _BIT_OF_DIRECTION:
@@ -338,7 +340,7 @@ def command(problem: Problem) -> Shell:
     for name, short, _, field in _sizes_of(three):
         value = getattr(problem, field)
         if value is None:
-            raise EmissionError(f"{field} of {problem.text} is unknown; a find-db or MIOpen log of it supplies it")
+            raise _unknown([field])
         words += [f"-{short}" if short.isalpha() else f"--{name}", str(value)]
     words += ["--spatial_dim", "3"] if three else []
     plain = "NCDHW" if three else "NCHW"
@@ -349,7 +351,29 @@ def command(problem: Problem) -> Shell:
         words += _output_pads(problem)
     mode = "trans" if problem.mode == "transposed" else "conv"
     last = f"-m {mode} -g {problem.groups or 1} -F {_BIT_OF_DIRECTION[problem.direction]} -t 1"
-    return shell_line([*words, *last.split(" ")])
+    line = shell_line([*words, *last.split(" ")])
+    _check_expressed(problem, line)
+    return line
+
+
+def _check_expressed(problem: ConvProblem, line: str) -> None:
+    """Read the command back: a field that it would state otherwise is unknown, or no flag of the driver states it.
+
+    Raises EmissionError.  An unknown layout would become NCHW, an unknown number of groups 1.
+    """
+    back = readable_command(line)
+    ran = back.problem(problem.direction) if back is not None else None
+    other = [x for x in CONV_FIELDS if ran is None or getattr(ran, x) != getattr(problem, x)]
+    unknown = [x for x in other if getattr(problem, x) is None]
+    if unknown:
+        raise _unknown(unknown)
+    if other:
+        raise EmissionError(f"no flags of MIOpenDriver state {', '.join(other)} of {problem.text}")
+
+
+def _unknown(fields: Sequence[str]) -> EmissionError:
+    what = f"the command would state {', '.join(fields)}, unknown here"
+    return EmissionError(f"{what}; a find-db, or a MIOpen log with MIOPEN_ENABLE_LOGGING_CMD=1, supplies it")
 
 
 def _output_pads(problem: ConvProblem) -> list[str]:

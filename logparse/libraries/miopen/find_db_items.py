@@ -24,7 +24,7 @@ from logparse.libraries.kinds.reading import Breach, Row, Rule, Verdicts, judge,
 from logparse.libraries.miopen import records as miopen_records
 from logparse.libraries.miopen.problem_key import is_key, key_of, problem_from_key
 from logparse.libraries.miopen.records import Item, items_of
-from logparse.libraries.miopen.solvers import ALGORITHMS, TUNABLE, algorithm_name, known_algorithm
+from logparse.libraries.miopen.solvers import ALGORITHMS, TUNABLE, algorithm_name, is_registered, known_algorithm
 from logparse.model import ConvProblem, Direction, Measurement, Reject, Solution, fault
 from logparse.target import Facts
 
@@ -78,7 +78,7 @@ def _blank_in_name(item: Item, target: Facts) -> str | None:
 
 
 def _other_family(item: Item, target: Facts) -> str | None:
-    family = known_algorithm(item.solver)
+    family = known_algorithm(item.solver) if is_registered(item.solver) else None
     if family is None or item.problem is None or len(item.values) < 3 or _algorithm(item, target):
         return None
     name, own = item.values[2].strip(BLANKS), algorithm_name(family, item.problem.direction)

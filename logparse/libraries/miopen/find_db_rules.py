@@ -22,19 +22,20 @@ from logparse.libraries.miopen.find_db_file import FindDbFile, FindDbReading
 from logparse.libraries.miopen.find_db_items import REFIND, RULES
 from logparse.libraries.miopen.problem_key import is_key
 from logparse.libraries.miopen.records import line_notes
-from logparse.libraries.miopen.solvers import known_algorithm
 from logparse.target import Facts
 
 _MOST = 10
 
 
 def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
-    """Records of which every solver is unknown or drops out: MIOpen searches, and overwrites them with its own."""
+    """Records of which every solver drops out: MIOpen searches, and overwrites them with its own.
+
+    Of a solver that is not known here nothing is claimed: the target's MIOpen may have it.
+    """
     lost: dict[int, bool] = {}
     for row in rows:
         drops = any(breach.note.rule == "workspace" for breach in row.breaches)
-        unknown = drops or (row.solution is not None and known_algorithm(row.solution.id) is None)
-        lost[row.line] = lost.get(row.line, True) and unknown and not row.dead
+        lost[row.line] = lost.get(row.line, True) and drops and not row.dead
     message = "no solver of the record can be used: MIOpen searches again and overwrites the record"
     for line in (line for line, all_lost in lost.items() if all_lost):
         yield Note(line, "warning", "overwritten", message, "add a solver that the target's build has")

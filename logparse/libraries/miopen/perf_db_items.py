@@ -78,7 +78,7 @@ def problem_from_perf_key(key: str) -> ConvProblem:
 
 def perf_key_of(problem: ConvProblem) -> str | None:
     """MIOpen's perf-db key of a problem; None where a field that it needs is unknown, or for a transposed one."""
-    if problem.direction not in ("F", "B", "W") or problem.mode == "transposed":
+    if problem.direction not in ("F", "B", "W") or problem.mode != "convolution":
         return None
     forward, flat = problem.direction == "F", ("pad_d", "stride_d", "dilation_d") if problem.spatial == 2 else ()
     numbers = [0 if name in flat else getattr(problem, name) for name in _FIELDS[forward]]

@@ -147,7 +147,7 @@ def _write_tail(problem: ConvProblem, direction: str) -> str | None:
     layouts, types, casts = (
         [getattr(problem, f"{role}_{what}") for role in roles] for what in ("layout", "type", "cast")
     )
-    if problem.groups is None or any(value is None for value in (*layouts, *types)):
+    if problem.groups is None or problem.mode is None or any(x is None for x in (*layouts, *types, *casts)):
         return None
     plain = layouts[0] in PLAIN_LAYOUTS and len(set(layouts)) == 1
     words = [
@@ -156,5 +156,5 @@ def _write_tail(problem: ConvProblem, direction: str) -> str | None:
         direction + (f"_g{problem.groups}" if problem.groups != 1 else ""),
     ]
     marked = zip(("ci", "cw", "co"), casts, strict=True)
-    marks = (f"_{mark}{cast}" for mark, cast in marked if cast not in (None, "none"))
+    marks = (f"_{mark}{cast}" for mark, cast in marked if cast != "none")
     return "-".join(words) + "".join(marks)

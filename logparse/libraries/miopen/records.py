@@ -17,7 +17,7 @@ from logparse.libraries.kinds.format import Emission, Outcome
 from logparse.libraries.kinds.override_format import Keep, OverrideFile, bytes_of
 from logparse.libraries.kinds.reading import Note, Offer, Row, Rule
 from logparse.libraries.miopen.db_names import FILE_NAME
-from logparse.libraries.miopen.solvers import direction_of_solver, known_algorithm
+from logparse.libraries.miopen.solvers import direction_of_solver, is_registered, known_algorithm
 from logparse.model import ConvProblem, Measurement, Record, Reject
 from logparse.quoting import Shell
 from logparse.target import Facts
@@ -118,17 +118,20 @@ def _repeated(item: Item, target: Facts) -> str | None:
 
 
 def _solver_direction(item: Item, target: Facts) -> str | None:
-    direction = direction_of_solver(item.solver)
+    direction = direction_of_solver(item.solver) if is_registered(item.solver) else None
     if item.problem is None or direction in (None, item.problem.direction):
         return None
     return f"{item.solver} is a solver of direction {direction}, the record is of {item.problem.direction}"
 
 
 def unknown_solver(item: Item, target: Facts) -> str | None:
-    """A message if MIOpen has no solver of this name."""
+    """A message if no MIOpen that is known here has a solver of this name: a newer one may have it."""
     if not item.solver or known_algorithm(item.solver) is not None:
         return None
-    return f"{item.solver} does not look like a solver: MIOpen ignores names that it does not know"
+    return f"{item.solver} is no solver that is known here: a MIOpen that does not know it either ignores the item"
+
+
+_HAS = "a MIOpen log of level 6 from the target lists the solvers that it has"
 
 
 def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts]]) -> list[Rule[Item, Facts]]:
@@ -143,7 +146,7 @@ def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts
         Rule("duplicate", "warning", "read", _repeated, "remove it"),
         *own,
         Rule("solver-direction", "error", "honoured", _solver_direction, remedy),
-        Rule("unknown-solver", "warning", None, unknown_solver, remedy),
+        Rule("unknown-solver", "info", None, unknown_solver, _HAS),
     ]
 
 

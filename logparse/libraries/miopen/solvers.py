@@ -1,6 +1,11 @@
-"""MIOpen's algorithms, and which solver belongs to which (ROCm/MIOpen ``src/solver.cpp``, the registry).
+"""MIOpen's algorithms, and which solver belongs to which.
 
-A find-db item names the solver and the algorithm of its direction; both are needed to write one.
+A find-db item names the solver and the algorithm of its direction; both are needed to write one.  MIOpen gets new
+solvers with every version: the family of one that is not in the registry here follows from the beginning of its name,
+and nothing is judged by it.
+
+Source: ROCm/rocm-libraries ``projects/miopen/src/solver.cpp`` (``SolverRegistrar``, commit 00a55ad9), and the registry
+of the real MIOpen 3.5.1 (``tests/conformance/test_miopen_registry.py``).
 """
 
 from __future__ import annotations
@@ -29,13 +34,13 @@ ALGORITHMS: dict[str, str] = {
 """Algorithm string → direction of the records that may hold it; MIOpen throws on any other."""
 
 _FAMILY_OF = tuple(
-    (regex(pattern), family)
+    (regex(rf"(?:Transposed)?(?:{pattern})"), family)
     for pattern, family in (
         (r"Gemm(?:Fwd|Bwd|Wrw)|gemm$", "GEMM"),
         (r"fft$", "FFT"),
         (r"Conv(?:Bin)?Wino|ConvMPBidirectWinograd", "Winograd"),
         (r"ConvAsmImplicitGemm|ConvHipImplicitGemm|ConvMlirIgemm|ConvCkIgemm", "ImplicitGEMM"),
-        (r"ConvAsm|ConvOcl|ConvDirect|ConvHipDirect", "Direct"),
+        (r"ConvAsm|ConvOcl|ConvDirect|ConvHipDirect|ConvHipBwdWrW|ConvHipConv|ConvDepthwise", "Direct"),
     )
 )
 
@@ -47,7 +52,8 @@ def known_algorithm(solver: str) -> str | None:
 
 
 TUNABLE = regex(
-    r"Conv(?:Asm(?:1x1U|3x3U|BwdWrW|ImplicitGemmGTC)|BinWinogradRxSf|HipImplicitGemm|Mlir|Ck|OclBwdWrW2<|OclDirectFwd)"
+    r"(?:Transposed)?Conv(?:Asm(?:1x1U|3x3U|BwdWrW|ImplicitGemmGTC)|BinWinogradRxSf|HipImplicitGemm|HipConv|Mlir|Ck"
+    r"|MPBidirectWinograd_xdlops|DepthwiseFwd(?:2D)?$|DepthwiseDirect|OclBwdWrW2<|OclDirectFwd|HipDirectFwd)"
 )
 """Solvers that have parameters in the perf-db: without a row there they run at default parameters."""
 
@@ -59,8 +65,8 @@ _DIRECTION_OF: tuple[tuple[re.Pattern[str], Direction], ...] = (
     (regex(r"Bwd(?!WrW)|BwdData"), "B"),
     (regex(r"(?:Gemm|Conv\w*)(?:Fwd|Forward)"), "F"),
 )
-_BOTH_WAYS = regex(r"ConvOclDirectFwd")
-"""Solvers that serve backward data too, in spite of their name."""
+_BOTH_WAYS = regex(r"ConvOclDirectFwd|ConvHipDirectFwd|ConvDepthwiseFwd")
+"""Solvers that serve backward data too, in spite of their name (``src/solver/conv/conv_ck_grouped_conv_fwd.cpp``)."""
 
 
 @lru_cache(maxsize=4096)
@@ -104,9 +110,34 @@ _REGISTRY = """
 140 ConvHipImplicitGemm3DGroupWrwXdlops, 141 ConvHipImplicitGemm3DGroupBwdXdlops,
 149 ConvHipImplicitGemmF16F8F16FwdXdlops, 150 ConvHipImplicitGemmF16F8F16BwdXdlops,
 151 ConvHipImplicitGemmF16F8F16WrwXdlops, 155 ConvHipImplicitGemmGroupBwdXdlops, 156 ConvHipImplicitGemmGroupWrwXdlops,
-179 ConvWinoRageRxS<2-3>
+180 ConvWinoRageRxS<2-3>,
+185 ConvDepthwiseFwd2D, 186 TransposedConvBinWinograd3x3U, 187 TransposedConvBinWinogradRxS,
+188 TransposedConvBinWinogradRxSf2x3g1, 189 TransposedConvWinoFuryRxS<2-3>, 190 TransposedConvWinoRageRxS<2-3>,
+191 TransposedConvMPBidirectWinograd<2-3>, 192 TransposedConvMPBidirectWinograd<3-3>,
+193 TransposedConvMPBidirectWinograd<4-3>, 194 TransposedConvMPBidirectWinograd<5-3>,
+195 TransposedConvMPBidirectWinograd<6-3>, 196 TransposedConvWinograd3x3MultipassWrW<3-2>,
+197 TransposedConvWinograd3x3MultipassWrW<3-3>, 198 TransposedConvWinograd3x3MultipassWrW<3-4>,
+199 TransposedConvWinograd3x3MultipassWrW<3-5>, 200 TransposedConvWinograd3x3MultipassWrW<3-6>,
+201 TransposedConvWinograd3x3MultipassWrW<7-2>, 202 TransposedConvWinograd3x3MultipassWrW<7-3>,
+203 TransposedConvWinograd3x3MultipassWrW<1-1-7-2>, 204 TransposedConvWinograd3x3MultipassWrW<1-1-7-3>,
+205 TransposedConvWinograd3x3MultipassWrW<7-2-1-1>, 206 TransposedConvWinograd3x3MultipassWrW<7-3-1-1>,
+207 TransposedConvWinograd3x3MultipassWrW<5-3>, 208 TransposedConvWinograd3x3MultipassWrW<5-4>,
+209 TransposedConvBinWinogradRxSf2x3, 210 TransposedConvBinWinogradRxSf3x2,
+211 TransposedConvMPBidirectWinograd_xdlops<2-3>, 212 TransposedConvMPBidirectWinograd_xdlops<3-3>,
+213 TransposedConvMPBidirectWinograd_xdlops<4-3>, 214 TransposedConvMPBidirectWinograd_xdlops<5-3>,
+215 TransposedConvMPBidirectWinograd_xdlops<6-3>, 216 ConvDepthwiseFwd3D, 217 ConvHipDirectFwd
 """
 
 SOLVERS: dict[int, str] = {int(number): name for number, name in map(str.split, _REGISTRY.split(","))}
 """Solver id → name: the places in MIOpen's registry.  It only grows at its end (a removed solver leaves a hole), so the
 numbers hold for every version; solvers of other primitives (fusion, pooling …) and newer ones are not here."""
+
+_JUDGED = {*SOLVERS.values(), "ConvHipConv", "ConvHipDirectFwd11x11", "ConvHipBwdWrW53"}
+
+
+def is_registered(solver: str) -> bool:
+    """Whether a convolution solver of this very name is known, so that its direction and algorithm are, too.
+
+    ``ConvHipConv`` has no number here: its place in the registry differs between the versions that are public.
+    """
+    return solver in _JUDGED

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from logparse.libraries.kinds.format import FileFormat, Head, Outcome, Source, content
 from logparse.libraries.kinds.patterns import regex
 from logparse.model import FACTS, Fact, Reject
+from logparse.target import as_hip_counts
 
 FILE_NAME = "facts.json"
 _BEGIN = regex(rb'(?:\xef\xbb\xbf)?\s*\{\s*(?:\}|"(?P<name>[\w:.-]+)"\s*:\s*["\d])')
@@ -46,6 +47,8 @@ def read(source: Source) -> Iterator[Outcome]:
     if not isinstance(values, list) or not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         yield Outcome("reject", [Reject("facts: not a JSON object", 0, len(data))])
         return
+    texts = {name: str(value) for name, value in values if isinstance(value, (str, int))}
+    values = [(name, as_hip_counts(texts)[name] if name == "cu_count" and name in texts else x) for name, x in values]
     for name, value in values:
         if isinstance(value, (str, int)) and not isinstance(value, bool):
             yield Outcome("fact", [Fact(name, str(value))])

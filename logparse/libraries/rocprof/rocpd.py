@@ -33,6 +33,7 @@ from logparse.libraries.kinds.marker_ranges import Ranges
 from logparse.libraries.kinds.patterns import regex
 from logparse.model import Fact, Message, Record, Reject, is_time
 from logparse.quoting import sql_name
+from logparse.target import hip_count
 
 if TYPE_CHECKING:
     import sqlite3
@@ -181,7 +182,7 @@ class _Part:
             facts += [Fact("arch", str(name))] if name else []
             facts += [Fact("device", str(product))] if product else []
             units = _member(data, "cu_count")
-            facts += [Fact("cu_count", str(units))] if type(units) is int else []
+            facts += [Fact("cu_count", str(hip_count(units, str(name))))] if type(units) is int else []
         pids = self._db.execute("select pid from info_process")
         facts += [Fact("pid", str(pid)) for (pid,) in pids if type(pid) is int]
         return list(dict.fromkeys(facts))

@@ -38,6 +38,7 @@ from logparse.libraries.kinds.format import FileFormat, Head, Line, Outcome, Sou
 from logparse.libraries.kinds.kernel_totals import KernelTotals, of_one_process
 from logparse.libraries.kinds.patterns import regex
 from logparse.model import MOST_CALLS, Fact, Message, Reject, is_time
+from logparse.target import hip_count
 
 CATEGORY = "marker"
 _AGENTS = ("Agent_Type", "Cu_Count", "Name", "Product_Name")
@@ -149,8 +150,10 @@ class _Rows:
     def _agent(self, row: Mapping[str, str]) -> str:
         if row["Agent_Type"] != "GPU":
             return "foreign"
-        names = (("arch", "Name"), ("device", "Product_Name"), ("cu_count", "Cu_Count"))
-        self._facts |= {Fact(ours, row[theirs]): None for ours, theirs in names if row[theirs]}
+        units = row["Cu_Count"]
+        count = str(hip_count(int(units), row["Name"])) if units.isdecimal() else units
+        told = (("arch", row["Name"]), ("device", row["Product_Name"]), ("cu_count", count))
+        self._facts |= {Fact(name, value): None for name, value in told if value}
         self._facts[Fact("backend", "HIP")] = None
         return "fact"
 

@@ -259,6 +259,21 @@ def test_devices() -> None:
     assert device_of({}) is None
 
 
+@pytest.mark.parametrize(
+    ("facts", "name"),
+    [
+        ({"device": "AMD Radeon RX 9070 XT"}, "RX 9070 XT"),
+        ({"device": "AMD Radeon RX 9070"}, "RX 9070"),
+        ({"arch": "gfx1201", "cu_count": "28"}, "RX 9070"),
+        ({"arch": "gfx1100", "cu_count": "48"}, "PRO W7900"),  # slower than the RX 7900 XTX of as many WGPs
+        ({"arch": "gfx1100", "cu_count": "96"}, None),
+    ],
+)
+def test_radeons_are_known_by_name_or_by_the_wgps_that_hip_counts(facts: dict[str, str], name: str | None) -> None:
+    found = device_of(facts)
+    assert (found.name if found else None) == name
+
+
 def test_roofline_is_the_longer_of_computing_and_moving() -> None:
     device = device_of({"device": "H200"})
     assert device is not None

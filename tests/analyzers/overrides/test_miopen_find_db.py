@@ -12,10 +12,15 @@ from hypothesis import strategies as st
 
 from analyzers.overrides.lint import grouped, inspect
 from analyzers.overrides.merge import merge
-from logparse.errors import InputError
+from logparse.errors import InputError, UsageError
 from logparse.ingest import ingest
+from logparse.ingest.stated_target import target_from
 from logparse.libraries.kinds.reading import Row, offers
 from logparse.libraries.miopen import find_db, find_db_file
+from logparse.libraries.miopen.db_names import file_name
+from logparse.libraries.miopen.find_db_items import read_record
+from logparse.libraries.miopen.solvers import algorithm_name, known_algorithm
+from logparse.model import Measurement
 from logparse.store import Store
 from tests.analyzers.example import F
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
@@ -78,7 +83,7 @@ def test_records_of_fusions_are_no_convolutions(store: Store, tmp_path: Path) ->
         (ROW.replace("AlgoGEMM", "AlgoGEM"), (1, "error", "algorithm")),
         (ROW.replace("AlgoGEMM", "AlgoDirect"), (1, "error", "algorithm")),
         (ROW.replace("GemmWrwUniversal", "GemmFwd1x1_0_1"), (1, "error", "solver-direction")),
-        (ROW.replace("\n", f";MySolver:1,0,{ALGORITHM}\n"), (1, "warning", "unknown-solver")),
+        (ROW.replace("\n", f";MySolver:1,0,{ALGORITHM}\n"), (1, "info", "unknown-solver")),
         (ROW.replace("3.9", "soon"), (1, "warning", "time")),
         (ROW.replace("3.9", "-1"), (1, "error", "time")),
         (ROW.replace("6422528", "much"), (1, "error", "workspace")),
@@ -95,11 +100,53 @@ NAIVE = "ConvDirectNaiveConvWrw:{},0,miopenConvolutionBwdWeightsAlgoDirect"
 
 def test_a_record_that_miopen_overwrites() -> None:
     """A record of which no solver is left is searched for again, and the new record takes its place."""
-    assert [x[2] for x in rules(ROW.replace("GemmWrwUniversal", "MySolver"))] == ["unknown-solver", "overwritten"]
-    assert "overwritten" not in [x[2] for x in rules(ROW.replace("\n", f";MySolver:1,0,{ALGORITHM}\n"))]
     huge = ROW.replace("6422528", "99999999999999")
     assert [x[1:] for x in rules(huge)] == [("error", "workspace"), ("warning", "overwritten")]
     assert "overwritten" not in [x[2] for x in rules(huge.replace("\n", f";{NAIVE.format(9)}\n"))]
+
+
+NHWC = "64-56-56-3x3-64-56-56-32-1x1-1x1-1x1-0-NHWC-NHWC-NHWC-BF16-{}"
+
+
+@pytest.mark.parametrize(
+    ("direction", "solver", "family"),
+    [
+        ("F", "ConvDepthwiseFwd2D", "Direct"),
+        ("B", "ConvDepthwiseFwd2D", "Direct"),
+        ("F", "ConvDepthwiseFwd3D", "Direct"),
+        ("W", "ConvHipConv", "Direct"),
+        ("B", "ConvHipDirectFwd", "Direct"),
+        ("B", "TransposedConvWinoRageRxS<2-3>", "Winograd"),
+        ("W", "TransposedConvWinograd3x3MultipassWrW<1-1-7-2>", "Winograd"),
+        ("F", "TransposedConvMPBidirectWinograd_xdlops<6-3>", "Winograd"),
+    ],
+)
+def test_solvers_of_2026_are_known(direction: str, solver: str, family: str) -> None:
+    """They were warned of as no solvers, their records as lost, and ``recommend`` could not write them."""
+    row = f"{NHWC.format(direction)}={solver}:0.02,0,{algorithm_name(family, direction)}\n"
+    file = inspect("gfx950100.HIP.3_5_2_.ufdb.txt", row.encode(), {}, "miopen-find-db")
+    assert {note.rule for note in file.notes} <= {"default-parameters"}
+    assert all(x.live is not False for x in file.rows)
+    assert known_algorithm(solver) == family
+
+
+@pytest.mark.parametrize("solver", ["MySolver", "ConvCkTileWrw", "ConvHipImplicitGemmNextFwd", "Winograd9000<2-3>"])
+@pytest.mark.parametrize("direction", ["F", "B", "W"])
+@pytest.mark.parametrize("family", ["Direct", "ImplicitGEMM", "Winograd"])
+def test_a_solver_that_is_not_known_here_is_not_judged(direction: str, solver: str, family: str) -> None:
+    """It may be one of a newer MIOpen: neither its direction nor its algorithm is known, nor that it is ignored."""
+    key = KEY.replace("-W_", f"-{direction}_")
+    row = f"{key}={solver}:3.9,0,{algorithm_name(family, direction)}\n"
+    file = inspect(NAME, row.encode(), TARGET)
+    (item,) = file.rows
+    assert (file.accepted, item.live) == (True, True)
+    assert {(note.severity, note.rule) for note in file.notes} <= {
+        ("info", "unknown-solver"),
+        ("info", "default-parameters"),
+    }
+    (measured,) = read_record(row.strip()).records
+    assert isinstance(measured, Measurement)
+    assert (measured.status, measured.time_us) == ("ok", 3900.0)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +163,41 @@ def test_a_name_that_the_target_never_opens(name: str) -> None:
     assert [(n.rule, n.severity) for n in file.notes] == [("file-name", "error")]
     assert NAME in file.notes[0].remedy
     assert next(iter(file.rows)).dead
+
+
+F_KEY = "64-128-128-3x3-64-128-128-8-1x1-1x1-1x1-0-NCHW-FP16-F"
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "wanted"),
+    [
+        ("gfx1201_32", ["arch=gfx1201", "cu_count=64"], ""),
+        ("gfx1201_32", ["cu_count=32", "arch=gfx1201"], ""),
+        ("gfx1100_48", ["arch=gfx1100", "cu_count=96"], ""),
+        ("gfx1030_36", ["arch=gfx1030:xnack-", "cu_count=72"], ""),
+        ("gfx1201_64", ["arch=gfx1201", "cu_count=64"], "gfx1201_32"),
+        ("gfx1201_64", ["arch=gfx1201", "cu_count=64", "wgp_mode=0"], ""),
+        ("gfx1201_32", ["arch=gfx1201", "cu_count=56"], "gfx1201_28"),
+        ("gfx90a_64", ["arch=gfx90a", "cu_count=64"], ""),
+    ],
+)
+def test_the_number_in_a_name_is_what_hip_counts(name: str, words: list[str], wanted: str) -> None:
+    """On RDNA it counts pairs of CUs, as ``GetDbBasename`` does; a person states what rocminfo prints."""
+    target = target_from([*words, "miopen_version=3.5.1", "miopen_tweak=abc"])
+    row = f"{F_KEY}=ConvDirectNaiveConvFwd:3,0,miopenConvolutionFwdAlgoDirect\n".encode()
+    end = ".HIP.3_5_1_abc.ufdb.txt"
+    file = inspect(name + end, row, target)
+    assert [x.remedy for x in file.notes if x.rule == "file-name"] == ([f"name it {wanted}{end}"] if wanted else [])
+    assert file.accepted is not bool(wanted)
+    assert file_name(target) == (wanted or name) + end
+
+
+def test_two_words_that_state_one_count_of_cus_agree() -> None:
+    words = ["gfx1100_48.HIP.3_5_1_abc.ufdb.txt", "arch=gfx1100", "cu_count=96"]
+    assert target_from(words)["cu_count"] == "48"
+    with pytest.raises(UsageError, match="42 here and 48 before"):
+        target_from([*words, "cu_count=84"])
+    assert target_from(["gfx1201_64.HIP.3_5_1_abc.ufdb.txt"])["cu_count"] == "64"
 
 
 def test_a_build_whose_tweak_is_empty() -> None:

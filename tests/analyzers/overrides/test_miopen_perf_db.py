@@ -60,7 +60,7 @@ def test_rows_of_batch_normalisations_are_no_convolutions(store: Store, tmp_path
         (f"{KEY}=ConvBinWinogradRxSf3x2:\n", [(1, "error", "parameters")]),
         (ROW.replace("\n", "\r\n"), [(1, "error", "line-ends")]),
         (ROW.replace("GroupWrw", "GroupFwd"), [(1, "error", "solver-direction")]),
-        (ROW.replace("ConvHip", "MyHip"), [(1, "warning", "unknown-solver")]),
+        (ROW.replace("ConvHip", "MyHip"), [(1, "info", "unknown-solver")]),
         (f"{KEY}=GemmWrwUniversal:1\n", [(1, "info", "not-tunable")]),
         ("\n", [(None, "error", "empty")]),
     ],

@@ -287,3 +287,32 @@ def test_what_is_guarded() -> None:
 
 def test_without_override_files_there_is_nothing_to_apply() -> None:
     assert script([], FILES[3:], TARGET) is None
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("arch", "cus", "wanted", "mode", "applies"),
+    [
+        ("gfx1201", "64", "32", None, True),
+        ("gfx1100", "96", "48", "1", True),
+        ("gfx1201", "64", "32", "0", False),
+        ("gfx1201", "64", "64", "0", True),
+        ("gfx1201", "56", "32", None, False),
+        ("gfx1250", "256", "256", None, True),
+        ("gfx90a", "104", "104", None, True),
+    ],
+)
+def test_compute_units_are_counted_as_hip_does(
+    shell: str, arch: str, cus: str, wanted: str, mode: str | None, applies: bool, tmp_path: Path
+) -> None:
+    """rocminfo prints CUs; MIOpen's file names have HIP's count, on RDNA pairs of CUs unless a variable says not."""
+    target = {"arch": arch, "cu_count": wanted, "miopen_version": "3.5.1", "miopen_tweak": "abc"}
+    file = Emission("any.ufdb.txt", b"x", Shell("export MIOPEN_USER_DB_PATH={folder}"))
+    made = script([Override(problem=gemm(), solution=Solution("miopen", "x"), target=target)], [file], target)
+    assert made is not None
+    for one in (file, made):
+        (tmp_path / one.name).write_bytes(one.data)
+    shown = ROCMINFO.replace("gfx942:sramecc+:xnack-", arch).replace("gfx942", arch).replace("304", cus)
+    env = machine(tmp_path, shown, None) | ({"GPU_ENABLE_WGP_MODE": mode} if mode else {})
+    out, _ = source(shell, tmp_path / NAME, env, tmp_path)
+    assert ("MIOPEN_USER_DB_PATH" in exported(out)) is applies

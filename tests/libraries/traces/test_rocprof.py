@@ -11,7 +11,7 @@ from logparse.ingest import ingest
 from logparse.ingest.input_file import InputFile
 from logparse.libraries.kinds.format import Head
 from logparse.libraries.rocprof import rocprof
-from logparse.model import Kernel, Message
+from logparse.model import Fact, Kernel, Message
 from logparse.store import Store
 from tests.conftest import SAMPLES
 from tests.libraries.reading import outcomes, records_of, totals, units
@@ -117,3 +117,11 @@ def test_files_of_one_process_count_their_kernels_once(store: Store, tmp_path: P
     assert store.query("select distinct source_id from kernels").shape[0] == 1
     ingest([str(tmp_path / "other")], store, run="r")
     assert us() == pytest.approx(2 * alone), "the same names in another folder are of another job"
+
+
+def test_the_cus_of_an_rdna_agent_are_counted_as_hip_does() -> None:
+    head = b'"Node_Id","Agent_Type","Cu_Count","Name","Product_Name"\n'
+    rows = {b'1,"GPU",64,"gfx1201","AMD Radeon RX 9070 XT"\n': "32", b'1,"GPU",104,"gfx90a",""\n': "104"}
+    for row, count in rows.items():
+        found = records_of(outcomes(rocprof.FORMAT, head + row), Fact)
+        assert [x.value for x in found if x.name == "cu_count"] == [count]
