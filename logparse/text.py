@@ -75,6 +75,12 @@ LINES, COLUMNS = 15, 100
 """What an answer takes of a terminal at most, unless everything is asked for."""
 
 
+def bytes_text(size: float) -> str:
+    """A number of bytes with its unit, three digits: ``15.4 GiB``."""
+    power = next((x for x in range(4) if abs(size) < 1024 ** (x + 1)), 4)
+    return f"{float(f'{size / 1024**power:.3g}'):g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
+
+
 def fitted(line: str) -> str:
     """A line of at most ``COLUMNS``."""
     return line if len(line) <= COLUMNS else f"{line[: COLUMNS - 1].rstrip()}…"

@@ -19,6 +19,7 @@ _MODULES = (
     "completeness",
     "layout_transposes",
     "slow_wrw",
+    "naive_convolution",
     "suboptimal_pick",
     "stale_override",
     "flat_cost",

@@ -75,7 +75,7 @@ def test_errors_and_known_warnings_of_logs_are_stated(store: Store, tmp_path: Pa
     assert any("could not compile a kernel" in x for x in lines)
     assert any("has no database of this kind for this GPU" in x for x in lines)
     assert lines[1] == "'[validateMatmulArgs] invalid args=datatype matA=R_16F' (2 lines of 2 texts)"
-    assert any("(2 lines of 2 texts): MIOpen left out solvers that need more workspace" in x for x in lines[2:]), (
+    assert any("(2 lines of 2 texts): MIOpen passed over solvers that need more workspace" in x for x in lines[2:]), (
         "warnings come last"
     )
 
@@ -124,3 +124,32 @@ def test_texts_of_the_sources(text: str, category: str, means: str | None) -> No
     assert getattr(message, "category") == category  # noqa: B009 - a record of any kind
     why = meaning(text)
     assert (why is None) if means is None else (why is not None and means in why)
+
+
+@pytest.mark.parametrize(
+    ("line", "means"),
+    [
+        (
+            "MIOpen Error: C:\\src\\sqlite_db.cpp:298: SQLite prepare error: no such column: mode",
+            "a MIOpen database of another version lies there",
+        ),
+        ("MIOpen Error: /src/sqlite_db.cpp:298: SQLite: no such table: config", "a MIOpen database of another version"),
+        ("MIOpen Error: /src/sqlite_db.cpp:220: SQLite: unable to open database file", "must name folders on a local"),
+        (
+            "MIOpen(HIP): Warning [SQLiteBase] Missing system database file: gfx1030_36.kdb Performance may degrade. "
+            "Please follow instructions to install: https://github.com/ROCm/MIOpen#installing-miopen-kernels-package",
+            "each kernel is compiled at its first use",
+        ),
+        (
+            "MIOpen(HIP): Warning [IsEnoughWorkspace] [EvaluateInvokers] Solver <GemmBwdRest>, workspace required: 96, "
+            "provided ptr: 0 size: 0",
+            "which may be far slower",
+        ),
+    ],
+)
+def test_messages_of_miopen_and_what_they_mean(line: str, means: str, store: Store, tmp_path: Path) -> None:
+    (tmp_path / "job.err").write_text(line + "\n", encoding="utf-8")
+    ingest([str(tmp_path / "job.err")], store, run="r")
+    (remark,) = missing(store)
+    assert means in remark
+    assert "no failure" not in remark

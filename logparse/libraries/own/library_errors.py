@@ -80,6 +80,17 @@ MEANINGS: Sequence[tuple[Sequence[str], str]] = (
     ),
     (("Tensile solution found", "exception thrown for"), "a product failed: rocBLAS has no kernel that runs it"),
     (
+        ("no such column", "no such table", "has no column named"),
+        "a MIOpen database of another version lies there, whose tables differ from what this MIOpen reads: remove or "
+        "rename the .udb and .ukdb files below ~/.config/miopen and ~/.cache/miopen (Windows: .miopen in the user's "
+        "folder), which MIOpen then makes anew",
+    ),
+    (
+        ("Missing system database file",),
+        "MIOpen's package of compiled kernels for this GPU is not installed: each kernel is compiled at its first use, "
+        "which makes the first calls slow and no later one",
+    ),
+    (
         ("SQLite", "sqlite"),
         "MIOpen cannot use a database of tuned solvers or of kernels: MIOPEN_USER_DB_PATH and MIOPEN_CUSTOM_CACHE_DIR "
         "must name folders on a local disk that it may write",
@@ -95,7 +106,8 @@ MEANINGS: Sequence[tuple[Sequence[str], str]] = (
     ),
     (
         ("workspace required:",),
-        "MIOpen left out solvers that need more workspace than it was given, which is no failure",
+        "MIOpen passed over solvers that need more workspace than it was given, and runs the fastest of the others, "
+        "which may be far slower: leave room for the workspace when a convolution is first called, or split it",
     ),
 )
 """Parts of texts, also of the logs of MIOpen, TunableOp and hipBLASLt, and what these mean; the first that holds

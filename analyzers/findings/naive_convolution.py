@@ -1,0 +1,331 @@
+"""Convolutions that run MIOpen's naive solver, which computes one output per thread and takes 10 to 500 times longer.
+
+MIOpen runs it where no other solver applies or where those that apply need more workspace than they are given: of a
+large 3-D convolution the GEMM solver alone needs tens of GiB.  Then it writes a warning and picks the naive one (ROCm/
+rocm-libraries ``projects/miopen/src/conv/solver_finders.cpp``: ``EvaluateInvokers``, ``IsEnoughWorkspace``).  A pass
+counts as naive where a trace's calls launch that kernel, where a log names it as the pick, or where it is the fastest
+of a user find-db.  One launch among the many of a search inside a call is none.
+
+What the pass would take is an estimate, of the first of these that is known: another solver's time for the problem, the
+slower of the layer's other passes, the time of the nearest problem that differs in sizes of the image alone, by
+arithmetic, or half of the roofline.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from analyzers.evidence.joins import calls_of, facts_of, timed
+from analyzers.evidence.origins import EVIDENCE
+from analyzers.evidence.picks import picks
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.findings.finding import Analyzer
+from analyzers.job.efficiency import WITHIN_REACH
+from analyzers.job.gpu_time import TRANSPOSE, traced_calls
+from logparse.devices import device_of, devices
+from logparse.model import ConvProblem, Evidence, Finding, problem_from_text
+from logparse.roofline import roofline_us
+from logparse.target import Facts, arch, same_device
+from logparse.text import bytes_text, duration
+
+NAME = "naive-convolution"
+_KERNEL = re.compile(r"naive_conv_")
+_SOLVER = re.compile(r"miopen:ConvDirectNaiveConv")
+_HELPER = re.compile(rf"{TRANSPOSE.pattern}|SubTensorOp", re.IGNORECASE)
+_LEAST_FLOPS = 1e9
+"""Below it the naive solver may well be the fastest: MIOpen's own databases have it first for thousands of problems."""
+_MOST_ELEMENTS = 2**31 - 1
+_TYPE_BYTES = {"FP64": 8, "FP32": 4, "FP16": 2, "BF16": 2, "INT8": 1, "FP8": 1, "BF8": 1}
+_LARGE = 1 << 30
+"""Bytes of workspace that a device may well not have left."""
+SEARCH = (
+    "Let MIOpen search (tune_miopen.sh), then ingest what it wrote; with MIOPEN_LOG_LEVEL=5 its log names solvers that "
+    "it passed over for lack of workspace."
+)
+
+
+def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+    """One finding per problem whose pass is naive and takes ``slow_factor`` times longer than another way would.
+
+    Where nothing is known to compare with, problems of at least 1 GFLOP have a finding without a saving.
+    """
+    rows = _naive(tables)
+    if not len(rows):
+        return []
+    facts, others = facts_of(tables), _others(tables)
+    calls = calls_of(tables, rows["problem"])
+    refused = _refused(tables)
+    found = []
+    for row in rows.to_dict("records"):
+        text, source = str(row["problem"]), str(row["source_id"])
+        problem = problem_from_text(text)
+        if not isinstance(problem, ConvProblem) or (problem.flops or 0) < _LEAST_FLOPS:
+            continue
+        now = None if pd.isna(row["now_us"]) else float(row["now_us"])
+        expected = _expected(problem, source, others, facts)
+        if expected is not None and now is not None and now <= settings.slow_factor * expected.us:
+            continue
+        count = calls.get(text, None if pd.isna(row["calls"]) else int(row["calls"]))
+        found.append(_finding(problem, row, now, expected, count, refused.get(text, ()), facts.get(source, {})))
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ naive passes
+
+
+def _naive(tables: Tables) -> pd.DataFrame:
+    """Naive passes, one row per problem: ``source_id, problem, now_us`` (of a call), ``calls`` of a trace."""
+    rows = pd.concat([_traced(tables), _logged(tables), _recorded(tables)], ignore_index=True)
+    return rows.drop_duplicates("problem").sort_values("problem", ignore_index=True)
+
+
+def _traced(tables: Tables) -> pd.DataFrame:
+    keys = ["source_id", "problem"]
+    rows = traced_calls(tables.kernels, tables.calls)
+    rows = rows[rows["kernel"].astype(str).str.contains(_KERNEL)]
+    launched = tables.kernels[tables.kernels["problem"].isin(set(rows["problem"]))]
+    names = launched["kernel"].astype(str)
+    naive = launched[names.str.contains(_KERNEL)].groupby(keys)["calls"].sum().rename("naive")
+    other = launched[~names.str.contains(_KERNEL) & ~names.str.contains(_HELPER)]
+    most = other.groupby([*keys, "kernel"])["calls"].sum().groupby(keys).max().rename("other")
+    rows = rows.merge(naive.reset_index(), on=keys).merge(most.reset_index(), on=keys, how="left")
+    # A search launches it once, and the solvers that it compares several times.
+    usual = (rows["naive"] * 2 > rows["calls"]) & ~(rows["other"].fillna(0) > rows["naive"])
+    return rows.loc[usual, [*keys, "now_us", "calls"]].sort_values(["problem", "now_us"], ascending=[True, False])
+
+
+def _logged(tables: Tables) -> pd.DataFrame:
+    """Problems most of whose logged picks are naive, with the time that a file of the run has of that."""
+    made = picks(tables)
+    total = made.groupby("problem")["count"].transform("sum")
+    made = made[made["pick"].astype(str).str.contains(_SOLVER) & (made["count"] * 2 > total)]
+    times = timed(tables.measurements[tables.measurements["run"] == tables.run])
+    times = times[times["problem"].isin(set(made["problem"])) & times["solution"].isin(set(made["pick"]))]
+    best = times.groupby(["problem", "solution"])["time_us"].min().rename("now_us").reset_index()
+    rows = made.merge(best.rename(columns={"solution": "pick"}), on=["problem", "pick"], how="left")
+    rows = rows.sort_values(["problem", "source_id"])
+    return rows[["source_id", "problem", "now_us"]].assign(calls=float("nan"))
+
+
+def _recorded(tables: Tables) -> pd.DataFrame:
+    """Problems of the run's user find-dbs of which a naive solver is the fastest: the job's next call takes it."""
+    known = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "find_db")]
+    users = set(known.loc[known["value"] == "user", "source_id"])
+    rows = timed(tables.measurements[tables.measurements["source_id"].isin(users)])
+    rows = rows.sort_values(["problem", "time_us", "solution", "source_id"]).drop_duplicates(["source_id", "problem"])
+    rows = rows[rows["solution"].astype(str).str.contains(_SOLVER)]
+    return rows[["source_id", "problem"]].assign(now_us=rows["time_us"].astype("float64"), calls=float("nan"))
+
+
+# ------------------------------------------------------------------------------------- what it could take
+
+
+@dataclass(frozen=True)
+class _Time:
+    """``us`` of a call, and how that is known."""
+
+    us: float
+    how: str
+
+
+@dataclass(frozen=True)
+class _Other:
+    """A solver other than the naive one, and what it takes for a problem of the run."""
+
+    problem: ConvProblem
+    source: str
+    solver: str
+    us: float
+
+
+def _others(tables: Tables) -> list[_Other]:
+    """What is known of other solvers in the run's files; system find-dbs hold too many problems for this."""
+    own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
+    system = tables.facts[(tables.facts["name"] == "find_db") & (tables.facts["value"] == "system")]
+    rows = timed(tables.measurements)
+    rows = rows[rows["source_id"].isin(own - set(system["source_id"])) & (rows["kind"] == "conv")]
+    rows = rows[rows["origin"].isin(EVIDENCE) & ~rows["solution"].astype(str).str.contains(_SOLVER)]
+    traced = traced_calls(tables.kernels, tables.calls)
+    traced = traced[traced["problem"].astype(str).str.startswith("conv ")]
+    traced = traced[~traced["kernel"].astype(str).str.contains(_KERNEL)]
+    named = [(rows, "solution", "time_us"), (traced, "kernel", "now_us")]
+    columns = [(x["problem"], x["source_id"], x[name], x[us]) for x, name, us in named]
+    found = [
+        (str(p), str(s), str(name), float(us)) for column in columns for p, s, name, us in zip(*column, strict=True)
+    ]
+    problems = {text: problem_from_text(text) for text, *_ in found}
+    return [
+        _Other(problem, source, name.rpartition(":")[2], us)
+        for text, source, name, us in sorted(found, key=lambda x: (x[3], *x[:3]))
+        if isinstance(problem := problems[text], ConvProblem)
+    ]
+
+
+_OF_IMAGE = ("n", "d", "h", "w", "out_d", "out_h", "out_w")
+
+
+def _kind(problem: ConvProblem) -> tuple[object, ...]:
+    """All of a problem but the sizes of its image and batch."""
+    return tuple(
+        x for name, x in vars(problem).items() if name in problem.__dataclass_fields__ and name not in _OF_IMAGE
+    )
+
+
+def _expected(problem: ConvProblem, source: str, others: Sequence[_Other], facts: Mapping[str, Facts]) -> _Time | None:
+    here = facts.get(source, {})
+    near = [x for x in others if same_device(facts.get(x.source, {}), here) is not False]
+    for x in near:
+        if x.problem == problem:
+            return _Time(x.us, f"{x.solver} takes {duration(x.us)}")
+    passes = {x.problem.direction: x for x in reversed(near) if x.problem.layer == problem.layer}
+    if passes:
+        x = max(passes.values(), key=lambda x: (x.us, x.problem.direction))
+        return _Time(x.us, f"its {x.problem.direction} takes {duration(x.us)}")
+    alike = [x for x in near if _kind(x.problem) == _kind(problem) and x.problem.flops]
+    if alike and problem.flops:
+        work = problem.flops
+        x = min(alike, key=lambda x: (abs((x.problem.flops or 0) - work), x.us))
+        us = x.us * work / (x.problem.flops or work)
+        return _Time(us, f"{x.solver} takes {duration(x.us)} for {x.problem.label}, by arithmetic {duration(us)} here")
+    least = _roofline_us(problem, here)
+    if least is None:
+        return None
+    return _Time(least / WITHIN_REACH, f"half of the roofline is {duration(least / WITHIN_REACH)}")
+
+
+def _roofline_us(problem: ConvProblem, known: Facts) -> float | None:
+    """The roofline of the device, or of the slowest one of its arch where the facts leave several open."""
+    if device_of(known) is not None or "cu_count" in known or "device" in known:
+        return roofline_us(problem, known)
+    alike = [roofline_us(problem, {"device": x.name}) for x in devices() if x.arch == arch(known)]
+    return max((x for x in alike if x is not None), default=None)
+
+
+# ------------------------------------------------------------------------------------------- why, and what to do
+
+
+def _refused(tables: Tables) -> dict[str, list[tuple[str, int]]]:
+    """Problem → the solvers that MIOpen passed over for lack of workspace in this run, and the bytes they need."""
+    rows = tables.measurements
+    lost = rows["error"].astype("string").str.startswith("too little workspace").fillna(False)
+    rows = rows[(rows["run"] == tables.run) & lost.to_numpy(dtype=bool) & rows["workspace_bytes"].notna()]
+    out: dict[str, list[tuple[str, int]]] = {}
+    columns = (rows["problem"], rows["solution"], rows["workspace_bytes"])
+    for text, solution, size in sorted({(str(p), str(s), int(b)) for p, s, b in zip(*columns, strict=True)}):
+        out.setdefault(text, []).append((solution.rpartition(":")[2], size))
+    return out
+
+
+def gemm_workspace(problem: ConvProblem) -> int | None:
+    """Bytes of workspace of MIOpen's GEMM solver, equal for F, B and W: the image with each filter's inputs copied out.
+
+    That is (c / groups) · filter · output sizes · groups · bytes of a type, of one image of the batch; None where a
+    size is unknown.  Source: ROCm/MIOpen ``src/solver/gemm.cpp`` (``GemmFwdRest::GetWorkspaceSize``).
+    """
+    sizes = [problem.c, problem.filter_d, problem.filter_h, problem.filter_w]
+    sizes += [problem.out_d, problem.out_h, problem.out_w, _TYPE_BYTES.get(problem.weights_type or "")]
+    out = 1
+    for size in sizes:
+        if size is None:
+            return None
+        out *= size
+    return out
+
+
+def _largest_tensor(problem: ConvProblem) -> int:
+    """Elements of the larger of input and output; 0 where a size is unknown."""
+    given = ((problem.n, problem.c, problem.d, problem.h, problem.w),)
+    made = ((problem.n, problem.k, problem.out_d, problem.out_h, problem.out_w),)
+    most = 0
+    for sizes in (*given, *made):
+        elements = 1
+        for size in sizes:
+            elements *= size or 0
+        most = max(most, elements)
+    return most
+
+
+def _reasons(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> Iterator[str]:
+    for solver, size in refused:
+        yield f"MIOpen passed over {solver}, which needs {bytes_text(size)} of workspace and was given less"
+    needs = gemm_workspace(problem)
+    if not refused and needs is not None and needs >= _LARGE:
+        yield f"its GEMM solver needs {bytes_text(needs)} of workspace"
+    if _largest_tensor(problem) > _MOST_ELEMENTS:
+        yield f"a tensor has {_largest_tensor(problem):,} elements, above the 2,147,483,647 that other solvers take"
+
+
+def _advice(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> str:
+    """Room or a split where a workspace is large, a smaller batch where a tensor is, else a search."""
+    needs = max([size for _, size in refused], default=gemm_workspace(problem) or 0)
+    if _largest_tensor(problem) > _MOST_ELEMENTS and (problem.n or 0) > 1:
+        return "Split the batch, so that no tensor has more than 2,147,483,647 elements. " + SEARCH
+    if not refused and needs < _LARGE:
+        return SEARCH
+    axis, out, filter_ = (
+        ("depth", problem.out_d, problem.filter_d)
+        if problem.spatial == 3
+        else (
+            "height",
+            problem.out_h,
+            problem.filter_h,
+        )
+    )
+    split = ""
+    if out is not None and out > 1:
+        slices = (filter_ or 1) - 1
+        shared = f", whose inputs share {slices} of the {axis}" if slices else ""
+        split = (
+            f"; or split the {axis}: in {min(out, 4)} parts{shared}, it needs {bytes_text(-(-needs // min(out, 4)))}, "
+            "and the outputs put together are the same"
+        )
+    return (
+        f"Leave {bytes_text(needs)} of the device's memory free for the workspace when the job first calls it (PyTorch "
+        f"asks for it then, and passes none where the allocation fails){split}."
+    )
+
+
+def _finding(
+    problem: ConvProblem,
+    row: Mapping[Hashable, Any],
+    now: float | None,
+    expected: _Time | None,
+    calls: int | None,
+    refused: Sequence[tuple[str, int]],
+    known: Facts,
+) -> Finding:
+    direction, flops = problem.direction, problem.flops or 0
+    rate = f", {flops / now / 1e6:.2g} TFLOP/s" if now else ""
+    takes = f"takes {duration(now)} with the naive solver{rate}" if now else "runs the naive solver"
+    per_call = None if now is None or expected is None else now - expected.us
+    about = expected.how if expected is not None else "what another solver takes is unknown"
+    return Finding(
+        analyzer=NAME,
+        problem=problem,
+        message="; ".join((f"{direction} {takes}", about, *_reasons(problem, refused))),
+        per_call_us=per_call,
+        calls=calls,
+        saving_us=None if per_call is None or calls is None else per_call * calls,
+        evidence=Evidence(
+            now_us=now,
+            # A solver without a time: there is nothing to search, where the one that is wanted is known.
+            best=f"miopen:{refused[0][0]}" if refused else None,
+            best_us=None if refused or expected is None else expected.us,
+            source_id=str(row["source_id"]),
+            arch=known.get("arch"),
+            cu_count=known.get("cu_count"),
+        ),
+        advice=_advice(problem, refused),
+    )
+
+
+ANALYZER = Analyzer(
+    name=NAME,
+    about="convolutions that run MIOpen's naive solver, for lack of workspace or of another solver",
+    find=find,
+)

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.findings.naive_convolution import find, gemm_workspace
+from analyzers.recommend.ranking import recommend, to_tune
+from analyzers.recommend.verdict import verdict
+from logparse.libraries.miopen.problem_key import problem_from_key
+from logparse.model import ConvProblem, Finding
+from logparse.store import Store
+from tests.analyzers.build import call, facts, measurement, tables, work
+from tests.analyzers.example import B, F, W
+from tests.analyzers.ingested import read
+
+RADEON = {"arch": "gfx1201", "cu_count": "32"}
+VIDEO = problem_from_key("64-10-200-300-3x3x3-64-8-198-298-1-0x0x0-1x1x1-1x1x1-0-NCDHW-FP32-F")
+NAIVE = {
+    x: f"naive_conv_ab_nonpacked_{word}_ncdhw_float_double_float"
+    for x, word in zip("FBW", ("fwd", "bwd", "wrw"), strict=True)
+}
+SOLVER = {x: f"miopen:ConvDirectNaiveConv{word}" for x, word in zip("FBW", ("Fwd", "Bwd", "Wrw"), strict=True)}
+
+
+def traced(*rows: tuple[ConvProblem, str, int, float], calls: int = 10, **known: str) -> Tables:
+    """A trace in which kernels of a problem ran so often, for so many µs each."""
+    problems = sorted({x.text for x, *_ in rows})
+    return tables(
+        kernels=[
+            {"source_id": "trace", "run": "r", "op": "aten::miopen_convolution", "problem": x.text, "kernel": kernel}
+            | {"calls": n, "total_us": us * n, "min_us": us, "max_us": us}
+            for x, kernel, n, us in rows
+        ],
+        calls=[call(x, count=calls, source_id="trace", category="profiler") for x in problems],
+        workload=[work(x, calls, calls_from="profiler") for x in problems],
+        facts=facts("trace", **known),
+    )
+
+
+def planted() -> Tables:
+    """A call of a trace that names no device: small beside other analyzers' cases."""
+    return traced((VIDEO, NAIVE["F"], 1, 2e4), (VIDEO, "add_bias", 1, 50.0), calls=1)
+
+
+def found(given: Tables) -> list[Finding]:
+    return list(find(given, Settings()))
+
+
+def test_a_forward_pass_of_a_trace() -> None:
+    """Of a device whose peaks are known, half of its roofline is taken to be within reach."""
+    given = traced((VIDEO, NAIVE["F"], 10, 2e6), (VIDEO, "add_bias", 10, 50.0), **RADEON)
+    (one,) = found(given)
+    assert (one.problem, one.calls) == (VIDEO, 10)
+    assert one.message.startswith("F takes 2 s with the naive solver, 0.052 TFLOP/s; half of the roofline is ")
+    assert one.message.endswith("its GEMM solver needs 3.04 GiB of workspace")
+    assert one.saving_us is not None
+    assert 0.98 * 20e6 < one.saving_us < 20e6
+    assert one.advice is not None
+    assert "split the depth: in 4 parts, whose inputs share 2 of the depth, it needs 778 MiB" in one.advice
+    assert not verdict(recommend(given, Settings())).headline.startswith("no verdict")
+
+
+@pytest.mark.parametrize("direction", ["B", "W"])
+def test_other_passes_and_unknown_devices(direction: str) -> None:
+    problem = replace(VIDEO, direction=direction)  # type: ignore[arg-type]
+    (one,) = found(traced((problem, NAIVE[direction], 10, 2e6)))
+    assert one.message.startswith(f"{direction} takes 2 s with the naive solver, 0.052")
+    assert "what another solver takes is unknown" in one.message
+    assert (one.per_call_us, one.saving_us) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(VIDEO, NAIVE["F"], 1, 5e6), (VIDEO, "igemm_fwd_gtcx35", 18, 5e3)],  # a search within the first of ten calls
+        [(VIDEO, NAIVE["F"], 10, 2e3)],  # no slower than half of the roofline
+        [(replace(VIDEO, n=1, d=3, out_d=1, h=20, out_h=18, w=20, out_w=18), NAIVE["F"], 10, 9e4)],  # below 1 GFLOP
+        [(VIDEO, "Cijk_Ailk_Bljk_SB_MT128x128x16", 10, 2e6)],
+    ],
+    ids=["search", "fast", "small", "other"],
+)
+def test_what_is_no_finding(rows: list[tuple[ConvProblem, str, int, float]]) -> None:
+    assert found(traced(*rows, **RADEON)) == []
+
+
+def test_a_search_within_the_only_call_is_no_naive_pass() -> None:
+    rows = [(VIDEO, NAIVE["F"], 1, 5e6), (VIDEO, "igemm_fwd_gtcx35", 9, 5e3)]
+    assert found(traced(*rows, calls=1, **RADEON)) == []
+
+
+DRIVER = (
+    "MIOpenDriver conv -n 1 -c 64 --in_d 10 -H 200 -W 300 -k 64 --fil_d 3 -y 3 -x 3 --pad_d 0 -p 0 -q 0 "
+    "--conv_stride_d 1 -u 1 -v 1 --dilation_d 1 -l 1 -j 1 --spatial_dim 3 -m conv -g 1 -F 1 -t 1"
+)
+LOG = f"""\
+MIOpen(HIP): Info [get_device_name] Raw device name: gfx1100
+MIOpen(HIP): Command [LogCmdFindConvolution] ./bin/{DRIVER}
+MIOpen(HIP): Warning [IsEnoughWorkspace] [EvaluateInvokers] Solver <GemmFwdRest>, workspace required: 3262643712, \
+provided ptr: 0 size: 0
+MIOpen(HIP): Info [EvaluateInvokers] ConvDirectNaiveConvFwd: naive_conv_ab_nonpacked_fwd: 900.5 < 3.40282e+38
+MIOpen(HIP): Info [FillFindReturnParameters] FW Chosen Algorithm: ConvDirectNaiveConvFwd , 0, 900.5
+"""
+RAN = f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/{DRIVER}\n"
+
+
+def test_a_solver_that_is_refused_its_workspace(store: Store, tmp_path: Path) -> None:
+    """Nothing times it: the remedy is room or a split, and a search would find nothing."""
+    (one,) = found(read(store, tmp_path, {"job.log": LOG + RAN * 7}))
+    assert (one.problem, one.calls) == (VIDEO, 7)
+    assert "MIOpen passed over GemmFwdRest, which needs 3.04 GiB of workspace and was given less" in one.message
+    assert one.evidence.now_us == 900_500
+    assert one.advice is not None
+    assert one.advice.startswith("Leave 3.04 GiB of the device's memory free for the workspace")
+    assert to_tune([one]) == []
+
+
+def test_the_nearest_problem_of_the_users_find_db_shows_what_it_could_take(store: Store, tmp_path: Path) -> None:
+    """The workspace of fewer slices was given, and its solver's time is scaled by arithmetic."""
+    key = "64-{}-200-300-3x3x3-64-{}-198-298-1-0x0x0-1x1x1-1x1x1-0-NCDHW-FP32-F"
+    naive = "ConvDirectNaiveConvFwd:{},0,miopenConvolutionFwdAlgoDirect"
+    rows = [
+        f"{key.format(6, 4)}=GemmFwdRest:40,1631321856,miopenConvolutionFwdAlgoGEMM;{naive.format(450)}\n",
+        f"{key.format(10, 8)}={naive.format(900.5)}\n",
+    ]
+    (one,) = found(read(store, tmp_path, {"gfx1100_48.HIP.3_5_1_abc.ufdb.txt": "".join(rows)}))
+    assert one.problem == VIDEO
+    assert "GemmFwdRest takes 40 ms for " in one.message
+    assert "by arithmetic 80 ms here" in one.message
+    assert one.per_call_us == pytest.approx(820_500)
+    assert (one.calls, one.saving_us) == (None, None)
+
+
+def test_another_solver_of_the_problem_or_another_pass_of_the_layer() -> None:
+    slow = measurement(F.text, SOLVER["F"], 9e4, source_id="log", origin="miopen-chosen")
+    called = {"calls": [call(F.text, count=5)], "workload": [work(F.text, 5)]}
+    (one,) = found(tables(measurements=[slow, measurement(F.text, "miopen:GemmFwdRest", 300.0)], **called))
+    assert one.message.startswith("F takes 90 ms with the naive solver")
+    assert "GemmFwdRest takes 300 µs" in one.message
+    assert one.saving_us == pytest.approx(5 * 89_700)
+    passes = [measurement(B.text, "miopen:GemmBwdRest", 200.0), measurement(W.text, "miopen:GemmWrwUniversal", 500.0)]
+    (one,) = found(tables(measurements=[slow, *passes], **called))
+    assert "its W takes 500 µs" in one.message
+
+
+def test_a_pick_that_is_naive_now_and_then_is_not_the_pass() -> None:
+    rows = [measurement(F.text, x, 9e4, origin="miopen-chosen") for x in (SOLVER["F"], "miopen:A", "miopen:A")]
+    assert found(tables(measurements=rows, workload=[work(F.text, 3)])) == []
+
+
+def test_the_workspace_of_the_gemm_solver() -> None:
+    """As MIOpen wrote it for these keys."""
+    for key, size in (
+        ("96-5-482-834-3x3x3-96-3-480-832-1-0x0x0-1x1x1-1x1x1-0-NCDHW-FP32-F", 12_421_693_440),
+        ("3-224-224-7x7-64-112-112-16-3x3-2x2-1x1-0-NCHW-FP32-F", 7_375_872),
+        ("256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32", 3_612_672),
+    ):
+        assert gemm_workspace(problem_from_key(key)) == size
+    assert gemm_workspace(replace(VIDEO, out_w=None)) is None
+
+
+def test_tensors_beyond_an_int() -> None:
+    large = replace(VIDEO, n=700)
+    (one,) = found(traced((large, NAIVE["F"], 10, 3e8), **RADEON))
+    assert "a tensor has 26,880,000,000 elements" in one.message
+    assert one.advice is not None
+    assert one.advice.startswith("Split the batch")
