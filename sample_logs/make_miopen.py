@@ -285,6 +285,48 @@ def driver_output() -> str:
     return "\n".join(lines) + "\n"
 
 
+def performance_log() -> str:
+    """What MIOpenDriver writes with MIOPEN_PERFORMANCE_LOGS=4: objects of W and of all three passes of one layer."""
+
+    def record(solver: str, number: int, space: int, phase: str, *configs: tuple[str, list[float]]) -> str:
+        made = []
+        for name, times in configs:
+            kept = sorted(times[2:] or times)
+            mean = sum(kept) / len(kept) if kept else 0.0
+            least, most = (kept[0], kept[-1]) if kept else (0.0, 0.0)
+            of_kernel = f'{{"kernel_name":"{name}","time_executions_ms":{numbers(times)},"is_transformation":false}}'
+            made.append(
+                f'{{"config_name":"{name}","exec_number":1,"time_executions_ms":{numbers(times)},"time_ms":{mean:g},'
+                f'"time_std_ms":0,"time_min_ms":{least:g},"time_max_ms":{most:g},"number_of_transformations":0,'
+                f'"kernels":[{of_kernel if times else ""}]}}'
+            )
+        head = f'{{"solution":"{solver}","solver_id":{number},"workspace_bytes":{space},"phase":"{phase}",'
+        return f'{head}"performance_configs":[{",".join(made)}]}}\n'
+
+    def numbers(times: list[float]) -> str:
+        return "[" + ",".join(f"{x:g}" for x in times) + "]"
+
+    sizes = (
+        "MIOpenDriver convfp16 -n 64 -c 256 -H 56 -W 56 -k 256 -y 3 -x 3 -p 1 -q 1 -u 2 -v 2 -l 1 -j 1 -m conv -g 32"
+    )
+    ck, naive = "ConvHipImplicitGemmGroupWrwXdlops", "ConvDirectNaiveConvWrw"
+    return "".join(
+        (
+            f'{{"command":"{sizes} -F 4 -t 1"}}\n',
+            record(
+                ck, 156, 147456, "tuning", ("wrw_tile_64", [0.9, 0.4, 0.31]), ("wrw_tile_128", [0.8, 0.3, 0.21, 0.2])
+            ),
+            record(naive, 87, 0, "solver_tuning", ("naive_conv_wrw", [3.2, 3.1, 3.0])),
+            record(ck, 156, 147456, "execution", ("wrw_tile_128", [0.4, 0.22, 0.2, 0.2])),
+            f'{{"command":"{sizes} -F 0 -t 1"}}\n',
+            record("GemmFwdRest", 91, 3612672, "solver_tuning", ("Cijk_Ailk_Bljk", [0.9, 0.9, 0.7])),
+            record("ConvBinWinogradRxSf2x3g1", 84, 0, "unknown", ("miopenSp3AsmConv", [0.5, 0.5, 0.4])),
+            record("GemmWrwUniversal", 102, 3612672, "solver_tuning", ("Cijk_Alik_Bljk", [])),
+            '{"solution":"GemmBwdRest","solver_id":97,"workspace_bytes":361\n',
+        )
+    )
+
+
 def perf_db() -> str:
     """Which (problem, solver) are tuned: the dense layers' GTC solvers and two grouped Winograd ones."""
     lines = []
@@ -317,6 +359,7 @@ FILES = {
     "find.log": find_log,
     "driver_output.txt": driver_output,
     "forms/gfx906_60.HIP.fdb.txt": v1_find_db,
+    "forms/performance.log": performance_log,
     "forms/gfx90a68.HIP.fdb.txt": lambda: ODD,
     "forms/gfx1030_36.HIP.3_3_0_damaged.ufdb.txt": lambda: DAMAGED,
 }

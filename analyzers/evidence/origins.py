@@ -20,6 +20,9 @@ TRACE = "trace"
 """Origin of kernel times in the job's own traces."""
 PICK = "pick"
 """Fact of both origins of a replay: the solution that was the library's own choice on this machine."""
-_FILES = {"aiter", "bench", "driver", "find-db", "miopen-log", "table", "tunableop", "tunableop-verbose", "tuning-file"}
+_FILES = {
+    *("aiter", "bench", "driver", "find-db", "miopen-log", "miopen-performance-log", "table", "tunableop"),
+    *("tunableop-verbose", "tuning-file"),
+}
 EVIDENCE = frozenset({*_FILES, CONFIRM})
 """Names of the origins whose times are measurements of named solutions."""

@@ -16,6 +16,7 @@ from logparse.libraries.miopen import driver_output as miopen_driver_output
 from logparse.libraries.miopen import find_db as miopen_find_db
 from logparse.libraries.miopen import log as miopen_log
 from logparse.libraries.miopen import perf_db as miopen_perf_db
+from logparse.libraries.miopen import performance_log as miopen_performance_log
 from logparse.libraries.moe import config as moe_config
 from logparse.libraries.own import applied_marks, bundle, job_units, library_errors, machine_facts
 from logparse.libraries.rocblas import logs as rocblas
@@ -40,6 +41,7 @@ FORMATS: tuple[Format, ...] = (
     miopen_driver.FORMAT,
     miopen_driver_output.FORMAT,
     miopen_log.FORMAT,
+    miopen_performance_log.FORMAT,
     miopen_find_db.FORMAT,
     miopen_perf_db.FORMAT,
     tunableop_results.FORMAT,

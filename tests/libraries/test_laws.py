@@ -66,6 +66,7 @@ IN_ORDER = {
     "hipblaslt-bench-output": "a row belongs to the header before it, and a Winner's to a row above",
     "miopen-driver-output": "times follow the command and the solution that they are of",
     "miopen-log": "a time, a choice and the call that asked for it stand in three lines",
+    "miopen-performance-log": "a record belongs to the command before it",
     "tunableop-verbose": "a time has only its candidate's number, which the line before it explains",
     "rocblas-tune": "rows stand behind their heading among other lines",
     "tensile-launches": "arguments follow their kernel",

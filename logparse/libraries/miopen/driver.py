@@ -29,6 +29,7 @@ are those of the layouts, and without ``-F`` it runs forward (``kernel/boo/op_ex
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -90,7 +91,8 @@ _COMMAND = regex(
 _BARE = regex(r"^\s*(?P<op>conv(?:b?fp16)?)(?P<flags> -n \d.*)$", re.ASCII)
 """A command without the driver's name, as lists hold them."""
 _START = (
-    rb"(?:(?:\S+ )?(?:\d+ )?MIOpen(?:\((?:HIP|OpenCL)\))?(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: "
+    rb"\{\"command\":\"MIOpenDriver "
+    rb"|(?:(?:\S+ )?(?:\d+ )?MIOpen(?:\((?:HIP|OpenCL)\))?(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: "
     rb"Command \[\w*\] ?)?"
     rb"(?:\+ )?(?:\b\w+=\S* +)*(?:\btime +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?!Info2 \[)\w+"
     rb"|^\s*conv(?:b?fp16)? -n \d"
@@ -130,6 +132,7 @@ class CommandError(ValueError):
 
 def read_command(text: str) -> Command | None:
     """The command in this line; None where the line holds none.  Raises CommandError where it is damaged."""
+    text = plain_command(text)
     match = _COMMAND.match(text) or _BARE.match(text)
     if match is None:
         return None
@@ -147,6 +150,22 @@ def read_command(text: str) -> Command | None:
     problem = _problem(op, {**_DEFAULTS, **flags}, three, logged)
     directions = _directions(int(flags.get("forw", 1 if bare else 0)))
     return Command(op, tuple(replace(problem, direction=x) for x in directions), function)
+
+
+JSON_COMMAND = '{"command":"MIOpenDriver'
+"""How the command begins that MIOpenDriver prints with ``MIOPEN_PERFORMANCE_LOGS``."""
+
+
+def plain_command(text: str) -> str:
+    """The command of ``{"command":"MIOpenDriver …"}``; any other text as it is."""
+    if not text.startswith(JSON_COMMAND):
+        return text
+    try:
+        values = json.loads(text)
+    except ValueError:
+        return text
+    command = values.get("command")
+    return command if len(values) == 1 and isinstance(command, str) else text
 
 
 @lru_cache(maxsize=8_192)
@@ -310,6 +329,7 @@ def read(text: str) -> Outcome:
     if command is None:
         return Outcome("reject", [Reject("no MIOpenDriver command")])
     if not command.problems:
+        text = plain_command(text)
         at = text.index("MIOpenDriver")
         return Outcome("message", [Message(category="miopen_cmd", function=command.function or "", text=text[at:])])
     category = "miopen_find" if "Find" in (command.function or "") else "miopen_cmd"

@@ -37,7 +37,7 @@ from logparse.libraries.kinds.format import BlockFormat, Line, Origin, Outcome
 from logparse.libraries.kinds.line_prefixes import SHARED, ranked
 from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.miopen.db_names import facts_of_name
-from logparse.libraries.miopen.driver import PREFIX
+from logparse.libraries.miopen.driver import PREFIX, plain_command
 from logparse.libraries.miopen.find_db_items import items, measured
 from logparse.libraries.miopen.log_problem import Named, Thread
 from logparse.libraries.miopen.problem_key import problem_from_key
@@ -104,7 +104,7 @@ class Reader:
 
     def take(self, line: Line) -> Outcome | None:
         if "MIOpenDriver " in line.text and "Info2" not in line.text:  # read by ``driver``
-            self._command(line.text.rstrip())
+            self._command(plain_command(line.text.rstrip()))
             return None
         outcomes = [self._part(part) for part in _AGAIN.split(line.text.rstrip())]
         ours = [outcome for outcome in outcomes if outcome is not None]
