@@ -9,11 +9,13 @@ from logparse.errors import LogparseError
 from logparse.ingest.input_file import InputFile
 from logparse.ingest.schedule import Ingested
 from logparse.libraries.kinds.format import Head, Unit
+from logparse.libraries.own import foreign_files
 from logparse.libraries.torch_profiler import profiler
 from logparse.output import Answer, Rows
 from logparse.store import command_line
 from logparse.text import common_start, short_path
 
+_LOOKED_AT = 50  # foreign files beside others whose heads are read again
 _SHOWN, _FIRST = 8, 80  # maximum remarks of one kind; maximum characters of a first line
 _WHY_EMPTY: Mapping[str, Callable[[bytes], str]] = {profiler.FORMAT.name: profiler.why_empty}
 """The reason, by format, of what a file begins with."""
@@ -56,6 +58,8 @@ def answer(results: Sequence[Ingested], label: str | None = None, store: str | N
     known = any(r.recognised for r in results)
     unread = [] if known else [r for r in results if r.state != "failed"]
     remarks += [f"{shown(r)}: {_why_nothing(r)}" for r in unread[:_SHOWN]]
+    foreign = [r for r in results if known and r.format == "foreign" and r.lines][:_LOOKED_AT]
+    remarks += [f"{shown(r)}: {why}" for r in foreign if (why := foreign_files.advice(_head(r.path)))][:_SHOWN]
     left = max(0, len(elsewhere) - _SHOWN) + max(0, len(unread) - _SHOWN)
     remarks += [f"and {left:,} more"] if left else []
     fine = (known and len(elsewhere) < len(results)) or all(r.is_empty_results for r in results)
@@ -81,12 +85,19 @@ def _why_nothing(result: Ingested) -> str:
         why = _WHY_EMPTY.get(result.format)
         hint = f"; {why(_beginning(result.path))}" if why else ""
         return f"a file of format {result.format} that holds no call, measurement or kernel{hint}"
-    head = Head("", b"")
-    with contextlib.suppress(LogparseError, OSError, EOFError):
-        head = InputFile(result.path).head()
+    head = _head(result.path)
+    if known := foreign_files.advice(head):
+        return known
     first = head.data.decode("utf-8", "backslashreplace").strip().partition("\n")[0]
     begins = f"; it begins with {first[:_FIRST]!r}" if first else ""
     return f"nothing in it is of a format that is known (`logparse formats` lists them){begins}"
+
+
+def _head(path: str) -> Head:
+    """The head of a file, empty where it cannot be read any more."""
+    with contextlib.suppress(LogparseError, OSError, EOFError):
+        return InputFile(path).head()
+    return Head("", b"")
 
 
 def _beginning(path: str) -> bytes:

@@ -1,0 +1,77 @@
+"""Files of known tools that are not read, and what to capture in their place.
+
+Each is told by its head: the columns of a table, the first member of an object, the magic of a database, or lines that
+no other tool writes.  It stays foreign and is counted as that; only the remark on it is another.
+
+Sources: ROCm/rocprofiler ``bin/tblextr.py`` (columns of rocprof v1), ROCm/rocprofiler-sdk ``source/lib/output/
+generateJSON.cpp``, NVIDIA's cuDNN API log (``CUDNN_LOGINFO_DBG``, ``CUDNN_LOGLEVEL_DBG``), pytorch/pytorch
+``torch/_inductor/select_algorithm.py`` and ``torch/_logging``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from logparse.libraries.kinds.format import Head
+from logparse.libraries.kinds.patterns import regex
+
+_SQLITE = b"SQLite format 3\x00"
+_TRACE = (
+    "`rocprofv3 --kernel-trace --output-format csv -- JOB` writes tables that are read, `logparse capture --trace` a "
+    "trace with the problems of each call"
+)
+_KINDS: Sequence[tuple[str, bytes, str]] = (
+    (
+        "",
+        rb'"?Name"?,"?Calls"?,"?TotalDurationNs"?,"?AverageNs"?,"?Percentage"?\r?(?:\n|\Z)',
+        f"kernel statistics of rocprof (v1): {_TRACE}",
+    ),
+    ("", rb'"?Index"?,"?KernelName"?,"?gpu-id"?,', f"kernels of rocprof (v1): {_TRACE}"),
+    ("", rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:', f"rocprofv3's JSON: {_TRACE}"),
+    (r"\.pftrace$", rb"", f"a Perfetto trace: {_TRACE}"),
+    (
+        r"\.u?kdb$",
+        _SQLITE,
+        "MIOpen's compiled kernels, which hold no times: what it picks is in its *.fdb.txt and *.ufdb.txt, what a job "
+        "calls in its log (`logparse capture`)",
+    ),
+    (
+        r"\.(?:udb|db)$",
+        rb"SQLite format 3\x00(?:(?!rocpd_)[\s\S])*perf_db",
+        "MIOpen's perf-db of before ROCm 6.2, in sqlite: it holds parameters of solvers and no times. Its find-db "
+        "(*.ufdb.txt) and its log (`logparse capture`) are read",
+    ),
+    (
+        r"\.sqlite$",
+        _SQLITE,
+        "a database, as Nsight Systems exports it: `logparse capture --trace` writes a trace with the problems of each "
+        "call",
+    ),
+    (
+        "",
+        _SQLITE,
+        "an sqlite database that is no rocpd of rocprofv3, the only one that is read: of rocprof (v1) or Nsight, "
+        f"{_TRACE}",
+    ),
+    (
+        "",
+        rb"(?:[^\n]*\n){0,20}(?:[IWE]! CuDNN \(v|\[cudnn_frontend\])",
+        "cuDNN's log, which holds no times: a trace counts and times convolutions (`logparse capture --trace`), "
+        "`logparse replay --backend cudnn` measures them",
+    ),
+    (
+        "",
+        rb"(?:[^\n]*\n){0,20}(?:[^\n]*torch/_inductor/|[^\n]*AUTOTUNE \w+\()",
+        "a log of TorchInductor, whose kernels no override file chooses: a trace of the job counts and times its "
+        "problems (`logparse capture --trace`)",
+    ),
+)
+_TABLE = tuple((regex(name), regex(data), why) for name, data, why in _KINDS)
+
+
+def advice(head: Head) -> str | None:
+    """What a file of a known tool is, and what to capture in its place; None where it is of none of these."""
+    for name, data, why in _TABLE:
+        if name.search(head.name) and data.match(head.data):
+            return why
+    return None

@@ -1,0 +1,78 @@
+"""Files of known tools that are not read: each is named, with what to capture in its place."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from logparse.libraries import FORMATS
+from logparse.libraries.kinds.format import FileFormat, Head
+from logparse.libraries.own.foreign_files import advice
+from tests.conftest import SAMPLE_FILES
+from tests.program import run
+
+V1_STATISTICS = '"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n"k.kd",8437,21227225205,2515968,56.2\n'
+V1_KERNELS = '"Index","KernelName","gpu-id","queue-id","queue-index","pid"\n0,"k.kd",0,0,0,3670615\n'
+V3_JSON = '{\n  "rocprofiler-sdk-tool": [\n    {"metadata": {"pid": 7}}\n  ]\n}\n'
+CUDNN = "\nI! CuDNN (v91900 56) function cudnnConvolutionForward() called:\ni!     handle: type=cudnnHandle_t\n"
+FRONTEND = "[cudnn_frontend]      CUDNN_BACKEND_TENSOR_DESCRIPTOR :\n         Id: 120\n"
+INDUCTOR = "AUTOTUNE mm(4096x1024, 1024x512)\n  triton_mm_1 0.0123 ms 100.0%\n"
+INDUCTOR_LOG = "V0523 12:00:00.1 42 torch/_inductor/select_algorithm.py:35] [0/0] choice\n"
+CASES = {
+    "standard.stats.csv": (V1_STATISTICS, "kernel statistics of rocprof (v1)", "rocprofv3 --kernel-trace"),
+    "results.csv": (V1_KERNELS.replace('"', ""), "kernels of rocprof (v1)", "rocprofv3 --kernel-trace"),
+    "4242_results.json": (V3_JSON, "rocprofv3's JSON", "--output-format csv"),
+    "4242_results.pftrace": ("\n\x0b", "a Perfetto trace", "--output-format csv"),
+    "cudnn.log": (CUDNN, "cuDNN's log", "--backend cudnn"),
+    "frontend.log": (FRONTEND, "cuDNN's log", "capture --trace"),
+    "inductor.log": (INDUCTOR, "TorchInductor", "capture --trace"),
+    "inductor.err": (INDUCTOR_LOG, "TorchInductor", "capture --trace"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_to_capture_instead(name: str) -> None:
+    text, what, instead = CASES[name]
+    why = advice(Head(name, text.encode()))
+    assert why is not None
+    assert what in why
+    assert instead in why
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "what"),
+    [
+        ("gfx906_60.ukdb", "kern_db(id integer)", "MIOpen's compiled kernels"),
+        ("gfx906_60_1.1.0.udb", "perf_db(id integer, solver text)", "MIOpen's perf-db of before ROCm 6.2"),
+        ("report1.sqlite", "CUPTI_ACTIVITY_KIND_KERNEL(id integer)", "Nsight Systems"),
+        ("results.db", "api(id integer)", "no rocpd of rocprofv3"),
+    ],
+)
+def test_databases(name: str, table: str, what: str, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / name)) as db:
+        db.execute(f"create table {table}")
+        db.commit()
+    why = advice(Head(name, (tmp_path / name).read_bytes()))
+    assert why is not None
+    assert what in why
+
+
+def test_no_file_that_is_read_is_called_foreign() -> None:
+    for path in SAMPLE_FILES:
+        head = Head(path.name, path.read_bytes()[: 1 << 16])
+        if any(isinstance(x, FileFormat) and x.recognise(head) for x in FORMATS):
+            assert advice(head) is None, path
+
+
+def test_ingest_states_it_also_beside_files_that_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results.csv").write_text(V1_KERNELS, encoding="utf-8")
+    (tmp_path / "job.log").write_text(
+        "MIOpenDriver conv -n 1 -c 8 -H 8 -W 8 -k 8 -y 1 -x 1 -p 0 -q 0 -F 1 -t 1\n", encoding="utf-8"
+    )
+    done = run("ingest", "--store", "store", "results.csv", "job.log")
+    assert "results.csv: kernels of rocprof (v1)" in done.stderr
+    assert done.returncode == 0
