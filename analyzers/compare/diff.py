@@ -97,6 +97,12 @@ class Diff:
         return int(flipped), int(picked), apart
 
     @cached_property
+    def several(self) -> int:
+        """Problems with a pick in both runs of which one run ran several solutions: one pick each does not tell all."""
+        ((count,),) = self.con.execute(_SEVERAL).fetchall()
+        return int(count)
+
+    @cached_property
     def _sums(self) -> dict[str, _Sum]:
         return {state: _Sum(*sums) for state, *sums in self.con.execute(_SUMS).fetchall()}
 
@@ -113,12 +119,15 @@ class Diff:
 _BY_BASIS = """
     select problem, basis, a.named as in_a, b.named as in_b, a.calls as calls_a, b.calls as calls_b,
            a.pick as pick_a, b.pick as pick_b, a.time_us as a_us, b.time_us as b_us, a.solution as ran_a,
-           b.solution as ran_b, sqrt(a.noise * a.noise + b.noise * b.noise) as noise
+           b.solution as ran_b, a.solutions as solutions_a, b.solutions as solutions_b,
+           sqrt(a.noise * a.noise + b.noise * b.noise) as noise
     from a full join b using (problem, basis)"""
 _BY_PROBLEM = f"""
     select problem, coalesce(bool_or(in_a), false) as in_a, coalesce(bool_or(in_b), false) as in_b,
            any_value(calls_a) as calls_a, any_value(calls_b) as calls_b,
-           any_value(pick_a) as pick_a, any_value(pick_b) as pick_b, min({{
+           any_value(pick_a) as pick_a, any_value(pick_b) as pick_b,
+           coalesce(any_value(solutions_a), 1) as solutions_a, coalesce(any_value(solutions_b), 1) as solutions_b,
+           min({{
                'alone': a_us is null or b_us is null, 'rank': list_position({list(BASES)}, basis), 'basis': basis,
                'a_us': a_us, 'b_us': b_us, 'ran_a': ran_a, 'ran_b': ran_b, 'noise': noise}}
            ) filter (basis is not null and (a_us is not null or b_us is not null)) as t
@@ -128,7 +137,8 @@ _COMPARED = f"""
     with timed as (
         select * exclude (t), if(in_a and in_b and t.alone, null, t) as t from ({_BY_PROBLEM}) where in_a or in_b),
     rows as (
-        select problem, in_a, in_b, calls_a, calls_b, t.basis as basis, t.noise as noise,
+        select problem, in_a, in_b, calls_a, calls_b, greatest(solutions_a, solutions_b) as solutions,
+               t.basis as basis, t.noise as noise,
                if(in_a, pick_a, null) as pick_a, if(in_a, t.a_us, null) as a_us, if(in_a, t.ran_a, null) as ran_a,
                if(in_b, pick_b, null) as pick_b, if(in_b, t.b_us, null) as b_us, if(in_b, t.ran_b, null) as ran_b,
                nullif(b_us / a_us, 'nan') as ratio, exp(greatest($gate, $sigmas * coalesce(noise, 0)) + $tie) as bound
@@ -140,13 +150,14 @@ _COMPARED = f"""
                else 'same' end as state,
            basis, calls_a, calls_b, a_us, b_us, ratio, noise, coalesce(pick_a, ran_a) as pick_a,
            coalesce(pick_b, ran_b) as pick_b, coalesce(calls_b, calls_a) * case state
-               when 'new' then b_us when 'vanished' then -a_us else b_us - a_us end as delta_us
+               when 'new' then b_us when 'vanished' then -a_us else b_us - a_us end as delta_us, solutions
     from rows"""
 """Where the logs name no pick, the evidence may."""
 _SUMS = "select state, count(*), count(ratio), count(delta_us), ifnull(fsum(delta_us), 0) from compared group by all"
 _FLIPS = """
     select count(*) filter (pick_a <> pick_b), count(*), median(abs(ratio - 1)) filter (pick_a <> pick_b)
     from compared where pick_a is not null and pick_b is not null"""
+_SEVERAL = "select count(*) from compared where solutions > 1 and pick_a is not null and pick_b is not null"
 _ORDERED = f"""
     select {", ".join(COLUMNS)} from compared where {{where}}
     order by list_position({list(STATES)}, state), coalesce(abs(delta_us), 0) desc,

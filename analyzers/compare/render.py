@@ -38,8 +38,12 @@ def diff_lines(found: Diff) -> list[str]:
         cost = "what that costs is unknown" if apart is None else f"the times differ there by {apart:.1%} in the median"
         rate = f"winner-flip rate {flipped / picked:.0%}"
         out.append(f"picks differ in {flipped:,} of {picked:,} problems ({rate}); {cost}")
-    elif picked:
-        out.append(f"picks are the same in all {counted(picked, 'problem')} that have one in both runs")
+    elif picked > found.several:
+        same = counted(picked - found.several, "other problem" if found.several else "problem")
+        out.append(f"picks are the same in all {same} that have one in both runs")
+    if found.several:
+        which = "which of them ran when is not compared, only the one that ran most often, or the fastest"
+        out.append(f"of {counted(found.several, 'problem')} a run holds several solutions: {which}")
     known, delta_us = found.cost("slower", "faster")
     if known:
         word = "more" if delta_us > 0 else "less"

@@ -38,8 +38,9 @@ COLUMNS = ("problem", "basis", "solution", "time_us", "noise")
 class RunTimes:
     """What a run called and what its calls took.
 
-    ``rows`` has several rows per problem, in no order: ``problem, named, calls, pick`` and ``COLUMNS``.  One row has
-    its ``calls`` and its ``pick``, the solution that was picked most often according to its logs; another per
+    ``rows`` has several rows per problem, in no order: ``problem, named, calls, pick, solutions`` and ``COLUMNS``.  One
+    row has its ``calls``, its ``pick``, the solution that was picked most often according to its logs, and how many
+    ``solutions`` ran; another per
     ``basis`` has ``solution``, ``time_us`` and ``noise``, the relative standard error of the time, null where the
     evidence does not contain it.  ``named``: the run calls the problem, or measures it otherwise than by a replay
     beside its calls, which times what-ifs, too.  ``calls`` are those of the whole run, as far as its units were counted
@@ -62,6 +63,15 @@ _PICKS = f"""
     select problem, solution as pick from named join logged using (problem, category) group by problem, solution
     qualify row_number() over (partition by problem order by sum(n) desc, solution) = 1"""
 """As ``evidence.picks.picks``: several mask categories log one launch, the one with the most picks counts."""
+_RAN = "driver"
+_SOLUTIONS = f"""
+    select problem, max(n) as solutions from (
+        select problem, count(distinct solution) as n from (
+            select category, problem, solution from calls where solution is not null and not coalesce(by_tool, false)
+            union all select origin, problem, solution from measurements where origin in {(*PICKED, _RAN)})
+        group by problem, category)
+    group by problem"""
+"""How many solutions of each problem ran, in one log or in a tool's runs: candidates of a search do not count."""
 _DEFAULTS = f"select source_id, max(value) as own from facts where name = '{PICK}' group by source_id"
 _CALLED = """
     select problem, true as named, cast(round(sum(calls * if(traced, each, 1))) as bigint) as calls from (
@@ -75,8 +85,9 @@ _NOISE = """
 """Of its samples where there are any, else the deviation in the file."""
 _OTHERS = f"kind = 'family' or exists (from workload) and origin in {(RACE, CONFIRM, ACTION)}"
 _ROWS = f"""
-    select problem, true as named, calls, pick, null as basis, null as solution, null as time_us, null as noise
-    from called full join picks using (problem)
+    select problem, true as named, calls, pick, solutions, null as basis, null as solution, null as time_us,
+           null as noise
+    from called full join picks using (problem) full join solutions_run using (problem)
     union all by name
     select problem, {TRACE!r} as basis, string_agg(distinct kernel, ' + ' order by kernel) as solution,
            nullif(any_value(l.total_us / l.calls), 'nan') as time_us
@@ -92,7 +103,13 @@ _ROWS = f"""
         from measurements left join picks using (problem) left join defaults using (source_id)
         where status = 'ok' and time_us > 0 and isfinite(time_us) group by problem, basis)"""
 """Times that are no evidence only show that their problem was measured."""
-_STAGES = {"picks": _PICKS, "defaults": _DEFAULTS, "launched": launches_sql(), "called": _CALLED}
+_STAGES = {
+    "picks": _PICKS,
+    "solutions_run": _SOLUTIONS,
+    "defaults": _DEFAULTS,
+    "launched": launches_sql(),
+    "called": _CALLED,
+}
 """Small tables that ``_ROWS`` reads: common table expressions would be planned again wherever they are named."""
 _BATCH = 1 << 16
 """Rows of a batch: whoever reads the table in DuckDB reads each batch in one thread, and its default is a million."""

@@ -63,6 +63,8 @@ def test_databases(name: str, table: str, what: str, tmp_path: Path) -> None:
 def test_no_file_that_is_read_is_called_foreign() -> None:
     for path in SAMPLE_FILES:
         head = Head(path.name, path.read_bytes()[: 1 << 16])
+        if path.suffix == ".db":
+            continue  # which tables a database has may stand beyond its head, and ingest asks for foreign files alone
         if any(isinstance(x, FileFormat) and x.recognise(head) for x in FORMATS):
             assert advice(head) is None, path
 

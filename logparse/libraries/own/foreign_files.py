@@ -49,7 +49,7 @@ _KINDS: Sequence[tuple[str, bytes, str]] = (
     ),
     (
         "",
-        _SQLITE,
+        rb"SQLite format 3\x00(?![\s\S]*rocpd_)",
         "an sqlite database that is no rocpd of rocprofv3, the only one that is read: of rocprof (v1) or Nsight, "
         f"{_TRACE}",
     ),

@@ -414,3 +414,46 @@ def test_plan_of_other_formats() -> None:
     steps = upgrade_plan([file], tables(facts=facts("x", arch="gfx942", cu_count="304", miopen_version="3.5.0")))
     assert [x.action for x in steps] == ["keep", "drop"]
     assert steps[0].reason.endswith("; write it again, the new build ignores this file")
+
+
+DRIVER = (
+    "MIOpenDriver conv -n 16 -c 64 -H 28 -W 28 -k 64 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 4 -t 1"
+)
+RAN = """\
+{command}
+MIOpen Backward Weights Conv. Algorithm: {code}, Solution: {solver}
+GPU Kernel Time Backward Weights Conv. Elapsed: {ms} ms (average)
+"""
+GEMM, NAIVE = {"code": 0, "solver": "102/GemmWrwUniversal"}, {"code": 1, "solver": "87/ConvDirectNaiveConvWrw"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ([GEMM], [GEMM, NAIVE], "of 1 problem a run holds several solutions"),
+        ([NAIVE, GEMM], [GEMM], "of 1 problem a run holds several solutions"),
+        ([GEMM], [GEMM, GEMM], "picks are the same in all 1 problem that have one in both runs"),
+        ([GEMM], [NAIVE], "picks differ in 1 of 1 problems"),
+    ],
+)
+def test_a_run_that_holds_two_algorithms_of_one_problem(
+    before: list[dict[str, object]], after: list[dict[str, object]], said: str, store: Store, tmp_path: Path
+) -> None:
+    for run, ran in (("a", before), ("b", after)):
+        path = tmp_path / f"{run}.txt"
+        texts = [RAN.format(command=DRIVER, ms=0.5 if x is GEMM else 9.5, **x) for x in ran]
+        path.write_text("".join(texts), encoding="utf-8")
+        ingest([str(path)], store, run=run)
+    lines = diff_lines(diff(times_of_run(store, "a"), times_of_run(store, "b")))
+    assert [x for x in lines if said in x]
+    assert len([x for x in lines if "picks" in x or "several solutions" in x]) == 1
+
+
+def test_a_log_with_two_picks_of_one_problem() -> None:
+    """The one that was picked most often is compared; that there are others is stated."""
+    one, both = (
+        tables(workload=[work(G[0], 9)], calls=[call(G[0], x, n) for x, n in picked])
+        for picked in ([("hipblaslt:1", 9)], [("hipblaslt:1", 6), ("hipblaslt:2", 3)])
+    )
+    assert [x for x in diff_lines(diff(one, both)) if "of 1 problem a run holds several solutions" in x]
+    assert not [x for x in diff_lines(diff(one, one)) if "several" in x]
