@@ -28,7 +28,8 @@ from analyzers.findings.finding import Analyzer
 from analyzers.job.efficiency import WITHIN_REACH
 from analyzers.job.gpu_time import TRANSPOSE, traced_calls
 from logparse.devices import device_of, devices
-from logparse.model import ConvProblem, Evidence, Finding, problem_from_text
+from logparse.libraries.miopen.solvers import MOST_ELEMENTS
+from logparse.model import Advise, ConvProblem, Evidence, Finding, Remedy, Search, problem_from_text
 from logparse.roofline import roofline_us
 from logparse.target import Facts, arch, same_device
 from logparse.text import bytes_text, duration
@@ -39,7 +40,6 @@ _SOLVER = re.compile(r"miopen:ConvDirectNaiveConv")
 _HELPER = re.compile(rf"{TRANSPOSE.pattern}|SubTensorOp", re.IGNORECASE)
 _LEAST_FLOPS = 1e9
 """Below it the naive solver may well be the fastest: MIOpen's own databases have it first for thousands of problems."""
-_MOST_ELEMENTS = 2**31 - 1
 _TYPE_BYTES = {"FP64": 8, "FP32": 4, "FP16": 2, "BF16": 2, "INT8": 1, "FP8": 1, "BF8": 1}
 _LARGE = 1 << 30
 """Bytes of workspace that a device may well not have left."""
@@ -237,33 +237,20 @@ def gemm_workspace(problem: ConvProblem) -> int | None:
     return out
 
 
-def _largest_tensor(problem: ConvProblem) -> int:
-    """Elements of the larger of input and output; 0 where a size is unknown."""
-    given = ((problem.n, problem.c, problem.d, problem.h, problem.w),)
-    made = ((problem.n, problem.k, problem.out_d, problem.out_h, problem.out_w),)
-    most = 0
-    for sizes in (*given, *made):
-        elements = 1
-        for size in sizes:
-            elements *= size or 0
-        most = max(most, elements)
-    return most
-
-
 def _reasons(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> Iterator[str]:
     for solver, size in refused:
         yield f"MIOpen passed over {solver}, which needs {bytes_text(size)} of workspace and was given less"
     needs = gemm_workspace(problem)
     if not refused and needs is not None and needs >= _LARGE:
         yield f"its GEMM solver needs {bytes_text(needs)} of workspace"
-    if _largest_tensor(problem) > _MOST_ELEMENTS:
-        yield f"a tensor has {_largest_tensor(problem):,} elements, above the 2,147,483,647 that other solvers take"
+    if (problem.largest_tensor or 0) > MOST_ELEMENTS:
+        yield f"a tensor has {problem.largest_tensor:,} elements, above the 2,147,483,647 that other solvers take"
 
 
 def _advice(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> str:
     """Room or a split where a workspace is large, a smaller batch where a tensor is, else a search."""
     needs = max([size for _, size in refused], default=gemm_workspace(problem) or 0)
-    if _largest_tensor(problem) > _MOST_ELEMENTS and (problem.n or 0) > 1:
+    if (problem.largest_tensor or 0) > MOST_ELEMENTS and (problem.n or 0) > 1:
         return "Split the batch, so that no tensor has more than 2,147,483,647 elements. " + SEARCH
     if not refused and needs < _LARGE:
         return SEARCH
@@ -288,6 +275,15 @@ def _advice(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> str:
         f"Leave {bytes_text(needs)} of the device's memory free for the workspace when the job first calls it (PyTorch "
         f"asks for it then, and passes none where the allocation fails){split}."
     )
+
+
+def _remedy(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> Remedy:
+    """A search, except where no search can find what lacks room or 32 bits."""
+    if (problem.largest_tensor or 0) > MOST_ELEMENTS and (problem.n or 0) > 1:
+        return Advise("split the batch", "the program")
+    if refused or (gemm_workspace(problem) or 0) >= _LARGE:
+        return Advise("give room for a workspace", "the program: free memory, or split the convolution")
+    return Search()
 
 
 def _finding(
@@ -320,6 +316,7 @@ def _finding(
             arch=known.get("arch"),
             cu_count=known.get("cu_count"),
         ),
+        remedy=_remedy(problem, refused),
         advice=_advice(problem, refused),
     )
 

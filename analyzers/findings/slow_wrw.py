@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.evidence.cells import count_of, text_of
-from analyzers.evidence.joins import called_problems, calls_of, facts_of, not_elsewhere, timed
+from analyzers.evidence.joins import called_problems, calls_of, facts_of, not_elsewhere, run_facts, timed
 from analyzers.evidence.miopen_tuning import completed
 from analyzers.evidence.origins import EVIDENCE
 from analyzers.evidence.passes import backward_weights, passes, passes_of
@@ -29,7 +29,17 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
 from analyzers.job.gpu_time import traced_calls
 from logparse.devices import device_of
-from logparse.model import Advise, Evidence, Finding, Override, Search, UseRows, problem_from_text, solution_from_text
+from logparse.model import (
+    Advise,
+    ConvProblem,
+    Evidence,
+    Finding,
+    Override,
+    Search,
+    UseRows,
+    problem_from_text,
+    solution_from_text,
+)
 from logparse.target import Facts, arch, machine, same_device, serves
 from logparse.text import counted, duration
 
@@ -41,6 +51,10 @@ TUNE = (
 TUNE_ELSEWHERE = (
     "On this device no faster solution is known, on another one of the store it is: let MIOpen search for it here "
     "(tune_miopen.sh), then ingest what it wrote."
+)
+KNOWN_ISSUE = (
+    " MIOpen 3.3.0 of ROCm 6.3.0 has a known issue with backward weights of FP16 and FP32 on MI300 (ROCm issue 4080), "
+    "mended in ROCm 6.3.1: upgrade, or let it search each shape once (MIOPEN_FIND_ENFORCE=3)."
 )
 TUNE_CUDNN = (
     "No faster solution is known: cuDNN has no override file, but `logparse replay` measures what channels_last and "
@@ -97,13 +111,14 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     of_run = [s for s in named if s in own]  # what another run measured elsewhere leaves no doubt about this one
     ran_on = {_device(facts, s) for s in of_run or named} or set(w["device"])
     calls = calls_of(tables, w["problem"]) if len(ran_on) == 1 else {}
-    findings = _summaries(w, tables, facts)
+    findings, here = _summaries(w, tables, facts), run_facts(tables)
     reported = _to_report(w)
     faster = _elsewhere(reported, every, facts)
     for source, rows in reported.groupby("source_id", observed=True):
         mine, known = calls if _device(facts, str(source)) in ran_on else {}, facts.get(str(source), {})
         for row in rows.to_dict("records"):
-            findings.append(_slow(row, known, mine, faster.get((str(source), str(row["problem"])))))
+            one = _slow(row, known, mine, faster.get((str(source), str(row["problem"]))))
+            findings.append(_with_known_issue(one, here | known if str(source) in own else known))
     replaced = replaced_solvers(w, tables, settings, facts, calls)
     better = {(x.evidence.details["system"], x.problem) for x in replaced}
     better |= {(source, problem_from_text(text)) for source, text in _not_run(w[w["slow"]], tables, settings, facts)}
@@ -216,6 +231,15 @@ def _slow(row: Mapping[Hashable, Any], known: Facts, calls: Mapping[str, int], e
         remedy=Search(),
         advice=TUNE_CUDNN if (arch(known) or "").startswith("sm_") else TUNE_ELSEWHERE if elsewhere else TUNE,
     )
+
+
+def _with_known_issue(found: Finding, known: Facts) -> Finding:
+    """The finding, whose advice names the issue of the MIOpen that ran, where one is known."""
+    problem = found.problem
+    concerned = isinstance(problem, ConvProblem) and problem.in_type in ("FP16", "FP32")
+    if not concerned or known.get("miopen_version") != "3.3.0" or arch(known) not in (None, "gfx942"):
+        return found
+    return replace(found, advice=f"{found.advice}{KNOWN_ISSUE}")
 
 
 # ------------------------------------------------------------------------------------------------- user find-dbs

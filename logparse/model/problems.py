@@ -360,6 +360,14 @@ class ConvProblem:
         return None if self.operand_bytes is None else sum(self.operand_bytes)
 
     @property
+    def largest_tensor(self) -> int | None:
+        """Elements of the largest of x, w and y; None where a size is unknown."""
+        x = _product(self.n, self.c, self.d, self.h, self.w)
+        w = _product(self.k, self.c, self.filter_d, self.filter_h, self.filter_w)
+        y = _product(self.n, self.k, self.out_d, self.out_h, self.out_w)
+        return None if x is None or w is None or y is None else max(x, w // (self.groups or 1), y)
+
+    @property
     def operand_bytes(self) -> tuple[float, float, float] | None:
         """Bytes of x, w and y; None where a size or type is unknown."""
         x = _product(self.n, self.c, self.d, self.h, self.w)

@@ -25,7 +25,7 @@ from logparse.errors import EmissionError
 from logparse.libraries.kinds.format import FOREIGN, Emission, FileFormat, Head, Origin, Outcome, Source, Writer
 from logparse.libraries.miopen.db_names import facts_of_name, file_name, of_fusions, recognised
 from logparse.libraries.miopen.problem_key import is_key, key_direction, key_of
-from logparse.libraries.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
+from logparse.libraries.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm, overflows
 from logparse.model import ConvProblem, Fact, Override, Problem
 from logparse.quoting import Shell
 
@@ -96,6 +96,8 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
                 f"no find-db key for {override.problem.text}: a size, type or layout is unknown; "
                 "a find-db or a MIOpen log of level 6 of this problem supplies it"
             )
+        if why := _overflows(override):
+            raise EmissionError(why)
         rows = by_key.setdefault(text, [])
         rows.append(override)
         if override.fallback is not None and _can_stand_in(override.fallback):
@@ -107,10 +109,19 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     return [Emission(name, "".join(lines).encode(), USE)]
 
 
+def _overflows(row: Override) -> str | None:
+    """Why a row may make MIOpen return wrong results; None where nothing is known against it."""
+    return overflows(row.solution.id, row.problem) if isinstance(row.problem, ConvProblem) else None
+
+
 def _can_stand_in(row: Override) -> bool:
     """Whether all that MIOpen checks is known: a net that cannot be written must not keep the override from being."""
     timed = row.time_us is not None and 0 < row.time_us < math.inf and row.workspace_bytes is not None
-    return timed and (row.solution.algorithm is not None or known_algorithm(row.solution.id) is not None)
+    return (
+        timed
+        and _overflows(row) is None
+        and (row.solution.algorithm is not None or known_algorithm(row.solution.id) is not None)
+    )
 
 
 def _items(rows: Sequence[Override]) -> list[str]:

@@ -24,7 +24,13 @@ from logparse.libraries.kinds.reading import Breach, Row, Rule, Verdicts, judge,
 from logparse.libraries.miopen import records as miopen_records
 from logparse.libraries.miopen.problem_key import is_key, key_of, problem_from_key
 from logparse.libraries.miopen.records import Item, items_of
-from logparse.libraries.miopen.solvers import ALGORITHMS, TUNABLE, algorithm_name, is_registered, known_algorithm
+from logparse.libraries.miopen.solvers import (
+    ALGORITHMS,
+    TUNABLE,
+    algorithm_name,
+    is_registered,
+    known_algorithm,
+)
 from logparse.model import ConvProblem, Direction, Measurement, Reject, Solution, fault
 from logparse.target import Facts
 

@@ -19,9 +19,10 @@ from logparse.libraries.miopen import db_names, find_db
 from logparse.libraries.miopen import records as miopen_records
 from logparse.libraries.miopen.db_names import odd_name, other_machine, wanted
 from logparse.libraries.miopen.find_db_file import FindDbFile, FindDbReading
-from logparse.libraries.miopen.find_db_items import REFIND, RULES
-from logparse.libraries.miopen.problem_key import is_key
-from logparse.libraries.miopen.records import line_notes
+from logparse.libraries.miopen.find_db_items import REFIND, RULES, items
+from logparse.libraries.miopen.problem_key import is_key, problem_from_key
+from logparse.libraries.miopen.records import line_notes, problem_or_none
+from logparse.libraries.miopen.solvers import MOST_ELEMENTS, overflows
 from logparse.target import Facts
 
 _MOST = 10
@@ -39,6 +40,31 @@ def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
     message = "no solver of the record can be used: MIOpen searches again and overwrites the record"
     for line in (line for line, all_lost in lost.items() if all_lost):
         yield Note(line, "warning", "overwritten", message, "add a solver that the target's build has")
+
+
+def _overflows(data: bytes) -> Iterator[Note]:
+    """Items whose solver indexes a tensor of their problem beyond 32 bits."""
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        key, _, payload = line.partition(b"=")
+        if not _is_large(key):
+            continue
+        problem = problem_or_none(problem_from_key, key.decode("latin-1"))
+        for item in items(key.decode("latin-1"), payload.decode("latin-1"), problem) if problem else ():
+            why = overflows(item.solver, item.problem) if item.problem is not None else None
+            if why is not None:
+                yield Note(number, "warning", "int-overflow", why, "remove it, and let the target's MIOpen find again")
+
+
+def _is_large(key: bytes) -> bool:
+    """Whether a tensor of the key's sizes may have more elements than 32 bits index: asked of every line of a file."""
+    parts = key.split(b"-")
+    axes = 2 if len(parts) > 3 and b"x" in parts[3] else 3
+    try:
+        sizes = [int(x) for x in (*parts[: axes + 1], *parts[axes + 2 : 2 * axes + 4])]
+    except ValueError:
+        return False
+    first, second, n = sizes[: axes + 1], sizes[axes + 1 : 2 * axes + 2], sizes[2 * axes + 2 :]
+    return bool(n) and max(math.prod(first), math.prod(second)) * n[0] > MOST_ELEMENTS
 
 
 def _convolutions(name: str, data: bytes) -> bytes:
@@ -99,6 +125,7 @@ def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[No
     for item, _, lines in reading.parsed.judged:
         for note in row_remarks(item.line, item, reading.target, RULES):
             yield replace(note, others=lines[1:])
+    yield from _overflows(data)
     if reading.accepted is not False:
         yield from _overwritten(row for judged in reading.parsed.odd.values() for _, row in judged)
 

@@ -17,7 +17,7 @@ from logparse.libraries.kinds.reading import Breach, Row, Rule, Verdicts, why_un
 from logparse.libraries.miopen import records as miopen_records
 from logparse.libraries.miopen.problem_key import TYPES, split_types
 from logparse.libraries.miopen.records import Item, items_of, unknown_solver
-from logparse.libraries.miopen.solvers import TUNABLE
+from logparse.libraries.miopen.solvers import SPLIT_K, TUNABLE
 from logparse.model import ConvProblem, Measurement, Reject, Solution
 from logparse.target import Facts
 
@@ -127,6 +127,21 @@ def _line_end(item: Item, target: Facts) -> str | None:
     return message if item.text[-1:] == "\r" else None
 
 
+def _split_k(item: Item, target: Facts) -> str | None:
+    """A message if the row's split-K reduction has too little workspace in the target's version.
+
+    Source: ROCm/rocm-libraries pull requests 1426 and 9427 (the backport to ROCm 7.0.2).
+    """
+    parts = re.search(r"\+(\d+)\s*$", item.values[0]) if item.solver and SPLIT_K.match(item.solver) else None
+    version = [int(x) for x in re.findall(r"\d+", target.get("miopen_version", ""))[:3]]
+    if parts is None or int(parts[1]) < 2 or not version or version > [3, 5, 0]:
+        return None
+    return (
+        f"a split-K reduction of {parts[1]} parts: MIOpen {target['miopen_version']} gives it too little workspace and "
+        "returns wrong results, unless its build has rocm-libraries pull request 1426 or 9427"
+    )
+
+
 def _not_tunable(item: Item, target: Facts) -> str | None:
     if unknown_solver(item, target) or not item.solver or TUNABLE.match(item.solver):
         return None
@@ -145,6 +160,7 @@ RULES = (
             Rule("line-ends", "error", None, _line_end, "write it with LF line ends"),
         ),
     ),
+    Rule("split-k", "warning", None, _split_k, "leave it out, or compare its results with another solver's"),
     Rule("not-tunable", "info", None, _not_tunable, ""),
 )
 

@@ -14,7 +14,7 @@ import re
 from functools import lru_cache
 
 from logparse.libraries.kinds.patterns import regex
-from logparse.model import Direction
+from logparse.model import ConvProblem, Direction
 
 FAMILIES = ("GEMM", "Direct", "FFT", "Winograd", "ImplicitGEMM")
 _DIRECTIONS = {"F": "Fwd", "B": "BwdData", "W": "BwdWeights"}
@@ -56,6 +56,29 @@ TUNABLE = regex(
     r"|MPBidirectWinograd_xdlops|DepthwiseFwd(?:2D)?$|DepthwiseDirect|OclBwdWrW2<|OclDirectFwd|HipDirectFwd)"
 )
 """Solvers that have parameters in the perf-db: without a row there they run at default parameters."""
+
+MOST_ELEMENTS = 2**31 - 1
+_INT_INDICES = regex(
+    r"ConvAsmImplicitGemmGTCDynamic(?:Fwd|Bwd|Wrw)XdlopsNHWC$|ConvHipImplicitGemm(?:3D)?GroupWrwXdlops$"
+)
+SPLIT_K = regex(r"ConvHipImplicitGemm(?:3D)?Group(?:Bwd|Wrw)Xdlops$")
+"""Solvers whose parameters end in ``+N``, a reduction over N parts of the sum that needs workspace of its own."""
+
+
+def overflows(solver: str, problem: ConvProblem) -> str | None:
+    """A message if a solver indexes one of the problem's tensors beyond 32 bits.
+
+    Before the gates of July 2026 MIOpen ran it and returned wrong results, which Find does not notice; since then the
+    solver does not apply, or another instance of it is taken.  Source: ROCm/rocm-libraries pull requests 9568, 9768,
+    10020 (ASM GTC) and 10043 (``RequiresLargeTensorCKInstance``).
+    """
+    if not _INT_INDICES.match(solver) or problem.largest_tensor is None or problem.largest_tensor <= MOST_ELEMENTS:
+        return None
+    return (
+        f"a tensor of {problem.largest_tensor:,} elements, which {solver} indexes with 32 bits: MIOpen of before July "
+        "2026 returns wrong results, a newer one takes another solver"
+    )
+
 
 ID_OF_CODE = {0: "GEMM", 1: "Direct", 2: "FFT", 3: "Winograd", 5: "ImplicitGEMM"}
 """``miopenConvolution*Algorithm_t``: the numbers that the driver and the log print (equal in all three directions)."""

@@ -10,7 +10,7 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings import slow_wrw
 from logparse.devices import device_of, devices
 from logparse.model import Finding
-from tests.analyzers.build import call, facts, measurement, tables, work
+from tests.analyzers.build import call, facts, frame, measurement, tables, work
 from tests.analyzers.example import B, F, W
 
 MI300X = facts("m", arch="gfx942", cu_count="304")
@@ -319,3 +319,20 @@ def test_a_trace_beside_a_find_db_of_its_device_is_weighted_too() -> None:
     rows = given(100.0, 200.0, 800.0).measurements
     found = slow(replace(both, measurements=rows, facts=pd.concat([both.facts, tables(facts=MI300X).facts])))
     assert [(x.per_call_us, x.calls) for x in found] == [(500.0, 4)]  # the smaller loss of one device
+
+
+@pytest.mark.parametrize(
+    ("known", "named"),
+    [
+        ({"arch": "gfx942", "miopen_version": "3.3.0"}, True),
+        ({"arch": "gfx942", "miopen_version": "3.4.0"}, False),
+        ({"arch": "gfx90a", "miopen_version": "3.3.0"}, False),
+        ({"arch": "gfx942"}, False),
+    ],
+)
+def test_the_known_issue_of_miopen_3_3_0_is_named(known: dict[str, str], named: bool) -> None:
+    """ROCm issue 4080: the remedy is another version."""
+    given = replace(planted(), facts=frame("facts", facts("m", **known)))
+    (one,) = [x for x in slow_wrw.find(given, Settings()) if x.problem is not None]
+    assert one.advice is not None
+    assert ("ROCm issue 4080" in one.advice) is named

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -12,15 +13,16 @@ from hypothesis import strategies as st
 
 from analyzers.overrides.lint import grouped, inspect
 from analyzers.overrides.merge import merge
-from logparse.errors import InputError, UsageError
+from logparse.errors import EmissionError, InputError, UsageError
 from logparse.ingest import ingest
 from logparse.ingest.stated_target import target_from
 from logparse.libraries.kinds.reading import Row, offers
 from logparse.libraries.miopen import find_db, find_db_file
 from logparse.libraries.miopen.db_names import file_name
 from logparse.libraries.miopen.find_db_items import read_record
+from logparse.libraries.miopen.problem_key import problem_from_key
 from logparse.libraries.miopen.solvers import algorithm_name, known_algorithm
-from logparse.model import Measurement
+from logparse.model import Measurement, Override, Solution
 from logparse.store import Store
 from tests.analyzers.example import F
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
@@ -283,3 +285,51 @@ def test_a_time_is_read_as_far_as_it_is_a_number(time: str, us: float | None) ->
         NAME, f"{KEY}=GemmWrwUniversal:{time},0,miopenConvolutionBwdWeightsAlgoGEMM\n".encode(), TARGET
     ).rows
     assert row.time_us == us
+
+
+LARGE = "1024-162-92-3x3-1024-162-92-{}-1x1-1x1-1x1-0-NHWC-NHWC-NHWC-FP16-{}"
+
+
+@pytest.mark.parametrize(
+    ("n", "direction", "solver", "family", "warned"),
+    [
+        (240, "W", "ConvHipImplicitGemmGroupWrwXdlops", "ImplicitGEMM", True),
+        (240, "F", "ConvAsmImplicitGemmGTCDynamicFwdXdlopsNHWC", "ImplicitGEMM", True),
+        (240, "B", "ConvAsmImplicitGemmGTCDynamicBwdXdlopsNHWC", "ImplicitGEMM", True),
+        (140, "W", "ConvHipImplicitGemmGroupWrwXdlops", "ImplicitGEMM", False),
+        (240, "F", "ConvHipImplicitGemmGroupFwdXdlops", "ImplicitGEMM", False),
+        (240, "W", "GemmWrwUniversal", "GEMM", False),
+    ],
+)
+def test_a_tensor_beyond_the_indices_of_a_solver(
+    n: int, direction: str, solver: str, family: str, warned: bool
+) -> None:
+    """MIOpen of before July 2026 returns wrong results with it: it is warned of, and never written."""
+    key = LARGE.format(n, direction)
+    small = f"{LARGE.format(1, direction)}={solver}:0.1,0,{algorithm_name(family, direction)}\n"
+    text = f"{small}{key}={solver}:9.5,0,{algorithm_name(family, direction)}\n"
+    assert ((2, "warning", "int-overflow") in rules(text)) is warned
+    assert (1, "warning", "int-overflow") not in rules(text)
+    row = Override(
+        problem=problem_from_key(key),
+        solution=Solution("miopen", solver, solver),
+        target=TARGET,
+        time_us=9500.0,
+        workspace_bytes=0,
+    )
+    net = replace(row, solution=Solution("miopen", "ConvDirectNaiveConvFwd"), fallback=row)
+    if warned:
+        with pytest.raises(EmissionError, match="wrong results"):
+            find_db.write([row], TARGET)
+        if direction == "F":
+            (file,) = find_db.write([net], TARGET)
+            assert solver.encode() not in file.data
+    else:
+        assert solver.encode() in find_db.write([row], TARGET)[0].data
+
+
+def test_a_3d_tensor_beyond_the_indices_of_a_solver() -> None:
+    key = "512-40-200-300-3x3x3-512-40-200-300-2-1x1x1-1x1x1-1x1x1-0-NDHWC-NDHWC-NDHWC-BF16-W"
+    row = f"{key}=ConvHipImplicitGemm3DGroupWrwXdlops:9.5,0,{algorithm_name('ImplicitGEMM', 'W')}\n"
+    assert (1, "warning", "int-overflow") in rules(row)
+    assert (1, "warning", "int-overflow") not in rules(row.replace("-2-1x1x1", "-1-1x1x1"))

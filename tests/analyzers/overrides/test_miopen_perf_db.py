@@ -120,3 +120,22 @@ def test_parameters_by_which_the_library_divides_are_not_0(parameters: str, cras
     file = judged(f"{KEY}=ConvHipImplicitGemmWrwV4R4Xdlops_Padded_Gemm:{parameters}\n")
     assert ["crash"] * crashes == [note.rule for note in file.notes if note.severity == "error"]
     assert file.rows[0].live == (not crashes)
+
+
+@pytest.mark.parametrize(
+    ("solver", "parameters", "version", "warned"),
+    [
+        ("ConvHipImplicitGemmGroupWrwXdlops", "DeviceGroupedConvBwdWeight<64>+4", "3.5.0", True),
+        ("ConvHipImplicitGemmGroupWrwXdlops", "DeviceGroupedConvBwdWeight<64>+4", "3.4.0", True),
+        ("ConvHipImplicitGemmGroupWrwXdlops", "DeviceGroupedConvBwdWeight<64>+1", "3.5.0", False),
+        ("ConvHipImplicitGemmGroupWrwXdlops", "DeviceGroupedConvBwdWeight<64>+4", "3.5.1", False),
+        ("ConvHipImplicitGemmGroupWrwXdlops", "DeviceGroupedConvBwdWeight<64>+4", "", False),
+        ("ConvBinWinogradRxSf3x2", "257", "3.5.0", False),
+    ],
+)
+def test_split_k_without_its_workspace(solver: str, parameters: str, version: str, warned: bool) -> None:
+    """Of a version that is not known nothing is claimed."""
+    name = f"gfx942130.HIP.{(version or '3.4.0').replace('.', '_')}_7c1e0a9d2.udb.txt"
+    target = {"miopen_version": version} if version else {}
+    file = inspect(name, f"{KEY}={solver}:{parameters}\n".encode(), target, "miopen-perf-db")
+    assert ("split-k" in [x.rule for x in file.notes]) is warned
