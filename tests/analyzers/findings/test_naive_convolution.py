@@ -7,10 +7,10 @@ import pytest
 
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.naive_convolution import find, gemm_workspace
-from analyzers.recommend.ranking import recommend, to_tune
+from analyzers.recommend.ranking import recommend
 from analyzers.recommend.verdict import verdict
 from logparse.libraries.miopen.problem_key import problem_from_key
-from logparse.model import ConvProblem, Finding
+from logparse.model import Advise, ConvProblem, Finding
 from logparse.store import Store
 from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import B, F, W
@@ -114,7 +114,7 @@ def test_a_solver_that_is_refused_its_workspace(store: Store, tmp_path: Path) ->
     assert one.evidence.now_us == 900_500
     assert one.advice is not None
     assert one.advice.startswith("Leave 3.04 GiB of the device's memory free for the workspace")
-    assert to_tune([one]) == []
+    assert one.remedy == Advise("give room for a workspace", "the program: free memory, or split the convolution")
 
 
 def test_the_nearest_problem_of_the_users_find_db_shows_what_it_could_take(store: Store, tmp_path: Path) -> None:
