@@ -42,6 +42,7 @@ gfx1100 48, gfx1101 30, gfx1102 16, gfx1103 6, gfx1150 8, gfx1151 20, gfx1152 4,
 """
 _MOST_WGPS: Mapping[str, int] = {name: int(count) for name, count in map(str.split, _LARGEST.split(","))}
 """Workgroup processors (pairs of CUs) of the largest device of an RDNA arch, from AMD's specifications."""
+_COUNT = re.compile("[0-9]{1,9}")
 _PAIRS_CUS = re.compile(r"gfx1(?!2[5-9])\d{2}[0-9a-f]")
 
 
@@ -68,7 +69,7 @@ def as_hip_counts(facts: Facts) -> dict[str, str]:
     ``wgp_mode`` 0 states that HIP counts CUs there.
     """
     units, most = facts.get("cu_count", ""), _MOST_WGPS.get(arch(facts) or "")
-    counts_cus = most is not None and units.isdecimal() and int(units) > most and facts.get("wgp_mode") != "0"
+    counts_cus = most is not None and _COUNT.fullmatch(units) and int(units) > most and facts.get("wgp_mode") != "0"
     return dict(facts) | ({"cu_count": str(int(units) // 2)} if counts_cus else {})
 
 

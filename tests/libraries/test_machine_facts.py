@@ -74,6 +74,7 @@ def test_the_cus_of_an_rdna_device_are_counted_as_hip_does() -> None:
         (b'{"arch": "gfx1201", "cu_count": "32"}', "32"),
         (b'{"arch": "gfx1100", "cu_count": 96, "wgp_mode": "0"}', "96"),
         (b'{"cu_count": "64"}', "64"),
+        (b'{"arch": "gfx1201", "cu_count": "%s"}' % (b"9" * 5000), "9" * 5000),
     ):
         facts = [x for o in read(Memory(data)) for x in o.records]
         assert Fact("cu_count", count) in facts, data

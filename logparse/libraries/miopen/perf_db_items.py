@@ -132,8 +132,8 @@ def _split_k(item: Item, target: Facts) -> str | None:
 
     Source: ROCm/rocm-libraries pull requests 1426 and 9427 (the backport to ROCm 7.0.2).
     """
-    parts = re.search(r"\+(\d+)\s*$", item.values[0]) if item.solver and SPLIT_K.match(item.solver) else None
-    version = [int(x) for x in re.findall(r"\d+", target.get("miopen_version", ""))[:3]]
+    parts = re.search(r"\+(\d{1,6})\s*$", item.values[0]) if item.solver and SPLIT_K.match(item.solver) else None
+    version = [int(x) for x in re.findall(r"\d{1,6}", target.get("miopen_version", ""))[:3]]
     if parts is None or int(parts[1]) < 2 or not version or version > [3, 5, 0]:
         return None
     return (

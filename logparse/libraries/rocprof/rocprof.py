@@ -151,7 +151,7 @@ class _Rows:
         if row["Agent_Type"] != "GPU":
             return "foreign"
         units = row["Cu_Count"]
-        count = str(hip_count(int(units), row["Name"])) if units.isdecimal() else units
+        count = str(hip_count(int(units), row["Name"])) if units.isdecimal() and len(units) < 10 else units
         told = (("arch", row["Name"]), ("device", row["Product_Name"]), ("cu_count", count))
         self._facts |= {Fact(name, value): None for name, value in told if value}
         self._facts[Fact("backend", "HIP")] = None
