@@ -73,6 +73,38 @@ def as_hip_counts(facts: Facts) -> dict[str, str]:
     return dict(facts) | ({"cu_count": str(int(units) // 2)} if counts_cus else {})
 
 
+def same_value(name: str, one: str, other: str) -> bool:
+    """Whether two texts of the fact ``name`` may be of one thing: equal, or one more fully spelled than the other.
+
+    ``2.9.1`` and ``2.9.1+rocm7.0`` may be, ``gfx942`` and ``gfx942:sramecc+:xnack-`` too; ``gfx942:xnack-`` and
+    ``gfx942:xnack+`` are not.
+    """
+    if name == "arch":
+        (mine, *features), (theirs, *others) = one.split(":"), other.split(":")
+        opposite = {x[:-1] + {"+": "-", "-": "+"}[x[-1]] for x in features if x[-1:] in ("+", "-")}
+        return mine == theirs and not opposite & set(others)
+    left, right = (re.split(r"[.\-+ ]", _spelled(name, x)) for x in (one, other))
+    return all(a == b for a, b in zip(left, right, strict=False))
+
+
+_RUNTIME = 10_000_000
+"""From here on a HIP version of digits alone is the runtime's, major·10⁷ + minor·10⁵ + patch; below it is
+major·100 + minor, as PyTorch's validator has it.  MIOpen's logs have it with dots."""
+
+
+def _spelled(name: str, text: str) -> str:
+    """The text; a version of HIP or hipBLASLt that is one number as ``major.minor`` or ``major.minor.patch``."""
+    if not (text.isascii() and text.isdecimal()) or len(text) > 18:
+        return text
+    number = int(text)
+    if name == "hip_version":
+        number = number // 100_000 if number >= _RUNTIME else number
+        return f"{number // 100}.{number % 100}"
+    if name == "hipblaslt_version":
+        return f"{number // 100_000}.{number // 100 % 1000}.{number % 100}"
+    return text
+
+
 def same_device(one: Facts, other: Facts) -> bool | None:
     """Whether both are of one GPU arch and, where both state it, one CU count; None where an arch is unknown."""
     if any(name in one and name in other and one[name] != other[name] for name in ("cu_count",)):

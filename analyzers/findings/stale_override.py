@@ -13,7 +13,6 @@ A fact that no log states is not judged; ``logparse lint FILE --target`` judges 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
@@ -21,7 +20,7 @@ import pandas as pd
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
 from logparse.model import Advise, Evidence, Finding
-from logparse.target import arch
+from logparse.target import same_value
 
 NAME = "stale-override"
 TUNABLEOP, TUNING_FILE = "tunableop-results", "hipblaslt-tuning-file"
@@ -39,9 +38,6 @@ NAMES = (
     *("pytorch_version", "hip_version", "rocm_version", "cuda_version", "cublaslt_version"),
 )
 """Facts that are compared with one another."""
-_RUNTIME = 10_000_000
-"""From here on a HIP version of digits alone is the runtime's, major·10⁷ + minor·10⁵ + patch; below it is
-major·100 + minor, as PyTorch's validator has it.  MIOpen's logs have it with dots."""
 
 
 def override_sources(tables: Tables) -> pd.DataFrame:
@@ -63,22 +59,6 @@ def stated_by_logs(tables: Tables) -> dict[str, set[str]]:
     return {str(name): set(map(str, values)) for name, values in rows.groupby("name")["value"]}
 
 
-def same(name: str, one: str, other: str) -> bool:
-    """Whether two texts of the fact ``name`` may be of one thing: equal, or one more fully spelled than the other."""
-    if name == "arch":
-        return arch({"arch": one}) == arch({"arch": other})
-    left, right = (re.split(r"[.\-+ ]", _spelled(name, x)) for x in (one, other))
-    return all(a == b for a, b in zip(left, right, strict=False))
-
-
-def _spelled(name: str, text: str) -> str:
-    """The text, a HIP version as ``major.minor``, with what follows where it has dots."""
-    if name != "hip_version" or not text.isdecimal():
-        return text
-    number = int(text) // 100_000 if int(text) >= _RUNTIME else int(text)
-    return f"{number // 100}.{number % 100}"
-
-
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     logs, out = stated_by_logs(tables), []
     if not logs:
@@ -91,7 +71,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         differ = {
             name: (mine[name][0], tuple(sorted(logs[name])))
             for name in NAMES
-            if name in mine and name in logs and not any(same(name, a, b) for a in mine[name] for b in logs[name])
+            if name in mine and name in logs and not any(same_value(name, a, b) for a in mine[name] for b in logs[name])
         }
         if differ:
             out.append(_finding(str(source), str(path), str(format_), differ, int(counts.get(source, 0))))

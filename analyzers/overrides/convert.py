@@ -22,6 +22,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from analyzers.overrides.lint import content_of
+from analyzers.overrides.merge import whole_lines
 from analyzers.overrides.write import Made, left_out_lines, readable, together
 from logparse.errors import InputError
 from logparse.groups import in_groups
@@ -31,7 +33,7 @@ from logparse.libraries.kinds.override_format import Conversion, OverrideFormat
 from logparse.libraries.override_formats import OVERRIDE_FORMATS
 from logparse.libraries.tunableop import validators
 from logparse.model import Fact, Measurement, Override, Record, Solution, SolutionName
-from logparse.target import Facts, arch, machine, seen_by, serves
+from logparse.target import Facts, machine, same_value, seen_by, serves
 from logparse.text import counted
 
 TARGETS = {x.conversion.word: (x.conversion, x, x.writer) for x in OVERRIDE_FORMATS if x.conversion and x.writer}
@@ -43,7 +45,8 @@ class _Rows:
     """The content of a file: its measured rows, its facts, and names of kernels."""
 
     format: OverrideFormat
-    measured: tuple[Measurement, ...]
+    measured: tuple[tuple[Measurement, str], ...]
+    """Each with the fault for which its library does not use the row; empty where it does."""
     facts: Facts
     kernels: Mapping[Solution, str]
 
@@ -73,8 +76,8 @@ def convert(
     overrides: list[Override] = []
     refused: Counter[str] = Counter()
     for path, rows in files:
-        for measured in rows.measured:
-            reason = _why_not(measured)
+        for measured, fault in rows.measured:
+            reason = _why_not(measured) or fault
             solution = conversion.takes(measured.solution, rows.facts.get("rocblas_version", ""))
             if reason or solution is None:
                 given, index = measured.solution, measured.solution.id.lstrip("-").isdigit()
@@ -107,7 +110,7 @@ def _one_build(files: Facts, target: Facts) -> None:
             continue
         for fact in validators.facts({key: value}):
             wanted = target.get(fact.name, fact.value)
-            if wanted != fact.value and (fact.name != "arch" or arch(target) != arch({"arch": value})):
+            if not same_value(fact.name, wanted, fact.value):
                 raise InputError(
                     f"--target: {fact.name} is {wanted}, the files' validator {key} is {value}; for another build "
                     "give --target a results CSV that it wrote"
@@ -120,16 +123,29 @@ def _read(path: str) -> _Rows:
     try:
         head = file.head()
         format, conversion = next(x for x in sources if x[1].recognise(head))
-        records: Iterable[Record] = list(conversion.read(file))
+        found: Iterable[tuple[int, Record]] = list(conversion.read(file))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
-    measured = tuple(x for x in records if isinstance(x, Measurement))
+    records = [record for _, record in found]
+    faults = _faults(format, path)
+    measured = tuple(
+        (x, faults.get((line, x.solution.text)) or faults.get((line, "")) or "")
+        for line, x in found
+        if isinstance(x, Measurement)
+    )
     if not measured:
         known = ", ".join(x.name for x, _ in sources)
         raise InputError(f"{path}: no tuned GEMM in it; formats that can be converted: {known}")
     facts = machine({x.name: x.value for x in records if isinstance(x, Fact)})
     kernels = {x.solution: x.kernel_name for x in records if isinstance(x, SolutionName) and x.kernel_name}
     return _Rows(format, measured, facts, kernels)
+
+
+def _faults(format: OverrideFormat, path: str) -> Mapping[tuple[int, str], str]:
+    """What is wrong with rows, by their line and solution, as the library that reads them finds it (and ``lint``)."""
+    name, data = content_of(path)
+    rows = format.reader(name, whole_lines(data), {}).rows
+    return {(row.line, row.solution.text if row.solution else ""): row.verdicts.fault for row in rows}
 
 
 def _why_not(measured: Measurement) -> str | None:

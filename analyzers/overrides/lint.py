@@ -31,7 +31,7 @@ from logparse.libraries.tunableop.validators import PREFIX as VALIDATOR
 from logparse.links import linked
 from logparse.model import Problem, problem_from_text
 from logparse.output import CHECK_FAILED, Answer, Rows
-from logparse.target import Facts, device_of_file, machine_of_files
+from logparse.target import Facts, device_of_file, machine_of_files, same_value
 from logparse.text import counted
 
 CHECKED = ", ".join(format.name for format in OVERRIDE_FORMATS)
@@ -71,10 +71,14 @@ def lint(
     """
     name, data = content_of(path)
     given, run = target or {}, facts_of_run(against) if against is not None else {}
-    if any(x.startswith(VALIDATOR) for x in given):  # PyTorch compares whole sets
-        run = {x: value for x, value in run.items() if not x.startswith(VALIDATOR)}
-    judged = inspect(name, data, {**run, **given}, format)
+    judged = inspect(name, data, {**_left_open(run, given), **given}, format)
     return judged if against is None else with_collisions(judged, against)
+
+
+def _left_open(run: Facts, given: Facts) -> dict[str, str]:
+    """The facts of a run without its validators, where a given fact is of another PyTorch: it compares whole sets."""
+    other = any(x.startswith(VALIDATOR) or not same_value(x, value, run.get(x, value)) for x, value in given.items())
+    return {x: value for x, value in run.items() if not (other and x.startswith(VALIDATOR))}
 
 
 def lint_files(

@@ -95,7 +95,7 @@ def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Me
     readings, dropped = [], list[str]()
     while contents:  # each is let go once it is read
         path, name, data = contents.popleft()
-        clean = _clean(data)
+        clean = whole_lines(data)
         try:
             header = merging.header(name, clean)
         except InputError as error:
@@ -133,7 +133,7 @@ def _holds_text(data: bytes) -> bool:
     return bool(data) and not data.isspace()
 
 
-def _clean(data: bytes) -> bytes:
+def whole_lines(data: bytes) -> bytes:
     """The file without byte order mark and carriage returns, whole lines only."""
     clean = data.removeprefix(BOM_UTF8)
     clean = clean.replace(b"\r\n", b"\n") if b"\r" in clean else clean  # to search for two bytes takes 20 times longer

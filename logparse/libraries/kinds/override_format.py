@@ -108,12 +108,12 @@ class Conversion:
 
     ``word`` names the format as a destination.  ``takes`` is a solution as this library counts it (None: it has no such
     number), given the version of rocBLAS that the solution is of.  ``matched`` is which calls a row of it serves.
-    ``read`` gives the records of a file that ``recognise`` accepts.
+    ``read`` gives the records of a file that ``recognise`` accepts, each with the line (from 1) that it ends in.
     """
 
     word: str
     recognise: Callable[[Head], bool]
-    read: Callable[[Source], Iterable[Record]]
+    read: Callable[[Source], Iterable[tuple[int, Record]]]
     takes: Callable[[Solution, str], Solution | None]
     matched: str
 
@@ -206,6 +206,13 @@ def bytes_of(lines: Iterable[str]) -> bytes:
     return out.getvalue()
 
 
-def records_of(format: FileFormat) -> Callable[[Source], Iterator[Record]]:
-    """The records of a file of this format."""
-    return lambda file: (record for outcome in format.read(file) for record in outcome.records)
+def records_of(format: FileFormat) -> Callable[[Source], Iterator[tuple[int, Record]]]:
+    """The records of a file of this format, each with the line that it ends in."""
+
+    def read(file: Source) -> Iterator[tuple[int, Record]]:
+        line = 0
+        for outcome in format.read(file):
+            line += outcome.lines
+            yield from ((line, record) for record in outcome.records)
+
+    return read

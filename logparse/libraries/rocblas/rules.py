@@ -292,12 +292,12 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
     return [Emission("rocblas_override.csv", data, Shell("export ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH={path}"))]
 
 
-def _records(file: Source) -> Iterator[Record]:
-    """The rows of the table, which rocblas-gemm-tune prints among other lines."""
+def _records(file: Source) -> Iterator[tuple[int, Record]]:
+    """The rows of the table, which rocblas-gemm-tune prints among other lines, each with its line."""
     reader = rocblas.TUNE.begin()
-    for line in file.lines():
+    for number, line in enumerate(file.lines(), start=1):
         outcome = reader.take(line)
-        yield from () if outcome is None else outcome.records
+        yield from () if outcome is None else ((number, record) for record in outcome.records)
 
 
 OVERRIDE_FORMAT = OverrideFormat(

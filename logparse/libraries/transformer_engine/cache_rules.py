@@ -24,6 +24,8 @@ class _Context:
     device: int | None
     """``dev_cap`` of the target."""
     keys: Mapping[str, Sequence[CacheRow]]
+    serves: bool
+    """Whether some row is of the target's device: one file may serve several."""
 
 
 def _other_device(row: CacheRow, context: _Context) -> str | None:
@@ -66,9 +68,11 @@ def _too_large(row: CacheRow, context: _Context) -> str | None:
     return None if 0 < row.number("algo_id") < 1 << 31 else "algo_id is no solution index of hipBLASLt (32 bits)"
 
 
+_TUNE = "tune on the target"
 _AGAIN = "write the row again on the target (TE_HIPBLASLT_ALGO_SAVE), or with `logparse convert`"
 _RULES: tuple[Rule[CacheRow, _Context], ...] = (
-    Rule("device", "warning", "read", _other_device, "tune on the target", fault=False),
+    Rule("device", "warning", "read", lambda r, c: _other_device(r, c) if c.serves else None, _TUNE, fault=False),
+    Rule("device", "error", "read", lambda r, c: None if c.serves else _other_device(r, c), _TUNE, fault=False),
     Rule("values", "error", "read", _short, _AGAIN),
     Rule("workspace", "error", "read", _empty_range, _AGAIN),
     Rule("scale", "error", "read", _scale_type, _AGAIN),
@@ -92,7 +96,7 @@ def reader(name: str, data: bytes, target: Facts) -> Reading[Table[CacheRow, _Co
     entries = [row for row in rows if not row.wrong]
     kept = [row for row in mine if not row.wrong and row.workspaces[0] <= row.workspaces[1]]
     notes = [Note(1, "info", "header", f"{columns} columns: {_BUILDS[columns]}")] if columns else []
-    return Table(entries, _Context(device, with_key(kept)), _RULES, notes).reading(
+    return Table(entries, _Context(device, with_key(kept), bool(mine)), _RULES, notes).reading(
         "TransformerEngine does not take the file",
         refusals=[*_refusals(header, columns, mine, target)],
         certain=COLUMNS in target and device is not None,

@@ -1,6 +1,7 @@
 """What a PyTorch takes of a TunableOp results file: whether it accepts it, which rows it uses, and remarks.
 
-A file is accepted or rejected whole, by its validators.  Without a target the file's own validators stand for it.
+A file is accepted or rejected whole, by its validators.  Without a target the file's own validators stand for it; of a
+target of which only some facts are stated each is compared with the validator that holds it.
 
 ``benchmarks/gpu_tunableop.py`` and ``torch_reader.py`` compare this with PyTorch's own reader.  Source: pytorch/pytorch
 aten/src/ATen/cuda/tunable/Tunable.cpp (``TuningContext::ReadFile``, ``TuningResultsValidator::ValidateAll``), torch 2.3
@@ -164,18 +165,17 @@ def split(data: bytes) -> ResultsFile:
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[ResultsRow, Context]]:
     """What PyTorch takes from the file; without facts of one, a PyTorch like the one that wrote it."""
-    file, running = split(data), validators.of_target(target)
+    file = split(data)
     libraries = {row.solution.library for row in file.rows}
     own = {fact.name: fact.value.strip() for fact in validators.facts(file.validators, libraries)}
     context = Context(target if signature.torch_version(target) else {**own, **target})
     table = Table(file.rows, context, _RULES, list(_notes(name, data, file, target)))
-    refusals = _refusals(data, file, running)
-    return table.reading(
-        "PyTorch rejects the whole file", refusals=refusals, certain=bool(running), facts=own, target=target
-    )
+    refusals, certain = list(_refusals(data, file, target)), validators.complete(target)
+    why = refusals[0].message if refusals else ""
+    return table.reading(why, refusals=refusals, certain=certain, facts=own, target=target)
 
 
-def _refusals(data: bytes, file: ResultsFile, running: Mapping[str, str]) -> Iterator[Note]:
+def _refusals(data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
     """Why PyTorch rejects the file."""
     given = file.validators
     odd = [key for key, value in given.items() if value != value.strip()]
@@ -188,7 +188,7 @@ def _refusals(data: bytes, file: ResultsFile, running: Mapping[str, str]) -> Ite
     elif odd:
         message = f"blanks or a carriage return around the value of {', '.join(odd)}, which then matches nothing"
         yield Note(None, "error", "validators", message, _COPY)
-    elif running and (reason := validators.difference(given, running)):
+    elif reason := validators.refusal(given, target):
         yield Note(None, "error", "validators", f"PyTorch rejects the whole file: {reason}", _RETUNE)
 
 

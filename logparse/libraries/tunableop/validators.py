@@ -14,11 +14,12 @@ Source: pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from logparse.errors import EmissionError
 from logparse.libraries.tunableop.signature import version
 from logparse.model import Fact
+from logparse.target import same_value
 
 PREFIX = "validator:"
 ORDER = ("PT_VERSION", "ROCM_VERSION", "HIP_VERSION", "HIPBLASLT_VERSION", "GCN_ARCH_NAME", "ROCBLAS_VERSION")
@@ -31,6 +32,8 @@ _CANONICAL: Mapping[str, str] = {
     "GCN_ARCH_NAME": "arch",
     "ROCBLAS_VERSION": "rocblas_version",
 }
+_COMPARED = frozenset({*_CANONICAL.values(), "hipblaslt_version", "hipblaslt_revision"})
+"""Facts that validators hold."""
 
 
 def facts(validators: Mapping[str, str], libraries: Collection[str] | None = None) -> list[Fact]:
@@ -57,12 +60,52 @@ def of_target(target: Mapping[str, str]) -> dict[str, str]:
     return {name[len(PREFIX) :]: value for name, value in target.items() if name.startswith(PREFIX)}
 
 
-def difference(given: Mapping[str, str], running: Mapping[str, str]) -> str | None:
-    """Why a PyTorch with the validators ``running`` rejects a file with those ``given``; None where it accepts it."""
-    for name in sorted(set(given) ^ set(running)):
-        return f"validator {name} is {'not one of this PyTorch' if name in given else 'missing'}"
-    wrong = [name for name in given if given[name] != running[name]]
-    return "; ".join(f"{name} is {given[name]!r}, running is {running[name]!r}" for name in wrong) or None
+def refusal(given: Mapping[str, str], target: Mapping[str, str]) -> str | None:
+    """Why a PyTorch with the facts ``target`` rejects a file with the validators ``given``.
+
+    None where it accepts the file, and where no stated fact speaks against it.  A whole set of validators is compared
+    as PyTorch does; any other fact with the validator that holds it, as far as it is spelled.
+    """
+    running = of_target(target)
+    if complete(target):
+        for name in sorted(set(given) ^ set(running)):
+            return f"validator {name} is {'not one of this PyTorch' if name in given else 'missing'}"
+    wrong = [_missing(name) for name in running if name not in given]
+    wrong += [
+        f"{name} is {value!r}, running is {running[name]!r}"
+        for name, value in given.items()
+        if running.get(name, value) != value
+    ]
+    return "; ".join(wrong or _contradictions(given, target)) or None
+
+
+def _missing(name: str) -> str:
+    return f"validator {name} is missing"
+
+
+def _contradictions(given: Mapping[str, str], target: Mapping[str, str]) -> Iterator[str]:
+    """What the target's facts state other than the validators do."""
+    device = target.get("backend") or _BACKENDS.get(target.get("arch", "")[:3])
+    if device == "CUDA" and set(given) & set(ORDER[1:]):
+        yield f"validator {min(set(given) & set(ORDER[1:]))} is not one of a PyTorch for CUDA"
+    elif device == "HIP" and (lacking := _lacking(given, {})):
+        yield _missing(lacking[-1])
+    for key, value in given.items():
+        for fact in facts({key: value}):
+            stated = target.get(fact.name)
+            compared = fact.name in _COMPARED and stated is not None
+            if compared and not same_value(fact.name, fact.value, str(stated)):
+                yield f"{key} is {value!r}, the target's {fact.name} is {stated!r}"
+
+
+_BACKENDS: Mapping[str, str] = {"gfx": "HIP", "sm_": "CUDA"}
+"""PyTorch's backend by how the name of its device begins."""
+
+
+def complete(target: Mapping[str, str]) -> bool:
+    """Whether the validators among a target's facts are the whole set of its PyTorch."""
+    known = of_target(target)
+    return "PT_VERSION" in known and not _lacking(known, target)
 
 
 def lines(target: Mapping[str, str]) -> list[str]:

@@ -7,9 +7,11 @@ import json
 import pkgutil
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -17,9 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import logparse.libraries
+from analyzers.overrides.convert import convert
 from analyzers.overrides.look_up import look_up
-from analyzers.overrides.merge import merge, with_own
+from analyzers.overrides.merge import merge, merge_contents, with_own
 from analyzers.overrides.write import make
+from logparse.errors import InputError
 from logparse.libraries import FORMATS
 from logparse.libraries.kinds.format import Emission, FileFormat, Head, Outcome, Writer
 from logparse.libraries.kinds.override_format import OverrideFile, OverrideFormat
@@ -256,6 +260,42 @@ def test_a_merge_of_a_file_with_itself_is_itself(format: OverrideFormat, tmp_pat
         assert merge([str(paths[0])]).files[0].data == made.data
 
 
+OTHER: Facts = {
+    "arch": "gfx90a",
+    "cu_count": "97",
+    "device": "AMD Instinct MI210",
+    "backend": "CUDA",
+    "pytorch_version": "2.3.1",
+    "hip_version": "603",
+    "rocm_version": "6.2.0",
+    "hipblaslt_version": "0.6.0",
+    "hipblaslt_revision": "592518e7",
+    "rocblas_version": "4.1.0",
+    "miopen_version": "3.1.0",
+    "miopen_tweak": "592518e7",
+    "transformer_engine_columns": "20",
+}
+"""Values of facts that no sample states."""
+
+
+def test_what_a_file_states_about_its_target_is_held_against_each_fact_that_a_user_states(
+    format: OverrideFormat,
+) -> None:
+    """One contradicted fact alone: no row is used, or a note of weight names the value.  An equal one changes none."""
+    for file, _ in samples()[format.name]:
+        alone = format.inspect(file.name, file.data, {})
+        for name, value in alone.facts.items():
+            same = format.inspect(file.name, file.data, {name: value})
+            assert [row.live for row in same.rows] == [row.live for row in alone.rows], name
+            other = OTHER.get(name, "7" if name.startswith("validator:") else None)
+            assert other is not None, f"no other value of {name} is known to the law"
+            assert other != value
+            judged = format.inspect(file.name, file.data, {name: other})
+            named = [x for x in judged.notes if x.severity != "info" and other in x.message]
+            assert named or not judged.ok, f"{file.name}: {name} {other} for {value} is not named"
+            assert any(row.live for row in judged.rows) or not judged.ok, "a file of no use fails the check"
+
+
 @pytest.mark.parametrize("format", [x for x in OVERRIDE_FORMATS if x.keep_refusal], ids=lambda format: format.name)
 def test_a_users_own_rows_are_kept_once(format: OverrideFormat, tmp_path: Path) -> None:
     for file, target in samples()[format.name]:
@@ -301,6 +341,45 @@ def test_a_row_that_no_library_reads_contributes_no_claim(data: st.DataObject) -
     if all(row.verdicts.fault and not row.kept for row in reading.rows):
         records = [x for outcome in READ[format.name].read(Memory(text, file.name)) for x in outcome.records]
         assert not [x for x in records if isinstance(x, Measurement) and x.status == "ok"], text
+
+
+@given(st.data())
+def test_lint_coverage_merge_and_convert_take_the_same_rows(data: st.DataObject) -> None:
+    """Of a file with a damaged row, and of one for another device, too."""
+    format = data.draw(st.sampled_from(OVERRIDE_FORMATS))
+    file, own = data.draw(st.sampled_from(samples()[format.name]))
+    text = file.data
+    if format.kinds and data.draw(st.booleans()):
+        lines = text.split(b"\n")
+        number = data.draw(st.sampled_from(list(format.reader(file.name, text, {}).rows))).line - 1
+        cells = re.split(rb"([,=;:])", lines[number])
+        cells[data.draw(st.integers(0, len(cells) - 1))] = data.draw(st.sampled_from([b"0", b"-1", b"x", b"", b"1e9"]))
+        lines[number] = b"".join(cells)
+        text = b"\n".join(lines)
+    target = data.draw(st.sampled_from([{}, own, {"arch": "gfx90a"}, {"pytorch_version": "2.3.1"}]))
+    judged = format.inspect(file.name, text, target)
+    live = {row.key for row in judged.rows if row.live}
+    assert judged.ok or not live or judged.accepted is not False
+    for row in judged.rows:  # coverage
+        if row.problem is not None and format.kinds and (key := format.key(row.problem, judged.reading.key_facts)):
+            served = look_up(format, judged.reading, row.problem).state == "hit"
+            assert served is bool(live & {key, *format.instead(key)})
+    alone = format.inspect(file.name, text, {})
+    whole = [row for row in alone.rows if row.solution is not None and not row.verdicts.fault]
+    faultless, usable = {row.key for row in whole}, {row.key for row in whole if row.live}
+    refusal, merged = "", set[str]()
+    try:
+        (made, *_) = merge_contents([(file.name, file.name, text)]).files
+        merged = {row.key for row in format.inspect(made.name, made.data, {}).rows if row.live}
+    except InputError as error:
+        refusal = str(error)
+    refused = alone.accepted is False or not alone.ok or "cannot be merged" in refusal  # rows of several devices
+    assert usable <= merged <= faultless or (refusal and (refused or not usable))
+    if format.conversion is not None:
+        with TemporaryDirectory() as folder, suppress(InputError):
+            (path := Path(folder, file.name)).write_bytes(text)
+            converted = convert([str(path)], format.conversion.word, own or TARGET, same_build=True)
+            assert converted.count <= len(faultless), "a row that the library drops is not converted"
 
 
 @pytest.mark.parametrize("name", ["miopen-find-db", "miopen-perf-db"])

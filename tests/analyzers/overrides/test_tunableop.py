@@ -134,6 +134,53 @@ def test_rows_of_another_pytorch(row: str, rule: str) -> None:
     assert file.rows[0].verdicts.why
 
 
+VALIDATORS = "".join(f"Validator,{k[10:]},{v}\n" for k, v in ROCM.items() if k.startswith("validator:"))
+OLD = (
+    "Validator,PT_VERSION,2.6.0\nValidator,ROCM_VERSION,6.2.0.0-66-98a50c5\n"
+    "Validator,HIPBLASLT_VERSION,800-50015815\nValidator,GCN_ARCH_NAME,gfx90a:sramecc+:xnack-\n"
+    "Validator,ROCBLAS_VERSION,4.2.0-50015815\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("head", "stated", "why"),
+    [
+        (VALIDATORS, {"arch": "gfx950"}, "GCN_ARCH_NAME is 'gfx942:sramecc+:xnack-', the target's arch is 'gfx950'"),
+        (VALIDATORS, {"arch": "gfx942:sramecc+:xnack+"}, "the target's arch is 'gfx942:sramecc+:xnack+'"),
+        (VALIDATORS, {"pytorch_version": "2.10.0"}, "PT_VERSION is '2.9.1', the target's pytorch_version is '2.10.0'"),
+        (VALIDATORS, {"hip_version": "7.2.53211"}, "HIP_VERSION is '701', the target's hip_version is '7.2.53211'"),
+        (VALIDATORS, {"hipblaslt_version": "1.2.2"}, "the target's hipblaslt_version is '1.2.2'"),
+        (VALIDATORS, {"hipblaslt_revision": "50015815"}, "the target's hipblaslt_revision is '50015815'"),
+        (VALIDATORS, {"rocblas_version": "5.2.0"}, "the target's rocblas_version is '5.2.0'"),
+        (VALIDATORS, {"arch": "sm_90"}, "validator GCN_ARCH_NAME is not one of a PyTorch for CUDA"),
+        (VALIDATORS, {"backend": "CUDA"}, "validator GCN_ARCH_NAME is not one of a PyTorch for CUDA"),
+        (VALIDATORS, {"validator:PT_VERSION": "2.10.0"}, "PT_VERSION is '2.9.1', running is '2.10.0'"),
+        (VALIDATORS, {"validator:ROCM_VERSION": "7.0.1"}, "validator ROCM_VERSION is missing"),
+        (HEAD, {"arch": "gfx942"}, "validator ROCBLAS_VERSION is missing"),
+        (HEAD, {"backend": "HIP"}, "validator ROCBLAS_VERSION is missing"),
+        (OLD, {"rocm_version": "6.3.1"}, "ROCM_VERSION is '6.2.0.0-66-98a50c5', the target's rocm_version is '6.3.1'"),
+        (OLD, {"arch": "gfx942"}, "GCN_ARCH_NAME is 'gfx90a:sramecc+:xnack-', the target's arch is 'gfx942'"),
+        (VALIDATORS, {"pytorch_version": "2.9"}, ""),
+        (VALIDATORS, {"pytorch_version": "2.9.1+rocm7.1", "arch": "gfx942"}, ""),
+        (VALIDATORS, {"hip_version": "7.1.52802", "hipblaslt_version": "1.0.0"}, ""),
+        (VALIDATORS, {"validator:PT_VERSION": "2.9.1"}, ""),
+        (VALIDATORS, {"validator:GCN_ARCH_NAME": "gfx942:sramecc+:xnack-", "arch": "gfx942"}, ""),
+        (OLD, {"rocm_version": "6.2.0", "hipblaslt_version": "0.8.0"}, ""),
+        (HEAD, {"arch": "sm_90", "pytorch_version": "2.11.0"}, ""),
+    ],
+)
+def test_each_stated_fact_is_held_against_the_validator_that_has_it(
+    head: str, stated: dict[str, str], why: str
+) -> None:
+    """A whole set of validators is not needed to know that a file is rejected, nor is one of them a whole set."""
+    file = judged(head + ROW, stated)
+    assert file.accepted is (False if why else None)
+    assert [why in note.message for note in file.notes if note.rule == "validators"] == ([True] if why else [])
+    if why:
+        assert not file.ok
+        assert why in file.rows[0].verdicts.why
+
+
 def test_old_pytorch() -> None:
     old = {"validator:PT_VERSION": "2.5.1", "pytorch_version": "2.5.1"}
     text = (
