@@ -1,7 +1,8 @@
 """Which problems of different formats are the same call (design: a relation, never a merge).
 
-Two problems are linked when their shapes are equal and no field that both know differs.  ``linked`` compares two
-problems, ``links_sql`` two tables; a test holds the two to equal results.
+Two problems are linked when their shapes are equal and no field that both know differs.  A number of compute units that
+a library is told to plan for may be all of the device, so such a call may be one without a number.  ``linked`` compares
+two problems, ``links_sql`` two tables; a test holds the two to equal results.
 """
 
 from __future__ import annotations
@@ -31,11 +32,15 @@ def linked(one: Problem, other: Problem) -> Level | None:
         return "exact" if "?" not in one.text else "layout" if _layout_known(one) else "shape"
     if one.shape is None or one.shape != other.shape:
         return None
+    sure = _layout_known(one) and _layout_known(other)
     for name in names:
         left, right = _folded(getattr(one, name)), _folded(getattr(other, name))
-        if left is not None and right is not None and left != right:
+        if left is None or right is None or left == right:
+            continue
+        if name != "sm_count" or 0 not in (left, right):
             return None
-    return "layout" if _layout_known(one) and _layout_known(other) else "shape"
+        sure = False
+    return "layout" if sure else "shape"
 
 
 def _folded(value: object) -> object:
@@ -86,16 +91,18 @@ def full_links_sql(problems: str) -> str:
 def open_sql(rows: str) -> str:
     """SQL of the rows whose problem may have a link to another one: all links are between such a problem and others.
 
-    A text is open if a field is unknown or a type has a second spelling.  Two texts that are not open differ in a field
-    that both know, so they need no comparison: a find-db holds hundreds of thousands of them.
+    A text is open if a field is unknown, a type has a second spelling, or it has a number of compute units.  Two texts
+    that are not open differ in a field that both know, so they need no comparison: a find-db holds hundreds of
+    thousands of them.
     """
-    return f"from {rows} where contains(problem, '?') or contains(problem, '_fnuz')"
+    return f"from {rows} where contains(problem, '?') or contains(problem, '_fnuz') or contains(problem, ' sms=')"
 
 
 def _equal(name: str) -> str:
-    if name in ("a_type", "b_type", "c_type", "d_type"):
+    if name in ("a_type", "b_type", "c_type", "d_type", "compute_input_a_type", "compute_input_b_type"):
         return "a.{name} is null or b.{name} is null or replace(a.{name}, '_fnuz', '') = replace(b.{name}, '_fnuz', '')"
-    return "a.{name} is null or b.{name} is null or a.{name} = b.{name}"
+    equal = "a.{name} is null or b.{name} is null or a.{name} = b.{name}"
+    return f"{equal} or 0 in (a.{{name}}, b.{{name}})" if name == "sm_count" else equal
 
 
 def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
@@ -106,12 +113,13 @@ def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
     """
     agree = " and ".join(f"({_equal(name).format(name=name)})" for name in names)
     known = " and ".join(rule.format(t=side) for rule in layout for side in "ab")
+    sure = f"{known} and coalesce(a.sm_count = b.sm_count, true)" if "sm_count" in names else known
     near = f"select distinct on (problem) * from {table} where shape in (select shape from opened)"
     return f"""(
     with opened as materialized (
         select distinct on (problem) * {open_sql(table)}),
     pair as (
-        select a.problem as problem, b.problem as other, case when {known} then 'layout' else 'shape' end as level
+        select a.problem as problem, b.problem as other, case when {sure} then 'layout' else 'shape' end as level
         from opened a join ({near}) b on a.shape = b.shape and a.problem <> b.problem and {agree})
     select problem, problem as other, case when {known.replace("b.", "a.")} then 'layout' else 'shape' end as level
     from opened a where contains(problem, '?')

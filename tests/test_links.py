@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 
 import duckdb
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.links import linked, links_sql
-from logparse.model import ConvProblem, GemmProblem, Problem
+from logparse.model import GEMM_FIELDS, ConvProblem, GemmProblem, Problem, problem_from_text, with_plain
 from logparse.store.held import conv_row, gemm_row
 from logparse.store.schema import SCHEMAS
 from logparse.store.views import CONV_SHAPE
 
 FULL = GemmProblem(
+    **with_plain({f"{x}_type": "bf16_r" for x in "abcd"}),
     trans_a="T",
     trans_b="N",
     m=64,
@@ -28,7 +30,6 @@ FULL = GemmProblem(
     ldb=16,
     ldc=64,
     ldd=64,
-    **{f"{x}_type": "bf16_r" for x in "abcd"},
     compute_type="f32_r",
     scale_type="f32_r",
     activation="none",
@@ -94,6 +95,71 @@ def test_where_none_is_full_the_fuller_ones_are_counted() -> None:
     assert view([relu, none, PARTIAL])[PARTIAL.text, relu.text] == ("layout", 2)
 
 
+ALL = replace(
+    FULL,
+    **{f"{x}_type": "f16_r" for x in ("a", "b", "c", "d", "aux", "bias")},
+    compute_input_a_type="f16_r",
+    compute_input_b_type="f16_r",
+    batch_count=3,
+    batch_mode="strided",
+    **{f"stride_{x}": 1 << 20 for x in "abcd"},
+    bias=True,
+    bias_source="d",
+    aux=True,
+    activation="gelu",
+    beta="nonzero",
+)
+"""A call to which every field matters."""
+DOMAINS: dict[str, tuple[object, ...]] = {
+    **dict.fromkeys(("trans_a", "trans_b"), ("N", "T")),
+    **dict.fromkeys(
+        ("m", "n", "k", "lda", "ldb", "ldc", "ldd", "stride_a", "stride_b", "stride_c", "stride_d"), (64, 72)
+    ),
+    "batch_count": (2, 3),
+    "batch_mode": ("strided", "pointer"),
+    **{f"{x}_type": ("f16_r", "bf16_r", "f8_r") for x in ("a", "b", "c", "d", "aux", "bias", "scale")},
+    "compute_type": ("f32_r", "f32_f16_r", "xf32_r"),
+    "activation": ("none", "relu", "gelu"),
+    "bias_source": ("a", "b", "d"),
+    **dict.fromkeys(("gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"), (False, True)),
+    **{f"scale_{x}": ("none", "scalar", "row", "block32", "block128x128") for x in "abcd"},
+    "beta": ("zero", "nonzero"),
+    **dict.fromkeys(("compute_input_a_type", "compute_input_b_type"), ("f16_r", "bf16_r", "f8_r")),
+    "sm_count": (48, 132),
+}
+WIDTHS = {"wide": ALL, "narrow": replace(ALL, **{f"{x}_type": "f8_r" for x in "abcd"})}
+
+
+def test_the_law_below_is_over_all_fields() -> None:
+    assert DOMAINS.keys() == set(GEMM_FIELDS)
+
+
+@pytest.mark.parametrize("base", WIDTHS.values(), ids=WIDTHS)
+@pytest.mark.parametrize("name", GEMM_FIELDS)
+def test_every_field_separates_two_problems_or_is_marked_unknown(name: str, base: GemmProblem) -> None:
+    known = [replace(base, **{name: value}) for value in DOMAINS[name]]
+    unknown = replace(base, **{name: None})
+    assert len({x.text for x in known}) == len(known)
+    assert "?" in unknown.text
+    for one, other in combinations(known, 2):
+        assert linked(one, other) is None
+        assert (one.text, other.text) not in view([one, other, unknown])
+    for one in known:
+        assert linked(unknown, one) in (None, "layout", "shape")
+        assert view([unknown, one]).get((unknown.text, one.text), ("shape",))[0] != "exact"
+        back = problem_from_text(one.text)
+        assert (back.text, linked(one, back)) == (one.text, linked(one, one))
+    assert linked(problem_from_text(unknown.text), known[0]) == linked(unknown, known[0])
+
+
+def test_a_number_of_compute_units_may_be_all_of_the_device() -> None:
+    """cuBLAS states it with every classic call: 132 on an H200 is all, and less with a target of the user's."""
+    all_units, some, more = (replace(FULL, sm_count=x) for x in (0, 48, 132))
+    assert [linked(all_units, x) for x in (all_units, some)] == ["exact", "shape"]
+    assert view([all_units, some])[some.text, all_units.text][0] == "shape"
+    assert linked(some, more) is None
+
+
 few = st.sampled_from
 partial_gemms = st.builds(
     GemmProblem,
@@ -105,6 +171,9 @@ partial_gemms = st.builds(
     **{x: few([None, True, False]) for x in ("bias", "aux")},
     beta=few([None, "zero", "nonzero"]),
     scale_a=few([None, "none", "scalar"]),
+    swizzle_a=few([None, False, True]),
+    compute_input_a_type=few([None, "f16_r", "f8_r", "f8_fnuz_r"]),
+    sm_count=few([None, 0, 48, 132]),
 )
 partial_convs = st.builds(
     ConvProblem,

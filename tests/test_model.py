@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.model import ConvProblem, Evidence, Finding, GemmProblem, Member, fast_replace, problem_from_text
+from logparse.model import ConvProblem, Evidence, Finding, GemmProblem, Member, fast_replace, problem_from_text, with_plain
 
 TYPES = st.sampled_from(["f16_r", "bf16_r", "f32_r", "f64_r", "f8_r", "f8_fnuz_r", "i8_r", "f32_c"])
 SIZES = st.integers(0, 1 << 40)
@@ -30,7 +30,9 @@ gemms = st.builds(
     **{x: maybe(st.booleans()) for x in ("gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a")},
     activation=maybe(st.sampled_from(["none", "relu", "gelu"])),
     bias_source=maybe(st.sampled_from("abd")),
-    scale_a=maybe(st.sampled_from(["none", "scalar", "row", "block32"])),
+    **{f"scale_{x}": maybe(st.sampled_from(["none", "scalar", "row", "block32"])) for x in "ac"},
+    **{f"compute_input_{x}_type": maybe(TYPES) for x in "ab"},
+    sm_count=maybe(st.sampled_from([0, 48])),
     beta=maybe(st.sampled_from(["zero", "nonzero"])),
     members=st.just(()) | st.lists(members, min_size=1, max_size=3).map(tuple),
 )
@@ -71,14 +73,32 @@ def test_a_family_of_an_older_store_is_a_problem_with_open_sizes() -> None:
     assert (problem.m, problem.n, problem.lda) == (None, 64, None)
 
 
-def test_unlogged_scale_matters_only_for_narrow_types() -> None:
-    wide = GemmProblem(a_type="bf16_r", b_type="bf16_r", c_type="bf16_r", d_type="bf16_r", batch_count=1)
-    assert wide.text == replace(wide, scale_a="none", swizzle_a=False).text
-    assert "scale=-,-,-,-" in wide.text
-    narrow = GemmProblem(a_type="f8_r", b_type="f8_r", batch_count=1)
-    assert "scale=?,?,-,-" in narrow.text
-    scaled = GemmProblem(a_type="bf16_r", scale_a="scalar")
-    assert "scale=scalar,-" in scaled.text
+def test_what_a_plain_call_lacks_is_no_part_of_its_text() -> None:
+    wide: dict[str, Any] = {f"{x}_type": "bf16_r" for x in "abcd"}
+    assert GemmProblem(**with_plain(wide)).text.endswith("scale=-,-,-,-,? swizzle=-,- beta=?")
+    unlogged = GemmProblem(**wide).text
+    assert unlogged.endswith("scale=?,?,?,?,? swizzle=?,? beta=? input=?,? sms=?")
+    narrow = {**wide, "a_type": "f8_r"}
+    assert "scale=none,-,-,-" in GemmProblem(**with_plain(narrow)).text
+    assert "scale=?,-,-,-" in GemmProblem(**with_plain(narrow, scaled=True)).text
+    assert "scale=row,-,-,-" in GemmProblem(**with_plain({**wide, "scale_a": "row"})).text
+    other = GemmProblem(**with_plain({**wide, "swizzle_b": True, "compute_input_a_type": "f8_r", "sm_count": 48}))
+    assert other.text.endswith("swizzle=-,1 beta=? input=f8_r,- sms=48")
+    assert other.label.endswith("bf16_r swizzled B as f8_r 48 SMs")
+
+
+def test_a_text_of_an_older_store_is_of_a_plain_call() -> None:
+    """Its words end with β, and an absent swizzle or scale was not written."""
+    text = GemmProblem(**with_plain({f"{x}_type": "bf16_r" for x in "abcd"})).text
+    problem = problem_from_text(text)
+    assert isinstance(problem, GemmProblem)
+    assert (problem.swizzle_a, problem.scale_a, problem.compute_input_a_type, problem.sm_count) == (
+        False,
+        "none",
+        "bf16_r",
+        0,
+    )
+    assert problem.text == text
 
 
 def test_epilogues() -> None:

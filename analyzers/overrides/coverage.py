@@ -196,9 +196,11 @@ def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
 
 
 def _contradict(one: str, other: str) -> bool:
-    """Whether two words of problems' texts contradict each other (``?`` and ``-`` are unknown)."""
+    """Whether two words of problems' texts contradict each other (``?`` is unknown, and ``-`` where it is not plain)."""
     pairs = zip(one.partition("=")[2].split(","), other.partition("=")[2].split(","), strict=False)
-    return one.partition("=")[0] != other.partition("=")[0] or any(a != b and not {a, b} & {"?", "-"} for a, b in pairs)
+    word = one.partition("=")[0]
+    vague = {"?"} if word in ("swizzle", "scale", "input", "sms") else {"?", "-"}
+    return word != other.partition("=")[0] or any(a != b and not {a, b} & vague for a, b in pairs)
 
 
 # ------------------------------------------------------------------------------------------------------------ answers

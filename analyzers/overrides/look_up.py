@@ -51,6 +51,8 @@ def look_up(
         row for x in (key, *format.fallback_keys(key)) if x in reading.by_key for row in _tried(format, reading, x)
     ]
     row = next((x for x in tries if has is None or x.solution is None or has(x.solution)), None)
+    if row is not None and (why := format.other_product(row.problem, call)):
+        return LookUp(key, None, "miss", f"line {row.line}: {why}: the library takes its own choice")
     if row is not None:
         assumed = "if the target is of the build that wrote the file" if reading.accepted is None else ""
         return LookUp(key, row, "hit", assumed)

@@ -19,6 +19,7 @@ from logparse.libraries.miopen import perf_db as miopen_perf_db
 from logparse.libraries.miopen import performance_log as miopen_performance_log
 from logparse.libraries.moe import config as moe_config
 from logparse.libraries.own import applied_marks, bundle, job_units, library_errors, machine_facts
+from logparse.libraries.rocblas import bench_output as rocblas_bench_output
 from logparse.libraries.rocblas import logs as rocblas
 from logparse.libraries.rocprof import rocpd as traces_rocpd
 from logparse.libraries.rocprof import rocprof as traces_rocprof
@@ -50,6 +51,7 @@ FORMATS: tuple[Format, ...] = (
     rocblas.BENCH,
     rocblas.PROFILE,
     rocblas.TUNE,
+    rocblas_bench_output.FORMAT,
     launches.FORMAT,
     library_errors.FORMAT,
     aiter.FORMAT,

@@ -28,6 +28,7 @@ from logparse.model.problems import (
     OperatorProblem,
     Problem,
     Trans,
+    with_plain,
 )
 from logparse.model.ranges import LIMIT, MOST_CALLS, MOST_US, is_moment, is_time, is_whole
 from logparse.model.records import (
@@ -124,4 +125,5 @@ __all__ = [
     "shown",
     "solution_fault",
     "solution_from_text",
+    "with_plain",
 ]

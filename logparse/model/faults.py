@@ -107,7 +107,10 @@ def _fields_of(kind: str) -> _Fields:
 
 
 _CLASSES: Mapping[str, type[GemmProblem | ConvProblem]] = {x.__name__: x for x in (GemmProblem, ConvProblem)}
-_FROM_ZERO: Mapping[str, tuple[str, ...]] = {"GemmProblem": ("ld", "stride_"), "ConvProblem": ("pad_", "bias")}
+_FROM_ZERO: Mapping[str, tuple[str, ...]] = {
+    "GemmProblem": ("ld", "stride_", "sm_count"),
+    "ConvProblem": ("pad_", "bias"),
+}
 """How the names of numbers begin that may be 0."""
 
 

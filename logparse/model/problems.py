@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 def of_fields(kind: type[T], values: Mapping[str, Any]) -> T:
     """A frozen object from the values of all its fields, as copy and pickle make one: the constructor sets each of a
-    problem's 35 fields by a call, which takes half of the time to read its text.
+    problem's 38 fields by a call, which takes half of the time to read its text.
     """
     made = object.__new__(kind)
     vars(made).update(values)
@@ -120,6 +120,9 @@ class GemmProblem:
     swizzle_a: bool | None = None
     swizzle_b: bool | None = None
     beta: Beta | None = None
+    compute_input_a_type: str | None = None  # to which A is converted before it is multiplied; its own: to none
+    compute_input_b_type: str | None = None
+    sm_count: int | None = None  # compute units that the library is told to plan for; 0: all of the device
     members: tuple[Member, ...] = ()
 
     @property
@@ -133,15 +136,8 @@ class GemmProblem:
 
     @cached_property
     def irrelevant(self) -> frozenset[str]:
-        """Names of the fields that cannot matter for this call; they are None in normal form and ``-`` in text.
-
-        An absent scale or swizzle is among them, unless the type needs one: Trace lines and TunableOp keys never print
-        it, bench lines always do, and both must give the same text.
-        """
-        values = vars(self)
-        out = {
-            f"scale_{x}" for x in "abcd" if values[f"{x}_type"] not in NARROW and values[f"scale_{x}"] in (None, "none")
-        }
+        """Names of the fields that cannot matter for this call; they are None in normal form and ``-`` in text."""
+        out: set[str] = set()
         if self.batch_count == 1:
             out.add("batch_mode")
         if self.beta == "zero":
@@ -150,9 +146,27 @@ class GemmProblem:
             out |= {"bias_type", "bias_source"}
         if self.aux is False:
             out.add("aux_type")
-        out |= {name for name in ("swizzle_a", "swizzle_b") if not values[name]}
+        mine = vars(self)
+        out |= {name for name, own in _CONVERTED if mine[name] is None and mine[own] is None}
         if self.members:
             out |= {"m", "n", "k", "lda", "ldb", "ldc", "ldd", "stride_a", "stride_b", "stride_c", "stride_d"}
+        return frozenset(out)
+
+    @cached_property
+    def plain(self) -> frozenset[str]:
+        """Names of the fields that are known to be what they are unless a call asks for more; they are ``-`` in text.
+
+        No scale of a matrix of a wide type, no swizzle, operands multiplied in their own types, all compute units.
+        """
+        values = vars(self)
+        out = {f"scale_{x}" for x in "abcd" if values[f"scale_{x}"] == "none" and values[f"{x}_type"] not in NARROW}
+        out |= {name for name in ("swizzle_a", "swizzle_b") if values[name] is False}
+        for x in "ab":
+            own = values[f"{x}_type"]
+            if own is not None and values[f"compute_input_{x}_type"] == own:
+                out.add(f"compute_input_{x}_type")
+        if values["sm_count"] == 0:
+            out.add("sm_count")
         return frozenset(out)
 
     @property
@@ -179,18 +193,25 @@ class GemmProblem:
 
     @cached_property
     def text(self) -> str:
-        """The canonical key: every field in fixed order, ``?`` where unknown, ``-`` where it cannot matter."""
-        mine, irrelevant = vars(self.normal), self.irrelevant
+        """The canonical key: every field in fixed order, ``?`` where unknown, ``-`` where it cannot matter or is what
+        it is in a plain call.  The words that came last stand in it only where they are something else.
+        """
+        mine, irrelevant, plain = vars(self.normal), self.irrelevant, self.plain
         cells: list[object] = []  # made for each distinct line of a log: one loop, no calls
         for name in GEMM_FIELDS:
             value = mine[name]
             if value is None:
                 value = "-" if name in irrelevant else "?"
+            elif name in plain:
+                value = "-"
             elif value is True or value is False:
                 value = int(value)
             cells.append(value)
-        members = " members=" + ",".join(member.text for member in self.members) if self.members else ""
-        return f"{self.kind} {_GEMM_TEXT % tuple(cells)}{members}"
+        *usual, input_a, input_b, sm_count = cells
+        last = f" input={input_a},{input_b}" if input_a != "-" or input_b != "-" else ""
+        last += f" sms={sm_count}" if sm_count != "-" else ""
+        last += " members=" + ",".join(member.text for member in self.members) if self.members else ""
+        return f"{self.kind} {_GEMM_TEXT % tuple(usual)}{last}"
 
     @cached_property
     def shape(self) -> str | None:
@@ -250,7 +271,25 @@ class GemmProblem:
         batch = f" b{self.batch_count}" if self.batch_count not in (None, 1) else ""
         epilogue = f" {self.epilogue}" if self.epilogue not in (None, "DEFAULT") else ""
         added = " β≠0" if self.beta == "nonzero" else ""
-        return f"{self.trans_a or '?'}{self.trans_b or '?'} {size}{batch} {self.a_type or '?'}{epilogue}{added}"
+        kind = f"{self.a_type or '?'}{epilogue}{added}"
+        return f"{self.trans_a or '?'}{self.trans_b or '?'} {size}{batch} {kind}{self._unusual}"
+
+    @property
+    def converted(self) -> tuple[str, ...]:
+        """The types to which operands are converted before they are multiplied; none where they keep their own."""
+        both = ((self.compute_input_a_type, self.a_type), (self.compute_input_b_type, self.b_type))
+        return tuple(dict.fromkeys(to for to, own in both if to is not None and to != own))
+
+    @property
+    def _unusual(self) -> str:
+        """What a product's kernel needs beside the usual, for its label: ``swizzled A``, ``block32 scales``."""
+        swizzled = "".join(x.upper() for x in "ab" if getattr(self, f"swizzle_{x}"))
+        scales = sorted({x for x in (self.scale_a, self.scale_b) if x not in (None, "none", "scalar", "row")})
+        words = [f"swizzled {swizzled}"] * bool(swizzled) + [f"{'/'.join(scales)} scales"] * bool(scales)
+        words += [f"as {'/'.join(self.converted)}"] * bool(self.converted) + [f"{self.sm_count} SMs"] * bool(
+            self.sm_count
+        )
+        return "".join(f" {word}" for word in words)
 
 
 GEMM_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -267,16 +306,38 @@ GEMM_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("scale", ("scale_a", "scale_b", "scale_c", "scale_d", "scale_alpha_vector")),
     ("swizzle", ("swizzle_a", "swizzle_b")),
     ("beta", ("beta",)),
+    ("input", ("compute_input_a_type", "compute_input_b_type")),
+    ("sms", ("sm_count",)),
 )
+GEMM_LATER = frozenset({"input", "sms"})
+"""Words that a text has only where one of their fields is unknown or not what it is in a plain call: older texts, which
+have none of them, are of plain calls.
+"""
 GEMM_FIELDS: tuple[str, ...] = tuple(name for _, names in GEMM_WORDS for name in names)
 GEMM_FLAGS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})
-_GEMM_TEXT = " ".join(f"{word}=" + ",".join("%s" for _ in names) for word, names in GEMM_WORDS)
+_GEMM_TEXT = " ".join(f"{word}=" + ",".join("%s" for _ in x) for word, x in GEMM_WORDS if word not in GEMM_LATER)
+_CONVERTED = (("compute_input_a_type", "a_type"), ("compute_input_b_type", "b_type"))
+"""Types to which operands are converted, and their own: where neither is known, the ``?`` of the own one marks both."""
 _NO_STRIDES = {f"stride_{x}": 0 for x in "abcd"}
 GEMM_LAYOUT: tuple[str, ...] = (
     *("trans_a", "trans_b", "lda", "ldb", "ldc", "ldd"),
     *("stride_a", "stride_b", "stride_c", "stride_d"),
 )
 """Fields that must be known (or not matter) on both sides for a link of level ``layout``."""
+
+
+def with_plain(values: Mapping[str, Any], *, scaled: bool = False) -> dict[str, Any]:
+    """Fields of a call of a library that only does what it states: of what ``values`` leave open, no swizzle, operands
+    in their own types, all compute units and, unless ``scaled``, no scales.
+
+    A wide matrix is never scaled by such a library, so ``scaled`` leaves open those of narrow types.
+    """
+    given = {name: value for name, value in values.items() if value is not None}
+    types = {x: given.get(f"{x}_type") for x in "abcd"}
+    plain: dict[str, Any] = {"swizzle_a": False, "swizzle_b": False, "sm_count": 0}
+    plain |= {f"compute_input_{x}_type": types[x] for x in "ab"}
+    plain |= {f"scale_{x}": "none" for x in "abcd" if not scaled or (types[x] is not None and types[x] not in NARROW)}
+    return {**values, **plain, **given}
 
 
 @dataclass(frozen=True, kw_only=True)

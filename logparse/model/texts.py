@@ -11,6 +11,7 @@ from typing import Any
 from logparse.model.problems import (
     CONV_WORDS,
     GEMM_FLAGS,
+    GEMM_LATER,
     GEMM_WORDS,
     Argument,
     ConvProblem,
@@ -52,7 +53,23 @@ def problem_from_text(text: str) -> Problem:
     values = {}
     for word in words:
         values |= _members(word) if word.startswith("members=") else _gemm_values(word)
-    return GemmProblem(**{name: value for name, value in values.items() if value != "*"})
+    return GemmProblem(**_with_plain({name: value for name, value in values.items() if value != "*"}))
+
+
+def _with_plain(values: dict[str, Any]) -> dict[str, Any]:
+    """The fields with what ``-`` and a missing word mean in a plain call."""
+    if values.get("scale_c") == "none" and values.get("beta") == "zero":
+        del values["scale_c"]  # C is not read
+    for x in "ab":
+        name = f"compute_input_{x}_type"
+        if values.get(name, "-") == "-":
+            values[name] = values.get(f"{x}_type")
+        elif values[name] == "?":
+            del values[name]
+    values.setdefault("sm_count", 0)
+    if values["sm_count"] in ("?", "-"):
+        values["sm_count"] = None if values["sm_count"] == "?" else 0
+    return values
 
 
 def _argument(text: str) -> Argument:
@@ -86,11 +103,23 @@ def _conv_values(word: str) -> Mapping[str, int | str | None]:
 @lru_cache(maxsize=_WORDS)
 def _gemm_values(word: str) -> Mapping[str, int | bool | str]:
     out: dict[str, int | bool | str] = {}
-    for name, cell in _cells(word, _GEMM_NAMES).items():
+    texts = word.partition("=")[2].split(",")
+    for (name, cell), text in zip(_cells(word, _GEMM_NAMES).items(), texts, strict=True):
         if cell is not None:
             number = _INT.match(cell)
             out[name] = bool(int(cell)) if name in GEMM_FLAGS and number else int(cell) if number else cell
+        elif name in _LATER:
+            out[name] = text
+        elif text == "-" and name in _PLAIN:
+            out[name] = _PLAIN[name]
     return out
+
+
+_PLAIN: Mapping[str, bool | str] = {
+    **dict.fromkeys(("swizzle_a", "swizzle_b"), False),
+    **{f"scale_{x}": "none" for x in "abcd"},
+}
+_LATER = frozenset(name for word, names in GEMM_WORDS if word in GEMM_LATER for name in names)
 
 
 def _members(word: str) -> Mapping[str, tuple[Member, ...]]:

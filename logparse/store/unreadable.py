@@ -7,10 +7,11 @@ all of them by one regular expression inside DuckDB.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from logparse.model import problem_fault, problem_from_text
-from logparse.model.problems import CONV_WORDS, GEMM_FLAGS, GEMM_WORDS
+from logparse.model.problems import CONV_WORDS, GEMM_FLAGS, GEMM_LATER, GEMM_WORDS
 from logparse.store.schema import SCHEMAS
 
 if TYPE_CHECKING:
@@ -34,10 +35,12 @@ def _pattern() -> str:
     def cell(name: str) -> str:
         return f"({_FLAG if name in GEMM_FLAGS else _NUMBER if name in _NUMBERS else _WORD})"
 
-    gemm, conv = (
-        " ".join(f"{word}=" + ",".join(map(cell, names)) for word, names in words) for words in (GEMM_WORDS, CONV_WORDS)
-    )
-    return f"gemm {gemm}|grouped {gemm} members=[0-9/?,]+|conv [A-Z+]+ {conv}"
+    def text(words: Iterable[tuple[str, tuple[str, ...]]]) -> str:
+        each = (f" {word}=" + ",".join(map(cell, names)) for word, names in words)
+        return "".join(x if x[1:].partition("=")[0] not in GEMM_LATER else f"({x})?" for x in each)
+
+    gemm, conv = text(GEMM_WORDS), text(CONV_WORDS)
+    return f"gemm{gemm}|grouped{gemm} members=[0-9/?,]+|conv [A-Z+]+{conv}"
 
 
 def unreadable(con: duckdb.DuckDBPyConnection) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from analyzers.evidence.tables import Tables
-from logparse.model import ConvProblem, GemmProblem
+from logparse.model import ConvProblem, GemmProblem, with_plain
 from tests.analyzers.build import call, facts, measurement, message, tables, work
 
 ARCH = "gfx942:sramecc+:xnack-"
@@ -36,6 +36,11 @@ W = ConvProblem(
 F, B = replace(W, direction="F"), replace(W, direction="B")
 
 
+def plain(**fields: object) -> GemmProblem:
+    """A product with these fields that asks for nothing unusual."""
+    return GemmProblem(**with_plain(fields))
+
+
 def gemm(m: int = 4096, **more: object) -> GemmProblem:
     given: dict[str, object] = {
         "trans_a": "T",
@@ -57,7 +62,7 @@ def gemm(m: int = 4096, **more: object) -> GemmProblem:
         "aux": False,
         "scale_alpha_vector": False,
     }
-    return GemmProblem(**(given | more))  # type: ignore[arg-type]
+    return plain(**(given | more))
 
 
 def everything() -> Tables:

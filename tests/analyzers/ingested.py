@@ -11,7 +11,7 @@ from analyzers.evidence.runs import tables_of
 from analyzers.evidence.tables import Tables
 from analyzers.replay.results import measured
 from logparse.ingest import ingest, record
-from logparse.model import Fact, GemmProblem, Problem, Record, solution_from_text
+from logparse.model import Fact, GemmProblem, Problem, Record, solution_from_text, with_plain
 from logparse.store import Store
 
 VALIDATORS = (
@@ -116,4 +116,4 @@ def product(m: int, n: int, k: int, **more: object) -> GemmProblem:
         "aux": False,
         "scale_alpha_vector": False,
     }
-    return GemmProblem(**(given | more))  # type: ignore[arg-type]
+    return GemmProblem(**with_plain(given | more))

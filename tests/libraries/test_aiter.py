@@ -12,6 +12,7 @@ from logparse.errors import EmissionError
 from logparse.libraries.aiter import tables as aiter
 from logparse.libraries.kinds.format import Head
 from logparse.model import Call, Fact, GemmProblem, Measurement, Override, Record, Reject, Solution, SolutionName
+from tests.analyzers.example import plain
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 from tests.libraries.reading import Memory, from_file, head, outcomes, records
 
@@ -30,10 +31,10 @@ def measured(found: list[Record]) -> list[Measurement]:
 
 def test_rows_become_the_column_major_call() -> None:
     first = measured(read("aiter_bf16_tuned_gemm.csv"))[0]
-    assert first.problem == GemmProblem(
+    assert first.problem == plain(
         trans_a="T", trans_b="N", m=64, n=8192, k=4096, batch_count=1, lda=4096, ldb=4096, ldc=64, ldd=64,
         a_type="bf16_r", b_type="bf16_r", c_type="bf16_r", d_type="bf16_r", compute_type="f32_r", scale_type="f32_r",
-        activation="none", gradient=False, aux=False, bias=False, swizzle_a=False, beta="zero",
+        activation="none", gradient=False, aux=False, bias=False, beta="zero",
     )  # fmt: skip
     assert (first.solution.text, first.time_us, first.origin) == ("hipblaslt:104377", 23.6, "aiter")
     assert first.key_text == "gfx942,304,8192,64,4096,False,torch.bfloat16,torch.bfloat16,False,False"
@@ -206,10 +207,10 @@ def test_of_one_key_the_fastest() -> None:
 sizes = st.integers(1, 1 << 20)
 written = st.builds(
     lambda mnk, types, bias, index, split, us: Override(
-        problem=GemmProblem(
+        problem=plain(
             trans_a="T", trans_b="N", m=mnk[0], n=mnk[1], k=mnk[2], batch_count=1, lda=mnk[2], ldb=mnk[2], ldc=mnk[0],
             ldd=mnk[0], a_type=types[0], b_type=types[0], c_type=types[1], d_type=types[1], compute_type="f32_r",
-            scale_type="f32_r", activation="none", gradient=False, aux=False, bias=bias, swizzle_a=False, beta="zero",
+            scale_type="f32_r", activation="none", gradient=False, aux=False, bias=bias, beta="zero",
         ),
         solution=Solution("opus", f"{index},splitK={split}" if split else str(index)),
         target=TARGET,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from logparse.errors import EmissionError
 from logparse.libraries.rocblas import logs as rocblas
 from logparse.model import Call, GemmProblem, Measurement, Message, Override, Reject, Solution, Trans
+from tests.analyzers.example import plain
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 from tests.libraries.reading import read_lines, records, stream
 
@@ -182,7 +183,7 @@ def test_the_misspelt_type_of_its_logs_is_read_as_the_override_file_spells_it() 
 trans: st.SearchStrategy[Trans] = st.sampled_from(["N", "T"])
 size = st.integers(1, 1 << 20)
 problems = st.builds(
-    lambda ta, tb, n, dtype, compute, batch, strides: GemmProblem(
+    lambda ta, tb, n, dtype, compute, batch, strides: plain(
         trans_a=ta, trans_b=tb, m=n[0], n=n[1], k=n[2], lda=n[3], ldb=n[4], ldc=n[5], ldd=n[5], batch_count=batch,
         batch_mode="strided" if batch > 1 else None, a_type=dtype, b_type=dtype, c_type=dtype, d_type=dtype,
         compute_type=compute, beta="zero", bias=False, activation="none", gradient=False, aux=False,
@@ -231,3 +232,45 @@ def test_a_count_of_calls_that_is_none_is_a_reject(count: str) -> None:
     line = f'{{ rocblas_function: "rocblas_dgemv", M: 1, N: 1, call_count: {count} }}'
     assert rocblas.read_profile(line).unit == "reject"
     assert rocblas.read_profile(line.replace(count, "3")).unit == "message"
+
+
+@pytest.mark.parametrize(
+    ("comment", "solution"),
+    [
+        (
+            " # source=tensile kernel=Cijk_Ailk_Bljk_SB_MT64x64x8 parent_api=rocblas_sgemm",
+            "tensile:Cijk_Ailk_Bljk_SB_MT64x64x8",
+        ),
+        (" # source=tensile kernel=Cijk_A fallback_from=hipblaslt parent_api=rocblas_strsm", "tensile:Cijk_A"),
+        (" # source=hipblaslt parent_api=rocblas_gemm_ex", None),
+        ("", None),
+    ],
+)
+def test_a_comment_behind_a_command_names_the_kernel(comment: str, solution: str | None) -> None:
+    command = (
+        "./rocblas-bench -f gemm_ex --transposeA N --transposeB N -m 64 -n 32 -k 16 --alpha 1 --a_type f32_r --lda 64 "
+        "--b_type f32_r --ldb 16 --beta 0 --c_type f32_r --ldc 64 --d_type f32_r --ldd 64 --compute_type f32_r --algo 0 "
+        "--solution_index 0 --flags 0"
+    )
+    (read,) = rocblas.read_bench(command + comment).records
+    (bare,) = rocblas.read_bench(command).records
+    assert isinstance(read, Call)
+    assert isinstance(bare, Call)
+    assert (read.problem, read.by_tool) == (bare.problem, False)
+    assert (read.solution and read.solution.text) == solution
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("-r h", "-r f16_r"), ("-r S", "-r f32_r"), ("-r d", "-r f64_r"), ("-r c", "-r f32_c"),
+        ("--a_type h --b_type h --c_type s --d_type s --compute_type s",
+         "--a_type f16_r --b_type f16_r --c_type f32_r --d_type f32_r --compute_type f32_r"),
+    ],
+)  # fmt: skip
+def test_two_words_of_one_type_are_one_problem(one: str, other: str) -> None:
+    typed = "./rocblas-bench -f gemm_ex --transposeA N --transposeB T -m 64 -n 32 -k 16 --lda 64 --ldb 32 --ldc 64"
+    first, second = (rocblas.read_bench(f"{typed} {x}").records[0] for x in (one, other))
+    assert isinstance(first, Call)
+    assert isinstance(second, Call)
+    assert first.problem.text == second.problem.text

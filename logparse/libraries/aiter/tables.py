@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from logparse.errors import EmissionError
 from logparse.libraries.kinds.dtypes import TORCH_TYPES
@@ -57,6 +58,7 @@ from logparse.model import (
     Solution,
     SolutionName,
     Status,
+    with_plain,
 )
 from logparse.quoting import Shell
 
@@ -183,15 +185,44 @@ def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
         weights = inputs = {"bf16_": "bf16_r", "a4w4_": "f4_r"}.get(file_name[:5])
     output = _type(values.get("outdtype"))
     floating = weights is not None and weights != "i8_r"
-    return GemmProblem(
-        trans_a="T", trans_b="N", m=columns, n=rows, k=k,
-        batch_count=int(values.get("B") or 1), batch_mode="strided" if values.get("B") else None,
-        lda=k, ldb=k, ldc=columns, ldd=columns,
-        a_type=weights, b_type=inputs, c_type=output, d_type=output, compute_type="f32_r" if floating else None,
-        scale_type="f32_r" if floating else None, activation="none", gradient=False, aux=False,
-        bias=_BOOLS.get(values.get("bias", "").lower()),
-        swizzle_a=_BOOLS.get(values.get("bpreshuffle", "").lower()), beta="zero",
-    )  # fmt: skip
+    kind = "bf16" if {"bias", "dtype"} <= values.keys() else _kind(file_name)
+    fields: dict[str, Any] = {
+        "trans_a": "T", "trans_b": "N", "m": columns, "n": rows, "k": k,
+        "batch_count": int(values.get("B") or 1), "batch_mode": "strided" if values.get("B") else None,
+        "lda": k, "ldb": k, "ldc": columns, "ldd": columns,
+        "a_type": weights, "b_type": inputs, "c_type": output, "d_type": output,
+        "compute_type": "f32_r" if floating else None, "scale_type": "f32_r" if floating else None,
+        "activation": "none", "gradient": False, "aux": False, "beta": "zero",
+        "bias": _BOOLS.get(values.get("bias", "").lower()),
+    }  # fmt: skip
+    return GemmProblem(**with_plain(fields, scaled=True) | _weights(values, kind) | _scales(values, kind))
+
+
+def _kind(file_name: str) -> str:
+    """The operator that a table is of, by the words that aiter finds its tables by; empty where none is in the name."""
+    found = re.search(r"(bf16|a\dw\d(?:_blockscale)?(?:_bpreshuffle)?)_(?:un)?tuned", file_name)
+    return found[1] if found else ""
+
+
+def _weights(values: Mapping[str, str], kind: str) -> dict[str, bool | None]:
+    """Whether the weights were shuffled: a column, else an operator of its own.
+
+    The operator of 4-bit weights takes both and its table does not tell.
+    """
+    stated = _BOOLS.get(values.get("bpreshuffle", "").lower())
+    by_operator = None if not kind or kind.startswith("a4w4") else kind.endswith("_bpreshuffle")
+    return {"swizzle_a": by_operator if stated is None else stated}
+
+
+def _scales(values: Mapping[str, str], kind: str) -> dict[str, str | None]:
+    """How weights (A) and inputs (B) are scaled, by the operator: 8-bit ones per row, or in blocks of 128."""
+    if kind == "bf16":
+        scaled = _BOOLS.get(values.get("scaleAB", "false").lower())
+        return dict.fromkeys(("scale_a", "scale_b"), "none" if scaled is False else None)
+    if "blockscale" in kind:
+        block = ("block32", "block32") if kind.startswith("a4w4") else ("block128x128", "block128")
+        return dict(zip(("scale_a", "scale_b"), block, strict=True))
+    return dict.fromkeys(("scale_a", "scale_b"), "row" if kind.startswith("a8w8") else None)
 
 
 def _type(name: str | None) -> str | None:

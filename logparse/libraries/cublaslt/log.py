@@ -48,8 +48,10 @@ _SCALE_MODES: Mapping[str, str] = {
     "OUTER_VEC_32F": "row",
     "VEC32_UE8M0": "block32",
     "VEC16_UE4M3": "block16_e4m3",
+    "VEC128_32F": "block128",
+    "BLK128x128_32F": "block128x128",
 }
-"""``aScaleMode`` and its kin; the words of ``enums.SCALES``.  Blocks of 128 have none."""
+"""``aScaleMode`` and its kin; the words of ``enums.SCALES``, and those of traces for blocks of 128."""
 
 
 def scales(desc: Mapping[str, str]) -> dict[str, str | None]:
@@ -58,7 +60,7 @@ def scales(desc: Mapping[str, str]) -> dict[str, str | None]:
     for x in "abcd":
         mode = desc.get(f"{x}ScaleMode", "SCALAR_32F")
         given = desc.get(f"{x}ScalePointer", "").strip("0xX") != ""
-        out[f"scale_{x}"] = _SCALE_MODES.get(mode) if given else None
+        out[f"scale_{x}"] = _SCALE_MODES.get(mode) if given else "none"
     return out
 
 

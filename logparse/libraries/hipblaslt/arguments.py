@@ -69,8 +69,18 @@ def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absen
         "swizzle_a": switch("swizzleA"),
         "swizzle_b": switch("swizzleB"),
         "beta": enums.beta_of(values.get("beta"), values.get("betai")),
+        **{f"compute_input_{x.lower()}_type": _computed_as(values, types, x) for x in "AB"},
+        "sm_count": int(values.get("sm_count_target") or 0),
     }
     return GemmProblem(**enums.default_types({**fields, **sizes}))
+
+
+def _computed_as(values: Mapping[str, str | None], types: Mapping[str, str | None], side: str) -> str | None:
+    """The type to which an operand is converted.  Without the argument it has no effect, so the operand's own."""
+    given = values.get(f"compute_input_type{side}")
+    if given is None:
+        return types[f"{side.lower()}_type"]
+    return given if given in enums.BENCH_TYPES else None
 
 
 def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
@@ -101,6 +111,11 @@ def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
         **types,
         **{name: value for name in _OTHER_TYPES if (value := getattr(p, name))},
         "compute_type": str(p.compute_type),
+        **{
+            f"compute_input_type{x.upper()}": str(given)
+            for x in "ab"
+            if (given := getattr(p, name := f"compute_input_{x}_type")) and name not in p.plain
+        },
         "activation_type": p.activation or "none",
     }
 
@@ -144,6 +159,8 @@ def problem_of_row(cells: Mapping[str, str]) -> GemmProblem | None:
         return None
     sizes = {name: int(low[name]) for name in _NUMBERS if name in low}
     values = {argument: low.get(name) for name, argument in _COLUMNS.items()}
+    if "aux_type" not in low:  # of a version before 7.0, which has no swizzle
+        values |= {argument: values[argument] or "0" for argument in ("swizzleA", "swizzleB")}
     return problem(values, {"batch_count": None, "batch_mode": None, **sizes}, absent=None)
 
 

@@ -28,7 +28,14 @@ from typing import Any, NamedTuple
 
 from logparse.errors import EmissionError
 from logparse.libraries.hipblaslt.arguments import SWITCHES, TYPES, WORDS, arguments, problem, sizes, tight_strides
-from logparse.libraries.hipblaslt.enums import BENCH_COMPUTE_TYPES, BENCH_TYPES, SCALES, tight_leading_dimensions
+from logparse.libraries.hipblaslt.enums import (
+    BENCH_COMPUTE_TYPES,
+    BENCH_TYPES,
+    SCALES,
+    SHORT_COMPUTE_TYPES,
+    SHORT_TYPES,
+    tight_leading_dimensions,
+)
 from logparse.libraries.kinds.format import FOREIGN, LineFormat, Outcome
 from logparse.libraries.kinds.patterns import regex
 from logparse.model import Call, GemmProblem, Member, Message, Problem, Reject, Solution
@@ -46,7 +53,7 @@ class Flag(NamedTuple):
 
 _INT = re.compile(r"-?\d+").fullmatch
 _FLOAT = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf)", re.IGNORECASE).fullmatch
-_TYPE = BENCH_TYPES.__contains__
+_TYPE = (BENCH_TYPES | SHORT_TYPES.keys()).__contains__
 _WORD = re.compile(r"[^\s-]\S*").fullmatch
 
 
@@ -72,7 +79,7 @@ LOGGED: Mapping[str, Flag] = {
     "--bias_source": Flag(_one_of(*WORDS["bias_source"])),
     # A type that the library cannot name leaves no value behind its flag.
     **dict.fromkeys((f"--{x}_type" for x in ("a", "b", "c", "d", "scale", "bias", "aux")), Flag(_TYPE, "")),
-    "--compute_type": Flag(_one_of(*BENCH_COMPUTE_TYPES), ""),
+    "--compute_type": Flag(_one_of(*BENCH_COMPUTE_TYPES, *SHORT_COMPUTE_TYPES), ""),
     **dict.fromkeys(("--compute_input_typeA", "--compute_input_typeB"), Flag(_TYPE, "")),
     "--algo_method": Flag(_one_of("heuristic", "all", "index", "0", "1", "2")),
     "--solution_index": Flag(_INT),
@@ -95,6 +102,9 @@ _TOOL_ONLY: Mapping[str, Flag] = {
 }
 """Flags that only the tool takes: a line with one of them was typed."""
 
+_ADAPTIVE = "--adaptive"
+"""How the tool's options of adaptive timing begin (2026: ``--adaptive``, ``--adaptive_noise 0.01`` …)."""
+
 _OTHER_MODE = frozenset({"--yaml", "--data", "--help", "-h", "--version"})
 """With these the command line names no problem."""
 
@@ -102,6 +112,12 @@ FLAGS: Mapping[str, Flag] = {**LOGGED, **_TOOL_ONLY}
 _ALIASES = {"sizem": "m", "sizen": "n", "sizek": "k", "r": "precision", "i": "iters", "j": "cold_iters"}
 _SIZE_NAMES = frozenset(SIZES)
 _NAMES: Mapping[str, str] = {token: _ALIASES.get(token.lstrip("-"), token.lstrip("-")) for token in FLAGS}
+
+_SPELLED: Mapping[str, Mapping[str, str]] = {
+    **{_NAMES[token]: SHORT_TYPES for token, flag in FLAGS.items() if flag.allows is _TYPE},
+    "compute_type": SHORT_COMPUTE_TYPES,
+}
+"""Other words for the values of flags that only typed lines have."""
 
 ALWAYS_SIZES = (*SIZES[:7], "stride_a", "stride_b", "stride_c", "stride_d")
 _ALWAYS = ("transA", "transB", "batch_count", *TYPES, "compute_type")
@@ -187,6 +203,9 @@ def _words(tokens: Sequence[str]) -> _Words:
             if token in _END_OF_COMMAND:
                 words.tool = True
                 break
+            if token.startswith(_ADAPTIVE):
+                words.tool, at = True, at + (1 if tokens[at + 1].startswith("-") or not tokens[at + 1] else 2)
+                continue
             if token == "\\":
                 raise ValueError("the command goes on in the next line")
             if values.get("iters") == "0" and _LATER(token):
@@ -206,7 +225,7 @@ def _words(tokens: Sequence[str]) -> _Words:
         if size:
             members[-1][name] = int(value)
         else:
-            values[name] = value if given else flag.bare or ""
+            values[name] = _SPELLED.get(name, {}).get(value, value) if given else flag.bare or ""
     if len(members) > 1 and not words.flag("grouped_gemm"):
         raise ValueError("-m stands twice, and this is no grouped GEMM")
     if any(words.number(name) for name in ("rotating", "cold_iters", "iters")) or values.get("api_method") == "mix":

@@ -16,8 +16,11 @@ Produced by ``hipblaslt-bench … --print_kernel_info`` (ROCm 7.2, shortened)::
 All column sets from ROCm 5.5 on are read by name.  The first lines, which launch scripts put in front of logs, are
 facts; those of devices are read behind a version only.  **The Winner block repeats a row that already
 stands above**: it adds the solution index to that row where the row had none and gives no measurement of its own,
-unless no such row was seen (an excerpt).  Rows without any index become ``hipblaslt:?``, their running number kept in
-``raw``.  The ``$ command`` before a run is read by ``bench.py``.  Times are microseconds, the mean over the iterations.
+unless no such row was seen (an excerpt).  People post one header with many rows below it, and lines with the marks of a
+diff or of a quotation (``+``, ``>``): each is a row.  Of adaptive timing (2026: ``mean_us,min_us,cv,status``) a status
+other than ``converged`` is kept beside the time.  Rows without any index become ``hipblaslt:?``, their running number
+kept in ``raw``.  The ``$ command`` before a run is read by ``bench.py``.  Times are microseconds, the mean over the
+iterations.
 Source: ROCm/hipBLASLt ``clients/include/testing_matmul.hpp``, ``clients/include/argument_model.hpp``,
 ``clients/common/hipblaslt_arguments.cpp``, ``clients/common/utility.cpp``.
 """
@@ -39,6 +42,7 @@ _HEADER = regex(r"\s*(?:\[(\d+)\]:?\s*)?((?:function,)?transA,transB,\S*hipblasl
 _INDEX_ONLY = regex(r"\s*\[(\d+)\]:?\s*\Z")
 _INFO = regex(r"\s*--(Solution index|Solution name|kernel name):\s*(\S*)\s*\Z")
 _ROW = regex(r"\s*(?:\w+,)?[NTC],[NTC],")
+_QUOTED = regex(r"[+>] ?")
 _MESSAGES = (
     "Is supported ",
     "Rotating buffer ",
@@ -78,6 +82,12 @@ class _Row:
     def identity(self) -> tuple[str, ...]:
         return tuple(value for name, value in self.cells.items() if name not in (*_INDEX_COLUMNS, "kernel_name"))
 
+    @property
+    def _not_converged(self) -> list[str]:
+        """What adaptive timing states of a time that did not settle."""
+        status = self.cells.get("status", "-")
+        return [f"adaptive timing: {status}"] if status not in ("-", "", "converged") else []
+
     def records(self) -> Iterable[Record]:
         solution = Solution("hipblaslt", self.index or "?", raw=self.index or (self.ordinal and f"[{self.ordinal}]"))
         time_us = _number(self.cells.get("us"))
@@ -90,7 +100,8 @@ class _Row:
             status="wrong" if bad else status,
             time_us=time_us,
             min_us=_number(self.cells.get("min_us")),
-            error=", ".join(f"{name} failed" for name in bad) or None,
+            std_us=_product(_number(self.cells.get("cv")), _number(self.cells.get("mean_us"))),
+            error=", ".join([*(f"{name} failed" for name in bad), *self._not_converged]) or None,
         )
         name, kernel = self.info.get("Solution name"), self.info.get("kernel name")
         if self.index and (name or kernel):
@@ -104,6 +115,7 @@ class _Reader:
     rows: list[_Row] = field(default_factory=list)
     current: _Row | None = None  # the row that kernel info belongs to
     names: tuple[str, ...] = ()  # of a header whose row has not come yet
+    above: tuple[str, ...] = ()  # of the header of the row before, below which further rows may stand
     ordinal: str = ""
     winner: bool = False
     ended: bool = False  # another run of the tool has begun: the rows are complete
@@ -114,10 +126,12 @@ class _Reader:
 
     @property
     def awake(self) -> bool:
-        return bool(self.names) or self.devices
+        return bool(self.names or self.above) or self.devices
 
     def take(self, line: Line) -> Outcome | None:
         text = line.text.rstrip()
+        quoted = _QUOTED.match(text)
+        text = text[quoted.end() :] if quoted else text
         if not text:
             return None
         first = self._preamble(text)
@@ -134,7 +148,13 @@ class _Reader:
             return Outcome("fact")
         if self.names:
             return self._row(text)
-        return self._message(text)
+        if self.above and _ROW.match(text):
+            self.names, self.ordinal, self.winner = self.above, "", False
+            return self._row(text)
+        found = self._message(text)
+        self.patience -= found is None
+        self.above = self.above if self.patience > 0 else ()
+        return found
 
     def _preamble(self, text: str) -> Outcome | None:
         """The build and the devices, of which the tool used the target; another run of it completes the rows."""
@@ -159,7 +179,7 @@ class _Reader:
 
     def _header(self, match: re.Match[str]) -> Outcome:
         records = self._flush() if self.ended or (match[1] == "0" and not self.winner) else []
-        self.names = tuple(match[2].split(","))
+        self.names, self.above = tuple(match[2].split(",")), ()
         self.ordinal = match[1] or ""
         self.current, self.patience = None, _PATIENCE
         return Outcome("fact", records)
@@ -175,6 +195,7 @@ class _Reader:
             return self._message(text)
         values = [value.strip() for value in text.split(",")]
         names, self.names = self.names, ()
+        self.above, self.patience = names, _PATIENCE
         if len(values) != len(names):
             reason = f"a hipblaslt-bench row of {len(values)} values under {len(names)} names"
             return Outcome("reject", (Reject(reason),))
@@ -236,6 +257,10 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+def _product(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one * other
 
 
 _MARKERS = (

@@ -22,6 +22,29 @@ BENCH_COMPUTE_TYPES = frozenset(
     | {"f32_f8_r", "f32_bf8_r", "f32_f8bf8_r", "f32_bf8f8_r"}
 )
 
+SHORT_TYPES: Mapping[str, str] = {
+    "s": "f32_r",
+    "d": "f64_r",
+    "h": "f16_r",
+    "i8": "i8_r",
+    "i": "i32_r",
+    "c": "f32_c",
+    "z": "f64_c",
+}
+"""Other words of hipblaslt-bench for data types (``string_to_hip_datatype``)."""
+
+SHORT_COMPUTE_TYPES: Mapping[str, str] = {
+    "s": "f32_r",
+    "x": "xf32_r",
+    "d": "f64_r",
+    "i": "i32_r",
+    "c": "f32_r",
+    "f32_c": "f32_r",
+    "z": "f64_r",
+    "f64_c": "f64_r",
+}
+"""Other words of hipblaslt-bench for compute types (``string_to_hipblas_computetype``, complex ones since 2026)."""
+
 DATA_TYPES: Mapping[str, str] = {
     "R_16F": "f16_r",
     "R_16BF": "bf16_r",

@@ -25,7 +25,7 @@ from logparse.libraries.cublaslt import log as cublaslt
 from logparse.libraries.hipblaslt.enums import beta_of, compute_type, data_type, default_types, epilogue
 from logparse.libraries.kinds.format import LineFormat, Outcome
 from logparse.libraries.kinds.patterns import regex
-from logparse.model import Call, GemmProblem, Message, Reject, Trans
+from logparse.model import Call, GemmProblem, Message, Reject, Trans, with_plain
 
 # The bracket after the library (process or thread) has been taken off by ingest, unless it was no number.
 _PREFIX = regex(r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\])?\[(HIPBLASLT|cublasLt)\](?:\[\d+\])?\[(\w+)\]\[([^\]\[]+)\]")
@@ -125,11 +125,13 @@ def _problem(groups: Mapping[str, Mapping[str, str]], values: Mapping[str, str],
         fields[f"ld{x}"] = _count(layout["ld"])
         fields[f"stride_{x}"] = _count(layout.get("batch_stride", "0"))
     if nvidia:
-        fields |= cublaslt.scales(desc)
+        fields |= cublaslt.scales(desc) | {"sm_count": _count(desc.get("smCountTarget", "0"))}
     tail = epilogue(desc.get("epilogue"))
     if tail is not None:
         fields |= tail._asdict()
-    return GemmProblem(**default_types(fields))
+    fields = default_types(fields)
+    # hipBLASLt prints neither scales, nor swizzles, nor a type that operands are converted to: all that is unknown.
+    return GemmProblem(**(with_plain(fields, scaled=True) if nvidia else fields))
 
 
 def _count(text: str) -> int | None:

@@ -7,7 +7,8 @@ Produced by ``HIPBLASLT_LOG_MASK=64`` (profile) or ``128`` (extended: with solut
     any_stride: true, rotating: 512, cold_iters: 1000, iters: 1000, call_count: 208 }
 
 It looks like YAML and is not: ROCm 7.0 writes empty keys (``: ,``), grouped records repeat keys and lack a comma, so
-this module has a tokenizer of its own.  Source: ROCm/hipBLASLt ``tensile_host.cpp`` and ``include/tuple_helper.hpp``.
+this module has a tokenizer of its own.  A list that YAML wrote again begins with ``- {function: matmul``.  Source:
+ROCm/hipBLASLt ``tensile_host.cpp`` and ``include/tuple_helper.hpp``.
 ``rotating``, ``cold_iters`` and ``iters`` do not make a record ``by_tool`` as they do in a bench line: owners write
 them into records to feed them to ``hipblaslt-bench --yaml``, and ``call_count`` is the application's all the same.
 PyTorch's ``BLAS_PARAMS`` look alike; they have no ``call_count`` and no ``c_`` before the compute type, and are
@@ -23,9 +24,10 @@ from typing import Any
 from logparse.libraries.hipblaslt.arguments import WORDS, problem
 from logparse.libraries.hipblaslt.bench import ALWAYS_SIZES, LOGGED, SIZES
 from logparse.libraries.kinds.format import FOREIGN, LineFormat, Outcome
+from logparse.libraries.kinds.patterns import regex
 from logparse.model import Call, GemmProblem, Member, Record, Reject, Solution, SolutionName
 
-_OPEN = "- { function: matmul"
+_OPEN = regex(r"- \{ ?function: matmul(?=,| |\Z)")
 
 _MEMBER = frozenset(SIZES)
 _NEEDED = ("alpha", "beta", "transA", "transB", "batch_count", "a_type", "b_type", "c_type", "d_type")
@@ -40,9 +42,9 @@ _KNOWN = (frozenset(flag.lstrip("-") for flag in LOGGED) - {"m", "n", "k"}).unio
 
 def read(text: str) -> Outcome:
     """One line that holds a record: a call with its count, and the solution's names where the record has them."""
-    at = text.find(_OPEN)
-    body = text[at + len(_OPEN) :].strip()
-    if at < 0 or body[:1] not in (",", ""):
+    match = _OPEN.search(text)
+    body = text[match.end() :].strip() if match else ""
+    if match is None or body[:1] not in (",", ""):
         return FOREIGN
     try:
         if body.endswith("}") and "call_count" not in body and "compute_type: c_" not in body:
@@ -114,6 +116,8 @@ def _problem(values: dict[str, str], members: list[dict[str, int]]) -> GemmProbl
         fields: dict[str, Any] = {"members": tuple(_member(member) for member in members)}
     else:
         fields = {name.lower(): int(values[name]) for name in ("M", "N", "K", *ALWAYS_SIZES[3:])}
+    if "aux_type" not in values:  # of a version before 7.0, which has no swizzle
+        values = {"swizzleA": "0", "swizzleB": "0", **values}
     # Before ROCm 7.1 a record has neither scaleC/D nor a readable swizzle: unknown, not absent.
     return problem(values, fields, absent=None)
 
@@ -127,7 +131,7 @@ def _member(sizes: dict[str, int]) -> Member:
 FORMAT = LineFormat(
     name="hipblaslt-profile",
     about="hipBLASLt profile records (log masks 64 and 128)",
-    markers=(_OPEN.encode(),),
-    start=rb"- \{ function: matmul",
+    markers=(b"- { function: matmul", b"- {function: matmul"),
+    start=rb"- \{ ?function: matmul",
     read=read,
 )

@@ -173,12 +173,54 @@ def _copied(row: TuningRow, context: Context) -> str | None:
     return message if row.claim else None
 
 
+def product_of(problem: Problem | None) -> dict[str, str | None]:
+    """What the operands of a product need of a kernel, of which the library's key contains nothing.
+
+    Of swizzles, scales and types that operands are converted to; empty for a plain one, None where that is unknown.
+    """
+    if not isinstance(problem, GemmProblem):
+        return {}
+    p, out = problem.normal, dict[str, str | None]()
+    swizzles = [(x.upper(), getattr(p, f"swizzle_{x}")) for x in "ab"]
+    letters = "".join(letter for letter, is_set in swizzles if is_set)
+    out["swizzle"] = None if any(x is None for _, x in swizzles) else f"swizzled {letters}" if letters else ""
+    modes = [p.scale_a, p.scale_b]
+    parts = sorted({x for x in modes if x not in (None, "none", "scalar")})  # one factor asks for no other kernel
+    out["scale"] = None if None in modes else f"{'/'.join(parts)} scales" if parts else ""
+    unknown = None in (p.compute_input_a_type, p.compute_input_b_type)
+    out["input"] = None if unknown else f"as {'/'.join(p.converted)}" if p.converted else ""
+    return out
+
+
+def other_product(row: Problem | None, call: Problem) -> str:
+    """Why a row's solution cannot run a call of its key: it is of another product, by what both state."""
+    mine, theirs = product_of(row), product_of(call)
+    for word, needed in theirs.items():
+        has = mine.get(word)
+        if has is not None and needed is not None and has != needed:
+            return f"its solution is for {has or 'plain'} operands, and this call has {needed or 'plain'} ones"
+    return ""
+
+
+def _product_text(problem: Problem | None) -> str:
+    return ", ".join(filter(None, product_of(problem).values()))
+
+
 def work_of(problem: Problem | None) -> str:
-    """What a call computes beside the product, of which the library's key contains nothing: C, bias and activation."""
+    """What a call computes of which the library's key contains nothing: the product's own needs in brackets, C, bias
+    and activation.
+    """
     if not isinstance(problem, GemmProblem):
         return ""
-    words = [f"beta {problem.beta}" if problem.beta else "", problem.epilogue or ""]
+    product = _product_text(problem)
+    words = [f"[{product}]" if product else "", f"beta {problem.beta}" if problem.beta else "", problem.epilogue or ""]
     return " ".join(word for word in words if word not in ("", "DEFAULT"))
+
+
+def _slot(offer: Offer) -> str:
+    """Rows of one key and of different products stand beside each other: neither solution can run the other's calls."""
+    product = offer.work.partition("]")[0] if offer.work.startswith("[") else ""
+    return f"{offer.key} {product}"
 
 
 def _conflict(row: TuningRow, context: Context) -> str | None:
@@ -186,9 +228,15 @@ def _conflict(row: TuningRow, context: Context) -> str | None:
     return _two_solutions(row, context, [x for x in _rivals(row, context) if work_of(x.problem) == work])
 
 
+def _products(row: TuningRow, context: Context) -> str | None:
+    others = [x for x in _rivals(row, context) if other_product(x.problem, row.problem or GemmProblem())]
+    message = _two_solutions(row, context, others)
+    return message and f"{message}; {other_product(others[0].problem, row.problem or GemmProblem())}"
+
+
 def _shared(row: TuningRow, context: Context) -> str | None:
-    work = work_of(row.problem)
-    others = [x for x in _rivals(row, context) if work_of(x.problem) != work]
+    work, product = work_of(row.problem), _product_text(row.problem)
+    others = [x for x in _rivals(row, context) if work_of(x.problem) != work and _product_text(x.problem) == product]
     message = _two_solutions(row, context, others)
     if message is None:
         return None
@@ -225,6 +273,7 @@ _RULES: tuple[Rule[TuningRow, Context], ...] = (
     Rule("cu-count", "warning", None, _other_cus, _RETUNE),
     Rule("copied", "warning", None, _copied, _REPLAY),
     Rule("conflict", "error", None, _conflict, "keep the faster one"),
+    Rule("products", "warning", None, _products, "put the row first whose calls cost more: no solution runs both"),
     Rule("shared", "warning", None, _shared, "time both on both calls, keep the one that costs less in all"),
 )
 
@@ -284,6 +333,9 @@ def kernels(problem: Problem) -> str | None:
         words.append(f"a bias gradient from {(problem.bias_source or 'd').upper()}")
     if "row" in (problem.scale_a, problem.scale_b):
         words.append("scales per row")
+    product = product_of(problem)
+    words += [x for x in (product["swizzle"], product["input"]) if x]
+    words += [x for x in (product["scale"],) if x and "block" in x]
     return " with ".join(words)
 
 
@@ -333,6 +385,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     probe_order=probe_order,
     reported=reported,
     kernels=kernels,
+    other_product=other_product,
     signs=(
         (
             "the override file git version are not the same",
@@ -342,7 +395,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     ),
     writer=tuning_file.WRITER,
     keep_refusal=_keep_refusal,
-    merging=Merging(header=_header, write=_merged, in_order=True, work=lambda row: work_of(row.problem)),
+    merging=Merging(header=_header, write=_merged, in_order=True, work=lambda row: work_of(row.problem), slot=_slot),
     conversion=Conversion(
         word="hipblaslt",
         recognise=tuning_file.FORMAT.recognise,

@@ -63,6 +63,8 @@ def supported_gemm(
         raise UnsupportedError("scaled operands")
     if problem.swizzle_a or problem.swizzle_b:
         raise UnsupportedError("swizzled operands")
+    if problem.converted:
+        raise UnsupportedError("operands that are converted to another type")
     if (problem.compute_type or "f32_r") not in compute_types:
         raise UnsupportedError(f"compute type {problem.compute_type}")
     if any(matrix.dtype not in types for matrix in matrices(problem).values()):

@@ -147,9 +147,11 @@ class OverrideFormat:
     the keys that it tries, in order, where there is no row of a call's own.  ``reported`` is what the messages of a log
     (function and text) state of look-ups in this file, by problem; of a format without ``kinds`` these are all of its
     calls.  ``kernels`` is the kind of kernels that a call needs besides its key, where a solution's are of one kind
-    (empty: the plain one; None: the problem does not state it).  ``not_in_this_build`` is why a build with these facts
-    makes no such key.  ``selects``: a row chooses a solution (a perf-db's only sets parameters).  ``signs`` are texts
-    by which the library's log reports that it did not honour a file, and what each means.
+    (empty: the plain one; None: the problem does not state it).  ``other_product`` is why the solution of a row, by the
+    row's problem, cannot run a call of its key (empty: nothing that both state speaks against it).
+    ``not_in_this_build`` is why a build with these facts makes no such key.  ``selects``: a row chooses a solution (a
+    perf-db's only sets parameters).  ``signs`` are texts by which the library's log reports that it did not honour a
+    file, and what each means.
 
     ``family`` names, by a file's name, what the library reads as one table.  ``graph_unsafe`` are libraries of rows
     that allocate at a first call, so that it fails within the capture of a graph.
@@ -178,6 +180,7 @@ class OverrideFormat:
         default=lambda name, reading, messages: {}
     )
     kernels: Callable[[Problem], str | None] | None = None
+    other_product: Callable[[Problem | None, Problem], str] = field(default=lambda row, call: "")
     selects: bool = True
     signs: tuple[tuple[str, str], ...] = ()
     family: Callable[[str], str | None] = field(default=lambda name: None)

@@ -71,6 +71,8 @@ def _refuse(device: TorchDevice, p: GemmProblem) -> None:
     scales = (p.scale_a, p.scale_b, p.scale_c, p.scale_d)
     if any(x not in (None, "none") for x in scales) or p.scale_alpha_vector or p.swizzle_a or p.swizzle_b:
         raise UnsupportedError("scaled or swizzled operands")
+    if p.converted:
+        raise UnsupportedError("operands that are converted to another type")
     types = {matrix.dtype for matrix in matrices(p).values()}
     if len(types) > 1 or dtype_of(device, types.pop()).itemsize < 2:
         raise UnsupportedError("mixed or 8-bit types")

@@ -16,6 +16,9 @@ A line of the bench log ends with ``--atomics_allowed`` from rocBLAS 4 on, with 
 the handle is not in the default mode; PyTorch's is not.  A flag of the tool's own (``-i``, ``--verify`` …) marks a
 typed line: ``by_tool``.
 
+With bit 0x10 (``ROCBLAS_LAYER=0x12``) the command ends in a comment, ``# source=tensile kernel=Cijk_… parent_api=…``:
+which library ran the call, its kernel, and the function that the program called (rocBLAS documentation, logging).
+
 The table's index is Tensile's, counted from 1; rocBLAS's own index of a Tensile solution is negative,
 ``file = -index - 10`` (ROCm/rocm-libraries#9985), so a row's solution here is ``rocblas:-3798``.  rocBLAS 4 and earlier
 had other numbers: their files have the Tensile index too, so files compare with files.  Since ROCm/rocm-libraries#10766
@@ -41,7 +44,19 @@ from logparse.libraries.kinds.format import BlockFormat, Emission, Line, LineFor
 from logparse.libraries.kinds.line_prefixes import ranked
 from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.kinds.reading import whole
-from logparse.model import Beta, Call, GemmProblem, Measurement, Message, Override, Problem, Record, Reject, Solution
+from logparse.model import (
+    Beta,
+    Call,
+    GemmProblem,
+    Measurement,
+    Message,
+    Override,
+    Problem,
+    Record,
+    Reject,
+    Solution,
+    with_plain,
+)
 from logparse.quoting import Shell
 
 RESERVED = 10
@@ -58,6 +73,7 @@ logparse writes.
 """
 
 PRECISIONS: Mapping[str, str] = {"h": "f16_r", "s": "f32_r", "d": "f64_r", "c": "f32_c", "z": "f64_c"}
+_SPELLED = {"i_r32": "i32_r", **PRECISIONS}
 FUNCTION = regex(r"(?:rocblas_)?([hsdcz])?gemm(_strided_batched|_batched)?(_ex3|_ex)?(?:_64)?\Z")
 _BENCH_FLAGS: Mapping[str, str] = {
     "--transposeA": "transA",
@@ -85,7 +101,7 @@ def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
     if match is None:
         return None
     letter, batching, _ = match.groups()
-    common = PRECISIONS.get(letter or "") or given.get("precision")
+    common = PRECISIONS.get(letter or "") or _type(given.get("precision", "").lower() or None)
     batched = batching is not None
     values: dict[str, Any] = {name: int(given[name]) for name in ("lda", "ldb", "ldc") if given.get(name)}
     values |= {name.lower(): int(given[name]) for name in "MNK" if given.get(name)}
@@ -102,16 +118,15 @@ def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
         trans = given.get(f"trans{side}", "").upper()
         values[f"trans_{side.lower()}"] = trans if trans in ("N", "T", "C") else None
     values["beta"] = _beta(given.get("beta", "") + given.get("betai", ""))
+    values["compute_type"] = _type(given.get("compute_type")) or common
     # rocBLAS has no epilogues.
-    return GemmProblem(
-        compute_type=_type(given.get("compute_type")) or common,
-        activation="none", gradient=False, aux=False, bias=False, scale_alpha_vector=False, **values,
-    )  # fmt: skip
+    values |= {"activation": "none", "gradient": False, "aux": False, "bias": False, "scale_alpha_vector": False}
+    return GemmProblem(**with_plain(values))
 
 
 def _type(name: str | None) -> str | None:
-    """The logs of rocBLAS 5.2 misspell one type, which its override file does not."""
-    return "i32_r" if name == "i_r32" else name
+    """A type by its one word: rocblas-bench takes a letter too, and the logs of rocBLAS 5.2 misspell one type."""
+    return _SPELLED.get(name or "", name)
 
 
 def _beta(text: str) -> Beta | None:
@@ -153,11 +168,23 @@ def _other_rows(function: str, problem: GemmProblem) -> str:
 
 def read_bench(text: str) -> Outcome:
     """One ``rocblas-bench`` line of the log, one call."""
+    command, _, comment = text.partition(" # ")
     try:
-        given, by_tool = _flags(shlex.split(text)[1:])
+        given, by_tool = _flags(shlex.split(command)[1:])
     except ValueError as error:
         return Outcome("reject", [Reject(str(error), 0, len(text.encode()))])
-    return call_of(given, "rocblas_bench", text, 1, by_tool=by_tool)
+    made = call_of(given, "rocblas_bench", text, 1, by_tool=by_tool)
+    return _with_kernel(made, dict(word.partition("=")[::2] for word in comment.split()))
+
+
+def _with_kernel(made: Outcome, comment: Mapping[str, str]) -> Outcome:
+    """The call with the kernel that the comment behind its command names, where the command has no solution."""
+    kernel = comment.get("kernel", "")
+    if comment.get("source") != "tensile" or not kernel:
+        return made
+    tensile = Solution("tensile", kernel)
+    records = [replace(x, solution=x.solution or tensile) if isinstance(x, Call) else x for x in made.records]
+    return replace(made, records=records)
 
 
 def _flags(words: Sequence[str]) -> tuple[dict[str, str], bool]:

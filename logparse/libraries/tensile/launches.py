@@ -29,7 +29,7 @@ from typing import Any
 from logparse.libraries.kinds.format import BlockFormat, Line, Outcome
 from logparse.libraries.kinds.line_prefixes import ranked
 from logparse.libraries.kinds.patterns import regex
-from logparse.model import COMPLEX, Call, GemmProblem, Message, Record, Solution
+from logparse.model import COMPLEX, Call, GemmProblem, Message, Record, Solution, with_plain
 
 CATEGORY = "tensile"
 
@@ -147,7 +147,7 @@ def _call(name: str, arguments: Mapping[str, str]) -> Call | None:
         fields |= {f"stride_{x}": strides[f"stride{x.upper()}2"] for x in "abcd"} | {"batch_mode": "strided"}
     fields |= {"m": m, "n": n, "k": k, "batch_count": batch, "beta": "nonzero" if beta else "zero"}
     plain: dict[str, Any] = {"activation": "none", "gradient": False, "aux": False, "bias": False}
-    problem = GemmProblem(**_of_name(name), **fields, **plain, scale_alpha_vector=False)
+    problem = GemmProblem(**with_plain({**_of_name(name), **fields, **plain, "scale_alpha_vector": False}))
     return Call(problem=problem, category=CATEGORY, count=1, solution=Solution("tensile", name))
 
 

@@ -19,11 +19,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from logparse.libraries.kinds.dtypes import TORCH_TYPES
 from logparse.libraries.torch_profiler.inputs import Inputs, Operation, contiguous_strides
-from logparse.model import COMPLEX, Beta, GemmProblem, Trans
+from logparse.model import COMPLEX, NARROW, Beta, GemmProblem, Trans, with_plain
 
 _TYPES = {x.cpp: x.blas for x in TORCH_TYPES if x.blas != "f4_r"}  # whose sizes count pairs
 OUTPUT_TYPES = {str(x.number): x.blas for x in TORCH_TYPES}
@@ -91,26 +91,24 @@ def _gemm(a_t: bool, b_t: bool, m: int, n: int, k: int, ld: tuple[int, int, int]
         lda = max(k if a_t else m, 1)
     if (k if b_t else n) <= 1:
         ldb = max(n if b_t else k, 1)
-    return GemmProblem(
-        trans_a=_letter(a_t, a_type),
-        trans_b=_letter(b_t, a_type),
-        m=m,
-        n=n,
-        k=k,
-        lda=lda,
-        ldb=ldb,
-        ldc=ldc,
-        ldd=ldc,  # type: ignore[arg-type]
-        **dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), a_type),  # type: ignore[arg-type]
-        compute_type=_COMPUTE.get(a_type),
-        scale_type=_SCALE.get(a_type),
-        activation="none",
-        gradient=False,
-        aux=False,
-        scale_alpha_vector=False,
-        bias=False,
-        beta="zero",
-    )
+    fields: dict[str, Any] = {
+        "trans_a": _letter(a_t, a_type),
+        "trans_b": _letter(b_t, a_type),
+        "m": m,
+        "n": n,
+        "k": k,
+        "lda": lda,
+        "ldb": ldb,
+        "ldc": ldc,
+        "ldd": ldc,
+        **dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), a_type),
+        "compute_type": _COMPUTE.get(a_type),
+        "scale_type": _SCALE.get(a_type),
+        "activation": "none",
+        **dict.fromkeys(("gradient", "aux", "scale_alpha_vector", "bias"), False),
+        "beta": "zero",
+    }
+    return GemmProblem(**with_plain(fields))
 
 
 def _letter(transposed: bool, a_type: str) -> Trans | None:
@@ -176,10 +174,12 @@ def scaled_mm(x: Inputs) -> Operation:
         b_type=b_type,
         c_type=None,
         d_type=out_type,
+        compute_input_b_type=b_type,
         compute_type="f32_r",
         scale_type="f32_r",
         scale_a=_scale_mode(x.dims[3], right.cols),
         scale_b=_scale_mode(x.dims[2], left.rows),
+        scale_d=None if out_type in NARROW else "none",
         bias=bool(x.dims[4]) if x.type(4) else False,
         bias_type=_TYPES.get(x.type(4)),
     )

@@ -29,7 +29,8 @@ class Product:
     """At which input an operator has what; None where it has no such input.
 
     ``bias`` names the inputs that are one where they are tensors: versions differ.  ``columns``: the weights are a K×N
-    view.  ``pairs``: an element of the inputs is two 4-bit values.  ``swizzled``: the weights were shuffled before.
+    view.  ``pairs``: an element of the inputs is two 4-bit values.  ``swizzled``: whether the weights were shuffled
+    before, None where that is unknown.
     """
 
     x: int = 0
@@ -57,7 +58,8 @@ def product(at: Product) -> Reader:
         out = _out_type(x, at)
         changes: dict[str, object] = {
             "a_type": a_type, "b_type": b_type, "c_type": out, "d_type": out, "bias": None if biased else False,
-            "beta": None if biased else "zero", "swizzle_a": at.swizzled,
+            "beta": None if biased else "zero", "swizzle_a": at.swizzled, "scale_d": None if out in NARROW else "none",
+            "compute_input_a_type": a_type, "compute_input_b_type": b_type,
         }  # fmt: skip
         if a_type in NARROW:
             changes |= {"compute_type": "i32_r" if a_type == "i8_r" else "f32_r", "scale_type": "f32_r"}
@@ -111,15 +113,15 @@ def _scale(x: Inputs, at: int | None, rows: int, k: int) -> str | None:
 _8_BIT = Product(x_scale=2, w_scale=3, out=4, bias=(5,))
 _4_BIT = Product(x_scale=2, w_scale=3, out=4, bias=(5, 6), pairs=True)
 _FP8 = Product(x_scale=2, w_scale=3)
-_SCALED_MM = Product(x_scale=2, w_scale=3, out_type=4, bias=(5,), columns=True)
+_SCALED_MM = Product(x_scale=2, w_scale=3, out_type=4, bias=(5,), columns=True, swizzled=False)
 
 PRODUCTS: Mapping[str, Product] = {
     "aiter::gemm_a16w16": Product(bias=(2,), out_type=3),
     "aiter::gemm_a16w16_asm": Product(out=2, bias=(3,)),
     "aiter::_gemm_a16w16_asm": Product(out=2, bias=(4,)),  # a semaphore stands before the bias
-    "aiter::gemm_a8w8_ck": _8_BIT,
-    "aiter::gemm_a8w8_blockscale_ck": _8_BIT,
-    "aiter::gemm_a8w8_blockscale_cktile": _8_BIT,
+    "aiter::gemm_a8w8_ck": replace(_8_BIT, swizzled=False),
+    "aiter::gemm_a8w8_blockscale_ck": replace(_8_BIT, swizzled=False),
+    "aiter::gemm_a8w8_blockscale_cktile": replace(_8_BIT, swizzled=False),
     "aiter::flatmm_a8w8_blockscale_asm": _8_BIT,
     "aiter::gfx950_a8w8_blockscale_asm": _8_BIT,
     "aiter::gemm_a8w8_bpreshuffle_ck": replace(_8_BIT, swizzled=True),
@@ -136,7 +138,7 @@ PRODUCTS: Mapping[str, Product] = {
     "vllm::rocm_aiter_gemm_a8w8_blockscale": _FP8,
     "vllm::rocm_aiter_gemm_w8a8_blockscale": _FP8,
     "vllm::rocm_aiter_triton_gemm_a8w8_blockscale": _FP8,
-    "_C::cutlass_scaled_mm": Product(x=1, w=2, x_scale=3, w_scale=4, bias=(5,), out=0, columns=True),
+    "_C::cutlass_scaled_mm": Product(x=1, w=2, x_scale=3, w_scale=4, bias=(5,), out=0, columns=True, swizzled=False),
     "sgl_kernel::fp8_scaled_mm": _SCALED_MM,
     "sgl_kernel::int8_scaled_mm": _SCALED_MM,
     "sgl_kernel::fp8_blockwise_scaled_mm": replace(_SCALED_MM, bias=()),

@@ -34,7 +34,19 @@ from logparse.libraries.kinds.format import (
 )
 from logparse.libraries.kinds.fp8 import OCP, on_arch
 from logparse.libraries.kinds.patterns import regex
-from logparse.model import NARROW, Fact, GemmProblem, Measurement, Message, Override, Problem, Record, Reject, Solution
+from logparse.model import (
+    NARROW,
+    Fact,
+    GemmProblem,
+    Measurement,
+    Message,
+    Override,
+    Problem,
+    Record,
+    Reject,
+    Solution,
+    with_plain,
+)
 from logparse.quoting import Shell
 from logparse.target import Facts, arch
 
@@ -145,7 +157,7 @@ def _problem(cells: Mapping[str, str]) -> GemmProblem:
         "aux_type": _TYPES.get(cells["aux_type"]),
         **{f"scale_{x}": scale if types[f"{x}_type"] in NARROW else "none" for x in "ab"},
     }
-    return GemmProblem(**values)
+    return GemmProblem(**with_plain(values, scaled=True))
 
 
 def device_cap(facts: Facts) -> int | None:

@@ -38,7 +38,7 @@ from logparse.errors import EmissionError
 from logparse.libraries.kinds.dtypes import TORCH_TYPES
 from logparse.libraries.kinds.fp8 import FNUZ, on_arch
 from logparse.libraries.kinds.patterns import regex
-from logparse.model import COMPLEX, NARROW, GemmProblem, Problem
+from logparse.model import COMPLEX, NARROW, GemmProblem, Problem, with_plain
 
 OP_TEXT = r"(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_"
 OP = regex(OP_TEXT)
@@ -125,7 +125,7 @@ def problem(op_sig: str, param_sig: str) -> GemmProblem:
         values |= {"scale_a": "scalar", "scale_b": "scalar"}
     if family != "GemmStridedBatched":
         values["batch_count"] = 1
-    return GemmProblem(**values)
+    return GemmProblem(**with_plain(values, scaled=family == "ScaledGemm"))
 
 
 def _family_fields(family: str, types: list[str], leading_dims: bool) -> dict[str, Any]:

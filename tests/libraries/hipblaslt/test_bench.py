@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from logparse.errors import EmissionError
 from logparse.libraries.hipblaslt import bench
 from logparse.libraries.hipblaslt.enums import EPILOGUES
+from logparse.links import linked
 from logparse.model import Call, GemmProblem, Member, Solution
 from tests.libraries.hipblaslt.texts import SAMPLES, Launch
 
@@ -97,8 +98,6 @@ def test_iterations_mark_the_tools_own_lines(name: str) -> None:
 def test_flags_of_later_versions_cost_no_call(later: str) -> None:
     line = texts.bench(Launch())
     assert call(f"{line}{later} ") == call(line)
-    known = line.replace(" --algo_method", " --compute_input_typeA f32_r --algo_method")
-    assert call(known) == call(line)
     for torn in (line.replace("--iters 0", "--of_a_later_version 3 --iters 0"), f"{line}--scal-", f"{line}x"):
         assert bench.read(torn).unit == "reject"
     assert bench.read(f"./{line.replace('--iters 0', '--iters 5')}--typo 3").unit == "reject"
@@ -224,8 +223,37 @@ def problems(draw: st.DrawFn) -> GemmProblem:
         scale_alpha_vector=draw(st.booleans()),
         swizzle_a=draw(st.booleans()),
         swizzle_b=draw(st.booleans()),
+        compute_input_a_type=draw(kinds),
+        compute_input_b_type=draw(kinds),
+        sm_count=0,
         beta=draw(st.sampled_from(["zero", "nonzero"])),
     )
+
+
+def test_types_that_operands_are_converted_to_make_another_problem() -> None:
+    line = texts.bench(Launch())
+    given = line.replace(" --algo_method", " --compute_input_typeA f8_r --compute_input_typeB bf8_r --algo_method")
+    plain, converted = call(line).problem, call(given).problem
+    assert isinstance(converted, GemmProblem)
+    assert linked(plain, converted) is None
+    assert converted.text == plain.text + " input=f8_r,bf8_r"
+    assert "--compute_input_typeA f8_r --compute_input_typeB bf8_r" in bench.command(converted)
+    assert "compute_input" not in bench.command(plain)
+
+
+@pytest.mark.parametrize(
+    ("short", "full"),
+    [
+        ("-r h --compute_type s", "-r f16_r --compute_type f32_r"),
+        ("-r d --compute_type d", "-r f64_r --compute_type f64_r"),
+        ("-r s --compute_type x", "-r f32_r --compute_type xf32_r"),
+        ("--a_type i8 --b_type i8 --c_type i --d_type i --compute_type i",
+         "--a_type i8_r --b_type i8_r --c_type i32_r --d_type i32_r --compute_type i32_r"),
+    ],
+)  # fmt: skip
+def test_two_words_of_one_type_are_one_problem(short: str, full: str) -> None:
+    one, other = (call(f"./hipblaslt-bench -m 64 -n 32 -k 16 {x}") for x in (short, full))
+    assert one.problem.text == other.problem.text
 
 
 @given(problems())
@@ -256,3 +284,10 @@ def test_scales_of_c_and_d_have_a_value_for_the_tool() -> None:
 def test_command_needs_the_shape() -> None:
     with pytest.raises(EmissionError, match="transA"):
         bench.command(GemmProblem(m=1, n=1, k=1))
+
+
+@pytest.mark.parametrize("more", ["--adaptive", "--adaptive --adaptive_noise 0.01", "--adaptive_min_iters 10 -v"])
+def test_options_of_adaptive_timing_cost_no_call(more: str) -> None:
+    typed = "./hipblaslt-bench -m 64 -n 32 -k 16 -r bf16_r"
+    assert call(f"{typed} {more}").problem == call(typed).problem
+    assert call(texts.bench(Launch()).replace("--iters 0", f"{more} --iters 5")).by_tool

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+import pytest
+
 from logparse.libraries.hipblaslt import bench, bench_output
 from logparse.libraries.kinds.format import Line, Outcome
 from logparse.model import Call, Fact, GemmProblem, Measurement, Record, Reject, SolutionName
@@ -151,3 +153,44 @@ def test_other_lines() -> None:
         "No Solution Found!!",
     ]
     assert read(lines)[0] == {"fact": 1, "foreign": 2, "message": 2}
+
+
+HEAD = (
+    "transA,transB,grouped_gemm,batch_count,m,n,k,alpha,lda,stride_a,beta,ldb,stride_b,ldc,stride_c,ldd,stride_d,a_type,"
+    "b_type,c_type,d_type,compute_type,activation_type,bias_vector,hipblaslt-Gflops,us"
+)
+
+
+def shown(m: int, us: float) -> str:
+    return f"N,N,0,1,{m},32,64,1,{m},0,0,64,0,{m},0,{m},0,f16_r,f16_r,f16_r,f16_r,f32_r,none,0,10,{us}"
+
+
+@pytest.mark.parametrize("mark", ["", "+ ", "> ", "+"])
+@pytest.mark.parametrize("between", [[], ["", "text of a shell"], ["    --Solution index: 7"]])
+def test_rows_below_one_header_are_all_read(mark: str, between: list[str]) -> None:
+    lines = [HEAD, shown(16, 4.5), *between, shown(48, 5.5), shown(80, 6.5), "N,N,0,1,16"]
+    reader, rejects = bench_output.FORMAT.begin(), 0
+    for text in lines:
+        outcome = reader.take(Line(f"{mark}{text}" if text else "", 0))
+        rejects += outcome is not None and outcome.unit == "reject"
+    found = [x for x in reader.close() if isinstance(x, Measurement)]
+    assert [(x.problem.m, x.time_us) for x in found] == [(16, 4.5), (48, 5.5), (80, 6.5)]  # type: ignore[union-attr]
+    assert rejects == 1, "a row that is cut is told"
+
+
+def test_a_row_without_a_header_is_nobodys() -> None:
+    reader = bench_output.FORMAT.begin()
+    assert reader.take(Line(shown(16, 4.5), 0)) is None
+    assert not list(reader.close())
+
+
+def test_adaptive_timing_states_its_spread_and_whether_it_settled() -> None:
+    reader = bench_output.FORMAT.begin()
+    for status, us in (("converged", 4.0), ("max_time", 5.0)):
+        reader.take(Line(f"{HEAD},mean_us,min_us,cv,status", 0))
+        reader.take(Line(f"{shown(16, us)},{us + 1},3.5,0.25,{status}", 0))
+    found = [x for x in reader.close() if isinstance(x, Measurement)]
+    assert [(x.time_us, x.min_us, x.std_us, x.status, x.error) for x in found] == [
+        (4.0, 3.5, 1.25, "ok", None),
+        (5.0, 3.5, 1.5, "ok", "adaptive timing: max_time"),
+    ]

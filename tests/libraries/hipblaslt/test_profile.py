@@ -69,11 +69,18 @@ def test_pytorch_signatures_are_not_ours() -> None:
     assert {profile.read(line).unit for line in lines} == {"foreign"}
 
 
+def stated(text: str) -> str:
+    """The text as of a record that also states the scale of D and the swizzles, which are not set."""
+    return text.replace("scale=-,-,-,?", "scale=-,-,-,-").replace("swizzle=?,?", "swizzle=-,-")
+
+
 def test_samples_hold_the_problems_of_the_bench_log() -> None:
     launched = {c.problem.text for line in records("hipblaslt_rank0_4242.log") for c in bench.read(line).records
                 if isinstance(c, Call)}  # fmt: skip
     assert {call(line).problem.text for line in records("profile_4242.log")} == launched
-    assert {call(line).problem.text for line in records("forms/profile_broken.log")} < launched
+    broken = {call(line).problem.text for line in records("forms/profile_broken.log")}
+    assert all("swizzle=?,?" in text for text in broken), "ROCm 7.0 writes an empty key in its place"
+    assert {stated(text) for text in broken} < launched
 
 
 def test_keys_of_later_versions_cost_no_call() -> None:
@@ -104,7 +111,7 @@ def test_grouped() -> None:
     read = call(record)
     again = bench.read(line).records[0]
     assert isinstance(again, Call)
-    assert read.problem.text == again.problem.text
+    assert stated(read.problem.text) == again.problem.text
     assert read.count == 48
     with_e = record.replace("stride_d: 0, alpha", "stride_d: 0 stride_e: 0, alpha")
     assert call(with_e).problem.text == read.problem.text
@@ -133,3 +140,9 @@ def test_what_an_old_record_lacks() -> None:
     problem = call(records("forms/profile_broken.log")[0]).problem
     assert isinstance(problem, GemmProblem)
     assert (problem.scale_a, problem.scale_c, problem.swizzle_a) == ("none", None, None)
+
+
+def test_a_list_that_yaml_wrote_again_is_read() -> None:
+    record = records("profile_4242.log")[0]
+    assert call(record.replace("- { function", "- {function").replace(" }", "}")) == call(record)
+    assert profile.read("- {function: matmul_of_another, M: 1}").unit == "foreign"

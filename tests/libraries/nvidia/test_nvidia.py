@@ -46,7 +46,7 @@ def test_every_product_is_counted(maker: dict[str, Any]) -> None:
 
 def test_types_strides_workspace_and_the_pick_of_a_trace_line() -> None:
     found = {call.problem.label: call for call in calls(read(SAMPLES / "cublaslt_5150.log")[0])}
-    split = found["NN 512×300×256 f32_r"]
+    split = found["NN 512×300×256 f32_r 132 SMs"]
     assert (split.workspace_bytes, split.solution and split.solution.text) in [
         (3933519, "cublaslt:id=55,tile=64x64,stages=8x3,splitk=4,reduction=COMPUTE_TYPE"),
         (0, "cublaslt:id=55,tile=64x64,stages=8x3"),

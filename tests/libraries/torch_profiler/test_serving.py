@@ -62,16 +62,17 @@ def gemm(name: str, inputs: list[tuple[str, list[int]]], values: dict[int, str] 
         (
             "aiter::gemm_a8w8_blockscale_bpreshuffle_ck",
             [(FP8, [64, 512]), (FP8, [256, 512]), (FP32, [64, 4]), (FP32, [2, 4]), (BF16, [64, 256])], {},
-            "TN 256×64×512 f8_fnuz_r", {"scale_a": "block128x128", "scale_b": "block128", "swizzle_a": True},
+            "TN 256×64×512 f8_fnuz_r swizzled A block128/block128x128 scales",
+            {"scale_a": "block128x128", "scale_b": "block128", "swizzle_a": True},
         ),
         (
             "vllm::rocm_aiter_triton_gemm_a8w8_blockscale",
             [(FP8, [64, 512]), (FP8, [256, 512]), (FP32, [64, 4]), (FP32, [2, 4])], {},
-            "TN 256×64×512 f8_fnuz_r", {"d_type": None, "swizzle_a": None, "bias": False},
+            "TN 256×64×512 f8_fnuz_r block128/block128x128 scales", {"d_type": None, "swizzle_a": None, "bias": False},
         ),
         (
             "aiter::gemm_a4w4", [(U8, [32, 2048]), (U8, [512, 2048]), (U8, [256, 128]), (U8, [512, 128])], {},
-            "TN 512×32×4096 f4_r", {"scale_a": "block32", "scale_b": "block32", "lda": 4096, "ldb": 4096},
+            "TN 512×32×4096 f4_r block32 scales", {"scale_a": "block32", "scale_b": "block32", "lda": 4096, "ldb": 4096},
         ),
         (
             "_C::cutlass_scaled_mm",

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from logparse.libraries.tunableop import signature
 from logparse.model import GemmProblem, problem_from_text
+from tests.analyzers.example import plain
 from tests.conftest import CORPUS, needs_corpus
 
 NEW, OLD, TF32 = ({"validator:PT_VERSION": v} for v in ("2.7.1", "2.5.1", "2.9.1"))
@@ -25,7 +26,7 @@ def gemm(key: str) -> GemmProblem:
 
 def test_a_plain_gemm_states_its_layout_and_that_it_has_no_epilogue() -> None:
     problem = gemm("GemmTunableOp_BFloat16_TN,tn_96_100_64_ld_64_65_96")
-    assert problem == GemmProblem(
+    assert problem == plain(
         trans_a="T", trans_b="N", m=96, n=100, k=64, batch_count=1, lda=64, ldb=65, ldc=96, ldd=96,
         a_type="bf16_r", b_type="bf16_r", c_type="bf16_r", d_type="bf16_r", compute_type="f32_r", scale_type="f32_r",
         activation="none", gradient=False, aux=False, bias=False,
