@@ -112,7 +112,9 @@ def _searches(of: Recommendation, target: Facts, commands: Mapping[str, Command]
     if of.aiter_misses:
         from logparse.libraries.aiter.log import untuned
 
-        made += untuned(of.aiter_misses)
+        missed = untuned(of.aiter_misses)
+        made += missed.files
+        notes += missed.notes
     return made, notes
 
 

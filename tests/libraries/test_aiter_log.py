@@ -83,13 +83,54 @@ def test_recommend_writes_what_the_tuners_read(store: Store, tmp_path: Path) -> 
     assert aiter.recognise(head)
 
 
-def test_of_one_table_rows_have_one_set_of_columns() -> None:
-    miss = ", not found tuned config in /x/a8w8_tuned_gemm.csv, will use default config!"
+MISS = ", not found tuned config in /x/{}, will use default config!"
+BF16 = "shape is M:{}, N:2, K:3 dtype='torch.bfloat16'"
+
+
+def test_every_shape_is_written_whatever_its_line_states() -> None:
+    """A type that only some lines state makes a second file: a tuner reads one set of columns."""
+    miss = MISS.format("a8w8_tuned_gemm.csv")
     lines = [f"shape is M:1, N:2, K:3{miss}", f"shape is M:1, N:2, K:3, q_dtype_w:torch.int8{miss}", "no lookup"]
-    (file,) = aiter_log.untuned(lines)
-    assert file.data == b"M,N,K\n1,2,3\n"
-    assert "csrc/ck_gemm_a8w8/gemm_a8w8_tune.py -i {path} -o {folder}/a8w8_tuned_gemm.csv" in file.use
-    assert aiter_log.untuned([]) == []
+    first, second = aiter_log.untuned(lines).files
+    assert (first.name, first.data) == ("a8w8_untuned_gemm.csv", b"M,N,K\n1,2,3\n")
+    assert (second.name, second.data) == ("a8w8_untuned_gemm-2.csv", b"M,N,K,q_dtype_w\n1,2,3,torch.int8\n")
+    for file in (first, second):
+        assert "csrc/ck_gemm_a8w8/gemm_a8w8_tune.py -i {path} -o {folder}/a8w8_tuned_gemm.csv" in file.use
+        assert aiter.recognise(Head(file.name, file.data))
+    assert aiter_log.untuned([]) == ([], [])
+
+
+def test_what_an_older_version_does_not_print_is_filled_in() -> None:
+    miss = MISS.format("bf16_tuned_gemm.csv")
+    lines = [
+        f"{BF16.format(1)} otype='torch.float32' bias=True, scaleAB=False, bpreshuffle=True{miss}",
+        f"{BF16.format(4)} otype='torch.bfloat16' bias=False, scaleAB=False{miss}",
+        f"{BF16.format(8)} bias=False{miss}",
+        f"{BF16.format(16)} otype=torch.bfloat16 bias=False scaleAB=False bpreshuffle=False{MISS.format('bf16_gemm.csv')}",
+        f"{BF16.format(32)} ...{miss}",
+    ]
+    made = aiter_log.untuned(lines)
+    whole, rest = made.files
+    assert whole.data.decode().splitlines() == [
+        "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle",
+        "1,2,3,True,torch.bfloat16,torch.float32,False,True",
+        *(f"{m},2,3,False,torch.bfloat16,torch.bfloat16,False,False" for m in (4, 8, 16)),
+    ]
+    assert rest.data == b"M,N,K,dtype\n32,2,3,torch.bfloat16\n"
+    assert made.notes == []
+
+
+def test_what_is_left_out_is_counted() -> None:
+    lines = [
+        f"shape is M:{m}, N:2, K:3{MISS.format(table)}" for m in (1, 2) for table in ("bf16_tuned_gemm.csv", "x.csv")
+    ]
+    assert aiter_log.untuned([*lines, *lines]) == (
+        [],
+        [
+            "aiter: 2 shapes not written: bf16_tuned_gemm.csv: no line states their type",
+            "aiter: 2 shapes not written: x.csv: no tuner of it is known",
+        ],
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,7 +147,7 @@ def test_every_table_has_a_tuner_of_its_own(table: str, tuner: str) -> None:
             f"shape is M:1, N:2, K:3 dtype='torch.bfloat16' otype='torch.bfloat16' bias=False, scaleAB=False, "
             f"bpreshuffle=False, not found tuned config in /x/{table}, will use default config!"
         ]
-    )
+    ).files
     assert tuner in file.use
 
 
@@ -124,10 +165,10 @@ def test_lines_of_aiter_before_0_1_12() -> None:
     lines = [using.format(repr(f"torch.{name}")) for name in ("bfloat16", "float16")]
     (message,) = aiter_log.read(f"[aiter] {lines[0]}").records
     assert message == Message(category=aiter_log.CATEGORY, function=aiter_log.DEFAULT, text=lines[0])
-    (file,) = aiter_log.untuned([missed, *lines])
+    (file,) = aiter_log.untuned([missed, *lines]).files
     assert file.data.decode().splitlines() == [
         "M,N,K,bias,dtype,outdtype,scaleAB",
         "1,2,3,True,torch.bfloat16,torch.bfloat16,False",
         "1,2,3,True,torch.float16,torch.float16,False",
     ]
-    assert aiter_log.untuned([missed]) == [], "without a type its tuner could not read the row"
+    assert aiter_log.untuned([missed]).files == [], "without a type its tuner could not read the row"

@@ -27,16 +27,18 @@ aiter/fused_moe.py, aiter/jit/core.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from logparse.groups import in_groups
 from logparse.libraries.aiter import tables
 from logparse.libraries.kinds.format import FOREIGN, Emission, LineFormat, Outcome
 from logparse.libraries.kinds.line_prefixes import WORKER
 from logparse.libraries.kinds.patterns import regex
 from logparse.model import Call, Fact, Message, Record, Reject, Solution, SolutionName
 from logparse.quoting import Shell, filled, shell_comment, shell_word
+from logparse.text import counted
 
 CATEGORY = tables.CATEGORY
 TUNED, UNTUNED, DEFAULT, FUSED_MOE = "tuned", "untuned", "default", "fused_moe"
@@ -181,35 +183,72 @@ def _use(table: str) -> Shell:
 _USE = Shell("# its tuner, in a clone of aiter:\n#   python3 <aiter>/@tuner@ {path} @output@ {folder}/@table@\n")
 
 
-def untuned(lines: Iterable[str]) -> list[Emission]:
-    """The CSVs that aiter's tuners read, one per table that lacked a shape: each shape once, in the order given.
+class Untuned(NamedTuple):
+    """The CSVs that aiter's tuners read, and notes on shapes that are in none of them."""
+
+    files: list[Emission]
+    notes: list[str]
+
+
+def untuned(lines: Iterable[str]) -> Untuned:
+    """The shapes that tables lacked, each once, in the order given: one CSV per table and, where columns cannot be
+    filled in, per set of columns.
 
     ``lines`` are texts of messages of functions ``untuned``, ``default`` and ``fused_moe``.  A bf16 shape whose type
     no line states is left out: its tuner could not read the row.
     """
     texts = list(lines)
     defaults = _defaults(texts)
-    tables: dict[str, dict[str, None]] = {}
-    for text in texts:
-        found = _LOOKUP.match(text)
-        table = PurePosixPath(found["missed"] or "").name if found else ""
-        if found is None or not _TABLE.fullmatch(table):
-            continue  # CKGEMM and others that name no file: which tuner would read them is not known
-        values = _values(found["fields"])
-        typed = "dtype" in values or not table.startswith("bf16_")
-        for row in [values] if typed else defaults.get(_size(values), []):
-            columns = [name for name in _UNTUNED_COLUMNS if name in row]
-            rows = tables.setdefault(table, {",".join(columns): None})
-            if next(iter(rows)) == ",".join(columns):
-                rows[",".join(row[name] for name in columns)] = None
-    made = [
-        Emission(table.replace("_tuned_", "_untuned_"), "".join(f"{row}\n" for row in rows).encode(), _use(table))
-        for table, rows in tables.items()
-    ]
-    return made + _untuned_moe(texts)
+    missing: dict[str, dict[tuple[tuple[str, str], ...], None]] = {}
+    left_out: dict[str, dict[str, None]] = {}
+    for found in filter(None, map(_LOOKUP.match, texts)):
+        missed = PurePosixPath(found["missed"] or "").name
+        kind, values = _kind(missed), _values(found["fields"])
+        rows = [values] if "dtype" in values or kind != "bf16" else defaults.get(_size(values), [])
+        if kind is None or not rows:
+            why = "no tuner of it is known" if kind is None else "no line states their type"
+            if found["missed"]:
+                left_out.setdefault(f"{missed}: {why}", {})[found["fields"]] = None
+            continue
+        for row in rows:
+            cells = tuple((name, row[name]) for name in _UNTUNED_COLUMNS if name in row)
+            missing.setdefault(kind, {})[cells] = None
+    made = [file for name, cells in missing.items() for file in _untuned_files(name, [dict(x) for x in cells])]
+    notes = [f"aiter: {counted(len(shapes), 'shape')} not written: {why}" for why, shapes in left_out.items()]
+    return Untuned(made + _untuned_moe(texts), notes)
 
 
-_TABLE = regex(r"\w+_tuned_gemm\.csv")
+_TABLE = regex(r"(\w+?)(_tuned)?_gemm\.csv")
+
+
+def _kind(table: str) -> str | None:
+    """What a table that a line names is of; None where no tuner reads it, as far as its name tells."""
+    found = _TABLE.fullmatch(table)
+    return found[1] if found and (found[2] or found[1] in _TUNERS) else None
+
+
+def _untuned_files(kind: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Emission]:
+    """A CSV per set of columns.  Versions print more or less of them: what one does not print is what its calls have,
+    as far as that is known.
+    """
+    every = {name for row in rows for name in row}
+    whole = [_completed(kind, row, every) for row in rows]
+    groups = in_groups(whole, lambda row: ",".join(name for name in _UNTUNED_COLUMNS if name in row))
+    table = f"{kind}_tuned_gemm.csv"
+    for number, (columns, members) in enumerate(groups.items(), start=1):
+        lines = dict.fromkeys(",".join(row[name] for name in columns.split(",")) for row in members)
+        name = table.replace("_tuned_gemm", f"_untuned_gemm{f'-{number}' if number > 1 else ''}")
+        yield Emission(name, "".join(f"{line}\n" for line in [columns, *lines]).encode(), _use(table))
+
+
+def _completed(kind: str, row: Mapping[str, str], columns: Collection[str]) -> dict[str, str]:
+    """The row with the columns of others: versions that print no scaling and no shuffle have none, and aiter's tuner
+    takes the type of the inputs where none is given for the result.
+    """
+    if kind != "bf16" or not {"bias", "dtype"} <= row.keys():
+        return dict(row)
+    older = {"outdtype": row["dtype"], "scaleAB": "False", "bpreshuffle": "False"}
+    return {**{name: text for name, text in older.items() if name in columns}, **row}
 
 
 def _defaults(texts: Iterable[str]) -> dict[tuple[str, ...], list[dict[str, str]]]:
