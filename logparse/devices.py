@@ -82,3 +82,27 @@ def device_of(facts: Mapping[str, str]) -> Device | None:
     named = sorted((x for x in devices() if f" {x.name} " in words), key=lambda x: -len(x.name))
     alike = (x for x in devices() if x.arch == arch and str(x.cu_count) == cus)
     return next(chain(named, alike), None)
+
+
+_FOUR_BIT = frozenset({"gfx950", "sm_100", "sm_103", "sm_120", "sm_121"})
+"""Archs whose matrix units multiply 4-bit types, at twice the rate of 8-bit ones; of an unknown arch that is assumed."""
+_CLOCKS, _LATER = 1.1, 4
+"""How much faster than its data sheet a device may be, and than all known ones a device may be that is not known."""
+
+
+def too_fast(flops: float | None, time_us: float | None, facts: Mapping[str, str]) -> str:
+    """Why a time (µs) of a matrix product of so many operations cannot be: it is above what the device that ``facts``
+    name does in any precision.  Empty where it can be, and where operations or time are unknown.
+    """
+    if not flops or time_us is None or not time_us > 0:
+        return ""
+    arch = facts.get("arch", "").partition(":")[0]
+    known = device_of(facts)
+    alike = [known] if known else [x for x in devices() if x.arch == arch]
+    most = max(rate for x in alike or devices() for rate in x.peaks.values())
+    most *= (_CLOCKS if alike else _LATER) * (2 if arch in _FOUR_BIT else 1)
+    rate = flops / time_us / 1e6
+    if rate <= most:
+        return ""
+    name = "/".join(x.name for x in alike) if alike else "any device"
+    return f"{time_us:g} µs are {rate:,.0f} Tflop/s: {name} does less than {most:,.0f} in any precision"

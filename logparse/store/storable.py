@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from logparse.devices import too_fast
 from logparse.libraries.kinds.format import Outcome
 from logparse.model import (
     MOST_CALLS,
     MOST_US,
     Call,
     Collective,
+    GemmProblem,
     Kernel,
     Measurement,
     Message,
@@ -73,7 +75,10 @@ def _measurement(item: Measurement) -> str | None:
     bad = next((value for value in item.samples_us if not is_time(value)), None)
     if bad is not None:
         return _time_fault("a sample", bad)
-    return problem_fault(item.problem) or solution_fault(item.solution) or _workspace(item.workspace_bytes)
+    wrong = problem_fault(item.problem) or solution_fault(item.solution) or _workspace(item.workspace_bytes)
+    if wrong or not isinstance(item.problem, GemmProblem):
+        return wrong  # convolutions may be computed with fewer operations than they are counted with
+    return too_fast(item.problem.flops, item.time_us, {}) or None
 
 
 def _kernel(kernel: Kernel) -> str | None:

@@ -92,8 +92,8 @@ def test_every_shape_is_written_whatever_its_line_states() -> None:
     miss = MISS.format("a8w8_tuned_gemm.csv")
     lines = [f"shape is M:1, N:2, K:3{miss}", f"shape is M:1, N:2, K:3, q_dtype_w:torch.int8{miss}", "no lookup"]
     first, second = aiter_log.untuned(lines).files
-    assert (first.name, first.data) == ("a8w8_untuned_gemm.csv", b"M,N,K\n1,2,3\n")
-    assert (second.name, second.data) == ("a8w8_untuned_gemm-2.csv", b"M,N,K,q_dtype_w\n1,2,3,torch.int8\n")
+    assert (first.name, first.data) == ("a8w8_untuned_gemm.csv", b"M,N,K,q_dtype_w\n1,2,3,torch.int8\n")
+    assert (second.name, second.data) == ("a8w8_untuned_gemm-2.csv", b"M,N,K\n1,2,3\n")
     for file in (first, second):
         assert "csrc/ck_gemm_a8w8/gemm_a8w8_tune.py -i {path} -o {folder}/a8w8_tuned_gemm.csv" in file.use
         assert aiter.recognise(Head(file.name, file.data))

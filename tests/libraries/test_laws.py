@@ -64,6 +64,7 @@ IN_ORDER = {
     **dict.fromkeys(("facts", "job-units", "applied", "bundle", "flashinfer"), "one object, whose members have names"),
     **dict.fromkeys(("torch-profiler", "rocpd"), "events have clocks, threads and launches, not places"),
     "hipblaslt-bench-output": "a row belongs to the header before it, and a Winner's to a row above",
+    "rocblas-bench-output": "a row belongs to the header before it",
     "miopen-driver-output": "times follow the command and the solution that they are of",
     "miopen-log": "a time, a choice and the call that asked for it stand in three lines",
     "miopen-performance-log": "a record belongs to the command before it",

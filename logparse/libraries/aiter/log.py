@@ -235,7 +235,8 @@ def _untuned_files(kind: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Emi
     whole = [_completed(kind, row, every) for row in rows]
     groups = in_groups(whole, lambda row: ",".join(name for name in _UNTUNED_COLUMNS if name in row))
     table = f"{kind}_tuned_gemm.csv"
-    for number, (columns, members) in enumerate(groups.items(), start=1):
+    widest = sorted(groups.items(), key=lambda group: -group[0].count(","))
+    for number, (columns, members) in enumerate(widest, start=1):
         lines = dict.fromkeys(",".join(row[name] for name in columns.split(",")) for row in members)
         name = table.replace("_tuned_gemm", f"_untuned_gemm{f'-{number}' if number > 1 else ''}")
         yield Emission(name, "".join(f"{line}\n" for line in [columns, *lines]).encode(), _use(table))

@@ -14,7 +14,7 @@ Produced by ``hipblaslt-bench … --print_kernel_info`` (ROCm 7.2, shortened)::
         --kernel name:    Cijk_Alik_Bljk_…
 
 All column sets from ROCm 5.5 on are read by name.  The first lines, which launch scripts put in front of logs, are
-facts; those of devices are read behind a version only.  **The Winner block repeats a row that already
+facts; those of devices are read behind a version or the query of devices only.  **The Winner block repeats a row that already
 stands above**: it adds the solution index to that row where the row had none and gives no measurement of its own,
 unless no such row was seen (an excerpt).  People post one header with many rows below it, and lines with the marks of a
 diff or of a quotation (``+``, ``>``): each is a row.  Of adaptive timing (2026: ``mean_us,min_us,cv,status``) a status
@@ -32,6 +32,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from logparse.devices import too_fast
 from logparse.libraries.hipblaslt.arguments import problem_of_row
 from logparse.libraries.kinds.format import BlockFormat, Line, Origin, Outcome
 from logparse.libraries.kinds.line_prefixes import ranked
@@ -58,7 +59,7 @@ _VERSIONS: Mapping[str, str] = {
     "tuning file git version:": "hipblaslt_revision",
 }
 _DEVICE = regex(r"Device ID (\d+) : (.*\S)\s+(gfx\S+)\s*\Z")
-_TARGET = regex(r"Query device success: there are \d+ devices\.(?: \(Target device ID is (\d+)\))?")
+_TARGET = regex(r"Query device success: there are \d+ devices\.?(?: \(Target device ID is (\d+)\))?")
 _REST = regex(r"with [\d.]+ GB memory|maxGridDimX \d|-{10,}\Z")
 _INDEX_COLUMNS = ("solution_index", "soulution_index")
 _PATIENCE = 20
@@ -122,6 +123,7 @@ class _Reader:
     patience: int = 0
     devices: bool = False  # lines about devices may follow
     target: str = "0"
+    device: Mapping[str, str] = field(default_factory=dict)
     known: set[Fact] = field(default_factory=set)
 
     @property
@@ -163,11 +165,14 @@ class _Reader:
             self.ended, self.current = True, None
             self.devices = self.devices or version == "hipBLASLt version:"
             return self._facts(Fact(_VERSIONS[version], text[len(version) :].strip()))
-        device, target = (x.match(text) if self.devices else None for x in (_DEVICE, _TARGET))
+        target = _TARGET.match(text)
+        self.devices = self.devices or bool(target)  # versions up to 6.0 print no version of their own before it
+        device = _DEVICE.match(text) if self.devices else None
         if target:
             self.target = target[1] or "0"
         elif device and device[1] == self.target:
-            return self._facts(Fact("device", device[2]), Fact("arch", device[3]))
+            self.device = {"device": device[2], "arch": device[3]}
+            return self._facts(*(Fact(name, text) for name, text in self.device.items()))
         self.devices = self.devices and bool(device or target or _REST.match(text))
         return Outcome("fact") if self.devices else None
 
@@ -207,6 +212,8 @@ class _Reader:
         if gemm is None:
             return Outcome("message")
         low = {name.lower(): value for name, value in cells.items()}
+        if wrong := too_fast(gemm.flops, _number(low.get("us")), self.device):
+            return Outcome("reject", (Reject(wrong),))
         index = next((low[name] for name in _INDEX_COLUMNS if low.get(name, "").isdigit()), "")
         known = {"Solution index": index, "kernel name": low.get("kernel_name", "")}
         new = _Row(gemm, self.ordinal, low, {name: value for name, value in known.items() if value})
@@ -265,6 +272,7 @@ def _product(one: float | None, other: float | None) -> float | None:
 
 _MARKERS = (
     *(version.encode() for version in _VERSIONS),
+    b"Query device success: there are ",
     *(b"hipblaslt-Gflops", b"--Solution index:", b"--Solution name:", b"--kernel name:", b"Winner:"),
     *(b"/ Total solutions:", b"Rotating buffer ", b"Skip solution: ", b"No Solution Found!!"),
     *(b"Initialize tuning file.", b"HIPBLASLT_TUNING_FILE is the correct", b"the tuning file git version are not"),

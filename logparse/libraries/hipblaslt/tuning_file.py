@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from logparse.devices import too_fast
 from logparse.errors import EmissionError
 from logparse.libraries.hipblaslt.arguments import problem_of_row, sizes, tight_strides
 from logparse.libraries.hipblaslt.enums import SCALE_CODES
@@ -168,6 +169,8 @@ def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
     if gemm is None:
         return _reject(line, "tuning entry of a grouped GEMM: it does not contain the members")
     facts = [Fact(ours, row.cells.get(theirs, "")) for ours, theirs in DEVICE.items()]
+    if wrong := too_fast(gemm.flops, row.time_us, {fact.name: fact.value for fact in facts}):
+        return _reject(line, f"tuning entry: {wrong}")
     records: list[Record] = [fact for fact in facts if fact.value and fact not in known]
     known.update(facts)
     measured = Measurement(

@@ -194,3 +194,25 @@ def test_adaptive_timing_states_its_spread_and_whether_it_settled() -> None:
         (4.0, 3.5, 1.25, "ok", None),
         (5.0, 3.5, 1.5, "ok", "adaptive timing: max_time"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("device", "us", "reason"),
+    [
+        ("AMD Radeon VII gfx906:sramecc+:xnack-", 6.3, "2,727 Tflop/s: Radeon VII/MI60 does less than 65"),
+        ("AMD Radeon VII gfx906:sramecc+:xnack-", 1500.0, ""),
+        ("AMD Instinct MI300X gfx942:sramecc+:xnack-", 4.0, "4,295 Tflop/s: MI300X does less than 2,876"),
+        ("AMD Instinct MI355X gfx950:sramecc+:xnack-", 4.0, ""),  # its 4-bit rate
+        ("AMD Radeon Graphics gfx1201", 6.3, ""),  # no peak of it is known
+        ("AMD Radeon Graphics gfx1201", 0.2, "85,899 Tflop/s: any device does less than 20,133"),
+    ],
+)
+def test_a_time_above_the_devices_peak_is_no_time(device: str, us: float, reason: str) -> None:
+    reader = bench_output.FORMAT.begin()
+    row = f"N,N,0,1,2048,2048,2048,1,2048,0,0,2048,0,2048,0,2048,0,f32_r,f32_r,f32_r,f32_r,f32_r,relu,0,1,{us}"
+    lines = ("hipBLASLt version: 100202", f"Device ID 0 : {device}", HEAD, row)
+    *_, last = (reader.take(Line(text, 0)) for text in lines)
+    assert last is not None
+    assert last.unit == ("reject" if reason else "measurement")
+    found = [x for x in (*last.records, *reader.close()) if isinstance(x, Measurement | Reject)]
+    assert [reason in x.reason if isinstance(x, Reject) else not reason for x in found] == [True]

@@ -88,7 +88,7 @@ def test_layout_follows_the_target() -> None:
 
 @given(problems().filter(lambda p: not p.members))
 def test_what_is_written_is_read_back(problem: GemmProblem) -> None:
-    override = Override(problem=problem, solution=Solution("hipblaslt", "4711"), target=NEW, time_us=12.5)
+    override = Override(problem=problem, solution=Solution("hipblaslt", "4711"), target=NEW, time_us=1e11)
     stored = problem_from_text(problem.text)  # as it comes from the store: fields that cannot matter are gone
     for target in (OLD, NEW):
         key = tuning_file.key(problem, target)
@@ -98,7 +98,7 @@ def test_what_is_written_is_read_back(problem: GemmProblem) -> None:
             continue
         (emission,) = tuning_file.write([override], target)
         (entry,) = measured(emission.data)
-        assert (entry.key_text, entry.solution.text, entry.time_us) == (key, "hipblaslt:4711", 12.5)
+        assert (entry.key_text, entry.solution.text, entry.time_us) == (key, "hipblaslt:4711", 1e11)
         if tuning_file.key(stored, target) is not None and problem.beta == "nonzero":
             assert tuning_file.write([replace(override, problem=stored)], target)[0].data == emission.data
 
