@@ -12,7 +12,7 @@ from typing import Any
 
 from logparse.errors import EmissionError
 from logparse.libraries.hipblaslt import enums
-from logparse.model import GemmProblem, Member
+from logparse.model import GemmProblem, Member, Problem
 
 TYPES = ("a_type", "b_type", "c_type", "d_type")
 _OTHER_TYPES = ("scale_type", "bias_type", "aux_type")
@@ -31,6 +31,18 @@ SCALE_WORDS: Mapping[str, str] = {
 }
 
 
+ONLY_IN_BLOCKS = frozenset({"f4_r", "f6_r", "bf6_r"})
+"""Types of which every product is scaled in blocks.  Builds of 2026 log ``--scaleA 0`` for them all the same
+(rocm-libraries issue 12024): that scale is unknown, not none."""
+
+
+def unlogged_scale(problem: Problem) -> bool:
+    """Whether a scale of a product that has one is unknown: its log states none."""
+    if not isinstance(problem, GemmProblem) or ONLY_IN_BLOCKS.isdisjoint((problem.a_type, problem.b_type)):
+        return False
+    return None in (problem.scale_a, problem.scale_b)
+
+
 def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absent: bool | None) -> GemmProblem:
     """The GEMM of these arguments with these fields for its sizes (or ``members``).
 
@@ -43,8 +55,10 @@ def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absen
         return SWITCHES.get(values.get(name) or "", absent)
 
     def scale(name: str) -> str | None:
-        return SCALE_WORDS.get(values.get(name) or ("0" if absent is False else ""))
+        given = SCALE_WORDS.get(values.get(name) or ("0" if absent is False else ""))
+        return None if given == "none" and blocks and name in ("scaleA", "scaleB") else given
 
+    blocks = not ONLY_IN_BLOCKS.isdisjoint(values.get(f"{x}_type") for x in "ab")
     bias, gradient = switch("bias_vector"), switch("gradient")
     activation = values.get("activation_type", None if absent is None else "")
     activation = "none" if activation == "" else activation  # ROCm 6.3 leaves the value of no activation empty
@@ -86,7 +100,8 @@ def _computed_as(values: Mapping[str, str | None], types: Mapping[str, str | Non
 def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
     """The arguments of a GEMM but its sizes, in the order in which the library logs them.
 
-    An unknown epilogue or scale is written as none.  Raises EmissionError where a transpose, the batch count or a type
+    An unknown epilogue or scale is written as none, the scale of 4- and 6-bit products as that of MX formats (blocks of
+    32), without which they have no solution.  Raises EmissionError where a transpose, the batch count or a type
     is unknown: ``what`` would silently mean another problem.
     """
     p = problem.normal
@@ -95,12 +110,15 @@ def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
     unknown = [name for name, value in {**known, **types, "compute_type": p.compute_type}.items() if value is None]
     if unknown:
         raise EmissionError(f"no {what} without {', '.join(unknown)} of {problem.label}")
+    scales = {x: getattr(p, f"scale_{x}") or "none" for x in "abcd"}
+    if unlogged_scale(p):
+        scales |= {x: getattr(p, f"scale_{x}") or "block32" for x in "ab"}
     return {
         "alpha": "1.000000",
         "beta": "1.000000" if p.beta == "nonzero" else "0.000000",
         **{name: str(value) for name, value in known.items()},
         **({"batch_mode": "1"} if p.batch_mode == "pointer" else {}),
-        **{f"scale{x.upper()}": enums.SCALE_CODES.get(getattr(p, f"scale_{x}") or "none", "0") for x in "abcd"},
+        **{f"scale{x.upper()}": enums.SCALE_CODES.get(scales[x], "0") for x in "abcd"},
         "swizzleA": bool(p.swizzle_a),
         "swizzleB": bool(p.swizzle_b),
         "scaleAlpha_vector": bool(p.scale_alpha_vector),

@@ -27,7 +27,16 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from logparse.errors import EmissionError
-from logparse.libraries.hipblaslt.arguments import SWITCHES, TYPES, WORDS, arguments, problem, sizes, tight_strides
+from logparse.libraries.hipblaslt.arguments import (
+    SWITCHES,
+    TYPES,
+    WORDS,
+    arguments,
+    problem,
+    sizes,
+    tight_strides,
+    unlogged_scale,
+)
 from logparse.libraries.hipblaslt.enums import (
     BENCH_COMPUTE_TYPES,
     BENCH_TYPES,
@@ -38,7 +47,7 @@ from logparse.libraries.hipblaslt.enums import (
 )
 from logparse.libraries.kinds.format import FOREIGN, LineFormat, Outcome
 from logparse.libraries.kinds.patterns import regex
-from logparse.model import Call, GemmProblem, Member, Message, Problem, Reject, Solution
+from logparse.model import Call, GemmProblem, Member, Message, Problem, Record, Reject, Solution
 from logparse.quoting import Shell, shell_line
 
 # ------------------------------------------------------------------------------------------- the flags
@@ -137,6 +146,9 @@ _COMMAND = regex(
 )
 """The whole command: at the line's start with whatever a shell line puts there, else where it begins."""
 
+SCALE_NOT_LOGGED = "the log states no scale of"
+"""Beginning of the message beside a call of 4- or 6-bit types whose scale a build did not log."""
+
 OBJECT = "hipblaslt_ext::Gemm"
 """Function of the message beside a call through the C++ object; its text is the problem's."""
 
@@ -187,9 +199,12 @@ def read(text: str) -> Outcome:
         by_tool=words.tool,
         device=words.number("device"),
     )
-    if words.values.get("api_method") != "cpp" or words.tool or gemm.members:
-        return Outcome("call", (call,))
-    return Outcome("call", (call, Message(category="bench", function=OBJECT, text=gemm.text)))
+    beside: list[Record] = [call]
+    if words.values.get("api_method") == "cpp" and not words.tool and not gemm.members:
+        beside.append(Message(category="bench", function=OBJECT, text=gemm.text))
+    if unlogged_scale(gemm) and not words.tool:
+        beside.append(Message(category="info", function="scale", text=f"{SCALE_NOT_LOGGED} {gemm.label}"))
+    return Outcome("call", beside)
 
 
 def _words(tokens: Sequence[str]) -> _Words:

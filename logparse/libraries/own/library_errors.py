@@ -105,6 +105,10 @@ MEANINGS: Sequence[tuple[Sequence[str], str]] = (
         "MIOpen has no database of this kind for this GPU: its picks are estimates, or kernels are compiled anew",
     ),
     (
+        ("the log states no scale of",),
+        "builds of 2026 log --scaleA 0 for 4- and 6-bit types, which only run scaled in blocks: the scale is unknown",
+    ),
+    (
         ("workspace required:",),
         "MIOpen passed over solvers that need more workspace than it was given, and runs the fastest of the others, "
         "which may be far slower: leave room for the workspace when a convolution is first called, or split it",

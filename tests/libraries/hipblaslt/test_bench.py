@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from logparse.errors import EmissionError
 from logparse.libraries.hipblaslt import bench
 from logparse.libraries.hipblaslt.enums import EPILOGUES
+from logparse.libraries.own import library_errors
 from logparse.links import linked
-from logparse.model import Call, GemmProblem, Member, Solution
+from logparse.model import Call, GemmProblem, Member, Message, Solution
 from tests.libraries.hipblaslt.texts import SAMPLES, Launch
 
 from . import texts
@@ -291,3 +292,25 @@ def test_options_of_adaptive_timing_cost_no_call(more: str) -> None:
     typed = "./hipblaslt-bench -m 64 -n 32 -k 16 -r bf16_r"
     assert call(f"{typed} {more}").problem == call(typed).problem
     assert call(texts.bench(Launch()).replace("--iters 0", f"{more} --iters 5")).by_tool
+
+
+@pytest.mark.parametrize("kind", ["f4_r", "f6_r", "bf6_r"])
+def test_a_type_that_only_runs_in_blocks_is_not_unscaled(kind: str) -> None:
+    """Builds of 2026 log no scale of it: unknown, with a remark, and the tool's command has one."""
+    line = texts.bench(Launch()).replace("--a_type bf16_r --b_type bf16_r", f"--a_type {kind} --b_type {kind}")
+    read, message = bench.read(line).records
+    assert isinstance(read, Call)
+    assert isinstance(message, Message)
+    assert isinstance(read.problem, GemmProblem)
+    assert (read.problem.scale_a, read.problem.scale_b) == (None, None)
+    assert library_errors.meaning(message.text)
+    scaled = call(line.replace("--scaleA 0 --scaleB 0", "--scaleA 3 --scaleB 3")).problem
+    assert isinstance(scaled, GemmProblem)
+    assert linked(read.problem, scaled) in ("layout", "shape")
+    assert "--scaleA 3 --scaleB 3" in bench.command(read.problem)
+    (plain,) = bench.read(texts.bench(Launch())).records
+    assert isinstance(plain, Call)
+    assert "--scaleA 0 --scaleB 0" in bench.command(plain.problem)
+    (mixed, _) = bench.read(line.replace(f"--b_type {kind}", "--b_type f8_r")).records
+    assert isinstance(mixed, Call)
+    assert "scale=?,?" in mixed.problem.text
