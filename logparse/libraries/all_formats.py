@@ -9,6 +9,7 @@ from logparse.libraries.hipblaslt import bench as hipblaslt_bench
 from logparse.libraries.hipblaslt import bench_output as hipblaslt_bench_output
 from logparse.libraries.hipblaslt import log as hipblaslt_log
 from logparse.libraries.hipblaslt import profile as hipblaslt_profile
+from logparse.libraries.hipblaslt import tuning_cache as hipblaslt_tuning_cache
 from logparse.libraries.hipblaslt import tuning_file as hipblaslt_tuning_file
 from logparse.libraries.kinds.format import Format
 from logparse.libraries.miopen import driver as miopen_driver
@@ -37,6 +38,7 @@ FORMATS: tuple[Format, ...] = (
     hipblaslt_profile.FORMAT,
     hipblaslt_bench_output.FORMAT,
     hipblaslt_tuning_file.FORMAT,
+    hipblaslt_tuning_cache.LOG,
     transformer_engine.FORMAT,
     transformer_engine.LOG,
     miopen_driver.FORMAT,

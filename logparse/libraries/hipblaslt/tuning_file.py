@@ -23,12 +23,24 @@ from typing import Any
 
 from logparse.devices import too_fast
 from logparse.errors import EmissionError
+from logparse.libraries.hipblaslt import tuning_cache
 from logparse.libraries.hipblaslt.arguments import problem_of_row, sizes, tight_strides
 from logparse.libraries.hipblaslt.enums import SCALE_CODES
 from logparse.libraries.kinds.format import Emission, FileFormat, Head, Line, Origin, Outcome, Source, Writer
 from logparse.libraries.kinds.fp8 import FNUZ, OCP, fnuz_only, on_arch
 from logparse.libraries.kinds.reading import leading
-from logparse.model import COMPLEX, Fact, GemmProblem, Measurement, Override, Problem, Record, Reject, Solution
+from logparse.model import (
+    COMPLEX,
+    Fact,
+    GemmProblem,
+    Measurement,
+    Override,
+    Problem,
+    Record,
+    Reject,
+    Solution,
+    SolutionName,
+)
 from logparse.quoting import Shell
 
 FIRST = "Git Version: "
@@ -46,7 +58,8 @@ _TYPES = ("a_type", "b_type", "c_type")
 _WANTED = ("transA", "transB", *_NUMBERS, *_TYPES, "compute_type", INDEX)
 _PLACED_TYPES = frozenset({"f16_r", "bf16_r", "f32_r", "f64_r", "i8_r", "i32_r", "f8_r", "bf8_r"})
 _NAMED_TYPES = _PLACED_TYPES | frozenset(FNUZ.values())
-_NEWER_TYPES = _NAMED_TYPES | {"f6_r", "bf6_r", "f4_r"}
+_NEWER_TYPES = _NAMED_TYPES | {"f6_r", "bf6_r", "f4_r"} | COMPLEX
+"""Those of ``string_to_hip_datatype`` in ROCm/rocm-libraries ``hipblaslt_type_strings.hpp`` (2026)."""
 
 # ------------------------------------------------------------------------------------------- layout, and what is there
 
@@ -143,11 +156,13 @@ def read(source: Source) -> Iterator[Outcome]:
     header: tuple[str, ...] | None = None
     lines: list[Line] = []
     rows: list[TuningRow] = []
+    revisions: list[Fact] = []
     for number, line in enumerate(source.lines(), start=1):
         if not line.text.strip():
             yield Outcome("blank")
         elif line.text.lstrip().startswith(FIRST):  # a build without a revision writes nothing behind the colon
-            yield Outcome("fact", (Fact("hipblaslt_revision", line.text.strip()[len(FIRST) :].strip()),))
+            revisions.append(Fact("hipblaslt_revision", line.text.strip()[len(FIRST) :].strip()))
+            yield Outcome("fact", (revisions[-1],))
         elif "transA" in line.text:
             header = split(line.text)
             yield Outcome("fact")  # it names columns and has no time
@@ -155,11 +170,13 @@ def read(source: Source) -> Iterator[Outcome]:
             lines.append(line)
             rows.append(row_of(number, split(line.text), header, None))
             header = None
-    known: set[Fact] = set()
+    known: set[Fact] = set(revisions)
     yield from (_outcome(row, line, known) for row, line in zip(with_claims(rows), lines, strict=True))
 
 
 def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
+    if tuning_cache.is_header(row.header):
+        return _cached(row, line, known)
     if row.why or row.solution is None:
         return _reject(line, f"tuning entry: {row.why}")
     try:
@@ -182,6 +199,38 @@ def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
         key_text=key(gemm, {}),
     )
     return Outcome("measurement" if row.time_us else "fact", [*records, measured])
+
+
+def _cached(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
+    """A row of the runtime tuning cache: the build that measured it stands in the row."""
+    try:
+        gemm, index, time_us = tuning_cache.problem(row.cells), int(row.cells["solution_index"]), float(row.cells["us"])
+    except ValueError as error:
+        return _reject(line, f"entry of the runtime tuning cache: {error}")
+    facts = [Fact(ours, row.cells.get(theirs, "")) for ours, theirs in DEVICE.items()]
+    builds = {fact.value for fact in known if fact.name == "hipblaslt_revision"}
+    if builds and row.cells.get("git_version") not in builds:
+        return _reject(line, f"entry of the runtime tuning cache: measured by build {row.cells.get('git_version')!r}")
+    wrong = too_fast(gemm.flops, time_us, {fact.name: fact.value for fact in facts})
+    if index < 0 or wrong:
+        return _reject(line, f"entry of the runtime tuning cache: {wrong or f'solution index {index}'}")
+    records: list[Record] = [fact for fact in facts if fact.value and fact not in known]
+    known.update(facts)
+    solution, timed = Solution("hipblaslt", str(index)), 0 < time_us < math.inf
+    records.append(
+        Measurement(
+            problem=gemm,
+            solution=solution,
+            origin="tuning-file",
+            status="ok" if timed else "no_time",
+            time_us=time_us if timed else None,
+            key_text=key(gemm, {}),
+            error="the search was cut short by its budget" if row.cells.get("complete") == "0" else None,
+        )
+    )
+    if kernel := row.cells.get("kernel_name"):
+        records.append(SolutionName(solution=solution, kernel_name=kernel))
+    return Outcome("measurement" if timed else "fact", records)
 
 
 DEVICE: Mapping[str, str] = {"arch": "gcnArchName", "cu_count": "CUs"}

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from logparse.errors import InputError
-from logparse.libraries.hipblaslt import bench, tuning_file
+from logparse.libraries.hipblaslt import bench, tuning_cache, tuning_file
 from logparse.libraries.hipblaslt.tuning_file import NO_ROW, TUNING_COLUMNS, TuningRow, by_name
 from logparse.libraries.kinds.format import Emission, Head
 from logparse.libraries.kinds.override_format import (
@@ -44,6 +44,11 @@ _REWRITE = "let `logparse recommend --target` write the file"
 _RETUNE = "tune again with the target's hipblaslt-bench (HIPBLASLT_TUNING_FILE)"
 _REPLAY = "time it: `logparse replay` on the target"
 
+_CACHE = (
+    "a row of hipBLASLt's runtime tuning cache (HIPBLASLT_TUNING_CACHE_PATH, hipBLASLt 1.5), not judged: its reader "
+    "compares all columns with a call, and takes the index only while it names the same kernel"
+)
+
 # ------------------------------------------------------------------------------------------- what is kept of a row
 
 
@@ -63,8 +68,13 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Cont
     """What the target's library takes from the file; an unknown version is the one whose layout a row has."""
     text, _ = text_of(data)
     number, certain = tuning_file.version(target), target.get("hipblaslt_revision") is not None
-    found = tuning_file.rows_of(text, number)
-    notes = [] if found else [Note(None, "error", "empty", "no entry in the file", _RETUNE)]
+    found, notes = tuning_file.rows_of(text, number), list[Note]()
+    if number is None or number >= tuning_cache.SINCE:
+        cached = [row for row in found if tuning_cache.is_header(row.header)]
+        found = [row for row in found if not tuning_cache.is_header(row.header)]
+        notes += [Note(cached[0].line, "info", "cache", _CACHE, "", [x.line for x in cached[1:]])] if cached else []
+    if not found and not notes:
+        notes.append(Note(None, "error", "empty", "no entry in the file", _RETUNE))
     table = Table(found, Context(target, number, with_key(found)), _RULES, notes)
     own = _own_facts(text, found)
     return table.reading(

@@ -105,6 +105,11 @@ MEANINGS: Sequence[tuple[Sequence[str], str]] = (
         "MIOpen has no database of this kind for this GPU: its picks are estimates, or kernels are compiled anew",
     ),
     (
+        ("tuning-cache: summary",),
+        "calls that fell back found no row in hipBLASLt's runtime tuning cache; rows are invalidated that name another "
+        "kernel in this build: tune again (HIPBLASLT_TUNING_MODE=tune)",
+    ),
+    (
         ("the log states no scale of",),
         "builds of 2026 log --scaleA 0 for 4- and 6-bit types, which only run scaled in blocks: the scale is unknown",
     ),

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
+from analyzers.overrides.lint import inspect
 from logparse.errors import EmissionError
-from logparse.libraries.hipblaslt import tuning_file
+from logparse.libraries.hipblaslt import tuning_cache, tuning_file
 from logparse.libraries.kinds.format import Head, Outcome
-from logparse.model import Fact, GemmProblem, Measurement, Override, Solution, problem_from_text
+from logparse.model import Fact, GemmProblem, Measurement, Message, Override, Reject, Solution, problem_from_text
 from tests.conftest import CORPUS, needs_corpus
 from tests.libraries.hipblaslt.texts import SAMPLES
 from tests.libraries.reading import outcomes
@@ -179,3 +180,53 @@ def test_bad_entries() -> None:
 def test_recognise() -> None:
     assert tuning_file.recognise(Head("any", b"Git Version: 1\n"))
     assert not tuning_file.recognise(Head("any", b"hipBLASLt git version: 1\n"))
+
+
+def test_rows_of_the_runtime_tuning_cache() -> None:
+    data = (SAMPLES / "tuning_cache.txt").read_bytes()
+    found = measured(data)
+    shown = [(x.problem.label, x.solution.id, x.time_us, x.error) for x in found]
+    assert shown == [
+        ("TN 512×256×128 bf16_r", "77", 5.5, None),
+        ("TN 512×256×128 bf16_r", "78", 6.5, None),
+        ("TN 512×256×128 bf16_r GELU_BIAS", "77", 7.5, "the search was cut short by its budget"),
+        ("TN 512×256×128 bf16_r swizzled A 48 SMs", "0", 4.5, None),
+    ]
+    assert len({x.problem.text for x in found}) == 4, "each column of the problem separates"
+    reasons = [r.reason for outcome in read(data) for r in outcome.records if isinstance(r, Reject)]
+    assert reasons == [
+        "entry of the runtime tuning cache: measured by build '50015815'", "entry of the runtime tuning cache: no k",
+    ]  # fmt: skip
+
+
+def test_lint_says_what_a_row_of_the_runtime_tuning_cache_is() -> None:
+    data = (SAMPLES / "tuning_cache.txt").read_bytes()
+    for target in ({}, {"hipblaslt_version": "100500"}):
+        judged = inspect("t.txt", data, target)
+        assert [(x.rule, x.severity) for x in judged.notes] == [("cache", "info")] * 6
+    older = inspect("t.txt", data, {"hipblaslt_version": "100202"})
+    assert {x.rule for x in older.notes if x.severity == "error"} == {"columns"}, "its reader drops them"
+
+
+@pytest.mark.parametrize(
+    ("line", "category"),
+    [
+        ("tuning-cache: summary shapes=12 matched=12 fellback=0 tuned=0 invalidated=0", "hipblaslt_tuning_cache"),
+        ("tuning-cache: summary shapes=12 matched=5 fellback=7 tuned=0 invalidated=0", "info"),
+        ("tuning-cache: summary shapes=12 matched=5 fellback=0 tuned=0 invalidated=7", "info"),
+        ("tuning-cache: mode=cache path=x load=ok loaded=3", "hipblaslt_tuning_cache"),
+    ],
+)
+def test_lines_about_the_runtime_tuning_cache_are_messages(line: str, category: str) -> None:
+    (message,) = tuning_cache.read_line(line).records
+    assert isinstance(message, Message)
+    assert (message.category, message.text) == (category, line)
+    assert tuning_cache.read_line(f"the {line}").unit == "foreign"
+
+
+@pytest.mark.parametrize("kind", ["f32_c", "f64_c"])
+def test_complex_types_are_read_by_the_newest_reader(kind: str) -> None:
+    text = (SAMPLES / "tuning_7.0.txt").read_text().replace("bf16_r,bf16_r,bf16_r,bf16_r", ",".join([kind] * 4))
+    newest, older = (inspect("t.txt", text.encode(), {"hipblaslt_version": x}) for x in ("100500", "100202"))
+    assert any(row.live for row in newest.rows)
+    assert any(x.rule == "type" for x in older.notes)
