@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from logparse.links import linked, links_sql
 from logparse.model import GEMM_FIELDS, ConvProblem, GemmProblem, Problem, problem_from_text, with_plain
-from logparse.store.held import conv_row, gemm_row
+from logparse.store.pending import conv_row, gemm_row
 from logparse.store.schema import SCHEMAS
 from logparse.store.views import CONV_SHAPE
 

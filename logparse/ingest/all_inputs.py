@@ -105,9 +105,9 @@ def record(store: Store, records: Iterable[Record], *, run: str, name: str, form
 
     Returns the source's id.  All records become visible at once, or none do.
     """
-    attempt, held = store.attempt(), list(records)
+    attempt, taken = store.attempt(), list(records)
     collector = Collector(attempt)
-    collector.add(held)
+    collector.add(taken)
     collector.flush()
     source = source_id(name, os.urandom(8).hex())
     row = Commit(
@@ -117,8 +117,8 @@ def record(store: Store, records: Iterable[Record], *, run: str, name: str, form
         path=name,
         format=format,
         content_hash=source,
-        lines=len(held),
-        units={"measurement": len(held)},
+        lines=len(taken),
+        units={"measurement": len(taken)},
         whole=True,
         committed_at=time.time(),
         readable=True,

@@ -12,8 +12,8 @@ from logparse.ingest.process_of_file import Process
 from logparse.libraries.kinds.format import UNITS, FileFormat, Format, LineFormat, Outcome, Unit
 from logparse.model import Call, Record, Reject
 from logparse.store.collector import Collector, clock_second
-from logparse.store.held import NULL
 from logparse.store.parts import Attempt
+from logparse.store.pending import NULL
 from logparse.store.storable import fault, storable
 
 _THREAD_PREFIX = "[cublasLt]"  # its third bracket is a thread, not a process
@@ -70,9 +70,9 @@ class StreamRead:
         """Write everything; at the end of the stream, also what block formats still hold."""
         self._absorb(self.reader.take())
         if end_of_stream:
-            held = [Reject(why) if (why := fault(record)) else record for record in self.reader.close()]
-            self.tally.saw(held)
-            self._collector.add(held)
+            last = [Reject(why) if (why := fault(record)) else record for record in self.reader.close()]
+            self.tally.saw(last)
+            self._collector.add(last)
         self._collector.flush()
         self.tally.count_problems(self._collector)
 

@@ -85,7 +85,7 @@ class Reader:
 
     def _several(self, tasks: Sequence[Task]) -> Several:
         """Read small files, write their rows in joint parts, and commit each."""
-        joint = JointAttempts(self.store)
+        joint = self.store.joint_attempts()
         results = [self.read(task, joint) for task in tasks]
         try:
             rows, states = joint.commit()
@@ -96,7 +96,7 @@ class Reader:
 
     def read(self, task: Task, joint: JointAttempts | None = None) -> Ingested:
         try:
-            return _Input(self, task, joint).do()
+            return _Input(self, task, (joint or self.store).attempt).do()
         except LogparseError as error:
             return Ingested(task.path, "failed", error=str(error))
         except (OSError, EOFError) as error:
@@ -131,11 +131,11 @@ class _Passed:
 class _Input:
     """Reads one input into the store, for one task."""
 
-    def __init__(self, reader: Reader, task: Task, joint: JointAttempts | None = None) -> None:
+    def __init__(self, reader: Reader, task: Task, attempt: Callable[[], Attempt]) -> None:
         self.task = task
         self.run = reader.run
         self.store = reader.store
-        self.attempt = joint.attempt if joint is not None else reader.store.attempt
+        self.attempt = attempt
         self.file = InputFile(task.path, until_cut=True)
         self.formats = chosen(reader.format)
         self._started = time.monotonic()

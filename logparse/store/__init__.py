@@ -1,7 +1,21 @@
 """The store: a folder or URL of Parquet files that anything can read, and the SQL views over them.
 
-``store`` opens, forgets and sweeps; ``schema`` and ``views`` define its tables; ``collector``, ``held``, ``columns``,
-``parts`` and ``joint`` write them; ``compaction`` merges parts into those of a ``manifest``.
+| word | meaning |
+|---|---|
+| source | a file that was read (path and content hash), or what a replay recorded |
+| attempt | one reading of a source, or of the new end of one; its rows are invisible before its commit |
+| part | a Parquet file with rows of one table, written by one attempt |
+| joint part | a part with rows of several attempts: small sources share parts |
+| row file | the commit of an attempt: one row in a file of its own, written last, by put-if-absent |
+| pending | records in memory that no part holds yet |
+| place | the folder or URL that an attempt writes to |
+| manifest | the commits and parts that a compaction has merged; the latest counts |
+| inventory | a list of the small files that must be there, so that a deletion is found |
+| sweep | the removal of files that no reader can still use: of killed attempts, and merged ones |
+
+Imports point down: ``store`` (opens, reads, forgets, sweeps) and ``compaction``; ``joint``; ``inventory`` and
+``recorded``; ``manifest``; ``collector`` (records of a source); ``parts`` (attempts write them); ``pending`` (their
+rows); ``views``; ``digests``, ``columns``, ``schema``.
 """
 
 from __future__ import annotations

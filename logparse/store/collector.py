@@ -13,8 +13,8 @@ import pyarrow as pa
 import xxhash
 
 from logparse.model import Call, Collective, Fact, Measurement, Message, Problem, Record, Reject, SolutionName
-from logparse.store.held import NULL, CallKey, Held, Ints, write, write_problems
 from logparse.store.parts import Attempt
+from logparse.store.pending import NULL, CallKey, Ints, Pending, problem_rows
 
 _ROWS = 20_000
 _CELLS = 500_000  # more than _ROWS: counts of calls are numbers only
@@ -38,7 +38,7 @@ class Collector:
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
-        self._held = Held(attempt.name)
+        self._pending = Pending(attempt.name)
         self._distinct: dict[_Source | None, set[int]] = {}  # None: only kernels name them
         self._calls_of: Counter[_Source] = Counter()
         self._distinct_before: Counter[_Source | None] = Counter()
@@ -79,7 +79,7 @@ class Collector:
 
         Rejects of lines with the same ``text`` (default: ``raw``) are one row of the view.
         """
-        rows = self._held.rows
+        rows = self._pending.rows
         for record in records:
             if isinstance(record, Call):
                 self._call(record, counts, pids, seconds)
@@ -101,7 +101,7 @@ class Collector:
                 problem = self._problem(record.problem, None) if record.problem else None
                 operator = record.operator.text if record.operator else None
                 rows["kernels"].append(vars(record) | {"problem": problem, "operator": operator})
-        if self._held.rows_held >= _ROWS or self._held.cell_count >= _CELLS:
+        if self._pending.row_count >= _ROWS or self._pending.cell_count >= _CELLS:
             self.flush()
 
     def add_tables(self, tables: dict[str, pa.Table]) -> None:
@@ -113,12 +113,9 @@ class Collector:
             self._attempt.add(name, ready)
 
     def flush(self) -> None:
-        """Write what is held as parts, or leave it to the joint parts that the attempt belongs to."""
-        held, self._held = self._held, Held(self._attempt.name)
-        if self._attempt.joint is not None:
-            self._attempt.joint.hold(held)
-        else:
-            write([held], self._attempt)
+        """Give all that is pending to the attempt."""
+        pending, self._pending = self._pending, Pending(self._attempt.name)
+        self._attempt.write(pending)
 
     def _call(self, call: Call, counts: Ints, pids: Ints, seconds: Ints) -> None:
         source = _Source(call.problem.kind == "conv", call.category, call.by_tool)
@@ -138,13 +135,14 @@ class Collector:
         elif call.count != 1:
             counts = counts * call.count
         self._calls_of[source] += 0 if call.count is None else int(counts.sum())
-        self._held.cells.append((self._held.calls.setdefault(key, len(self._held.calls)), counts, pids, seconds))
-        self._held.cell_count += len(counts)
+        calls = self._pending.calls
+        self._pending.cells.append((calls.setdefault(key, len(calls)), counts, pids, seconds))
+        self._pending.cell_count += len(counts)
 
     def _message(self, message: Message, counts: Ints, pids: Ints, offset: int) -> None:
         for pid in sorted(set(pids.tolist())):
             key = (message.category, None if pid == NULL else pid, message.function, message.text)
-            entry = self._held.messages.setdefault(key, [0, offset])
+            entry = self._pending.messages.setdefault(key, [0, offset])
             entry[0] += message.count * int(counts[pids == pid].sum())
             entry[1] = min(entry[1], offset)
 
@@ -160,13 +158,13 @@ class Collector:
         row = vars(item) | {"kind": kind, "problem": text, "ordinal": ordinal}
         row |= {"library": solution.library, "solution": solution.text, "algorithm": solution.algorithm}
         row |= {"raw": solution.raw or None, "samples_us": list(item.samples_us) or None}
-        self._held.rows["measurements"].append(row)
+        self._pending.rows["measurements"].append(row)
 
     def _fact(self, fact: Fact) -> None:
         key = (fact.name, fact.value)
         if key not in self._facts:
             self._facts.add(key)
-            self._held.rows["facts"].append({"name": fact.name, "value": fact.value})
+            self._pending.rows["facts"].append({"name": fact.name, "value": fact.value})
         if len(self._facts) > _WRITTEN:  # bounds memory; a fact may be written twice
             self._facts.clear()
 
@@ -178,10 +176,11 @@ class Collector:
                 self._distinct_before[source] += len(distinct)
                 distinct.clear()
             distinct.add(digest)
-            self._held.problems[text] = problem
-            if len(self._held.problems) >= _PROBLEMS:
-                write_problems([self._held], self._attempt)
-                self._held.problems.clear()
+            self._pending.problems[text] = problem
+            if len(self._pending.problems) >= _PROBLEMS:
+                for part in problem_rows([self._pending]):
+                    self._attempt.add(part.table, part.columns)
+                self._pending.problems.clear()
         return text
 
 

@@ -20,11 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from logparse.errors import StoreError
-from logparse.location import flush, make_folder
 from logparse.store.columns import conformed
 from logparse.store.digests import DIFFERS, Part, part_of, read_bytes
 from logparse.store.manifest import MERGED, Manifest, forget
-from logparse.store.parts import attempt_of, row_files, write_part
+from logparse.store.parts import attempt_of, row_files
 from logparse.store.recorded import Recorded
 from logparse.store.schema import SCHEMAS
 from logparse.store.store import Store
@@ -59,7 +58,7 @@ def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
     for folder, (table, paths) in small.items():
         read = _read(store, table, paths, attempts, manifest, recorded)
         merged += _write(store, folder, _schema(table, f"{folder}/"), read)
-    flush(store.filesystem, store.root, [f"{store.root}/{part.path}" for part in merged])
+    store.place.flush_parts(merged)
     gone = {path for _, paths in small.values() for path in paths}
     kept = [path for path in manifest.parts if f"{store.root}/{path}" not in gone]
     records = {path: manifest.records[path] for path in kept if path in manifest.records}
@@ -127,19 +126,18 @@ def _schema(table: str, path: str) -> pa.Schema:
 def _write(store: Store, folder: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> list[Part]:
     """Write merged parts of one folder, of many bytes each."""
     name, parts = f"{MERGED}{os.urandom(8).hex()}", list[Part]()
-    held, size = list[pa.Table](), 0
+    waiting, size = list[pa.Table](), 0
 
     def write() -> None:
-        rows = pa.concat_tables([schema.empty_table(), *held])
-        held.clear()
+        rows = pa.concat_tables([schema.empty_table(), *waiting])
+        waiting.clear()
         if not len(rows):
             return
-        make_folder(store.filesystem, folder)
-        path = f"{folder}/{name}-{len(parts) + 1}.parquet"
-        parts.append(write_part(store.filesystem, store.root, path, rows, "zstd"))
+        path = f"{folder.removeprefix(f'{store.root}/')}/{name}-{len(parts) + 1}.parquet"
+        parts.append(store.place.write_part(path, rows, "zstd"))
 
     for table in tables:
-        held.append(table)
+        waiting.append(table)
         size += table.nbytes
         if size > _PART_BYTES:
             write()

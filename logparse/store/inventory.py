@@ -74,9 +74,9 @@ class Inventory:
 
         ``attempts``: the names of attempts that have row files.
         """
-        held = {*attempts, *manifest.attempts, *manifest.parts}
+        known = {*attempts, *manifest.attempts, *manifest.parts}
         there = {one.file for one in manifest.told}
-        return sorted(one for one in self.forgotten if one.file not in there and one.missed(held))
+        return sorted(one for one in self.forgotten if one.file not in there and one.missed(known))
 
     def due(self, manifest: Manifest) -> bool:
         """Whether one is to be made of all: they are many, or what was forgotten long ago is about to be no more

@@ -7,56 +7,79 @@ merged part, a row counts only if its own attempt is committed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 
 from logparse.errors import StoreError
 from logparse.location import delete_file
 from logparse.store.columns import table
 from logparse.store.digests import Part, sealed
-from logparse.store.held import Held, write
 from logparse.store.manifest import forget
-from logparse.store.parts import JOINT, Attempt, row_file
+from logparse.store.parts import JOINT, Attempt, Place, row_file
+from logparse.store.pending import Pending, all_rows
 from logparse.store.schema import COMMIT_SCHEMA, Commit, commit_row
-from logparse.store.store import Store
 
 _ROWS = 50_000
 """Rows in memory from which on joint parts are written."""
 _PUT_TOGETHER = 16  # row files written at a time: each waits for the disk, or is a request to another machine
 
 
-class JointAttempts:
-    """The attempts of several sources."""
+class JointAttempt(Attempt):
+    """One reading of one of several sources: what is pending, and its commit, are left to the group."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._writer = store.attempt()
-        self._held: list[Held] = []
+    def __init__(self, name: str, group: JointAttempts) -> None:
+        super().__init__(name, group.place)
+        self._group = group
+
+    def write(self, pending: Pending) -> None:
+        self._group.take_pending(pending)
+
+    def commit(self, row: Commit) -> bool:
+        """Leave the row to the group's commit, which alone knows whether it is new."""
+        self._group.take_row(self, row)
+        return True
+
+
+class JointAttempts:
+    """The attempts of several sources.
+
+    ``name`` is the name of the writer of their joint parts.  ``merged_attempts`` returns the attempts whose rows a
+    compaction has merged by now.
+    """
+
+    def __init__(self, name: str, place: Place, merged_attempts: Callable[[], Set[str]]) -> None:
+        self.place = place
+        self._writer = Attempt(name, place)
+        self._merged_attempts = merged_attempts
+        self._pending: list[Pending] = []
         self._taken: list[tuple[Attempt, Commit]] = []
-        self._number = self._rows = 0
+        self._parts_of: dict[str, list[Part]] = {}  # joint parts that hold rows of each attempt
+        self._number = self._row_count = 0
         self._error: OSError | None = None
 
-    def attempt(self) -> Attempt:
-        """A fresh attempt, which ``commit`` commits."""
+    def attempt(self) -> JointAttempt:
+        """Begin an attempt, which ``commit`` of the group commits."""
         self._number += 1
-        name = f"{self._writer.name}{JOINT}{self._number}"
-        return Attempt(self._store.filesystem, self._store.root, name, self._store.put, self)
+        return JointAttempt(f"{self._writer.name}{JOINT}{self._number}", self)
 
-    def hold(self, held: Held) -> None:
-        self._held.append(held)
-        self._rows += held.rows_held
-        if self._rows > _ROWS:
+    def take_pending(self, pending: Pending) -> None:
+        """Keep what is pending until there are rows enough for joint parts.  Raises OSError."""
+        self._pending.append(pending)
+        self._row_count += pending.row_count
+        if self._row_count > _ROWS:
             self._write()
 
-    def take(self, attempt: Attempt, row: Commit) -> None:
+    def take_row(self, attempt: Attempt, row: Commit) -> None:
+        """Keep the row that is to commit an attempt."""
         self._taken.append((attempt, row))
 
     def commit(self) -> tuple[pa.Table, dict[str, str | bool]]:
-        """Write all that is held, then the row file of each attempt; those of one source in their order.
+        """Write all that is pending, then the row file of each attempt; row files of one source in their order.
 
         Returns the rows written, and for each source's path whether its last row was new, or the reason why it is not
         committed.  Raises OSError where the parts cannot be written, and StoreError where they were removed: then
@@ -64,8 +87,8 @@ class JointAttempts:
         """
         self._write()
         parts = [*self._writer.parts, *(part for attempt, _ in self._taken for part in attempt.parts)]
-        self._writer.flush(parts)
-        self._writer.demand(f"{len(self._taken)} files", parts)
+        self.place.flush_parts(parts)
+        self.place.demand_parts(parts, f"{len(self._taken)} files")
         self._taken = [(attempt, replace(row, parts=self._texts(attempt))) for attempt, row in self._taken]
         rows = table([commit_row(row) for _, row in self._taken], COMMIT_SCHEMA)
         files = [sealed(rows.slice(number, 1)) for number in range(len(rows))]
@@ -78,7 +101,7 @@ class JointAttempts:
             new = False
             try:
                 for number in numbers:
-                    new = self._writer.put(self._taken[number][1], files[number])
+                    new = self.place.put_row(self._taken[number][1], files[number])
                     written.extend([number] if new else [])
             except OSError as error:
                 return error.strerror or str(error)
@@ -86,38 +109,52 @@ class JointAttempts:
 
         with ThreadPoolExecutor(_PUT_TOGETHER) as putting:
             states = dict(zip(by_path, putting.map(put, by_path.values()), strict=True))
-        self._writer.flush_rows(row for _, row in self._taken)
+        self.place.flush_rows(row for _, row in self._taken)
         self._demand_again(parts, [self._taken[number][1] for number in written])
         new = [rows.slice(number, 1) for number in sorted(written)]
         return rows if len(new) == len(rows) else pa.concat_tables([rows.slice(0, 0), *new]), states
 
     def _texts(self, attempt: Attempt) -> tuple[str, ...]:
         """The record of the parts that hold rows of an attempt."""
-        return tuple(part.text for part in (*attempt.parts, *self._writer.parts_of.get(attempt.name, ())))
+        return tuple(part.text for part in (*attempt.parts, *self._parts_of.get(attempt.name, ())))
 
     def _demand_again(self, parts: Sequence[Part], rows: Sequence[Commit]) -> None:
-        """Take commits back where parts were removed meanwhile: by a ``forget``, or a compaction without readers
-        that saw only some of the commits.  Raises StoreError.
+        """Take commits back if parts were removed meanwhile, and raise StoreError.
+
+        A ``forget`` may have removed them, or a compaction without readers that saw only some of the commits.
         """
         try:
-            self._writer.demand(f"{len(rows)} files", parts)
+            self.place.demand_parts(parts, f"{len(rows)} files")
         except StoreError:
-            merged = self._store.manifest().attempts
+            merged = self._merged_attempts()
             back = [row for row in rows if row.attempt not in merged]
             with suppress(OSError):
-                forget(self._store.filesystem, self._store.root, [row.attempt for row in back])
+                forget(self.place.filesystem, self.place.root, [row.attempt for row in back])
             for row in back:
                 with suppress(OSError):
-                    delete_file(self._store.filesystem, f"{self._store.root}/{row_file(row)}")
+                    delete_file(self.place.filesystem, f"{self.place.root}/{row_file(row)}")
             raise
 
     def _write(self) -> None:
-        """Write what is held, once: after an error none of these attempts can be committed."""
-        held, self._held, self._rows = self._held, [], 0
-        if held and self._error is None:
+        """Write what is pending, once: after an error none of these attempts can be committed."""
+        pending, self._pending, self._row_count = self._pending, [], 0
+        if pending and self._error is None:
             try:
-                write(held, self._writer)
+                for rows in all_rows(pending):
+                    if part := self._writer.add(rows.table, rows.columns, rows.category):
+                        for name in _distinct(rows.columns["attempt"]):
+                            self._parts_of.setdefault(name, []).append(part)
             except OSError as error:
                 self._error = error
         if self._error is not None:
             raise self._error
+
+
+def _distinct(names: pa.Array | pa.ChunkedArray) -> list[str]:
+    """The distinct texts of a column without nulls.  (pyarrow.compute takes 0.03 s to import.)"""
+    found: dict[str, None] = {}
+    for chunk in names.chunks if isinstance(names, pa.ChunkedArray) else [names]:
+        indices = np.frombuffer(chunk.indices.buffers()[1], np.int32)[chunk.offset :][: len(chunk)]
+        used = np.flatnonzero(np.bincount(indices))  # np.unique takes 0.01 s to import
+        found |= dict.fromkeys(chunk.dictionary[number].as_py() for number in used.tolist())
+    return [*found]

@@ -63,13 +63,13 @@ class Forgotten(NamedTuple):
     names: tuple[str, ...]
     at: float
 
-    def spent(self, held: Set[str]) -> bool:
-        """Whether it may be removed: it is old, and the store holds none of its names."""
-        return time.time() - self.at > _REMEMBERED_S and held.isdisjoint(self.names)
+    def spent(self, known: Set[str]) -> bool:
+        """Whether it may be removed: it is old, and no attempt or part that the store knows has a name of it."""
+        return time.time() - self.at > _REMEMBERED_S and known.isdisjoint(self.names)
 
-    def missed(self, held: Set[str]) -> bool:
-        """Whether its absence is damage: it is recent, or the store holds one of its names."""
-        return time.time() - self.at <= _MISSED_S or not held.isdisjoint(self.names)
+    def missed(self, known: Set[str]) -> bool:
+        """Whether its absence is damage: it is recent, or an attempt or part that the store knows has a name of it."""
+        return time.time() - self.at <= _MISSED_S or not known.isdisjoint(self.names)
 
 
 @dataclass(frozen=True)

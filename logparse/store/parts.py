@@ -1,12 +1,10 @@
-"""Parts: the Parquet files that one attempt to read a source writes, and the row file that commits them."""
+"""Attempts and parts: the Parquet files that one reading of a source writes, and the row file that commits them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
@@ -17,107 +15,95 @@ from logparse.location import PutIfAbsent, flush, make_folder, write_file
 from logparse.store.columns import column
 from logparse.store.columns import table as arrow_table
 from logparse.store.digests import Part, part_of, sealed
+from logparse.store.pending import Pending, all_rows
 from logparse.store.schema import COMMIT_SCHEMA, SCHEMAS, Commit, commit_row
-
-if TYPE_CHECKING:
-    from logparse.store.joint import JointAttempts
 
 JOINT = "."
 """In the name of a joint attempt, between its writer's name and its number."""
 
 
-class Attempt:
-    """Part files of one attempt to read a source; ``commit`` makes them visible."""
+@dataclass(frozen=True)
+class Place:
+    """Where the files of a store are written: a folder of a file system.  Paths are below this folder."""
 
-    def __init__(
-        self, filesystem: pafs.FileSystem, root: str, name: str, put: PutIfAbsent, joint: JointAttempts | None = None
-    ) -> None:
-        self.name = name
-        self.joint = joint
-        self._fs = filesystem
-        self._root = root
-        self._put = put
-        self.parts: list[Part] = []
-        """The attempt's parts."""
-        self.parts_of: dict[str, list[Part]] = {}
-        """Of a joint writer: the parts that hold rows of each attempt."""
+    filesystem: pafs.FileSystem
+    root: str
+    put_if_absent: PutIfAbsent
 
-    def add(self, table: str, rows: pa.Table, category: str | None = None) -> None:
-        """Write rows (any subset of the schema's columns; the rest are null) as one part."""
-        if not rows.num_rows:
-            return
-        schema = SCHEMAS[table]
-        wanted = [f for f in schema if f.name != "category"] if category is not None else list(schema)
-        columns = [_column(rows, f, self.name) for f in wanted]
-        # A column that is declared free of nulls is written a sixth faster.
-        fields = [pa.field(f.name, c.type, c.null_count > 0) for f, c in zip(wanted, columns, strict=True)]
-        part = pa.Table.from_arrays(columns, schema=pa.schema(fields))
-        folder = f"{self._root}/{table}" + (f"/category={category}" if category is not None else "")
-        make_folder(self._fs, folder)
-        path = f"{folder}/{self.name}-{len(self.parts) + 1}.parquet"
-        # Parts in lz4 are half as large again as in zstd, and ingest is a quarter faster; compaction writes zstd.
-        self.parts.append(write_part(self._fs, self._root, path, part, "lz4"))
-        if "attempt" in rows.column_names:
-            for name in _distinct(columns[schema.get_field_index("attempt")]):
-                self.parts_of.setdefault(name, []).append(self.parts[-1])
+    def write_part(self, path: str, rows: pa.Table, compression: str) -> Part:
+        """Write rows as a part; its pages have checksums of their own."""
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows, sink, compression=compression, write_page_checksum=True, **encoding(rows.schema))
+        data, file = sink.getvalue(), f"{self.root}/{path}"
+        make_folder(self.filesystem, file.rsplit("/", 1)[0])
+        write_file(self.filesystem, file, data)
+        return part_of(path, data)
 
-    def commit(self, row: Commit) -> bool:
-        """Write the row file.  Returns False when another ingest has committed the same stretch of the source before.
-
-        What it returns True for lasts over a power cut.  A joint attempt is committed later, with all others.
-        """
-        if self.joint is not None:
-            self.joint.take(self, row)
-            return True
-        self.flush(self.parts)
-        self.demand(row.path, self.parts)
-        row = replace(row, parts=tuple(part.text for part in self.parts))
-        new = self.put(row, sealed(arrow_table([commit_row(row)], COMMIT_SCHEMA)))
-        self.flush_rows([row])
-        return new
-
-    def flush(self, parts: Iterable[Part]) -> None:
+    def flush_parts(self, parts: Iterable[Part]) -> None:
         """Return once a power cut leaves these parts."""
-        flush(self._fs, self._root, [f"{self._root}/{part.path}" for part in parts])
+        flush(self.filesystem, self.root, [f"{self.root}/{part.path}" for part in parts])
 
-    def flush_rows(self, rows: Iterable[Commit]) -> None:
-        """Return once a power cut leaves the names of row files that were put."""
-        flush(self._fs, self._root, folders={f"{self._root}/{row_file(row)}".rsplit("/", 1)[0] for row in rows})
-
-    def demand(self, path: str, parts: Sequence[Part]) -> None:
-        """Raises StoreError, which names the source ``path``, where one of the parts is gone or was cut."""
-        infos = self._fs.get_file_info([f"{self._root}/{part.path}" for part in parts])
+    def demand_parts(self, parts: Sequence[Part], source: str) -> None:
+        """Raise StoreError, which names the source, if a part is gone or was cut."""
+        infos = self.filesystem.get_file_info([f"{self.root}/{part.path}" for part in parts])
         gone = [part for part, info in zip(parts, infos, strict=True) if not info.is_file or info.size != part.size]
         if gone:
             raise StoreError(
-                f"{len(gone)} part(s) of {path} were removed before its commit (did it stand still for over an "
+                f"{len(gone)} part(s) of {source} were removed before its commit (did it stand still for over an "
                 "hour?); ingest it again"
             )
 
-    def put(self, row: Commit, data: bytes) -> bool:
-        """Write the row file of ``row``, unless one is there."""
-        path = f"{self._root}/{row_file(row)}"
-        make_folder(self._fs, path.rsplit("/", 1)[0])
-        return self._put(path, data)
+    def put_row(self, row: Commit, data: bytes) -> bool:
+        """Write the row file of ``row``.  Return False, and write nothing, if there is one."""
+        path = f"{self.root}/{row_file(row)}"
+        make_folder(self.filesystem, path.rsplit("/", 1)[0])
+        return self.put_if_absent(path, data)
+
+    def flush_rows(self, rows: Iterable[Commit]) -> None:
+        """Return once a power cut leaves the names of row files that were put."""
+        folders = {f"{self.root}/{row_file(row)}".rsplit("/", 1)[0] for row in rows}
+        flush(self.filesystem, self.root, folders=folders)
 
 
-def write_part(filesystem: pafs.FileSystem, root: str, path: str, rows: pa.Table, compression: str) -> Part:
-    """Write rows as a part; the pages have checksums of their own."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression=compression, write_page_checksum=True, **encoding(rows.schema))
-    data = sink.getvalue()
-    write_file(filesystem, path, data)
-    return part_of(path.removeprefix(f"{root}/"), data)
+class Attempt:
+    """One reading of one source: it writes parts to a place, and ``commit`` makes them visible."""
 
+    def __init__(self, name: str, place: Place) -> None:
+        self.name = name
+        self.place = place
+        self.parts: list[Part] = []
 
-def _distinct(names: pa.Array | pa.ChunkedArray) -> list[str]:
-    """The distinct texts of a column without nulls.  (pyarrow.compute takes 0.03 s to import.)"""
-    found: dict[str, None] = {}
-    for chunk in names.chunks if isinstance(names, pa.ChunkedArray) else [names]:
-        indices = np.frombuffer(chunk.indices.buffers()[1], np.int32)[chunk.offset :][: len(chunk)]
-        used = np.flatnonzero(np.bincount(indices))  # np.unique takes 0.01 s to import
-        found |= dict.fromkeys(chunk.dictionary[number].as_py() for number in used.tolist())
-    return [*found]
+    def add(self, table: str, columns: pa.Table, category: str | None = None) -> Part | None:
+        """Write rows (any subset of the schema's columns; the rest are null) as one part; None without rows."""
+        if not columns.num_rows:
+            return None
+        wanted = [f for f in SCHEMAS[table] if category is None or f.name != "category"]
+        arrays = [_column(columns, f, self.name) for f in wanted]
+        # A column that is declared free of nulls is written a sixth faster.
+        fields = [pa.field(f.name, c.type, c.null_count > 0) for f, c in zip(wanted, arrays, strict=True)]
+        rows = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+        folder = table if category is None else f"{table}/category={category}"
+        # Parts in lz4 are half as large again as in zstd, and ingest is a quarter faster; compaction writes zstd.
+        part = self.place.write_part(f"{folder}/{self.name}-{len(self.parts) + 1}.parquet", rows, "lz4")
+        self.parts.append(part)
+        return part
+
+    def write(self, pending: Pending) -> None:
+        """Write parts of all that is pending."""
+        for rows in all_rows([pending]):
+            self.add(rows.table, rows.columns, rows.category)
+
+    def commit(self, row: Commit) -> bool:
+        """Write the row file.  Return False if another ingest has committed the same stretch of the source before.
+
+        What it returns True for lasts over a power cut.  Raises StoreError if a part was removed.
+        """
+        self.place.flush_parts(self.parts)
+        self.place.demand_parts(self.parts, row.path)
+        row = replace(row, parts=tuple(part.text for part in self.parts))
+        new = self.place.put_row(row, sealed(arrow_table([commit_row(row)], COMMIT_SCHEMA)))
+        self.place.flush_rows([row])
+        return new
 
 
 def attempt_of(path: str) -> str:

@@ -145,9 +145,9 @@ FINDINGS_SCHEMA = _columns(
 
 
 def live(rows: Iterable[Commit]) -> list[Commit]:
-    held = list(rows)
-    gone = {attempt for row in held for attempt in row.replaces}
-    return sorted((row for row in held if row.attempt not in gone), key=lambda row: (row.committed_at, row.attempt))
+    commits = list(rows)
+    gone = {attempt for row in commits for attempt in row.replaces}
+    return sorted((row for row in commits if row.attempt not in gone), key=lambda row: (row.committed_at, row.attempt))
 
 
 def commit_row(row: Commit) -> dict[str, Any]:

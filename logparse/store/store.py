@@ -53,6 +53,7 @@ from logparse.store.columns import table as arrow_table
 from logparse.store.database import database, shared_database
 from logparse.store.digests import UNSEALED, Part, read_bytes, sealed, unsealed
 from logparse.store.inventory import Inventory
+from logparse.store.joint import JointAttempts
 from logparse.store.manifest import (
     MERGED,
     MERGED_LOST,
@@ -65,7 +66,7 @@ from logparse.store.manifest import (
     restore,
 )
 from logparse.store.manifest import forget as forget_attempts
-from logparse.store.parts import Attempt, attempt_of, path_folder, row_file, row_files, writers_of
+from logparse.store.parts import Attempt, Place, attempt_of, path_folder, row_file, row_files, writers_of
 from logparse.store.recorded import Recorded, again
 from logparse.store.schema import (
     COMMIT_SCHEMA,
@@ -145,9 +146,18 @@ class Store:
     def put(self) -> PutIfAbsent:
         return put_if_absent(self.url, self.filesystem)
 
+    @cached_property
+    def place(self) -> Place:
+        """Where this store's files are written."""
+        return Place(self.filesystem, self.root, self.put)
+
     def attempt(self) -> Attempt:
-        """A fresh attempt to read one source; it is invisible before its ``commit``."""
-        return Attempt(self.filesystem, self.root, os.urandom(8).hex(), self.put)
+        """Begin to read one source; what is read is invisible before the attempt's ``commit``."""
+        return Attempt(os.urandom(8).hex(), self.place)
+
+    def joint_attempts(self) -> JointAttempts:
+        """Begin to read several small sources, whose rows share parts."""
+        return JointAttempts(os.urandom(8).hex(), self.place, lambda: self.manifest().attempts)
 
     def commits(self) -> list[Commit]:
         """The live commits, replaced ones left out, in order of commitment."""
@@ -409,12 +419,16 @@ class Store:
         return sum(read <= size for read in self._rows["bytes"].to_pylist())
 
     def sweep(self, older_than_s: float = 3600, *, unread: bool = False) -> int:
-        """Remove files that have no readers: parts of attempts that never committed and have written nothing for
-        ``older_than_s``, and files merged longer ago than that.  Returns the number of files.  Where a commit is lost,
-        none are: their parts cannot be told from those that it held.  Lost lists of what was forgotten are restored.
+        """Remove files that have no readers; returns the number of files.
 
-        ``unread``: the caller knows that no other process reads the store, so merged files go at once.  The store
-        itself cannot know: a reader holds the names of files, and no lock that other hosts or S3 would show.
+        | file | removed |
+        |---|---|
+        | a part of an attempt without a commit | when the attempt has written nothing for ``older_than_s`` |
+        | a merged part or row file | ``older_than_s`` after the merge, or at once if ``unread`` |
+        | any, while a commit is lost | never: its parts cannot be told from parts without a commit |
+
+        Lost lists of what was forgotten are written again.  ``unread``: the caller knows that no other process reads
+        the store.  The store itself cannot know: a reader has names of files, and no lock that other hosts or S3 show.
         """
         manifest, now = self.manifest(), time.time()
         commits = self._commit_table(manifest)
@@ -422,11 +436,11 @@ class Store:
             restore(self.filesystem, self.root, lost)
             manifest = self.manifest()
             commits = self._commit_table(manifest)
-        if self.lost_commits(manifest):  # what they held is not known
+        if self.lost_commits(manifest):  # their attempts are not known
             return 0
         # After this time no reader uses an older manifest.  Without a manifest, a compaction may be writing the first.
         settled = unread or (manifest.number > 0 and now - manifest.written_at > older_than_s)
-        held = writers_of(set(commits["attempt"].to_pylist()) - manifest.attempts)
+        committed = writers_of(set(commits["attempt"].to_pylist()) - manifest.attempts)
         merged = writers_of(manifest.attempts)
         kept = self._inventory
         if kept.due(manifest):
@@ -450,7 +464,7 @@ class Store:
         for table in SCHEMAS:
             for info in self._infos(table):
                 attempt = attempt_of(info.path)
-                if attempt in held or info.path.removeprefix(f"{self.root}/") in manifest.parts:
+                if attempt in committed or info.path.removeprefix(f"{self.root}/") in manifest.parts:
                     continue
                 if attempt in merged or attempt.startswith(MERGED):
                     doomed += [info.path] if settled else []

@@ -15,7 +15,7 @@ from logparse.executors.local import LocalExecutor
 from logparse.ingest import Ingested, all_inputs, ingest, schedule
 from logparse.store import Store, open_store
 from logparse.store.compaction import compact
-from logparse.store.parts import Attempt
+from logparse.store.parts import Place
 from logparse.store.schema import VIEWS
 from tests.conftest import SAMPLE_FILES, SAMPLES, sized
 from tests.store.contents import OF_THE_MOMENT, contents
@@ -54,23 +54,23 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def held(store: Store) -> dict[str, list[str]]:
+def contents_of(store: Store) -> dict[str, list[str]]:
     return contents(store, ("run", *OF_THE_MOMENT), VIEWS_OF_INGEST)
 
 
-def same(store: Store, wanted: dict[str, list[str]]) -> None:
-    assert held(store) == wanted
+def assert_same(store: Store, wanted: dict[str, list[str]]) -> None:
+    assert contents_of(store) == wanted
     assert store.damage() == []
 
 
 @pytest.fixture(scope="module")
 def wanted(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """The views where each file has parts of its own."""
-    apart = open_store(tmp_path_factory.mktemp("apart") / "store", create=True)
+    single = open_store(tmp_path_factory.mktemp("single") / "store", create=True)
     for log in sorted(logs.iterdir()):
-        ingest([str(log)], apart)
-    assert len(list(Path(apart.url).glob("gemms/*"))) >= FILES
-    return held(apart)
+        ingest([str(log)], single)
+    assert len(list(Path(single.url).glob("gemms/*"))) >= FILES
+    return contents_of(single)
 
 
 def parts(store: Store) -> set[Path]:
@@ -83,9 +83,9 @@ def test_every_sample_is_alike(samples: Store, store: Store, monkeypatch: pytest
         patch.setattr(Store, "unmerged_small", lambda *_: 0)
         ingest([str(SAMPLES)], store, run="samples")
     assert len(parts(store)) < 2 * len(SAMPLE_FILES)
-    wanted = held(samples)
+    wanted = contents_of(samples)
     for _ in range(sized(1, 2)):
-        assert held(store) == wanted
+        assert contents_of(store) == wanted
         assert sorted(lookup.top(store, n=10_000)["problem"]) == sorted(lookup.top(samples, n=10_000)["problem"])
         compact(store, unread=True)
 
@@ -93,7 +93,7 @@ def test_every_sample_is_alike(samples: Store, store: Store, monkeypatch: pytest
 def test_an_ingest_merges_its_small_files(logs: Path, store: Store, wanted: dict[str, list[str]]) -> None:
     ingest([str(logs)], store)
     assert store.manifest().number == 1
-    same(open_store(store.url), wanted)
+    assert_same(open_store(store.url), wanted)
     assert {one.state for one in ingest([str(logs)], open_store(store.url))} == {"unchanged"}
 
 
@@ -122,9 +122,9 @@ def test_a_kill_between_two_commits_leaves_what_was_committed(
     told = left.sources()["call_lines"].sum()
     assert left.calls()["count"].sum() == (told if at else 0)
     ingest([str(logs)], left)
-    same(left, wanted)
+    assert_same(left, wanted)
     compact(left)
-    same(left, wanted)
+    assert_same(left, wanted)
 
 
 @pytest.mark.usefixtures("unmerged")
@@ -135,11 +135,11 @@ def test_a_compaction_that_sees_half_of_the_commits_doubles_nothing(
     with monkeypatch.context() as patch:
         interrupt(patch, at, lambda: compact(open_store(store.url)))
         assert {one.state for one in ingest([str(logs)], store)} == {"new"}
-    same(open_store(store.url), wanted)
+    assert_same(open_store(store.url), wanted)
     compact(store)
-    same(store, wanted)
+    assert_same(store, wanted)
     store.sweep(older_than_s=-1)
-    same(store, wanted)
+    assert_same(store, wanted)
 
 
 @pytest.mark.usefixtures("unmerged")
@@ -154,7 +154,7 @@ def test_parts_that_were_removed_meanwhile_are_no_commit(
     assert len(left.commits()) == 3
     assert left.damage() == []
     ingest([str(logs)], left)
-    same(left, wanted)
+    assert_same(left, wanted)
 
 
 @pytest.mark.usefixtures("unmerged")
@@ -188,9 +188,9 @@ def test_of_two_ingests_at_once_one_commits(
     with monkeypatch.context() as patch:
         interrupt(patch, 0, lambda: ingest([str(logs)], open_store(store.url)))
         assert {one.state for one in ingest([str(logs)], store)} == {"unchanged"}
-    same(open_store(store.url), wanted)
+    assert_same(open_store(store.url), wanted)
     compact(store)
-    same(store, wanted)
+    assert_same(store, wanted)
 
 
 def test_a_file_that_kills_its_worker_costs_no_other(logs: Path, store: Store, wanted: dict[str, list[str]]) -> None:
@@ -201,7 +201,7 @@ def test_a_file_that_kills_its_worker_costs_no_other(logs: Path, store: Store, w
 
     results = ingest([str(logs)], store, executor=Deadly(1))
     assert {one.state for one in results} == {"new"}
-    same(store, wanted)
+    assert_same(store, wanted)
 
 
 def test_a_file_that_fails_fails_alone(logs: Path, tmp_path: Path, store: Store) -> None:
@@ -214,17 +214,17 @@ def test_a_file_that_fails_fails_alone(logs: Path, tmp_path: Path, store: Store)
 
 def interrupt(patch: pytest.MonkeyPatch, at: int, what: Callable[[], object]) -> None:
     """Have ``what`` happen before the row file number ``at`` of an ingest is written; row files come one by one."""
-    put, count, ended = Attempt.put, iter(range(1000)), False
+    put, count, ended = Place.put_row, iter(range(1000)), False
 
-    def interrupted(attempt: Attempt, *given: Any) -> bool:
+    def interrupted(place: Place, *given: Any) -> bool:
         nonlocal ended
         if ended or next(count) == at:
             ended = what is killed
             what()
-        return put(attempt, *given)
+        return put(place, *given)
 
     patch.setattr("logparse.store.joint._PUT_TOGETHER", 1)
-    patch.setattr(Attempt, "put", interrupted)
+    patch.setattr(Place, "put_row", interrupted)
 
 
 def killed() -> None:

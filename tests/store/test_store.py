@@ -57,8 +57,8 @@ def filled(samples: Store) -> Store:
 
 @pytest.mark.parametrize("view", CONTRACT)
 def test_views_have_the_columns_that_were_promised(store: Store, filled: Store, view: str) -> None:
-    for held in (store, filled):
-        columns = list(held.query(f"select * from {view}").columns)
+    for one in (store, filled):
+        columns = list(one.query(f"select * from {view}").columns)
         assert not set(CONTRACT[view].split()) - set(columns)
     assert set(CONTRACT) == set(VIEWS)
 
@@ -67,7 +67,7 @@ def test_a_store_of_an_earlier_version_names_formats_as_today(store: Store) -> N
     """Its row files spell some names with an underscore."""
     row = Commit(attempt="a", source_id="s", run="r", path="/x", format="rocblas_bench+rocblas_tune", content_hash="h",
                  start=0, end=1, bytes=1, lines=1)  # fmt: skip
-    assert Attempt(store.filesystem, store.root, "a", store.put).commit(row)
+    assert Attempt("a", store.place).commit(row)
     assert store.sources()["format"].tolist() == ["rocblas-bench+rocblas-tune"]
     assert [x.format for x in (*store.commits(), *store.commits_of("/x"))] == ["rocblas-bench+rocblas-tune"] * 2
 

@@ -1,8 +1,8 @@
-"""Records in memory, and how they become the rows of parts: those of one attempt, or of several in joint parts."""
+"""Records that wait in memory, and how they become the rows of parts.  Pure: nothing is written here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from logparse.model import CONV_FIELDS, GEMM_FIELDS, LIMIT, ConvProblem, GemmProblem, Problem
 from logparse.store.columns import dictionary, fixed, numbers, table
-from logparse.store.parts import Attempt
 from logparse.store.schema import SCHEMAS
 
 NULL = int(np.iinfo(np.int64).min)
@@ -35,8 +34,8 @@ class CallKey(NamedTuple):
 
 
 @dataclass
-class Held:
-    """Records of an attempt that no part holds yet."""
+class Pending:
+    """Records of one attempt that no part holds yet."""
 
     attempt: str
     calls: dict[CallKey, int] = field(default_factory=dict)
@@ -47,68 +46,76 @@ class Held:
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {name: [] for name in SCHEMAS})
 
     @property
-    def rows_held(self) -> int:
-        """The number of rows so far, without those that only counts of calls differ in."""
+    def row_count(self) -> int:
+        """The number of rows so far; rows of ``calls`` that differ in counts alone are one."""
         return len(self.calls) + len(self.messages) + sum(map(len, self.rows.values()))
 
 
-def write(several: Sequence[Held], into: Attempt) -> None:
-    """Write all that is held as parts of an attempt; what other attempts hold keeps their names."""
-    write_problems(several, into)
-    _write_calls(several, into)
+class Rows(NamedTuple):
+    """Rows of one part: its table, its category (None: the table has none), and the columns that are known."""
+
+    table: str
+    category: str | None
+    columns: pa.Table
+
+
+def all_rows(several: Sequence[Pending]) -> Iterator[Rows]:
+    """Make parts of all that is pending.  Each row has its own attempt in column ``attempt``."""
+    yield from problem_rows(several)
+    yield from _call_rows(several)
     by_category: dict[str, list[list[dict[str, Any]]]] = {}
-    for number, held in enumerate(several):
-        for (category, pid, function, text), (count, offset) in held.messages.items():
+    for number, pending in enumerate(several):
+        for (category, pid, function, text), (count, offset) in pending.messages.items():
             row = {"pid": pid, "function": function, "text": text, "count": count, "offset": offset}
             by_category.setdefault(category, [[] for _ in several])[number].append(row)
     for category, rows in by_category.items():
-        _write_rows("messages", rows, several, into, category)
+        yield from _plain_rows("messages", rows, several, category)
     for name in SCHEMAS:
-        _write_rows(name, [held.rows[name] for held in several], several, into)
+        yield from _plain_rows(name, [pending.rows[name] for pending in several], several)
 
 
-def write_problems(several: Sequence[Held], into: Attempt) -> None:
-    """Write the problems that are held: each becomes columns once, however many attempts hold it."""
+def problem_rows(several: Sequence[Pending]) -> Iterator[Rows]:
+    """Make parts of the pending problems.  A problem becomes columns once, however many attempts have it."""
     tables: tuple[tuple[str, type, Callable[[Any], dict[str, Any]]], ...]
     tables = (("gemms", GemmProblem, gemm_row), ("convs", ConvProblem, conv_row))
     for name, kind, row_of in tables:
-        mine = [{text: x for text, x in held.problems.items() if isinstance(x, kind)} for held in several]
+        mine = [{text: x for text, x in pending.problems.items() if isinstance(x, kind)} for pending in several]
         distinct = {text: problem for problems in mine for text, problem in problems.items()}
         places = {text: place for place, text in enumerate(distinct)}
         place = np.array([places[text] for problems in mine for text in problems], np.int64)
         rows = [*map(row_of, distinct.values())]
         columns = {f.name: _spread([row[f.name] for row in rows], place, f.type) for f in _schema(name)}
-        into.add(name, pa.table(columns | {"attempt": _attempts([*map(len, mine)], several)}))
+        yield Rows(name, None, pa.table(columns | {"attempt": _attempts([*map(len, mine)], several)}))
 
 
-def _write_rows(
-    name: str, rows: Sequence[Sequence[dict[str, Any]]], of: Sequence[Held], into: Attempt, category: str | None = None
-) -> None:
+def _plain_rows(
+    name: str, rows: Sequence[Sequence[dict[str, Any]]], of: Sequence[Pending], category: str | None = None
+) -> Iterator[Rows]:
     together = [*chain.from_iterable(rows)]
     if together:
         made = table(together, _schema(name))
-        into.add(name, made.append_column("attempt", _attempts([*map(len, rows)], of)), category)
+        yield Rows(name, category, made.append_column("attempt", _attempts([*map(len, rows)], of)))
 
 
 def _schema(name: str) -> pa.Schema:
     return pa.schema([f for f in SCHEMAS[name] if f.name not in ("attempt", "category")])
 
 
-def _attempts(counts: Sequence[int], several: Sequence[Held]) -> pa.Array:
+def _attempts(counts: Sequence[int], several: Sequence[Pending]) -> pa.Array:
     """The column ``attempt`` of so many rows of each."""
-    return dictionary(np.repeat(np.arange(len(counts)), counts), [held.attempt for held in several])
+    return dictionary(np.repeat(np.arange(len(counts)), counts), [pending.attempt for pending in several])
 
 
-def _write_calls(several: Sequence[Held], into: Attempt) -> None:
-    """Write calls as columns: a number per row, and each text once in a dictionary."""
-    calls = [key for held in several for key in held.calls]
+def _call_rows(several: Sequence[Pending]) -> Iterator[Rows]:
+    """Make columns of calls: a number per row, and each text once in a dictionary."""
+    calls = [key for pending in several for key in pending.calls]
     if not calls:
         return
-    sizes = [len(held.calls) for held in several]
+    sizes = [len(pending.calls) for pending in several]
     firsts = np.cumsum([0, *sizes])
-    cells = [cell for held in several for cell in held.cells]
+    cells = [cell for pending in several for cell in pending.cells]
     call = np.repeat(
-        np.array([first + cell[0] for held, first in zip(several, firsts, strict=False) for cell in held.cells]),
+        np.array([first + cell[0] for pending, first in zip(several, firsts, strict=False) for cell in pending.cells]),
         [len(counts) for _, counts, _, _ in cells],
     )
     counts, pids, seconds = (np.concatenate(part) for part in list(zip(*cells, strict=True))[1:])
@@ -121,8 +128,8 @@ def _write_calls(several: Sequence[Held], into: Attempt) -> None:
         columns = {name: _spread(values, number, SCHEMAS["calls"].field(name).type) for name, values in keys.items()}
         time = numbers(second, NULL, pa.timestamp("s"))
         columns |= {"pid": numbers(pid, NULL), "count": numbers(count, NULL), "first_seen": time, "last_seen": time}
-        columns["attempt"] = dictionary(of[number], [held.attempt for held in several])
-        into.add("calls", pa.table(columns), category)
+        columns["attempt"] = dictionary(of[number], [pending.attempt for pending in several])
+        yield Rows("calls", category, pa.table(columns))
 
 
 def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
