@@ -19,31 +19,12 @@ from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
 from logparse.store import Store, command_line
 from logparse.store.columns import column
 from logparse.store.columns import table as arrow_table
-from logparse.store.views import launches_sql
+from logparse.store.rules import DEFAULTS, counted_as_sql, main_picks_sql, traced_sql
 from logparse.text import counted, printable, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_PICKS = """
-    with picked as (
-        select problem, solution, sum(count) as n from calls
-        where run = $run and solution is not null and not by_tool group by all
-        union all select problem, solution, count(*) from measurements
-        where run = $run and origin = 'miopen-chosen' group by all)
-    select problem, arg_max(solution, n) as pick from picked group by problem"""
-_MEANS = """
-    with near as (
-        select l.problem, l.other, rank() over (
-            partition by l.problem order by list_position(['exact', 'layout', 'shape'], l.level)) as place
-        from {links} l semi join picks p on p.problem = l.other anti join picks q on q.problem = l.problem)
-    select problem, any_value(other) as other from near where place = 1 group by problem having count(*) = 1"""
-MEANS = f"picks as ({_PICKS}), means as ({_MEANS.format(links='links')})"
-"""Common table expressions; ``means`` maps a problem without a pick to the one linked problem of the run with one."""
-TRACED = f"""
-    select coalesce(m.other, problem) as problem, sum(total_us) / sum(calls) as traced_us
-    from ({launches_sql("run = $run")}) left join means m using (problem) group by 1"""
-"""SQL of what a call of each problem takes in the run's traces (µs), on the average, beside ``means``."""
 _PART = "array_to_string(string_split(key_text, ',')[:gfx::int + cu::int], ',')"
 """SQL of the first cells of a key of aiter's, which name the device in a table of several."""
 _FILES = "measurements m join files using (source_id)"
@@ -67,17 +48,18 @@ _LINKED = "select problem, other, level from open_links where problem <> other"
 _TIMED = f"{_OF_ITSELF} union all {_OF_LINKED}"
 """SQL of the times that may be of a problem: its own and those of linked ones; two scans, as a common table expression
 would hold all texts in memory."""
+_OWN = "run = $run"
 _STAGES: Mapping[str, str] = {
-    "picks": _PICKS,
-    "means": _MEANS.format(links="linked"),
+    "picks": main_picks_sql(_OWN),
+    "counted_as": counted_as_sql("linked", "picks"),
     "units_each": UNITS_EACH,
     "w": """
         select any_value(kind) as kind, coalesce(m.other, problem) as problem, cast(round(sum(n)) as bigint) as calls,
                string_agg(distinct calls_from, '+' order by calls_from) as calls_from
         from (select *, calls * if(calls_from = 'profiler' and not bool_and(calls_from = 'profiler') over (), each, 1) n
-              from workload, units_each where run = $run) left join means m using (problem) group by 2""",
+              from workload, units_each where run = $run) left join counted_as m using (problem) group by 2""",
     "called": "select distinct kind = 'conv' as conv from w",
-    "traced": TRACED,
+    "traced": traced_sql(_OWN, "counted_as"),
     "mixed": """
         select source_id, list_contains(names, 'gfx') as gfx, list_contains(names, 'cu_num') as cu from (
             select source_id, string_split(max(value) filter (name = 'columns'), ',') as names
@@ -92,6 +74,7 @@ _STAGES: Mapping[str, str] = {
         select distinct source_id, {_PART}, case when gfx then split_part(key_text, ',', 1) end,
                case when cu then split_part(key_text, ',', 1 + gfx::int) end
         from measurements join mixed using (source_id)""",
+    "defaults": DEFAULTS,
     "files": """
         with stated as (
             select arch, cu, case when call_lines > 0 or source_id in (select source_id from kernels) then 0
@@ -99,11 +82,10 @@ _STAGES: Mapping[str, str] = {
             from places join sources using (source_id) where run = $run and arch is not null),
         here as (select distinct arch, cu from stated where tier = (select min(tier) from stated))
         select s.source_id, coalesce(d.part, '') as part, s.run = $run as own,
-               coalesce(f.value, 'Default') as by_default,
+               coalesce(f.solution, 'Default') as by_default,
                dense_rank() over (order by coalesce(
                    d.arch || coalesce(d.cu, ''), (select min(arch || coalesce(cu, '')) from here))) as device
-        from sources s left join facts f on f.source_id = s.source_id and f.name = 'pick'
-             left join places d on d.source_id = s.source_id
+        from sources s left join defaults f on f.source_id = s.source_id left join places d on d.source_id = s.source_id
         where d.arch is null or not exists (from here)
            or exists (from here h where h.arch = d.arch and coalesce(h.cu = d.cu, true))""",
 }

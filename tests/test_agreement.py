@@ -9,6 +9,7 @@ import pytest
 
 from analyzers.evidence.joins import not_elsewhere
 from analyzers.evidence.origins import CONFIRM
+from analyzers.evidence.picks import counted_as, picks
 from analyzers.evidence.runs import tables_of
 from analyzers.evidence.tables import Settings
 from analyzers.overrides.export import of_store
@@ -144,6 +145,25 @@ def test_traced_calls_beside_a_log_are_those_of_the_whole_run(store: Store) -> N
     assert counted["calls"].tolist() == (traced["calls"] * alone.map({True: 20, False: 1})).tolist()
     held = tables_of(store).workload.groupby("problem")["calls"].sum()
     assert counted.loc[alone, "calls"].to_dict() == held[traced.index[alone]].to_dict()
+
+
+def test_top_shows_the_pick_of_calls_that_no_log_counts(store: Store) -> None:
+    """As ``recommend`` takes it."""
+    ingest([str(SAMPLES / "aiter" / "server.log")], store, run="run")
+    made = picks(tables_of(store)).sort_values(["count", "pick"], ascending=[False, True]).drop_duplicates("problem")
+    shown = top(store, n=1000).set_index("text")["pick"]
+    assert len(made) > 2
+    assert shown[made["problem"]].tolist() == made["pick"].tolist()
+
+
+def test_calls_count_as_those_of_the_linked_problem_with_a_pick(store: Store) -> None:
+    """By one rule in ``top``, on the page and in ``recommend``."""
+    ingest([str(SAMPLES / "tables")], store, run="run")
+    tables, shown = tables_of(store), top(store, n=10_000)
+    ((problem, other),) = counted_as(tables).items()
+    called = tables.workload.groupby("problem")["calls"].sum()
+    assert problem not in set(shown["text"])
+    assert shown.set_index("text").loc[other, "calls"] == called[problem] + called.get(other, 0)
 
 
 def test_the_best_is_of_the_measurements_of_the_pick(store: Store) -> None:

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from analyzers.evidence.origins import ACTION, CONFIRM, EVIDENCE, PICK, PICKED, RACE, TRACE
-from analyzers.evidence.tables import Tables, cached_per_run
+from analyzers.evidence.origins import ACTION, CONFIRM, EVIDENCE, PICKED, RACE, TRACE
+from analyzers.evidence.tables import Tables, cached_per_run, reading
 from logparse.libraries.own.job_units import UNITS_EACH
 from logparse.model import DEFAULT
 from logparse.store import Store
-from logparse.store.database import shared_database
-from logparse.store.views import launches_sql
+from logparse.store.rules import DEFAULTS, launches_sql, main_picks_sql
 from logparse.target import machine_of_files
 
 if TYPE_CHECKING:
@@ -52,17 +51,6 @@ class RunTimes:
     machine: Mapping[str, str]
 
 
-_PICKS = f"""
-    with named as (
-        select category, problem, solution, sum(coalesce(count, 1)) as n from calls
-        where solution is not null and not coalesce(by_tool, false) group by all
-        union all select origin, problem, solution, count(*) from measurements where origin in {PICKED} group by all),
-    logged as (
-        select problem, category from named group by problem, category
-        qualify row_number() over (partition by problem order by sum(n) desc, category) = 1)
-    select problem, solution as pick from named join logged using (problem, category) group by problem, solution
-    qualify row_number() over (partition by problem order by sum(n) desc, solution) = 1"""
-"""As ``evidence.picks.picks``: several mask categories log one launch, the one with the most picks counts."""
 _RAN = "driver"
 _SOLUTIONS = f"""
     select problem, max(n) as solutions from (
@@ -72,7 +60,6 @@ _SOLUTIONS = f"""
         group by problem, category)
     group by problem"""
 """How many solutions of each problem ran, in one log or in a tool's runs: candidates of a search do not count."""
-_DEFAULTS = f"select source_id, max(value) as own from facts where name = '{PICK}' group by source_id"
 _CALLED = """
     select problem, true as named, cast(round(sum(calls * if(traced, each, 1))) as bigint) as calls from (
         select problem, calls, calls_from is not distinct from 'profiler' as traced from workload
@@ -104,9 +91,9 @@ _ROWS = f"""
         where status = 'ok' and time_us > 0 and isfinite(time_us) group by problem, basis)"""
 """Times that are no evidence only show that their problem was measured."""
 _STAGES = {
-    "picks": _PICKS,
+    "picks": main_picks_sql(origins=PICKED),
     "solutions_run": _SOLUTIONS,
-    "defaults": _DEFAULTS,
+    "defaults": f"select source_id, solution as own from ({DEFAULTS})",
     "launched": launches_sql(),
     "called": _CALLED,
 }
@@ -125,25 +112,21 @@ def times_of_run(store: Store, run: str | None = None) -> RunTimes:
 
 @cached_per_run
 def times_of(tables: Tables) -> RunTimes:
-    with shared_database().cursor() as con:
-        for name, columns in _READ.items():
-            frame = getattr(tables, name)
-            own = frame[frame["run"] == tables.run] if "run" in frame else frame
-            held = own.reindex(columns=columns.split()).astype(object)  # pandas may hold what is missing in any type
-            schema = pa.schema([(x, _TYPES.get(x, pa.string())) for x in held])
-            con.register(name, pa.Table.from_pandas(held, schema, preserve_index=False))
+    frames = {name: getattr(tables, name) for name in _READ}
+    own = {name: frame[frame["run"] == tables.run] if "run" in frame else frame for name, frame in frames.items()}
+    with reading(own, _READ) as con:
         con.execute("create temp table units_each as select 1 as each")  # whoever weighs tables weighs their calls
         return _times(con, tables.run)
 
 
-_TYPES = dict.fromkeys(("count", "calls", "device", "time_us", "std_us", "total_us"), pa.float64())
-_TYPES |= {"by_tool": pa.bool_(), "samples_us": pa.list_(pa.float64())}
 _READ = {
-    "calls": "category problem solution count by_tool",
-    "workload": "problem calls_from calls",
-    "measurements": "source_id origin kind problem solution status time_us std_us samples_us",
-    "kernels": "source_id device op unit problem kernel calls total_us",
-    "facts": "source_id name value",
+    "calls": "source_id text, category text, problem text, solution text, count float, by_tool bool",
+    "workload": "problem text, calls_from text, calls float",
+    "measurements": "source_id text, origin text, kind text, problem text, solution text, status text, time_us float, "
+    "std_us float, samples_us floats",
+    "kernels": "source_id text, device float, op text, unit text, problem text, kernel text, calls float, "
+    "total_us float",
+    "facts": "source_id text, name text, value text",
 }
 """The columns that are read of each table."""
 

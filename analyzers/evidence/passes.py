@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 from analyzers.evidence.origins import EVIDENCE
 from analyzers.evidence.statistics.intervals import TIE
-from analyzers.evidence.tables import Settings, Tables, cached_per_run
-from logparse.output.answer import typed
-from logparse.store.database import shared_database
+from analyzers.evidence.tables import Settings, Tables, cached_per_run, reading
 from logparse.text import sql_text
 
 if TYPE_CHECKING:
@@ -67,6 +65,5 @@ def passes(tables: Tables) -> pd.DataFrame:
 
 def passes_of(measurements: pd.DataFrame) -> pd.DataFrame:
     """The passes of a DataFrame with the columns of the view."""
-    with shared_database().cursor() as con:
-        con.register("measurements", typed(measurements, _COLUMNS))
+    with reading({"measurements": measurements}, {"measurements": _COLUMNS}) as con:
         return read_passes(con)

@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 
 from analyzers.evidence import joins
-from analyzers.evidence.cells import is_true
 from analyzers.evidence.comparison import BASES, BY_DEFAULT, INCOMPARABLE, MEASURED, UNMEASURED
 from analyzers.evidence.confirmations import blocks_of
-from analyzers.evidence.origins import CHOSEN, CONFIRM, EVIDENCE, RACE
-from analyzers.evidence.tables import Settings, Tables, cached_per_run
+from analyzers.evidence.origins import CONFIRM, EVIDENCE, RACE
+from analyzers.evidence.tables import Settings, Tables, cached_per_run, reading
 from logparse.model import TRIED, solution_from_text
+from logparse.store.rules import LOGGED, counted_as_sql, picks_sql
 from logparse.target import Facts, comparable, device_of_file, different_devices, same_device
 
 SILENT, UNCALLED = "", "-"
@@ -34,21 +34,17 @@ COLUMNS = (
 
 @cached_per_run
 def picks(tables: Tables) -> pd.DataFrame:
-    """Solutions picked according to the logs: columns ``source_id, problem, pick, count``, without tools' lines.
-
-    Several mask categories log one launch; per problem the category with the most picks counts.
-    """
+    """The solutions that the run's logs name: columns of ``picks_sql``, in the order of its texts."""
     calls, chosen = tables.calls, tables.measurements
-    calls = calls[calls["solution"].notna() & ~is_true(calls["by_tool"])]
-    chosen = chosen[(chosen["origin"] == CHOSEN) & (chosen["run"] == tables.run)].assign(category=CHOSEN, count=1)
-    columns = ["source_id", "category", "problem", "solution", "count"]
-    rows = pd.concat([x[columns] for x in (calls, chosen) if len(x)] or [calls[columns]], ignore_index=True)
-    rows["count"] = rows["count"].astype("Float64").fillna(1.0).astype("float64")
-    per: pd.DataFrame = rows.groupby(["problem", "category"])["count"].sum().reset_index()
-    per = per.sort_values(["problem", "count", "category"], ascending=[True, False, True]).drop_duplicates("problem")
-    rows = rows.merge(per[["problem", "category"]], on=["problem", "category"])
-    out: pd.DataFrame = rows.groupby(["source_id", "problem", "solution"])["count"].sum().reset_index()
-    return out.rename(columns={"solution": "pick"})
+    chosen = chosen[chosen["origin"].isin(LOGGED) & (chosen["run"] == tables.run)]
+    with reading({"calls": calls[calls["solution"].notna()], "measurements": chosen}, _NAMING) as con:
+        return con.execute(f"{picks_sql()} order by all").df()
+
+
+_NAMING = {
+    "calls": "source_id text, category text, problem text, solution text, count float, by_tool bool",
+    "measurements": "source_id text, origin text, problem text, solution text",
+}
 
 
 def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
@@ -157,11 +153,12 @@ def _ages(tables: Tables) -> dict[str, int]:
 
 @cached_per_run
 def counted_as(tables: Tables) -> pd.Series:
-    """Called problems without a logged pick → the one other text of each that has a pick, whose calls they count as."""
-    made, called = picks(tables)["problem"], joins.calls_by_problem(tables.workload).index
-    passed = joins.linked_measurements(tables, pd.Series(called[~called.isin(made)]), made)
-    passed = passed[passed["choices"] == 1]
-    return pd.Series(passed["other"].to_numpy(), index=passed["problem"], dtype="object")
+    """Called problem → the one other text whose pick its calls count for (``counted_as_sql``)."""
+    links = tables.links[tables.links["problem"].isin(tables.workload["problem"])]
+    frames = {"picks": picks(tables), "links": links[links["problem"] != links["other"]]}
+    with reading(frames, {"picks": "problem text", "links": "problem text, other text, level text"}) as con:
+        found = con.execute(f"{counted_as_sql('links', 'picks')} order by problem").df()
+    return pd.Series(found["other"].to_numpy(), index=found["problem"], dtype="object")
 
 
 def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:

@@ -5,13 +5,17 @@ The tables are pandas DataFrames with the columns of the store's SQL views (docs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
+from logparse.store.database import shared_database
+
 if TYPE_CHECKING:  # what only checks or merges files makes no DataFrame, and importing pandas takes long
+    import duckdb
     import pandas as pd
     import pyarrow as pa
 
@@ -48,6 +52,42 @@ class Tables:
     passes: pd.DataFrame | None = None
     solvers: pd.DataFrame | None = None
     timeline: Callable[[str], pa.Table | None] = lambda source_id: None
+
+
+@contextmanager
+def reading(frames: Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a connection that has frames as views, for SQL that a store's views are asked with, too.
+
+    ``columns`` lists the columns of each view, as ``source_id text, count int``; a column that a frame lacks is
+    unknown.  Kinds are ``text``, ``int`` (a fraction is rounded), ``float``, ``bool`` and ``floats`` (a list).
+    """
+    with shared_database().cursor() as con:
+        for view, wanted in columns.items():
+            con.register(view, _as_arrow(frames[view], dict(map(str.split, wanted.split(", ")))))
+        yield con
+
+
+def _as_arrow(frame: pd.DataFrame, columns: Mapping[str, str]) -> pa.Table:
+    """Columns of a frame in Arrow's types: pandas has what is missing in any type."""
+    import pyarrow as pa
+
+    types = {
+        "text": pa.string(),
+        "int": pa.int64(),
+        "float": pa.float64(),
+        "bool": pa.bool_(),
+        "floats": pa.list_(pa.float64()),
+    }
+
+    def column(name: str, kind: str) -> pa.Array | pa.ChunkedArray:
+        if name not in frame:
+            return pa.nulls(len(frame), types[kind])
+        cells = frame[name]
+        if kind == "int":  # counts of a run whose kinds of units are weighed have fractions
+            cells = cells.astype("Float64").round().astype("Int64")
+        return pa.array(cells.astype(object), types[kind], from_pandas=True)
+
+    return pa.table({name: column(name, kind) for name, kind in columns.items()})
 
 
 def cached_per_run(function: Callable[Concatenate[K, P], R]) -> Callable[Concatenate[K, P], R]:

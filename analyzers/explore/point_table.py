@@ -36,8 +36,8 @@ from analyzers.evidence.units import unit_word, units_each
 from analyzers.explore.queries import readable
 from analyzers.job.gpu_time import STEPS
 from logparse.devices import PEAK_COLUMN, device_of, devices
-from logparse.lookup import MEANS, TRACED
 from logparse.model import TRIED, TYPE_BYTES, Finding, Override
+from logparse.store.rules import DEFAULTS, counted_as_sql, picks_sql, traced_sql
 from logparse.target import Facts, arch, device_of_file, different_devices, same_device
 from logparse.text import sql_text
 
@@ -129,7 +129,7 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
            from sources full join made_ using (source_id) group by source_id""",
         {"run": run},
     )
-    con.execute(f"create or replace table means as with {MEANS} select problem, other from means", {"run": run})
+    con.execute(f"create or replace table counted_as as with picks as ({picks_sql(_OWN)}) {_COUNTED_AS}", {"run": run})
     _blocked(con, facts, run)
     for name, sql in _STAGES.items():
         con.execute(f"create or replace table {name} as {sql}", {"run": run} if "$run" in sql else None)
@@ -232,6 +232,8 @@ _TRIES = f"""
 """The measurements, with numbers for their long or many texts; ``own``: the solver where it is the library's choice;
 ``rival``: another one that was tried, so that the two can be compared."""
 
+_OWN = "run = $run"
+_COUNTED_AS = f"from ({counted_as_sql('links', 'picks')})"
 _STAGES: Mapping[str, str] = {
     "steps_": f"""
         select nullif(sum(try_cast(value as double)), 0) as steps from facts
@@ -245,9 +247,9 @@ _STAGES: Mapping[str, str] = {
     "solvers_": """
         select solution, cast(row_number() over (order by solution) as integer) as solver
         from (select distinct solution from measurements where kind <> 'family')""",
-    "own_": """
-        select distinct file, solver from files_ left join facts f on f.source_id = files_.source_id and f.name = 'pick'
-        join solvers_ on solution = coalesce(f.value, 'Default')""",
+    "own_": f"""
+        select distinct file, solver from files_ left join ({DEFAULTS}) f using (source_id)
+        join solvers_ s on s.solution = coalesce(f.solution, 'Default')""",
     "each_": f"""
         select * exclude (best), best.us as best_us, best.solver as best
         from (select file, h, count(*) filter (not good) as failed, count(distinct solver) filter (good) as solutions,
@@ -255,13 +257,13 @@ _STAGES: Mapping[str, str] = {
                      any_value(own) filter (good) as own, avg(time_us) filter (good and own is not null) as default_us,
                      bool_or(rival) as contested
               from ({_TRIES}) group by file, h)""",
-    "traced_": f"select hash(problem) as h, traced_us from ({TRACED})",
+    "traced_": f"select hash(problem) as h, traced_us from ({traced_sql(_OWN, 'counted_as')})",
     "called_": """
         with counted_ as (
           select coalesce(m.other, w.problem) as problem, kind, calls_from,
                  calls * if(calls_from = 'profiler' and not bool_and(calls_from = 'profiler') over (), units_each(), 1)
                    as calls
-          from workload w left join means m on m.problem = w.problem where run = $run),
+          from workload w left join counted_as m on m.problem = w.problem where run = $run),
         work as (
           select hash(problem) as h, any_value(kind) as kind, sum(calls)::double as calls,
                  min(calls_from) as calls_from from counted_ group by h)
@@ -304,7 +306,7 @@ _BASES = """
 _BLOCKED = """
     with caller as (
       select distinct hash(coalesce(m.other, c.problem)) as h, coalesce(o.device, '') as device
-      from calls c left join means m using (problem) left join homes_ o on o.source_id = c.source_id
+      from calls c left join counted_as m using (problem) left join homes_ o on o.source_id = c.source_id
       where run = $run and c.source_id is not null),
     timed as (
       select distinct hash(problem) as h, problem, source_id from measurements

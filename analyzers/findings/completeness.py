@@ -13,16 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from analyzers.evidence.tables import Settings, Tables
+from analyzers.evidence.tables import Settings, Tables, reading
 from analyzers.findings.finding import Analyzer
 from analyzers.job.double_counts import remarks_in
 from logparse.libraries.kinds.line_prefixes import SHARED
 from logparse.libraries.own import library_errors
 from logparse.libraries.torch_profiler.inputs import UNREAD
 from logparse.model import Finding
-from logparse.output.answer import typed
 from logparse.store import Store
-from logparse.store.database import shared_database
 from logparse.text import counted, short_path, shortened, sql_text
 
 if TYPE_CHECKING:
@@ -48,9 +46,8 @@ FEW = 0.5
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Errors, a LEVEL that may have disabled MASK, cut and silent files, uneven ranks, calls without a problem."""
-    with shared_database().cursor() as con:
-        for view, columns in _READ.items():
-            con.register(view, typed(getattr(tables, "messages" if view == "process_messages" else view), columns))
+    frames = {view: getattr(tables, "messages" if view == "process_messages" else view) for view in _READ}
+    with reading(frames, _READ) as con:
         return [Finding(analyzer=NAME, message=message) for message in _remarks(con, tables.run)]
 
 
@@ -68,7 +65,7 @@ _READ: Mapping[str, str] = {
     "message_lines int, measurement_lines int, fact_lines int, reject_lines int",
     "calls": "source_id text, run text, category text, kind text, problem text, pid int, count int, by_tool bool, "
     "solution text",
-    "workload": "run text, pid int, calls int, calls_from text",
+    "workload": "run text, kind text, pid int, calls int, calls_from text",
     "facts": "run text, name text, value text",
     "process_messages": "source_id text, run text, category text, function text, text text, count int",
 }

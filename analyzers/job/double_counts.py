@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from analyzers.evidence.tables import Tables
-from logparse.output.answer import typed
+from analyzers.evidence.tables import Tables, reading
 from logparse.store import Store
-from logparse.store.database import shared_database
 from logparse.text import counted, duration
 
 if TYPE_CHECKING:
@@ -23,17 +21,19 @@ _LOGS = """
     with rows as (
         select source_id, category, kind = 'conv' as conv, pid, cast(sum(count) as bigint) as calls
         from calls where run = $run and not coalesce(by_tool, false) group by all having calls > 0),
-    sums as (select *, sum(calls) over (partition by conv, pid, category) as total from rows)
+    counted as (select distinct kind = 'conv' as conv, pid, calls_from as category from workload where run = $run)
     select conv, coalesce(path, source_id) as path, category, pid, calls, coalesce(bytes, 0),
-           category = first_value(category) over (partition by conv, pid order by total desc, category),
+           exists (from counted c where c.conv = rows.conv and c.category = rows.category
+                                        and c.pid is not distinct from rows.pid),
            coalesce(pid_from = 'name', false)
-    from sums left join (select source_id, path, bytes, pid_from from sources where run = $run) using (source_id)
+    from rows left join (select source_id, path, bytes, pid_from from sources where run = $run) using (source_id)
     order by conv, path, category"""
 _UNEXPLAINED = """
     select (select sum(cast(value as double)) from facts where run = $run and name = 'graph_unexplained_us'),
            (select sum(total_us) from kernels where run = $run)"""
 _READ = {
     "calls": "run text, source_id text, category text, kind text, pid int, count int, by_tool bool",
+    "workload": "run text, kind text, pid int, calls_from text",
     "sources": "run text, source_id text, path text, bytes int, pid_from text",
 }
 _SHOWN = 4
@@ -66,17 +66,20 @@ def remarks_of(store: Store, run: str) -> list[str]:
 
 def remarks_on(tables: Tables, convolutions: Collection[bool]) -> list[str]:
     """The same of a run's tables, on its convolutions (True), products (False) or both."""
-    with shared_database().cursor() as con:
-        for view, columns in _READ.items():
-            con.register(view, typed(getattr(tables, view), columns))
+    with reading({view: getattr(tables, view) for view in _READ}, _READ) as con:
         return list(remarks_in(con, tables.run, convolutions))
 
 
 def remarks_in(
     con: duckdb.DuckDBPyConnection, run: str, convolutions: Collection[bool] = (False, True)
 ) -> Iterator[str]:
-    """The same over a connection with the views ``calls`` and ``sources``: sums over logs of unknown process, logs that
-    were left out beside others, and logs that may be one.
+    """The same over a connection with the views ``calls``, ``workload`` and ``sources``.
+
+    | remark | on |
+    |---|---|
+    | added | sums over logs of unknown process |
+    | left out | logs beside others of their process |
+    | alike | logs that may be one log |
     """
     given = [_Log(*row) for row in con.execute(_LOGS, {"run": run}).fetchall()]
     for conv in sorted(convolutions):
@@ -113,7 +116,7 @@ def _not_counted(logs: Sequence[_Log], what: str) -> Iterator[str]:
     of: dict[int | None, list[_Log]] = {}
     for log in (x for x in logs if x.counted):
         of.setdefault(log.pid, []).append(log)
-    left = [x for x in logs if not x.counted]
+    left = [x for x in logs if not x.counted and x.pid in of]
     named = {x.pid for x in logs if x.by_name} | {None}
     guessed = [x for x in left if x.pid in named and x.path not in {y.path for y in of[x.pid]}]
     one_file = [x for x in left if any(x.path == y.path and _of_rocblas(x) != _of_rocblas(y) for y in of[x.pid])]

@@ -125,15 +125,3 @@ def named_in(sql: str, views: Mapping[str, str]) -> dict[str, str]:
         if view in words:
             words.update(re.findall(r"\w+", views[view].lower()))
     return {view: text for view, text in views.items() if view in words} or dict(views)
-
-
-def launches_sql(where: str = "true") -> str:
-    """Of each problem in traces, ``calls`` and ``total_us``.  A call may launch several kernels: where no operator was
-    counted, the largest count of one that it launches in a trace is that of its calls.
-    """
-    return f"""
-        select problem, coalesce(any_value(counted), sum(n)) as calls, fsum(us) as total_us from (
-            select problem, max(calls) as n, fsum(total_us) as us from kernels
-            where problem is not null and {where} group by problem, source_id, device, op, unit) left join (
-            select problem, sum(count) as counted from calls where category = 'profiler' and {where} group by problem
-        ) using (problem) group by problem"""
