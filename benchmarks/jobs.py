@@ -245,7 +245,7 @@ class _Stages:
         """
         from analyzers.actions.totals import factors_of
         from analyzers.evidence.runs import tables_of
-        from analyzers.job.step.answer import Step, fitted, traced_step
+        from analyzers.job.step.answer import Step, fit_waits, traced_step
 
         step = found.step
         if step is None or isinstance(step, str):
@@ -256,7 +256,7 @@ class _Stages:
         assert isinstance(held, Step)
         return {
             "traced_us": held.us(lambda x: x.us, 1.0),
-            "scaled_us": fitted(held).us(lambda x: x.us, step.now.host_factor),
+            "scaled_us": fit_waits(held).us(lambda x: x.us, step.now.host_factor),
             "now": dataclasses.asdict(step.now),
             "under": {name: dataclasses.asdict(x) for name, x in step.under.items()},
         }

@@ -244,7 +244,7 @@ def show(store: Store, text: str) -> list[Known]:
         for problem in problems:
             wanted = {"kind": problem.kind, "sizes": _sizes(problem)}
             candidates = [text for (text,) in con.execute(_CANDIDATES, wanted).fetchall()]
-            levels = {x: level for x in candidates if (level := linked(problem, problem_from_text(x)))}
+            levels = {text: at for text in candidates if (at := linked(problem, problem_from_text(text)))}
             names, found = (column(x, pa.string()) for x in (list(levels), list(levels.values())))
             con.register("levels", pa.Table.from_arrays([names, found], names=["problem", "level"]))
             calls, times = (con.sql(sql).to_arrow_table() for sql in (_KNOWN_CALLS, _KNOWN_TIMES))

@@ -72,7 +72,8 @@ def not_elsewhere(rows: pd.DataFrame, tables: Tables, settings: Settings) -> pd.
     none is named, than the run's calls: times of two devices are never joined.
     """
     here, facts = settings.target or run_facts(tables), facts_of(tables)
-    away = [x for x in rows["source_id"].unique() if same_device(facts.get(str(x), {}), here) is False]
+    sources = rows["source_id"].unique()
+    away = [source for source in sources if same_device(facts.get(str(source), {}), here) is False]
     return rows[~rows["source_id"].isin(away).to_numpy(dtype=bool)] if away else rows
 
 

@@ -113,14 +113,18 @@ def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Ov
     """
     raced = races(tables, settings)
     if overrides is None:
-        best = ((text, solution_from_text(min(x.times, key=x.times.__getitem__))) for text, x in raced.items())
-        overrides = [Override(problem=problem_from_text(text), solution=x, target={}) for text, x in best]
-    proposed = {x.problem.text: x for x in overrides if x.solution.library == LIBRARY}
+        best = {text: min(race.times, key=race.times.__getitem__) for text, race in raced.items()}
+        overrides = [
+            Override(problem=problem_from_text(text), solution=solution_from_text(solution), target={})
+            for text, solution in best.items()
+        ]
+    proposed = {override.problem.text: override for override in overrides if override.solution.library == LIBRARY}
     out = []
     for rung in rungs(called(tables), step):
-        found = [raced.get(x.text, Race({})) for x in rung.timed]
-        ends = [proposed[x.text] for x in (rung.low, rung.high) if x.text in proposed]
-        tried = [_served(rung, x, found) for x in ends if serves(found[1].facts, x.target, LIBRARY) is not False]
+        found = [raced.get(problem.text, Race({})) for problem in rung.timed]
+        ends = [proposed[problem.text] for problem in (rung.low, rung.high) if problem.text in proposed]
+        facts = found[1].facts
+        tried = [_served(rung, end, found) for end in ends if serves(facts, end.target, LIBRARY) is not False]
         if tried:
             out.append(min(tried, key=lambda x: (x.untimed, max(y or 0.0 for y in x.regrets))))
     return out
@@ -129,12 +133,12 @@ def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Ov
 def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
     """The rung with what the override's solution costs."""
     solution, why = override.solution.text, ""
-    taken = [x.times.get(solution) for x in races]
-    regrets = tuple(us and us / min(x.times.values()) - 1 for us, x in zip(taken, races, strict=True))
+    taken = [race.times.get(solution) for race in races]
+    regrets = tuple(us and us / min(race.times.values()) - 1 for us, race in zip(taken, races, strict=True))
     missing = [f"{problem.n:,}" for problem, us in zip(rung.timed, taken, strict=True) if us is None]
     if missing:
         why = f"no replay timed it at {' and '.join(missing)}"
-    elif max(x or 0.0 for x in regrets) > MOST:
+    elif max(regret or 0.0 for regret in regrets) > MOST:
         why = f"regret above {MOST:.0%}"
     elif (taken[1] or 0.0) > races[1].times.get(races[1].pick, math.inf):
         why = "the library's own choice is faster in the middle"

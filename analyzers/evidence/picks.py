@@ -238,7 +238,7 @@ def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settin
 
     kept = [device(*key) for key in zip(rows["log"], rows["source_id"], strict=True)]
     rows = rows[np.asarray(kept, dtype=bool)]
-    libraries = [solution_from_text(str(x)).library for x in rows["pick"]]
+    libraries = [solution_from_text(str(pick)).library for pick in rows["pick"]]
     return rows.assign(same=[same(*key) for key in zip(rows["log"], rows["source_id"], libraries, strict=True)])
 
 

@@ -114,15 +114,15 @@ def _not_counted(logs: Sequence[_Log], what: str) -> Iterator[str]:
     some GPUs rocBLAS passes its calls on to hipBLASLt, on others the two log different calls.
     """
     of: dict[int | None, list[_Log]] = {}
-    for log in (x for x in logs if x.counted):
+    for log in (log for log in logs if log.counted):
         of.setdefault(log.pid, []).append(log)
-    left = [x for x in logs if not x.counted and x.pid in of]
-    named = {x.pid for x in logs if x.by_name} | {None}
-    guessed = [x for x in left if x.pid in named and x.path not in {y.path for y in of[x.pid]}]
-    one_file = [x for x in left if any(x.path == y.path and _of_rocblas(x) != _of_rocblas(y) for y in of[x.pid])]
+    left = [log for log in logs if not log.counted and log.pid in of]
+    named = {log.pid for log in logs if log.by_name} | {None}
+    guessed = [log for log in left if log.pid in named and log.path not in {other.path for other in of[log.pid]}]
+    one_file = [log for log in left if any(_two_libraries(log, other) for other in of[log.pid])]
     for group, why in ((guessed, _GUESSED), (one_file, _TWO_LIBRARIES)):
         if group:
-            beside = list(dict.fromkeys(y for x in group for y in of[x.pid]))
+            beside = list(dict.fromkeys(other for log in group for other in of[log.pid]))
             yield f"not counted: {_calls(group, what)} of {_named(group)} beside {_named(beside)}: {why}"
 
 
@@ -136,8 +136,9 @@ _TWO_LIBRARIES = (
 )
 
 
-def _of_rocblas(log: _Log) -> bool:
-    return log.category.startswith("rocblas")
+def _two_libraries(log: _Log, other: _Log) -> bool:
+    """Whether one file holds both, one of rocBLAS and one of another library."""
+    return log.path == other.path and log.category.startswith("rocblas") != other.category.startswith("rocblas")
 
 
 def _alike(logs: Sequence[_Log], what: str) -> Iterator[str]:

@@ -72,10 +72,8 @@ def trains(tables: Tables) -> bool:
     """Whether the run computes gradients, as its traces' operators or its logs' convolutions show."""
     kernels = tables.kernels[tables.kernels["run"] == tables.run]
     backward = kernels["op"].dropna().astype(str).str.contains("backward", case=False).any()
-    called = [str(x) for x in tables.workload["problem"].unique()] + [
-        str(x) for x in kernels["problem"].dropna().unique()
-    ]
-    return bool(backward) or any(x.startswith(("conv B", "conv W")) for x in called)
+    problems = {*tables.workload["problem"], *kernels["problem"].dropna()}
+    return bool(backward) or any(str(problem).startswith(("conv B", "conv W")) for problem in problems)
 
 
 def epilogues(tables: Tables) -> list[Epilogue]:

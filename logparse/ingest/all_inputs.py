@@ -21,7 +21,7 @@ from logparse.executors.local import LocalExecutor
 from logparse.ingest.input_file import Inputs, find_inputs, name_of, source_id
 from logparse.ingest.process_of_file import processes_in_names, stated_process
 from logparse.ingest.schedule import MANY, SMALL_BYTES, Ingested, Schedule, Several, Task, resources
-from logparse.ingest.worker import Reader, chosen
+from logparse.ingest.worker import Reader, formats_named
 from logparse.model import Record
 from logparse.store import Store, open_store
 from logparse.store.collector import Collector
@@ -53,7 +53,7 @@ def ingest(
     the raw bytes read since the last call, ``total`` once with the raw bytes to read where they are known.  Raises
     UsageError for an unknown format.
     """
-    chosen(format)
+    formats_named(format)
     stated = stated_process(pid)
     inputs = paths if isinstance(paths, Inputs) else find_inputs(paths)
     executor = executor or LocalExecutor(jobs)
@@ -93,7 +93,7 @@ def ingest_at(location: str | None, paths: Iterable[str], **how: Any) -> list[In
     """``ingest`` into the store at a folder or URL (see ``open_store``), which is made where it is missing and one of
     the paths names a file.
     """
-    chosen(how.get("format"))
+    formats_named(how.get("format"))
     inputs = find_inputs(paths)
     if not inputs.files:
         return [Ingested(path, "failed", error=message) for path, message in inputs.missing]

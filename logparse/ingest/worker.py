@@ -53,13 +53,14 @@ _LIVE_SECONDS = 3.0
 _RANGED_BYTES = 16 << 20
 
 
-def chosen(name: str | None) -> Sequence[Format]:
+def formats_named(name: str | None) -> Sequence[Format]:
+    """The format of this name, or all formats for None.  Raises UsageError if there is none of that name."""
     if name is None:
         return FORMATS
-    chosen = [f for f in FORMATS if f.name == name.replace("_", "-")]  # accepts the spelling with _, used until 2026
-    if not chosen:
+    named = [f for f in FORMATS if f.name == name.replace("_", "-")]  # accepts the spelling with _, used until 2026
+    if not named:
         raise UsageError(f"no format {name!r}; `logparse formats` lists them: {', '.join(f.name for f in FORMATS)}")
-    return chosen
+    return named
 
 
 class Reader:
@@ -137,7 +138,7 @@ class _Input:
         self.store = reader.store
         self.attempt = attempt
         self.file = InputFile(task.path, until_cut=True)
-        self.formats = chosen(reader.format)
+        self.formats = formats_named(reader.format)
         self._started = time.monotonic()
 
     def do(self) -> Ingested:

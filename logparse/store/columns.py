@@ -56,8 +56,8 @@ _FEW = 2_000
 """Rows that are converted one by one."""
 
 
-def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows of a part in the current schema; a column that the part lacks is unknown."""
+def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Bring rows of a part into the current schema; a column that the part lacks is unknown."""
     if rows.schema.equals(schema):
         return rows
 

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from logparse.errors import StoreError
-from logparse.store.columns import conformed
+from logparse.store.columns import conform
 from logparse.store.digests import DIFFERS, Part, part_of, read_bytes
-from logparse.store.manifest import MERGED, Manifest, forget
+from logparse.store.manifest import MERGED, Manifest, record_forgotten
 from logparse.store.parts import attempt_of, row_files
 from logparse.store.recorded import Recorded
 from logparse.store.schema import SCHEMAS
@@ -65,7 +65,7 @@ def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
     records |= {part.path: part for part in merged}
     names = frozenset((*kept, *records))
     if replaced := manifest.attempts - attempts:  # no manifest will tell of them, and their row files may be gone
-        forget(store.filesystem, store.root, replaced)
+        record_forgotten(store.filesystem, store.root, replaced)
     new = Manifest(manifest.number + 1, commits, names, records)
     if not new.put(store.filesystem, store.root, store.put):
         raise StoreError(f"{store.url}: another compaction was faster, and this one changed nothing")
@@ -112,7 +112,7 @@ def _rows(store: Store, table: str, recorded: Recorded, path: str, attempts: Set
         ) from error
     if recorded.parts.get(name, part := part_of(name, data)) != part:
         raise StoreError(f"{store.url}/{recorded.line(name, DIFFERS)}")
-    rows = conformed(pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False), schema)
+    rows = conform(pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False), schema)
     if attempt_of(path) in attempts:
         return rows  # all rows are of one attempt
     return rows.filter(pc.is_in(rows["attempt"], value_set=pa.array(attempts, pa.string())))

@@ -1,7 +1,7 @@
 """Digests: how damage at rest is found, in parts and in the small files that commit them.
 
 A part's size and digest stand in the row file that commits it, or in the manifest (``Part``).  Row files, manifests and
-lists hold a digest of themselves (``sealed``, ``sealed_list``).  Pages of parts have Parquet's own checksums too, for
+lists hold a digest of themselves (``seal_table``, ``seal_list``).  Pages of parts have Parquet's own checksums too, for
 readers of a store elsewhere, where reading a whole part costs more than an answer is worth.  Files of earlier versions
 have none of this, and are read as they were.
 """
@@ -62,8 +62,8 @@ def part_from_text(text: str) -> Part:
     return Part(path, int(size), digest)
 
 
-def sealed(table: pa.Table, compression: str = "snappy") -> bytes:
-    """A Parquet file of the table that holds a digest of its own bytes."""
+def seal_table(table: pa.Table, compression: str = "snappy") -> bytes:
+    """Make a Parquet file of the table that holds a digest of its own bytes."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, table.schema, compression=compression, write_page_checksum=True) as writer:
         writer.write_table(table)
@@ -74,8 +74,8 @@ def sealed(table: pa.Table, compression: str = "snappy") -> bytes:
     return bytes(data[:place] + _digest(data) + data[place + len(_BLANK) :])
 
 
-def unsealed(data: bytes) -> tuple[pa.Table, bool]:
-    """The table in such a file, and whether it held a digest: files of earlier versions hold none.
+def unseal_table(data: bytes) -> tuple[pa.Table, bool]:
+    """Read the table in such a file, and whether the file holds a digest: files of earlier versions hold none.
 
     Raises pyarrow.ArrowException or OSError where the file is damaged.
     """
@@ -87,13 +87,13 @@ def unsealed(data: bytes) -> tuple[pa.Table, bool]:
     return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False), whole
 
 
-def sealed_list(items: Sequence[object]) -> bytes:
-    """JSON of a list, with a digest of the items as its last one."""
+def seal_list(items: Sequence[object]) -> bytes:
+    """Make JSON of a list, with a digest of the items as its last one."""
     return json.dumps([*items, _LISTED + _digest(json.dumps(items).encode()).decode()]).encode()
 
 
-def unsealed_list(data: bytes) -> list[Any]:
-    """The items of such a list, or of one of an earlier version.  Raises ValueError where it is damaged."""
+def unseal_list(data: bytes) -> list[Any]:
+    """Read the items of such a list, or of a list of an earlier version.  Raises ValueError if it is damaged."""
     items = json.loads(data)
     if not isinstance(items, list):
         raise ValueError("no list")

@@ -5,7 +5,7 @@
 | item | of |
 |---|---|
 | the first one, a number | the manifest |
-| a ``Row``, four items | a row file |
+| a ``ListedRow``, four items | a row file |
 | a ``Forgotten``, three items | a file that records what was forgotten; its names are listed, too |
 | a path | another file that nothing removes: the findings |
 
@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import pyarrow.fs as pafs
 
 from logparse.location import make_folder, replace_file
-from logparse.store.digests import read_bytes, sealed_list, unsealed_list
+from logparse.store.digests import read_bytes, seal_list, unseal_list
 from logparse.store.manifest import Forgotten, Manifest, manifest_file
 
 PREFIX = "sources/inventory-"
@@ -34,7 +34,7 @@ MANY = 8
 """From so many inventories on ``sweep`` makes one of them."""
 
 
-class Row(NamedTuple):
+class ListedRow(NamedTuple):
     """A row file below the store, with the attempt, the run and the path of its source."""
 
     file: str
@@ -43,7 +43,7 @@ class Row(NamedTuple):
     path: str
 
 
-Item = Row | Forgotten | str
+Item = ListedRow | Forgotten | str
 """What an inventory lists beside the manifest's number."""
 
 
@@ -56,13 +56,13 @@ class Inventory:
     """
 
     files: frozenset[str] = frozenset()
-    rows: frozenset[Row] = frozenset()
+    rows: frozenset[ListedRow] = frozenset()
     forgotten: frozenset[Forgotten] = frozenset()
     others: frozenset[str] = frozenset()
     manifest: int = 0
     damaged: tuple[str, ...] = ()
 
-    def missing_rows(self, present: Iterable[str], manifest: Manifest) -> list[Row]:
+    def missing_rows(self, present: Iterable[str], manifest: Manifest) -> list[ListedRow]:
         """The row files that are neither present nor merged nor forgotten; several of one name count as one."""
         there = {*present, *manifest.row_files}
         forgotten = {*manifest.forgotten, *(name for one in self.forgotten for name in one.names)}
@@ -98,18 +98,18 @@ class Inventory:
         return manifest_file(self.manifest) if manifest.number < self.manifest else ""
 
 
-def is_one(path: str) -> bool:
-    """Whether a path below the store is an inventory's."""
+def is_inventory(path: str) -> bool:
+    """Whether a path below the store is an inventory."""
     return path.startswith(PREFIX) and path.endswith(".json")
 
 
-def read(filesystem: pafs.FileSystem, files: Iterable[str]) -> Inventory:
-    """The inventories in these files."""
+def read_inventories(filesystem: pafs.FileSystem, files: Iterable[str]) -> Inventory:
+    """Read the inventories in these files."""
     known, items, manifest, damaged = set[str](), set[Item](), 0, list[str]()
     for path in files:
         try:
             with suppress(FileNotFoundError):  # another process has made one of several
-                number, *listed = unsealed_list(read_bytes(filesystem, path))
+                number, *listed = unseal_list(read_bytes(filesystem, path))
                 known.add(path)
                 items.update(map(_item, listed))
                 manifest = max(manifest, number)
@@ -118,7 +118,7 @@ def read(filesystem: pafs.FileSystem, files: Iterable[str]) -> Inventory:
             damaged.append(f"{PREFIX}{path.partition(PREFIX)[2]}: {error}; lost: nothing; the next ingest replaces it")
     return Inventory(
         frozenset(known),
-        frozenset(one for one in items if isinstance(one, Row)),
+        frozenset(one for one in items if isinstance(one, ListedRow)),
         frozenset(one for one in items if isinstance(one, Forgotten)),
         frozenset(one for one in items if isinstance(one, str)),
         manifest,
@@ -130,14 +130,14 @@ def _item(listed: Any) -> Item:
     """An item from JSON.  Raises TypeError where it is none."""
     if isinstance(listed, str):
         return listed
-    if len(listed) == len(Row._fields):
-        return Row(*listed)
+    if len(listed) == len(ListedRow._fields):
+        return ListedRow(*listed)
     file, names, at = listed
     return Forgotten(file, tuple(names), at)
 
 
-def write(filesystem: pafs.FileSystem, root: str, items: Iterable[Item], manifest: int) -> None:
+def write_inventory(filesystem: pafs.FileSystem, root: str, items: Iterable[Item], manifest: int) -> None:
     """Write one more inventory."""
     make_folder(filesystem, f"{root}/sources")
     path = f"{root}/{PREFIX}{os.urandom(8).hex()}.json"
-    replace_file(filesystem, path, sealed_list([manifest, *sorted(items, key=str)]))
+    replace_file(filesystem, path, seal_list([manifest, *sorted(items, key=str)]))

@@ -18,8 +18,8 @@ import pyarrow as pa
 from logparse.errors import StoreError
 from logparse.location import delete_file
 from logparse.store.columns import table
-from logparse.store.digests import Part, sealed
-from logparse.store.manifest import forget
+from logparse.store.digests import Part, seal_table
+from logparse.store.manifest import record_forgotten
 from logparse.store.parts import JOINT, Attempt, Place, row_file
 from logparse.store.pending import Pending, all_rows
 from logparse.store.schema import COMMIT_SCHEMA, Commit, commit_row
@@ -91,7 +91,7 @@ class JointAttempts:
         self.place.demand_parts(parts, f"{len(self._taken)} files")
         self._taken = [(attempt, replace(row, parts=self._texts(attempt))) for attempt, row in self._taken]
         rows = table([commit_row(row) for _, row in self._taken], COMMIT_SCHEMA)
-        files = [sealed(rows.slice(number, 1)) for number in range(len(rows))]
+        files = [seal_table(rows.slice(number, 1)) for number in range(len(rows))]
         by_path: dict[str, list[int]] = {}
         for number, (_, row) in enumerate(self._taken):
             by_path.setdefault(row.path, []).append(number)
@@ -129,7 +129,7 @@ class JointAttempts:
             merged = self._merged_attempts()
             back = [row for row in rows if row.attempt not in merged]
             with suppress(OSError):
-                forget(self.place.filesystem, self.place.root, [row.attempt for row in back])
+                record_forgotten(self.place.filesystem, self.place.root, [row.attempt for row in back])
             for row in back:
                 with suppress(OSError):
                     delete_file(self.place.filesystem, f"{self.place.root}/{row_file(row)}")

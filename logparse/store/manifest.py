@@ -24,17 +24,17 @@ import pyarrow.fs as pafs
 
 from logparse.errors import StoreError
 from logparse.location import PutIfAbsent, flush, make_folder, replace_file
-from logparse.store.columns import conformed
+from logparse.store.columns import conform
 from logparse.store.columns import table as arrow_table
 from logparse.store.digests import (
     UNSEALED,
     Part,
     part_from_text,
     read_bytes,
-    sealed,
-    sealed_list,
-    unsealed,
-    unsealed_list,
+    seal_list,
+    seal_table,
+    unseal_list,
+    unseal_table,
 )
 from logparse.store.parts import row_files
 from logparse.store.schema import COMMIT_SCHEMA, RECORDED
@@ -107,13 +107,13 @@ class Manifest:
         return frozenset(row_files(self.commits))
 
     def put(self, filesystem: pafs.FileSystem, root: str, put: PutIfAbsent) -> bool:
-        """Write it under its number, as ``latest`` reads it.  Returns False where another compaction has taken it."""
+        """Write it under its number, for ``read_latest``.  Return False if another compaction has taken the number."""
         records = [self.records[path].text for path in sorted(self.records)]
         told = json.dumps({"parts": sorted(self.parts), "records": records}).encode()
         table = self.commits.drop_columns([RECORDED])  # of parts that are merged
         table = table.replace_schema_metadata({**(COMMIT_SCHEMA.metadata or {}), _TOLD: told})
         make_folder(filesystem, f"{root}/{FOLDER}")
-        new = put(f"{root}/{manifest_file(self.number)}", sealed(table, "zstd"))
+        new = put(f"{root}/{manifest_file(self.number)}", seal_table(table, "zstd"))
         flush(filesystem, root, folders=[f"{root}/{FOLDER}"])
         return new
 
@@ -123,23 +123,23 @@ def manifest_file(number: int) -> str:
     return f"{FOLDER}/{number:08d}.parquet"
 
 
-def forget(filesystem: pafs.FileSystem, root: str, what: Iterable[str]) -> None:
-    """Remove attempts, or merged parts, from the manifest, and from any that is being made."""
+def record_forgotten(filesystem: pafs.FileSystem, root: str, what: Iterable[str]) -> None:
+    """Record attempts, or merged parts, as forgotten: they leave this manifest, and any that is being made."""
     make_folder(filesystem, f"{root}/{FOLDER}")
     path = f"{root}/{FOLDER}/forgotten-{os.urandom(8).hex()}.json"
-    replace_file(filesystem, path, sealed_list(sorted(what)))
+    replace_file(filesystem, path, seal_list(sorted(what)))
     flush(filesystem, root, folders=[f"{root}/{FOLDER}"])
 
 
-def manifests(filesystem: pafs.FileSystem, root: str) -> list[str]:
-    """The paths of all manifests, the valid one last."""
+def manifest_paths(filesystem: pafs.FileSystem, root: str) -> list[str]:
+    """List the paths of all manifests, the valid one last."""
     return sorted(path for path in manifest_files(filesystem, root) if path.endswith(".parquet"))
 
 
-def latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) -> Manifest:
-    """The valid manifest of the files that ``manifest_files`` returns; an empty one where nothing was ever merged.
+def read_latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) -> Manifest:
+    """Read the valid manifest among the files of ``manifest_files``; an empty one if nothing was ever merged.
 
-    Raises StoreError where one of them is damaged.
+    Raises StoreError if the manifest, or a list of what was forgotten, is damaged.
     """
     paths = sorted(path for path in infos if path.endswith(".parquet"))
     read = {path: _forgotten(filesystem, path) for path in sorted(infos) if path.endswith(".json")}
@@ -148,7 +148,7 @@ def latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) -> Mani
         return Manifest(told=told, spent=tuple(one for one in told if one.spent(frozenset())))
     data = read_bytes(filesystem, paths[-1])
     try:
-        table, whole = unsealed(data)
+        table, whole = unseal_table(data)
         listed = json.loads(table.schema.metadata[_TOLD])
         if "records" in listed and not whole:
             raise pa.ArrowInvalid(UNSEALED)
@@ -162,7 +162,7 @@ def latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) -> Mani
         table = table.filter(pa.array([attempt not in gone for attempt in table["attempt"].to_pylist()], pa.bool_()))
     return Manifest(
         number,
-        conformed(table, COMMIT_SCHEMA),
+        conform(table, COMMIT_SCHEMA),
         frozenset(listed["parts"]) - gone,
         {part.path: part for part in records if part.path not in gone},
         stale=bool(gone),
@@ -178,11 +178,14 @@ def manifest_files(filesystem: pafs.FileSystem, root: str) -> dict[str, int | No
     return {info.path: info.mtime_ns for info in infos}
 
 
-def restore(filesystem: pafs.FileSystem, root: str, lost: Iterable[Forgotten]) -> None:
-    """Write files again that were deleted.  A name is never used twice, so nothing but the forgotten goes with them."""
+def restore_lists(filesystem: pafs.FileSystem, root: str, lost: Iterable[Forgotten]) -> None:
+    """Write deleted lists of what was forgotten again.
+
+    A name is never used twice, so nothing goes with them but what was forgotten.
+    """
     for one in lost:
         make_folder(filesystem, f"{root}/{FOLDER}")
-        replace_file(filesystem, f"{root}/{one.file}", sealed_list(sorted(one.names)))
+        replace_file(filesystem, f"{root}/{one.file}", seal_list(sorted(one.names)))
         flush(filesystem, root, folders=[f"{root}/{FOLDER}"])
 
 
@@ -190,7 +193,7 @@ def _forgotten(filesystem: pafs.FileSystem, path: str) -> tuple[str, ...] | None
     """The names in a file of what was forgotten; None where another process has removed it."""
     try:
         with contextlib.suppress(FileNotFoundError):
-            return tuple(unsealed_list(read_bytes(filesystem, path)))
+            return tuple(unseal_list(read_bytes(filesystem, path)))
     except ValueError as error:
         remedy = f"delete it; where an inventory lists it, {RESTORED}; else `logparse forget` again what was forgotten"
         raise StoreError(f"{path}: {error}; lost: what was forgotten; {remedy} last") from error

@@ -14,7 +14,7 @@ from logparse.errors import StoreError
 from logparse.location import PutIfAbsent, flush, make_folder, write_file
 from logparse.store.columns import column
 from logparse.store.columns import table as arrow_table
-from logparse.store.digests import Part, part_of, sealed
+from logparse.store.digests import Part, part_of, seal_table
 from logparse.store.pending import Pending, all_rows
 from logparse.store.schema import COMMIT_SCHEMA, SCHEMAS, Commit, commit_row
 
@@ -101,7 +101,7 @@ class Attempt:
         self.place.flush_parts(self.parts)
         self.place.demand_parts(self.parts, row.path)
         row = replace(row, parts=tuple(part.text for part in self.parts))
-        new = self.place.put_row(row, sealed(arrow_table([commit_row(row)], COMMIT_SCHEMA)))
+        new = self.place.put_row(row, seal_table(arrow_table([commit_row(row)], COMMIT_SCHEMA)))
         self.place.flush_rows([row])
         return new
 

@@ -59,7 +59,7 @@ class Recorded:
             return (
                 f"{path}: {why}; {MERGED_LOST}, or `logparse forget PART` with this name to read the rest without them"
             )
-        return f"{path}: {why}; {again(self._sources.get(path) or self._of_writer(path))}"
+        return f"{path}: {why}; {loss_and_remedy(self._sources.get(path) or self._of_writer(path))}"
 
     @cached_property
     def _by_table(self) -> dict[str, dict[str, Part | None]]:
@@ -86,7 +86,7 @@ class Recorded:
         return [*mine]
 
 
-def again(sources: Iterable[str]) -> str:
+def loss_and_remedy(sources: Iterable[str]) -> str:
     """What is lost with rows of these sources, and the remedy."""
     paths: Sequence[str] = sorted({*sources})
     more = f" and {len(paths) - _NAMED:,} more" * (len(paths) > _NAMED)

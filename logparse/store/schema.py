@@ -144,7 +144,8 @@ FINDINGS_SCHEMA = _columns(
 """``solution``: the proposed one; null where only a search can find it."""
 
 
-def live(rows: Iterable[Commit]) -> list[Commit]:
+def live_commits(rows: Iterable[Commit]) -> list[Commit]:
+    """Leave out commits that another one replaces; the rest in order of commitment."""
     commits = list(rows)
     gone = {attempt for row in commits for attempt in row.replaces}
     return sorted((row for row in commits if row.attempt not in gone), key=lambda row: (row.committed_at, row.attempt))

@@ -47,12 +47,11 @@ from logparse.location import (
     resolve,
 )
 from logparse.quoting import Shell, shell_line, sql_text
-from logparse.store import inventory
-from logparse.store.columns import column, conformed
+from logparse.store.columns import column, conform
 from logparse.store.columns import table as arrow_table
 from logparse.store.database import database, shared_database
-from logparse.store.digests import UNSEALED, Part, read_bytes, sealed, unsealed
-from logparse.store.inventory import Inventory
+from logparse.store.digests import UNSEALED, Part, read_bytes, seal_table, unseal_table
+from logparse.store.inventory import Inventory, Item, ListedRow, is_inventory, read_inventories, write_inventory
 from logparse.store.joint import JointAttempts
 from logparse.store.manifest import (
     MERGED,
@@ -60,14 +59,14 @@ from logparse.store.manifest import (
     RESTORED,
     Forgotten,
     Manifest,
-    latest,
     manifest_files,
-    manifests,
-    restore,
+    manifest_paths,
+    read_latest,
+    record_forgotten,
+    restore_lists,
 )
-from logparse.store.manifest import forget as forget_attempts
 from logparse.store.parts import Attempt, Place, attempt_of, path_folder, row_file, row_files, writers_of
-from logparse.store.recorded import Recorded, again
+from logparse.store.recorded import Recorded, loss_and_remedy
 from logparse.store.schema import (
     COMMIT_SCHEMA,
     FINDINGS_SCHEMA,
@@ -79,9 +78,9 @@ from logparse.store.schema import (
     VIEWS,
     Commit,
     commit_from_row,
-    live,
+    live_commits,
 )
-from logparse.store.unreadable import COLUMNS, left_out, unreadable
+from logparse.store.unreadable import COLUMNS, left_out_sql, unreadable_texts
 from logparse.store.views import named_in, view_sql
 from logparse.text import counted
 
@@ -161,7 +160,7 @@ class Store:
 
     def commits(self) -> list[Commit]:
         """The live commits, replaced ones left out, in order of commitment."""
-        return live(map(commit_from_row, self._commit_table().to_pylist()))
+        return live_commits(map(commit_from_row, self._commit_table().to_pylist()))
 
     def commits_of(self, path: str, known: Sequence[Commit] = ()) -> list[Commit]:
         """The live commits of one path now, ``known`` ones of an earlier moment included."""
@@ -169,7 +168,7 @@ class Store:
         files = [p for p in self.files(f"sources/{path_folder(path)}") if p.endswith(".parquet") and p not in read]
         rows = self._read_rows(files)[0].to_pylist() if files else []
         found = [commit_from_row(row) for row in rows if row["path"] == path]
-        return live({row.attempt: row for row in (*known, *found)}.values())
+        return live_commits({row.attempt: row for row in (*known, *found)}.values())
 
     def known(self) -> Callable[[str], Sequence[Commit]]:
         """A function that returns the commits of any path as of now, in little memory."""
@@ -177,12 +176,12 @@ class Store:
         rows: dict[str, list[int]] = {}
         for number, path in enumerate(table["path"].to_pylist()):
             rows.setdefault(path, []).append(number)
-        return lambda path: live(commit_from_row(table.slice(n, 1).to_pylist()[0]) for n in rows.get(path, ()))
+        return lambda path: live_commits(commit_from_row(table.slice(n, 1).to_pylist()[0]) for n in rows.get(path, ()))
 
     def manifest(self) -> Manifest:
         """The manifest of the last compaction; read again where its folder has changed."""
         if (now := manifest_files(self.filesystem, self.root)) != self._manifest[0]:
-            self._manifest = now, latest(self.filesystem, now)
+            self._manifest = now, read_latest(self.filesystem, now)
         return self._manifest[1]
 
     def _commit_table(self, manifest: Manifest | None = None) -> pa.Table:
@@ -198,9 +197,9 @@ class Store:
             self._rows = pa.concat_tables([self._rows, rows])
             self._damaged |= damaged
         self._row_files = now
-        listed = frozenset(path for path in infos if inventory.is_one(self._below(path)))
+        listed = frozenset(path for path in infos if is_inventory(self._below(path)))
         if listed != self._inventory.files:
-            self._inventory = inventory.read(self.filesystem, listed)
+            self._inventory = read_inventories(self.filesystem, listed)
         rows = self._rows
         told = [attempt not in manifest.forgotten for attempt in rows["attempt"].to_pylist()]
         if not all(told):  # `forget` is about to delete their files, or was killed
@@ -212,14 +211,14 @@ class Store:
 
         def read(path: str) -> pa.Table | str:
             try:
-                table, whole = unsealed(read_bytes(self.filesystem, path))
+                table, whole = unseal_table(read_bytes(self.filesystem, path))
             except FileNotFoundError:  # forgotten meanwhile
                 return arrow_table([], COMMIT_SCHEMA)
             except (OSError, pa.ArrowException) as error:
                 if self.folder is None and not isinstance(error, pa.ArrowException):
                     raise  # the network, or a permission
                 return str(error).partition("\n")[0]
-            return conformed(table, COMMIT_SCHEMA) if whole or RECORDED not in table.column_names else UNSEALED
+            return conform(table, COMMIT_SCHEMA) if whole or RECORDED not in table.column_names else UNSEALED
 
         found, damaged = [arrow_table([], COMMIT_SCHEMA)], dict[str, str]()
         with ThreadPoolExecutor(_READ_TOGETHER) as reading:
@@ -240,15 +239,15 @@ class Store:
             manifest = self.manifest()
             new = self._unlisted(manifest)
             if new or manifest.number > self._inventory.manifest:
-                inventory.write(self.filesystem, self.root, new, manifest.number)
+                write_inventory(self.filesystem, self.root, new, manifest.number)
 
-    def _unlisted(self, manifest: Manifest) -> set[inventory.Item]:
+    def _unlisted(self, manifest: Manifest) -> set[Item]:
         """What no inventory lists, but for the manifest's number."""
         self._commit_table(manifest)
         columns = (self._rows[name].to_pylist() for name in ("attempt", "run", "path"))
-        rows = {inventory.Row(*row) for row in zip(row_files(self._rows), *columns, strict=True)}
+        rows = {ListedRow(*row) for row in zip(row_files(self._rows), *columns, strict=True)}
         new = (row for row in rows - self._inventory.rows if row.attempt not in manifest.forgotten)
-        out: set[inventory.Item] = {row for row in new if f"{self.root}/{row.file}" in self._row_files}
+        out: set[Item] = {row for row in new if f"{self.root}/{row.file}" in self._row_files}
         listed = {one.file for one in self._inventory.forgotten}
         out |= {one for one in manifest.told if one.file not in listed and one not in manifest.spent}
         if _FINDINGS not in self._inventory.others and self._is_file(_FINDINGS):
@@ -288,7 +287,7 @@ class Store:
         def means(run: str, path: str) -> bool:
             return name in (run, path) or path.endswith("/" + name)
 
-        named = [row for row in live(rows) if means(row.run, row.path)]
+        named = [row for row in live_commits(rows) if means(row.run, row.path)]
         listed = [one for one in self._inventory.rows if means(one.run, one.path)]
         of_name = (f"sources/{path_folder(name)}/", *(one.file for one in listed))
         damaged = [path for path in self._damaged if self._below(path).startswith(of_name)]
@@ -314,7 +313,7 @@ class Store:
 
     def _forget(self, names: Iterable[str]) -> None:
         """Record that attempts, or merged parts, are forgotten, and list the file that records it."""
-        forget_attempts(self.filesystem, self.root, names)
+        record_forgotten(self.filesystem, self.root, names)
         self.take_inventory()
 
     def damage(self) -> list[str]:
@@ -379,7 +378,7 @@ class Store:
             )
         return out
 
-    def _missing(self, manifest: Manifest) -> list[inventory.Row]:
+    def _missing(self, manifest: Manifest) -> list[ListedRow]:
         return self._inventory.missing_rows(map(self._below, self._row_files), manifest)
 
     def lost_commits(self, manifest: Manifest) -> list[str]:
@@ -387,11 +386,11 @@ class Store:
         ``_commit_table``.
         """
         of = {row.file: row.path for row in self._inventory.rows} if self._damaged else {}
-        found = [f"{row.file}: missing; {again([row.path])}" for row in self._missing(manifest)]
+        found = [f"{row.file}: missing; {loss_and_remedy([row.path])}" for row in self._missing(manifest)]
         for path, why in sorted(self._damaged.items()):
             file = self._below(path)
             unknown = "lost: rows of an unknown file: delete this one, and ingest the logs again"
-            found.append(f"{file}: {why}; {again([of[file]]) if file in of else unknown}")
+            found.append(f"{file}: {why}; {loss_and_remedy([of[file]]) if file in of else unknown}")
         found += [
             f"{one.file}: missing; what it forgot may come back; {RESTORED}" for one in self._lost_lists(manifest)
         ]
@@ -433,7 +432,7 @@ class Store:
         manifest, now = self.manifest(), time.time()
         commits = self._commit_table(manifest)
         if lost := self._lost_lists(manifest):
-            restore(self.filesystem, self.root, lost)
+            restore_lists(self.filesystem, self.root, lost)
             manifest = self.manifest()
             commits = self._commit_table(manifest)
         if self.lost_commits(manifest):  # their attempts are not known
@@ -444,7 +443,7 @@ class Store:
         merged = writers_of(manifest.attempts)
         kept = self._inventory
         if kept.due(manifest):
-            inventory.write(self.filesystem, self.root, kept.without(manifest), max(kept.manifest, manifest.number))
+            write_inventory(self.filesystem, self.root, kept.without(manifest), max(kept.manifest, manifest.number))
             for path in kept.files:
                 self._delete(path)
             flush(self.filesystem, self.root, folders=[f"{self.root}/sources"])  # before the spent ones go
@@ -455,7 +454,7 @@ class Store:
                 self._delete(path)
             flush(self.filesystem, self.root, folders=map(os.path.dirname, back))
         doomed = [*(f"{self.root}/{one.file}" for one in manifest.spent)]
-        doomed += [*(p for p in manifests(self.filesystem, self.root)[:-1] if settled)]
+        doomed += [*(p for p in manifest_paths(self.filesystem, self.root)[:-1] if settled)]
         if settled:
             merged_rows = {f"{self.root}/{path}" for path in manifest.row_files}
             doomed += [p for p in self.files("sources") if p in merged_rows]
@@ -487,7 +486,7 @@ class Store:
         rows = rows.reindex(columns=FINDINGS_SCHEMA.names)
         table = pa.Table.from_pandas(rows, FINDINGS_SCHEMA, preserve_index=False)
         make_folder(self.filesystem, f"{self.root}/findings")
-        replace_file(self.filesystem, f"{self.root}/{_FINDINGS}", sealed(table))
+        replace_file(self.filesystem, f"{self.root}/{_FINDINGS}", seal_table(table))
         flush(self.filesystem, self.root, folders=[f"{self.root}/findings"])
         if _FINDINGS not in self._inventory.others:
             self.take_inventory()
@@ -496,7 +495,7 @@ class Store:
         """The findings.  Raises StoreError where they are damaged, or missing after ``_commit_table``."""
         lost = "lost: the view `findings`: `logparse recommend` it again"
         try:
-            table, _ = unsealed(read_bytes(self.filesystem, f"{self.root}/{_FINDINGS}"))
+            table, _ = unseal_table(read_bytes(self.filesystem, f"{self.root}/{_FINDINGS}"))
         except FileNotFoundError as error:
             if _FINDINGS in self._inventory.others:
                 raise StoreError(f"{_FINDINGS}: missing; {lost}") from error
@@ -504,7 +503,7 @@ class Store:
         except (OSError, pa.ArrowException) as error:
             why = str(error).partition("\n")[0]
             raise StoreError(f"{_FINDINGS}: {why}; {lost}") from error
-        return conformed(table, FINDINGS_SCHEMA)
+        return conform(table, FINDINGS_SCHEMA)
 
     # ------------------------------------------------------------------ reading
 
@@ -601,7 +600,7 @@ class Store:
             else:
                 con.register(name, self._dataset(table, schema, parts))
             if whole:
-                con.execute(f"create {view} {table}_ as from {name} where not ({left_out(table)})")
+                con.execute(f"create {view} {table}_ as from {name} where not ({left_out_sql(table)})")
         if sql is None or "findings_" in sql:
             con.register("findings_", self._read_findings())
         for name, definition in views.items():
@@ -627,8 +626,9 @@ class Store:
         raise AssertionError("unreachable")
 
     def unreadable(self, commits: pa.Table | None = None, manifest: Manifest | None = None) -> list[str]:
-        """Texts of problems that earlier versions stored and that no verb can read (see ``unreadable``).  Rows with
-        them are in no view.
+        """List texts of problems that earlier versions stored and that no verb can read (``unreadable_texts``).
+
+        Rows with such a text are in no view.
         """
         commits = self.live_table() if commits is None else commits
         manifest = manifest or self.manifest()
@@ -642,7 +642,7 @@ class Store:
                 with shared_database().cursor() as con:
                     for table in ("gemms", "convs", "kernels"):
                         con.register(f"{table}_", self._dataset(table, SCHEMAS[table], self.parts(table, recorded)))
-                    found = unreadable(con)
+                    found = unreadable_texts(con)
             self._unreadable[old] = found
         return self._unreadable[old]
 
@@ -651,7 +651,9 @@ class Store:
         if not self.unreadable():
             return 0
         with self.reading() as con:
-            counts = (con.execute(f"select count(*) from {x}_whole_ where {left_out(x)}").fetchall() for x in COLUMNS)
+            counts = (
+                con.execute(f"select count(*) from {x}_whole_ where {left_out_sql(x)}").fetchall() for x in COLUMNS
+            )
             return sum(count for ((count,),) in counts)
 
     def sql(
@@ -729,7 +731,7 @@ class Store:
             folder = path.split("/")[-2]
             if folder.startswith("category="):  # of a partitioned table
                 rows = rows.append_column("category", column([folder.partition("=")[2]] * len(rows), pa.string()))
-            return conformed(rows, schema)
+            return conform(rows, schema)
 
         found = [arrow_table([], schema)]
         with ThreadPoolExecutor(_READ_TOGETHER) as reading:

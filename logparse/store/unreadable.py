@@ -43,7 +43,7 @@ def _pattern() -> str:
     return f"gemm{gemm}|grouped{gemm} members=[0-9/?,]+|conv [A-Z+]+{conv}"
 
 
-def unreadable(con: duckdb.DuckDBPyConnection) -> list[str]:
+def unreadable_texts(con: duckdb.DuckDBPyConnection) -> list[str]:
     """The texts in the tables ``gemms_``, ``convs_`` and ``kernels_`` of ``con`` that are no problem's."""
     odd = "select problem from {}_ where not regexp_full_match(problem, $usual)"
     operators = "select operator from kernels_ where operator is not null"
@@ -52,7 +52,7 @@ def unreadable(con: duckdb.DuckDBPyConnection) -> list[str]:
     return [text for (text,) in found if not _reads(text)]
 
 
-def left_out(table: str) -> str:
+def left_out_sql(table: str) -> str:
     """SQL of the condition that a row of this table is left out; ``unreadable_`` holds the texts."""
     return " or ".join(f"coalesce({column} in (from unreadable_), false)" for column in COLUMNS[table])
 

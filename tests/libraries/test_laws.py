@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.errors import InputError
-from logparse.ingest.worker import chosen
+from logparse.ingest.worker import formats_named
 from logparse.libraries import FORMATS
 from logparse.libraries.kinds.format import FileFormat, LineFormat
 from logparse.libraries.override_formats import WRITERS
@@ -26,12 +26,12 @@ def test_names_are_words_joined_by_hyphens(name: str) -> None:
 
 @pytest.mark.parametrize("name", [x.name for x in FORMATS])
 def test_a_format_is_chosen_by_its_name_and_by_the_former_spelling(name: str) -> None:
-    assert [f.name for f in chosen(name)] == [f.name for f in chosen(name.replace("-", "_"))] == [name]
+    assert [f.name for f in formats_named(name)] == [f.name for f in formats_named(name.replace("-", "_"))] == [name]
 
 
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(InputError, match="no format 'tunableop'"):
-        chosen("tunableop")
+        formats_named("tunableop")
 
 
 TRACES = tuple(f"logparse.libraries.{library}." for library in ("torch_profiler", "rocprof"))

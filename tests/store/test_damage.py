@@ -23,8 +23,8 @@ from logparse.errors import StoreError
 from logparse.ingest import all_inputs, ingest, schedule
 from logparse.store import Store, compaction, inventory, open_store
 from logparse.store.compaction import compact
-from logparse.store.digests import read_bytes, sealed, sealed_list, unsealed, unsealed_list
-from logparse.store.inventory import Inventory, Row
+from logparse.store.digests import read_bytes, seal_list, seal_table, unseal_list, unseal_table
+from logparse.store.inventory import Inventory, ListedRow
 from logparse.store.manifest import Forgotten, Manifest
 from logparse.store.schema import VIEWS
 from tests.conftest import SAMPLES, sized
@@ -355,7 +355,7 @@ def test_a_list_of_what_was_forgotten_is_missed_as_long_as_it_matters() -> None:
     assert {*known.without(Manifest(told=(old, recent)))} == {old, recent}
     assert known.without(Manifest(told=(old, recent), spent=(old,))) == [recent]
     assert known.missing_rows([], Manifest()) == []
-    listed = Inventory(rows=frozenset({Row("sources/a.parquet", "1", "r", "/log")}), forgotten=frozenset({old}))
+    listed = Inventory(rows=frozenset({ListedRow("sources/a.parquet", "1", "r", "/log")}), forgotten=frozenset({old}))
     assert listed.missing_rows([], Manifest()) == [], "its row file was removed with a word"
 
 
@@ -411,7 +411,7 @@ def test_rewrites_by_others_alarm_nobody(stores: dict[str, Store], tmp_path: Pat
 
 def test_a_row_file_that_came_again_is_not_missing() -> None:
     """A forgotten file that is ingested again has the same row file, under another attempt."""
-    first, second = (Row("sources/a/b.parquet", attempt, "r", "/log") for attempt in ("1", "2"))
+    first, second = (ListedRow("sources/a/b.parquet", attempt, "r", "/log") for attempt in ("1", "2"))
     known, manifest = Inventory(rows=frozenset({first, second})), Manifest(told=(Forgotten("f.json", ("1",), 0.0),))
     assert known.missing_rows(["sources/a/b.parquet"], manifest) == []
     assert known.missing_rows([], manifest) == [second]
@@ -420,22 +420,22 @@ def test_a_row_file_that_came_again_is_not_missing() -> None:
 
 def test_every_flip_of_a_sealed_file_is_found() -> None:
     table = pa.table({"parts": [["a b"]], "path": ["/log"]})
-    data = sealed(table)
-    assert unsealed(data)[0].equals(table)
+    data = seal_table(table)
+    assert unseal_table(data)[0].equals(table)
     for bit in range(0, 8 * len(data), sized(7, 1)):
         flip = bytearray(data)
         flip[bit // 8] ^= 1 << bit % 8
         with contextlib.suppress(OSError, pa.ArrowException):
-            assert unsealed(bytes(flip)) == (table, False), "the key of the digest: the caller demands one"
+            assert unseal_table(bytes(flip)) == (table, False), "the key of the digest: the caller demands one"
 
 
 @pytest.mark.parametrize("items", [[], ["0123456789abcdef"], [3, ["sources/a.parquet", "1", "r", "/log"]]])
 def test_every_flip_of_a_sealed_list_is_found(items: list[object]) -> None:
-    data = sealed_list(items)
-    assert unsealed_list(data) == items
+    data = seal_list(items)
+    assert unseal_list(data) == items
     for bit in range(8 * len(data)):
         flip = bytearray(data)
         flip[bit // 8] ^= 1 << bit % 8
         with pytest.raises(ValueError):  # noqa: PT011 - of JSON, of UTF-8, or of the digest
-            unsealed_list(bytes(flip))
-    assert unsealed_list(b'["0123456789abcdef"]') == ["0123456789abcdef"], "as earlier versions wrote it"
+            unseal_list(bytes(flip))
+    assert unseal_list(b'["0123456789abcdef"]') == ["0123456789abcdef"], "as earlier versions wrote it"

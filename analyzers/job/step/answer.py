@@ -8,7 +8,7 @@ with a host that is ``ROUGH`` times as fast.
 
 A window of two units shows some waits for a loader's workers, and of a collective with ranks that left no trace how
 long it waited while these started their profilers.  Such waits are scaled, too: until the unchanged step takes its
-untraced time (``fitted``).  What still lacks to that is a factor on every answer; where it is too much
+untraced time (``fit_waits``).  What still lacks to that is a factor on every answer; where it is too much
 (``_EXPLAINED``), there is none.  Of calls that an action takes away the host saves what their operator did to launch
 their kernels; of those that it changes, what a replay saw.  All of the host's work is scaled by that.
 """
@@ -220,8 +220,8 @@ def _waiting(step: Step, factor: float) -> Step:
 
 
 @cached_per_run
-def fitted(step: Step) -> Step:
-    """The step whose waits for what is outside are as long as its untraced time says, if it has such."""
+def fit_waits(step: Step) -> Step:
+    """Make waits for what is outside the step so long that it takes its untraced time, if it has such waits."""
     target = step.untraced_us
     if target is None or not any(graph.outside for graph in step.graphs):
         return step
@@ -314,7 +314,7 @@ def _reaching(target: float, us: Callable[[float], float], low: float, high: flo
 
 def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None) -> StepAnswer:
     """The step with these factors, by a kernel's problem, operator or name; ``best``: those of the best known times."""
-    step = fitted(step)
+    step = fit_waits(step)
     host = host_factor_of(step)
     simulated = _traced(step, host).us
     now = step.untraced_us or simulated
@@ -403,7 +403,7 @@ def step_of(
     step = traced_step(tables)
     if isinstance(step, StepUnknown):
         return step
-    now, held = step.untraced_us, fitted(step)
+    now, held = step.untraced_us, fit_waits(step)
     found = _traced(held, host_factor_of(held)).us
     if not found:
         return StepUnknown("the events of its traces take no time: their time stamps are damaged")

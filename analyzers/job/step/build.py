@@ -44,7 +44,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from analyzers.job.step.graph import COMMUNICATION, HOST, KERNELS, LOADING, NEVER, Bounds, Graph, Nodes, finished
+from analyzers.job.step.graph import COMMUNICATION, HOST, KERNELS, LOADING, NEVER, Bounds, Graph, Nodes, make_graph
 from analyzers.job.step.traces import Call, Handoff, Load, RankTrace, Thread, Unit, Wait, Work, uncollected
 from logparse.libraries.torch_profiler.timeline import KernelIdentity
 
@@ -114,7 +114,7 @@ def build(traces: Sequence[RankTrace]) -> Graph:
         "{:.0f} waits for events by observed order: the traces do not state them": guessed,
         "{:.0f} us of collectives: no trace of all their ranks": unmatched,
     }
-    return finished(nodes, bounds, list(identities), {text: x for text, x in notes.items() if x})
+    return make_graph(nodes, bounds, list(identities), {text: x for text, x in notes.items() if x})
 
 
 def _matched(traces: Sequence[RankTrace]) -> list[dict[int, object]]:

@@ -136,13 +136,13 @@ class Graph:
         return np.where(self.kind == kind, 0.0, self.us)
 
 
-def finished(
+def make_graph(
     nodes: Nodes,
     bounds: Sequence[Bounds],
     identities: Sequence[KernelIdentity],
     notes: Mapping[str, float],
 ) -> Graph:
-    """The graph of these nodes, sorted such that each follows earlier ones."""
+    """Make the graph of these nodes, sorted such that each follows earlier ones."""
     values = {name: np.array(column) for name, column in vars(nodes).items() if name != "outside"}
     at, a, b = values.pop("at"), values["a"], values["b"]
     own = np.arange(len(at))

@@ -32,7 +32,7 @@ from analyzers.job.step.answer import (
     _reaching,
     answer,
     factors_of,
-    fitted,
+    fit_waits,
     host_factor_of,
     step_of,
 )
@@ -237,7 +237,7 @@ def test_a_collective_of_one_rank_waits_for_ranks_that_no_trace_shows() -> None:
     found = build([trace(mark(1, 0, 60), launch(1, 11), kernel(NCCL, 5, 55, 11), call("cudaDeviceSynchronize", 4, 57))])
     assert any("no trace of all their ranks" in note for note in found.notes)
     assert simulate(found) == pytest.approx(60)
-    step = fitted(Step([found], {}, 30.0))
+    step = fit_waits(Step([found], {}, 30.0))
     assert step.us(UNCHANGED, host_factor_of(step)) == pytest.approx(30, rel=1e-3)
     assert step.graphs[0].us.max() == pytest.approx(20, rel=1e-2)
     begun = build([trace(mark(1, 0, 60), kernel(NCCL, 1, 5, 9), launch(1, 11), kernel("k", 6, 55, 11))])
@@ -495,7 +495,7 @@ def test_waits_for_a_loader_are_those_of_all_units() -> None:
         name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
         events += [mark(1 + i, at, at + 1000), op(name, at + 200, at + 900) | {"cat": "user_annotation"}]
         events += [launch(at + 910, 10 + i), kernel("k", at + 916, at + 990, 10 + i)]
-    step = fitted(Step([graph(*events)], {"": 2.0}, 700.0, host_us={"": 300.0}))
+    step = fit_waits(Step([graph(*events)], {"": 2.0}, 700.0, host_us={"": 300.0}))
     assert step.us(UNCHANGED, host_factor_of(step)) == pytest.approx(700, rel=1e-3)
     assert host_factor_of(step) == pytest.approx(1.0, rel=0.05), "its own work, without the waits"
     assert answer(step, {}).limit == "data loading"
