@@ -36,10 +36,11 @@ Read = Callable[[Store, str | None], T]
 def tables_of(store: Store, run: str | None = None) -> Tables:
     """All tables of a run, by default the latest, and the measurements of all runs.  Raises StoreError."""
     run = store.latest_run(run)
-    from analyzers.evidence.units import weighed  # here, as ``diff`` imports this module and needs no pandas
+    from analyzers.evidence.traces import of_the_job  # here, as ``diff`` imports this module and needs no pandas
+    from analyzers.evidence.units import weighed
 
     frames: dict[str, Any] = of_one_device_each(store.frames(run))
-    return weighed(Tables(run=run, timeline=partial(_timeline, store), **frames))
+    return weighed(of_the_job(Tables(run=run, timeline=partial(_timeline, store), **frames)))
 
 
 def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str] = ()) -> Tables:
@@ -49,6 +50,7 @@ def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str
     ``limits``: settings of DuckDB for the reading (``threads = 2``).
     """
     from analyzers.evidence.passes import read_passes  # here, as ``diff`` imports this module and needs none of them
+    from analyzers.evidence.traces import of_the_job
     from analyzers.evidence.units import weighed
 
     run = store.latest_run(run)
@@ -56,7 +58,7 @@ def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str
         for setting in limits:
             con.execute(f"set {setting}")
         frames, passes = _near_the_calls(con, run, _LINKS), read_passes(con)
-    return weighed(Tables(run=run, passes=passes, timeline=partial(_timeline, store), **frames))
+    return weighed(of_the_job(Tables(run=run, passes=passes, timeline=partial(_timeline, store), **frames)))
 
 
 def _timeline(store: Store, source_id: str) -> pa.Table | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from logparse.store.database import shared_database
+from logparse.text import counted, duration
 
 if TYPE_CHECKING:  # what only checks or merges files makes no DataFrame, and importing pandas takes long
     import duckdb
@@ -24,6 +25,29 @@ R = TypeVar("R")
 K = TypeVar("K")
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """Traces of a run that count in no sum: why, the ids and names of the files, how many kernels they hold and the
+    time of these (µs).
+    """
+
+    why: str
+    sources: frozenset[str]
+    names: tuple[str, ...]
+    kernels: int
+    us: float
+
+    @property
+    def text(self) -> str:
+        """As a reader is told."""
+        more = len(self.names) - _NAMED
+        named = ", ".join(self.names[:_NAMED]) + f" and {more:,} more" * (more > 0)
+        return f"{named} ({counted(self.kernels, 'kernel')}, {duration(self.us)}): {self.why}"
+
+
+_NAMED = 3
+
+
 @dataclass(frozen=True, eq=False)
 class Tables:
     """One run's tables, plus the measurements and facts of every run of the store (evidence may come from any).
@@ -33,7 +57,8 @@ class Tables:
     store, where ``measurements`` lacks what only system find-dbs contain; None where it lacks nothing.  So are
     ``solvers`` (``source_id, library, solution`` of all of MIOpen's solutions) for the checks of override files.
     ``timeline`` reads the row of a trace (``libraries/torch_profiler/timeline.py``) by its source's id, None where the
-    store has none.
+    store has none.  ``left_out``: traces that are no part of the job's time, and in no table of it; ``unlike``: why the
+    times of the run's traces cannot be added, empty where they can (``evidence/traces.py``).
     """
 
     run: str
@@ -52,6 +77,8 @@ class Tables:
     passes: pd.DataFrame | None = None
     solvers: pd.DataFrame | None = None
     timeline: Callable[[str], pa.Table | None] = lambda source_id: None
+    left_out: tuple[LeftOut, ...] = ()
+    unlike: str = ""
 
 
 @contextmanager

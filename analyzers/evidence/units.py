@@ -22,6 +22,7 @@ import pandas as pd
 from analyzers.evidence.tables import Tables, cached_per_run
 from logparse.libraries.own.job_units import ALONE, KIND, SETTINGS, TRACING, UNIT
 from logparse.libraries.torch_profiler.busy import BEFORE, COMMUNICATION
+from logparse.libraries.torch_profiler.searches import SEARCH
 
 KINDS = "unit_kinds"
 """Fact of a trace: how many units of each kind it holds (JSON)."""
@@ -116,7 +117,20 @@ def unit_word(facts: pd.DataFrame) -> str:
     by time; a step, where its traces alone mark them.
     """
     found, sorts = units_of_facts(facts), set(facts.loc[facts["name"] == UNIT, "value"])
+    if found is None and sorts != {"time"} and unmarked_ranks(facts):
+        return "rank"
     return found.word if found else WINDOW if sorts == {"time"} else "step"
+
+
+def unmarked_ranks(facts: pd.DataFrame) -> int:
+    """How many ranks left traces, where these mark no steps: then the unit of the job is what one rank did, so that the
+    trace of a further rank changes no sum.  0 for a single rank, and where steps are marked.
+    """
+    if facts["name"].eq("profiler_steps").any():
+        return 0
+    traced = facts.loc[facts["name"] == "gpu_window_us", "source_id"]
+    ranks = facts.loc[(facts["name"] == "rank") & facts["source_id"].isin(traced), "value"].nunique()
+    return int(ranks) if ranks > 1 else 0
 
 
 def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
@@ -301,7 +315,7 @@ def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
     The sum is that of the rows: those of one operator share their time already (``records.without_overlap``).
     """
     computes = ~communicates(kernels)
-    rows = kernels[computes & kernels["op"].ne(BEFORE)].groupby("source_id")
+    rows = kernels[computes & ~kernels["op"].isin([BEFORE, SEARCH])].groupby("source_id")
     summed = rows["total_us"].sum() / rows["device"].nunique().clip(lower=1)  # of several devices the mean
     found = facts[facts["name"] == "gpu_compute_us"].set_index("source_id")["value"]
     share = (pd.to_numeric(found, errors="coerce") / summed).clip(upper=1.0)

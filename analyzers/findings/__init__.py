@@ -17,6 +17,7 @@ _MODULES = (
     "host_bound",
     "exposed_communication",
     "completeness",
+    "solver_search",
     "layout_transposes",
     "slow_wrw",
     "naive_convolution",
@@ -24,6 +25,7 @@ _MODULES = (
     "stale_override",
     "flat_cost",
     "missed_fusion",
+    "unfused_attention",
     "below_roofline",
 )
 """Modules of this package with an ``ANALYZER``; imported when they are first asked for, which takes half a second."""

@@ -8,7 +8,8 @@ only makes the GPU wait longer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from analyzers.evidence.joins import launches_graphs
@@ -33,7 +34,36 @@ LOADER = (
     "Let data arrive sooner: more workers of the loader (num_workers, persistent_workers, prefetch_factor) and pinned "
     "memory, or less work for each sample: decode and resize once, augment on the GPU."
 )
+WAIT = (
+    "Look at what waits or copies there (.item(), .cpu(), a copy without non_blocking, synchronize()): move it out of "
+    "the step, or copy without waiting from and to pinned memory."
+)
+PYTHON = (
+    "No operator runs on the host in most of the idle time: look at what the program does between two operators "
+    "(Python code, scheduling of requests, logging, another process that takes the CPU), with a profiler of Python."
+)
+FIRST = (
+    "The step's first kernel comes late: look at what the host does before it (loading and preparing the batch, "
+    "logging, a checkpoint, scheduling of requests)."
+)
+QUEUED = (
+    "The device did not begin what had been launched: look at what its stream waits for (another stream, a collective, "
+    "another process on the GPU)."
+)
+WORDS: Mapping[str, tuple[str, str, str]] = {
+    "launching": ("while the host launched", "the program: CUDA graphs, batch, loader", GRAPHS),
+    "synchronisation": ("while the host waited or copied", "the program: what waits or copies", WAIT),
+    "data loading": ("while a batch was loaded", "the loader: workers, what each does", LOADER),
+    "nothing": ("with no operator on the host", "the program: Python between operators", PYTHON),
+    "first": ("before the first kernel", "the program: what is before the first kernel", FIRST),
+    "queued": ("with work launched already", "what the streams wait for", QUEUED),
+}
+"""By the class of idle time (``logparse/libraries/torch_profiler/gaps.py``): in words, what one changes, the advice."""
 _WAITS = "waits for the host"
+_WORTH = 0.01
+"""Share of the window."""
+_FEW = 0.05
+"""Share of the idle time below which a class is not told."""
 
 
 def of_data(remark: Finding) -> Finding:
@@ -41,6 +71,23 @@ def of_data(remark: Finding) -> Finding:
     message = remark.message.replace(_WAITS, "waits for data")
     remedy = Advise("feed the GPU with data sooner", "the loader: workers, what each does")
     return replace(remark, message=message, remedy=remedy, advice=LOADER)
+
+
+def changes(time: GpuTime) -> str:
+    """What one changes, in a few words, by the class of most of the idle time, or the one gap that is most of it."""
+    single = time.gaps.single if time.gaps else None
+    if single is not None and _at_most_us(time) is None:
+        return f"one gap of {duration(single.us)}{single.place}"
+    return WORDS[time.gaps.main][1] if time.gaps else WORDS["launching"][1]
+
+
+def _at_most_us(time: GpuTime) -> float | None:
+    """The idle time without a single gap, which is no ceiling; None where that leaves nothing worth a word."""
+    single = time.gaps.single if time.gaps else None
+    if single is None or time.idle_us is None:
+        return time.idle_us
+    rest = max(time.idle_us - single.us, 0.0)
+    return rest if rest >= _WORTH * (time.window_us or 0.0) else None
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
@@ -54,11 +101,30 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         Finding(
             analyzer=NAME,
             message=_message(time, share, launches),
-            evidence=Evidence(at_most_us=time.idle_us, waits_for="host", details={"busy_share": share}),
-            remedy=Advise("keep the GPU busy", "the program: CUDA graphs, batch, loader"),
-            advice=BEYOND_GRAPHS if launches_graphs(tables) else GRAPHS,
+            evidence=Evidence(at_most_us=_at_most_us(time), waits_for="host", details={"busy_share": share}),
+            remedy=Advise("keep the GPU busy", changes(time)),
+            advice=_advice(time, launches_graphs(tables)),
         )
     ]
+
+
+def _advice(time: GpuTime, graphs: bool) -> str:
+    """By the class of most of the idle time: graphs help a host that is busy launching."""
+    why = time.gaps.main if time.gaps else "launching"
+    return BEYOND_GRAPHS if graphs and why == "launching" else WORDS[why][2]
+
+
+def why_idle(time: GpuTime) -> str:
+    """When the GPU was idle, and where its longest gap lies, in sentences; empty where that is unknown."""
+    gaps, per = time.gaps, time.steps or 1.0
+    if gaps is None or not gaps.longest:
+        return ""
+    total = math.fsum(gaps.us.values())
+    shown = sorted((why for why in gaps.us if gaps.us[why] >= _FEW * total), key=lambda x: -gaps.us[x])
+    parts = ", ".join(f"{duration(gaps.us[why] / per)} {WORDS[why][0]}" for why in shown)
+    longest, single = gaps.longest[0], gaps.single
+    one = ", and no second one is like it: it may not come again, so it is no ceiling" if single else ""
+    return f" It is idle {parts}; the longest gap is {duration(longest.us)}{longest.place}{one}."
 
 
 def _message(time: GpuTime, share: float, launches: int) -> str:
@@ -74,7 +140,7 @@ def _message(time: GpuTime, share: float, launches: int) -> str:
         f"the GPU runs kernels in {share:.1%} of the time ({duration((time.busy_us or 0.0) / steps)} of "
         f"{duration((time.window_us or 0.0) / steps)}{each}) and {_WAITS} in the rest: less GPU time may "
         f"not show in the {time.word}. {launches / steps:,.0f} kernels{each} take {time.kernels_us / launches:,.1f} µs "
-        f"each on average.{unmarked}{profiled}"
+        f"each on average.{why_idle(time)}{unmarked}{profiled}"
     )
 
 

@@ -8,6 +8,7 @@ Times are those of an average unit of work (``analyzers/evidence/units.py``) tim
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -18,11 +19,14 @@ import pandas as pd
 
 from analyzers.evidence.cells import is_true
 from analyzers.evidence.tables import Settings, Tables, cached_per_run
-from analyzers.evidence.units import communicates, units, word_of
+from analyzers.evidence.traces import unknown_idle
+from analyzers.evidence.units import communicates, units, unmarked_ranks, word_of
 from analyzers.job.ranks import exposed, ranks
+from analyzers.job.searches import in_words, searches
 from logparse.libraries.torch_profiler.busy import BEFORE
 from logparse.libraries.torch_profiler.busy import COMMUNICATION as COLLECTIVES
-from logparse.libraries.torch_profiler.gradients import BACKWARD_DATA, BACKWARD_WEIGHTS
+from logparse.libraries.torch_profiler.gradients import BACKWARD_DATA, BACKWARD_WEIGHTS, is_main
+from logparse.libraries.torch_profiler.searches import SEARCH
 from logparse.model import kind_of, layer_of
 
 STEPS, STEPS_US = "profiler_steps", "profiler_steps_us"
@@ -32,7 +36,7 @@ UNTRACED_STEP_US = "untraced_step_us"
 
 BUSY = 0.8
 """Share of the time below which the GPU is taken to wait for the host."""
-GEMM, COPIES, OTHER = "GEMM", "transposes and copies", "other"
+GEMM, COPIES, SOFTMAX, OTHER = "GEMM", "transposes and copies", "softmax", "other"
 COMMUNICATION = "communication"
 CONVOLUTION = "convolution {}"
 TRANSPOSE = re.compile(r"transpose|nchwToNhwc|nhwcToNchw|NCHW2CNHW|CNHW2NCHW|tensorTransform", re.IGNORECASE)
@@ -46,12 +50,16 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(words, re.IGNORECASE))
     for name, words in (
         ("attention", r"flash|fmha|attention|attn|sdpa|paged|mla_"),
+        (COPIES, r"_foreach_(?:copy|zero)|multi_tensor_apply\w*<.*Copy"),
         ("optimizer", r"_foreach_|multi_tensor|_fused_(?:adam|sgd|lamb|adagrad)|fused_?adam|lamb_"),
-        ("normalisation", r"norm|softmax|bn_fw|bn_bw|welford|GammaBeta"),
+        ("expert routing", r"moe_?(?:sort|align|sum|reduc)|quant_moe|topk_?(?:gating|softmax)|grouped_topk"),
+        (SOFTMAX, r"^(?!.*log_?softmax).*softmax"),
+        ("normalisation", r"norm|log_?softmax|bn_fw|bn_bw|welford|GammaBeta"),
         ("embedding and indexing", r"embedding|compute_grad_weight"),
         (
             GEMM,
-            r"Cijk_|nvjet|gemm|gemv|wvSplitK|matmul|::(?:mm|addmm|bmm|baddbmm|linear|_scaled_mm)$|triton_tem|fused_moe|moe_ck",
+            r"Cijk_|nvjet|gemm|gemv|wvSplitK|matmul|::(?:mm|addmm|bmm|baddbmm|linear|_scaled_mm|_?grouped_mm)$|triton_tem"
+            r"|fused_moe|fmoe|moe_?(?:mm|stage|ck|mlp|fc)|moe_?[12]_|bmm_(?:E\d|Bf|Fp)|marlin|_scaled_grouped_mm",
         ),
         (COPIES, r"copy|transpose|contiguous|clone|CatArray|::cat$|nchwToNhwc|nhwcToNchw|(?<!pre)fill|::zero_|::pad$"),
         (
@@ -64,7 +72,7 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     )
 )
 """Kinds of work by the names of operators and kernels; the first that fits counts."""
-_NO_CONVOLUTION = frozenset({"attention", "optimizer", "normalisation", "embedding and indexing"})
+_NO_CONVOLUTION = frozenset({"attention", "optimizer", SOFTMAX, "normalisation", "embedding and indexing"})
 """Kinds whose gradients are named like those of convolutions: ``_softmax_backward_data``, ``compute_grad_weight``."""
 
 
@@ -78,6 +86,53 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Gap:
+    """One gap between kernels: its time (µs), its class (``logparse/libraries/torch_profiler/gaps.py``), and the
+    operator, the call of the runtime and the annotation over it, as far as there are such.
+    """
+
+    us: float
+    why: str
+    operator: str = ""
+    call: str = ""
+    annotation: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where it lies, in words: `` under aten::copy_ (hipMemcpyWithStream) in step[DECODE bs=32]``."""
+        call = f" ({self.call})" if self.call and self.operator else f" under {self.call}" if self.call else ""
+        within = f" in {self.annotation}" if self.annotation else ""
+        return f"{f' under {self.operator}' if self.operator else ''}{call}{within}"
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Idle time of all traces by its class (µs), and the longest gaps, the longest first."""
+
+    us: Mapping[str, float]
+    longest: tuple[Gap, ...]
+
+    @property
+    def single(self) -> Gap | None:
+        """The one gap that is most of the idle time, of which the traces show no second: it may never come again, so
+        it is no ceiling.
+        """
+        total = math.fsum(self.us.values())
+        if not self.longest or self.longest[0].us < _MOST * total:
+            return None
+        second = self.longest[1].us if len(self.longest) > 1 else 0.0
+        return self.longest[0] if second < _MOST * self.longest[0].us else None
+
+    @property
+    def main(self) -> str:
+        """The class of most of the idle time."""
+        return max(self.us, key=lambda x: (self.us[x], x), default="")
+
+
+_MOST = 0.5
+
+
+@dataclass(frozen=True)
 class GpuTime:
     """``parts``, the longest first; times in µs over all traces of the run, None where they are not known.
 
@@ -88,6 +143,8 @@ class GpuTime:
     ``before_us`` are kernels that were launched before the traces and count in no part, ``unexplained_us`` those of
     graph launches whose capture no trace shows (they count in the parts by their own names).  ``untraced_share``: of
     the job's units of work the share, by time, of kinds that no trace holds.  ``word``: what a user calls a step.
+    ``left_out``: what of the run's traces counts nowhere, in words.  ``gaps`` is why the GPU was idle under the
+    profiler; ``unknown_idle`` why nothing is known of that, in a sentence.
     """
 
     parts: tuple[Part, ...]
@@ -103,11 +160,15 @@ class GpuTime:
     untraced_share: float = 0.0
     profiled: bool = True
     word: str = "step"
+    left_out: tuple[str, ...] = ()
+    gaps: Gaps | None = None
+    unknown_idle: str = ""
 
     @property
     def busy_share(self) -> float | None:
-        """The share of the window in which a kernel ran."""
-        return self.busy_us / self.window_us if self.busy_us is not None and self.window_us else None
+        """The share of the window in which a kernel ran; None where that is unknown."""
+        known = self.busy_us is not None and self.window_us and not self.unknown_idle
+        return self.busy_us / self.window_us if known and self.busy_us is not None and self.window_us else None
 
     @property
     def exposed_us(self) -> float | None:
@@ -123,16 +184,19 @@ class GpuTime:
 
     @property
     def idle_us(self) -> float | None:
-        """The time of the window in which no kernel ran."""
-        return max(self.window_us - self.busy_us, 0.0) if self.busy_us is not None and self.window_us else None
+        """The time of the window in which no kernel ran; None where that is unknown."""
+        known = self.busy_us is not None and self.window_us and not self.unknown_idle
+        return (
+            max(self.window_us - self.busy_us, 0.0) if known and self.window_us and self.busy_us is not None else None
+        )
 
 
 @cached_per_run
 def gpu_time(tables: Tables) -> GpuTime | None:
     """The GPU time of the run's traces; None where the run has no kernels, or none that takes time."""
     rows = _in_order(tables.kernels[tables.kernels["run"] == tables.run])
-    early = rows["op"].eq(BEFORE)
-    before, rows = float(rows.loc[early, "total_us"].sum()), rows[~early]
+    before = float(rows.loc[rows["op"].eq(BEFORE), "total_us"].sum())
+    rows = rows[~rows["op"].isin([BEFORE, SEARCH])]
     if not rows["total_us"].sum() > 0:
         return None
     texts = (rows[name].astype(object).where(rows[name].notna(), "") for name in ("op", "kernel", "problem"))
@@ -143,7 +207,7 @@ def gpu_time(tables: Tables) -> GpuTime | None:
     facts = tables.facts[(tables.facts["run"] == tables.run) & tables.facts["source_id"].isin(sources)]
     busy, window, untraced = _sum(facts, "gpu_busy_us"), _sum(facts, "gpu_window_us"), _untraced_us(tables, facts)
     counted = units(tables)
-    alone, waiting, steps = _sum(facts, "gpu_communication_alone_us"), None, _sum(facts, STEPS)
+    alone, waiting, steps = _sum(facts, "gpu_communication_alone_us"), None, _steps(facts)
     devices = max(int(rows.groupby("source_id")["device"].nunique().max()), 1)
     compute = sum(x.us for x in parts if x.name != COMMUNICATION) / devices
     if alone is not None:
@@ -170,7 +234,19 @@ def gpu_time(tables: Tables) -> GpuTime | None:
         untraced_share=counted.untraced_share if counted else 0.0,
         profiled=untraced is None,
         word=word_of(tables),
+        left_out=(*(x.text for x in tables.left_out), *filter(None, [in_words(searches(tables))])),
+        gaps=_gaps(facts),
+        unknown_idle=unknown_idle(tables),
     )
+
+
+def _gaps(facts: pd.DataFrame) -> Gaps | None:
+    """The gaps of all traces; None where no trace states them."""
+    given, listed = (facts.loc[facts["name"] == name, "value"].dropna() for name in ("gpu_idle_us", "gpu_gaps"))
+    each = [(why, us) for value in given for why, us in json.loads(value).items()]
+    us = {why: math.fsum(us for other, us in each if other == why) for why in sorted({why for why, _ in each})}
+    longest = [Gap(**x) for value in listed for x in json.loads(value)]
+    return Gaps(us, tuple(sorted(longest, key=lambda x: (-x.us, x.place)))) if us else None
 
 
 def gpu_us(tables: Tables) -> float | None:
@@ -198,7 +274,7 @@ def collectives_of_run(tables: Tables) -> pd.DataFrame:
 
 
 def _launched(tables: Tables, collectives: bool) -> pd.DataFrame:
-    rows = tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["op"].ne(BEFORE)]
+    rows = tables.kernels[(tables.kernels["run"] == tables.run) & ~tables.kernels["op"].isin([BEFORE, SEARCH])]
     return rows[communicates(rows) == collectives]
 
 
@@ -208,7 +284,12 @@ def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | Non
     The time is that without the profiler where it is known.
     """
     rows = tables.facts[tables.facts["run"] == tables.run]
-    return settings.steps or _sum(rows, STEPS) or None, _untraced_us(tables, rows) or _sum(rows, STEPS_US) or None
+    return settings.steps or _steps(rows), _untraced_us(tables, rows) or _sum(rows, STEPS_US) or None
+
+
+def _steps(facts: pd.DataFrame) -> float | None:
+    """The marked steps of all traces, else their ranks; None where nothing marks a unit."""
+    return _sum(facts, STEPS) or float(unmarked_ranks(facts)) or None
 
 
 def _untraced_us(tables: Tables, facts: pd.DataFrame) -> float | None:
@@ -228,14 +309,17 @@ def _untraced_us(tables: Tables, facts: pd.DataFrame) -> float | None:
 def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     """What calls of each problem took in each trace of the run, which is that of ``calls``.
 
-    Columns ``source_id, problem, total_us, calls, now_us`` (per call, the mean) and ``kernel``, the costliest one.
+    Columns ``source_id, problem, total_us, calls, now_us`` (per call, the mean) and ``kernel``: the costliest one of
+    those that compute, else of the helpers (which transpose, convert or fill).
     """
     keys = ["source_id", "problem"]
     own = calls[~is_true(calls["by_tool"])]
     count = own.assign(calls=own["count"].astype("Float64")).groupby(keys)["calls"].sum(min_count=1).reset_index()
     rows = _in_order(kernels[kernels["problem"].notna()])
     total = rows.groupby(keys)["total_us"].sum().reset_index()
-    main = rows.sort_values(["total_us", "kernel"]).drop_duplicates(keys, keep="last")[[*keys, "kernel"]]
+    each = rows.groupby([*keys, "kernel"])["total_us"].sum().reset_index()
+    each = each.assign(main=[is_main(str(x)) for x in each["kernel"]])
+    main = each.sort_values(["main", "total_us", "kernel"]).drop_duplicates(keys, keep="last")[[*keys, "kernel"]]
     out = main.merge(total, on=keys).merge(count, on=keys)
     out = out[is_true((out["total_us"] > 0) & (out["calls"] > 0))]
     counts = out["calls"].astype("float64")

@@ -50,6 +50,7 @@ class Recommendation:
     how many steps the run's calls are of, None where that is unknown.  ``step``: what the step takes, now and under
     each action, simulated from the traces, or why that is unknown; None without a trace.  ``word``: what a user calls
     it (step, request …).  ``ladder``: the sizes between those of the overrides, where they were asked for.
+    ``unlike``: why the times of the run's traces are not added, in a sentence; empty where they are.
     """
 
     run: str
@@ -69,6 +70,7 @@ class Recommendation:
     step: StepTimes | str | None = None
     word: str = "step"
     ladder: tuple[ladders.Rung, ...] = ()
+    unlike: str = ""
 
     @property
     def now(self) -> StepAnswer | None:
@@ -139,6 +141,7 @@ def recommend(
         ladder=tuple(ladders.judged(tables, settings, settings.ladder, proposed)) if settings.ladder else (),
         steps=_steps(tables, settings),
         word=word_of(tables),
+        unlike=tables.unlike,
     )
 
 

@@ -58,6 +58,7 @@ def gpu_time_lines(time: GpuTime | None) -> list[str]:
         out.append(f"  no trace holds kinds of units of work that take {time.untraced_share:.1%} of the job's time")
     if time.before_us:
         out.append(f"  not counted: {duration(time.before_us)} of kernels that were launched before the trace")
+    out += [f"  left out: {x}" for x in (*time.left_out, *filter(None, [time.unknown_idle]))]
     return out
 
 

@@ -39,9 +39,10 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     """The lines; with ``n`` so many things to do, however many lines they take."""
     seen = verdict(found)
     head = _wrapped(f"recommend: {seen.headline}", 4)
+    head += split_lines(seen) if seen.split else []
+    head += [line for x in seen.left_out for line in _wrapped(f"  left out: {x}", 4)]
     if not seen.todo:
         return head
-    head += [split_line(seen)] if seen.split else []
     head += _wrapped(f"  the {seen.word} is {seen.limit}", 4) if seen.limit else []
     typed = list(_typed(found, seen, written))
     for room in range(n or LINES, 0, -1):
@@ -66,7 +67,7 @@ def ending(found: Recommendation, head: Sequence[str], written: Written, apply: 
     """
     seen = verdict(found)
     typed = [line for x in apply for line in _folded(f"apply    {x}")]
-    lines = [*(line for x in head for line in _wrapped(x, 4)), *([split_line(seen)] if seen.split else [])]
+    lines = [*(line for x in head for line in _wrapped(x, 4)), *(split_lines(seen) if seen.split else [])]
     lines = lines[: LINES - len(typed) - 1]
     words = ["recommend", "--run", found.run, "--explain", *(x.name for x in seen.todo[:1])]
     why = list(_folded(f"why      {command_line(written.store, *words)}"))
@@ -76,17 +77,21 @@ def ending(found: Recommendation, head: Sequence[str], written: Written, apply: 
     return [*lines, *typed, rest]
 
 
-def split_line(seen: Verdict) -> str:
-    """Where the time of a step goes, in one line; the kinds for which there is no room are added up."""
+def split_lines(seen: Verdict) -> list[str]:
+    """Where the time of a step goes: the kinds by their size in one line, and in more as long as the rest, which comes
+    after them, is more than the smallest kind that is named.
+    """
     whole = f"a {seen.word}" if seen.unit == "step" else "all traces"
     out = f"  {whole}, {duration(seen.whole_us)}: "
     kinds, idle = [x for x in seen.split if x.name != "idle"], [x for x in seen.split if x.name == "idle"]
 
     def line(shown: int) -> str:
-        others = [Share("others", sum(x.us for x in kinds[shown:]))] if kinds[shown:] else []
-        return out + " · ".join(f"{x.name} {duration(x.us)}" for x in (*kinds[:shown], *others, *idle))
+        rest = [Share("the rest", sum(x.us for x in kinds[shown:]))] if kinds[shown:] else []
+        return out + " · ".join(f"{x.name} {duration(x.us)}" for x in (*kinds[:shown], *rest, *idle))
 
-    return next(x for n in range(len(kinds), -1, -1) if len(x := line(n)) <= COLUMNS or not n)
+    room = next(n for n in range(len(kinds), -1, -1) if len(line(n)) <= COLUMNS or not n)
+    smaller = (n for n in range(room, len(kinds)) if n and sum(x.us for x in kinds[n:]) <= kinds[n - 1].us)
+    return _wrapped(line(next(smaller, len(kinds))), 4)
 
 
 def todo_lines(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> list[str]:

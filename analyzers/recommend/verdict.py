@@ -103,6 +103,7 @@ class Verdict:
     unseen: tuple[Todo, ...] = ()
     limit: str = ""
     word: str = "step"
+    left_out: tuple[str, ...] = ()
 
 
 def verdict(found: Recommendation) -> Verdict:
@@ -115,8 +116,15 @@ def verdict(found: Recommendation) -> Verdict:
     todo = sorted((x for x in listed if x not in unseen), key=_rank)
     gains = _gains(found, todo)
     headline = _headline(found, todo, gains, len(unseen))
-    limit, word = _limit(found), found.word
-    return Verdict(headline, _split(time), _whole_us(time), unit, tuple(todo), gains, tuple(unseen), limit, word)
+    limit, word, left_out = _limit(found), found.word, _left_out(time)
+    return Verdict(
+        headline, _split(time), _whole_us(time), unit, tuple(todo), gains, tuple(unseen), limit, word, left_out
+    )
+
+
+def _left_out(time: GpuTime | None) -> tuple[str, ...]:
+    """What the times do not hold, in words."""
+    return () if time is None else (*time.left_out, *filter(None, [time.unknown_idle]))
 
 
 def _rank(todo: Todo) -> tuple[bool, float, float, str]:
@@ -348,9 +356,11 @@ def _of_the_job(found: Recommendation) -> list[Todo]:
     out = []
     for remark in found.remarks:
         lost = remark.evidence.at_most_us if remark.saving_us is None else remark.saving_us
+        waits = remark.evidence.waits_for
+        if lost is None and waits is not None:  # the step waits, and nothing bounds for how long
+            out.append(_of_unknown_worth(remark, time))
         if lost is None or remark.remedy.name in named:  # an action tells more than what its remark foretells
             continue
-        waits = remark.evidence.waits_for
         each, most = lost / (time.steps or 1.0), _gain_without(waits, found)
         saved, changes = min(each, most), remark.remedy.changes
         if found.now is not None and most < _MEETS * each:  # the step would wait for something else
@@ -372,6 +382,21 @@ def _of_the_job(found: Recommendation) -> list[Todo]:
                 )
             )
     return out
+
+
+def _of_unknown_worth(remark: Finding, time: GpuTime) -> Todo:
+    return Todo(
+        name=remark.analyzer,
+        title=remark.remedy.title([]) or f"follow the advice of {remark.analyzer}",
+        what="",
+        now_us=None,
+        then_us=None,
+        unit="step" if time.steps else "run",
+        sureness="unknown",
+        remedy=remark.remedy,
+        changes=remark.remedy.changes,
+        waits=True,
+    )
 
 
 def _gain_without(waits: str | None, found: Recommendation) -> float:
@@ -449,6 +474,7 @@ def _headline(found: Recommendation, todo: Sequence[Todo], gains: Sequence[tuple
     if not gains:
         uncounted, untimed = (any(x.unit == "call" and (x.now_us is None) == y for x in todo) for y in (False, True))
         unknown = ["nothing counts the calls"] * uncounted + ["nothing measured what a call saves"] * untimed
+        unknown += ["one gap is no ceiling"] * any(x.unit != "call" and x.now_us is None for x in todo)
         return f"{_limited(found)}{counted(len(todo), 'thing')} to do, of unknown worth: {'; '.join(unknown)}"
     first = todo[0]
     each = found.word if first.unit == "step" else first.unit
@@ -470,6 +496,8 @@ def _limited(found: Recommendation) -> str:
 def nothing(found: Recommendation) -> str:
     """Why there is nothing to do."""
     ceiling = found.ceiling
+    if found.unlike:
+        return f"no verdict: {found.unlike}"
     if found.left_out:
         reasons = "; ".join(f"{count:,} {why}" for why, count in found.left_out.items())
         return f"nothing worth doing: {reasons}"

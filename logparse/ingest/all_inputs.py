@@ -10,7 +10,7 @@ import datetime
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -26,8 +26,9 @@ from logparse.model import Record
 from logparse.store import Store, open_store
 from logparse.store.collector import Collector
 from logparse.store.schema import Commit
-from logparse.text import counted
+from logparse.text import counted, printable
 
+_COPY = "left out: a packed copy of {}, which is read"
 _OWN = "left out: {} that logparse itself wrote (a file's own path reads it)"
 
 
@@ -86,7 +87,13 @@ def ingest(
     store.take_inventory()
     missing = [Ingested(path, "failed", error=message) for path, message in inputs.missing]
     own = [Ingested(path, "left out", remark=_OWN.format(counted(n, "file"))) for path, n in inputs.own.items()]
-    return missing + [results[path] for path in inputs.files] + own
+    copies = [Ingested(path, "left out", remark=_COPY.format(name)) for path, name in _named(inputs.copies)]
+    return missing + [results[path] for path in inputs.files] + own + copies
+
+
+def _named(copies: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Packed files with the names, as they are printed, of the files that hold the same."""
+    return ((path, printable(plain.rpartition("/")[2])) for path, plain in copies.items())
 
 
 def ingest_at(location: str | None, paths: Iterable[str], **how: Any) -> list[Ingested]:

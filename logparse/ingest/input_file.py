@@ -21,9 +21,10 @@ import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO, NamedTuple, cast
 from weakref import finalize
 
@@ -44,6 +45,7 @@ _REMOTE_BYTES = 4 << 20
 _RATIO, _SURELY_FINE = 2000, 64 << 20
 """How many times its size a compressed file may expand to, beside so many bytes."""
 _PIECE_BYTES = 64 << 10  # decompressed at a time
+_COMPARED_BYTES = 1 << 20
 _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 _MOST_MAGIC = max(map(len, _MAGIC))
 CAPTURES = "capture_traces/"
@@ -469,6 +471,8 @@ class Inputs(NamedTuple):
     """Paths that name no file, each with a message that states why."""
     own: dict[str, int]
     """The number of files that logparse itself wrote below each folder, which are left out."""
+    copies: Mapping[str, str] = MappingProxyType({})
+    """Packed files that hold the same as a file beside them, by that file: they are left out."""
 
 
 def find_inputs(paths: Iterable[str]) -> Inputs:
@@ -494,7 +498,24 @@ def find_inputs(paths: Iterable[str]) -> Inputs:
     # A link beside its file, such as latest.log, is no second log.  A link to itself is its own real path.
     linked = {path: os.path.realpath(path) for path in found if os.path.islink(path)}
     twice = {path for path, real in linked.items() if real != path and real in found}
-    return Inputs({path: size for path, size in found.items() if path not in twice}, missing, own)
+    files = {path: size for path, size in found.items() if path not in twice}
+    copies = {path: plain for path in files if (plain := _SUFFIX.sub("", path)) != path and plain in files}
+    copies = {path: plain for path, plain in copies.items() if _same_content(path, plain)}
+    return Inputs({path: size for path, size in files.items() if path not in copies}, missing, own, copies)
+
+
+def _same_content(packed: str, plain: str) -> bool:
+    """Whether a packed file holds what the other one does; False where one of them cannot be read."""
+    try:
+        with InputFile(packed).open() as one, InputFile(plain).open() as other:
+            while True:
+                block = _read_up_to(one, _COMPARED_BYTES)
+                if block != _read_up_to(other, _COMPARED_BYTES):
+                    return False
+                if not block:
+                    return True
+    except (InputError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError):
+        return False
 
 
 def _expand(path: str, left_out: list[Path]) -> dict[str, int]:

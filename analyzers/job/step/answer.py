@@ -27,7 +27,9 @@ import numpy as np
 import pandas as pd
 
 from analyzers.evidence.tables import Tables, cached_per_run
+from analyzers.evidence.traces import unknown_idle
 from analyzers.evidence.units import units
+from analyzers.job.searches import searches
 from analyzers.job.step.build import build
 from analyzers.job.step.graph import COMMUNICATION, KERNELS, KINDS, Bounds, Floats, Graph, shares, times
 from analyzers.job.step.traces import RankTrace, read_trace, trace_of
@@ -421,13 +423,19 @@ def beside_logs(tables: Tables) -> bool:
 @cached_per_run
 def traced_step(tables: Tables) -> Step | StepUnknown:
     """The run's traces as graphs, some windows with all of their ranks; why not, where none can be read."""
+    left_out = frozenset[str]().union(*(x.sources for x in tables.left_out))
     rows = tables.sources[
         (tables.sources["run"] == tables.run)
+        & ~tables.sources["source_id"].isin(list(left_out))
         & tables.sources["format"].astype(str).str.contains(FORMAT, regex=False, na=False)
         & ~tables.sources["path"].astype(str).str.contains(CAPTURES, regex=False, na=False)  # no unit ran in these
     ]
     if not len(rows):
         return StepUnknown("the run has no trace of torch.profiler")
+    if reason := unknown_idle(tables):
+        return StepUnknown(reason)
+    if searches(tables):
+        return StepUnknown("its traces hold a search for solvers: trace the job after a warm-up")
     windows: dict[str, list[RankTrace]] = defaultdict(list)
     skipped: list[str] = []
     again: list[str] = []

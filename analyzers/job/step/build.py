@@ -20,6 +20,8 @@ blocking calls      ``DeviceSynchronize`` waits for all work; ``StreamSynchroniz
 allocator           ``Free`` waits for all work (same source, "implicit synchronization"); ``Malloc`` and pinned
                     memory's calls where the trace shows that they returned after it.
 autograd's thread   ``libraries/torch_profiler/timeline.py``, ``handoffs``
+backlog             The device is busy until its first work begins, where that was launched ``BACKLOG_US`` before or
+                    more: the trace does not hold what ran before (``libraries/torch_profiler/records.py``).
 graph launch        Its kernels follow the launch; within it, those of one stream each other, the first of a further
                     stream what had ended last: no trace has the graph's edges.  Later work follows all of it.
 collectives         They begin on each rank as a kernel, meet when the last rank comes, then transfer: from there to
@@ -46,7 +48,7 @@ import numpy as np
 
 from analyzers.job.step.graph import COMMUNICATION, HOST, KERNELS, LOADING, NEVER, Bounds, Graph, Nodes, make_graph
 from analyzers.job.step.traces import Call, Handoff, Load, RankTrace, Thread, Unit, Wait, Work, uncollected
-from logparse.libraries.torch_profiler.timeline import KernelIdentity
+from logparse.libraries.torch_profiler.timeline import BACKLOG_US, KernelIdentity
 
 _QUEUE, _QUEUE_SLACK = 1024, 64
 _LAUNCH_US, _GAP_US, _RETURN_US = 6.0, 1.0, 5.0
@@ -183,6 +185,7 @@ class _Rank:
     def run(self) -> None:
         trace = self._trace
         units = self._units()
+        self._add_backlog()
         todo: list[Call | Work | Handoff | Load | float]  # What has the same time is taken in the order of this list.
         todo = [*trace.handoffs, *trace.loads, *(x.start for x in units)]
         at = [*(x.at for x in trace.handoffs), *(x.end for x in trace.loads), *(x.start for x in units)]
@@ -209,6 +212,17 @@ class _Rank:
         }
         for i in np.argsort(at, kind="stable").tolist():
             take[type(todo[i])](todo[i])
+
+    def _add_backlog(self) -> None:
+        """What the device ran before its first work, where that waited for longer than a launch takes."""
+        begun = [(x.start, x) for x in self._trace.works if x.correlation in self._call_of]
+        first = min(begun, key=lambda x: x[0])[1] if begun else None
+        if first is None or first.start - self._call_of[first.correlation].end <= BACKLOG_US:
+            return
+        ended = first.start - self._begin
+        node = self._nodes.add(ended, KERNELS, lag_a=ended)
+        for place in {x.stream for x in self._trace.works}:
+            self._streams[place].add(NEVER, first.start, node)
 
     def _units(self) -> list[Unit]:
         if self._trace.units:

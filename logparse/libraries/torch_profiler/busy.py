@@ -1,30 +1,36 @@
 """How busy the GPU was while the profiler recorded: the union of its kernels, in the window of the marked steps.
 
-The window begins with the first kernel that was launched within the trace: a GPU that lags behind still runs
-kernels of the step before, which are kept as ``BEFORE``.  It ends with the last kernel or the last marked step,
-whichever is later.  Of several devices the mean is taken.  The facts::
+The window begins where the first step is marked, whenever its first kernel runs.  Where the GPU still runs what was
+launched before (``BEFORE``), it begins when that has ended.  Where the trace does not show that work but that the first
+launch waited for it (``backlog``), and where no step is marked, it begins with the first kernel that was launched
+within the trace.  It ends with the last kernel or the last marked step, whichever is later.  Idle time of a call that
+searched for a solver (``searches``), or in which a graph was captured, is no part of it.  Of several devices the mean
+is taken.  The facts::
 
     gpu_window_us                  length of that window
     gpu_busy_us                    any kernel runs (streams overlap: less than the sum of the kernels)
     gpu_compute_us                 any kernel runs that is no collective
     gpu_communication_alone_us     only collectives run
     gpu_copies_us                  copies and fills of memory, which are no kernels
+    gpu_left_out_us                what was taken out of the window
+    gpu_idle_us, gpu_gaps          why the GPU was idle (``gaps``)
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.torch_profiler.coverage import Coverage, Floats
 from logparse.model import MOST_US, Collective, Fact, Reject
 
-Floats: TypeAlias = npt.NDArray[np.float64]
+Bools: TypeAlias = npt.NDArray[np.bool_]
 
 BEFORE = "(launched before the trace)"
 """The operator of kernels that ran in the trace and were launched before it."""
@@ -39,43 +45,112 @@ is vLLM's and SGLang's custom all-reduce).
 
 @dataclass(frozen=True)
 class Timeline:
-    """Kernels of a trace as columns: start and duration (µs), whether their launch is known to be in the trace."""
+    """Kernels of a trace as columns: start and duration (µs), whether their launch is known to be in the trace.
 
-    start: npt.NDArray[np.float64]
-    us: npt.NDArray[np.float64]
+    ``asked`` is when the launch was done, as far as that is known; ``searched`` which kernels are of a search.
+    """
+
+    start: Floats
+    us: Floats
     device: npt.NDArray[np.int64]
-    launched: npt.NDArray[np.bool_]
+    launched: Bools
     name: npt.NDArray[np.int64]
+    asked: Floats | None = None
+    searched: Bools | None = None
 
 
-def before(kernels: Timeline) -> npt.NDArray[np.bool_]:
+@dataclass(frozen=True)
+class Marked:
+    """What else limits the window, in µs on the clock of the kernels: where the marked steps begin (None: nowhere, or
+    the device was still busy with what was launched before) and end, and what is left out.
+    """
+
+    begin: float | None = None
+    end: float | None = None
+    left_out: Sequence[tuple[float, float]] = field(default=())
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Gaps of one device.  ``us`` is what counts of each, without what is left out; ``asked`` when the kernel behind it
+    had been launched (NaN: unknown); ``first``: whether no kernel of the window runs before it.
+    """
+
+    begin: Floats
+    end: Floats
+    us: Floats
+    asked: Floats
+    first: Bools
+
+
+def before(kernels: Timeline) -> Bools:
     """Which kernels were launched before the trace: those without a launch, up to the first kernel that has one."""
     if not kernels.launched.any():
         return np.zeros(len(kernels.launched), dtype=bool)
-    out: npt.NDArray[np.bool_] = ~kernels.launched & (kernels.start < kernels.start[kernels.launched].min())
+    out: Bools = ~kernels.launched & (kernels.start < kernels.start[kernels.launched].min())
     return out
 
 
-def busy(kernels: Timeline, names: Sequence[str], copies_us: float, steps_end: float | None) -> Iterator[Fact | Reject]:
-    """The facts; none without kernels that the trace launched.  A reject where a time stamp must be wrong."""
-    inside = ~before(kernels)
+def busy(
+    kernels: Timeline,
+    names: Sequence[str],
+    copies_us: float,
+    marked: Marked,
+    why: Callable[[Sequence[Gaps]], Iterator[Fact]] | None = None,
+) -> Iterator[Fact | Reject]:
+    """The facts; none without kernels that the trace launched.  A reject where a time stamp must be wrong.
+
+    ``why`` makes the facts about the gaps of each device.
+    """
+    early = before(kernels)
+    inside = ~early if kernels.searched is None else ~early & ~kernels.searched
     if inside.any():
         begin, end = kernels.start[inside].min(), (kernels.start + kernels.us)[inside].max()
-        window = max(end, steps_end or end) - begin
-        if window > MOST_US:
-            yield Reject(f"the kernels' time stamps are up to {window:.3g} µs apart: one of them is wrong")
+        if marked.begin is not None:
+            ended = (kernels.start + kernels.us)[early]
+            begin = min(begin, max(marked.begin, ended.max())) if len(ended) else min(begin, marked.begin)
+        end = max(end, end if marked.end is None else marked.end)
+        if end - begin > MOST_US:
+            yield Reject(f"the kernels' time stamps are up to {end - begin:.3g} µs apart: one of them is wrong")
             return
         talks = np.array([bool(COMMUNICATION.search(name)) for name in names], dtype=bool)[kernels.name]
         of = [inside & (kernels.device == device) for device in np.unique(kernels.device[inside])]
         total = sum(_ran(kernels, mine) for mine in of) / len(of)
         compute = sum(_ran(kernels, mine & ~talks) for mine in of) / len(of)
-        yield Fact("gpu_window_us", f"{window:.3f}")
+        gaps = [_gaps(kernels, mine, float(begin), float(end), marked.left_out) for mine in of]
+        left_out = sum(float((x.end - x.begin - x.us).sum()) for x in gaps) / len(of)
+        yield Fact("gpu_window_us", f"{end - begin - left_out:.3f}")
         yield Fact("gpu_busy_us", f"{total:.3f}")
         yield Fact("gpu_compute_us", f"{compute:.3f}")
         if talks[inside].any():
             yield Fact("gpu_communication_alone_us", f"{total - compute:.3f}")
+        if left_out > 0:
+            yield Fact("gpu_left_out_us", f"{left_out:.3f}")
+        if why is not None:
+            yield from why(gaps)
     if copies_us:
         yield Fact("gpu_copies_us", f"{copies_us:.3f}")
+
+
+def _gaps(
+    kernels: Timeline,
+    mine: Bools,
+    begin: float,
+    end: float,
+    left_out: Sequence[tuple[float, float]],
+) -> Gaps:
+    """The gaps between these kernels, those of one device."""
+    start = kernels.start[mine]
+    begins, ends = _coverage(kernels, mine).gaps(begin, end)
+    cuts = Coverage(*(np.array([x[i] for x in left_out], dtype=np.float64) for i in (0, 1)))
+    asked = np.full(len(begins), np.nan)
+    if kernels.asked is not None:
+        order = np.argsort(start, kind="stable")
+        place = np.searchsorted(start[order], ends)
+        known = place < len(order)
+        asked[known] = kernels.asked[mine][order[place[known]]]
+    first = (begins <= begin) & (ends <= (start.min() if len(start) else begin))
+    return Gaps(begins, ends, ends - begins - cuts.within(begins, ends), asked, first)
 
 
 def collectives(kernels: Timeline, names: Sequence[str], groups: Mapping[int, str]) -> Iterator[Collective]:
@@ -83,11 +158,11 @@ def collectives(kernels: Timeline, names: Sequence[str], groups: Mapping[int, st
     talks = np.array([bool(COMMUNICATION.search(name)) for name in names], dtype=bool)[kernels.name]
     for device in np.unique(kernels.device[talks]).tolist():
         mine = kernels.device == device
-        starts, covered = _coverage(kernels, mine & ~talks)
+        computes = _coverage(kernels, mine & ~talks)
         found = np.flatnonzero(mine & talks)
         for i in found[np.argsort(kernels.start[found], kind="stable")].tolist():
             ends = np.array([kernels.start[i], kernels.start[i] + kernels.us[i]])
-            begun, ended = np.interp(ends, starts, covered) if len(starts) else (0.0, 0.0)
+            begun, ended = computes.until(ends)
             yield Collective(
                 kernel=names[int(kernels.name[i])],
                 ranks=groups.get(i, ""),
@@ -98,20 +173,10 @@ def collectives(kernels: Timeline, names: Sequence[str], groups: Mapping[int, st
             )
 
 
-def _coverage(kernels: Timeline, mine: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """For how long any of these kernels has run until each moment: corners of a line that rises only while one runs."""
-    if not mine.any():
-        return np.empty(0), np.empty(0)
-    order = np.flatnonzero(mine)[np.argsort(kernels.start[mine], kind="stable")]
-    start = kernels.start[order]
-    ended = np.maximum.accumulate(start + kernels.us[order])
-    begin = np.maximum(start, np.r_[-np.inf, ended[:-1]])  # what runs already covers the beginning
-    covered = np.cumsum(np.maximum(ended - begin, 0.0))
-    corners = np.stack([begin, np.maximum(ended, begin)], axis=1).ravel()
-    return corners, np.stack([np.r_[0.0, covered[:-1]], covered], axis=1).ravel()
-
-
-def _ran(kernels: Timeline, mine: npt.NDArray[np.bool_]) -> float:
+def _ran(kernels: Timeline, mine: Bools) -> float:
     """How long at least one of these kernels ran, µs."""
-    covered = _coverage(kernels, mine)[1]
-    return float(covered[-1]) if len(covered) else 0.0
+    return _coverage(kernels, mine).total
+
+
+def _coverage(kernels: Timeline, mine: Bools) -> Coverage:
+    return Coverage(kernels.start[mine], (kernels.start + kernels.us)[mine])

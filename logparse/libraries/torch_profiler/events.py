@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from array import array
@@ -10,20 +11,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from msgspec import UNSET
 
 from logparse.libraries.kinds.format import Outcome, Source
 from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.torch_profiler.coverage import Coverage
 from logparse.libraries.torch_profiler.epilogues import STEPS, step
 from logparse.libraries.torch_profiler.event import NO_ARGUMENTS, Arguments, Event, can_be, is_kernel, loads, number
 from logparse.libraries.torch_profiler.event_cutter import Batch, TraceEvents
-from logparse.libraries.torch_profiler.graphs import CAPTURE, GRAPH, LAUNCHES_GRAPH, Read
+from logparse.libraries.torch_profiler.graphs import CAPTURE, LAUNCHES_GRAPH, Read, captured, is_capture
 from logparse.libraries.torch_profiler.inputs import Backend
 from logparse.libraries.torch_profiler.launches import operators_by_time
 from logparse.libraries.torch_profiler.operands import COLLECTIVE, WITHOUT_KERNELS, operator
 from logparse.libraries.torch_profiler.operators import OPERATORS, operation
 from logparse.libraries.torch_profiler.records import Columns, Records
-from logparse.libraries.torch_profiler.timeline import FIRST_UNIT, MARK, RUNTIME, UNIT_KINDS, timeline
+from logparse.libraries.torch_profiler.timeline import FIRST_UNIT, MARK, RUNTIME, UNIT_KINDS, serving_steps, timeline
 from logparse.model import Fact, Record, Reject
 
 _INPUTS = {"dims": "Input Dims", "strides": "Input Strides", "types": "Input type", "values": "Concrete Inputs"}
@@ -44,7 +47,8 @@ _NAMES = 4096
 _STEP = b'"ProfilerStep#'
 _STEP_NAME = regex(r"ProfilerStep#(\d+)")
 _ON_DEVICE = "gpu_user_annotation"
-_STEP_CATEGORIES = ("user_annotation", "cpu_op", "python_function")
+_ANNOTATION = "user_annotation"
+_STEP_CATEGORIES = (_ANNOTATION, "cpu_op", "python_function")
 """Of the thread that called ``step()``, by versions of PyTorch; ``gpu_user_annotation`` is its copy on the device."""
 
 
@@ -57,12 +61,20 @@ def read_events(source: Source) -> Iterator[Outcome]:
         yield from _taken(events, reader)
     yield from events.damage
     header = {**events.tail, **events.header}
-    if GRAPH in header:  # the trace of a capture, no window: what ran before it began is not of the job's units
+    yield Outcome("fact", _identity(columns), lines=0)
+    reader.of_capture = is_capture(columns, header)
+    if reader.of_capture:  # no window: what ran before or after the capture is not of the job's units
+        known = [*_facts(header, columns), _of_capture(columns)]
         reader.foreign += columns.forget_kernels()
-    yield Outcome("fact", [*_facts(header, columns), *reader.step_facts(), *reader.take_units(header)], lines=0)
+    else:
+        columns.left_out = captured(columns)
+        known = _facts(header, columns)
+    yield Outcome("fact", known, lines=0)
     by_time, replays = (None, []) if columns.ids_suffice else operators_by_time(source, columns, reader.beside, header)
     yield Outcome("fact", replays, lines=0)
     records = Records(columns, by_time)
+    if not reader.of_capture:
+        yield Outcome("fact", [*reader.step_facts(), *reader.take_units(header)], lines=0)
     yield from records.outcomes()
     yield Outcome("foreign", lines=reader.foreign)
     yield Outcome("fact", lines=0, tables={"timelines": timeline(columns, *records.identities(), header)})
@@ -84,6 +96,7 @@ class _Reader:
 
     def __init__(self, columns: Columns, backend: Backend | None = None) -> None:
         self.foreign = 0
+        self.of_capture = False
         self.backend = backend
         """The library of the device, by the header of the trace."""
         self._columns = columns
@@ -127,7 +140,7 @@ class _Reader:
             **dict.fromkeys(("kernel", "gpu_memcpy", "gpu_memset"), device),
             **dict.fromkeys(RUNTIME, calls),
             "cuda_sync": waits,
-            "user_annotation": annotations,
+            _ANNOTATION: annotations,
         }
         for event in events:
             kinds.get(event.cat or "", others).append(event)
@@ -142,8 +155,7 @@ class _Reader:
         for event in waits:
             self._wait(event)
         for event in annotations:
-            if _marks(event.name or ""):
-                self._mark(event)
+            self._annotation(event)
         if marked:
             self._take_steps(events)
 
@@ -158,8 +170,15 @@ class _Reader:
             elif event.ph == "X" and event.cat in _STEP_CATEGORIES:
                 self._begun[name[1]] = min(start, self._begun.get(name[1], math.inf))
                 if event.dur is not None and event.dur > 0:
-                    self._steps[str(event.pid), name[1]] = event.dur
-                    self._columns.steps_end = max(self._columns.steps_end or 0.0, start + event.dur)
+                    self._add_step((str(event.pid), name[1]), start, event.dur)
+                    if event.cat != _ANNOTATION:  # as the old profilers have it
+                        self._note(name[0], start, event.dur)
+
+    def _add_step(self, key: tuple[str, str], start: float, us: float) -> None:
+        columns = self._columns
+        self._steps[key] = us
+        columns.steps_begin = start if columns.steps_begin is None else min(columns.steps_begin, start)
+        columns.steps_end = max(columns.steps_end or 0.0, start + us)
 
     def take_units(self, header: Mapping[str, Any]) -> Iterator[Fact]:
         """The kinds of the units that the trace holds, as far as its header names them.
@@ -178,11 +197,22 @@ class _Reader:
             yield Fact("first_unit", str(header[FIRST_UNIT]))
 
     def step_facts(self) -> list[Fact]:
-        """How many steps were seen (those of each process, where a trace was merged), and how long they took."""
+        """How many steps were seen (those of each process, where a trace was merged), and how long they took.
+
+        Where the profiler marks none, they are those of a serving engine.
+        """
+        served = [] if self._steps else serving_steps(self._columns)
+        for i, (start, end, _) in enumerate(served):
+            self._add_step(("", str(i)), start, end - start)
         if not self._steps:
             return []
-        wall = math.fsum(self._steps.values())
-        return [Fact("profiler_steps", str(len(self._steps))), Fact("profiler_steps_us", f"{wall:.3f}")]
+        count, wall = Fact("profiler_steps", str(len(self._steps))), math.fsum(self._steps.values())
+        cuts = np.array(self._columns.left_out, dtype=np.float64).reshape(-1, 2).T
+        begin, end = self._columns.steps_begin or 0.0, self._columns.steps_end or 0.0
+        cut = float(Coverage(*cuts).within(np.array([begin]), np.array([end]))[0])
+        wall = max(wall - cut, 0.0)
+        # a serving engine marks when the host issues a step, not when the device is done with it
+        return [count] if served else [count, Fact("profiler_steps_us", f"{wall:.3f}")]
 
     def beside(self, source: Source) -> Read:
         """Another trace, read for this one, whose names and kinds are those of this one's columns; and its header."""
@@ -307,6 +337,18 @@ class _Reader:
             at = (correlation, device, number(args.stream))
             self._columns.waits.append((*at, max(number(args.wait_on_stream), -1), number(args.recorded_by)))
 
+    def _annotation(self, event: Event) -> None:
+        if event.timed:
+            self._note(event.name or "", event.ts or 0.0, event.dur or 0.0)
+        if _marks(event.name or ""):
+            self._mark(event)
+
+    def _note(self, name: str, start: float, us: float) -> None:
+        columns = self._columns
+        columns.annotation_name.append(self._name(name))
+        columns.annotation_start.append(start)
+        columns.annotation_us.append(us)
+
     def _mark(self, event: Event) -> None:
         if event.timed:
             self._columns.marks.append((event.name or "", event.ts or 0.0, event.dur or 0.0, self._thread(event)))
@@ -354,6 +396,22 @@ def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
     if process.isdigit():
         facts.append(Fact("pid", process))
     return list(dict.fromkeys(facts))
+
+
+def _identity(columns: Columns) -> list[Record]:
+    """What tells the trace from every other one, however it is packed or laid out: the times of its kernels."""
+    if not len(columns.kernel_id):
+        return []
+    digest = hashlib.blake2b(digest_size=16)
+    for each in (columns.kernel_start, columns.kernel_us):
+        digest.update(np.sort(np.array(each)).tobytes())
+    return [Fact("trace_id", digest.hexdigest())]
+
+
+def _of_capture(columns: Columns) -> Fact:
+    """What the trace of a capture holds beside it, and is left out."""
+    left_out = {"kernels": len(columns.kernel_id), "us": round(math.fsum(columns.kernel_us), 3)}
+    return Fact("graph_capture", json.dumps(left_out))
 
 
 def _backend(top: Mapping[str, Any]) -> Backend | None:

@@ -39,7 +39,7 @@ BACKWARD_WEIGHTS = regex(r"wgrad|_?wrw|bwd_?weight|backward_?(?:weight|filter)|b
 """Names of main kernels of either gradient: MIOpen, CK, MLIR, cuDNN, CUTLASS and PyTorch's own."""
 _SUM = regex(r"reduc", re.IGNORECASE)
 _INPUT = regex(
-    r"nchwToNhwc|NCHW2CNHW|im2d?2?col|SubTensorOpWithScalar|fillBuffer|scalePackedTensor|init_device_workspace"
+    r"nchwToNhwc|NCHW2CNHW|im[23]?d?2?col|SubTensorOpWithScalar|fillBuffer|scalePackedTensor|init_device_workspace"
     r"|OffsetsKernel|WinogradTiles|flip_filter|fft2d_r2c|kernel_elementwise_(?:batched_)?dual",
     re.IGNORECASE,
 )
@@ -97,6 +97,11 @@ def _between(roles: str, before: str) -> int:
     rest = roles.partition("i")[0]
     clear = rest.rfind("o") + 1
     return clear + int("t" in before and "t" in rest[clear:])
+
+
+def is_main(name: str) -> bool:
+    """Whether a kernel computes a product or convolution, and does not only prepare or convert for one."""
+    return _role(name) in "BW?"
 
 
 @lru_cache(maxsize=4096)  # a trace launches the same few hundred kernels again and again

@@ -23,6 +23,10 @@ contradicts its operator (``_agree``)::
 these are as many as its launches of graphs, each is joined to that capture alone, so that graphs of other batch sizes
 with as many kernels are told apart.
 
+A trace of a capture alone (``is_capture``) is no time of the job, wherever it lies: its kernels, which ran before or
+after the capture, and its steps count nowhere.  The fact ``graph_capture`` states how many there were.  In the trace of
+a job the idle time of a capture is left out of the window (``captured``, ``busy``).
+
 Where captures of equal kernels differ in their problems (batch sizes that use the same kernels), or there is none, the
 replay stays without operators; the fact ``graph_unexplained_us`` is its time.
 """
@@ -55,6 +59,8 @@ _LAUNCHES = regex(r"(?:cuda|cu)Launch(?:Cooperative)?Kernel")
 _PRODUCT = regex(r"gemm|gemv|nvjet|xmma|wgrad|dgrad|fprop", re.IGNORECASE)
 _NO_PRODUCT = regex(r"(?!.*(?:conv|gem[mv]|dot|depthwise)).*\bat::native::", re.IGNORECASE)
 """Kernels by their names: those of products and convolutions, and PyTorch's own that are none."""
+_NAMED = regex(r"capture_\d|graph_?capture", re.IGNORECASE)
+"""Annotations of captures: of vLLM and SGLang (``capture_32_FULL``, ``capture_32_DECODE``)."""
 _RANK = regex(rb'"rank"\s*:\s*(\d+)')
 _MOST_BESIDE = 256
 _MOST_LACKING = 1.01
@@ -213,6 +219,39 @@ def _has_captures(source: Source) -> bool:
             if CAPTURE in held:
                 return True
     return False
+
+
+def is_capture(columns: Columns, header: Mapping[str, Any]) -> bool:
+    """Whether this is the trace of a graph's capture and not of the job's work.
+
+    It states so, or it launches no graph, and more kernels were captured than ran, or all that ran did so within an
+    annotation of the capture.
+    """
+    if GRAPH in header:
+        return True
+    if not columns.captures or any(LAUNCH.match(columns.names[name]) for name in set(columns.call_name)):
+        return False
+    captured = sum(len(x.kinds) for x in captures_of(columns))
+    if not captured or captured > len(columns.kernel_id):
+        return captured > 0
+    named = {i for i in set(columns.annotation_name) if _NAMED.match(columns.names[i])}
+    rows = zip(columns.annotation_name, columns.annotation_start, columns.annotation_us, strict=True)
+    spans = [(start, start + us) for name, start, us in rows if name in named]
+    return all(any(begin <= at <= end for begin, end in spans) for at in columns.kernel_start)
+
+
+def captured(columns: Columns) -> list[tuple[float, float]]:
+    """From when to when graphs were captured, µs."""
+    if not columns.captures:
+        return []
+    at: dict[bool, list[float]] = {True: [], False: []}
+    for name, start in zip(columns.call_name, columns.call_start, strict=True):
+        text = columns.names[name]
+        if (begins := _BEGIN.match(text) is not None) or _END.match(text):
+            at[begins].append(start)
+    ends = sorted(at[False])
+    spans = ((begin, next((end for end in ends if end > begin), None)) for begin in sorted(at[True]))
+    return [(begin, end) for begin, end in spans if end is not None]
 
 
 def captures_of(columns: Columns) -> Iterator[Capture]:

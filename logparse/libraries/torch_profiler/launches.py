@@ -1,7 +1,9 @@
 """The operator of a kernel that bears no ``External id``: by the time and thread of its launch.
 
 The kernel's ``correlation`` names the runtime call (``cudaLaunchKernel``, ``hipLaunchKernel`` …) that launched it; the
-operator is the innermost one that was open on that thread then; of a graph launch see ``graphs``.
+operator is the innermost one that was open on that thread then; of a graph launch see ``graphs``.  The fact
+``graph_launches_without_kernels`` counts the launches of graphs of which the profiler kept no work: what ran then looks
+like idle time (AMD-AGI/TraceLens issue 728).
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def operators_by_time(
     columns.launched[asked] = True
     graph_of = [correlation if correlation in graphs else -1 for correlation in columns.kernel_correlation]
     marks = _marked(columns, call_of, graphs, header.get(GRAPHS))
-    return found, join(source, columns, graph_of, marks, found, header, beside)
+    joined = join(source, columns, graph_of, marks, found, header, beside)
+    lost = graphs - {*columns.kernel_correlation, *columns.copy_correlation}
+    return found, [*joined, *([Fact("graph_launches_without_kernels", str(len(lost)))] if lost else [])]
 
 
 def _marked(columns: Columns, call_of: Mapping[int, int], graphs: set[int], marks: object) -> dict[int, str]:

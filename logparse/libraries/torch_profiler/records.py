@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from logparse.libraries.kinds.format import Outcome
-from logparse.libraries.torch_profiler.busy import BEFORE, Timeline, before, busy, collectives
+from logparse.libraries.torch_profiler.busy import BEFORE, Marked, Timeline, before, busy, collectives
 from logparse.libraries.torch_profiler.epilogues import ElementWise, Kernels, gelu_gradients, is_tanh, tails
+from logparse.libraries.torch_profiler.gaps import HostTime, idle_facts
 from logparse.libraries.torch_profiler.gradients import split
 from logparse.libraries.torch_profiler.inputs import UNREAD, Operation
-from logparse.libraries.torch_profiler.timeline import KernelIdentity
+from logparse.libraries.torch_profiler.searches import NAIVE, SEARCH, searched
+from logparse.libraries.torch_profiler.timeline import BACKLOG_US, CALL_KINDS, KernelIdentity, call_kind
 from logparse.model import (
     Call,
     ConvProblem,
@@ -32,6 +36,8 @@ CATEGORY = "profiler"
 ORIGIN = "trace"
 _SAMPLES = 1000
 """Samples of one measurement that are kept; the statistics are of all."""
+
+_LAUNCHING = tuple(CALL_KINDS.index(x) for x in ("launch", "graph", "copy"))
 
 Thread = tuple[str, str]
 Ints = npt.NDArray[np.int64]
@@ -115,8 +121,12 @@ class Columns:
         """When each unit of work of a known kind began, on the clock of the kernels, and that kind; in this order."""
         self.kernel_group: dict[int, str] = {}
         """The ranks of a collective, of those kernels that state them."""
+        self.annotation_name, self.annotation_start, self.annotation_us = array("i"), array("d"), array("d")
+        self.steps_begin: float | None = None
         self.steps_end: float | None = None
-        """When the last marked step ended, on the clock of the kernels."""
+        """When the first marked step began and the last one ended, on the clock of the kernels."""
+        self.left_out: list[tuple[float, float]] = []
+        """From when to when idle time is no part of the job's: graphs were captured, or solvers were searched for."""
         self.launched: npt.NDArray[np.bool_] | None = None
         """Which kernels' launches are events of this trace, where launches were read."""
         self.replayed_from: int | None = None
@@ -190,6 +200,61 @@ def without_overlap(us: Floats, start: Floats, op: Ints, device: Ints) -> Floats
     return out
 
 
+@dataclass
+class _Search:
+    """What the searches of one problem ran: calls, kernels, their time and that of naive ones, µs."""
+
+    calls: int = 0
+    kernels: int = 0
+    us: float = 0.0
+    naive_us: float = 0.0
+
+    def add(self, kernels: int, us: float, naive_us: float) -> None:
+        """Add one call."""
+        self.calls, self.kernels = self.calls + 1, self.kernels + kernels
+        self.us, self.naive_us = self.us + us, self.naive_us + naive_us
+
+
+_LEAST_SEARCH = 3
+"""Kernels of the shortest call that searches: two solvers, and the one that was picked."""
+
+
+class _Launches:
+    """When the calls of the runtime that launched a trace's work began and ended, µs."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        correlation = np.array(columns.call_correlation, dtype=np.int64)
+        kinds = {i: call_kind(columns.names[i]) for i in set(columns.call_name)}
+        kind = np.array([kinds[i] for i in columns.call_name], dtype=np.int64)
+        kept = np.flatnonzero((correlation >= 0) & np.isin(kind, _LAUNCHING))
+        kept = kept[np.argsort(correlation[kept], kind="stable")]
+        start, us = np.array(columns.call_start)[kept], np.array(columns.call_us)[kept]
+        self._correlation, self._graph = correlation[kept], kind[kept] == CALL_KINDS.index("graph")
+        self._begin, self._end = start, start + np.where(np.isfinite(us), us, 0.0)
+
+    def of(self, correlation: Ints, graphs_begin: bool = False) -> Floats:
+        """When the launch of each work ended, of a graph's work on request when it began; NaN where it is unknown."""
+        if not len(self._correlation):
+            return np.full(len(correlation), np.nan)
+        place = np.minimum(np.searchsorted(self._correlation, correlation), len(self._correlation) - 1)
+        at = np.where(self._graph & graphs_begin, self._begin, self._end)[place]
+        return np.where(self._correlation[place] == correlation, at, np.nan)
+
+    def backlog(self, start: Floats, correlation: Ints) -> bool:
+        """Whether the device was busy with what the trace does not show: the first work that was launched began later
+        than a launch takes.
+        """
+        columns = self._columns
+        start = np.r_[start, np.array(columns.copy_start)]
+        asked = self.of(np.r_[correlation, np.array(columns.copy_correlation, dtype=np.int64)])
+        known = np.flatnonzero(np.isfinite(asked))
+        if not len(known):
+            return False
+        first = known[np.argmin(start[known])]
+        return bool(start[first] - asked[first] > BACKLOG_US)
+
+
 class Records:
     """What a trace's columns make.  ``by_time``: the operator (or -1) of each kernel that bears no id, or that a graph
     replayed.
@@ -208,7 +273,12 @@ class Records:
             self._op = np.where((self._op < 0) | (by_time >= self._events), by_time, self._op)
         bears_id = np.frombuffer(columns.kernel_id, dtype=np.int64) >= 0
         launched = bears_id if columns.launched is None else bears_id | columns.launched
-        self._timeline = Timeline(self._start, self._us, self._device, launched, self._name)
+        launches = _Launches(columns)
+        asked = launches.of(np.frombuffer(columns.kernel_correlation, dtype=np.int64), graphs_begin=True)
+        own_us = self._us
+        self._backlog = launches.backlog(self._start, np.frombuffer(columns.kernel_correlation, dtype=np.int64))
+        self._searched = np.zeros(len(self._us), dtype=bool)
+        self._searches: dict[Problem, _Search] = {}
         self._us = without_overlap(self._us, self._start, self._op, self._device)
         self._problems: list[Problem] = []
         self._problem_index: dict[Problem, int] = {}
@@ -218,6 +288,7 @@ class Records:
         self._call_events = self._unread_events = 0
         self._unread: Counter[tuple[str, str]] = Counter()
         self._walk()
+        self._timeline = Timeline(self._start, own_us, self._device, launched, self._name, asked, self._searched)
 
     def outcomes(self) -> Iterator[Outcome]:
         """Calls, measurements, kernels, messages and facts."""
@@ -237,8 +308,10 @@ class Records:
             text = "kernels of no operator: several operators bear their External id"
             messages.append(Message(category=CATEGORY, text=text, count=self._ambiguous))
         yield Outcome("message", messages, lines=self._unread_events + sum(columns.copies.values()))
-        timed = busy(self._timeline, columns.names, columns.copies_us, columns.steps_end)
-        yield Outcome("fact", [*timed, *self._tails()], lines=0)
+        marked = Marked(None if self._backlog else columns.steps_begin, columns.steps_end, columns.left_out)
+        host = HostTime(columns)
+        timed = busy(self._timeline, columns.names, columns.copies_us, marked, lambda gaps: idle_facts(gaps, host))
+        yield Outcome("fact", [*timed, *self._tails(), *self._search_facts()], lines=0)
         talks = collectives(self._timeline, columns.names, columns.kernel_group)
         yield Outcome("measurement", [*talks], lines=0)
         yield Outcome("foreign", lines=self._events - self._call_events - self._unread_events)
@@ -281,8 +354,9 @@ class Records:
         launched = launched[asked[self._op_kind[self._op[launched]]]]
         launched = launched[np.lexsort((self._start[launched], self._op[launched]))]
         bounds = np.flatnonzero(np.diff(self._op[launched], prepend=-1, append=-1))
-        for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-            kernels = launched[a:b]
+        each = [launched[a:b] for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
+        self._find_searches(each)
+        for kernels in each:
             name, operation, _ = self._columns.kinds[self._op_kind[self._op[kernels[0]]]]
             is_event = int(self._op[kernels[0]]) < self._events
             if operation is None:
@@ -290,7 +364,37 @@ class Records:
                 self._unread[self._columns.names[name], UNREAD] += 1
             else:
                 self._call_events += is_event
-                self._operator(operation, kernels)
+                own = kernels[~self._searched[kernels]]
+                if len(own):
+                    self._operator(operation, own)
+
+    def _find_searches(self, calls: Sequence[Ints]) -> None:
+        """Mark the kernels of searches, and leave out the time that these took."""
+        of_kind: dict[tuple[int, int], list[Ints]] = defaultdict(list)
+        for kernels in calls:
+            of_kind[int(self._op_kind[self._op[kernels[0]]]), int(self._device[kernels[0]])].append(kernels)
+        names, columns = self._columns.names, self._columns
+        for (kind, _), mine in of_kind.items():
+            operation = columns.kinds[kind][1]
+            most = max(map(len, mine))
+            if operation is None or most < _LEAST_SEARCH:
+                continue
+            mine.sort(key=lambda x: float(self._start[x[0]]))
+            backward = len(operation.problems) == 2
+            found = searched([[names[i] for i in self._name[x].tolist()] for x in mine], backward)
+            for number, places in found.items():
+                kernels = mine[number]
+                of_search = kernels[sorted(places)]
+                self._searched[of_search] = True
+                begin = float(np.nanmin([self._start[of_search[0]], columns.op_start[int(self._op[kernels[0]])]]))
+                end = float((self._start + self._us)[of_search].max())
+                after = [x for x in self._start[kernels[~self._searched[kernels]]].tolist() if x >= end]
+                columns.left_out.append((begin, min(after, default=end)))
+                problem = operation.whole or operation.problems[0]
+                naive = [i for i in of_search if NAIVE.search(names[self._name[i]])]
+                self._searches.setdefault(problem, _Search()).add(
+                    len(of_search), float(self._us[of_search].sum()), float(self._us[naive].sum())
+                )
 
     def _operator(self, operation: Operation, kernels: Ints) -> None:
         backward = isinstance(operation.whole, ConvProblem) and operation.whole.direction == "B+W"
@@ -342,6 +446,13 @@ class Records:
         kernels = Kernels(self._start, self._us, self._device, self._op, self._problem_of, index[kind], tanh)
         return [*tails(kernels, self._problems, list(steps.values())), *gelu_gradients(kernels, list(steps.values()))]
 
+    def _search_facts(self) -> Iterator[Fact]:
+        """What each problem's searches ran, the longest first."""
+        if self._searches:
+            order = sorted(self._searches.items(), key=lambda x: (-x[1].us, x[0].text))
+            listed = [{"problem": problem.text, **asdict(found)} for problem, found in order]
+            yield Fact("searches", json.dumps(listed))
+
     def _kernels(self) -> Iterator[Kernel]:
         """Totals per operator's name (and inputs, where it is no problem), problem, kernel and device."""
         if not len(self._us):
@@ -352,7 +463,9 @@ class Records:
         with_inputs[list(columns.operators)] = list(columns.operators)
         of_op = self._op_kind[self._op] if len(self._op_kind) else np.zeros(len(self._op), dtype=np.int64)
         op = np.where(self._op >= 0, kinds[of_op], np.where(before(self._timeline), -2, -1))
-        operator = np.where((self._op >= 0) & (self._problem_of < 0), with_inputs[of_op], -1)
+        op = np.where(self._searched, -3, op)
+        unlike = (self._op >= 0) & (self._problem_of < 0) & ~self._searched
+        operator = np.where(unlike, with_inputs[of_op], -1)
         units = sorted({name for _, name in columns.units})
         unit = self._units(units)
         keys = np.stack([op, self._problem_of, self._name, self._device, operator, unit])
@@ -364,7 +477,7 @@ class Records:
         for i, at in enumerate(starts.tolist()):
             name, problem, kernel, device, operator_kind, kind = keys[:, at].tolist()
             yield Kernel(
-                op=self._columns.names[name] if name >= 0 else BEFORE if name == -2 else "",
+                op=self._columns.names[name] if name >= 0 else {-2: BEFORE, -3: SEARCH}.get(name, ""),
                 kernel=self._columns.names[kernel],
                 calls=int(counts[i]),
                 total_us=float(totals[i]),

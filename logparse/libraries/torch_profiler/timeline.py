@@ -20,11 +20,15 @@ Events of Kineto that are read (pytorch/kineto, ``libkineto/src``: ``output_json
     "cat": "cpu_op", "name": "autograd::engine::evaluate_function: MmBackward0"
                                                   a node of the backward pass, which a thread of its own runs
     "name": "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+    "cat": "user_annotation", "name": "step[DECODE bs=32]" | "execute_context_0(0)_generation_32(32)"
+                                                  a step of SGLang, and of vLLM
 """
 
 from __future__ import annotations
 
 import bisect
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -61,7 +65,13 @@ _KINDS: Mapping[str, CallKind] = {
     **dict.fromkeys(("EventRecord", "EventRecordWithFlags"), "record"),
 }
 _BACKWARD = "autograd::engine::evaluate_function"
-MARK = regex(r"ProfilerStep#(\d+)\Z|enumerate\(DataLoader\)#_(Multi|Single)Process\w*\.__next__")
+MARK = regex(
+    r"ProfilerStep#(\d+)\Z|enumerate\(DataLoader\)#_(Multi|Single)Process\w*\.__next__"
+    r"|(step\[|execute_(?:new|context|generation|\d))"
+)
+"""What marks a step of PyTorch's profiler (its number), a batch of a loader (its kind), a step of a serving engine."""
+BACKLOG_US = 500.0
+"""An idle device begins sooner with what was launched."""
 _WAITED_US = 500.0
 """A ``__next__`` of a loader with workers that takes less finds its batch ready: taking it out of the queue costs so
 much.
@@ -184,7 +194,7 @@ def _calls(columns: Columns, launched: Ints) -> dict[str, npt.NDArray[Any]]:
     """Calls of the runtime; of launches and copies only those whose work is in the trace."""
     start, us = np.array(columns.call_start), np.array(columns.call_us)
     name, correlation = np.array(columns.call_name, dtype=np.int64), np.array(columns.call_correlation)
-    known = {i: CALL_KINDS.index(_kind_of(columns.names[i])) for i in set(columns.call_name)}
+    known = {i: call_kind(columns.names[i]) for i in set(columns.call_name)}
     kinds = np.zeros(len(columns.names) + 1, dtype=np.int64)
     kinds[[*known]] = [*known.values()]
     kind = kinds[name]
@@ -231,13 +241,32 @@ def _marks(
     marked = None
     for name, start, us, thread in columns.marks:
         found = MARK.match(name)
-        step, loader = found.groups() if found else ("", "")
+        step, loader, _ = found.groups() if found else ("", "", "")
         if step:
             steps[step] = (start, start + us)
             marked = thread
         elif loader == "Single" or (loader and us >= _WAITED_US):
             loads.append((start, start + us, thread, int(loader == "Multi")))
+    if not steps and (served := serving_steps(columns)):
+        threads = Counter(thread for _, _, thread in served)
+        marked = max(threads, key=lambda x: (threads[x], columns.threads[x]))
+        steps = {str(i): (start, end) for i, (start, end, thread) in enumerate(served) if thread == marked}
     return steps, loads, marked
+
+
+def serving_steps(columns: Columns) -> list[tuple[float, float, int]]:
+    """Beginning, end (µs) and thread of each step that a serving engine marked, by its beginning.
+
+    Of marks within each other the outermost counts: vLLM and SGLang mark the step and its parts.
+    """
+    marks = [x for x in columns.marks if (found := MARK.match(x[0])) and found[3] and x[2] > 0]
+    out: list[tuple[float, float, int]] = []
+    ends: dict[int, float] = {}
+    for _, start, us, thread in sorted(marks, key=lambda x: (x[1], -x[2])):
+        if start >= ends.get(thread, -math.inf):
+            out.append((start, start + us, thread))
+            ends[thread] = start + us
+    return out
 
 
 def _main(
@@ -272,10 +301,11 @@ def handoffs(
     return sorted(found + [(end, thread, main) for (thread, _), (_, end) in episodes.items()])
 
 
-def _kind_of(name: str) -> CallKind:
+def call_kind(name: str) -> int:
+    """The kind of a call of the runtime by its name: an index of ``CALL_KINDS``."""
     short = _SHORT.match(name)
     name = short[1] if short else ""
-    return _KINDS.get(name) or ("copy" if name.startswith("Memcpy") else "launch")
+    return CALL_KINDS.index(_KINDS.get(name) or ("copy" if name.startswith("Memcpy") else "launch"))
 
 
 # --------------------------------------------------------------------------------------------------- Arrow, no pandas

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analyzers.job.gpu_time import gpu_time, part_of, traced_calls
+from analyzers.job.gpu_time import COPIES, gpu_time, part_of, traced_calls
 from logparse.libraries.torch_profiler.busy import BEFORE
 from tests.analyzers.build import call, facts, tables
 from tests.analyzers.example import W, gemm
@@ -35,7 +35,22 @@ def kernel(op: str, name: str, us: float, problem: str | None = None, source: st
         ("aten::max_pool2d_with_indices", "max_pool_forward_nchw", "", "pooling"),
         ("record_param_comms", "ncclDevKernel_Generic", "", "communication"),
         ("", "void vllm::cross_device_reduce_1stage", "", "communication"),
-        ("aten::_softmax_backward_data", "aten::_softmax_backward_data", "", "normalisation"),
+        ("aten::_softmax_backward_data", "aten::_softmax_backward_data", "", "softmax"),
+        ("aten::_softmax", "void (anonymous namespace)::softmax_warp_forward<float>", "", "softmax"),
+        ("aten::_log_softmax", "void (anonymous namespace)::softmax_warp_forward<float>", "", "normalisation"),
+        ("aten::_foreach_copy_", "void at::native::multi_tensor_apply_kernel<TensorListMetadata>", "", COPIES),
+        ("", "void at::native::multi_tensor_apply_kernel<at::native::Copy<float>>", "", COPIES),
+        ("", "mfma_moe1_silu_mul_afp8_wfp4_fp8_t128x256x256", "", "GEMM"),
+        ("", "mfma_moe2_afp4_wfp4_bf16_cshuffle_t32x128", "", "GEMM"),
+        ("aiter::ck_moe_stage1", "void ck::kernel_moe_mxgemm_2lds<a, b>", "", "GEMM"),
+        ("", "_ZN5aiter47fmoe_bf16_blockscaleFp8_g1u1_vs_silu_1tg_32x256E", "", "GEMM"),
+        ("", "bmm_Bfloat16_E2m1E2m1_Fp32_t128x8x512", "", "GEMM"),
+        ("", "void marlin_moe_wna16::Marlin<1, 2>", "", "GEMM"),
+        ("aten::_grouped_mm", "some_kernel", "", "GEMM"),
+        ("", "_matmul_ogs_NNT_bf16xbf16xmxfp4", "", "GEMM"),
+        ("", "void vllm::moe::topkGatingSoftmax<4>", "", "expert routing"),
+        ("", "opus_moe_sorting_entry", "", "expert routing"),
+        ("", "void vllm::moe::moe_align_block_size_kernel<int>", "", "expert routing"),
         ("", "void at::native::compute_grad_weight<c10::BFloat16, float, long, false>", "", "embedding and indexing"),
         ("mine::thing", "thing_kernel", "", "other"),
     ],
@@ -71,6 +86,21 @@ def test_nothing_without_kernels() -> None:
     assert gpu_time(tables()) is None
     early = gpu_time(tables(kernels=[kernel(BEFORE, "Cijk_", 7.0)]))
     assert early is None
+
+
+def test_the_kernel_with_the_most_time_names_the_call() -> None:
+    """Its time stands in several rows, and a helper's in one; helpers name nothing that a main kernel computes."""
+    text, main, helper = gemm(1).text, "igemm_fwd_gtcx3_nhwc_fp16", "SubTensorOpWithScalar1d"
+    rows = [
+        kernel("aten::a", main, 5.0, text),
+        kernel("aten::b", main, 5.0, text),
+        kernel("aten::a", helper, 7.0, text),
+    ]
+    turned = [kernel("aten::a", main, 5.0, text), kernel("aten::a", "batched_transpose_32x32_half", 9.0, text)]
+    for given in (rows, turned):
+        held = tables(kernels=given, calls=[call(text, count=1, source_id="trace", category="profiler")])
+        [row] = traced_calls(held.kernels, held.calls).to_dict("records")
+        assert (row["kernel"], row["total_us"]) == (main, sum(float(str(x["total_us"])) for x in given))
 
 
 def test_the_time_of_a_call() -> None:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.libraries.torch_profiler.busy import Timeline, before, busy, collectives
+from logparse.libraries.torch_profiler.busy import Marked, Timeline, before, busy, collectives
+from logparse.model import Fact
 
 NAMES = ["gemm", "ncclDevKernel_Generic"]
 
@@ -24,14 +25,49 @@ def timeline(*rows: tuple[float, float], names: str = "", launched: str = "", de
     )
 
 
-def facts(kernels: Timeline, steps_end: float | None = None, copies_us: float = 0.0) -> dict[str, float]:
-    return {x.name: float(x.value) for x in busy(kernels, NAMES, copies_us, steps_end)}
+def facts(
+    kernels: Timeline,
+    steps_end: float | None = None,
+    copies_us: float = 0.0,
+    steps_begin: float | None = None,
+    left_out: tuple[tuple[float, float], ...] = (),
+) -> dict[str, float]:
+    marked = Marked(steps_begin, steps_end, left_out)
+    return {x.name: float(x.value) for x in busy(kernels, NAMES, copies_us, marked) if isinstance(x, Fact)}
 
 
 def test_streams_overlap_and_the_last_step_ends_later() -> None:
     found = facts(timeline((10, 20), (15, 30), (40, 50), (42, 44)), steps_end=70)
     assert found == {"gpu_window_us": 60, "gpu_busy_us": 30, "gpu_compute_us": 30}
     assert facts(timeline((10, 20), (15, 30)), steps_end=5)["gpu_window_us"] == 20  # the GPU ends after the host
+
+
+def test_a_marked_step_begins_where_it_is_marked() -> None:
+    late = timeline((70, 80), (90, 100))
+    assert facts(late, 110, steps_begin=10) == {"gpu_window_us": 100, "gpu_busy_us": 20, "gpu_compute_us": 20}
+    assert facts(late, 110)["gpu_window_us"] == 40, "no step is marked, or the device was still busy"
+    assert facts(late, 110, steps_begin=75)["gpu_window_us"] == 40, "a kernel that ran before the first mark counts"
+
+
+def test_a_step_begins_when_the_device_is_done_with_the_step_before() -> None:
+    kernels = timeline((0, 30), (70, 80), launched=".x")
+    assert facts(kernels, 80, steps_begin=10) == {"gpu_window_us": 50, "gpu_busy_us": 10, "gpu_compute_us": 10}
+    assert facts(kernels, 80, steps_begin=40)["gpu_window_us"] == 40
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), min_size=1, max_size=8),
+    st.lists(st.tuples(st.integers(0, 80), st.integers(1, 20)), max_size=3),
+)
+def test_the_time_of_a_step_never_depends_on_its_kernels(
+    rows: list[tuple[int, int]], cuts: list[tuple[int, int]]
+) -> None:
+    kernels = timeline(*((float(start), float(start + us)) for start, us in rows))
+    assert facts(kernels, 100, steps_begin=-10)["gpu_window_us"] == 110
+    found = facts(kernels, 100, steps_begin=-10, left_out=tuple((float(a), float(a + us)) for a, us in cuts))
+    assert found["gpu_window_us"] + found.get("gpu_left_out_us", 0.0) == pytest.approx(110)
+    idle = {t for a, us in cuts for t in range(a, a + us)} - {t for a, us in rows for t in range(a, a + us)}
+    assert found.get("gpu_left_out_us", 0.0) == pytest.approx(len(idle & {*range(-10, 100)}))
 
 
 def test_communication_that_nothing_hides() -> None:

@@ -313,12 +313,22 @@ def test_what_ran_in_the_trace_of_a_capture_is_of_no_unit(tmp_path: Path) -> Non
         {**ran, "cat": "kernel", "name": "nvjet"},
         {**ran, "cat": "gpu_memset", "name": "Memset (Device)", "args": {}},
     ]
-    path = written(tmp_path, "capture.json", content)
-    assert sum(calls(read(path)).values()) == 1
-    content["logparse_graph"] = "4242.1"
-    written(tmp_path, "capture.json", content)
-    assert not [x for x in read(path) if isinstance(x, (Call, Kernel, Measurement))]
-    assert units(outcomes(FORMAT, path)) == {"foreign": len(content["traceEvents"])}
+    launched = {
+        "ph": "X",
+        "cat": "cuda_runtime",
+        "name": "cudaGraphLaunch",
+        "pid": 0,
+        "tid": 3,
+        "ts": 900.0,
+        "dur": 1.0,
+    }
+    job = {**content, "traceEvents": [*content["traceEvents"], launched]}
+    assert sum(calls(read(written(tmp_path, "capture.json", job))).values()) == 1, "a job that captures a graph itself"
+    for mark in ({}, {"logparse_graph": "4242.1"}):
+        path = written(tmp_path, "capture.json", content | mark)
+        assert not [x for x in read(path) if isinstance(x, (Call, Kernel, Measurement))]
+        assert units(outcomes(FORMAT, path)) == {"foreign": len(content["traceEvents"])}
+        assert facts(read(path))["graph_capture"] == '{"kernels": 1, "us": 5.0}', "what is left out"
 
 
 def test_kernels_of_replays_are_of_the_unit_that_launched_them(tmp_path: Path) -> None:

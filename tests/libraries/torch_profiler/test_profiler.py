@@ -46,7 +46,8 @@ def test_golden_rest() -> None:
     assert sum(units(found).values()) == len(CONTENT["traceEvents"])
     tail = json.loads(facts(found)["epilogue_kernels"])
     assert (tail["tail"], tail["calls"], tail["us"]) == (["bias", "gelu"], 1, [5.5, 6.25])
-    assert {k: v for k, v in facts(found).items() if k != "epilogue_kernels"} == {
+    known = facts(found)
+    assert {k: v for k, v in known.items() if k not in ("epilogue_kernels", "gpu_gaps", "trace_id")} == {
         "device": "AMD Instinct MI300X",
         "cu_count": "304",
         "backend": "HIP",
@@ -55,10 +56,17 @@ def test_golden_rest() -> None:
         "pid": "4242",
         "profiler_steps": "2",
         "profiler_steps_us": "1050.250",
-        "gpu_window_us": "1005.750",
+        "gpu_window_us": "1050.750",
         "gpu_busy_us": "664.250",
         "gpu_compute_us": "664.250",
         "gpu_copies_us": "1.500",
+        "gpu_idle_us": '{"first": 45.0, "queued": 61.5, "launching": 221.0, "nothing": 59.0}',
+    }
+    assert json.loads(known["gpu_gaps"])[1] == {
+        "us": 45.0,
+        "why": "first",
+        "operator": "aten::addmm",
+        "annotation": "ProfilerStep#3",
     }
     assert {(m.function, m.text, m.count) for m in records_of(found, Message)} == {
         ("aten::mm", UNREAD, 1),

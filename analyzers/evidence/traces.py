@@ -1,0 +1,252 @@
+"""Which traces of a run are its job, and what is left out of every sum.
+
+Each rule with its reason; what is left out is counted, and ``recommend`` states it:
+
+==============================  ==================================================================================
+a copy of a trace               The same kernels at the same times, as beside its ``.gz``: they ran once.
+the capture of a graph          It is no time of the job: only the graph's launches are.
+kernels of another profiler     Beside a trace of torch.profiler they are the same work once more.
+a trace without marked steps    Beside traces with marked steps: what it holds is of no known number of steps.
+==============================  ==================================================================================
+
+Traces of two devices, or of two programs, are never added: their sum is of nothing that runs (``unlike``).  Two traces
+are of one program where they are of one process, or of ranks of one job, or where a capture of ours counted their
+units; else where they share a twentieth of the time of their problems or more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import pandas as pd
+
+from analyzers.evidence.tables import LeftOut, Tables, cached_per_run
+from logparse.ingest.input_file import CAPTURES
+
+Facts: TypeAlias = Mapping[str, list[str]]
+"""Values of each fact of a source."""
+TORCH = "torch-profiler"
+TRACE_ID, CAPTURE = "trace_id", "graph_capture"
+"""Facts of a trace: what tells it from every other trace, and what the trace of a graph's capture holds beside it."""
+STEPS, KINDS, RANK, PID = "profiler_steps", "unit_kinds", "rank", "pid"
+_OF_TIME = r"gpu_|profiler_steps|graph_(?!capture)|untraced_step_us|unit_kinds|epilogue_|gelu_|searches"
+"""Facts that state times and counts of a trace."""
+_IN_COMMON = 0.05
+"""Share of the time of two traces' problems from which they are taken for one program."""
+
+
+def of_the_job(tables: Tables) -> Tables:
+    """The tables without the traces that are no part of the job's time, which ``left_out`` lists."""
+    facts = tables.facts[tables.facts["run"] == tables.run]
+    kernels = tables.kernels[tables.kernels["run"] == tables.run]
+    sources = tables.sources[tables.sources["run"] == tables.run]
+    torch = sources[sources["format"].astype(str).str.contains(TORCH, regex=False, na=False)]
+    if not len(torch):
+        return tables
+    paths = dict(zip(sources["source_id"], sources["path"].astype(str), strict=True))
+    of = _by_source(facts)
+    ran = set(kernels["source_id"])
+    ordered = sorted(set(torch["source_id"]), key=lambda x: (paths[x], x))
+    dropped: dict[str, str] = {}
+    for source, why in _reasons(ordered, paths, of, ran):
+        dropped.setdefault(source, why)
+    kept = [x for x in sorted(paths, key=lambda x: (paths[x], x)) if x in ran and x not in dropped]
+    unlike = _unlike(kept, paths, of, kernels)
+    if unlike:
+        dropped |= dict.fromkeys(kept, _UNLIKE)
+    elif any(STEPS in of.get(x, {}) for x in kept):
+        dropped |= {x: _UNMARKED for x in kept if STEPS not in of.get(x, {})}
+    left_out = [*_left_out(dropped, paths, kernels), *_captures(of, dropped, paths)]
+    changed = _without(tables, dropped) if dropped else tables
+    return replace(changed, left_out=tuple(left_out), unlike=unlike) if left_out else changed
+
+
+def _by_source(facts: pd.DataFrame) -> Mapping[str, Facts]:
+    """Values of each fact of each source."""
+    out: dict[str, dict[str, list[str]]] = {}
+    for source, name, value in facts[["source_id", "name", "value"]].dropna().itertuples(index=False):
+        out.setdefault(str(source), {}).setdefault(str(name), []).append(str(value))
+    return out
+
+
+_COPY, _OF_CAPTURE = "a copy of a trace that counts", "the capture of a graph, which is no time of the job"
+_OTHER_TOOL = "kernels of another profiler, beside a trace of torch.profiler"
+_UNLIKE = "traces of several devices or programs, which are not added"
+_UNMARKED = "a trace without marked steps, beside traces that mark them"
+
+
+def _reasons(
+    torch: Sequence[str], paths: Mapping[str, str], of: Mapping[str, Facts], ran: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Sources that do not count beside the others, with the reason."""
+    seen: set[str] = set()
+    for source in torch:
+        known = of.get(source, {}).get(TRACE_ID, [])
+        if seen.intersection(known):
+            yield source, _COPY
+        seen.update(known)
+    captures = {x for x in torch if f"/{CAPTURES}" in f"/{paths[x]}" or CAPTURE in of.get(x, {})}
+    yield from ((x, _OF_CAPTURE) for x in torch if x in captures and x in ran)
+    if any(x in ran and x not in captures for x in torch):
+        yield from ((x, _OTHER_TOOL) for x in paths if x in ran and x not in torch)
+
+
+def _left_out(dropped: Mapping[str, str], paths: Mapping[str, str], kernels: pd.DataFrame) -> Iterator[LeftOut]:
+    sums = kernels[kernels["source_id"].isin(list(dropped))].groupby("source_id")[["total_us", "calls"]].sum()
+    for why in sorted(set(dropped.values())):
+        mine = sorted(x for x in dropped if dropped[x] == why)
+        held = sums.reindex(mine).fillna(0.0)
+        yield LeftOut(
+            why=why,
+            sources=frozenset(mine),
+            names=tuple(paths[x].rpartition("/")[2] for x in mine),
+            kernels=round(float(held["calls"].sum())),
+            us=float(held["total_us"].sum()),
+        )
+
+
+def _captures(of: Mapping[str, Facts], dropped: Mapping[str, str], paths: Mapping[str, str]) -> Iterator[LeftOut]:
+    """The captures, whose kernels ingest left out already."""
+    held = {x: json.loads(known[CAPTURE][0]) for x, known in of.items() if CAPTURE in known and x not in dropped}
+    if held:
+        names = tuple(sorted(paths[x].rpartition("/")[2] for x in held if x in paths))
+        kernels, us = sum(x["kernels"] for x in held.values()), sum(x["us"] for x in held.values())
+        yield LeftOut(_OF_CAPTURE, frozenset(held), names, kernels, us)
+
+
+def _without(tables: Tables, dropped: Mapping[str, str]) -> Tables:
+    """The tables without the kernels, calls and times of these sources."""
+    ours = set(dropped)
+
+    def rest(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame[~frame["source_id"].isin(ours)].reset_index(drop=True)
+
+    calls = tables.calls
+    gone = calls[calls["source_id"].isin(ours) & calls["category"].eq("profiler")]
+    facts = tables.facts
+    timed = facts["source_id"].isin(ours) & facts["name"].astype(str).str.match(_OF_TIME)
+    return replace(
+        tables,
+        kernels=rest(tables.kernels),
+        collectives=rest(tables.collectives),
+        calls=calls.drop(index=gone.index).reset_index(drop=True),
+        workload=_fewer(tables.workload, gone),
+        facts=facts[~timed].reset_index(drop=True),
+    )
+
+
+def _fewer(workload: pd.DataFrame, gone: pd.DataFrame) -> pd.DataFrame:
+    """The workload without these calls of traces."""
+    if not len(gone):
+        return workload
+    keys = ["pid", "problem"]
+    less = gone.assign(count=gone["count"].astype("Float64")).groupby(keys, dropna=False)["count"].sum()
+    known = pd.MultiIndex.from_frame(workload[keys])
+    fewer = less.reindex(known).reset_index(drop=True).fillna(0.0).set_axis(workload.index)
+    traced = workload["calls_from"].eq("profiler")
+    calls = workload["calls"].astype("Float64") - fewer.where(traced, 0.0)
+    kept = ~traced | (calls > 0).fillna(True)
+    same = calls.round().astype("Int64") if (calls.dropna() % 1 == 0).all() else calls
+    return workload.assign(calls=same)[kept].reset_index(drop=True)
+
+
+# --------------------------------------------------------------------------------------------- one device, one program
+
+
+def _unlike(sources: Sequence[str], paths: Mapping[str, str], of: Mapping[str, Facts], kernels: pd.DataFrame) -> str:
+    """Why the times of these sources are not added, in a sentence; empty where they are of one job."""
+    devices = _grouped(sources, lambda one, other: _same_device(of.get(one, {}), of.get(other, {})))
+    if len(devices) > 1:
+        return _sentence("devices", {_device(of.get(x[0], {})): [paths[y] for y in x] for x in devices})
+    shares = _shares(sources, kernels)
+    programs = _grouped(
+        sources,
+        lambda one, other: (
+            _of_one_job(of.get(one, {}), of.get(other, {})) or _alike(shares.get(one), shares.get(other))
+        ),
+    )
+    named = {f"program {n}": [paths[y] for y in x] for n, x in enumerate(programs, 1)}
+    return _sentence("programs", named) if len(named) > 1 else ""
+
+
+def _grouped(sources: Sequence[str], alike: Callable[[str, str], bool]) -> list[list[str]]:
+    """The sources in groups of those that are alike, directly or through others."""
+    groups: list[list[str]] = []
+    for source in sources:
+        near = [x for x in groups if any(alike(other, source) for other in x)]
+        joined = [*(y for x in near for y in x), source]
+        groups = [*(x for x in groups if x not in near), joined]
+    return groups
+
+
+def _same_device(one: Facts, other: Facts) -> bool:
+    """Whether two traces may be of one device: the first fact of it that both state decides."""
+    pairs = ((set(one.get(x, [])) - {""}, set(other.get(x, [])) - {""}) for x in ("device", "arch", "cu_count"))
+    return next((bool(a & b) for a, b in pairs if a and b), True)
+
+
+def _device(known: Facts) -> str:
+    """The devices of a trace, as a text."""
+    named = next((x for name in ("device", "arch") if (x := sorted(set(known.get(name, [])) - {""}))), [])
+    return " and ".join(named) or f"a device of {' or '.join(sorted(set(known.get('cu_count', ['?']))))} CUs"
+
+
+def _sentence(what: str, groups: Mapping[str, Sequence[str]]) -> str:
+    named = [f"{name}: {', '.join(x.rpartition('/')[2] for x in paths)}" for name, paths in groups.items()]
+    return (
+        f"the run's traces are of {len(groups)} {what} ({'; '.join(named)}), whose times are not added: give each a "
+        "run of its own (logparse ingest FILE --run NAME; logparse recommend --run NAME)"
+    )
+
+
+def _shares(sources: Sequence[str], kernels: pd.DataFrame) -> Mapping[str, pd.Series]:
+    """Of each source the share of each problem in the time of all of its problems."""
+    mine = kernels[kernels["source_id"].isin(list(sources)) & kernels["problem"].notna()]
+    sums = mine.groupby(["source_id", "problem"])["total_us"].sum()
+    return {str(x): each.droplevel(0) / each.sum() for x, each in sums.groupby(level=0) if each.sum() > 0}
+
+
+def _of_one_job(one: Facts, other: Facts) -> bool:
+    """Whether two traces are of one process, of ranks of one job, or of units that a capture of ours counted."""
+    ranks = one.get(RANK), other.get(RANK)
+    processes = one.get(PID), other.get(PID)
+    apart = None not in ranks and ranks[0] != ranks[1]
+    same = None not in processes and processes[0] == processes[1]
+    return apart or same or (KINDS in one and KINDS in other)
+
+
+def _alike(one: pd.Series | None, other: pd.Series | None) -> bool:
+    """Whether two traces share enough of their problems' time; where one names no problem, nothing tells them apart."""
+    if one is None or other is None:
+        return True
+    both = pd.concat([one, other], axis=1, join="inner")
+    return float(both.min(axis=1).sum()) >= _IN_COMMON
+
+
+# -------------------------------------------------------------------------------------------- what a trace may not show
+
+
+@cached_per_run
+def unknown_idle(tables: Tables) -> str:
+    """Why nothing is known of how long the GPU was idle, in a sentence; empty where it is known.
+
+    A profiler that kept one of several launches of a graph shows the others as idle time.  They matter where, at the
+    mean time of those that it kept, they take ``_HIDDEN`` of the window or more.
+    """
+    facts = tables.facts[tables.facts["run"] == tables.run]
+    lost, kept, us, window = (
+        float(pd.to_numeric(facts.loc[facts["name"] == name, "value"], errors="coerce").sum())
+        for name in ("graph_launches_without_kernels", "graph_launches", "graph_us", "gpu_window_us")
+    )
+    if not lost or (kept and lost * us / kept < _HIDDEN * window):
+        return ""
+    return (
+        f"{lost:,.0f} of {lost + kept:,.0f} launches of graphs left no kernel in the traces: how long the GPU was idle "
+        "is unknown"
+    )
+
+
+_HIDDEN = 0.02

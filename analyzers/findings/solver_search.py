@@ -1,0 +1,52 @@
+"""A search for solvers within the traces of a job: MIOpen's Find, cuDNN's benchmark mode, TunableOp's tuning.
+
+The first call of each shape runs all solvers, naive ones among them.  Its time is none of the call, nor of the step
+(``logparse/libraries/torch_profiler/searches.py``), and every start of the job pays it unless what was found is kept.
+No saving is stated, as it is none of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.findings.finding import Analyzer
+from analyzers.job.searches import BENCHMARK, FIND, TUNING, searches
+from logparse.model import Advise, ConvProblem, Evidence, Finding
+from logparse.text import counted, duration
+
+NAME = "solver-search"
+_SHOWN = 3
+
+
+def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+    """One finding about the run, where its traces hold a search."""
+    found = searches(tables)
+    if not found:
+        return []
+    us, naive = sum(x.us for x in found), sum(x.naive_us for x in found)
+    shown = "; ".join(f"{x.problem.label} {duration(x.us)}" for x in found[:_SHOWN])
+    more = f"; {counted(len(found) - _SHOWN, 'more problem')}" if len(found) > _SHOWN else ""
+    of_naive = f", {duration(naive)} of it in naive solvers" if naive else ""
+    return [
+        Finding(
+            analyzer=NAME,
+            message=(
+                f"{counted(sum(x.calls for x in found), 'first call')} in the traces searched for a solver: "
+                f"{counted(sum(x.kernels for x in found), 'kernel')} took {duration(us)}{of_naive} ({shown}{more}). "
+                "This counts in no call and in no step; every start of the job pays it again unless it is kept"
+            ),
+            evidence=Evidence(details={"search_us": us}),
+            remedy=Advise("keep what the search found", "a warm-up before the trace; a file of what was found"),
+            advice=_advice(tables, isinstance(found[0].problem, ConvProblem)),
+        )
+    ]
+
+
+def _advice(tables: Tables, conv: bool) -> str:
+    facts = tables.facts[tables.facts["run"] == tables.run]
+    cuda = facts.loc[facts["name"] == "backend", "value"].eq("CUDA").any()
+    return TUNING if not conv else BENCHMARK if cuda else FIND
+
+
+ANALYZER = Analyzer(name=NAME, about="searches for solvers within a trace, which count in no step", find=find)

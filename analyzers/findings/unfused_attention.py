@@ -1,0 +1,49 @@
+"""Attention that is written out as products and a softmax: its scores go to memory and come back several times.
+
+A softmax that takes a part of the GPU time worth a word is nearly always that of attention scores, of N×N values for N
+tokens.  PyTorch's ``scaled_dot_product_attention`` computes it in tiles (FlashAttention, Dao et al. 2022, and CK's on
+AMD), so the scores never leave the chip.  At most the softmax is gained; what the products gain only a measurement shows.  The softmax over a vocabulary at the end of a model (``log_softmax``) is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.findings.finding import Analyzer
+from analyzers.job.gpu_time import SOFTMAX, gpu_time
+from logparse.model import Advise, Evidence, Finding
+from logparse.text import duration
+
+NAME = "unfused-attention"
+ADVICE = (
+    "Call torch.nn.functional.scaled_dot_product_attention in place of the products and the softmax "
+    "(attn_implementation='sdpa' in Transformers); it takes masks, dropout and grouped heads (enable_gqa)."
+)
+_LEAST = 0.05
+"""Share of the kernels' time."""
+
+
+def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+    """One finding about the run, where softmax kernels of their own take ``_LEAST`` of its traces' kernel time."""
+    time = gpu_time(tables)
+    part = next((x for x in time.parts if x.name == SOFTMAX), None) if time else None
+    if time is None or part is None or part.us < _LEAST * time.kernels_us:
+        return []
+    steps, each = (time.steps, f" per {time.word}") if time.steps else (1.0, "")
+    return [
+        Finding(
+            analyzer=NAME,
+            message=(
+                f"softmax takes {duration(part.us / steps)} of {duration(time.kernels_us / steps)} of kernels{each} "
+                f"({part.us / time.kernels_us:.0%}) in {part.kernels / steps:,.0f} kernels of its own: attention is "
+                "written out, and its scores go through memory"
+            ),
+            evidence=Evidence(at_most_us=part.us, details={"softmax_us": part.us, "kernels_us": time.kernels_us}),
+            remedy=Advise("use scaled_dot_product_attention", "the program"),
+            advice=ADVICE,
+        )
+    ]
+
+
+ANALYZER = Analyzer(name=NAME, about="attention written out as products and a softmax of its own", find=find)

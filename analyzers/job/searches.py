@@ -1,0 +1,72 @@
+"""Searches for solvers in a run's traces: what they ran, which counts in no call and in no step, and the remedy.
+
+What a search is: ``logparse/libraries/torch_profiler/searches.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from analyzers.evidence.tables import Tables, cached_per_run
+from logparse.model import Problem, problem_from_text
+from logparse.text import counted, duration
+
+FIND = (
+    "MIOpen's Find ran in the traced calls: warm the job up before it is traced or timed, and keep the user find-db "
+    "that Find wrote (MIOPEN_USER_DB_PATH on a disk that stays), so that the next start finds its solvers there."
+)
+BENCHMARK = (
+    "cuDNN's benchmark mode searched in the traced calls: warm the job up with every shape before it is traced or "
+    "timed, and keep the number of shapes small, since every process searches anew."
+)
+TUNING = (
+    "A product was tuned in the traced calls: tune once, then run with PYTORCH_TUNABLEOP_TUNING=0 and the file of "
+    "results."
+)
+
+
+@dataclass(frozen=True)
+class Search:
+    """The searches of one problem in all traces: calls, kernels, their time and that of naive ones, µs."""
+
+    problem: Problem
+    calls: int
+    kernels: int
+    us: float
+    naive_us: float
+
+
+@cached_per_run
+def searches(tables: Tables) -> tuple[Search, ...]:
+    """The searches of the run's traces, the longest first."""
+    facts = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "searches")]
+    listed = [x for value in facts["value"].dropna() for x in json.loads(value)]
+    of: dict[str, list[Mapping[str, float]]] = {}
+    for x in listed:
+        of.setdefault(x["problem"], []).append(x)
+    found = [
+        Search(
+            problem_from_text(text),
+            calls=int(sum(x["calls"] for x in each)),
+            kernels=int(sum(x["kernels"] for x in each)),
+            us=math.fsum(x["us"] for x in each),
+            naive_us=math.fsum(x["naive_us"] for x in each),
+        )
+        for text, each in of.items()
+    ]
+    return tuple(sorted(found, key=lambda x: (-x.us, x.problem.text)))
+
+
+def in_words(found: Sequence[Search]) -> str:
+    """What is left out, in a sentence; empty without searches."""
+    if not found:
+        return ""
+    kernels, us = sum(x.kernels for x in found), sum(x.us for x in found)
+    calls = counted(sum(x.calls for x in found), "first call")
+    return (
+        f"{counted(kernels, 'kernel')}, {duration(us)}: {calls} searched for a solver, most of it of "
+        f"{found[0].problem.label}; warm up before the trace, keep what was found"
+    )

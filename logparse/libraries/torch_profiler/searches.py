@@ -1,0 +1,76 @@
+"""Calls that search for a solver: MIOpen's Find, cuDNN's benchmark mode, TunableOp's tuning.
+
+The first call of an operator with inputs that the library does not know runs all solvers, naive ones among them, and
+then the one that it picked; the later calls run that one alone::
+
+    naive_conv_ab_nonpacked_fwd…  Im3d2Col  Cijk_…  │  Im3d2Col  Cijk_…        the first call
+    Im3d2Col  Cijk_…                                                          each later call
+
+What belongs to the search is no time of the call, nor of the step.  A call before the first usual one is a search where
+it holds two more main kernels than the call itself needs, of different names, or a naive one.  What the usual call runs
+is taken from the end of it.  Of an operator with one call, the call itself is the longest end that ran before in the
+same call; where there is none, all of the call is search.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.torch_profiler.gradients import is_main
+
+SEARCH = "(search for a solver)"
+"""The operator of kernels that ran in a search."""
+NAIVE = regex(r"naive_conv")
+_MORE = 2
+
+
+def searched(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[int, frozenset[int]]:
+    """Which kernels are of a search: places in each call that holds such ones.
+
+    ``calls`` are the names of the kernels of all calls of one operator with the same inputs, by time.  ``backward``:
+    a call computes two gradients.
+    """
+    if len(calls) == 1:
+        own = _alone(calls[0], backward)
+        return {} if own is None else {0: frozenset(range(len(calls[0]))) - own}
+    counts = Counter(map(tuple, calls[1:]))
+    usual = max(counts, key=lambda x: (counts[x], -len(x), x))
+    out = {}
+    for number, call in enumerate(calls):
+        if tuple(call) == usual:
+            break
+        own = _from_the_end(call, usual)
+        rest = frozenset(range(len(call))) - own
+        mains = {call[i] for i in rest if is_main(call[i])}
+        needed = 0 if own else len({name for name in usual if is_main(name)})
+        if len(mains) >= needed + _MORE or (own and any(NAIVE.search(x) and x not in usual for x in mains)):
+            out[number] = rest
+    return out
+
+
+def _from_the_end(call: Sequence[str], usual: Sequence[str]) -> frozenset[int]:
+    """The last places in a call at which what is usual ran in this order; empty where it did not."""
+    places, at = [], len(call)
+    for name in reversed(usual):
+        at = next((i for i in range(at - 1, -1, -1) if call[i] == name), -1)
+        if at < 0:
+            return frozenset()
+        places.append(at)
+    return frozenset(places)
+
+
+def _alone(call: Sequence[str], backward: bool) -> frozenset[int] | None:
+    """What the only call ran for itself; None where it did not search.
+
+    Without other calls only a naive kernel beside others shows a search; of two gradients one may be naive.
+    """
+    mains = {name for name in call if is_main(name)}
+    if not any(NAIVE.search(name) for name in mains) or len(mains) < _MORE + backward:
+        return None
+    for length in range(len(call) // 2, 0, -1):
+        end = [*call[len(call) - length :]]
+        if not backward and any([*call[i : i + length]] == end for i in range(len(call) - 2 * length + 1)):
+            return frozenset(range(len(call) - length, len(call)))
+    return frozenset()

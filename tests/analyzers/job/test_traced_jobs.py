@@ -1,0 +1,372 @@
+"""What of several traces is the job, and what of a trace is its step: small traces through the real ingest."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from analyzers.evidence.runs import tables_to_analyse
+from analyzers.evidence.tables import Settings, Tables
+from analyzers.findings import host_bound
+from analyzers.job.gpu_time import GpuTime, gpu_time, traced_calls
+from analyzers.job.searches import searches
+from analyzers.recommend.ranking import Recommendation
+from analyzers.recommend.screen import Written, screen
+from analyzers.recommend.verb import advise
+from logparse.ingest import ingest
+from logparse.store import Store, open_store
+from tests.conftest import SAMPLES
+from tests.libraries.torch_profiler.made import H200, MadeTrace
+
+GEMM = "Cijk_Alik_Bljk_BBS"
+
+
+def tables(store: Store, *paths: str) -> Tables:
+    ingest([*paths], store, run="run")
+    return tables_to_analyse(store, "run")
+
+
+def store_beside(store: Store) -> Store:
+    """Another store, which holds nothing yet."""
+    return open_store(tempfile.mkdtemp(dir=store.folder), create=True)
+
+
+def time_of(store: Store, *paths: str) -> GpuTime:
+    found = gpu_time(tables(store, *paths))
+    assert found is not None
+    return found
+
+
+def advice(store: Store, *paths: str) -> tuple[Recommendation, str]:
+    """The recommendation on a run of these files, and the screen as one line."""
+    ingest([*paths], store, run="run")
+    found = advise(store, Settings(), "run")
+    return found, " ".join(" ".join(screen(found, Written(Path("out")))).split())
+
+
+# ------------------------------------------------------------------------------------- a step begins where it is marked
+
+
+def late_kernels(first: float, name: str = "ProfilerStep#6") -> MadeTrace:
+    """A step of 390 ms that launches its first kernel after ``first`` µs."""
+    trace = MadeTrace()
+    trace.step(0, 390_000, name)
+    for i in range(12):
+        trace.operator("aten::mm", first + i * 10_000, [(GEMM, 9_900)])
+    return trace
+
+
+@pytest.mark.parametrize("first", [0.0, 100_000.0, 270_000.0])
+@pytest.mark.parametrize("name", ["ProfilerStep#6", "step[DECODE bs=32]", "execute_context_0(0)_generation_32(32)"])
+def test_a_step_whose_first_kernel_is_late(tmp_path: Path, store: Store, first: float, name: str) -> None:
+    found = time_of(store, late_kernels(first, name).write(tmp_path / "late.json"))
+    assert (found.steps, found.window_us, found.busy_us) == (1, 390_000, 118_800)
+
+
+def test_a_late_first_kernel_is_the_hosts(tmp_path: Path, store: Store) -> None:
+    found, text = advice(store, late_kernels(270_000).write(tmp_path / "late.json"))
+    assert "host-bound" in {x.analyzer for x in found.remarks}
+    assert "a step, 390 ms: GEMM 119 ms · idle 271 ms" in text
+
+
+def test_a_device_that_lags_behind_its_host(tmp_path: Path, store: Store) -> None:
+    """The host issued the step while the device ran work that the trace does not show."""
+    trace = MadeTrace()
+    trace.step(0, 2_400, "execute_context_0(0)_generation_32(32)")
+    trace.operator("aten::mm", 500, [(GEMM, 5_000), (GEMM, 5_000)], at=8_400)
+    found = time_of(store, trace.write(tmp_path / "lagging.json"))
+    assert (found.window_us, found.busy_us) == (10_000, 10_000)
+
+
+# ------------------------------------------------------------------------------------------------------ what is the job
+
+
+def decoding(pid: int = 7, **header: object) -> MadeTrace:
+    """A replay of a graph of 10 ms, without marks."""
+    trace = MadeTrace(pid, **header)
+    trace.operator("aten::mm", 0, [(GEMM, 100.0)])
+    trace.graph(100, [("paged_attention", 4_900.0), (GEMM, 5_000.0)], at=110)
+    return trace
+
+
+def capturing(annotation: str = "", ran: int = 2, step: bool = False) -> MadeTrace:
+    """The capture of that graph, 60 ms of host time, with kernels that ran before and after it."""
+    trace = MadeTrace()
+    for i in range(ran):
+        trace.operator("aten::mm", 50_000.0 + 1000 * i if i else 0.0, [(GEMM, 9.0)])
+    trace.capture(1_000, 49_000, ["paged_attention", GEMM, GEMM])
+    if annotation:
+        trace.step(-1, 60_000, annotation)
+    if step:
+        trace.step(-2, 60_001)
+    return trace
+
+
+@pytest.mark.parametrize("place", ["capture_traces/graph_capture_rank_0.json.gz", "capture.json", "elsewhere/b.json"])
+@pytest.mark.parametrize("made", [("", 2, False), ("capture_32_FULL", 4, False), ("capture_32_DECODE", 2, True)])
+def test_the_capture_of_a_graph_is_no_time_of_the_job(
+    tmp_path: Path, store: Store, place: str, made: tuple[str, int, bool]
+) -> None:
+    capture = capturing(*made).write(tmp_path / place)
+    found, text = advice(store, decoding().write(tmp_path / "execution.json"), capture)
+    assert found.gpu_time is not None
+    assert (found.gpu_time.window_us, found.gpu_time.busy_us, found.gpu_time.steps) == (10_000, 10_000, None)
+    assert not [x for x in found.remarks if x.analyzer == "host-bound"]
+    [left_out] = found.gpu_time.left_out
+    kernels = f"({made[1]} kernels, {9 * made[1]} µs)"
+    assert left_out == f"{Path(place).name} {kernels}: the capture of a graph, which is no time of the job"
+    assert "idle" not in text
+
+
+def test_a_job_that_captures_a_graph_itself(tmp_path: Path, store: Store) -> None:
+    """The time of the capture is left out of its window, and counted."""
+    trace = MadeTrace()
+    trace.operator("aten::mm", 0, [(GEMM, 1_000)])
+    trace.capture(2_000, 62_000, [GEMM, GEMM])
+    trace.graph(63_000, [(GEMM, 5_000.0), (GEMM, 4_990.0)], at=63_010)
+    found = time_of(store, trace.write(tmp_path / "job.json"))
+    assert (found.window_us, found.busy_us) == (72_990 - 59_999, 10_990)
+
+
+# --------------------------------------------------------------------------------------- a search is no time of a call
+
+NAIVE, WINOGRAD = "naive_conv_ab_nonpacked_fwd_nchw_half_double_half", "miopenSp3AsmConv_v30_3_1_gfx9_fp16"
+FIND = [(NAIVE, 250_000.0), ("igemm_fwd_gtcx3_nhwc_fp16", 400.0), (WINOGRAD, 300.0)]
+
+
+def convolutions(search: bool, steps: bool, calls: int = 4) -> MadeTrace:
+    """Calls of 300 µs, one in each step of 500 µs; the first one also searches, for 251 ms."""
+    trace = MadeTrace(hip_runtime_version=70253211)
+    begin = 0.0
+    for i in range(calls):
+        first = search and i == 0
+        ended = trace.convolution(begin + 100, [*(FIND if first else []), (WINOGRAD, 300.0)], at=begin + 110)
+        end = ended + 90
+        if steps:
+            trace.step(begin, end, f"ProfilerStep#{i}")
+        begin = end
+    return trace
+
+
+@pytest.mark.parametrize("steps", [True, False])
+def test_a_search_is_no_time_of_a_call_nor_of_a_step(tmp_path: Path, store: Store, steps: bool) -> None:
+    without = time_of(store, convolutions(False, steps).write(tmp_path / "plain.json"))
+    found = tables(store_beside(store), convolutions(True, steps).write(tmp_path / "searching.json"))
+    time = gpu_time(found)
+    assert time is not None
+    assert (time.kernels_us, time.busy_us, time.steps) == (without.kernels_us, without.busy_us, without.steps)
+    assert time.window_us == pytest.approx(without.window_us, abs=11), "all but the launch of the search"
+    [row] = traced_calls(found.kernels, found.calls).to_dict("records")
+    assert (row["calls"], row["now_us"]) == (4, 300.0)
+    assert time.left_out[0].startswith("3 kernels, 251 ms: 1 first call searched for a solver, most of it of F ")
+    assert [x.us for x in searches(found)] == [250_700.0]
+    assert searches(found)[0].naive_us == 250_000
+
+
+def test_a_tuned_product(tmp_path: Path, store: Store) -> None:
+    trace = MadeTrace()
+    trace.operator("aten::mm", 0, [("Cijk_A", 900.0), ("Cijk_B", 800.0), ("Cijk_C", 700.0), ("Cijk_B", 100.0)])
+    trace.operator("aten::mm", 3_000, [("Cijk_B", 100.0)])
+    found = time_of(store, trace.write(tmp_path / "tuned.json"))
+    assert found.kernels_us == 200
+    assert "TN" in found.left_out[0] or "NN" in found.left_out[0]
+
+
+def test_the_remedy_of_a_search_is_told(tmp_path: Path, store: Store) -> None:
+    found, text = advice(store, convolutions(True, True).write(tmp_path / "searching.json"))
+    [remark] = [x for x in found.remarks if x.analyzer == "solver-search"]
+    assert "MIOPEN_USER_DB_PATH" in remark.advice
+    assert "left out: 3 kernels, 251 ms: 1 first call searched for a solver" in text
+
+
+# ------------------------------------------------------------------------------------- graphs that the profiler dropped
+
+
+def replays(kept: int, of: int) -> MadeTrace:
+    """Graph launches of 900 µs each ms, of which the profiler kept the kernels of some."""
+    trace = MadeTrace()
+    trace.step(0, of * 1_000)
+    trace.operator("aten::mm", 0, [(GEMM, 50)])
+    for i in range(of):
+        trace.graph(1_000 * i + 60, [(GEMM, 450), ("paged_attention", 450)] if i < kept else [], at=1_000 * i + 70)
+    return trace
+
+
+@pytest.mark.parametrize(("kept", "of"), [(1, 26), (0, 3), (25, 26)])
+def test_graphs_without_kernels_make_idle_unknown(tmp_path: Path, store: Store, kept: int, of: int) -> None:
+    found, text = advice(store, replays(kept, of).write(tmp_path / "replays.json"))
+    assert found.gpu_time is not None
+    assert (found.gpu_time.idle_us, found.gpu_time.window_us) == (None, of * 1_000)
+    assert not [x for x in found.remarks if x.analyzer == "host-bound"]
+    assert "· idle" not in text
+    lost = f"{of - kept} of {of} launches of graphs left no kernel in the traces: how long the GPU was idle is unknown"
+    assert lost in text
+
+
+@pytest.mark.parametrize(("kept", "of"), [(26, 26), (99, 100)])
+def test_graphs_whose_kernels_are_kept(tmp_path: Path, store: Store, kept: int, of: int) -> None:
+    """One of a hundred launches may be the last one, which the profiler did not see end."""
+    found = time_of(store, replays(kept, of).write(tmp_path / "replays.json"))
+    assert found.unknown_idle == ""
+    assert found.idle_us == of * 1_000 - kept * 900 - 50
+
+
+# ----------------------------------------------------------------------------------------------- why the GPU was idle
+
+
+def decode(gaps: int, us: float = 400_000.0) -> MadeTrace:
+    """Steps of 10 ms of kernels, of which the first ones wait in a copy."""
+    trace = MadeTrace()
+    begin = 0.0
+    for i in range(4):
+        wait = us if i < gaps else 0.0
+        end = begin + 10_020 + wait
+        trace.step(begin, end, "step[DECODE bs=32]")
+        trace.operator("aten::mm", begin, [(GEMM, 5_000)], at=begin + 10)
+        if wait:
+            trace.add("cpu_op", "aten::copy_", begin + 20, wait + 4_990)
+            trace.call("hipMemcpyWithStream", begin + 30, wait + 4_975)
+        trace.operator("aten::mm", begin + 5_010 + wait, [(GEMM, 5_000)], at=begin + 5_020 + wait)
+        begin = end
+    return trace
+
+
+def test_one_gap_is_no_ceiling(tmp_path: Path, store: Store) -> None:
+    found, text = advice(store, decode(1).write(tmp_path / "decode.json"))
+    [remark] = [x for x in found.remarks if x.analyzer == "host-bound"]
+    assert "the longest gap is 400 ms under aten::copy_ (hipMemcpyWithStream) in step[DECODE bs=32]" in remark.message
+    assert "no second one is like it" in remark.message
+    assert remark.advice == host_bound.WAIT
+    assert "up to" not in text
+
+
+def test_gaps_in_every_step_are_a_ceiling(tmp_path: Path, store: Store) -> None:
+    found, text = advice(store, decode(4).write(tmp_path / "decode.json"))
+    assert "· up to 400 ms (not measured)" in text
+    assert found.gpu_time is not None
+    assert found.gpu_time.gaps is not None
+    assert found.gpu_time.gaps.single is None
+    assert found.gpu_time.gaps.us["synchronisation"] == pytest.approx(1_600_040, abs=50)
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        ([("cpu_op", "aten::add", 1_100, 800)], "launching"),
+        ([("cuda_runtime", "hipDeviceSynchronize", 900, 300)], "synchronisation"),
+        ([("cpu_op", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 1_050, 900)], "data loading"),
+        ([], "nothing"),
+        ([("cpu_op", "aten::add", 1_900, 50)], "nothing"),
+    ],
+)
+def test_the_class_of_a_gap(tmp_path: Path, store: Store, host: list[tuple[str, str, float, float]], why: str) -> None:
+    trace = MadeTrace()
+    trace.operator("aten::mm", 0, [(GEMM, 990)])
+    for cat, name, ts, dur in host:
+        trace.add(cat, name, ts, dur, correlation=4_242)
+    trace.operator("aten::mm", 1_990, [(GEMM, 1_000)])
+    found = time_of(store, trace.write(tmp_path / "trace.json"))
+    assert found.gaps is not None
+    assert found.gaps.us == {why: 1_000}
+
+
+def test_work_that_was_launched_before_the_gap(tmp_path: Path, store: Store) -> None:
+    trace = MadeTrace()
+    trace.operator("aten::mm", 0, [(GEMM, 990)])
+    trace.operator("aten::mm", 100, [(GEMM, 1_000)], at=2_000)
+    found = time_of(store, trace.write(tmp_path / "trace.json"))
+    assert found.gaps is not None
+    assert found.gaps.us == {"queued": 1_000}
+
+
+# --------------------------------------------------------------------------------------- files of other kinds, and laws
+
+
+def job(
+    pid: int = 7, m: int = 4096, device: dict[str, object] | None = None, begin: float = 0.0, **header: object
+) -> MadeTrace:
+    """Two steps of 1 ms."""
+    trace = MadeTrace(pid, device, **header)
+    for i in range(2):
+        at = begin + 1_000 * i
+        trace.step(at, at + 1_000, f"ProfilerStep#{i}")
+        trace.operator("aten::mm", at, [(GEMM, 700 + i)], dims=((m, m), (m, m)))
+    return trace
+
+
+def per_step(found: GpuTime) -> dict[str, float]:
+    parts = {x.name: x.us / (found.steps or 1) for x in found.parts}
+    return parts | {"window": (found.window_us or 0) / (found.steps or 1), "busy": found.busy_share or 0}
+
+
+RANK = {"distributedInfo": {"rank": 1, "world_size": 2}}
+
+
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize(
+    "other", ["capture", "rank", "packed", "packed elsewhere", "laid out anew", "rocprof", "log", "facts"]
+)
+def test_a_file_of_another_kind_changes_no_sum_of_the_job(
+    tmp_path: Path, store: Store, marked: bool, other: str
+) -> None:
+    made = job if marked else decoding
+    trace = made(distributedInfo={"rank": 0, "world_size": 2})
+    first = trace.write(tmp_path / "a" / "job.json")
+    whole = time_of(store, first)
+    beside = tmp_path / "a" / "other.json"
+    if other == "capture":
+        capturing("capture_32_FULL").write(beside)
+    elif other == "rank":
+        made(8, **RANK).write(beside)
+    elif other in ("packed", "packed elsewhere"):
+        trace.write(tmp_path / "a" / ("job.json.gz" if other == "packed" else "below/other.json.gz"))
+    elif other == "laid out anew":
+        beside.write_text(json.dumps({**trace.header, "traceEvents": trace.events[::-1]}, indent=1))
+    elif other == "rocprof":
+        shutil.copy(SAMPLES / "traces" / "4242_kernel_stats.csv", beside.with_suffix(".csv"))
+    elif other == "log":
+        beside.with_suffix(".log").write_text("hello\n")
+    else:
+        shutil.copy(SAMPLES / "capture" / "facts.json", beside)
+    found = tables(store_beside(store), str(tmp_path / "a"))
+    assert found.unlike == ""
+    time = gpu_time(found)
+    assert time is not None
+    assert per_step(time) == pytest.approx(per_step(whole))
+    if other not in ("log", "facts", "rank", "packed"):
+        assert len(time.left_out) == 1, "what is left out is counted"
+
+
+@pytest.mark.parametrize(
+    ("others", "what"),
+    [
+        ([job(8, device=H200, begin=7)], "2 devices (AMD Instinct MI300X: a.json; NVIDIA H200: b0.json)"),
+        ([job(8, m=512, begin=7)], "2 programs (program 1: a.json; program 2: b0.json)"),
+        ([job(8, begin=5), job(9, m=512, begin=7)], "2 programs (program 1: a.json, b0.json; program 2: b1.json)"),
+    ],
+)
+def test_unlike_traces_are_not_added(tmp_path: Path, store: Store, others: list[MadeTrace], what: str) -> None:
+    paths = [job().write(tmp_path / "a.json")]
+    paths += [x.write(tmp_path / f"b{i}.json") for i, x in enumerate(others)]
+    found, text = advice(store, *paths)
+    assert found.gpu_time is None
+    assert f"no verdict: the run's traces are of {what}, whose times are not added" in text
+    assert "logparse ingest FILE --run NAME" in text
+    assert not found.findings
+
+
+def test_two_starts_of_a_program_are_one_job(tmp_path: Path, store: Store) -> None:
+    found = time_of(store, job().write(tmp_path / "a.json"), job(8, begin=7).write(tmp_path / "b.json"))
+    assert (found.steps, found.traces, found.left_out) == (4, 2, ())
+
+
+def test_a_trace_without_marks_beside_marked_ones(tmp_path: Path, store: Store) -> None:
+    other = MadeTrace()
+    other.operator("aten::mm", 5_000, [(GEMM, 300.0)])
+    found = time_of(store, job().write(tmp_path / "a.json"), other.write(tmp_path / "b.json"))
+    assert (found.steps, found.kernels_us) == (2, 1_401)
+    assert found.left_out == ("b.json (1 kernel, 300 µs): a trace without marked steps, beside traces that mark them",)
