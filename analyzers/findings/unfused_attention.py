@@ -2,7 +2,8 @@
 
 A softmax that takes a part of the GPU time worth a word is nearly always that of attention scores, of N×N values for N
 tokens.  PyTorch's ``scaled_dot_product_attention`` computes it in tiles (FlashAttention, Dao et al. 2022, and CK's on
-AMD), so the scores never leave the chip.  At most the softmax is gained; what the products gain only a measurement shows.  The softmax over a vocabulary at the end of a model (``log_softmax``) is another one.
+AMD), so the scores never leave the chip.  At most the softmax is gained; what the products gain only a measurement
+shows.  The softmax over a vocabulary at the end of a model (``log_softmax``) is another one.
 """
 
 from __future__ import annotations
