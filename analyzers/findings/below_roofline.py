@@ -15,6 +15,7 @@ from typing import Any
 from analyzers.evidence.joins import calls_of
 from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.tables import Settings, Tables
+from analyzers.findings import naive_convolution
 from analyzers.findings.finding import Analyzer
 from analyzers.job.efficiency import ENOUGH, efficiencies
 from logparse.model import Evidence, Finding, Replay, problem_from_text
@@ -33,6 +34,9 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     if len(rows):
         known = picks_vs_best(tables, settings)
         rows = rows[~rows["problem"].isin(known.loc[known["tried"] > 1, "problem"])]
+        # Of a naive pass the cause is known, and its remedy is another than a replay.
+        naive = {x.problem.text for x in naive_convolution.find(tables, settings) if x.problem is not None}
+        rows = rows[~rows["problem"].isin(naive)]
     run = calls_of(tables, rows["problem"])  # a trace may be of a few steps of a job whose log counts all
     return [_finding(row, run.get(str(row["problem"]), int(row["calls"]))) for row in rows.to_dict("records")]
 

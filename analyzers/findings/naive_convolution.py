@@ -254,15 +254,9 @@ def _advice(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> str:
         return "Split the batch, so that no tensor has more than 2,147,483,647 elements. " + SEARCH
     if not refused and needs < _LARGE:
         return SEARCH
-    axis, out, filter_ = (
-        ("depth", problem.out_d, problem.filter_d)
-        if problem.spatial == 3
-        else (
-            "height",
-            problem.out_h,
-            problem.filter_h,
-        )
-    )
+    deep = (problem.out_d or 0) > 1
+    axis, out = ("depth", problem.out_d) if deep else ("height", problem.out_h)
+    filter_ = problem.filter_d if deep else problem.filter_h
     split = ""
     if out is not None and out > 1:
         slices = (filter_ or 1) - 1

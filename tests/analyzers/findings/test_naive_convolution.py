@@ -60,7 +60,9 @@ def test_a_forward_pass_of_a_trace() -> None:
     assert 0.98 * 20e6 < one.saving_us < 20e6
     assert one.advice is not None
     assert "split the depth: in 4 parts, whose inputs share 2 of the depth, it needs 778 MiB" in one.advice
-    assert not verdict(recommend(given, Settings())).headline.startswith("no verdict")
+    found_in_all = recommend(given, Settings())
+    assert not verdict(found_in_all).headline.startswith("no verdict")
+    assert [x.analyzer for x in found_in_all.findings] == ["naive-convolution"], "not one of a replay beside it"
 
 
 @pytest.mark.parametrize("direction", ["B", "W"])
@@ -167,3 +169,10 @@ def test_tensors_beyond_an_int() -> None:
     assert "a tensor has 26,880,000,000 elements" in one.message
     assert one.advice is not None
     assert one.advice.startswith("Split the batch")
+
+
+def test_a_depth_of_one_is_not_split() -> None:
+    flat = replace(VIDEO, d=3, out_d=1, h=2000, w=900, out_h=1998, out_w=898)
+    (one,) = found(traced((flat, NAIVE["F"], 10, 2e6), **RADEON))
+    assert one.advice is not None
+    assert "split the height: in 4 parts" in one.advice
