@@ -118,9 +118,9 @@ def _as_arrow(frame: pd.DataFrame, columns: Mapping[str, str]) -> pa.Table:
 
 
 def cached_per_run(function: Callable[Concatenate[K, P], R]) -> Callable[Concatenate[K, P], R]:
-    """Compute a result once for tables (or a job) and settings: several analyzers ask for the same joins.
+    """Compute a result once per tables (or job) and settings.
 
-    All callers share the result, so none may change it.
+    Because several analyzers ask for the same joins.  All callers share the result, so none may change it.
     """
     kept: WeakKeyDictionary[K, dict[str, Any]] = WeakKeyDictionary()
 
@@ -148,7 +148,7 @@ class Settings:
     min_saving_us: float = 0.0
     """Findings that save less per run are not shown."""
     min_gain: float = 0.03
-    """Nothing is proposed for less than this share of a problem's own time."""
+    """Least gain of a proposal, as a share of the problem's own time (0 to 1)."""
     ladder: int | None = None
     """Step of n of the sizes between measured ones that get rows of hipBLASLt's tuning file; None: they get none."""
     steps: int | None = None
