@@ -21,7 +21,7 @@ FOLDER = SAMPLES / "tables"
 
 def read(name: str) -> list[Record]:
     source = from_file(FOLDER / name)
-    assert aiter.recognise(head(source))
+    assert aiter.FORMAT.recognise(head(source))
     return records(outcomes(aiter.FORMAT, source))
 
 
@@ -84,9 +84,9 @@ def test_untuned_tables_are_calls_without_a_count() -> None:
     ],
 )
 def test_untuned_tables_of_nothing_but_sizes(name: str, text: bytes, types: str | None) -> None:
-    assert aiter.recognise(Head(name, text))
-    assert not aiter.recognise(Head("shapes.csv", text)), "any program's list of sizes"
-    (call,) = (one for one in records(list(aiter.read(Memory(text, name)))) if isinstance(one, Call))
+    assert aiter.FORMAT.recognise(Head(name, text))
+    assert not aiter.FORMAT.recognise(Head("shapes.csv", text)), "any program's list of sizes"
+    (call,) = (one for one in records(list(aiter.FORMAT.read(Memory(text, name)))) if isinstance(one, Call))
     assert isinstance(call.problem, GemmProblem)
     sizes = (call.problem.m, call.problem.n, call.problem.k, call.problem.batch_count)
     assert (call.count, sizes) == (None, (1536, 16, 7168, 8 if text.startswith(b"B") else 1))
@@ -97,8 +97,8 @@ def test_a_batched_table_with_small_letters() -> None:
     header = b"gfx,b,m,n,k,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
     text = header + b"gfx950,2,1,1024,4096,opus,311,1,7.8,opus_bmm_kernel,2.2,1076.95,0.0015\n"
     name = "batched_gemm_a8w8_blockscale_mxscale_tuned.csv"
-    assert aiter.recognise(Head(name, text))
-    (row,) = measured(records(list(aiter.read(Memory(text, name)))))
+    assert aiter.FORMAT.recognise(Head(name, text))
+    (row,) = measured(records(list(aiter.FORMAT.read(Memory(text, name)))))
     assert isinstance(row.problem, GemmProblem)
     assert (row.problem.m, row.problem.n, row.problem.k, row.problem.batch_count) == (1024, 1, 4096, 2)
     assert (row.solution.text, row.time_us) == ("opus:311,splitK=1", 7.8)
@@ -106,7 +106,7 @@ def test_a_batched_table_with_small_letters() -> None:
 
 @pytest.mark.parametrize("line", [b"", b"M,N,K", b"a,b,c", b"trans_a,m,n,k,time_us", b"\xff\xfe"])
 def test_other_tables_are_left_alone(line: bytes) -> None:
-    assert not aiter.recognise(Head("x.csv", line + b"\n1,2,3\n"))
+    assert not aiter.FORMAT.recognise(Head("x.csv", line + b"\n1,2,3\n"))
 
 
 @needs_corpus
@@ -114,7 +114,7 @@ def test_every_header_generation_of_the_corpus() -> None:
     count = 0
     for path in sorted(CORPUS.glob("tunableop/aiter/*.csv")):
         source = from_file(path)
-        assert aiter.recognise(head(source)), path
+        assert aiter.FORMAT.recognise(head(source)), path
         found = records(outcomes(aiter.FORMAT, source))
         assert not [r for r in found if isinstance(r, Reject)], path
         rows = [r for r in found if isinstance(r, Measurement | Call)]
@@ -226,7 +226,7 @@ written = st.builds(
 def test_object_to_text_to_object(wanted: list[Override]) -> None:
     (file,) = aiter.write(wanted, TARGET)
     source = Memory(file.data, file.name)
-    assert aiter.recognise(head(source))
+    assert aiter.FORMAT.recognise(head(source))
     got = measured(records(outcomes(aiter.FORMAT, source)))
     by_key = {m.key_text: m for m in got}
     assert len(got) == len(wanted)

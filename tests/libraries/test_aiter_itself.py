@@ -161,7 +161,7 @@ def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Aiter:
 
 
 def _read(table: Path) -> list[object]:
-    return [record for outcome in aiter.read(from_file(table)) for record in outcome.records]
+    return [record for outcome in aiter.FORMAT.read(from_file(table)) for record in outcome.records]
 
 
 def records(lines: list[str]) -> list[object]:
@@ -186,7 +186,7 @@ def test_the_real_tuner_takes_what_recommend_writes_and_we_read_what_it_writes(
 
     monkeypatch.setattr(real["GemmTuner"], "Gemm", Timed)
     tuned = real.tune(real["GemmTuner"].GemmTuner(), untuned, real.table("AITER_CONFIG_GEMM_BF16"))
-    assert aiter.recognise(Head(tuned.name, tuned.read_bytes()))
+    assert aiter.FORMAT.recognise(Head(tuned.name, tuned.read_bytes()))
     measured = [r for r in _read(tuned) if isinstance(r, Measurement)]
     assert {(x.solution.text, x.time_us, x.status) for x in measured} == {("hipblaslt:192883", 12.3457, "ok")}
     gemms = [x.problem for x in measured if isinstance(x.problem, GemmProblem)]

@@ -80,7 +80,7 @@ def test_recommend_writes_what_the_tuners_read(store: Store, tmp_path: Path) -> 
     assert files["a8w8_untuned_gemm.csv"] == ["M,N,K,q_dtype_w", "64,9216,3584,torch.int8"]
     assert len([name for name in files if "untuned" in name]) == 3, "of CKGEMM the table is not named"
     head = Head("bf16_untuned_gemm.csv", "\n".join(files["bf16_untuned_gemm.csv"]).encode())
-    assert aiter.recognise(head)
+    assert aiter.FORMAT.recognise(head)
 
 
 MISS = ", not found tuned config in /x/{}, will use default config!"

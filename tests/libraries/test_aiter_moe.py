@@ -20,7 +20,7 @@ TUNED, UNTUNED = (SAMPLES / "aiter" / x for x in ("tuned_fmoe.csv", "untuned_fmo
 
 def test_a_tuned_table() -> None:
     source = from_file(TUNED)
-    assert aiter.recognise(head(source))
+    assert aiter.FORMAT.recognise(head(source))
     found = outcomes(aiter.FORMAT, source)
     assert units(found) == Counter({"message": 2, "fact": 1, "reject": 1})
     text = records_of(found, Message)[1].text
@@ -36,7 +36,7 @@ def test_an_untuned_table(store: Store) -> None:
 
 
 def test_a_table_without_all_sizes_is_none() -> None:
-    assert not aiter.recognise(Head("x.csv", b"token,model_dim\n1,2\n"))
+    assert not aiter.FORMAT.recognise(Head("x.csv", b"token,model_dim\n1,2\n"))
 
 
 SIZES = "7168, 256, 257, 9"
@@ -54,7 +54,7 @@ def test_what_ran_by_default_is_to_be_tuned(device: str, activation: str) -> Non
     assert file.name == "untuned_fmoe.csv"
     assert rows == [ROW.format("torch.float8_e4m3fn"), ROW.format("torch.int4")], "as aiter writes it while it tunes"
     assert len(heading.split(",")) == len(rows[0].split(","))
-    assert aiter.recognise(Head(file.name, file.data))
+    assert aiter.FORMAT.recognise(Head(file.name, file.data))
     assert "gemm_moe_tune.py -i {path} -o {folder}/tuned_fmoe.csv" in file.use
 
 

@@ -31,19 +31,9 @@ from typing import Any
 
 from logparse.errors import EmissionError
 from logparse.libraries.kinds.dtypes import TORCH_TYPES
-from logparse.libraries.kinds.format import (
-    Emission,
-    FileFormat,
-    Head,
-    Origin,
-    Outcome,
-    Source,
-    Unit,
-    Writer,
-    cells_of,
-    one_per_key,
-)
+from logparse.libraries.kinds.format import Emission, Origin, Outcome, Writer, one_per_key
 from logparse.libraries.kinds.fp8 import on_arch
+from logparse.libraries.kinds.table import Header, Row, TableFormat
 from logparse.model import (
     NARROW,
     Call,
@@ -54,7 +44,6 @@ from logparse.model import (
     Override,
     Problem,
     Record,
-    Reject,
     Solution,
     SolutionName,
     Status,
@@ -78,74 +67,73 @@ _MOE_SHOWN = (*_MOE, "use_g1u1", "doweight_stage1", "block_m", "ksplit", "kernel
 _BYTES_OF_MESSAGE = 4000
 
 
-def recognise(head: Head) -> bool:
-    """A first line with M, N, K and a column of the tuner's, or the sizes of fused MoE.
+def is_ours(header: Header) -> bool:
+    """A header with M, N, K and a column of the tuner's, or the sizes of fused MoE.
 
     An untuned table of the 8- and 4-bit families has nothing but sizes, as other programs' lists do: it is known by the
     name that aiter's tuners give it.
     """
-    columns = set(_columns(head.data.split(b"\n", 1)[0].decode("utf-8", "replace")))
+    columns = set(header.columns)
     if set(_MOE) <= columns:
         return True
     if not {"M", "N", "K"} <= columns:
         return False
     if columns <= _SIZES:
-        return "untuned" in head.name
+        return "untuned" in header.name
     return bool(columns & _SOLUTION) if columns & _TUNED else bool(columns & _UNTUNED)
 
 
-def _columns(line: str) -> list[str]:
-    names = [name.strip() for name in cells_of(line.removeprefix("\ufeff").strip())]
+def _renamed(names: list[str]) -> list[str]:
     if "libtype" in names:  # a batched table of 2026 has its sizes in small letters
         return [name.upper() if name.upper() in _SIZES else name for name in names]
     return names
 
 
-def read(source: Source) -> Iterator[Outcome]:
-    """The header as a fact, each row as a call (untuned), measurement or message; where they were made comes last."""
-    columns: list[str] = []
-    devices: dict[str, set[str]] = {"gfx": set(), "cu_num": set()}
-    for line in source.lines():
-        text = line.text.rstrip("\r")
-        if not text.strip():
-            yield Outcome("blank")
-        elif not columns:
-            columns = _columns(text)
-            yield Outcome("fact", [Fact("columns", ",".join(columns))])
-        else:
-            values = _values(columns, text)
-            for name, seen in devices.items():
-                seen.update([values[name]] if values.get(name) else [])
-            records = _row(values, text, source.name)
-            yield Outcome(_UNITS[type(records[0])], records, at=line.offset)
-    # One file may hold rows of several devices: the fact then names all of them and equals no target.
-    facts = [Fact(ours, " ".join(sorted(devices[name]))) for name, ours in _DEVICE.items() if devices[name]]
-    yield Outcome("fact", facts, lines=0)
+class _Table:
+    """Each row as a call (untuned), measurement or message, and the devices that the rows so far are of."""
+
+    def __init__(self, header: Header) -> None:
+        self._header = header
+        self._devices: dict[str, set[str]] = {"gfx": set(), "cu_num": set()}
+
+    def open(self) -> Iterator[Outcome]:
+        yield Outcome("fact", [Fact("columns", ",".join(self._header.columns))])
+
+    def take(self, row: Row) -> Sequence[Record]:
+        values = _values(row)
+        for name, seen in self._devices.items():
+            seen.update([values[name]] if values.get(name) else [])
+        try:
+            return _records(values, self._header.name)
+        except KeyError as error:
+            raise ValueError(f"column {error} is missing") from error
+
+    def close(self) -> Iterator[Outcome]:
+        """Where the rows were made.  One file may hold rows of several devices: the fact then names all of them and
+        equals no target.
+        """
+        devices = self._devices
+        facts = [Fact(ours, " ".join(sorted(devices[name]))) for name, ours in _DEVICE.items() if devices[name]]
+        yield Outcome("fact", facts, lines=0)
 
 
-_UNITS: Mapping[type, Unit] = {Reject: "reject", Call: "call", Measurement: "measurement", Message: "message"}
-
-
-def _values(columns: list[str], text: str) -> dict[str, str]:
-    cells = [cell.strip() for cell in cells_of(text)]
+def _values(row: Row) -> dict[str, str]:
+    columns, cells = row.columns, row.values
     place = columns.index("splitK") if "splitK" in columns else len(cells)
     # The first rows of the generation that brought splitK lack it: a time stands in its place.
     if len(cells) == len(columns) - 1 and place < len(cells) and "." in cells[place]:
-        cells.insert(place, "")
+        cells = [*cells[:place], "", *cells[place:]]
     return dict(zip(columns, cells, strict=False))
 
 
-def _row(values: Mapping[str, str], text: str, file_name: str) -> list[Record]:
-    try:
-        if "model_dim" in values:
-            return [_fused_moe(values)]
-        problem = problem_of_row(values, file_name)
-        if not _TUNED & set(values):
-            return [Call(problem=problem, category="untuned", count=None)]
-        solution = solution_of_row(values)
-    except (KeyError, ValueError) as error:
-        what = f"column {error} is missing" if isinstance(error, KeyError) else str(error)
-        return [Reject(what, 0, len(text.encode()))]
+def _records(values: Mapping[str, str], file_name: str) -> list[Record]:
+    """Raises KeyError for a missing column, ValueError for a bad cell."""
+    if "model_dim" in values:
+        return [_fused_moe(values)]
+    problem = problem_of_row(values, file_name)
+    if not _TUNED & set(values):
+        return [Call(problem=problem, category="untuned", count=None)]
+    solution = solution_of_row(values)
     time_us, status, error_text = _time(values.get("us") or values.get("soltimes") or "")
     measured = Measurement(
         problem=problem, solution=solution, origin=ORIGIN, status=status, time_us=time_us, error=error_text,
@@ -366,11 +354,13 @@ export AITER_CONFIG_GEMM_BF16={path}
 """)
 
 
-FORMAT = FileFormat(
+FORMAT = TableFormat(
     name="aiter",
     about="ROCm/aiter tuned and untuned tables of GEMMs and fused MoE",
-    recognise=recognise,
-    read=read,
+    ours=is_ours,
+    begin=_Table,
+    rename=_renamed,
+    fit="any",
     origins=(Origin(ORIGIN, evidence=True),),
 )
 WRITER = Writer("aiter", "aiter bf16 GEMM table (AITER_CONFIG_GEMM_BF16)", accepts, key, write)

@@ -264,6 +264,8 @@ def one_per_key(overrides: Iterable[Override], key_of: Callable[[Override], str]
 
 def cells_of(line: str) -> list[str]:
     """The cells of a line, quoted ones without their quotes."""
+    if line and '"' not in line and "\r" not in line:
+        return line.split(",")  # what csv makes of it, in a fifth of the time
     try:
         return next(csv.reader([line]), [])
     except csv.Error:  # a cell beyond csv's limit, before Python 3.11 also a NUL

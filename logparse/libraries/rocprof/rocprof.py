@@ -33,11 +33,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
-from logparse.libraries.kinds.format import FileFormat, Head, Line, Outcome, Source, cells_of
+from logparse.libraries.kinds.format import Outcome
 from logparse.libraries.kinds.kernel_totals import KernelTotals, of_one_process
 from logparse.libraries.kinds.patterns import regex
-from logparse.model import MOST_CALLS, Fact, Message, Reject, is_time
+from logparse.libraries.kinds.table import Header, Row, TableFormat
+from logparse.model import MOST_CALLS, Fact, Message, is_time
 from logparse.target import hip_count
 
 CATEGORY = "marker"
@@ -54,80 +56,54 @@ _NO_KERNEL = regex(r"(?:__)?hip[A-Z]\w*\Z|hsa_\w+\Z|[A-Z][A-Z0-9_]+\Z")
 """Names in statistics of calls, copies (``MEMORY_COPY_…``) and domains (``KERNEL_DISPATCH``)."""
 
 
-def recognise(head: Head) -> bool:
-    """By the names of the columns."""
-    first = head.data.split(b"\n", 1)[0].decode("utf-8-sig", "backslashreplace")
-    return _layout(_columns(first)) is not None
-
-
-def _columns(text: str) -> list[str]:
-    return [_OF_SUMMARY.get(name, name) for name in cells_of(text.rstrip("\r"))]
-
-
 def _layout(columns: Sequence[str]) -> tuple[str, ...] | None:
     return next((layout for layout in _LAYOUTS if set(layout) <= set(columns)), None)
 
 
-def read(source: Source) -> Iterator[Outcome]:
-    """Every line; totals and messages come at the end."""
-    lines = source.lines()
-    first = next(lines, None)
-    if first is None:
-        return
-    columns = _columns(first.text.removeprefix("\ufeff"))
-    layout = _layout(columns)
-    if layout is None:
-        yield Outcome("reject", [Reject("no columns of rocprofv3")], at=first.offset)
-        return
-    yield Outcome("foreign")
-    yield from of_one_process(source.name)
-    reader = _Rows(columns, layout, source.name)
-    for line in lines:
-        yield from reader.take(line)
-    yield from reader.close()
+class _Table:
+    """Totals, ranges and facts of the rows so far: few kernels stand in millions of rows."""
 
-
-class _Rows:
-    def __init__(self, columns: list[str], layout: tuple[str, ...], name: str) -> None:
-        self._columns, self._layout = columns, layout
-        others = name.endswith(("_stats.csv", "_summary.csv", "_by_rank.csv"))
-        self._of_kernels = name.endswith(_OF_KERNELS) or not others
+    def __init__(self, header: Header) -> None:
+        layout = _layout(header.columns)
+        if layout is None:
+            raise ValueError("no columns of rocprofv3")
+        self._name = header.name
+        self._read = {
+            _STATS: self._statistics,
+            _MARKERS: self._marker,
+            _AGENTS: self._agent,
+            _COUNTERS: self._counted_kernel,
+            _TRACE: self._kernel,
+        }[layout]
+        others = self._name.endswith(("_stats.csv", "_summary.csv", "_by_rank.csv"))
+        self._of_kernels = self._name.endswith(_OF_KERNELS) or not others
         self._counter: str | None = None
         self._totals = KernelTotals()
         self._ranges: Counter[str] = Counter()
         self._facts: dict[Fact, None] = {}
         self._units: Counter[str] = Counter()
 
-    def take(self, line: Line) -> Iterator[Outcome]:
-        """One line; only rejects come back at once."""
-        if not line.text.strip():
-            self._units["blank"] += 1
-            return
-        cells = cells_of(line.text.rstrip("\r"))
-        if len(cells) != len(self._columns):
-            reason = f"{len(cells)} cells for {len(self._columns)} columns"
-            yield Outcome("reject", [Reject(reason)], at=line.offset)
-            return
-        row = dict(zip(self._columns, cells, strict=True))
-        try:
-            self._units[self._row(row)] += 1
-        except ValueError as error:
-            yield Outcome("reject", [Reject(f"no number that can be: {error}")], at=line.offset)
+    def open(self) -> Iterator[Outcome]:
+        yield Outcome("foreign")
+        yield from of_one_process(self._name)
 
-    def _row(self, row: Mapping[str, str]) -> str:
-        if self._layout is _STATS:
-            return self._statistics(row)
-        if self._layout is _MARKERS:
-            if not row["Domain"].startswith("MARKER"):
-                return "foreign"
-            self._ranges[row["Function"]] += 1
-            return "message"
-        if self._layout is _AGENTS:
-            return self._agent(row)
-        if self._layout is _COUNTERS:
-            self._counter = self._counter or row["Counter_Name"]
-            if row["Counter_Name"] != self._counter:
-                return "foreign"
+    def take(self, row: Row) -> None:
+        try:
+            self._units[self._read(row.cells)] += 1
+        except ValueError as error:
+            raise ValueError(f"no number that can be: {error}") from error
+
+    def _marker(self, row: Mapping[str, str]) -> str:
+        if not row["Domain"].startswith("MARKER"):
+            return "foreign"
+        self._ranges[row["Function"]] += 1
+        return "message"
+
+    def _counted_kernel(self, row: Mapping[str, str]) -> str:
+        self._counter = self._counter or row["Counter_Name"]
+        return self._kernel(row) if row["Counter_Name"] == self._counter else "foreign"
+
+    def _kernel(self, row: Mapping[str, str]) -> str:
         if row.get("Kind", "KERNEL_DISPATCH") != "KERNEL_DISPATCH":
             return "foreign"
         name, agent = row["Kernel_Name"], row.get("Agent_Id") or row.get("GPU_ID", "")
@@ -165,7 +141,6 @@ class _Rows:
         yield Outcome("message", messages, lines=units["message"])
         yield Outcome("fact", list(self._facts), lines=units["fact"])
         yield Outcome("foreign", lines=units["foreign"])
-        yield Outcome("blank", lines=units["blank"])
 
 
 def _nanoseconds(begin: str, end: str) -> float:
@@ -182,11 +157,17 @@ def _nanoseconds(begin: str, end: str) -> float:
     return passed
 
 
+@lru_cache(maxsize=256)
 def _agent(text: str) -> int | None:
     number = text.removeprefix("Agent ").removeprefix("GPU ")
     return int(number) if number.isascii() and number.isdigit() and len(number) < 6 else None
 
 
-FORMAT = FileFormat(
-    "rocprof-csv", "rocprofv3 CSV: kernel traces, statistics, counters, marker ranges, agents", recognise, read
+FORMAT = TableFormat(
+    name="rocprof-csv",
+    about="rocprofv3 CSV: kernel traces, statistics, counters, marker ranges, agents",
+    ours=lambda header: _layout(header.columns) is not None,
+    begin=_Table,
+    rename=lambda names: [_OF_SUMMARY.get(name, name) for name in names],
+    strip=False,
 )

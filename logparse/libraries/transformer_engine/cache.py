@@ -21,19 +21,10 @@ from functools import cached_property
 from typing import Any
 
 from logparse.errors import EmissionError
-from logparse.libraries.kinds.format import (
-    FOREIGN,
-    Emission,
-    FileFormat,
-    Head,
-    LineFormat,
-    Origin,
-    Outcome,
-    Source,
-    Writer,
-)
+from logparse.libraries.kinds.format import FOREIGN, Emission, LineFormat, Origin, Outcome, Writer
 from logparse.libraries.kinds.fp8 import OCP, on_arch
 from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.kinds.table import Header, Row, TableFormat
 from logparse.model import (
     NARROW,
     Fact,
@@ -43,7 +34,6 @@ from logparse.model import (
     Override,
     Problem,
     Record,
-    Reject,
     Solution,
     with_plain,
 )
@@ -196,9 +186,9 @@ def _name(data_type: str | None) -> str | None:
 # ------------------------------------------------------------------------------------------- what is there
 
 
-def recognise(head: Head) -> bool:
+def is_ours(header: Header) -> bool:
     """Its first column names: also a header that no known build has, so that the reason can be stated."""
-    return head.data.removeprefix(b"\xef\xbb\xbf").startswith(b"dev_cap,m,n,k,trans_a,trans_b,type_a")
+    return header.text.startswith("dev_cap,m,n,k,trans_a,trans_b,type_a")
 
 
 def columns_of(header: str) -> list[str]:
@@ -216,42 +206,42 @@ def row_of(columns: Sequence[str], number: int, line: str) -> CacheRow | None:
     return CacheRow(number, text, cells, len(values) >= len(columns))
 
 
-def read(source: Source) -> Iterator[Outcome]:
-    """Each row as a choice without a time; the device and the columns as facts."""
-    columns: Sequence[str] = ()
-    known: set[str] = set()
-    for number, line in enumerate(source.lines(), start=1):
-        if number == 1:
-            columns, header = columns_of(line.text), line.text.strip("\ufeff\r")
-            yield Outcome("fact", [Fact(COLUMNS, name) for name, text in HEADERS.items() if text == header])
-            continue
-        row = row_of(columns, number, line.text)
-        if row is None:
-            yield Outcome("blank")
-        elif row.wrong or not row.complete:
-            reason = f"TransformerEngine's cache: {row.wrong or 'too few values'}"
-            yield Outcome("reject", [Reject(reason, 0, len(line.text.encode()))], at=line.offset)
-        else:
-            yield Outcome("measurement", list(_records(row, known)))
+class _Table:
+    """Each row as a choice without a time, and the devices that the rows so far are of."""
 
+    def __init__(self, header: Header) -> None:
+        self._header, self._columns = header, columns_of(header.text)
+        self._devices: dict[str, None] = {}
 
-def _records(row: CacheRow, known: set[str]) -> Iterator[Record]:
-    device = ARCHES.get(row.number("dev_cap"), "")
-    if device and device not in known:
-        known.add(device)
-        yield Fact("arch", device)
-    if row.problem is not None and row.solution is not None:
-        yield Measurement(
-            problem=row.problem, solution=row.solution, origin=_ORIGIN, status="no_time", key_text=row.key
-        )
+    def open(self) -> Iterator[Outcome]:
+        yield Outcome("fact", [Fact(COLUMNS, name) for name, text in HEADERS.items() if text == self._header.text])
+
+    def take(self, row: Row) -> Sequence[Record]:
+        found = row_of(self._columns, row.line, row.text)
+        if found is None or found.wrong or not found.complete or found.problem is None or found.solution is None:
+            wrong = found.wrong if found else ""
+            raise ValueError(f"TransformerEngine's cache: {wrong or 'too few values'}")
+        device = ARCHES.get(found.number("dev_cap"))
+        if device:
+            self._devices[device] = None
+        return [
+            Measurement(
+                problem=found.problem, solution=found.solution, origin=_ORIGIN, status="no_time", key_text=found.key
+            )
+        ]
+
+    def close(self) -> Iterator[Outcome]:
+        yield Outcome("fact", [Fact("arch", device) for device in self._devices], lines=0)
 
 
 _ORIGIN = "transformer-engine-cache"
-FORMAT = FileFormat(
+FORMAT = TableFormat(
     name=_ORIGIN,
     about="TransformerEngine's hipBLASLt cache (TE_HIPBLASLT_ALGO_SAVE)",
-    recognise=recognise,
-    read=read,
+    ours=is_ours,
+    begin=_Table,
+    fit="any",
+    comment="#",
     origins=(Origin(_ORIGIN, evidence=False),),
 )
 

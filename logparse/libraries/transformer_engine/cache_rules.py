@@ -150,7 +150,7 @@ def _without_aux(key: str) -> Sequence[str]:
 OVERRIDE_FORMAT = OverrideFormat(
     name=FORMAT.name,
     kinds=frozenset({"gemm"}),
-    recognise=cache.recognise,
+    recognise=cache.FORMAT.recognise,
     reader=reader,
     key=cache.key,
     compared=(COLUMNS,),
@@ -170,7 +170,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     ),
     conversion=Conversion(
         word="transformer-engine",
-        recognise=cache.recognise,
+        recognise=cache.FORMAT.recognise,
         read=records_of(FORMAT),
         takes=takes,
         matched="TransformerEngine's rows state no β: a row serves products that are added and products that are not",

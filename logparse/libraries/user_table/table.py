@@ -22,9 +22,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from logparse.libraries.kinds.format import FileFormat, Head, Origin, Outcome, Source, cells_of
+from logparse.libraries.kinds.format import FileFormat, Head, Origin, Outcome, Source
+from logparse.libraries.kinds.table import UNIT_OF, Header, Row, header_of, read_table
 from logparse.model import (
     CONV_FIELDS,
     FACTS,
@@ -55,11 +57,7 @@ def recognise(head: Head) -> bool:
     """A first line with problem columns and a time or calls; a Parquet file by its magic and name."""
     if head.data.startswith(b"PAR1"):
         return head.name.endswith((".parquet", ".pq"))
-    return _is_ours(_header(head.data.split(b"\n", 1)[0].decode("utf-8", "replace")))
-
-
-def _header(line: str) -> list[str]:
-    return [cell.strip() for cell in cells_of(line.removeprefix("\ufeff").strip("\r"))]
+    return _is_ours(header_of(head).columns)
 
 
 def _is_ours(columns: Sequence[str]) -> bool:
@@ -72,31 +70,43 @@ def read(source: Source) -> Iterator[Outcome]:
     """Each row as a measurement, a call or a reject; the columns as a fact."""
     with source.open() as stream:
         parquet = stream.read(4) == b"PAR1"
-    machine: dict[str, str] = {}
-    yield from _read_parquet(source, machine) if parquet else _read_csv(source, machine)
-    yield Outcome("fact", [Fact(name, value) for name, value in machine.items()], lines=0)
+    yield from _read_parquet(source) if parquet else read_table(source, _Table, fit="fewer")
 
 
-def _read_csv(source: Source, machine: dict[str, str]) -> Iterator[Outcome]:
-    columns: list[str] = []
-    for line in source.lines():
-        text = line.text.rstrip("\r")
-        if not text.strip():
-            yield Outcome("blank")
-        elif not columns:
-            columns = _header(text)
-            yield Outcome("fact", _column_facts(columns))
-        else:
-            # One line, one row: a quoted line end inside a cell would make two, and both would be rejected.
-            cells = _header(text)
-            if len(cells) > len(columns):
-                reject = Reject(f"{len(cells)} cells under {len(columns)} columns", 0, len(text.encode()))
-                yield Outcome("reject", [reject], at=line.offset)
-            else:
-                yield _outcome(dict(zip(columns, cells, strict=False)), line.offset, len(text.encode()), machine)
+class _Table:
+    """The facts of the rows so far, which those of every further row must equal."""
+
+    def __init__(self, header: Header) -> None:
+        self._columns, self._machine = header.columns, dict[str, str]()
+
+    def open(self) -> Iterator[Outcome]:
+        ignored = [name for name in self._columns if name not in _KNOWN]
+        yield Outcome("fact", [Fact("ignored_columns", ",".join(ignored))] if ignored else [])
+
+    def take(self, row: Row) -> Sequence[Record]:
+        return self.records(row.cells)
+
+    def records(self, cells: Mapping[str, str]) -> Sequence[Record]:
+        """What a row gives.  Raises ValueError."""
+        records, machine = _records(cells), self._machine
+        told = {name: cells[name] for name in FACTS if cells.get(name)}
+        told |= {name: str(_integer(told[name])) for name in ("cu_count", "gpus") if name in told}
+        other = next((name for name in told if machine.get(name, told[name]) != told[name]), None)
+        if other:
+            raise ValueError(f"{other} is {told[other]} here and {machine[other]} before: a file is of one machine")
+        wrong = next(filter(None, (fault(Fact(name, value)) for name, value in told.items())), None)
+        if wrong is not None:
+            raise ValueError(wrong)
+        machine.update(told)
+        if not records:
+            raise ValueError("neither a time nor calls")
+        return records
+
+    def close(self) -> Iterator[Outcome]:
+        yield Outcome("fact", [Fact(name, value) for name, value in self._machine.items()], lines=0)
 
 
-def _read_parquet(source: Source, machine: dict[str, str]) -> Iterator[Outcome]:
+def _read_parquet(source: Source) -> Iterator[Outcome]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -110,39 +120,22 @@ def _read_parquet(source: Source, machine: dict[str, str]) -> Iterator[Outcome]:
         reason = "a Parquet file without problem columns and time_us or calls"
         yield Outcome("reject", [Reject(reason)], lines=file.metadata.num_rows)
         return
-    yield Outcome("fact", _column_facts(columns), lines=0)
+    table = _Table(Header("", columns, source.name))
+    yield from (replace(one, lines=0) for one in table.open())
     for batch in file.iter_batches(columns=[name for name in columns if name in _KNOWN]):
         for row in batch.to_pylist():
-            yield _outcome({name: "" if value is None else str(value) for name, value in row.items()}, 0, 0, machine)
+            try:
+                records = table.records(
+                    {name: "" if value is None else str(value).strip() for name, value in row.items()}
+                )
+            except ValueError as error:
+                yield Outcome("reject", [Reject(str(error))])
+            else:
+                yield Outcome(UNIT_OF[type(records[0])], records)
+    yield from table.close()
 
 
 _KNOWN = frozenset({*GEMM_FIELDS, *CONV_FIELDS, *_TIMES, *FACTS, "problem", "calls", "library", "solution"})
-
-
-def _column_facts(columns: Sequence[str]) -> list[Fact]:
-    ignored = [name for name in columns if name not in _KNOWN]
-    return [Fact("ignored_columns", ",".join(ignored))] if ignored else []
-
-
-def _outcome(row: Mapping[str, str], at: int, length: int, machine: dict[str, str]) -> Outcome:
-    """``machine``: the facts of the rows before, to which this row's are added."""
-    try:
-        cells = {name: cell.strip() for name, cell in row.items()}
-        records = _records(cells)
-        told = {name: cells[name] for name in FACTS if cells.get(name)}
-        told |= {name: str(_integer(told[name])) for name in ("cu_count", "gpus") if name in told}
-        other = next((name for name in told if machine.get(name, told[name]) != told[name]), None)
-        if other:
-            raise ValueError(f"{other} is {told[other]} here and {machine[other]} before: a file is of one machine")
-        wrong = next(filter(None, (fault(Fact(name, value)) for name, value in told.items())), None)
-        if wrong is not None:
-            raise ValueError(wrong)
-        machine.update(told)
-    except ValueError as error:
-        return Outcome("reject", [Reject(str(error), 0, length)], at=at)
-    if not records:
-        return Outcome("reject", [Reject("neither a time nor calls", 0, length)], at=at)
-    return Outcome("measurement" if isinstance(records[0], Measurement) else "call", records, at=at)
 
 
 def _records(row: Mapping[str, str]) -> list[Record]:

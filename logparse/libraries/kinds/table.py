@@ -1,0 +1,242 @@
+"""What a table is: a text file with a header line, in which each further line is a row of comma-separated cells.
+
+A format declares its columns and one function from a row to nouns; all else exists once, here::
+
+    def read_row(row: Row) -> Iterator[Record]:
+        problem = GemmProblem(m=row.whole("m"), n=row.whole("n"), k=row.whole("k"), a_type=row.one_of("dtype", TYPES))
+        solution = Solution("mytuner", row["kernel"])
+        yield Measurement(problem=problem, solution=solution, origin="mytuner", status="ok", time_us=row.real("us"))
+
+    FORMAT = TableFormat(
+        name="mytuner",
+        about="table of mytuner: the time of every kernel",
+        columns=("kernel", "m", "n", "k", "dtype", "us"),
+        begin=each_row(read_row),
+        origins=(Origin("mytuner", evidence=True),),
+    )
+
+A ``ValueError`` of the function makes its line a reject with this reason.  Every line of the file is one unit: the
+header a fact, a line of blanks blank, a row what its first record is.  Cells may be quoted; a cell with a line end
+makes two rows, and both are rejects.  ``read_table`` is for files of which only some are tables.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeVar
+
+from logparse.libraries.kinds.format import FileFormat, Head, Outcome, Source, Unit, cells_of
+from logparse.model import Call, Collective, Fact, Kernel, Measurement, Message, Record, Reject, SolutionName
+
+T = TypeVar("T")
+BOM = "\ufeff"
+Fit = Literal["exact", "fewer", "any"]
+"""How many cells a row may have: as many as there are columns, at most as many, or any number."""
+UNIT_OF: Mapping[type, Unit] = {
+    Measurement: "measurement",
+    Kernel: "measurement",
+    Call: "call",
+    Message: "message",
+    Fact: "fact",
+    SolutionName: "fact",
+    Collective: "measurement",
+    Reject: "reject",
+}
+"""What a row counts as, by its first record; a row without a record is foreign."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """The first line of a table: its text, the names of the columns, and the name of the file (no folder)."""
+
+    text: str
+    columns: Sequence[str]
+    name: str
+
+
+class Row:
+    """One line below the header: its ``text`` without the line end, its number ``line``, counted from 1, the ``values``
+    of its cells in their order, and ``cells``, the same by the names of the columns.
+    """
+
+    __slots__ = ("cells", "columns", "line", "text", "values")
+
+    def __init__(self, columns: Sequence[str], values: list[str], text: str, line: int) -> None:
+        self.columns, self.values, self.text, self.line = columns, values, text, line
+        self.cells = dict(zip(columns, values, strict=False))
+
+    def get(self, name: str) -> str:
+        """The cell of a column, empty if the row has no such cell."""
+        return self.cells.get(name, "")
+
+    def __getitem__(self, name: str) -> str:
+        """The cell of a column.  Raises ValueError if it is empty or there is no such cell."""
+        cell = self.cells.get(name)
+        if not cell:
+            raise ValueError(f"column {name} is missing" if cell is None else f"{name} is empty")
+        return cell
+
+    def whole(self, name: str) -> int:
+        """The integer in a cell.  Raises ValueError for any other text."""
+        cell = self[name]
+        try:
+            return int(cell)
+        except ValueError:
+            raise ValueError(f"{name} is {cell[:40]!r}, not a whole number") from None
+
+    def real(self, name: str) -> float:
+        """The number in a cell.  Raises ValueError for any other text."""
+        cell = self[name]
+        try:
+            return float(cell)
+        except ValueError:
+            raise ValueError(f"{name} is {cell[:40]!r}, not a number") from None
+
+    def one_of(self, name: str, known: Mapping[str, T]) -> T:
+        """What ``known`` has for the text of a cell.  Raises ValueError for any other text."""
+        cell = self[name]
+        if cell not in known:
+            raise ValueError(f"{name} is {cell[:40]!r}, not one of {', '.join(known)}")
+        return known[cell]
+
+
+class TableReader(Protocol):
+    """State of one table while it is read."""
+
+    def open(self) -> Iterable[Outcome]:
+        """What the header line is, in one unit."""
+        ...
+
+    def take(self, row: Row) -> Sequence[Record] | None:
+        """The records of a row; None if ``close`` accounts for the line.  Raises ValueError with a reason to reject
+        it.
+        """
+        ...
+
+    def close(self) -> Iterable[Outcome]:
+        """What is known at the end of the table, and the lines for which ``take`` returned None."""
+        ...
+
+
+@dataclass(frozen=True)
+class _EachRow:
+    """A table whose rows do not depend on each other."""
+
+    read: Callable[[Row], Iterable[Record]]
+
+    def open(self) -> Iterable[Outcome]:
+        return (Outcome("fact"),)
+
+    def take(self, row: Row) -> Sequence[Record]:
+        return list(self.read(row))
+
+    def close(self) -> Iterable[Outcome]:
+        return ()
+
+
+def each_row(read: Callable[[Row], Iterable[Record]]) -> Callable[[Header], TableReader]:
+    """The reader of a table whose rows do not depend on each other: ``read`` gives the records of a row."""
+    return lambda header: _EachRow(read)
+
+
+def header_of(head: Head, rename: Callable[[list[str]], list[str]] = lambda names: names) -> Header:
+    """The header of a file, from its beginning."""
+    return _header(head.data.split(b"\n", 1)[0].decode("utf-8", "backslashreplace"), head.name, rename)
+
+
+def _header(line: str, name: str, rename: Callable[[list[str]], list[str]]) -> Header:
+    text = line.removeprefix(BOM).rstrip("\r")
+    return Header(text, rename([cell.strip() for cell in cells_of(text)]), name)
+
+
+def read_table(
+    source: Source,
+    begin: Callable[[Header], TableReader],
+    *,
+    rename: Callable[[list[str]], list[str]] = lambda names: names,
+    fit: Fit = "exact",
+    comment: str = "\n",
+    strip: bool = True,
+) -> Iterator[Outcome]:
+    """Every line of a table in one unit; the arguments are those of ``TableFormat``.
+
+    If ``begin`` raises ValueError, the header is a reject with this reason and all other lines are foreign.
+    """
+    reader: TableReader | None = None
+    columns: Sequence[str] = ()
+    fewest = most = 0
+    lines = enumerate(source.lines(), start=1)
+    for number, line in lines:
+        text = line.text.rstrip("\r")
+        if not (bare := text.strip()) or bare.startswith(comment):
+            yield Outcome("blank")
+        elif reader is None:
+            header = _header(text, source.name, rename)
+            columns = header.columns
+            fewest = len(columns) if fit == "exact" else 0
+            most = sys.maxsize if fit == "any" else len(columns)
+            try:
+                reader = begin(header)
+            except ValueError as error:
+                yield _reject(str(error), text, line.offset)
+                yield Outcome("foreign", lines=sum(1 for _ in lines))
+                return
+            yield from reader.open()
+        else:
+            values = [*map(str.strip, cells_of(text))] if strip else cells_of(text)
+            if not fewest <= len(values) <= most:
+                yield _reject(f"{len(values)} cells under {most} columns", text, line.offset)
+                continue
+            try:
+                records = reader.take(Row(columns, values, text, number))
+            except ValueError as error:
+                yield _reject(str(error), text, line.offset)
+                continue
+            if records is not None:
+                yield Outcome(UNIT_OF[type(records[0])] if records else "foreign", records, at=line.offset)
+    if reader is not None:
+        yield from reader.close()
+
+
+def _reject(reason: str, text: str, at: int) -> Outcome:
+    return Outcome("reject", [Reject(reason, 0, len(text.encode("utf-8", "surrogatepass")))], at=at)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFormat(FileFormat):
+    """A table with a header.  ``columns`` are those that a table of this format must have, in any order, and ``ours``
+    is asked beside them, where several sets of columns are known.  ``begin`` starts the reader of a table
+    (``each_row`` makes one from a function); it raises ValueError if no row of such a header can be read.
+
+    ``rename`` gives the columns the names by which they are read, ``fit`` says how many cells a row may have, a line
+    that begins with ``comment`` is blank, and without ``strip`` cells keep the blanks around them.
+    """
+
+    recognise: Callable[[Head], bool] = field(init=False)
+    read: Callable[[Source], Iterator[Outcome]] = field(init=False)
+    begin: Callable[[Header], TableReader]
+    columns: Collection[str] = ()
+    ours: Callable[[Header], bool] = lambda header: True
+    rename: Callable[[list[str]], list[str]] = lambda names: names
+    fit: Fit = "exact"
+    comment: str = "\n"
+    strip: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "recognise", self._is_ours)
+        object.__setattr__(self, "read", self._outcomes)
+
+    def _is_ours(self, head: Head) -> bool:
+        header = header_of(head, self.rename)
+        return set(self.columns) <= set(header.columns) and self.ours(header)
+
+    def _outcomes(self, source: Source) -> Iterator[Outcome]:
+        return read_table(source, self._begin, rename=self.rename, fit=self.fit, comment=self.comment, strip=self.strip)
+
+    def _begin(self, header: Header) -> TableReader:
+        missing = [name for name in self.columns if name not in header.columns]
+        if missing:
+            raise ValueError(f"{self.name}: the header has no column {', '.join(missing)}")
+        return self.begin(header)
