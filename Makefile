@@ -6,7 +6,7 @@ DEMO := build/demo
 # One more than the cores: the workers that hold the tests of the browser and of the cluster mostly wait for these.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
-.PHONY: demo test nightly lowest conformance lint ruff mypy pytest clean transcript screenshots
+.PHONY: demo docs test nightly lowest conformance lint ruff mypy pytest clean transcript screenshots
 
 # --system-site-packages keeps a torch that the machine already has (a ROCm image brings its own).
 $(VENV)/bin/python:
@@ -87,6 +87,10 @@ lowest:
 
 clean:
 	rm -rf build overrides .pytest_cache .mypy_cache .ruff_cache
+
+# The tables in docs/ that members state themselves.
+docs: $(VENV)/.installed
+	$(BIN)/python docs/tables.py
 
 # The transcript in README.md, from a real run.
 transcript: $(VENV)/.installed

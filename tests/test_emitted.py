@@ -6,8 +6,9 @@ After a wanted change: ``python -m tests.test_emitted``, then review the diff.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,13 +21,16 @@ from analyzers.overrides.write import write, written
 from logparse.errors import InputError
 from logparse.ingest.input_file import InputFile
 from logparse.ingest.stated_target import target_from
-from logparse.libraries.kinds.format import Emission
+from logparse.libraries import FORMATS
+from logparse.libraries.kinds.format import Emission, FileFormat, Head
+from logparse.libraries.kinds.override_format import OverrideFormat
 from logparse.libraries.miopen import find_db, perf_db
 from logparse.libraries.miopen.db_names import file_name
 from logparse.libraries.miopen.find_db_items import read_record
-from logparse.libraries.override_formats import OVERRIDE_FORMATS, WRITERS
+from logparse.libraries.override_formats import OVERRIDE_FORMATS, WRITERS, format_of
 from logparse.libraries.rocblas import logs as rocblas
 from logparse.model import Measurement, Override, Problem
+from logparse.target import Facts
 from tests.analyzers.example import B, F, W, gemm
 from tests.conftest import SAMPLES
 
@@ -67,26 +71,91 @@ def rocblas_overrides() -> list[Override]:
     return [Override(problem=x.problem, solution=x.solution, target=TARGET) for x in rows]
 
 
-CASES: Mapping[str, Callable[[], Sequence[Emission]]] = {
-    "hipblaslt-7.0": lambda: convert([CSV], "hipblaslt", TARGET).files,
-    "hipblaslt-6.4": lambda: convert([CSV], "hipblaslt", OLD, same_build=True).files,
-    "tunableop": lambda: convert([TUNING], "tunableop", TARGET, gpus=2).files,
-    "transformer-engine": lambda: convert([TUNING], "transformer-engine", TE_TARGET).files,
-    "aiter": lambda: convert([CSV], "aiter", TARGET).files,
-    "rocblas": lambda: rocblas.write(rocblas_overrides(), TARGET),
-    "miopen-find-db": lambda: find_db.write(miopen_overrides(), MIOPEN),
-    "miopen-perf-db": lambda: perf_db.write(miopen_overrides(), MIOPEN),
-    "merged-tunableop": lambda: merge([CSV, CSV]).files,
-    "merged-find-db": lambda: merge([str(SAMPLES / f"miopen/{file_name(MIOPEN)}")] * 2).files,
-    "merged-perf-db": lambda: merge([str(SAMPLES / f"miopen/{file_name(MIOPEN, 'udb')}")] * 2).files,
-    "merged-tuning-file": lambda: merge([TUNING, TUNING]).files,
-    "merged-transformer-engine": lambda: merge([TE_CACHE, TE_CACHE]).files,
-    "merged-rocblas": lambda: merge([str(GOLDENS / "rocblas/rocblas_override.csv.golden")] * 2).files,
-    "merged-aiter": lambda: merge([str(GOLDENS / "aiter/bf16_tuned_gemm.csv.golden")] * 2).files,
+@dataclass(frozen=True)
+class Case:
+    """Files that are written for a target; ``format`` is the override format that they are of, None: they are of none
+    (commands of a tool, what a tuner reads).
+    """
+
+    make: Callable[[], Sequence[Emission]]
+    format: str | None = None
+    target: Facts = field(default_factory=dict)
+
+
+def own_samples(format: OverrideFormat) -> list[Path]:
+    """The files of ``sample_logs/`` of this format of which its library takes every row, and has nothing to remark."""
+    out = []
+    for path in sorted(path for path in SAMPLES.rglob("*") if path.is_file()):
+        head = Head(path.name, path.read_bytes())
+        if format.recognise(head):
+            judged = format.inspect(path.name, head.data, {})
+            if judged.ok and judged.rows and all(row.live for row in judged.rows):
+                out.append(path)
+    return out
+
+
+def overrides_of(format: OverrideFormat, name: str, data: bytes, target: Facts) -> list[Override]:
+    """The rows of a file as overrides for a target."""
+    return [
+        Override(
+            problem=row.problem,
+            solution=row.solution,
+            target=target,
+            time_us=row.time_us,
+            workspace_bytes=row.workspace_bytes,
+            key_text=row.key,
+            parameters=row.text.partition(":")[2] or None if not format.selects else None,
+        )
+        for row in format.reader(name, data, target).rows
+        if row.problem is not None and row.solution is not None
+    ]
+
+
+def rewritten(format: OverrideFormat) -> Sequence[Emission]:
+    """The format's own sample, read and written again."""
+    assert format.writer is not None
+    found = own_samples(format)
+    assert found, f"{format.name}: sample_logs/ has no file of it without an error: its writer has no case"
+    path = found[0]
+    return format.writer.write(overrides_of(format, path.name, path.read_bytes(), TARGET), TARGET)
+
+
+CASES: dict[str, Case] = {
+    "hipblaslt-7.0": Case(lambda: convert([CSV], "hipblaslt", TARGET).files, "hipblaslt-tuning-file", TARGET),
+    "hipblaslt-6.4": Case(
+        lambda: convert([CSV], "hipblaslt", OLD, same_build=True).files, "hipblaslt-tuning-file", OLD
+    ),
+    "tunableop": Case(lambda: convert([TUNING], "tunableop", TARGET, gpus=2).files, "tunableop-results", TARGET),
+    "transformer-engine": Case(
+        lambda: convert([TUNING], "transformer-engine", TE_TARGET).files, "transformer-engine-cache", TE_TARGET
+    ),
+    "aiter": Case(lambda: convert([CSV], "aiter", TARGET).files, "aiter", TARGET),
+    "rocblas": Case(lambda: rocblas.write(rocblas_overrides(), TARGET), "rocblas-tune", TARGET),
+    "miopen-find-db": Case(lambda: find_db.write(miopen_overrides(), MIOPEN), "miopen-find-db", MIOPEN),
+    "miopen-perf-db": Case(lambda: perf_db.write(miopen_overrides(), MIOPEN), "miopen-perf-db", MIOPEN),
+    "merged-tunableop": Case(lambda: merge([CSV, CSV]).files, "tunableop-results", TARGET),
+    "merged-find-db": Case(
+        lambda: merge([str(SAMPLES / f"miopen/{file_name(MIOPEN)}")] * 2).files, "miopen-find-db", MIOPEN
+    ),
+    "merged-perf-db": Case(
+        lambda: merge([str(SAMPLES / f"miopen/{file_name(MIOPEN, 'udb')}")] * 2).files, "miopen-perf-db", MIOPEN
+    ),
+    "merged-tuning-file": Case(lambda: merge([TUNING, TUNING]).files, "hipblaslt-tuning-file", TARGET),
+    "merged-transformer-engine": Case(lambda: merge([TE_CACHE, TE_CACHE]).files, "transformer-engine-cache", TE_TARGET),
+    "merged-rocblas": Case(
+        lambda: merge([str(GOLDENS / "rocblas/rocblas_override.csv.golden")] * 2).files, "rocblas-tune", TARGET
+    ),
+    "merged-aiter": Case(lambda: merge([str(GOLDENS / "aiter/bf16_tuned_gemm.csv.golden")] * 2).files, "aiter", TARGET),
     **{
-        f"export-{name}": lambda name=name: export(PROBLEMS, name, TARGET).files  # type: ignore[misc]
+        f"export-{name}": Case(lambda name=name: export(PROBLEMS, name, TARGET).files)  # type: ignore[misc]
         for name in ("bench", "driver", "untuned")
     },
+}
+"""What is written, by its folder of goldens.  A format without a case here is written from its own sample."""
+CASES |= {
+    f"rewritten-{format.name}": Case(partial(rewritten, format), format.name, TARGET)
+    for format in OVERRIDE_FORMATS
+    if format.writer is not None and format.name not in {case.format for case in CASES.values()}
 }
 
 
@@ -99,7 +168,7 @@ def rendered(files: Sequence[Emission]) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_written_is_its_golden(case: str) -> None:
-    made = rendered(CASES[case]())
+    made = rendered(CASES[case].make())
     assert made, "a case that writes nothing tests nothing"
     for name, data in made.items():
         assert data == (GOLDENS / case / f"{name}.golden").read_bytes(), name
@@ -109,7 +178,7 @@ def test_what_is_written_is_its_golden(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_lines_of_use_can_be_pasted_whatever_the_folder_is_called(case: str, tmp_path: Path) -> None:
     folder = tmp_path / "it's 50 $HOME"
-    for file in write(CASES[case](), folder):
+    for file in write(CASES[case].make(), folder):
         words = shlex.split("\n".join(file.lines), comments=True)
         assert all(str(folder) in word for word in words if str(tmp_path) in word)
         assert any(str(folder) in word for word in words) == bool(words)
@@ -131,19 +200,22 @@ def test_no_golden_is_left_over() -> None:
 
 
 def test_every_writer_has_a_case() -> None:
-    covered = {case.rpartition("-")[0] if case.startswith("hipblaslt") else case for case in CASES}
-    whole = {"hipblaslt": "hipblaslt-tuning-file", "transformer-engine": "transformer-engine-cache"}
-    covered = {whole.get(x, x) for x in covered} | {"tunableop-untuned"}
-    assert {writer.name for writer in WRITERS} <= covered
+    covered = {case.format for case in CASES.values()}
+    for writer in WRITERS:
+        format = format_of(writer)
+        if format is not None:
+            assert format.name in covered
+        else:  # a list that a tuner reads, and ingest
+            (reader,) = [x for x in FORMATS if x.name == writer.name and isinstance(x, FileFormat)]
+            made = [Head(x.name, x.data) for case in CASES.values() if case.format is None for x in case.make()]
+            assert any(map(reader.recognise, made))
 
 
-@pytest.mark.parametrize("case", [x for x in CASES if not x.startswith("export")])
+@pytest.mark.parametrize("case", [x for x in CASES if CASES[x].format])
 def test_lint_finds_no_error_in_what_is_written(case: str) -> None:
-    formats = {format.name for format in OVERRIDE_FORMATS}
-    target = MIOPEN if "db" in case else OLD if case == "hipblaslt-6.4" else TARGET
-    for file in CASES[case]():
-        judged = inspect(file.name, file.data, target)
-        assert judged.format in formats
+    for file in CASES[case].make():
+        judged = inspect(file.name, file.data, CASES[case].target)
+        assert judged.format == CASES[case].format
         assert judged.ok, judged.notes
         assert all(row.live for row in judged.rows)
 
@@ -152,10 +224,10 @@ def main() -> None:
     """Write all goldens anew."""
     for old in GOLDENS.rglob("*.golden"):
         old.unlink()
-    for case, make in CASES.items():
-        (GOLDENS / case).mkdir(parents=True, exist_ok=True)
-        for name, data in rendered(make()).items():
-            (GOLDENS / case / f"{name}.golden").write_bytes(data)
+    for name, case in CASES.items():
+        (GOLDENS / name).mkdir(parents=True, exist_ok=True)
+        for file, data in rendered(case.make()).items():
+            (GOLDENS / name / f"{file}.golden").write_bytes(data)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pyarrow as pa
 
-from analyzers.compare.timings import BASES, RunTimes, times_of
+from analyzers.compare.timings import RANK, RunTimes, times_of
 from analyzers.evidence.statistics.intervals import TIE
 from analyzers.evidence.tables import Tables
 from logparse.groups import in_groups
@@ -128,7 +128,7 @@ _BY_PROBLEM = f"""
            any_value(pick_a) as pick_a, any_value(pick_b) as pick_b,
            coalesce(any_value(solutions_a), 1) as solutions_a, coalesce(any_value(solutions_b), 1) as solutions_b,
            min({{
-               'alone': a_us is null or b_us is null, 'rank': list_position({list(BASES)}, basis), 'basis': basis,
+               'alone': a_us is null or b_us is null, 'rank': {RANK}, 'basis': basis,
                'a_us': a_us, 'b_us': b_us, 'ran_a': ran_a, 'ran_b': ran_b, 'noise': noise}}
            ) filter (basis is not null and (a_us is not null or b_us is not null)) as t
     from ({_BY_BASIS}) group by problem"""
@@ -169,7 +169,7 @@ def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, f
 
     A problem is slower (faster) when one call takes more than 1 + ``fail_on`` (less than its inverse) of what it took,
     three standard errors more where these are known, and by more than ``floor_us`` (µs).  Times are of one kind of
-    evidence (``timings.BASES``), the nearest to the job that both runs have; of a problem of one run, that it has.
+    evidence (``timings.RANK``), the nearest to the job that both runs have; of a problem of one run, that it has.
     """
     one, two = (x if isinstance(x, RunTimes) else times_of(x) for x in (a, b))
     con = shared_database().cursor()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from analyzers.evidence.origins import ACTION, CONFIRM, EVIDENCE, PICKED, RACE, TRACE
+from analyzers.evidence.origins import ACTION, CONFIRM, IS_EVIDENCE, PICKED, RACE, TRACE
 from analyzers.evidence.tables import Tables, cached_per_run, reading
 from logparse.libraries.own.job_units import UNITS_EACH
 from logparse.model import DEFAULT
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import duckdb
     import pandas as pd
 
-_NEAREST = (TRACE, CONFIRM, "driver", "bench", "tunableop-verbose", "miopen-log", "find-db", "tunableop", "tuning-file")
-BASES = (*_NEAREST, *sorted(EVIDENCE - {*_NEAREST}))
-"""Kinds of evidence, what is nearest to the job first."""
+NEAREST = (TRACE, CONFIRM, "driver", "bench", "tunableop-verbose", "miopen-log", "find-db", "tunableop", "tuning-file")
+RANK = f"coalesce(list_position({list(NEAREST)}, basis), {len(NEAREST) + 1})"
+"""SQL of the place of a kind of evidence: what is nearest to the job first, all others behind, by name."""
 
 COLUMNS = ("problem", "basis", "solution", "time_us", "noise")
 
@@ -81,7 +81,7 @@ _ROWS = f"""
     from kernels join launched l using (problem) group by problem
     union all by name
     select problem, named, basis, f.time_us as time_us, f.solution as solution, f.noise as noise from (
-        select problem, if(origin in {tuple(sorted(EVIDENCE))}, origin, null) as basis,
+        select problem, if({IS_EVIDENCE}, origin, null) as basis,
                bool_or(({_OTHERS}) is distinct from true) as named, min({{
                    'rank': case when solution = pick then 0
                            when origin = '{CONFIRM}' and solution = coalesce(own, '{DEFAULT.text}') then 1 else 2 end,
@@ -123,7 +123,7 @@ _READ = {
     "calls": "source_id text, category text, problem text, solution text, count float, by_tool bool",
     "workload": "problem text, calls_from text, calls float",
     "measurements": "source_id text, origin text, kind text, problem text, solution text, status text, time_us float, "
-    "std_us float, samples_us floats",
+    "std_us float, samples_us floats, evidence bool",
     "kernels": "source_id text, device float, op text, unit text, problem text, kernel text, calls float, "
     "total_us float",
     "facts": "source_id text, name text, value text",

@@ -1,10 +1,15 @@
 """Who took the times of measurements, and which of these times picks are compared by.
 
-A format declares its origins (``formats.format.Origin``), and ``tests/libraries/test_origins.py`` holds ``EVIDENCE`` to
-them: importing the formats for their names takes longer than ranking findings.
+A format declares its origins (``kinds.format.Origin``), and ``ingest`` stores with the rows which of them are evidence:
+no reader has a list of formats.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 RACE, CONFIRM, ACTION, HOST = "replay", "replay-confirm", "replay-action", "replay-host"
 """Origins of a replay: a race's samples, no evidence, as selection biases its winner's time low; a confirmation's
@@ -20,9 +25,38 @@ TRACE = "trace"
 """Origin of kernel times in the job's own traces."""
 PICK = "pick"
 """Fact of both origins of a replay: the solution that was the library's own choice on this machine."""
-_FILES = {
-    *("aiter", "bench", "driver", "find-db", "miopen-log", "miopen-performance-log", "table", "tunableop"),
-    *("tunableop-verbose", "tuning-file"),
-}
-EVIDENCE = frozenset({*_FILES, CONFIRM})
-"""Names of the origins whose times are measurements of named solutions."""
+EVIDENCE_BEFORE = frozenset(
+    {"aiter", "bench", "driver", "find-db", "miopen-log", "table", "tunableop", "tunableop-verbose", "tuning-file"}
+    | {CONFIRM}
+)
+"""The origins whose times are evidence in a store of a version that stored no column ``evidence``.  No name is added:
+a format states it itself, and ``ingest`` stores it.
+"""
+NO_LOGS_BEFORE = frozenset(
+    {"replay", "table", "aiter", "tunableop-untuned", "tunableop-results", "hipblaslt-tuning-file"}
+    | {"miopen-find-db", "miopen-perf-db"}
+)
+"""The formats that are no logs of the job in a store of a version that stored no column ``job_log``."""
+IS_EVIDENCE = f"coalesce(evidence, origin in {tuple(sorted(EVIDENCE_BEFORE))})"
+"""SQL of ``is_evidence`` for a row of ``measurements``."""
+
+
+def is_evidence(measurements: pd.DataFrame) -> pd.Series[bool]:
+    """Whether the times of each row are measurements of named solutions, which picks are compared by.
+
+    The row states it (column ``evidence`` of the view ``measurements``); where it does not, its origin decides, as
+    before rows did.
+    """
+    return _stated(measurements, "evidence", measurements["origin"].isin(EVIDENCE_BEFORE))
+
+
+def is_job_log(sources: pd.DataFrame) -> pd.Series[bool]:
+    """Whether the facts of each source are of the job that wrote it (column ``job_log``, else by the format)."""
+    return _stated(sources, "job_log", ~sources["format"].isin(NO_LOGS_BEFORE))
+
+
+def _stated(rows: pd.DataFrame, column: str, otherwise: pd.Series[bool]) -> pd.Series[bool]:
+    if column not in rows:
+        return otherwise
+    stated = rows[column]
+    return otherwise if stated.isna().all() else stated.where(stated.notna(), otherwise).astype(bool)

@@ -9,22 +9,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analyzers.evidence.origins import EVIDENCE
+from analyzers.evidence.origins import IS_EVIDENCE
 from analyzers.evidence.statistics.intervals import TIE
 from analyzers.evidence.tables import Settings, Tables, cached_per_run, reading
-from logparse.text import sql_text
 
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
 
-_COLUMNS = "kind text, origin text, source_id text, problem text, solution text, status text, time_us float"
+_COLUMNS = (
+    "kind text, origin text, source_id text, problem text, solution text, status text, time_us float, evidence bool"
+)
 _PASSES = f"""
     with timed as (
         select source_id, problem, solution, time_us, problem[6:7] as pass, hash(problem[8:]) as layer
         from measurements
         where status = 'ok' and time_us > 0 and isfinite(time_us) and kind = 'conv'
-            and origin in ({", ".join(map(sql_text, sorted(EVIDENCE)))})),
+            and {IS_EVIDENCE}),
     siblings as (
         select source_id, layer, min(time_us) filter (pass = 'F ') as f_us, min(time_us) filter (pass = 'B ') as b_us
         from timed where pass in ('F ', 'B ') group by all),

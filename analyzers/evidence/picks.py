@@ -17,7 +17,7 @@ import pandas as pd
 from analyzers.evidence import joins
 from analyzers.evidence.comparison import BASES, BY_DEFAULT, INCOMPARABLE, MEASURED, UNMEASURED
 from analyzers.evidence.confirmations import blocks_of
-from analyzers.evidence.origins import CONFIRM, EVIDENCE, RACE
+from analyzers.evidence.origins import CONFIRM, RACE, is_evidence
 from analyzers.evidence.tables import Settings, Tables, cached_per_run, reading
 from logparse.model import TRIED, solution_from_text
 from logparse.store.rules import LOGGED, counted_as_sql, picks_sql
@@ -58,7 +58,7 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
     Of a race only the default counts as known, and as the best: selection biases its winner's time low.  A problem
     without a better confirmed solution is measured all the same, and belongs in every sum over what was measured.
     """
-    of_evidence = measurements[measurements["origin"].isin(EVIDENCE | {RACE})]
+    of_evidence = measurements[is_evidence(measurements) | (measurements["origin"] == RACE)]
     rows = joins.timed(of_evidence)
     default, raced = joins.is_default(rows, facts), rows["origin"] == RACE
     with_time, every = _solutions_of(rows), of_evidence[of_evidence["status"].isin(TRIED)]
@@ -205,7 +205,7 @@ def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.Da
 
 def _times(tables: Tables, measured: pd.Series) -> pd.DataFrame:
     rows = joins.timed(tables.measurements[tables.measurements["problem"].isin(set(measured))])
-    rows = rows[rows["origin"].isin(EVIDENCE)]
+    rows = rows[is_evidence(rows)]
     rows = rows.rename(columns={"problem": "measured", "solution": "pick", "time_us": "own_us"})
     out: pd.DataFrame = rows.groupby([*_RECORD, "pick"])["own_us"].min().reset_index()
     return out

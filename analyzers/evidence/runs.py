@@ -159,7 +159,7 @@ _CONVS = f"""
 _MEASURED = f"""
     select source_id, run, origin, kind, problem, library, solution, raw, algorithm, status, time_us, min_us, max_us,
            std_us, if(origin in {(CONFIRM, ACTION, HOST)}, samples_us, null) as samples_us, workspace_bytes, error,
-           ordinal, key_text
+           ordinal, key_text, evidence
     from measurements where """
 _MEASUREMENTS = f"""
     {_MEASURED} origin <> 'find-db' or kind <> 'conv'

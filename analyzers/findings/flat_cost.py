@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analyzers.evidence.joins import calls_of, facts_of, not_elsewhere, timed
-from analyzers.evidence.origins import EVIDENCE, RACE, TRACE
+from analyzers.evidence.origins import RACE, TRACE, is_evidence
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
 from logparse.groups import in_groups
@@ -43,9 +43,9 @@ SAME = 1.25
 """Times within this factor are the same."""
 WASTE = 2.0
 """A time is too long above this many times what the larger problem's rates allow."""
-ORIGINS = EVIDENCE | {TRACE, RACE}
-"""Origins of the times: a trace counts too (it times the job's own calls), and so does a race: what is looked for are
-factors, not percents."""
+ORIGINS = (TRACE, RACE)
+"""Origins of times beside the evidence: a trace counts too (it times the job's own calls), and so does a race: what is
+looked for are factors, not percents."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ def fastest(tables: Tables, settings: Settings) -> list[Timed]:
     Left out: sources of another device, grouped GEMMs, problems without all sizes and a batch count.
     """
     rows = tables.measurements
-    rows = rows[(rows["kind"] == "gemm").to_numpy(dtype=bool) & rows["origin"].isin(ORIGINS).to_numpy(dtype=bool)]
+    rows = rows[(rows["kind"] == "gemm").to_numpy(dtype=bool)]
+    rows = rows[(is_evidence(rows) | rows["origin"].isin(ORIGINS)).to_numpy(dtype=bool)]
     rows = not_elsewhere(timed(rows), tables, settings)
     rows = rows.groupby(["source_id", "origin", "problem"], observed=True)["time_us"].min().reset_index()
     facts = facts_of(tables)

@@ -21,7 +21,7 @@ from typing import Any
 import pandas as pd
 
 from analyzers.evidence.joins import calls_of, facts_of, timed
-from analyzers.evidence.origins import EVIDENCE
+from analyzers.evidence.origins import is_evidence
 from analyzers.evidence.picks import picks
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
@@ -149,7 +149,7 @@ def _others(tables: Tables) -> list[_Other]:
     system = tables.facts[(tables.facts["name"] == "find_db") & (tables.facts["value"] == "system")]
     rows = timed(tables.measurements)
     rows = rows[rows["source_id"].isin(own - set(system["source_id"])) & (rows["kind"] == "conv")]
-    rows = rows[rows["origin"].isin(EVIDENCE) & ~rows["solution"].astype(str).str.contains(_SOLVER)]
+    rows = rows[is_evidence(rows) & ~rows["solution"].astype(str).str.contains(_SOLVER)]
     traced = traced_calls(tables.kernels, tables.calls)
     traced = traced[traced["problem"].astype(str).str.startswith("conv ")]
     traced = traced[~traced["kernel"].astype(str).str.contains(_KERNEL)]

@@ -22,7 +22,7 @@ import pandas as pd
 from analyzers.evidence.cells import count_of, text_of
 from analyzers.evidence.joins import called_problems, calls_of, facts_of, not_elsewhere, run_facts, timed
 from analyzers.evidence.miopen_tuning import completed
-from analyzers.evidence.origins import EVIDENCE
+from analyzers.evidence.origins import is_evidence
 from analyzers.evidence.passes import backward_weights, passes, passes_of
 from analyzers.evidence.picks import picks
 from analyzers.evidence.tables import Settings, Tables
@@ -288,9 +288,8 @@ def _not_run(
     ran = picks(tables).rename(columns={"pick": "solution"})[["problem", "solution"]].drop_duplicates()
     if not len(ran):
         return set()
-    rows = tables.measurements[[*columns, "origin", "status"]]
-    rows = rows[rows["problem"].isin(set(ran["problem"]))]
-    times = timed(rows[rows["origin"].isin(EVIDENCE)])
+    rows = tables.measurements[tables.measurements["problem"].isin(set(ran["problem"]))]
+    times = timed(rows[is_evidence(rows)])
     pairs = slow.merge(ran.merge(times[columns], on=["problem", "solution"]), on="problem", suffixes=("", "_ran"))
     pairs = pairs[pairs["time_us"] <= settings.slow_factor * pairs["sibling_us"]]
     pairs = pairs[pairs["solution"] != pairs["solution_ran"]]

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
+from analyzers.evidence.origins import is_job_log
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
 from logparse.model import Advise, Evidence, Finding
@@ -25,8 +26,6 @@ from logparse.target import same_value
 NAME = "stale-override"
 TUNABLEOP, TUNING_FILE = "tunableop-results", "hipblaslt-tuning-file"
 MIOPEN = frozenset({"miopen-find-db", "miopen-perf-db"})
-NO_LOGS = frozenset({"replay", "table", "aiter", "tunableop-untuned"})
-"""Formats of databases and replays: these state nothing of the job (a test holds the names to the formats')."""
 EFFECT: Mapping[str, str] = {
     TUNABLEOP: "PyTorch drops the whole file when a validator differs",
     TUNING_FILE: "hipBLASLt ignores the file of another revision; an index of another build or arch is another kernel",
@@ -52,10 +51,10 @@ def override_sources(tables: Tables) -> pd.DataFrame:
 
 
 def stated_by_logs(tables: Tables) -> dict[str, set[str]]:
-    """Facts that the run's other files state: name → values.  Databases and replays are no logs of the job."""
+    """Facts that the run's logs of the job state: name → values.  Databases and replays are no such logs."""
     own = tables.sources[tables.sources["run"] == tables.run]
-    other = own["format"].isin({*EFFECT, *NO_LOGS})
-    rows = tables.facts[tables.facts["source_id"].isin(own.loc[~other, "source_id"]) & tables.facts["name"].isin(NAMES)]
+    logs = own.loc[is_job_log(own), "source_id"]
+    rows = tables.facts[tables.facts["source_id"].isin(logs) & tables.facts["name"].isin(NAMES)]
     return {str(name): set(map(str, values)) for name, values in rows.groupby("name")["value"]}
 
 

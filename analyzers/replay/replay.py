@@ -20,7 +20,7 @@ from analyzers.actions import ACTIONS
 from analyzers.actions.totals import wanted
 from analyzers.evidence import ladders
 from analyzers.evidence.confirmations import Confirmation, Pairs, confirmation_text, judge, judge_all
-from analyzers.evidence.origins import ACTION, PICK, RACE
+from analyzers.evidence.origins import ACTION, CONFIRM, PICK, RACE
 from analyzers.evidence.runs import tables_of, tables_to_analyse
 from analyzers.evidence.tables import Settings
 from analyzers.evidence.units import units_of_facts
@@ -289,7 +289,7 @@ class _Recorder:
             hosts = outcome.hosts if isinstance(outcome, Result) else ()
             records: list[Record] = [*outcome.rows, *hosts, *(Fact(*fact) for fact in sorted(facts.items()))]
             name = f"{FORMAT}/{device}/{outcome.problem.label}"
-            record(self._store, records, run=self._report.run, name=name, format=FORMAT)
+            record(self._store, records, run=self._report.run, name=name, format=FORMAT, evidence=(CONFIRM,))
         if self._progress:
             self._progress(self._step(outcome, confirmation))
 

@@ -107,9 +107,12 @@ def ingest_at(location: str | None, paths: Iterable[str], **how: Any) -> list[In
     return ingest(inputs, open_store(location, create=True), **how)
 
 
-def record(store: Store, records: Iterable[Record], *, run: str, name: str, format: str) -> str:
+def record(
+    store: Store, records: Iterable[Record], *, run: str, name: str, format: str, evidence: Iterable[str] | None = None
+) -> str:
     """Commit records that no file holds (a replay's measurements and the facts of its machine) as one source.
 
+    ``evidence``: origins of measurements whose times are evidence.  The facts are no job's.
     Returns the source's id.  All records become visible at once, or none do.
     """
     attempt, taken = store.attempt(), list(records)
@@ -129,6 +132,8 @@ def record(store: Store, records: Iterable[Record], *, run: str, name: str, form
         whole=True,
         committed_at=time.time(),
         readable=True,
+        evidence=None if evidence is None else tuple(evidence),
+        job_log=False,
     )
     attempt.commit(row)
     return source

@@ -20,7 +20,7 @@ from logparse.ingest.process_of_file import UNKNOWN, Process, is_process
 from logparse.ingest.schedule import Ingested, JointTask, Several, Task
 from logparse.ingest.stream import StreamRead, Tally
 from logparse.libraries import FORMATS
-from logparse.libraries.kinds.format import UNITS, FileFormat, Format, Outcome
+from logparse.libraries.kinds.format import UNITS, FileFormat, Format, Outcome, evidence_of
 from logparse.location import absolute
 from logparse.model import Fact, Reject
 from logparse.store import Store, open_store
@@ -204,7 +204,8 @@ class _Input:
         source = at.source_id or source_id(self.task.path, digest)
         ended = None if self.file.cut is None else _CUT
         row = replace(at, source_id=source, content_hash=digest, start=0, end=size, bytes=size, whole=True, ended=ended)
-        return self._commit(attempt, replace(row, format=format.name, **asdict(self._process_of(pids))), tally)
+        row = replace(row, format=format.name, evidence=evidence_of([format]), job_log=format.job_log)
+        return self._commit(attempt, replace(row, **asdict(self._process_of(pids))), tally)
 
     def _process_of(self, facts: set[str]) -> Process:
         """The process in a file's facts ``pid``, where they have one value, which is a number; else a stated one."""
@@ -328,6 +329,9 @@ class _Input:
         ended = "in the middle of a line" if at.tail and tally.units["reject"] else None
         ended = _CUT if self.file.cut is not None else ended
         values = asdict(tally.process() or self.task.process)
+        names = set(tally.formats.split("+"))
+        formats = [format for format in self.formats if format.name in names]
+        values |= {"evidence": evidence_of(formats), "job_log": any(format.job_log for format in formats)}
         row = replace(at, format=tally.formats or FOREIGN, ended=ended, bytes=stream.bytes, **values)
         return self._commit(stream.attempt, row, tally)
 

@@ -106,6 +106,8 @@ class Commit:
     seconds: float = 0.0
     parts: tuple[str, ...] | None = None  # texts of ``digests.Part``: those that hold its rows; None: not recorded
     readable: bool | None = None  # all its problems read back when it was written; None: of an earlier version
+    evidence: tuple[str, ...] | None = None  # origins whose times are evidence; None: of an earlier version
+    job_log: bool | None = None  # its facts are of the job that wrote it; None: of an earlier version
 
 
 RECORDED = "parts"
@@ -117,7 +119,7 @@ FOREIGN = "foreign"
 COMMIT_SCHEMA = _columns(
     "text: attempt source_id run path format content_hash int: start end bytes lines splits "
     f"{' '.join(f'{unit}_lines' for unit in UNITS)} pid text: pid_from flag: tail whole texts: replaces text: ended "
-    f"flag: bench_output real: committed_at seconds texts: {RECORDED} flag: readable"
+    f"flag: bench_output real: committed_at seconds texts: {RECORDED} flag: readable texts: evidence flag: job_log"
 ).with_metadata({"logparse_schema": str(SCHEMA_VERSION)})
 
 VIEWS: Mapping[str, str] = {
@@ -155,6 +157,7 @@ def commit_row(row: Commit) -> dict[str, Any]:
     out = {**vars(row)}
     units = out.pop("units")
     out |= {"replaces": list(row.replaces), RECORDED: None if row.parts is None else list(row.parts)}
+    out["evidence"] = None if row.evidence is None else list(row.evidence)
     return out | {f"{unit}_lines": units.get(unit, 0) for unit in UNITS}
 
 
@@ -165,5 +168,6 @@ def commit_from_row(row: dict[str, Any]) -> Commit:
     units: dict[Unit, int] = {unit: row[f"{unit}_lines"] for unit in UNITS}
     values = {k: v for k, v in row.items() if k in _COMMIT_FIELDS}
     values |= {"units": units, "replaces": tuple(row["replaces"] or ()), "format": row["format"].replace("_", "-")}
-    values[RECORDED] = None if row[RECORDED] is None else tuple(row[RECORDED])
+    for name in (RECORDED, "evidence"):
+        values[name] = None if row[name] is None else tuple(row[name])
     return Commit(**values)

@@ -48,7 +48,7 @@ _VIEWS = {
                cast(sum(bytes) as bigint) as bytes, cast(sum(lines) as bigint) as lines,
                cast(sum(splits) as bigint) as splits, {_UNITS}, arg_max(pid, "end") as pid,
                arg_max(pid_from, "end") as pid_from, arg_max(ended, committed_at) as ended,
-               min(committed_at) as ingested_at, sum(seconds) as seconds
+               min(committed_at) as ingested_at, sum(seconds) as seconds, bool_or(job_log) as job_log
         from commits_ group by source_id""",
     "calls": """
         select s.source_id, s.run, t.category, t.kind, t.problem, coalesce(t.pid, s.pid) as pid, t.device,
@@ -84,7 +84,9 @@ _VIEWS = {
     "gemm_rows": _ROWS.format(t="gemms", more=""),
     "conv_rows": _ROWS.format(t="convs", more=f", {CONV_SHAPE} as shape"),
     **links_sql("gemm_rows", "conv_rows"),
-    "measurements": _JOINED.format(t="measurements"),
+    "measurements": """
+        select s.source_id, s.run, t.* exclude (attempt), list_contains(s.evidence, t.origin) as evidence
+        from measurements_ t join commits_ s using (attempt)""",
     "solutions": """
         select distinct t.library, b.build, t.solution, t.name, t.kernel_name,
                (select any_value(m.algorithm) from measurements_ m where m.solution = t.solution) as algorithm

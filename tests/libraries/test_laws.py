@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from logparse.errors import InputError
 from logparse.ingest.worker import formats_named
 from logparse.libraries import FORMATS
-from logparse.libraries.kinds.format import FileFormat, LineFormat
+from logparse.libraries.kinds.format import BlockFormat, FileFormat
+from logparse.libraries.kinds.table import TableFormat
 from logparse.libraries.override_formats import WRITERS
 from logparse.model import Call, Kernel, Measurement, Reject
 from tests.conftest import SAMPLE_FILES
@@ -35,7 +37,7 @@ def test_an_unknown_name_is_refused() -> None:
 
 
 TABLES = [x for x in FORMATS if isinstance(x, FileFormat)]
-COUNTED = {"measurement": {Measurement, Kernel}, "call": {Call}}
+COUNTED: Mapping[str, set[type]] = {"measurement": {Measurement, Kernel}, "call": {Call}}
 """The records that a line of these units gives."""
 
 
@@ -53,45 +55,22 @@ def test_a_line_of_a_table_counts_as_measured_or_called_where_it_gives_a_record(
     assert {("hipblaslt-tuning-file", "measurement"), ("aiter", "call")} <= counted
 
 
-HEADS = {"table": 1, "aiter": 1, "transformer-engine-cache": 1, "tunableop-untuned": 0, "rocprof-csv": 1}
-"""Tables by the lines before their rows.  Of a user's own table with rows of two machines the first row decides which
-one the file is of; those of a library's own keys have a law beside that of its reader, in
-``tests/analyzers/overrides/test_laws.py``."""
-IN_ORDER = {
-    **dict.fromkeys(
-        ("hipblaslt-tuning-file", "tunableop-results"), "of one key's rows the first counts: the other law"
-    ),
-    **dict.fromkeys(("miopen-find-db", "miopen-perf-db"), "of records of one key the first counts: the other law"),
-    **dict.fromkeys(("facts", "job-units", "applied", "bundle", "flashinfer"), "one object, whose members have names"),
-    **dict.fromkeys(("torch-profiler", "rocpd"), "events have clocks, threads and launches, not places"),
-    "hipblaslt-bench-output": "a row belongs to the header before it, and a Winner's to a row above",
-    "rocblas-bench-output": "a row belongs to the header before it",
-    "miopen-driver-output": "times follow the command and the solution that they are of",
-    "miopen-log": "a time, a choice and the call that asked for it stand in three lines",
-    "miopen-performance-log": "a record belongs to the command before it",
-    "tunableop-verbose": "a time has only its candidate's number, which the line before it explains",
-    "rocblas-tune": "rows stand behind their heading among other lines",
-    "tensile-launches": "arguments follow their kernel",
-}
-"""Why the order of a format's lines means something, or is held to elsewhere."""
-
-
-def test_each_format_is_held_to_the_law_of_order_or_the_reason_is_stated() -> None:
-    lines = {x.name for x in FORMATS if isinstance(x, LineFormat)}  # read one by one, each distinct text once
-    assert HEADS.keys() | IN_ORDER.keys() | lines == {x.name for x in FORMATS}
-    assert not lines & IN_ORDER.keys()
+def test_each_format_is_held_to_the_law_of_order_or_states_what_order_means() -> None:
+    for format in FORMATS:
+        if isinstance(format, BlockFormat):
+            assert format.order, f"{format.name}: say what the order of its lines means"
+    assert {x.name for x in TABLES if not x.order} >= {x.name for x in FORMATS if isinstance(x, TableFormat)}
 
 
 @given(st.data())
 def test_the_order_of_rows_changes_no_record(data: st.DataObject) -> None:
-    held = [x for x in TABLES if x.name in HEADS]
-    format = data.draw(st.sampled_from(held))
+    format = data.draw(st.sampled_from([x for x in TABLES if not x.order]))
     path = data.draw(st.sampled_from([x for x in SAMPLE_FILES if format.recognise(head(from_file(x)))]))
     text = path.read_text(encoding="utf-8-sig", errors="surrogateescape")
-    first, *rows = [text[:0], *text.splitlines()] if not HEADS[format.name] else text.splitlines()
+    first, *rows = text.splitlines()
     found = []
     for lines in (rows, data.draw(st.permutations(rows))):
-        made = "\n".join([*([first] if first else []), *lines, ""]).encode("utf-8", "surrogateescape")
+        made = "\n".join([first, *lines, ""]).encode("utf-8", "surrogateescape")
         records = Counter[object]()
         for outcome in format.read(Memory(made, path.name)):
             records[outcome.unit] += outcome.lines

@@ -1,13 +1,25 @@
-"""Every origin of measurements is declared by its format: an undeclared one would be invisible to ``recommend``."""
+"""Which times are evidence, and which files are logs of the job: stated by the formats, stored, read without a list."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain
+from pathlib import Path
 
-from analyzers.evidence.origins import CONFIRM, EVIDENCE
+import pandas as pd
+import pytest
+
+from analyzers.evidence.origins import EVIDENCE_BEFORE, NO_LOGS_BEFORE, is_evidence, is_job_log
+from analyzers.evidence.picks import compare
+from analyzers.evidence.runs import tables_to_analyse
+from analyzers.evidence.tables import Settings
 from analyzers.findings import stale_override
+from logparse.ingest import ingest, record, worker
 from logparse.libraries import FORMATS
-from logparse.store import Store
+from logparse.libraries.kinds.format import Origin
+from logparse.libraries.kinds.table import Row, TableFormat, each_row
+from logparse.model import GemmProblem, Measurement, Record, Solution
+from logparse.store import Store, open_store
 
 
 def test_every_origin_of_the_samples_is_declared_by_a_format(samples: Store) -> None:
@@ -20,9 +32,68 @@ def test_every_origin_of_the_samples_is_declared_by_a_format(samples: Store) -> 
 def test_an_origin_means_the_same_in_every_format() -> None:
     of_formats = set(chain.from_iterable(format.origins for format in FORMATS))
     assert len({origin.name for origin in of_formats}) == len(of_formats)
-    assert {origin.name for origin in of_formats if origin.evidence} | {CONFIRM} == EVIDENCE
 
 
 def test_a_finding_names_formats_that_exist() -> None:
-    names = {format.name for format in FORMATS}
-    assert {*stale_override.EFFECT, *stale_override.NO_LOGS} <= names | {"replay"}
+    assert {*stale_override.EFFECT} <= {x.name for x in FORMATS if not x.job_log}
+    assert {format.name for format in FORMATS} | {"replay"} >= NO_LOGS_BEFORE
+
+
+def test_what_the_formats_state_is_stored_with_the_rows(samples: Store) -> None:
+    stated = {origin.name: origin.evidence for format in FORMATS for origin in format.origins}
+    rows = samples.query("select distinct origin, evidence from measurements")
+    assert dict(zip(rows["origin"], rows["evidence"], strict=True)) == {x: stated[x] for x in rows["origin"]}
+    logs = {format.name: format.job_log for format in FORMATS} | {"foreign": False}
+    sources = samples.query("select format, job_log from sources")
+    for names, job_log in sources.itertuples(index=False):
+        assert job_log is any(logs[name] for name in names.split("+")), names
+
+
+TABLE = "kernel,m,n,k,us\nquick,64,32,16,5.5\nslow,64,32,16,9.5\n"
+
+
+def read_row(row: Row) -> Iterator[Record]:
+    problem = GemmProblem(m=row.whole("m"), n=row.whole("n"), k=row.whole("k"), batch_count=1)
+    solution = Solution("mytuner", row["kernel"])
+    yield Measurement(problem=problem, solution=solution, origin="mytuner", status="ok", time_us=row.real("us"))
+    if solution.id == "slow":  # the program runs it
+        default = Solution("torch", "Default")
+        yield Measurement(problem=problem, solution=default, origin="mytuner", status="ok", time_us=row.real("us"))
+
+
+@pytest.mark.parametrize("evidence", [True, False])
+def test_times_of_a_new_format_are_compared_if_it_states_that_they_are_evidence(
+    evidence: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No reader has a list of formats in which its name is missing."""
+    format = TableFormat(
+        name="mytuner",
+        about="times",
+        columns=("kernel", "m", "n", "k", "us"),
+        begin=each_row(read_row),
+        origins=(Origin("mytuner", evidence),),
+    )
+    monkeypatch.setattr(worker, "FORMATS", (format,))
+    (tmp_path / "times.csv").write_text(TABLE)
+    store = open_store(tmp_path / "store", create=True)
+    (result,) = ingest([str(tmp_path / "times.csv")], store, run="r", jobs=1)
+    assert (result.format, result.lines) == ("mytuner", 3)
+    rows = compare(tables_to_analyse(store), Settings())
+    assert list(rows["best"]) == (["mytuner:quick"] if evidence else [])
+
+
+def test_a_store_of_an_earlier_version_is_read_by_the_names_of_its_origins(tmp_path: Path) -> None:
+    problem, solution = GemmProblem(m=1, n=2, k=3, batch_count=1), Solution("torch", "Default")
+    store = open_store(tmp_path / "store", create=True)
+    rows = [Measurement(problem=problem, solution=solution, origin=x, status="ok", time_us=1.0) for x in ("aiter", "x")]
+    record(store, rows, run="r", name="old", format="aiter")  # which states nothing of its origins
+    found = store.measurements()
+    assert found["evidence"].isna().all()
+    assert dict(zip(found["origin"], is_evidence(found), strict=True)) == {"aiter": True, "x": False}
+    assert "aiter" in EVIDENCE_BEFORE
+
+
+def test_a_source_that_states_nothing_is_a_log_by_its_format() -> None:
+    sources = pd.DataFrame({"format": ["aiter", "miopen-log", "aiter"], "job_log": [None, None, True]})
+    assert list(is_job_log(sources)) == [False, True, True]
+    assert list(is_job_log(sources[["format"]])) == [False, True, False]

@@ -411,6 +411,7 @@ _MERGING = Merging(
 )
 OVERRIDE_FORMAT = OverrideFormat(
     name=aiter.FORMAT.name,
+    order="equal ones count once, others make pandas refuse the table",
     kinds=frozenset({"gemm"}),
     recognise=recognise,
     reader=read,
@@ -431,6 +432,7 @@ OVERRIDE_FORMAT = OverrideFormat(
 )
 KERNEL_TABLES = OverrideFormat(
     name=KERNELS,
+    order="equal ones count once; of fused MoE the first is taken",
     kinds=frozenset({"gemm"}),
     recognise=lambda head: _table(head) not in (None, BF16),  # 8-bit, 4-bit, batched, fused MoE
     reader=read,

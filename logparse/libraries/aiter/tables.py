@@ -362,5 +362,8 @@ FORMAT = TableFormat(
     rename=_renamed,
     fit="any",
     origins=(Origin(ORIGIN, evidence=True),),
+    seen="tables of nine generations; 0.1.7's own tuners run",
+    example="gfx,cu_num,M,N,K,bias,dtype,…",
+    gives="measurements; calls of untuned tables",
 )
 WRITER = Writer("aiter", "aiter bf16 GEMM table (AITER_CONFIG_GEMM_BF16)", accepts, key, write)

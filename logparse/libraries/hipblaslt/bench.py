@@ -361,4 +361,7 @@ FORMAT = LineFormat(
     markers=(b"hipblaslt-bench",),
     start=_START,
     read=read,
+    seen="ROCm 6.4 to 7.2, TheRock; 6.1 by source",
+    example="hipblaslt-bench --api_method c -m 48 …",
+    gives="calls with solution index",
 )

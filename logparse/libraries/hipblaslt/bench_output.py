@@ -284,4 +284,8 @@ FORMAT = BlockFormat(
     markers=_MARKERS,
     begin=ranked(_MARKERS, _Reader),
     origins=(Origin("bench", evidence=True),),
+    order="a row belongs to the header before it, and a Winner's to a row above",
+    seen="ROCm 5.5 to 7.2",
+    example="T,N,0,1,128256,32768,8192,1,…,55881.5",
+    gives="measurements, kernel names",
 )

@@ -168,4 +168,7 @@ FORMAT = LineFormat(
     start=rb"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)?\]\[(?:HIPBLASLT|cublasLt)\]\[",
     read=read,
     prefixed=True,
+    seen="ROCm 5.5 to 7.2; cuBLASLt 13.1",
+    example="[…][HIPBLASLT][1862601][Trace][rocblaslt_matmul] A=…",
+    gives="calls of Trace, the rest messages",
 )

@@ -97,4 +97,8 @@ LOG = LineFormat(
     markers=(b"tuning-cache: ",),
     start=rb"^tuning-cache: ",
     read=read_line,
+    seen="what its documentation prints",
+    example="tuning-cache: summary shapes=12 matched=1 …",
+    gives="messages",
 )
+FORMATS = (LOG,)

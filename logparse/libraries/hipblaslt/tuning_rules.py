@@ -387,6 +387,7 @@ def takes(given: Solution, rocblas_version: str) -> Solution | None:
 
 OVERRIDE_FORMAT = OverrideFormat(
     name=tuning_file.FORMAT.name,
+    order="the library tries them in their order, or the latest first",
     kinds=frozenset({"gemm", "grouped"}),
     recognise=recognise,
     reader=read,

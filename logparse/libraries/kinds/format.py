@@ -1,8 +1,12 @@
 """What a format is: text (or bytes) to nouns, and back where a library reads the file.
 
-There are three kinds (see CONTRIBUTING): *record lines*, counted distinct; *blocks*, read in order; *whole files*.
+There are three kinds (see CONTRIBUTING): *record lines*, counted distinct; *blocks*, read in order; *whole files*, of
+which *tables* are one (``table.py``).
 Recognising never raises; reading never raises on content: what looks like ours and cannot be read is a ``Reject``.
 Every input line ends in exactly one ``Unit``; ingest checks that nothing is lost.
+
+Each format says of itself, for readers and for the table in docs/formats.md: ``about`` in a few words, the versions
+``seen`` whose files were read, an ``example`` of a line, and what it ``gives``.
 """
 
 from __future__ import annotations
@@ -137,6 +141,11 @@ class LineFormat:
     prefixed: bool = False
     process: Callable[[str], int | None] | None = None
     origins: tuple[Origin, ...] = ()
+    job_log: bool = True
+    asked_late: str = ""
+    seen: str = ""
+    example: str = ""
+    gives: str = ""
 
 
 class BlockReader(Protocol):
@@ -158,27 +167,50 @@ class BlockReader(Protocol):
 
 @dataclass(frozen=True)
 class BlockFormat:
-    """A format whose lines only mean something in order; a line with one of ``markers`` wakes its reader."""
+    """A format whose lines only mean something in their ``order``; a line with one of ``markers`` wakes its reader."""
 
     name: str
     about: str
     markers: tuple[bytes, ...]
     begin: Callable[[], BlockReader]
     origins: tuple[Origin, ...] = ()
+    job_log: bool = True
+    asked_late: str = ""
+    seen: str = ""
+    example: str = ""
+    gives: str = ""
+    order: str = ""
 
 
 @dataclass(frozen=True)
 class FileFormat:
-    """A whole file, recognised from its head.  ``read`` accounts for every unit of the file."""
+    """A whole file, recognised from its head.  ``read`` accounts for every unit of the file.
+
+    ``job_log``: the facts of such a file are of the job that wrote it, as those of a trace are.  Tables and override
+    files travel between machines, so theirs are not: ``stale-override`` compares no file with them.  ``asked_late`` is
+    why other formats are asked first whether a file is theirs; such formats come last.  ``order`` is what the order of
+    the lines below the first means; empty: nothing, and a law of all formats holds it to that.
+    """
 
     name: str
     about: str
     recognise: Callable[[Head], bool]
     read: Callable[[Source], Iterator[Outcome]]
     origins: tuple[Origin, ...] = ()
+    job_log: bool = False
+    asked_late: str = ""
+    seen: str = ""
+    example: str = ""
+    gives: str = ""
+    order: str = ""
 
 
 Format: TypeAlias = LineFormat | BlockFormat | FileFormat
+
+
+def evidence_of(formats: Iterable[Format]) -> tuple[str, ...]:
+    """Names of the origins of these formats whose times are evidence, sorted: what a commit states of its rows."""
+    return tuple(sorted({origin.name for format in formats for origin in format.origins if origin.evidence}))
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,8 @@ class OverrideFormat:
 
     Reading (lint, and all below).  ``recognise`` accepts its files.  ``reader`` is what the library takes from a file's
     name and bytes; ``remarks`` are what else a person should know of a file that was read so.  ``compared`` are the
-    facts (or their common prefix) by which the library refuses a file of another build.
+    facts (or their common prefix) by which the library refuses a file of another build.  ``order`` is what the order of
+    rows of one key means; that of rows of different keys means nothing in any format.
 
     Looking up (coverage, verify, diff).  ``kinds`` are the kinds of problems that it runs, ``key`` is the library's key
     of a call on a target (its writer's own): a row of that key serves it.  ``probe_order`` puts the rows of one key in
@@ -169,6 +170,7 @@ class OverrideFormat:
     reader: Callable[[str, bytes, Facts], Reading[Any]]
     key: Callable[[Problem, Facts], str | None]
     merging: Merging
+    order: str
     remarks: Callable[[str, bytes, Reading[Any]], Iterable[Note]] = remarks_on
     lines: Callable[[Sequence[Row]], list[str]] = field(default=lambda rows: [row.text for row in rows])
     cut: Callable[[bytes, Iterable[Row], Keep], bytes] = cut_lines

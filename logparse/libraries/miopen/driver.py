@@ -413,4 +413,7 @@ FORMAT = LineFormat(
     markers=(b"MIOpenDriver", b"conv -n ", b"convfp16 -n ", b"convbfp16 -n "),
     start=_START,
     read=read,
+    seen="ROCm 3.9 to 7.2, Windows",
+    example="MIOpen(HIP): Command [LogCmdConvolution] …",
+    gives="calls, queries",
 )

@@ -173,5 +173,9 @@ FORMAT = FileFormat(
     recognise=recognise,
     read=read,
     origins=(Origin("find-db", evidence=True),),
+    order="of the records of one key the first counts",
+    seen="shipped for gfx90a and gfx942, MIOpen 3.5.1's own, gfx1201; v0 by source",
+    example="256-56-56-1x1-512-…-FP16-F=GemmFwd1x1_0_2:0.66529,…",
+    gives="measurements",
 )
 WRITER = Writer("miopen-find-db", "MIOpen user find-db (*.ufdb.txt)", accepts, key, write)

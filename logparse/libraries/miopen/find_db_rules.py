@@ -144,6 +144,7 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 OVERRIDE_FORMAT = OverrideFormat(
     name=find_db.FORMAT.name,
+    order="MIOpen takes the first record of a key",
     kinds=frozenset({"conv"}),
     recognise=find_db.recognise,
     reader=read,

@@ -149,6 +149,10 @@ FORMAT = FileFormat(
     recognise=recognise,
     read=read,
     origins=(Origin(ORIGIN, evidence=False),),
+    order="of the records of one key the first counts",
+    seen="shipped for gfx942",
+    example="2x1000x13x13x…xNCHWxFP16xW=ConvBinWinograd…:257",
+    gives="which solvers are tuned",
 )
 WRITER = Writer(
     name="miopen-perf-db",

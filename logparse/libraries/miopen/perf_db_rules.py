@@ -85,6 +85,7 @@ def _header(name: str, data: bytes) -> list[tuple[str, str]]:
 
 OVERRIDE_FORMAT = OverrideFormat(
     name=perf_db.FORMAT.name,
+    order="MIOpen takes the first record of a key",
     kinds=frozenset({"conv"}),
     recognise=perf_db.recognise,
     reader=read,

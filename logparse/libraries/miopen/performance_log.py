@@ -117,4 +117,8 @@ FORMAT = BlockFormat(
     markers=_MARKERS,
     begin=ranked(_MARKERS, Reader, apart=False),
     origins=(Origin(ORIGIN, evidence=True),),
+    order="a record belongs to the command before it",
+    seen="by source (2026)",
+    example='{"solution":"GemmFwdRest","solver_id":91,…}',
+    gives="measurements",
 )

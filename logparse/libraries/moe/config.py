@@ -92,4 +92,8 @@ LOG = LineFormat(
     start=rb"^[^\n]*?(?:,device_name=|Using default MoE )",
     read=read_line,
     process=process,
+    seen="vLLM 0.8.5 and later, SGLang 0.4",
+    example="Using default MoE config. … Config file not found at …",
+    gives="messages: found, missing",
 )
+FORMATS = (LOG,)

@@ -363,6 +363,7 @@ def _is_entry(member: str) -> bool:
 
 OVERRIDE_FORMAT = OverrideFormat(
     name="moe-config",
+    order="the later member of a name counts",
     kinds=frozenset(),
     recognise=recognise,
     reader=read,

@@ -95,5 +95,13 @@ def _texts(mark: Mapping[str, Any], name: str) -> list[str]:
 
 
 FORMAT = FileFormat(
-    "applied", "applied_PID.json of apply.py and apply.sh: what a job's processes applied", recognise, read
+    "applied",
+    "applied_PID.json of apply.py and apply.sh: what a job's processes applied",
+    recognise,
+    read,
+    job_log=True,
+    order="one object, whose members have names",
+    seen="logparse's own",
+    example='{"logparse_applied": 1, "settings": ["tf32"], …}',
+    gives="facts",
 )

@@ -122,4 +122,9 @@ FORMAT = FileFormat(
     recognise,
     read,
     origins=(Origin("replay-confirm", True), *(Origin(x, False) for x in ("replay", "replay-action", "replay-host"))),
+    job_log=True,
+    order="one object, whose members have names",
+    seen="logparse's own",
+    example='{"logparse_bundle": 1, "facts": {…}, "times": […], …}',
+    gives="calls, measurements, facts",
 )

@@ -72,5 +72,13 @@ def _is_kind(kind: Any) -> bool:
 
 
 FORMAT = FileFormat(
-    "job-units", "units_PID.json of `logparse capture --trace`: units of work, counted", recognise, read
+    "job-units",
+    "units_PID.json of `logparse capture --trace`: units of work, counted",
+    recognise,
+    read,
+    job_log=True,
+    order="one object, whose members have names",
+    seen="logparse's own",
+    example='{"logparse_units": "optimizer", …}',
+    gives="facts",
 )

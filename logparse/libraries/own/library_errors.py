@@ -155,4 +155,8 @@ FORMAT = LineFormat(
     ),
     start=rf"(?<![\w\"'`(<])(?:{_START})".encode(),
     read=read,
+    asked_late="its texts may stand in lines of which another format knows more",
+    seen="by source; public lines by hand",
+    example="rocBLAS warning: hipBlasLT failed, falling back to …",
+    gives="messages",
 )

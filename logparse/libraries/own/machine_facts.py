@@ -63,4 +63,14 @@ def dump(facts: Mapping[str, str]) -> str:
     return json.dumps({name: facts[name] for name in names}, indent=1) + "\n"
 
 
-FORMAT = FileFormat("facts", "facts.json of `logparse capture`: machine and library builds of a job", recognise, read)
+FORMAT = FileFormat(
+    "facts",
+    "facts.json of `logparse capture`: machine and library builds of a job",
+    recognise,
+    read,
+    job_log=True,
+    order="one object, whose members have names",
+    seen="logparse's own",
+    example='{"arch": "gfx942:…", "cu_count": "304", …}',
+    gives="facts",
+)

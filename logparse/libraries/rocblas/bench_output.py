@@ -85,4 +85,8 @@ FORMAT = BlockFormat(
     markers=_MARKERS,
     begin=ranked(_MARKERS, _Reader),
     origins=(Origin("rocblas-bench", evidence=True),),
+    order="a row belongs to the header before it",
+    seen="what its documentation prints",
+    example="N,T,4000,4000,4000,1,4000,0,4000,4000, 97190.6, 1317",
+    gives="times",
 )

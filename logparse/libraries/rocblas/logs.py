@@ -223,6 +223,9 @@ BENCH = LineFormat(
     markers=(b"rocblas-bench -",),
     start=rb"(?:\./)?rocblas-bench -",
     read=read_bench,
+    seen="rocBLAS 5.2",
+    example="./rocblas-bench -f gemm_ex --transposeA N …",
+    gives="calls",
 )
 PROFILE = LineFormat(
     name="rocblas-profile",
@@ -230,6 +233,9 @@ PROFILE = LineFormat(
     markers=(b"rocblas_function",),
     start=rb"(?:- )?\{ ?['\"]?rocblas_function",
     read=read_profile,
+    seen="rocBLAS 5.2 and an older one",
+    example='- { rocblas_function: "rocblas_gemm_ex", … }',
+    gives="counted calls",
 )
 
 
@@ -313,7 +319,12 @@ TUNE = BlockFormat(
     markers=(_HEADER.encode(),),
     begin=ranked((_HEADER.encode(),), _Table),
     origins=(Origin("rocblas-tune", evidence=False),),
+    order="rows stand behind their heading among other lines",
+    seen="what its documentation prints",
+    example="N,N,320,588,1,4096,1,0,…,f32_r,3788",
+    gives="override rows",
 )
+FORMATS = (BENCH, PROFILE, TUNE)
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:

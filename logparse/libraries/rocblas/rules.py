@@ -302,6 +302,7 @@ def _records(file: Source) -> Iterator[tuple[int, Record]]:
 
 OVERRIDE_FORMAT = OverrideFormat(
     name=rocblas.TUNE.name,
+    order="Tensile takes the latest",
     kinds=frozenset({"gemm"}),
     recognise=recognise,
     reader=read,

@@ -203,4 +203,14 @@ def _message(data: str) -> str:
     return text if isinstance(text, str) else ""
 
 
-FORMAT = FileFormat("rocpd", "rocprofv3's rocpd database (ROCm 7): kernel times per roctx range", recognise, read)
+FORMAT = FileFormat(
+    "rocpd",
+    "rocprofv3's rocpd database (ROCm 7): kernel times per roctx range",
+    recognise,
+    read,
+    job_log=True,
+    order="a database; its rows have clocks, not places",
+    seen="by source, schema 3.0 and 4.0; an MI300X's of schema 3 by hand",
+    example="rocpd_kernel_dispatch_<uuid>(start, end, …)",
+    gives="kernels per range",
+)

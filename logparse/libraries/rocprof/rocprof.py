@@ -170,4 +170,8 @@ FORMAT = TableFormat(
     begin=_Table,
     rename=lambda names: [_OF_SUMMARY.get(name, name) for name in names],
     strip=False,
+    job_log=True,
+    seen="by source; public rows, and rocprof-compute's of an MI300X by hand",
+    example='"KERNEL_DISPATCH","Agent 7",17,26,…',
+    gives="kernels, counters, facts",
 )

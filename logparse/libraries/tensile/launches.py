@@ -156,4 +156,8 @@ FORMAT = BlockFormat(
     about="which kernels rocBLAS's products ran, with their arguments (TENSILE_DB=0x40)",
     markers=(_BEGIN.encode(),),
     begin=ranked((_BEGIN.encode(),), _Reader),
+    order="arguments follow their kernel",
+    seen="rocBLAS 5.2 (conformance suite)",
+    example="Kernel Cijk_Alik_Bjlk_BBS_BH_MT128x256x32_…",
+    gives="kernels of products",
 )

@@ -102,4 +102,9 @@ FORMAT = FileFormat(
     recognise=recognise,
     read=read,
     origins=(Origin("trace", evidence=False),),
+    job_log=True,
+    order="one object; events have clocks, threads and launches, not places",
+    seen="PyTorch 2.11 on an H200; MI300X traces of 2025; dozens of public ones by hand",
+    example='{"ph": "X", "cat": "cpu_op", "name": "aten::mm", …}',
+    gives="calls, kernels, times",
 )

@@ -149,6 +149,7 @@ def _without_aux(key: str) -> Sequence[str]:
 
 OVERRIDE_FORMAT = OverrideFormat(
     name=FORMAT.name,
+    order="the first of overlapping ranges of workspaces is kept",
     kinds=frozenset({"gemm"}),
     recognise=cache.FORMAT.recognise,
     reader=reader,

@@ -249,6 +249,7 @@ def _takes(given: Solution, rocblas_version: str) -> Solution | None:
 
 OVERRIDE_FORMAT = OverrideFormat(
     name=results.FORMAT.name,
+    order="PyTorch takes the first",
     kinds=frozenset({"gemm", "grouped"}),
     recognise=results.recognise,
     reader=read,

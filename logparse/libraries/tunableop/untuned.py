@@ -60,7 +60,15 @@ def row(text: str) -> Call | Reject:
     return Call(problem=problem, category=CATEGORY, count=None)
 
 
-FORMAT = FileFormat("tunableop-untuned", "PyTorch TunableOp untuned CSV: the GEMMs that a job called", recognise, read)
+FORMAT = FileFormat(
+    "tunableop-untuned",
+    "PyTorch TunableOp untuned CSV: the GEMMs that a job called",
+    recognise,
+    read,
+    seen="PyTorch 2.9 and 2.11",
+    example="GemmTunableOp_BFloat16_TN,tn_4096_512_1024_ld_…",
+    gives="calls without a count",
+)
 
 
 # ---------------------------------------------------------------------------------------------------------------- write

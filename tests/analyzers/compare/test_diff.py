@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from analyzers.compare.diff import CHANGED, diff
 from analyzers.compare.render import diff_lines, diff_table
-from analyzers.compare.timings import BASES, times_of_run, timings
+from analyzers.compare.timings import NEAREST, times_of_run, timings
 from analyzers.compare.upgrade import PlannedRow, upgrade_plan
 from analyzers.evidence.tables import Tables
 from analyzers.overrides.lint import inspect
@@ -299,8 +299,9 @@ def test_random_runs_are_compared_as_plain_loops_compare_them(
             for rows, picks in sides
         ]
         known = [fastest(problem, *side) for side in sides]
-        both = [x for x in BASES if all(x in times for times in known)]
-        alone = [x for x in BASES if any(x in times for times in known) and not all(held)]
+        bases = (*NEAREST, *sorted({x for times in known for x in times} - {*NEAREST}))
+        both = [x for x in bases if all(x in times for times in known)]
+        alone = [x for x in bases if any(x in times for times in known) and not all(held)]
         basis = (both + alone + [None])[0]
         (a_us, ran_a), (b_us, ran_b) = (
             times.get(basis, (None, None)) if mine else (None, None) for times, mine in zip(known, held, strict=True)

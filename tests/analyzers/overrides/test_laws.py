@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,28 +32,22 @@ from logparse.libraries.override_formats import OVERRIDE_FORMATS, WRITERS, forma
 from logparse.model import Fact, Measurement, Override
 from logparse.quoting import Shell
 from logparse.target import Facts
-from tests.conftest import SAMPLES
 from tests.libraries.reading import Memory
-from tests.test_emitted import CASES, MIOPEN, OLD, TARGET, TE_TARGET
-
-KERNEL_TABLE = SAMPLES / "tables/a8w8_bpreshuffle_tuned_gemm.csv"
-MOE_TABLE = SAMPLES / "moe/E=8,N=3584,device_name=NVIDIA_H100_80GB_HBM3.json"
-EMITTED = [case for case in CASES if not case.startswith("export")]
+from tests.test_emitted import CASES, overrides_of, own_samples
 
 
 @cache
 def samples() -> dict[str, list[tuple[Emission, Facts]]]:
-    """Format → files that are written for it, each with its target; of formats without a writer the tuners' own."""
-    out: dict[str, list[tuple[Emission, Facts]]] = {x.name: [] for x in OVERRIDE_FORMATS}
-    for name, path in (("aiter-kernels", KERNEL_TABLE), ("moe-config", MOE_TABLE)):
-        out[name].append((Emission(path.name, path.read_bytes(), Shell()), {}))
-    for case in EMITTED:
-        for file in CASES[case]():
-            accepted = [x.name for x in OVERRIDE_FORMATS if x.recognise(Head(file.name, file.data))]
-            assert len(accepted) == 1, f"{case}: one format recognises {file.name}, not {accepted}"
-            target = MIOPEN if "db" in case else OLD if case == "hipblaslt-6.4" else TARGET
-            target = TE_TARGET if "transformer" in case else target
-            out[accepted[0]].append((file, target))
+    """Format → files that are written for it, each with its target; of formats without a writer those of
+    ``sample_logs/`` in which nothing is wrong.
+    """
+    out: dict[str, list[tuple[Emission, Facts]]] = {}
+    for format in OVERRIDE_FORMATS:
+        cases = [case for case in CASES.values() if case.format == format.name]
+        out[format.name] = [(file, case.target) for case in cases for file in case.make()]
+        if format.writer is None:
+            files = [Emission(path.name, path.read_bytes(), Shell()) for path in own_samples(format)]
+            out[format.name] = [(file, {}) for file in files]
     return out
 
 
@@ -152,24 +146,7 @@ def test_a_call_gets_the_row_that_was_written_for_it(format: OverrideFormat) -> 
 
 def overrides(format: OverrideFormat) -> list[tuple[list[Override], Facts]]:
     """The rows of a format's samples as overrides for the samples' target."""
-    out = []
-    for file, target in samples()[format.name]:
-        rows = format.reader(file.name, file.data, target).rows
-        given = [
-            Override(
-                problem=row.problem,
-                solution=row.solution,
-                target=target,
-                time_us=row.time_us,
-                workspace_bytes=row.workspace_bytes,
-                key_text=row.key,
-                parameters=row.text.partition(":")[2] or None if not format.selects else None,
-            )
-            for row in rows
-            if row.problem is not None and row.solution is not None
-        ]
-        out.append((given, target))
-    return out
+    return [(overrides_of(format, x.name, x.data, target), target) for x, target in samples()[format.name]]
 
 
 ODD_IDS = ("0", "-7", "-3808", "4294967296", "", "x", "1;2", "ConvHipImplicitGemmWrwV4R1Xdlops")
@@ -304,13 +281,9 @@ def test_a_users_own_rows_are_kept_once(format: OverrideFormat, tmp_path: Path) 
         assert with_own([file], [str(path)], target)[0] == [file], "it has them all"
         judged = format.inspect(file.name, file.data, target)
         rows = list(judged.rows)
-        shorter = [row for row in rows if row.key != rows[-1].key]
-        head = file.data.split(rows[0].text.encode())[0]
-        fewer = Emission(
-            file.name,
-            (head if "db" not in format.name else b"") + "".join(f"{x}\n" for x in format.lines(shorter)).encode(),
-            "",
-        )
+        lines = {row.line for row in rows if row.key != rows[-1].key}
+        shorter = format.cut(file.data, rows, partial(lambda kept, line, text: line in kept, lines))
+        fewer = Emission(file.name, shorter, Shell())
         (made,), _ = with_own([fewer], [str(path)], target)
         assert solutions(format.inspect(made.name, made.data, target)) == solutions(judged)
 
@@ -409,32 +382,18 @@ def claims(outcome: Outcome) -> Iterator[tuple[str, str]]:
             yield str(x.key_text), x.solution.id
 
 
-IN_ORDER = {
-    "hipblaslt-tuning-file": "the library tries them in their order, or the latest first",
-    "transformer-engine-cache": "the first of overlapping ranges of workspaces is kept",
-    "miopen-find-db": "MIOpen takes the first record of a key",
-    "miopen-perf-db": "MIOpen takes the first record of a key",
-    "tunableop-results": "PyTorch takes the first",
-    "aiter": "equal ones count once, others make pandas refuse the table",
-    "aiter-kernels": "equal ones count once; of fused MoE the first is taken",
-    "moe-config": "the later member of a name counts",
-    "rocblas-tune": "Tensile takes the latest",
-}
-"""What the order of rows of one key means; that of all others means nothing."""
-
-
-def test_what_order_means_is_stated_for_every_format() -> None:
-    assert IN_ORDER.keys() == {x.name for x in OVERRIDE_FORMATS}
+def test_what_order_means_is_stated_for_every_format(format: OverrideFormat) -> None:
+    assert format.order
 
 
 def in_order(format: OverrideFormat, file: Emission, target: Facts, draw: st.DataObject) -> bytes:
     """The file with its rows in another order, some of them twice; rows of one key stay in theirs."""
-    if format.name == "moe-config":
+    if file.data.lstrip().startswith(b"{"):  # its rows are members of an object
         members = draw.draw(st.permutations(list(json.loads(file.data).items())))
         return json.dumps(dict(members)).encode()
     lines, units = file.data.decode().split("\n"), dict[int, str]()
     for row in format.reader(file.name, file.data, target).rows:
-        first = row.line - 1 - (row.text.count("\n") if format.name == "hipblaslt-tuning-file" else 0)
+        first = row.line - 1 - row.text.count("\n")
         units[first] = "\n".join(lines[first : row.line])
     rows = draw.draw(st.permutations(list(units.values())))
     again = draw.draw(st.lists(st.sampled_from(rows), max_size=2))
