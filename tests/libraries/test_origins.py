@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from analyzers.evidence.origins import EVIDENCE_BEFORE, NO_LOGS_BEFORE, is_evidence, is_job_log
-from analyzers.evidence.picks import compare
+from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.runs import tables_to_analyse
 from analyzers.evidence.tables import Settings
 from analyzers.findings import stale_override
@@ -78,7 +78,7 @@ def test_times_of_a_new_format_are_compared_if_it_states_that_they_are_evidence(
     store = open_store(tmp_path / "store", create=True)
     (result,) = ingest([str(tmp_path / "times.csv")], store, run="r", jobs=1)
     assert (result.format, result.lines) == ("mytuner", 3)
-    rows = compare(tables_to_analyse(store), Settings())
+    rows = picks_vs_best(tables_to_analyse(store), Settings())
     assert list(rows["best"]) == (["mytuner:quick"] if evidence else [])
 
 
