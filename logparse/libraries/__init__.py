@@ -1,4 +1,4 @@
-"""Formats: text to nouns and back, one file each.  A new format is one file and a line in ``all_formats``."""
+"""One room per library, with all that only this library knows; ``FORMATS`` are found in them (``all_formats``)."""
 
 from __future__ import annotations
 

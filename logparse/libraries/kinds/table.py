@@ -157,7 +157,7 @@ def read_table(
     *,
     rename: Callable[[list[str]], list[str]] = lambda names: names,
     fit: Fit = "exact",
-    comment: str = "\n",
+    comments: tuple[str, ...] = (),
     strip: bool = True,
 ) -> Iterator[Outcome]:
     """Every line of a table in one unit; the arguments are those of ``TableFormat``.
@@ -170,7 +170,7 @@ def read_table(
     lines = enumerate(source.lines(), start=1)
     for number, line in lines:
         text = line.text.rstrip("\r")
-        if not (bare := text.strip()) or bare.startswith(comment):
+        if not (bare := text.strip()) or bare.startswith(comments):
             yield Outcome("blank")
         elif reader is None:
             header = _header(text, source.name, rename)
@@ -211,7 +211,7 @@ class TableFormat(FileFormat):
     (``each_row`` makes one from a function); it raises ValueError if no row of such a header can be read.
 
     ``rename`` gives the columns the names by which they are read, ``fit`` says how many cells a row may have, a line
-    that begins with ``comment`` is blank, and without ``strip`` cells keep the blanks around them.
+    that begins with one of ``comments`` is blank, and without ``strip`` cells keep the blanks around them.
     """
 
     recognise: Callable[[Head], bool] = field(init=False)
@@ -221,7 +221,7 @@ class TableFormat(FileFormat):
     ours: Callable[[Header], bool] = lambda header: True
     rename: Callable[[list[str]], list[str]] = lambda names: names
     fit: Fit = "exact"
-    comment: str = "\n"
+    comments: tuple[str, ...] = ()
     strip: bool = True
 
     def __post_init__(self) -> None:
@@ -233,7 +233,9 @@ class TableFormat(FileFormat):
         return set(self.columns) <= set(header.columns) and self.ours(header)
 
     def _outcomes(self, source: Source) -> Iterator[Outcome]:
-        return read_table(source, self._begin, rename=self.rename, fit=self.fit, comment=self.comment, strip=self.strip)
+        return read_table(
+            source, self._begin, rename=self.rename, fit=self.fit, comments=self.comments, strip=self.strip
+        )
 
     def _begin(self, header: Header) -> TableReader:
         missing = [name for name in self.columns if name not in header.columns]

@@ -241,7 +241,7 @@ FORMAT = TableFormat(
     ours=is_ours,
     begin=_Table,
     fit="any",
-    comment="#",
+    comments=("#",),
     origins=(Origin(_ORIGIN, evidence=False),),
     seen="by source, 2024 and 2025; a real file of 22 columns by hand",
     example="904,4096,8192,2048,T,N,…",
