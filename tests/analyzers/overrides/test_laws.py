@@ -336,7 +336,7 @@ def test_lint_coverage_merge_and_convert_take_the_same_rows(data: st.DataObject)
     for row in judged.rows:  # coverage
         if row.problem is not None and format.kinds and (key := format.key(row.problem, judged.reading.key_facts)):
             served = look_up(format, judged.reading, row.problem).state == "hit"
-            assert served is bool(live & {key, *format.instead(key)})
+            assert served is bool(live & {key, *format.fallback_keys(key)})
     alone = format.inspect(file.name, text, {})
     whole = [row for row in alone.rows if row.solution is not None and not row.verdicts.fault]
     faultless, usable = {row.key for row in whole}, {row.key for row in whole if row.live}
