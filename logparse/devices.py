@@ -85,7 +85,7 @@ def device_of(facts: Mapping[str, str]) -> Device | None:
 
 
 _FOUR_BIT = frozenset({"gfx950", "sm_100", "sm_103", "sm_120", "sm_121"})
-"""Archs whose matrix units multiply 4-bit types, at twice the rate of 8-bit ones; of an unknown arch that is assumed."""
+"""Archs whose matrix units multiply 4-bit types, at twice the rate of 8-bit ones."""
 _CLOCKS, _LATER = 1.1, 4
 """How much faster than its data sheet a device may be, and than all known ones a device may be that is not known."""
 

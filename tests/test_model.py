@@ -8,7 +8,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.model import ConvProblem, Evidence, Finding, GemmProblem, Member, fast_replace, problem_from_text, with_plain
+from logparse.model import (
+    ConvProblem,
+    Evidence,
+    Finding,
+    GemmProblem,
+    Member,
+    fast_replace,
+    problem_from_text,
+    with_plain,
+)
 
 TYPES = st.sampled_from(["f16_r", "bf16_r", "f32_r", "f64_r", "f8_r", "f8_fnuz_r", "i8_r", "f32_c"])
 SIZES = st.integers(0, 1 << 40)

@@ -196,7 +196,7 @@ def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
 
 
 def _contradict(one: str, other: str) -> bool:
-    """Whether two words of problems' texts contradict each other (``?`` is unknown, and ``-`` where it is not plain)."""
+    """Whether two words of problems' texts contradict each other; ``?`` is unknown, and so is most ``-``."""
     pairs = zip(one.partition("=")[2].split(","), other.partition("=")[2].split(","), strict=False)
     word = one.partition("=")[0]
     vague = {"?"} if word in ("swizzle", "scale", "input", "sms") else {"?", "-"}

@@ -249,8 +249,8 @@ def test_a_count_of_calls_that_is_none_is_a_reject(count: str) -> None:
 def test_a_comment_behind_a_command_names_the_kernel(comment: str, solution: str | None) -> None:
     command = (
         "./rocblas-bench -f gemm_ex --transposeA N --transposeB N -m 64 -n 32 -k 16 --alpha 1 --a_type f32_r --lda 64 "
-        "--b_type f32_r --ldb 16 --beta 0 --c_type f32_r --ldc 64 --d_type f32_r --ldd 64 --compute_type f32_r --algo 0 "
-        "--solution_index 0 --flags 0"
+        "--b_type f32_r --ldb 16 --beta 0 --c_type f32_r --ldc 64 --d_type f32_r --ldd 64 --compute_type f32_r "
+        "--algo 0 --solution_index 0 --flags 0"
     )
     (read,) = rocblas.read_bench(command + comment).records
     (bare,) = rocblas.read_bench(command).records

@@ -38,7 +38,6 @@ from logparse.libraries.kinds.line_prefixes import WORKER
 from logparse.libraries.kinds.patterns import regex
 from logparse.model import Call, Fact, Message, Record, Reject, Solution, SolutionName
 from logparse.quoting import Shell, filled, shell_comment, shell_word
-from logparse.text import counted
 
 CATEGORY = tables.CATEGORY
 TUNED, UNTUNED, DEFAULT, FUSED_MOE = "tuned", "untuned", "default", "fused_moe"
@@ -214,7 +213,7 @@ def untuned(lines: Iterable[str]) -> Untuned:
             cells = tuple((name, row[name]) for name in _UNTUNED_COLUMNS if name in row)
             missing.setdefault(kind, {})[cells] = None
     made = [file for name, cells in missing.items() for file in _untuned_files(name, [dict(x) for x in cells])]
-    notes = [f"aiter: {counted(len(shapes), 'shape')} not written: {why}" for why, shapes in left_out.items()]
+    notes = [f"aiter: {len(x):,} shape{'s' * (len(x) > 1)} not written: {why}" for why, x in left_out.items()]
     return Untuned(made + _untuned_moe(texts), notes)
 
 

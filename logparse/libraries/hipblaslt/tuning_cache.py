@@ -1,8 +1,8 @@
 """hipBLASLt's runtime tuning cache: its rows in a tuning file, and what the library prints about it.
 
 Written by ``HIPBLASLT_TUNING_MODE=tune HIPBLASLT_TUNING_CACHE_PATH=FILE``, and by ``hipblaslt-bench`` of the same
-versions under ``HIPBLASLT_TUNING_FILE`` (hipBLASLt's documentation of offline tuning, 1.5).  Each entry is a header line
-that begins with ``schema_version`` and a line of 61 values::
+versions under ``HIPBLASLT_TUNING_FILE`` (hipBLASLt's documentation of offline tuning, 1.5).  Each entry is a header
+line that begins with ``schema_version`` and a line of 61 values::
 
     schema_version,git_version,transA,transB,m,n,k,batch_count,a_type,…,solution_index,kernel_name,…,us,complete,…
     1,4f1c2d9a,T,N,2048,1024,2048,1,f16_r,…,247670,Cijk_Alik_Bljk_HHS_BH_…,0,21.9,1,…
@@ -14,7 +14,8 @@ readers up to 7.2 (1.2.2) drop the rows, whose columns stand in another order.  
     tuning-cache: mode=tune path=tuning.txt load=not-found loaded=0
     tuning-cache: summary shapes=12 matched=1 fellback=11 tuned=1 invalidated=7
 
-Source: ROCm/rocm-libraries ``projects/hipblaslt`` ``TuningCacheStore.cpp`` (``formatTuningRow``, ``problemFromEntries``).
+Source: ROCm/rocm-libraries ``projects/hipblaslt``, ``TuningCacheStore.cpp``: ``formatTuningRow`` and
+``problemFromEntries``.
 """
 
 from __future__ import annotations

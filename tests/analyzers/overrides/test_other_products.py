@@ -62,8 +62,8 @@ def test_a_row_serves_calls_of_its_own_product_alone(name: str, store: Store, tm
     shown = {x["pick"]: (x["best"], x["best_us"]) for x in top(store).to_dict("records")}
     assert shown == {f"hipblaslt:{x}": (f"hipblaslt:{x}", us) for x, us in ((11, 9.0), (12, 5.0))}
     tables = tables_of(store)
-    for path in rows:
-        found = coverage(inspect(path, (FIRST + rows[path]).encode(), {"hipblaslt_version": "100202"}), tables)
+    for path, text in rows.items():
+        found = coverage(inspect(path, (FIRST + text).encode(), {"hipblaslt_version": "100202"}), tables)
         assert found.share("calls") == 0.5, f"{path}: the row serves the call of its own product"
     both = inspect("t.txt", (FIRST + rows["plain"] + rows["other"]).encode(), {"hipblaslt_version": "100202"})
     assert {x.rule for x in both.notes if x.rule in ("conflict", "shared", "products")} == {"products"}
@@ -86,6 +86,7 @@ def test_a_log_that_states_no_swizzle_joins_both_with_a_mark(store: Store, tmp_p
     ingest([str(tmp_path / "trace.log"), str(tmp_path / "t.txt")], store)
     with store.connect() as con:
         found = con.execute(
-            "select level, fan, count(*) from links where contains(problem, 'swizzle=?,?') and problem <> other group by all"
+            "select level, fan, count(*) from links "
+            "where contains(problem, 'swizzle=?,?') and problem <> other group by all"
         ).fetchall()
     assert found == [("layout", 2, 2)]

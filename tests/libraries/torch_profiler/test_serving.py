@@ -72,7 +72,8 @@ def gemm(name: str, inputs: list[tuple[str, list[int]]], values: dict[int, str] 
         ),
         (
             "aiter::gemm_a4w4", [(U8, [32, 2048]), (U8, [512, 2048]), (U8, [256, 128]), (U8, [512, 128])], {},
-            "TN 512×32×4096 f4_r block32 scales", {"scale_a": "block32", "scale_b": "block32", "lda": 4096, "ldb": 4096},
+            "TN 512×32×4096 f4_r block32 scales",
+            {"scale_a": "block32", "scale_b": "block32", "lda": 4096, "ldb": 4096},
         ),
         (
             "_C::cutlass_scaled_mm",
