@@ -337,6 +337,57 @@ def mixed() -> str:
     ).replace("][4242][", "][5151][")
 
 
+CACHE_COLUMNS = (
+    "schema_version,git_version,transA,transB,m,n,k,batch_count,a_type,b_type,c_type,d_type,compute_type,"
+    "compute_input_type_a,compute_input_type_b,lda,ldb,ldc,ldd,stride_a,stride_b,stride_c,stride_d,lde,"
+    "stride_e,batch_mode,epilogue,gradient,bias_type,bias_stride,bias_vector,aux_type,scaleA_format,"
+    "scaleB_format,scaleA,scaleB,scaleC,scaleD,scaleE,scaleAlphaVec,amaxD,swizzle_a,swizzle_b,"
+    "streamk_tile_scheduling,sm_count_target,uniform_summation_order,gcnArchName,CUs,solution_index,"
+    "kernel_name,required_workspace,us,complete,budget_ms,search_all_kernels,search_max_candidates,"
+    "search_workspace,cold_iters,hot_iters,flush_icache,rotating_mb"
+)
+
+
+def cache_entry(**cells: str) -> str:
+    """One entry of the runtime tuning cache, a plain product but for these cells."""
+    values = dict.fromkeys(CACHE_COLUMNS.split(","), "0") | dict.fromkeys(
+        ("a_type", "b_type", "c_type", "d_type"), "bf16_r"
+    )
+    values |= {"schema_version": "1", "git_version": "3b3d59eb", "transA": "T", "transB": "N", "batch_count": "1"}
+    values |= dict(
+        zip(("m", "n", "k", "lda", "ldb", "ldc", "ldd"), ["512", "256", "128", "128", "128", "512", "512"], strict=True)
+    )
+    values |= {"compute_type": "f32_r", "epilogue": "1", "gcnArchName": "gfx950:sramecc+:xnack-", "CUs": "256"}
+    values |= {"solution_index": "77", "kernel_name": "Cijk_Alik_Bljk_BBS_BH_A", "us": "5.5", "complete": "1"}
+    values |= {"budget_ms": "300000", "search_all_kernels": "1", "search_max_candidates": "128"}
+    values |= {"search_workspace": "134217728", "cold_iters": "1000", "hot_iters": "1000", "flush_icache": "1"}
+    values |= {"rotating_mb": "512", **cells}
+    return f"    {CACHE_COLUMNS}\n    {','.join(values[x] for x in CACHE_COLUMNS.split(','))}\n"
+
+
+def cache() -> str:
+    """A file of the runtime tuning cache: a row is of another build, one lacks a value."""
+    return "Git Version: 3b3d59eb\n" + "".join(
+        (
+            cache_entry(),
+            cache_entry(ldb="256", us="6.5", solution_index="78"),
+            cache_entry(epilogue="36", bias_vector="1", us="7.5", complete="0"),
+            cache_entry(swizzle_a="1", sm_count_target="48", solution_index="0", us="4.5"),
+            cache_entry(git_version="50015815", m="64", lda="64", ldc="64", ldd="64"),
+            cache_entry(k=""),
+        )
+    )
+
+
+CACHE_LOG = """\
+tuning-cache: mode=tune path=cache.txt load=ok loaded=4
+tuning-cache: tuning-start m=512 n=256 k=128 batch=1 trans=TN types=bf16_r/bf16_r; this call will block until it \
+finishes
+tuning-cache: tuning-done winner=77 elapsed=12.5s persisted=yes
+tuning-cache: summary shapes=5 matched=3 fellback=1 tuned=1 invalidated=1
+"""
+
+
 def main() -> None:
     grouped_bench, grouped_record = grouped_lines()
     relu = Gemm("N", "N", 1024, 512, 1024, 1, 56073, 30.0, 56537, 28.0, "RELU_BIAS", dtype="f16_r")
@@ -361,6 +412,8 @@ def main() -> None:
         "bench_output.txt": bench_output(JOB),
         "tuning_6.4.txt": old,
         "tuning_7.0.txt": new,
+        "tuning_cache.txt": cache(),
+        "tuning_cache.log": CACHE_LOG,
         "forms/bench_no_api_method.log": "".join(bench_line(g, "6.1") + "\n" for g in (*JOB[:4], relu)),
         "forms/bench_no_index.log": "".join(bench_line(g, "6.3") + "\n" for g in (*JOB[:4], relu)),
         "forms/bench_rotating.log": "".join(bench_line(g, "6.4") + "\n" for g in (*JOB[:4], relu)),

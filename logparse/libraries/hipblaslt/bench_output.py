@@ -16,11 +16,11 @@ Produced by ``hipblaslt-bench … --print_kernel_info`` (ROCm 7.2, shortened)::
 All column sets from ROCm 5.5 on are read by name.  The first lines, which launch scripts put in front of logs, are
 facts; those of devices are read behind a version or the query of devices only.  **The Winner block repeats a row that
 already stands above**: it adds the solution index to that row where the row had none and gives no measurement of its
-own, unless no such row was seen (an excerpt).  People post one header with many rows below it, and lines with the marks of a
-diff or of a quotation (``+``, ``>``): each is a row.  Of adaptive timing (2026: ``mean_us,min_us,cv,status``) a status
-other than ``converged`` is kept beside the time.  Rows without any index become ``hipblaslt:?``, their running number
-kept in ``raw``.  The ``$ command`` before a run is read by ``bench.py``.  Times are microseconds, the mean over the
-iterations.
+own, unless no such row was seen (an excerpt).  People post one header with many rows below it, and lines with the marks
+of a diff or of a quotation (``+``, ``>``): each is a row.  Of adaptive timing (2026: ``mean_us,min_us,cv,status``) a
+status other than ``converged`` is kept beside the time.  Rows without any index become ``hipblaslt:?``, their running
+number kept in ``raw``.  The ``$ command`` before a run is read by ``bench.py``.  Times are microseconds, the mean over
+the iterations.
 Source: ROCm/hipBLASLt ``clients/include/testing_matmul.hpp``, ``clients/include/argument_model.hpp``,
 ``clients/common/hipblaslt_arguments.cpp``, ``clients/common/utility.cpp``.
 """

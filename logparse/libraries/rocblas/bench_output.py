@@ -84,7 +84,7 @@ FORMAT = BlockFormat(
     about="standard output of rocblas-bench: times of matrix products",
     markers=_MARKERS,
     begin=ranked(_MARKERS, _Reader),
-    origins=(Origin("rocblas-bench", evidence=True),),
+    origins=(Origin("rocblas-bench", evidence=False),),  # no solution is named, so no pick can be compared
     order="a row belongs to the header before it",
     seen="what its documentation prints",
     example="N,T,4000,4000,4000,1,4000,0,4000,4000, 97190.6, 1317",
