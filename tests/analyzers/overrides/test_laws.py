@@ -33,7 +33,7 @@ from logparse.model import Fact, Measurement, Override
 from logparse.quoting import Shell
 from logparse.target import Facts
 from tests.libraries.reading import Memory
-from tests.test_emitted import CASES, overrides_of, own_samples
+from tests.test_emitted import CASES, TARGET, overrides_of, own_samples
 
 
 @cache
