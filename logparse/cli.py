@@ -274,8 +274,10 @@ def show(
     """Show all that every format knows of the problem in a pasted line."""
     from logparse import lookup
 
-    known = lookup.show(opened(store), pasted(text))
-    return Answer(lookup.known_lines(known), lookup.known_table(known), "show")
+    held = opened(store)
+    known = lookup.show(held, pasted(text))
+    notes = [f"note: {x}" for x in lookup.found_about(held, known)]
+    return Answer(lookup.known_lines(known), lookup.known_table(known), "show", notes=lambda: notes)
 
 
 @verb("logparse sql 'select epilogue, count(*) from gemm_problems group by all'", opt.Table)

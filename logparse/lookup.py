@@ -208,6 +208,17 @@ def known_lines(known: Sequence[Known]) -> Iterator[str | pa.Table]:
                 yield rows.select(list(names))
 
 
+def found_about(store: Store, known: Sequence[Known]) -> list[str]:
+    """What the last ``recommend`` expects of these problems, or of those that they are linked to, in one line each."""
+    sql = (
+        "select distinct message from findings where analyzer = 'slower-than-comparable' and list_contains(?, problem)"
+    )
+    texts = {x.problem.text for x in known}
+    texts |= {text for x in known for rows in (x.calls, x.measurements) for text in rows["problem"].to_pylist()}
+    with store.reading(sql) as con:
+        return sorted(str(message) for (message,) in con.execute(sql, [sorted(texts)]).fetchall())
+
+
 def known_table(known: Sequence[Known]) -> pa.Table:
     """The same as one table, whose column ``what`` is ``call`` or ``time``."""
     tables = [

@@ -58,7 +58,20 @@ def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str
         for setting in limits:
             con.execute(f"set {setting}")
         frames, passes = _near_the_calls(con, run, _LINKS), read_passes(con)
-    return weighed(of_the_job(Tables(run=run, passes=passes, timeline=partial(_timeline, store), **frames)))
+    timeline, find_dbs = partial(_timeline, store), partial(_find_dbs, store)
+    tables = Tables(run=run, passes=passes, find_dbs=find_dbs, timeline=timeline, **frames)
+    return weighed(of_the_job(tables))
+
+
+def _find_dbs(store: Store) -> pa.Table:
+    """The best time of each convolution in each find-db of the store."""
+    sql = """
+        select source_id, problem, min(time_us) as time_us from measurements
+        where origin = 'find-db' and kind = 'conv' and status = 'ok' and time_us > 0 and isfinite(time_us)
+        group by source_id, problem order by source_id, problem"""
+    with store.reading(sql) as con:
+        rows: pa.Table = con.sql(sql).to_arrow_table()
+    return rows
 
 
 def _timeline(store: Store, source_id: str) -> pa.Table | None:

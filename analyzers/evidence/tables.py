@@ -54,7 +54,8 @@ class Tables:
 
     Columns are those of the SQL views of the same names; ``calls``, ``workload`` and ``messages`` hold only rows of
     ``run``; ``messages`` is per process (it has a ``pid`` column).  ``passes``: ``evidence.passes`` of the
-    store, where ``measurements`` lacks what only system find-dbs contain; None where it lacks nothing.  So are
+    store, where ``measurements`` lacks what only system find-dbs contain; None where it lacks nothing.  So is
+    ``find_dbs``, which reads the best times of find-dbs (``source_id, problem, time_us``) when it is called, and so are
     ``solvers`` (``source_id, library, solution`` of all of MIOpen's solutions) for the checks of override files.
     ``timeline`` reads the row of a trace (``libraries/torch_profiler/timeline.py``) by its source's id, None where the
     store has none.  ``left_out``: traces that are no part of the job's time, and in no table of it; ``unlike``: why the
@@ -75,6 +76,7 @@ class Tables:
     collectives: pd.DataFrame
     facts: pd.DataFrame
     passes: pd.DataFrame | None = None
+    find_dbs: Callable[[], pa.Table] | None = None
     solvers: pd.DataFrame | None = None
     timeline: Callable[[str], pa.Table | None] = lambda source_id: None
     left_out: tuple[LeftOut, ...] = ()

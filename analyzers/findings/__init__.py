@@ -23,7 +23,7 @@ _MODULES = (
     "naive_convolution",
     "suboptimal_pick",
     "stale_override",
-    "flat_cost",
+    "slower_than_comparable",
     "missed_fusion",
     "unfused_attention",
     "below_roofline",

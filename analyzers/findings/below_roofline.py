@@ -4,7 +4,9 @@ A problem is below it where it takes more than ``FAR`` times the time within rea
 problems of the same trace reach of it (``analyzers/evidence/efficiency.py``), but never less than ``LEAST_US`` of a
 call.  The difference is the estimated saving: no solution with that time is known, and it is never added to measured
 savings.  A replay of these problems is the next step, and expects them to gain that much; what it has timed is no
-longer estimated, whatever it gained.
+longer estimated, whatever it gained.  Where measured times of comparable problems on the device let expect a time,
+``slower-than-comparable`` judges in its place: its estimate errs by a tenth, this one by a factor of two
+(docs/expected.md).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings import naive_convolution
 from analyzers.findings.finding import Analyzer
 from analyzers.job.efficiency import ENOUGH, efficiencies
+from analyzers.job.expectations import expected_problems
 from logparse.model import Evidence, Finding, Replay, problem_from_text
 
 NAME = "below-roofline"
@@ -32,6 +35,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     rows = efficiencies(tables.kernels, tables.calls, tables.facts)
     rows = rows[rows["far"]]
     if len(rows):
+        rows = rows[~rows["problem"].isin(expected_problems(tables, settings))]
         known = picks_vs_best(tables, settings)
         rows = rows[~rows["problem"].isin(known.loc[known["tried"] > 1, "problem"])]
         # Of a naive pass the cause is known, and its remedy is another than a replay.

@@ -3,7 +3,8 @@
 F, B and W of one layer do the same floating-point work.  The best known time of W is therefore compared with the slower
 of the best F and best B of the same layer in the same file.  W is slow above ``slow_factor`` times the slower sibling
 and above ``slow_floor_ms``; the possible gain is taken to be the difference.  Where a file holds no sibling, nothing is
-claimed.  Of a trace of the job the time is what the kernels of a call took on average, whatever solution they are of.
+claimed.  Where measured times of comparable layers are known, the finding also states what their W take.  Of a trace of
+the job the time is what the kernels of a call took on average, whatever solution they are of.
 
 A *user* find-db of the same device (what a search wrote) may know a faster solver than the system's: it takes the place
 of that estimate, as MIOpen reads the user find-db first and does not merge the two (``libraries/miopen/find_db.py``).
@@ -12,6 +13,7 @@ Only a log that names its solver shows whether the job reads that file already; 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.evidence.cells import count_of, text_of
+from analyzers.evidence.comparable import best_times, device_name
 from analyzers.evidence.joins import called_problems, calls_of, facts_of, not_elsewhere, run_facts, timed
 from analyzers.evidence.miopen_tuning import completed
 from analyzers.evidence.origins import is_evidence
@@ -116,8 +119,10 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     faster = _elsewhere(reported, every, facts)
     for source, rows in reported.groupby("source_id", observed=True):
         mine, known = calls if _device(facts, str(source)) in ran_on else {}, facts.get(str(source), {})
+        typical = comparable_w(tables, [str(x) for x in rows["problem"]], known)
         for row in rows.to_dict("records"):
-            one = _slow(row, known, mine, faster.get((str(source), str(row["problem"]))))
+            words = (typical.get(str(row["problem"])), faster.get((str(source), str(row["problem"]))))
+            one = _slow(row, known, mine, *words)
             findings.append(_with_known_issue(one, here | known if str(source) in own else known))
     replaced = replaced_solvers(w, tables, settings, facts, calls)
     better = {(x.evidence.details["system"], x.problem) for x in replaced}
@@ -202,10 +207,22 @@ def _device(facts: Mapping[str, Facts], source: str) -> str:
     return f"{name} {cus}" if name else source
 
 
-def _slow(row: Mapping[Hashable, Any], known: Facts, calls: Mapping[str, int], elsewhere: str | None) -> Finding:
+def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[str, str]:
+    """What the best W of comparable other layers take on the device, in words; nothing where that is not known."""
+    device = device_name(known)
+    if device is None or not problems:
+        return {}
+    found = best_times(tables, (device,)).expect(device, problems, others=True)
+    each = zip(problems, found.expected_us.tolist(), strict=True)
+    return {text: f"comparable W take {duration(us)}" for text, us in each if not math.isnan(us)}
+
+
+def _slow(
+    row: Mapping[Hashable, Any], known: Facts, calls: Mapping[str, int], typical: str | None, elsewhere: str | None
+) -> Finding:
     """A finding about one W; its saving is what is above the sibling, on the device where that was measured.
 
-    ``elsewhere``: which solver another device runs it faster with.
+    ``typical``: what comparable W take; ``elsewhere``: which solver another device runs it faster with.
     """
     text, best, sibling = str(row["problem"]), float(row["best_us"]), float(row["sibling_us"])
     which = "B" if row["b_us"] == sibling else "F"
@@ -216,7 +233,7 @@ def _slow(row: Mapping[Hashable, Any], known: Facts, calls: Mapping[str, int], e
     return Finding(
         analyzer=NAME,
         problem=problem_from_text(text),
-        message="; ".join(filter(None, (message, naive, elsewhere))),
+        message="; ".join(filter(None, (message, typical, naive, elsewhere))),
         per_call_us=best - sibling,
         calls=count,
         saving_us=None if count is None else (best - sibling) * count,

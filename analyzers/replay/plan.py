@@ -15,6 +15,7 @@ from analyzers.evidence.passes import backward_weights, passes
 from analyzers.evidence.picks import records
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.job.efficiency import efficiencies
+from analyzers.job.expectations import guesses
 from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
 from logparse.target import same_device
 
@@ -24,6 +25,8 @@ PRIOR_REGRET: Mapping[str, float] = {"gemm": 0.03, "F": 0.08, "B": 0.10, "W": 0.
 GEMM heuristics are good: a few percent over many ordinary shapes.  Backward weights are where they fail.
 """
 
+_LEAST_REGRET = 0.005
+"""Of a problem that takes no longer than comparable ones."""
 _ASSUMED_FLOPS_PER_US = 2e8  # of a problem without any time; only the order of work hangs on it
 _ASSUMED_BYTES_PER_US = 2e6
 _LEAST_US = 5.0
@@ -76,10 +79,11 @@ def plan(
     """The problems of a run, the most valuable first.
 
     What is known of a problem is what the findings know: pick and best of one file on the run's device
-    (``picks.records``), a slow backward-weights pass (``passes.backward_weights``), and a trace's time far below the
-    roofline.  A run without calls (only tuning files) offers the problems that its own files measured.  A text without
-    calls that may be a counted call (a TunableOp key beside the log's line) is left to that.  ``solutions`` is how many
-    each is expected to have.  The middles of a ladder's rungs between these problems follow last.
+    (``picks.records``), a slow backward-weights pass (``passes.backward_weights``), what the best solutions of
+    comparable problems let expect (``job/expectations.py``), and a trace's time far below the roofline. A run
+    without calls (only tuning files) offers the problems that its own files measured. A text without calls that may
+    be a counted call (a TunableOp key beside the log's line) is left to that. ``solutions`` is how many each is
+    expected to have. The middles of a ladder's rungs between these problems follow last.
     """
     calls = calls_by_problem(tables.workload)
     wanted = [x for x in map(problem_from_text, _asked(tables, calls)) if _wanted(x, kind, direction)]
@@ -87,10 +91,14 @@ def plan(
     traced = efficiencies(tables.kernels, tables.calls, tables.facts).set_index("problem")
     far = traced[traced["far"]]
     below, now_us = (1 - far["within_us"] / far["now_us"]).to_dict(), traced["now_us"].to_dict()
+    expected = _expected(tables, settings, wanted)
     workspaces = tables.calls.groupby("problem")["workspace_bytes"].max().dropna()
 
     def item(problem: Problem) -> Item:
         time_us, regret = known.get(problem.text, (now_us.get(problem.text), 0.0))
+        if not regret and problem.text in expected:
+            time_us, least = expected[problem.text]
+            regret = max(_LEAST_REGRET, 1 - least / time_us)
         prior = PRIOR_REGRET.get(getattr(problem, "direction", "gemm"), 0.03)
         return Item(
             problem=problem,
@@ -145,6 +153,16 @@ def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[st
     links = linked_measurements(tables, pd.Series([x.text for x in wanted], dtype=object), measured.index.to_series())
     links = links.drop_duplicates("problem").merge(measured, left_on="other", right_index=True)
     return dict(zip(links["problem"], zip(links["time_us"], links["regret"].clip(lower=0), strict=True), strict=True))
+
+
+def _expected(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
+    """The time (µs) of each problem, or of the closest one that it is linked to, and what is expected of it."""
+    found = guesses(tables, settings)
+    if not found:
+        return {}
+    texts = pd.Series([x.text for x in wanted], dtype=object)
+    links = linked_measurements(tables, texts, pd.Series(list(found), dtype=object)).drop_duplicates("problem")
+    return {str(text): found[str(other)] for text, other in zip(links["problem"], links["other"], strict=True)}
 
 
 def _guess_us(problem: Problem) -> float:

@@ -7,7 +7,7 @@ import pytest
 
 from analyzers.evidence.joins import DEFAULT_TEXT
 from analyzers.evidence.tables import Settings, Tables
-from analyzers.findings import below_roofline
+from analyzers.findings import below_roofline, slower_than_comparable
 from analyzers.job.efficiency import LEAST_US
 from analyzers.recommend.ranking import recommend, to_search
 from analyzers.replay.plan import PRIOR_REGRET, plan
@@ -93,10 +93,19 @@ def test_an_unknown_device_has_no_roofline() -> None:
 
 
 def test_convolutions_compare_within_their_direction() -> None:
-    [one] = found(traced([(W, 40 * least(W)), *((p, least(p)) for p in LARGE)]))
+    unknown = replace(W, mode="transposed")  # of which no measured times are shipped
+    [one] = found(traced([(unknown, 40 * least(unknown)), *((p, least(p)) for p in LARGE)]))
     assert one.problem is not None
-    assert one.problem.text == W.text
+    assert one.problem.text == unknown.text
     assert "fewer than" in one.message
+
+
+def test_a_problem_whose_time_is_expected_from_measured_ones_is_judged_by_these() -> None:
+    """Measured times of convolutions like this one are shipped for an MI300X."""
+    plain = replace(W, groups=1)
+    given = traced([(plain, 40 * least(plain))])
+    assert found(given) == []
+    assert [x.problem for x in slower_than_comparable.find(given, Settings())] == [plain]
 
 
 def test_an_estimate_is_replayed_and_not_searched_for() -> None:

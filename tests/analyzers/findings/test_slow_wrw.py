@@ -8,6 +8,7 @@ import pytest
 from analyzers.evidence.passes import passes
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings import slow_wrw
+from analyzers.findings.slow_wrw import comparable_w
 from logparse.devices import device_of, devices
 from logparse.model import Finding
 from tests.analyzers.build import call, facts, frame, measurement, tables, work
@@ -125,6 +126,26 @@ def test_siblings_are_of_the_same_file() -> None:
     assert slow(t) == []
 
 
+def test_what_comparable_w_take_is_of_other_layers_of_the_device() -> None:
+    """The slow W itself does not count, and another device's times do not."""
+    layers = [replace(W, n=n, c=c, k=k, groups=1) for n in (8, 16, 40) for c in (64, 130, 300) for k in (64, 130, 300)]
+    known = [(x, 5 + 1e-8 * float(x.flops or 0)) for x in layers]
+    odd = replace(W, n=20, c=200, k=200, groups=1)
+    rows = [measurement(x.text, "miopen:A", us, source_id="db") for x, us in known]
+    rows += [measurement(replace(odd, direction=d).text, "miopen:A", 100.0, source_id="db") for d in ("F", "B")]
+    rows.append(measurement(odd.text, "miopen:naive", 9000.0, source_id="db"))
+    given = tables(measurements=rows, facts=facts("db", arch="gfx90a", cu_count="77"))
+    [found] = slow(given)
+    true = 5 + 1e-8 * float(odd.flops or 0)
+    words = comparable_w(given, [odd.text], {"arch": "gfx90a", "cu_count": "77"})[odd.text]
+    assert words in found.message
+    number, unit = words.removeprefix("comparable W take ").split(" ")
+    assert unit == "µs"
+    assert float(number) == pytest.approx(true, rel=0.25)
+    assert comparable_w(given, [odd.text], {"arch": "gfx90a", "cu_count": "78"}) == {}
+    assert comparable_w(given, [odd.text], {}) == {}
+
+
 def test_a_solver_that_another_device_runs_it_faster_with_is_named() -> None:
     t = planted()
     times = (("GemmWrw", 90.0), ("ConvX", 95.0))
@@ -135,7 +156,8 @@ def test_a_solver_that_another_device_runs_it_faster_with_is_named() -> None:
         measurements=[*t.measurements.to_dict("records"), *other],
     )
     (found,) = slow(held, Settings(target={"arch": "gfx942", "cu_count": "304"}))
-    assert found.message.endswith("3.5× its B (200 µs); on gfx942 with 80 CUs GemmWrw takes 90 µs")
+    of_shipped_times = "comparable W take 259 µs"
+    assert found.message.endswith(f"3.5× its B (200 µs); {of_shipped_times}; on gfx942 with 80 CUs GemmWrw takes 90 µs")
     assert found.advice == slow_wrw.TUNE_ELSEWHERE
     (alone,) = slow(t)
     assert (alone.advice, "on gfx942" in alone.message) == (slow_wrw.TUNE, False)

@@ -69,13 +69,15 @@ def test_a_better_solution_that_is_explained_counts_once() -> None:
 
 def test_an_inferred_saving_is_never_added_to_another_of_its_problem() -> None:
     links = pd.DataFrame({"problem": [], "other": []})
-    flat = Finding(analyzer="flat-cost", message="flat", problem=gemm(), per_call_us=300.0, saving_us=3e3, calls=10)
+    flat = Finding(
+        analyzer="slower-than-comparable", message="flat", problem=gemm(), per_call_us=300.0, saving_us=3e3, calls=10
+    )
     guess = replace(flat, analyzer="slow-wrw", message="slow", per_call_us=200.0, saving_us=2e3)
     hint = replace(flat, analyzer="missed-fusion", message="hint", per_call_us=None, saving_us=None)
     assert deduplicated([guess, hint, flat], links) == [hint, replace(flat, reasons=("slow-wrw: slow",))]
     shown = Evidence(sureness="measured alone", best="hipblaslt:7", now_us=400.0)
     known = replace(flat, analyzer="suboptimal-pick", per_call_us=30.0, saving_us=300.0, evidence=shown)
-    assert deduplicated([flat, known], links) == [replace(known, reasons=("flat-cost: flat",))]
+    assert deduplicated([flat, known], links) == [replace(known, reasons=("slower-than-comparable: flat",))]
     elsewhere = replace(flat, problem=gemm(1))
     assert deduplicated([elsewhere, known], links) == [elsewhere, known]
 
@@ -93,7 +95,7 @@ def test_evidence_has_no_unwritten_keys() -> None:
 def test_a_text_without_calls_repeats_nothing_of_the_counted_one() -> None:
     counted = Finding(analyzer="slow-wrw", message="slow", problem=gemm(), calls=3)
     echo = replace(counted, problem=gemm(m=None), calls=None)
-    another, ours = replace(echo, analyzer="flat-cost"), replace(echo, problem=gemm(m=1))
+    another, ours = replace(echo, analyzer="slower-than-comparable"), replace(echo, problem=gemm(m=1))
     links = pd.DataFrame({"problem": [gemm(m=None).text], "other": [gemm().text]})
     assert deduplicated([counted, echo, another, ours], links) == [counted, another, ours]
 

@@ -1,0 +1,231 @@
+"""Measured best times by device and family, and what they let expect of other problems.
+
+Best is a time that won against others:
+
+| origin | counts |
+|---|---|
+| aiter's tables, find-dbs, TunableOp's results | the fastest row of a problem: a tuner wrote it |
+| replays, bench output, user tables, MIOpen's logs, TunableOp's verbose log | the fastest of two or more solutions |
+
+Of the user's store and of the table that is shipped (``expected_times``) the store's own time of a problem counts.
+Where both have times of one family, the shipped ones are multiplied by the median ratio of the store's times to what
+the shipped ones let expect: one factor per device, since machines and library builds differ by that much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analyzers.evidence import expected_times
+from analyzers.evidence.expected import NEIGHBOURS, Calibration, Comparable, Floats, Ints
+from analyzers.evidence.families import Sized, sized
+from analyzers.evidence.joins import facts_of, timed
+from analyzers.evidence.origins import EVIDENCE, RACE
+from analyzers.evidence.tables import Tables, cached_per_run
+from logparse.devices import device_of
+from logparse.model import TRIED
+from logparse.target import Facts, arch
+
+COLUMNS = ("device", "problem", "time_us", "source")
+"""Columns of best times: ``device`` is arch and CU count (``gfx942 304``), ``source`` names who measured."""
+TUNED = frozenset({"aiter", "find-db", "tunableop"})
+"""Origins whose files hold the winners of searches."""
+MOST = 4000
+"""Measured problems of one family that are held: more come no nearer, and cost time."""
+ENOUGH_SHARED = 8
+"""Problems of the store from which the factor of the shipped times is taken."""
+
+
+def device_name(facts: Facts) -> str | None:
+    """Arch and CU count of a device as one text (``gfx942 304``); None where either is unknown."""
+    known = device_of(facts)
+    name, cus = arch(facts), facts.get("cu_count")
+    if known is not None:
+        name, cus = name or known.arch, cus or str(known.cu_count)
+    return f"{name} {cus}" if name and cus else None
+
+
+class Neighbour(NamedTuple):
+    """A measured problem beside an estimated one: its own time, and that time scaled to the other's size (µs)."""
+
+    problem: str
+    time_us: float
+    scaled_us: float
+    source: str
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """The measured problems of one device and family."""
+
+    measured: Comparable
+    problems: Sequence[str]
+    sources: Sequence[str]
+
+    @cached_property
+    def _row_of(self) -> Mapping[str, int]:
+        return {text: i for i, text in enumerate(self.problems)}
+
+    def rows_of(self, problems: Sequence[str]) -> Ints:
+        """The row of each of these problems among the measured ones, −1 where it is not measured."""
+        return np.array([self._row_of.get(x, -1) for x in problems], dtype=np.intp)
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What is expected of n problems (µs, NaN where unknown; see ``expected.Estimates``)."""
+
+    expected_us: Floats
+    high_us: Floats
+    guess_us: Floats
+    base_us: Floats
+    rows: Ints
+    """Rows of the neighbours (n × 8) among the measured problems of the family."""
+    family: Ints
+    """Number of the family of each problem, −1 where it has none."""
+    families: Sequence[Family]
+
+    def neighbours(self, i: int) -> list[Neighbour]:
+        """The measured problems that the estimate of problem ``i`` rests on, the nearest first."""
+        if self.family[i] < 0:
+            return []
+        family, rows = self.families[self.family[i]], self.rows[i][self.rows[i] >= 0]
+        scaled = family.measured.scaled_us(rows, float(self.base_us[i]))
+        return [
+            Neighbour(family.problems[j], float(family.measured.time_us[j]), float(us), family.sources[j])
+            for j, us in zip(rows.tolist(), scaled, strict=True)
+        ]
+
+    def calibration(self, i: int) -> Calibration | None:
+        """How well the family of problem ``i`` is estimated."""
+        return self.families[self.family[i]].measured.calibration if self.family[i] >= 0 else None
+
+
+class BestTimes:
+    """Measured best times, by device and family.  ``rows`` has ``COLUMNS``; of several times of a problem the fastest
+    counts.
+    """
+
+    def __init__(self, rows: pd.DataFrame) -> None:
+        rows = rows.sort_values(["device", "problem", "time_us", "source"]).drop_duplicates(["device", "problem"])
+        self.rows = rows.reset_index(drop=True)
+        self.families: dict[tuple[str, str], Family] = {}
+        for device, mine in self.rows.groupby("device", sort=True):
+            for kind in sized(mine["problem"].tolist()):
+                self._add(str(device), mine, kind)
+
+    def _add(self, device: str, rows: pd.DataFrame, kind: Sized) -> None:
+        base_us, times = kind.base_us(device), rows["time_us"].to_numpy(dtype="float64")
+        for name, places in kind.by_family():
+            chosen = places[np.unique(np.linspace(0, len(places) - 1, min(MOST, len(places))).astype(np.intp))]
+            mine = rows.iloc[kind.rows[chosen]]
+            measured = Comparable(kind.at[chosen], base_us[chosen], times[kind.rows[chosen]])
+            self.families[device, name] = Family(measured, mine["problem"].tolist(), mine["source"].tolist())
+
+    def expect(self, device: str | None, problems: Sequence[str], *, others: bool = False) -> Expected:
+        """What is expected of these problems (canonical texts) on a device; ``others``: from other problems alone."""
+        count = len(problems)
+        expected, high, guess, base = (np.full(count, np.nan) for _ in range(4))
+        rows, family = np.full((count, NEIGHBOURS), -1, dtype=np.intp), np.full(count, -1, dtype=np.intp)
+        families: list[Family] = []
+        for kind in sized(problems) if any(x == device for x, _ in self.families) else ():
+            base_us = kind.base_us(str(device))
+            for name, places in kind.by_family():
+                known = self.families.get((str(device), name))
+                if known is None:
+                    continue
+                here = kind.rows[places]
+                own = known.rows_of([problems[i] for i in here]) if others else None
+                found = known.measured.estimates(kind.at[places], base_us[places], own)
+                expected[here], high[here], guess[here] = found.expected_us, found.high_us, found.guess_us
+                base[here], rows[here], family[here] = base_us[places], found.neighbours, len(families)
+                families.append(known)
+        return Expected(expected, high, guess, base, rows, family, families)
+
+
+def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
+    """The best times among measurements (columns of the view), with ``COLUMNS``; sources without a device have none."""
+    rows = measurements[measurements["origin"].isin(EVIDENCE | {RACE}).to_numpy(dtype=bool)]
+    rows = timed(rows)[["source_id", "origin", "problem", "solution", "time_us"]]
+    keys = ["source_id", "origin", "problem"]
+    out = rows.groupby(keys, observed=True).agg(time_us=("time_us", "min"), solutions=("solution", "nunique"))
+    out = out.reset_index()
+    return placed(out[out["origin"].isin(TUNED) | (out["solutions"] > 1)], facts)
+
+
+def placed(rows: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
+    """Rows with a ``source_id``, ``problem`` and ``time_us`` as best times of the devices of their sources."""
+    device = rows["source_id"].map({x: device_name(facts.get(str(x), {})) for x in rows["source_id"].unique()})
+    rows = rows.assign(device=device, source=rows["source_id"])
+    return rows.loc[device.notna(), list(COLUMNS)]
+
+
+@cached_per_run
+def best_times(tables: Tables, devices: tuple[str, ...]) -> BestTimes:
+    """The best times of these devices that the store and the shipped table have."""
+    rows = own_rows(tables)
+    return BestTimes(joined(rows[rows["device"].isin(devices)], expected_times.shipped(devices)))
+
+
+def own_rows(tables: Tables) -> pd.DataFrame:
+    """The best times of the store, with ``COLUMNS``."""
+    own = [best_rows(tables.measurements, facts_of(tables))]
+    if tables.find_dbs is not None:
+        own.append(placed(tables.find_dbs().to_pandas(), facts_of(tables)))
+    return pd.concat([x for x in own if len(x)] or own[:1], ignore_index=True)
+
+
+def joined(own: pd.DataFrame, shipped: pd.DataFrame) -> pd.DataFrame:
+    """The store's own best times, and the shipped ones of other problems, multiplied by their ``factors``, which
+    ``source`` states.
+    """
+    by_device = factors(own, shipped)
+    place = pd.MultiIndex.from_frame(shipped[["device", "problem"]])
+    known = (
+        place.isin(pd.MultiIndex.from_frame(own[["device", "problem"]])) if len(own) else np.zeros(len(shipped), bool)
+    )
+    rest = shipped[~known]
+    keys = list(zip(rest["device"], rest["problem"].str.split(" ").str[0], strict=True))
+    factor = np.array([by_device.get(key, 1.0) for key in keys], dtype="float64")
+    stated = [
+        f"{x} × {by_device[key]:.3g}" if key in by_device else x for x, key in zip(rest["source"], keys, strict=True)
+    ]
+    rest = rest.assign(time_us=rest["time_us"].to_numpy(dtype="float64") * factor, source=stated)
+    return pd.concat([x for x in (own, rest) if len(x)] or [own], ignore_index=True)
+
+
+def factors(own: pd.DataFrame, shipped: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """(device, kind) → the median ratio of the store's best times to what the shipped ones let expect, where at least
+    ``ENOUGH_SHARED`` problems are known on both sides.
+    """
+    if not len(own) or not len(shipped):
+        return {}
+    known, out = BestTimes(shipped), dict[tuple[str, str], float]()
+    kinds = own["problem"].str.split(" ").str[0]
+    for (device, kind), rows in own.groupby([own["device"], kinds]):
+        found = known.expect(str(device), rows["problem"].tolist())
+        ratio = rows["time_us"].to_numpy(dtype="float64") / found.expected_us
+        ratio = ratio[np.isfinite(ratio)]
+        if len(ratio) >= ENOUGH_SHARED:
+            out[str(device), str(kind)] = float(np.median(ratio))
+    return out
+
+
+def lone_times(tables: Tables) -> pd.DataFrame:
+    """Times of what ran, beside which no other solution was timed: columns ``source_id, problem, time_us, origin``.
+
+    A row of a tuner's file won against others, so it is none.
+    """
+    rows = tables.measurements
+    rows = rows[rows["origin"].isin((EVIDENCE | {RACE}) - TUNED).to_numpy(dtype=bool)]
+    tried = rows[rows["status"].isin(TRIED)].groupby(["source_id", "origin", "problem"], observed=True)["solution"]
+    alone = tried.transform("nunique") == 1
+    rows = timed(rows.loc[alone.index[alone]])
+    out: pd.DataFrame = rows.groupby(["source_id", "origin", "problem"], observed=True)["time_us"].min().reset_index()
+    return out

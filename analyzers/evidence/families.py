@@ -1,0 +1,225 @@
+"""Which problems are comparable: the family and the sizes of problems, read from their canonical texts.  Pure.
+
+A family is what must be equal: of a product its types, transposes and scales, of a convolution its direction, types,
+layout, number of spatial dimensions, whether it is grouped or depthwise, and its mode.  Sizes are logarithms to base
+2, so that a distance is in doublings; sizes that decide on a kernel more than by their work (filter, stride, dilation)
+count twice.  Texts are cut a column at a time, because making the objects of a million problems takes half a minute.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analyzers.evidence.expected import Floats, Ints, base_time_us
+from logparse.devices import Device, devices
+from logparse.model.problems import COMPLEX, CONV_WORDS, GEMM_WORDS, NARROW, TYPE_BYTES
+
+_Cells: TypeAlias = tuple[str, ...]
+
+_ASSUMED_TFLOPS, _ASSUMED_GBS = 200.0, 2000.0
+"""Rates of a device without a data sheet: only the ratio between neighbours hangs on them."""
+_GROUPINGS = ("", " grouped", " depthwise")
+_UNKNOWN = ("?", "-")
+"""Cells of what a format does not state, and of what cannot matter."""
+
+
+class Kind(NamedTuple):
+    """What problems of one family share: ``family`` (None: it is not known), type of the peak, bytes of an element of
+    each operand, and operations per multiply and add.
+    """
+
+    family: str | None
+    dtype: str
+    sizes: tuple[float, float, float, float]
+    flops: float = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Sized:
+    """Problems (products or convolutions) of known families and sizes: ``rows`` are their places among the texts that
+    were given, ``kind`` is the number of each in ``kinds``.
+    """
+
+    rows: Ints
+    kinds: Sequence[Kind]
+    kind: Ints
+    at: Floats
+    flops: Floats
+    bytes: Floats
+
+    def base_us(self, device: str) -> Floats:
+        """The base time (µs, ``expected.base_time_us``) of each on a device, named by arch and CU count."""
+        sheet = _sheet(device)
+        peak = np.array([_peak(sheet, x.dtype) for x in self.kinds], dtype=np.float64)[self.kind]
+        return base_time_us(self.flops, self.bytes, peak, sheet.hbm_gbs if sheet else _ASSUMED_GBS)
+
+    def by_family(self) -> Iterator[tuple[str, Ints]]:
+        """Each family with the places of its problems among these."""
+        names = sorted({x.family for x in self.kinds if x.family is not None})
+        code = np.array([names.index(x.family) if x.family is not None else -1 for x in self.kinds], dtype=np.intp)
+        of_each = code[self.kind]
+        for number, name in enumerate(names):
+            places = np.flatnonzero(of_each == number)
+            if len(places):
+                yield name, places
+
+
+def sized(texts: Sequence[str] | pa.Array) -> tuple[Sized, ...]:
+    """The products and the convolutions among these canonical texts that state all sizes and what makes a family."""
+    given = texts if isinstance(texts, pa.Array | pa.ChunkedArray) else pa.array(texts, pa.string())
+    given = given.combine_chunks() if isinstance(given, pa.ChunkedArray) else given
+    return tuple(x for x in (_products(given), _convolutions(given)) if len(x.rows))
+
+
+def _products(texts: pa.Array) -> Sized:
+    rows, words = _words(texts, "gemm ", GEMM_WORDS)
+    m, n, k = words["mnk"].numbers()
+    batch = words["batch"].numbers()[0]
+    kinds, place = _distinct(words, ("trans", "type", "compute", "scale", "swizzle", "beta"))
+    made = [_product(x) for x in kinds]
+    a, b, c, d = _columns([x.sizes for x in made], 4)[:, place]
+    moved = batch * (m * k * a + k * n * b + m * n * (c + d))
+    flops = _columns([(x.flops,) for x in made], 1)[0, place] * m * n * k * batch
+    return _sized(rows, made, place, _doublings(m, n, k, batch), flops, moved)
+
+
+def _convolutions(texts: pa.Array) -> Sized:
+    rows, words = _words(texts, "conv ", (("direction", ("direction",)), *CONV_WORDS))
+    n, c, d, h, w = words["in"].numbers()
+    out_d, out_h, out_w = words["out"].numbers()
+    (k,), (groups,) = words["k"].numbers(), words["groups"].numbers()
+    filter_d, filter_h, filter_w = words["filter"].numbers()
+    _, stride_h, stride_w = words["stride"].numbers()
+    _, dilation_h, _ = words["dilation"].numbers()
+    kinds, place = _distinct(words, ("direction", "spatial", "type", "layout", "mode"))
+    # Grouped and depthwise convolutions run other kernels, and are families of their own.
+    grouping = np.where(groups > 1, np.where(groups == c, 2, 1), 0)
+    pairs, place = np.unique(place * 3 + grouping, return_inverse=True)
+    made = [_convolution(kinds[x // 3], _GROUPINGS[x % 3]) for x in pairs.tolist()]
+    x, y, z, _ = _columns([x.sizes for x in made], 4)[:, place]
+    pixels, taps = out_d * out_h * out_w, filter_d * filter_h * filter_w
+    moved = n * c * d * h * w * x + k * c / groups * taps * y + n * k * pixels * z
+    sizes = (
+        _doublings(n, c / groups, k / groups, groups),
+        0.7 * _doublings(pixels),  # height and width change together
+        2.0 * _doublings(filter_d * filter_h, filter_w, stride_h, stride_w, dilation_h),
+    )
+    return _sized(rows, made, place, np.concatenate(sizes, axis=1), 2 * n * k * pixels * c / groups * taps, moved)
+
+
+def _product(cells: Sequence[_Cells]) -> Kind:
+    trans, types, compute, scales, swizzle, beta = cells
+    a_type = types[0]
+    a, b, c, d = (x if x not in _UNKNOWN else a_type for x in types)
+    size = {x: TYPE_BYTES.get(x, math.nan) for x in (a, b, c, d)}
+    short = compute[0] if a_type == "f32_r" and compute[0] not in (*_UNKNOWN, "f32_r") else ""
+    scaled = f"{scales[0]},{scales[1]}" if {a, b} & NARROW else ""
+    swizzled = "swizzled" if "1" in swizzle else ""
+    words = (f"{trans[0]}{trans[1]}", a if a == b else f"{a}/{b}", short, scaled, swizzled)
+    known = not {*trans, a_type} & set(_UNKNOWN)
+    return Kind(
+        family=" ".join(filter(None, words)) if known else None,
+        dtype="xf32_r" if short else a_type,
+        sizes=(size[a], size[b], size[c] if beta[0] == "nonzero" else 0.0, size[d]),
+        flops=8.0 if a_type in COMPLEX else 2.0,
+    )
+
+
+def _convolution(cells: Sequence[_Cells], grouping: str) -> Kind:
+    direction, spatial, types, layouts, mode = cells
+    kinds = tuple(x if x not in _UNKNOWN else types[0] for x in types)
+    places = tuple(x if x not in _UNKNOWN else layouts[0] for x in layouts)
+    x, y, z = (TYPE_BYTES.get(kind, math.nan) for kind in kinds)
+    known = direction[0] != "B+W" and not {types[0], layouts[0]} & set(_UNKNOWN)
+    words = (*direction, f"{spatial[0]}D", *dict.fromkeys(kinds), *dict.fromkeys(places))
+    transposed = " transposed" * (mode[0] == "transposed")
+    return Kind(" ".join(words) + grouping + transposed if known else None, types[0], (x, y, z, 0.0))
+
+
+def _sized(rows: Ints, kinds: Sequence[Kind], place: Ints, at: Floats, flops: Floats, bytes: Floats) -> Sized:
+    """The problems of a known family whose sizes are all known."""
+    known = np.array([x.family is not None for x in kinds], dtype=bool)
+    with np.errstate(invalid="ignore"):
+        good = known[place] & (bytes > 0) & (flops > 0) & np.isfinite(at).all(axis=1)
+    return Sized(rows[good], kinds, place[good], at[good], flops[good], bytes[good])
+
+
+def _columns(rows: Sequence[Sequence[float]], count: int) -> Floats:
+    return np.array(rows, dtype=np.float64).reshape(-1, count).T
+
+
+def _doublings(*sizes: Floats) -> Floats:
+    """Sizes as columns of logarithms to base 2; unknown stays NaN."""
+    out: Floats = np.log2(np.maximum(np.stack(sizes, axis=1), 1.0))
+    return out
+
+
+@dataclass(frozen=True)
+class _Word:
+    """One word of every text (``mnk=4096,512,1024``), of ``count`` cells: its distinct values, and whose each is."""
+
+    values: pa.Array
+    place: Ints
+    count: int
+
+    def rows(self) -> list[_Cells]:
+        """The cells of each distinct value."""
+        flat = self._cells().to_pylist()
+        return [tuple(flat[i : i + self.count]) for i in range(0, len(flat), self.count)]
+
+    def numbers(self) -> list[Floats]:
+        """The cells, each as a column of numbers; NaN where one is not stated, or is no number."""
+        cells = self._cells()
+        known = pc.if_else(pc.utf8_is_digit(cells), cells, pa.scalar(None, pa.string()))
+        flat = known.cast(pa.float64()).to_numpy(zero_copy_only=False).reshape(-1, self.count)
+        return [x[self.place] for x in flat.T]
+
+    def _cells(self) -> pa.Array:
+        after = pc.replace_substring_regex(self.values, "^[^=]*=", "")
+        return pc.list_flatten(pc.split_pattern(after, ","))
+
+
+def _words(texts: pa.Array, start: str, words: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[Ints, dict[str, _Word]]:
+    """Places of the texts of a kind that have exactly these words, and each word's column."""
+    rows = np.flatnonzero(pc.fill_null(pc.starts_with(texts, start), False).to_numpy(zero_copy_only=False))
+    parts = pc.split_pattern(texts.take(pa.array(rows)), " ")
+    count = 1 + len(words)  # the kind is the first
+    right = pc.list_value_length(parts).to_numpy(zero_copy_only=False) == count
+    rows, parts = rows[right], parts.filter(pa.array(right))
+    flat = pc.list_flatten(parts).dictionary_encode()
+    codes = flat.indices.to_numpy().reshape(len(rows), count)
+    out = {}
+    for i, (name, cells) in enumerate(words, start=1):
+        distinct, place = np.unique(codes[:, i], return_inverse=True)
+        out[name] = _Word(flat.dictionary.take(pa.array(distinct)), place, len(cells))
+    return rows, out
+
+
+def _distinct(words: Mapping[str, _Word], names: Sequence[str]) -> tuple[list[tuple[_Cells, ...]], Ints]:
+    """The distinct combinations of these words, as their cells, and the number of each row's own."""
+    code = np.zeros(len(words[names[0]].place), dtype=np.int64)
+    for name in names:
+        code = code * max(1, len(words[name].values)) + words[name].place
+    _, first, place = np.unique(code, return_index=True, return_inverse=True)
+    cells = {name: words[name].rows() for name in names}
+    return [tuple(cells[name][words[name].place[i]] for name in names) for i in first.tolist()], place
+
+
+@cache
+def _sheet(device: str) -> Device | None:
+    return next((x for x in devices() if f"{x.arch} {x.cu_count}" == device), None)
+
+
+def _peak(device: Device | None, dtype: str) -> float:
+    """The peak of a type on a device (TFLOP/s); of a type that its data sheet lacks that of its fastest."""
+    if device is None:
+        return _ASSUMED_TFLOPS
+    return device.peak_tflops(dtype) or max(device.peaks.values())

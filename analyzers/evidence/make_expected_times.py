@@ -1,0 +1,84 @@
+"""Make the shipped tables from files that ``logparse ingest`` reads: find-dbs, aiter's tables, and others of winners.
+
+    python -m analyzers.evidence.make_expected_times --source "MIOpen 3.5.1" --out FOLDER [--most 1000] FILE …
+
+Of each family at most ``--most`` problems are taken, in turn from every group of sizes, so that all sizes stay covered.
+Each device becomes one Parquet file; times keep four digits.  State source, revision and licence of the files in
+expected_times/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from analyzers.evidence.comparable import own_rows
+from analyzers.evidence.expected import Ints, groups_of
+from analyzers.evidence.expected_times import file_name
+from analyzers.evidence.families import sized
+from analyzers.evidence.runs import tables_to_analyse
+from logparse.ingest import ingest
+from logparse.store import open_store
+
+MOST = 1000
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("files", nargs="+", metavar="FILE")
+    parser.add_argument("--source", required=True, help="what wrote the files, with its version")
+    parser.add_argument("--out", required=True, type=Path, help="folder of the tables")
+    parser.add_argument("--most", type=int, default=MOST, help="problems of one family")
+    given = parser.parse_args()
+    for device, rows in best_of_files(given.files, given.source).groupby("device"):
+        kept = thinned(rows, given.most)
+        print(
+            f"{device}: {len(kept):,} of {len(rows):,} problems, {write(kept, given.out / file_name(str(device))):,} B"
+        )
+    return 0
+
+
+def best_of_files(files: list[str], source: str) -> pd.DataFrame:
+    """The best times in the files: ``device, problem, time_us, source``, of a problem in several files the least."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = open_store(folder, create=True)
+        ingest(files, store)
+        rows = own_rows(tables_to_analyse(store)).assign(source=source)
+    rows = rows.sort_values(["device", "problem", "time_us"]).drop_duplicates(["device", "problem"])
+    return rows.reset_index(drop=True)
+
+
+def thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
+    """At most ``most`` problems of each family, in turn from every group of sizes; others are left out."""
+    kept: list[Ints] = []
+    for kind in sized(rows["problem"].tolist()):
+        for _, places in kind.by_family():
+            groups = groups_of(kind.at[places])
+            order = np.argsort(groups, kind="stable")
+            first = np.searchsorted(groups[order], groups[order])
+            turn = np.empty(len(places), dtype=np.intp)
+            turn[order] = np.arange(len(places)) - first
+            kept.append(kind.rows[places[np.argsort(turn, kind="stable")[:most]]])
+    return rows.iloc[np.sort(np.concatenate(kept))] if kept else rows.iloc[:0]
+
+
+def write(rows: pd.DataFrame, path: Path) -> int:
+    """Write the table of one device; returns its size in bytes."""
+    times = np.array([float(f"{x:.4g}") for x in rows["time_us"]], dtype=np.float32)
+    columns = {"problem": pa.array(rows["problem"], pa.string()), "time_us": pa.array(times)}
+    table = pa.table(columns | {"source": pa.array(rows["source"], pa.string()).dictionary_encode()})
+    pq.write_table(
+        table, path, compression="zstd", compression_level=19, use_dictionary=["source"], write_statistics=False
+    )
+    return path.stat().st_size
+
+
+if __name__ == "__main__":
+    sys.exit(main())

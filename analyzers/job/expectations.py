@@ -1,0 +1,76 @@
+"""What is expected of the times that the run's files and traces hold, problem by problem.
+
+A time is that of what ran, with no other solution beside it: a trace's kernels, or a file's only time of a problem.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analyzers.evidence.comparable import Expected, best_times, device_name, lone_times
+from analyzers.evidence.joins import facts_of, not_elsewhere, run_facts
+from analyzers.evidence.origins import TRACE
+from analyzers.evidence.picks import picks_vs_best
+from analyzers.evidence.tables import Settings, Tables, cached_per_run
+from analyzers.job.gpu_time import traced_calls
+from logparse.target import Facts, arch
+
+
+@cached_per_run
+def times(tables: Tables, settings: Settings) -> pd.DataFrame:
+    """The time of one call of each problem that is known without another solution's.
+
+    Columns ``device, problem, source_id, origin, now_us``.  A trace's time counts before a file's; of several the
+    least.  Problems of which several solutions were timed, and sources of no known device, are left out.
+    """
+    traced = traced_calls(tables.kernels, tables.calls).assign(origin=TRACE)
+    alone = lone_times(tables).rename(columns={"time_us": "now_us"})
+    columns = ["source_id", "origin", "problem", "now_us"]
+    rows = pd.concat([x[columns] for x in (traced, alone) if len(x)] or [traced[columns]], ignore_index=True)
+    rows = not_elsewhere(rows, tables, settings)
+    known = picks_vs_best(tables, settings)
+    rows = rows[~rows["problem"].isin(set(known.loc[known["tried"] > 1, "problem"])).to_numpy(dtype=bool)]
+    facts, here = facts_of(tables), {**run_facts(tables), **settings.target}
+    device = {str(x): device_name(_completed(facts.get(str(x), {}), here)) for x in rows["source_id"].unique()}
+    rows = rows.assign(device=rows["source_id"].map(device), later=rows["origin"] != TRACE)
+    rows = rows[rows["device"].notna()].sort_values(["device", "problem", "later", "now_us", "source_id", "origin"])
+    return rows.drop_duplicates(["device", "problem"])[["device", *columns]].reset_index(drop=True)
+
+
+def _completed(facts: Facts, here: Facts) -> Facts:
+    """The facts of a source, with the run's CU count where both are of one arch and it states none."""
+    if "cu_count" in facts or "device" in facts or arch(facts) not in (None, arch(here)):
+        return facts
+    return {**{name: here[name] for name in ("arch", "cu_count", "device") if name in here}, **facts}
+
+
+@cached_per_run
+def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataFrame, Expected]]:
+    """The rows of ``times`` of each device, and what is expected of them."""
+    rows = times(tables, settings)
+    if not len(rows):
+        return {}
+    names = tuple(sorted(rows["device"].unique()))
+    known = best_times(tables, names)
+    parts = {name: rows[rows["device"] == name].reset_index(drop=True) for name in names}
+    return {name: (part, known.expect(name, part["problem"].tolist())) for name, part in parts.items()}
+
+
+def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]]:
+    """Problem → the time of one call and what comparable problems let expect, at any distance (µs): an order of work.
+
+    Of a problem that ran on several devices the one with the larger difference counts.
+    """
+    out: dict[str, tuple[float, float]] = {}
+    for rows, found in expectations(tables, settings).values():
+        for text, now, guess in zip(rows["problem"], rows["now_us"].astype(float), found.guess_us, strict=True):
+            if np.isfinite(guess) and (text not in out or now - guess > out[text][0] - out[text][1]):
+                out[str(text)] = (float(now), float(guess))
+    return out
+
+
+def expected_problems(tables: Tables, settings: Settings) -> frozenset[str]:
+    """The problems whose expected time is known."""
+    found = expectations(tables, settings).values()
+    return frozenset(str(text) for rows, known in found for text in rows.loc[np.isfinite(known.expected_us), "problem"])

@@ -1,0 +1,274 @@
+"""How well a time is expected from measured best times of comparable problems, with groups of sizes left out.
+
+    python benchmarks/expected.py INPUT … [--device "gfx942 304"] [--folds 10] [--json FILE]
+
+An INPUT is a store, a table of defaults and bests, or any files that ``logparse ingest`` reads (aiter's tables,
+find-dbs).  A table of defaults and bests has the columns
+
+    m,n,k,type,op_a,op_b,solutions,best_us,default_us
+
+(column-major; type fp16, bf16 or fp32; output f32) and states no device: ``--device`` does, by arch and CU count.
+
+Groups are sizes that round to the same powers of two.  They are dealt into folds; each fold is estimated, calibrated
+and flagged from the others alone.
+
+| column | what it is |
+|---|---|
+| error | standard deviation of log(estimate / best), and the median of abs(estimate / best − 1) |
+| known | share of problems with an estimate (the roofline and the guess have none that is unknown) |
+| above | share of best times above ``high_us``: 5 % is what is promised |
+| AUC | of log(default / estimate) for defaults that are more than 1.2 times the best |
+| first 5/10/20 % | share of what can be recovered in the problems with the largest default − estimate |
+| flagged | problems whose default is above ``high_us``; ``right``: share of these that gain 10 % or more |
+| recovered | share of what can be recovered that the flagged problems hold |
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analyzers.evidence.comparable import best_rows
+from analyzers.evidence.expected import Comparable, Floats, Ints, groups_of
+from analyzers.evidence.families import sized
+from analyzers.evidence.joins import facts_by_source
+from analyzers.evidence.runs import tables_of
+from logparse.ingest import ingest
+from logparse.model import GemmProblem
+from logparse.store import open_store
+
+TYPES = {"fp16": "f16_r", "bf16": "bf16_r", "fp32": "f32_r"}
+COLUMNS = {"m", "n", "k", "type", "op_a", "op_b", "best_us", "default_us"}
+GAINS, WORTH = 1.2, 1.1
+"""A default that takes more than 1.2 times the best is to be found; what is flagged is right where it gains 10 %."""
+FIRST = (0.05, 0.10, 0.20)
+FEW = (1000, 300, 100)
+"""Numbers of measured problems of the reduced rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Problems of one device with their best times, and the default's where it is known (else NaN)."""
+
+    name: str
+    family: Ints
+    at: Floats
+    base_us: Floats
+    best_us: Floats
+    default_us: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Guesses:
+    """An estimate of each problem (NaN: unknown), the bound, and the guess by which work is ordered."""
+
+    expected_us: Floats
+    high_us: Floats
+    guess_us: Floats
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("inputs", nargs="+", metavar="INPUT")
+    parser.add_argument("--device", default="gfx942 304", help="arch and CU count of tables of defaults and bests")
+    parser.add_argument("--folds", type=int, default=10)
+    parser.add_argument("--json", metavar="FILE")
+    given = parser.parse_args()
+    out: dict[str, list[dict[str, object]]] = {}
+    for known in read(given.inputs, given.device):
+        rows = list(table(known, given.folds))
+        out[known.name] = rows
+        print(f"\n**{known.name}**, {len(known.best_us):,} problems\n")
+        show(rows)
+    if given.json:
+        Path(given.json).write_text(json.dumps(out, indent=1), encoding="utf-8")
+    return 0
+
+
+# ----------------------------------------------------------------------------------------------------------- inputs
+
+
+def read(inputs: Sequence[str], device: str) -> Iterator[Known]:
+    """The problems of each table of defaults and bests, and of each device and kind of all other inputs together."""
+    tables = [x for x in inputs if Path(x).is_file() and x.endswith(".csv") and columns(x) >= COLUMNS]
+    for path in tables:
+        yield from of_texts(f"{Path(path).name} ({device})", device, *of_table(path))
+    others = [x for x in inputs if x not in tables]
+    stores = [x for x in others if Path(x).is_dir() and (Path(x) / "sources").exists()]
+    with tempfile.TemporaryDirectory() as folder:
+        files = [x for x in others if x not in stores]
+        if files:
+            ingest(files, open_store(folder, create=True))
+            stores.append(folder)
+        for store in stores:
+            whole = tables_of(open_store(store))
+            best = best_rows(whole.measurements, facts_by_source(whole.facts))
+            best = best.groupby(["device", "problem"], sort=True)["time_us"].min().reset_index()
+            for name, rows in best.groupby("device"):
+                times = rows["time_us"].to_numpy(dtype="float64")
+                yield from of_texts(str(name), str(name), rows["problem"].tolist(), times, np.full(len(times), np.nan))
+
+
+def columns(path: str) -> set[str]:
+    with open(path, encoding="utf-8", newline="") as file:
+        return set(next(csv.reader(file), []))
+
+
+def of_table(path: str) -> tuple[list[str], Floats, Floats]:
+    """Texts, best and default times of a table of defaults and bests."""
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["type"] in TYPES]
+    texts = [product(row).text for row in rows]
+    return texts, *(np.array([float(row[name]) for row in rows]) for name in ("best_us", "default_us"))
+
+
+def product(row: Mapping[str, str]) -> GemmProblem:
+    """The product of a row: one, without a gap between its columns, and nothing is added to it."""
+    dtype = TYPES[row["type"]]
+    sizes = {name: int(row[name]) for name in ("m", "n", "k")}
+    types = {"a_type": dtype, "b_type": dtype, "d_type": "f32_r", "compute_type": "f32_r"}
+    words: dict[str, Any] = {"trans_a": row["op_a"], "trans_b": row["op_b"], "beta": "zero", "batch_count": 1}
+    return GemmProblem(**words, **sizes, **types)
+
+
+def of_texts(name: str, device: str, texts: list[str], best_us: Floats, default_us: Floats) -> Iterator[Known]:
+    """The products, and the convolutions of each direction, plain and grouped ones apart."""
+    for kind in sized(texts):
+        base_us, parts = kind.base_us(device), dict[str, list[tuple[str, Ints]]]()
+        for family, places in kind.by_family():
+            parts.setdefault(part_of(family), []).append((family, places))
+        for part, families in parts.items():
+            places = np.concatenate([x for _, x in families])
+            number = np.repeat(np.arange(len(families)), [len(x) for _, x in families])
+            rows = kind.rows[places]
+            yield Known(f"{name}: {part}", number, kind.at[places], base_us[places], best_us[rows], default_us[rows])
+
+
+def part_of(family: str) -> str:
+    words = family.split()
+    if words[0] not in ("F", "B", "W"):
+        return "products"
+    grouped = next((x for x in words if x in ("grouped", "depthwise")), "")
+    return " ".join(filter(None, ("convolutions", words[0], words[1] if words[1] != "2D" else "", grouped)))
+
+
+# -------------------------------------------------------------------------------------------------------- estimates
+
+
+def table(known: Known, folds: int) -> Iterator[dict[str, object]]:
+    """The rows of the table of one set of problems."""
+    log_ratio = np.log(known.best_us / known.base_us)
+    roofline = known.base_us * np.exp(np.median(log_ratio))
+    none = np.full(len(roofline), np.nan)
+    yield judged("roofline, one factor", known, Guesses(roofline, none, roofline))
+    yield judged("nearest measured problems", known, estimated(known, folds))
+    for count in FEW:
+        if count < 0.8 * len(known.best_us):
+            yield judged(f"the same from {count:,}", known, estimated(known, folds, count))
+    yield judged("the same, times shuffled", known, estimated(known, folds, shuffled=True))
+    if np.isfinite(known.default_us).any():
+        yield judged("knowing everything", known, Guesses(known.best_us, none, known.best_us))
+
+
+def estimated(known: Known, folds: int, count: int | None = None, shuffled: bool = False) -> Guesses:
+    """The estimates of each fold from the others; from ``count`` problems drawn of these; from ``shuffled`` times."""
+    random = np.random.default_rng(7)
+    expected, high, guess = (np.full(len(known.best_us), np.nan) for _ in range(3))
+    groups = groups_of(known.at)
+    fold = random.permutation(int(groups.max()) + 1)[groups] % folds
+    best_us = known.best_us.copy()
+    if shuffled:
+        for family in np.unique(known.family):
+            mine = np.flatnonzero(known.family == family)
+            best_us[mine] = best_us[random.permutation(mine)]
+    for number in range(folds):
+        measured = np.flatnonzero(fold != number)
+        if count is not None:
+            measured = np.sort(random.choice(measured, min(count, len(measured)), replace=False))
+        for family in np.unique(known.family):
+            near = measured[known.family[measured] == family]
+            asked = np.flatnonzero((fold == number) & (known.family == family))
+            if not len(near) or not len(asked):
+                continue
+            made = Comparable(known.at[near], known.base_us[near], best_us[near])
+            found = made.estimates(known.at[asked], known.base_us[asked])
+            expected[asked], high[asked], guess[asked] = found.expected_us, found.high_us, found.guess_us
+    return Guesses(expected, high, guess)
+
+
+def judged(name: str, known: Known, guesses: Guesses) -> dict[str, object]:
+    """One row of the table."""
+    there = np.isfinite(guesses.guess_us)
+    error = np.log(guesses.guess_us[there] / known.best_us[there])
+    bounded = np.isfinite(guesses.high_us)
+    row: dict[str, object] = {
+        "estimate": name,
+        "known": float(np.isfinite(guesses.expected_us).mean()),
+        "error": float(error.std()) if len(error) else None,
+        "median": float(np.median(np.abs(np.expm1(error)))) if len(error) else None,
+        "above": float((known.best_us > guesses.high_us)[bounded].mean()) if bounded.any() else None,
+    }
+    if not np.isfinite(known.default_us).any():
+        return row
+    gain, saved = known.default_us / known.best_us, known.default_us - known.best_us
+    guess = np.where(there, guesses.guess_us, known.default_us)
+    order = np.argsort(guess - known.default_us, kind="stable")
+    flagged = bounded & (known.default_us > guesses.high_us)
+    row["auc"] = area(np.log(known.default_us / guess), gain > GAINS)
+    row["first"] = [float(saved[order[: round(len(order) * share)]].sum() / saved.sum()) for share in FIRST]
+    row["flagged"] = int(flagged.sum())
+    row["right"] = float((gain[flagged] >= WORTH).mean()) if flagged.any() else None
+    row["recovered"] = float(saved[flagged].sum() / saved.sum())
+    return row
+
+
+def area(score: Floats, true: Sequence[bool] | Floats) -> float | None:
+    """The area under the curve of true against false positives: the probability that a true one scores higher."""
+    yes = np.asarray(true, dtype=bool)
+    if yes.all() or not yes.any():
+        return None
+    _, place, counts = np.unique(score, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    return float((rank[yes].sum() - yes.sum() * (yes.sum() + 1) / 2) / (yes.sum() * (~yes).sum()))
+
+
+def show(rows: Sequence[Mapping[str, object]]) -> None:
+    """Print the rows as a table of Markdown."""
+    whole = any("auc" in row for row in rows)
+    heads = ["estimate", "known", "error (sd of log; median)", "above"]
+    heads += ["AUC", "first 5 / 10 / 20 %", "flagged", "right", "recovered"] if whole else []
+    print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads))
+    for row in rows:
+        cells = [
+            str(row["estimate"]),
+            share(row["known"]),
+            f"{number(row['error'])}; {share(row['median'])}",
+            share(row["above"]),
+        ]
+        if whole:
+            first = row["first"]
+            assert isinstance(first, list)
+            cells += [number(row["auc"], 3), " / ".join(f"{100 * x:.1f}" for x in first) + " %"]
+            cells += [f"{row['flagged']:,}", share(row["right"]), share(row["recovered"])]
+        print("| " + " | ".join(cells) + " |")
+
+
+def share(value: object) -> str:
+    return f"{100 * value:.1f} %" if isinstance(value, float) else "–"
+
+
+def number(value: object, digits: int = 2) -> str:
+    return f"{value:.{digits}f}" if isinstance(value, float) else "–"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from analyzers.evidence import expected_times
+from analyzers.evidence.comparable import BestTimes, best_rows, device_name, factors, joined, lone_times
+from analyzers.evidence.expected_times import SHIPPED, shipped
+from analyzers.evidence.joins import facts_of
+from analyzers.evidence.make_expected_times import best_of_files, thinned, write
+from tests.analyzers.build import facts, measurement, tables
+from tests.analyzers.findings.test_slower_than_comparable import best, half, us
+from tests.conftest import ROOT
+
+DEVICE = "gfx942 304"
+
+
+def rows(scale: float = 1.0, source: str = "own", step: int = 1) -> pd.DataFrame:
+    known = best()[::step]
+    return pd.DataFrame(
+        {
+            "device": DEVICE,
+            "problem": [x.text for x, _ in known],
+            "time_us": [scale * t for _, t in known],
+            "source": source,
+        }
+    )
+
+
+def test_only_winners_are_best() -> None:
+    """A tuner's row counts alone; of other files the fastest of two solutions."""
+    one, two, three = (half(m, 64, 64).text for m in (1, 2, 3))
+    given = tables(
+        measurements=[
+            measurement(one, "hipblaslt:1", 7.0, origin="tunableop"),
+            measurement(two, "Default", 9.0, origin="bench"),
+            measurement(three, "Default", 9.0, origin="bench"),
+            measurement(three, "hipblaslt:1", 8.0, origin="bench"),
+            measurement(three, "hipblaslt:2", 1.0, origin="bench", status="wrong"),
+        ],
+        facts=facts("m", arch="gfx942:sramecc+:xnack-", cu_count="304"),
+    )
+    found = best_rows(given.measurements, facts_of(given))
+    assert dict(zip(found["problem"], found["time_us"], strict=True)) == {one: 7.0, three: 8.0}
+    assert set(found["device"]) == {DEVICE}
+    assert lone_times(given)["problem"].tolist() == [two]
+
+
+@pytest.mark.parametrize(
+    ("known", "name"),
+    [
+        ({"arch": "gfx942:sramecc+:xnack-", "cu_count": "304"}, "gfx942 304"),
+        ({"device": "AMD Instinct MI300X"}, "gfx942 304"),
+        ({"arch": "gfx942"}, None),
+        ({}, None),
+    ],
+)
+def test_devices_by_arch_and_cu_count(known: dict[str, str], name: str | None) -> None:
+    assert device_name(known) == name
+
+
+def test_one_factor_is_learned_where_both_have_times_and_it_is_stated() -> None:
+    own, table = rows(1.3, step=3), rows(1.0, SHIPPED + " A")
+    assert factors(own, table) == {(DEVICE, "gemm"): pytest.approx(1.3, rel=0.1)}
+    both = joined(own, table)
+    assert len(both) == len(table), "of a problem in both the store's own time counts"
+    more = both[both["source"] != "own"]
+    assert set(more["source"]) == {f"{SHIPPED} A × {factors(own, table)[DEVICE, 'gemm']:.3g}"}
+    found = BestTimes(both).expect(DEVICE, [half(900, 900, 900).text])
+    assert found.expected_us[0] == pytest.approx(1.3 * us(900, 900, 900), rel=0.3)
+
+
+def test_without_common_problems_there_is_no_factor() -> None:
+    own = rows(1.3).iloc[:3]
+    assert factors(own, rows()) == {}
+    assert set(joined(own, rows(1.0, "A"))["source"]) == {"own", "A"}
+    assert joined(own.iloc[:0], rows(1.0, "A"))["time_us"].tolist() == rows()["time_us"].tolist()
+
+
+def test_times_of_one_device_say_nothing_of_another() -> None:
+    known = BestTimes(rows())
+    assert np.isnan(known.expect("gfx942 80", [half(900, 900, 900).text]).expected_us).all()
+    assert np.isnan(known.expect(None, [half(900, 900, 900).text]).expected_us).all()
+    assert known.expect("gfx942 80", [half(900, 900, 900).text]).neighbours(0) == []
+
+
+def test_neighbours_have_their_own_time_and_one_scaled_to_the_size() -> None:
+    found = BestTimes(rows()).expect(DEVICE, ["operator x", half(900, 900, 900).text])
+    near = found.neighbours(1)
+    assert found.neighbours(0) == []
+    assert len(near) == 8
+    assert min(x.scaled_us for x in near) <= found.expected_us[1] <= max(x.scaled_us for x in near)
+    assert found.calibration(0) is None
+    known = found.calibration(1)
+    assert known is not None
+    assert known.median_error < 0.2
+
+
+def test_thinning_keeps_every_group_of_sizes() -> None:
+    kept = thinned(rows(), 60)
+    assert len(kept) == 60
+    assert set(kept["problem"]) <= set(rows()["problem"])
+    assert len(thinned(rows(), 1000)) == len(rows())
+    assert len(thinned(rows().iloc[:0], 10)) == 0
+
+
+def test_a_table_is_made_of_a_find_db_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = best_of_files([str(ROOT / "sample_logs/miopen/gfx942130.HIP.fdb.txt")], "MIOpen x")
+    assert len(made) > 3
+    assert set(made["device"]) == {DEVICE}
+    assert write(made, tmp_path / expected_times.file_name(DEVICE)) > 0
+    monkeypatch.setattr(expected_times, "files", lambda _: tmp_path)
+    expected_times._of_device.cache_clear()
+    read = shipped([DEVICE, "gfx000 1"])
+    expected_times._of_device.cache_clear()
+    assert read["problem"].tolist() == made["problem"].tolist()
+    assert read["time_us"].to_numpy() == pytest.approx(made["time_us"].to_numpy(dtype=float), rel=1e-3)
+    assert set(read["source"]) == {f"{SHIPPED} MIOpen x"}
+
+
+def test_what_is_shipped_is_small_read_by_its_device_and_named_in_the_readme() -> None:
+    folder = Path(expected_times.__file__).parent
+    tables_ = sorted(folder.glob("*.parquet"))
+    assert tables_
+    assert sum(x.stat().st_size for x in tables_) <= 2_000_000
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    for path in tables_:
+        assert path.name in readme
+        found = shipped([path.stem.replace("-", " ")])
+        assert len(found) == pq.read_metadata(path).num_rows > 1000
+        assert (found["time_us"] > 0).all()

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzers.evidence.expected import ENOUGH, NEIGHBOURS, Comparable, base_time_us, groups_of
+from tests.conftest import sized
+
+RANDOM = np.random.default_rng(3)
+
+
+def measured(count: int = 400, noise: float = 0.02) -> Comparable:
+    """Products of random sizes whose efficiency changes smoothly with their sizes."""
+    at = RANDOM.uniform(4, 14, (count, 3))
+    base = base_time_us(2 * np.exp2(at.sum(axis=1)), np.exp2(at.max(axis=1) + 8), 1300.0, 5300.0)
+    ratio = 1.2 + 0.05 * at[:, 0] + 0.03 * np.abs(at[:, 1] - at[:, 2])
+    return Comparable(at, base, base * ratio * np.exp(RANDOM.normal(0, noise, count)))
+
+
+def test_an_estimate_is_near_the_best_time_and_few_best_times_are_above_its_bound() -> None:
+    known, asked = measured(), measured(300)
+    found = known.estimates(asked.at, asked.base_us)
+    there = np.isfinite(found.expected_us)
+    assert there.mean() > 0.9
+    assert np.median(np.abs(found.expected_us[there] / asked.time_us[there] - 1)) < 0.06
+    assert (asked.time_us[there] > found.high_us[there]).mean() < 0.1
+
+
+def test_the_estimate_is_the_weighted_mean_of_the_eight_nearest() -> None:
+    known = measured()
+    point = np.array([[9.1, 8.2, 10.3]])
+    found = known.estimates(point, np.array([50.0]))
+    squared = ((known.at - point) ** 2).sum(axis=1)
+    nearest = np.argsort(squared)[:NEIGHBOURS]
+    assert found.neighbours[0].tolist() == nearest.tolist()
+    weights = 1 / (squared[nearest] + 0.05)
+    mean = (weights * np.log(known.time_us / known.base_us)[nearest]).sum() / weights.sum()
+    assert found.expected_us[0] == pytest.approx(50.0 * np.exp(mean))
+    scaled = known.scaled_us(found.neighbours[0], 50.0)
+    assert scaled == pytest.approx(50.0 * (known.time_us / known.base_us)[nearest])
+    assert scaled.min() <= found.expected_us[0] <= scaled.max()
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_an_estimate_depends_on_its_own_problem_alone(seed: int) -> None:
+    asked = np.random.default_rng(seed).uniform(3, 15, (sized(20, 200), 3))
+    base = np.full(len(asked), 100.0)
+    together = KNOWN.estimates(asked, base)
+    for i in (0, len(asked) - 1):
+        alone = KNOWN.estimates(asked[i : i + 1], base[:1])
+        assert np.array_equal(alone.expected_us, together.expected_us[i : i + 1], equal_nan=True)
+        assert np.array_equal(alone.neighbours, together.neighbours[i : i + 1])
+
+
+KNOWN = measured()
+
+
+def test_the_nearest_of_a_cell_are_the_nearest() -> None:
+    known = measured(3000)
+    asked = RANDOM.uniform(4, 14, (2000, 3))
+    found, squared = known.nearest(asked)
+    every = np.sort(((known.at[None, :, :] - asked[:, None, :]) ** 2).sum(axis=2), axis=1)[:, :NEIGHBOURS]
+    assert np.mean(np.isclose(squared, every, atol=1e-4)) > 0.99
+    assert (found >= 0).all()
+
+
+def test_its_own_measurement_does_not_count() -> None:
+    known = measured()
+    rows = np.arange(5)
+    found = known.estimates(known.at[rows], known.base_us[rows], rows)
+    assert not (found.neighbours == rows[:, None]).any()
+    assert (known.estimates(known.at[rows], known.base_us[rows]).neighbours[:, 0] == rows).all()
+
+
+def test_shuffled_times_say_nothing() -> None:
+    known = measured()
+    shuffled = Comparable(known.at, known.base_us, RANDOM.permutation(known.time_us))
+    assert shuffled.calibration is None
+    found = shuffled.estimates(known.at, known.base_us)
+    assert np.isnan(found.expected_us).all()
+    assert np.isnan(found.high_us).all()
+
+
+def test_few_groups_say_nothing() -> None:
+    known = measured(60)
+    first = np.flatnonzero(groups_of(known.at) < ENOUGH - 1)
+    few = Comparable(known.at[first], known.base_us[first], known.time_us[first])
+    assert known.calibration is not None
+    assert few.calibration is None
+
+
+def test_far_away_is_unknown_but_can_be_ordered() -> None:
+    known = measured()
+    found = known.estimates(np.array([[30.0, 30.0, 30.0]]), np.array([1e6]))
+    assert np.isnan(found.expected_us[0])
+    assert np.isfinite(found.guess_us[0])
+
+
+def test_fewer_than_eight_measured() -> None:
+    known = Comparable(KNOWN.at[:3], KNOWN.base_us[:3], KNOWN.time_us[:3])
+    found = known.estimates(KNOWN.at[:1], KNOWN.base_us[:1])
+    assert sorted(found.neighbours[0].tolist()) == [-1] * 5 + [0, 1, 2]
+    assert np.isnan(found.expected_us[0])
+    assert len(known.scaled_us(found.neighbours[0], 1.0)) == 3
+
+
+def test_arrays_of_one_length() -> None:
+    with pytest.raises(ValueError, match="differ in number"):
+        Comparable(KNOWN.at, KNOWN.base_us[:1], KNOWN.time_us)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from analyzers.evidence.expected import LAUNCH_US
+from analyzers.evidence.families import sized
+from logparse.devices import device_of
+from logparse.model import ConvProblem, GemmProblem, problem_from_text
+from logparse.store import Store
+from tests.analyzers.example import W
+from tests.analyzers.ingested import product
+
+
+def family(problem: GemmProblem | ConvProblem) -> str | None:
+    found = [name for kind in sized([problem.text]) for name, _ in kind.by_family()]
+    return found[0] if found else None
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({}, "TN bf16_r"),
+        ({"trans_a": "N"}, "NN bf16_r"),
+        ({"b_type": None}, "TN bf16_r"),
+        ({"b_type": "f16_r"}, "TN bf16_r/f16_r"),
+        ({"a_type": "f32_r", "b_type": "f32_r"}, "TN f32_r"),
+        ({"a_type": "f32_r", "b_type": "f32_r", "compute_type": "xf32_r"}, "TN f32_r xf32_r"),
+        ({"a_type": "f8_r", "b_type": "f8_r", "scale_a": "row", "scale_b": "row"}, "TN f8_r row,row"),
+        ({"swizzle_a": True}, "TN bf16_r swizzled"),
+        ({"trans_a": None}, None),
+        ({"a_type": None}, None),
+        ({"m": None}, None),
+    ],
+)
+def test_families_of_products(change: dict[str, object], name: str | None) -> None:
+    assert family(replace(product(4096, 512, 1024), **change)) == name  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({}, "W 2D FP16 NCHW grouped"),
+        ({"groups": 1}, "W 2D FP16 NCHW"),
+        ({"groups": 256}, "W 2D FP16 NCHW depthwise"),
+        ({"direction": "B"}, "B 2D FP16 NCHW grouped"),
+        ({"direction": "B+W"}, None),
+        ({"mode": "transposed"}, "W 2D FP16 NCHW grouped transposed"),
+        ({"spatial": 3, "d": 8, "out_d": 8}, "W 3D FP16 NCHW grouped"),
+        ({"in_layout": None}, None),
+        ({"weights_layout": None}, "W 2D FP16 NCHW grouped"),
+        ({"groups": None}, None),
+    ],
+)
+def test_families_of_convolutions(change: dict[str, object], name: str | None) -> None:
+    assert family(replace(W, **change)) == name  # type: ignore[arg-type]
+
+
+def test_operators_and_groups_of_products_have_no_family() -> None:
+    grouped = "grouped trans=T,N mnk=?,?,?"
+    assert sized(["operator aten::add_ float(2|1)", grouped, product(1, 1, 1).text])[0].rows.tolist() == [2]
+    assert sized([]) == ()
+
+
+def test_work_is_that_of_the_problem(samples: Store) -> None:
+    """The columns hold what the objects compute, over all problems of the samples."""
+    texts = [*samples.frames(None)["gemm_problems"]["problem"], *samples.frames(None)["conv_problems"]["problem"]]
+    seen = 0
+    for kind in sized(texts):
+        for i, row in enumerate(kind.rows):
+            problem = problem_from_text(texts[row])
+            assert isinstance(problem, GemmProblem | ConvProblem)
+            assert kind.flops[i] == problem.flops
+            # An operand of stride 0 is one matrix for the whole batch, which only the object knows.
+            shared = isinstance(problem, GemmProblem) and 0 in (problem.stride_a, problem.stride_b)
+            assert kind.bytes[i] == problem.bytes or shared
+            seen += 1
+    assert seen > 100
+
+
+def test_base_time_of_a_known_and_of_an_unknown_device() -> None:
+    problem = product(4096, 512, 1024)
+    [kind] = sized([problem.text])
+    sheet = device_of({"arch": "gfx942", "cu_count": "304"})
+    assert sheet is not None
+    assert problem.flops is not None
+    assert problem.bytes is not None
+    known = problem.flops / (sheet.peaks["tf_bf16"] * 1e6) + problem.bytes / (sheet.hbm_gbs * 1e3) + LAUNCH_US
+    assert kind.base_us("gfx942 304") == pytest.approx(np.array([known]))
+    assert kind.base_us("gfx000 7")[0] > LAUNCH_US
