@@ -234,7 +234,7 @@ def gpu_time(tables: Tables) -> GpuTime | None:
         untraced_share=counted.untraced_share if counted else 0.0,
         profiled=untraced is None,
         word=word_of(tables),
-        left_out=(*(x.text for x in tables.left_out), *filter(None, [in_words(searches(tables))])),
+        left_out=(*(x.text for x in tables.left_out if x.kernels), *filter(None, [in_words(searches(tables))])),
         gaps=_gaps(facts),
         unknown_idle=unknown_idle(tables),
     )

@@ -23,7 +23,7 @@ from logparse.quoting import shell_word
 from logparse.store import command_line
 from logparse.text import COLUMNS, LINES, counted, duration, fitted, printable, short_path, shortened
 
-_TITLE, _LABEL = 44, 9
+_TITLE, _LABEL, _LEFT_OUT = 44, 9, 2
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,9 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     seen = verdict(found)
     head = _wrapped(f"recommend: {seen.headline}", 4)
     head += split_lines(seen) if seen.split else []
-    head += [line for x in seen.left_out for line in _wrapped(f"  left out: {x}", 4)]
+    more = len(seen.left_out) - _LEFT_OUT
+    told = [*seen.left_out[:_LEFT_OUT], *([f"{more:,} more: see the report, or -v"] if more > 0 else [])]
+    head += [line for x in told for line in _wrapped(f"  left out: {x}", 4)]
     if not seen.todo:
         return head
     head += _wrapped(f"  the {seen.word} is {seen.limit}", 4) if seen.limit else []

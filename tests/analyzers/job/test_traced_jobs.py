@@ -122,6 +122,12 @@ def test_the_capture_of_a_graph_is_no_time_of_the_job(
     assert "idle" not in text
 
 
+def test_a_capture_without_kernels_is_not_worth_a_word(tmp_path: Path, store: Store) -> None:
+    capture = capturing("capture_32_FULL", ran=0).write(tmp_path / "capture.json")
+    found = time_of(store, decoding().write(tmp_path / "execution.json"), capture)
+    assert (found.window_us, found.left_out) == (10_000, ())
+
+
 def test_a_job_that_captures_a_graph_itself(tmp_path: Path, store: Store) -> None:
     """The time of the capture is left out of its window, and counted."""
     trace = MadeTrace()
