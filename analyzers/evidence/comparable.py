@@ -26,7 +26,7 @@ from analyzers.evidence import expected_times
 from analyzers.evidence.expected import NEIGHBOURS, Calibration, Comparable, Floats, Ints
 from analyzers.evidence.families import Sized, sized
 from analyzers.evidence.joins import facts_of, timed
-from analyzers.evidence.origins import EVIDENCE, RACE
+from analyzers.evidence.origins import RACE, is_evidence
 from analyzers.evidence.tables import Tables, cached_per_run
 from logparse.devices import device_of
 from logparse.model import TRIED
@@ -151,7 +151,7 @@ class BestTimes:
 
 def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
     """The best times among measurements (columns of the view), with ``COLUMNS``; sources without a device have none."""
-    rows = measurements[measurements["origin"].isin(EVIDENCE | {RACE}).to_numpy(dtype=bool)]
+    rows = measurements[(is_evidence(measurements) | (measurements["origin"] == RACE)).to_numpy(dtype=bool)]
     rows = timed(rows)[["source_id", "origin", "problem", "solution", "time_us"]]
     keys = ["source_id", "origin", "problem"]
     out = rows.groupby(keys, observed=True).agg(time_us=("time_us", "min"), solutions=("solution", "nunique"))
@@ -223,7 +223,8 @@ def lone_times(tables: Tables) -> pd.DataFrame:
     A row of a tuner's file won against others, so it is none.
     """
     rows = tables.measurements
-    rows = rows[rows["origin"].isin((EVIDENCE | {RACE}) - TUNED).to_numpy(dtype=bool)]
+    tried = (is_evidence(rows) | (rows["origin"] == RACE)) & ~rows["origin"].isin(TUNED)
+    rows = rows[tried.to_numpy(dtype=bool)]
     tried = rows[rows["status"].isin(TRIED)].groupby(["source_id", "origin", "problem"], observed=True)["solution"]
     alone = tried.transform("nunique") == 1
     rows = timed(rows.loc[alone.index[alone]])
