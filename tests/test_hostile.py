@@ -264,7 +264,7 @@ def test_nothing_of_a_hostile_noun_runs(
 ) -> None:
     """As ``test_nothing_of_a_hostile_file_runs``, with the first fence taken away: a store may come from others."""
     monkeypatch.setattr(overrides_write, "fault", lambda noun: None)
-    application = Application(line="", settings=tf32.SETTINGS, model=(Python("model = _padded_output(model, 5, 8)"),))
+    application = Application(line="", settings=tf32.SETTINGS, model=(Python("model = pad_output(model, 5, 8)"),))
     program = ActionResult(
         action=padded_output.ACTION, application=application, parts=(), steps=4.0,
         now_us=20_000.0, then_us=10_000.0, low_us=9_900.0, high_us=10_100.0,

@@ -6,13 +6,15 @@ takes under the action (``Change``), and how the action is applied.  Whether it 
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, OperatorProblem, Problem
-from logparse.quoting import Python
+from logparse.quoting import Python, asset, joined, lines_of
 
 if TYPE_CHECKING:
     from analyzers.actions.job import Job, Work
@@ -48,6 +50,15 @@ class Application:
     helpers: tuple[Python, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     by_hand: str = ""
+
+
+def definitions(module: str) -> Python:
+    """The definitions of a module of ``changes/``, which a trial in the job calls, as text for ``apply.py``."""
+    from logparse.capture.in_job.logparse_in_job import changes  # here: most runs write no apply.py
+
+    code = Python(asset(Path(changes.__file__).with_name(f"{module}.py")))
+    first = next(x for x in ast.parse(code).body if isinstance(x, (ast.FunctionDef, ast.ClassDef)))
+    return joined(Python("\n"), lines_of(code)[first.lineno - 1 :])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,25 +6,13 @@ not change.  Where a backend refuses an operand (a mask, a size) the calls stay 
 
 from __future__ import annotations
 
-from analyzers.actions.action import Action, Application, Change
+from analyzers.actions.action import Action, Application, Change, definitions
 from analyzers.actions.job import Job, Work
 from logparse.libraries.kinds.device.attention_backends import BACKENDS, ELSEWHERE, backend_of
 from logparse.model import OperatorProblem, Problem
 from logparse.quoting import Python, joined, python_line, python_literal
 
-HELPER = Python(
-    '''
-def _prefer_attention(*names):
-    """Attention runs on the first of these backends that takes its operands; a program's own choice goes before."""
-    import atexit
-
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    chosen = sdpa_kernel([getattr(SDPBackend, name) for name in names], set_priority=True)
-    chosen.__enter__()
-    atexit.register(chosen.__exit__, None, None, None)  # it ends where nothing holds it, and this module may be dropped
-'''.strip()
-)
+HELPER = definitions("attention")
 
 
 def _backend(problem: Problem) -> str | None:
@@ -48,7 +36,7 @@ def _application(job: Job, backend: str) -> Application | None:
     names = ", ".join(f"SDPBackend.{x}" for x in order)
     return Application(
         line=f"with torch.nn.attention.sdpa_kernel([{names}], set_priority=True):",
-        settings=(python_line(Python("_prefer_attention({})"), joined(Python(", "), map(python_literal, order))),),
+        settings=(python_line(Python("prefer_attention({})"), joined(Python(", "), map(python_literal, order))),),
         helpers=(HELPER,),
     )
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analyzers.actions import cudnn_benchmark
-from analyzers.actions.action import Action, Application, Change
+from analyzers.actions.action import Action, Application, Change, definitions
 from analyzers.actions.job import Image, Job, Work, channels_last, mapped, typed
 from logparse.model import ConvProblem, Operand, OperatorProblem
 from logparse.quoting import Python
 
 MODEL = (
     Python("model = model.to(memory_format=torch.channels_last)"),
-    Python("model.register_forward_pre_hook(_channels_last)"),
+    Python("model.register_forward_pre_hook(turn_images)"),
 )
 _ROCM = {"PYTORCH_MIOPEN_SUGGEST_NHWC": "1", "PYTORCH_MIOPEN_SUGGEST_NHWC_BATCHNORM": "1"}
 
@@ -102,6 +102,7 @@ def _application(job: Job, benchmark: bool) -> Application | None:
         line="; ".join(lines),
         settings=cudnn_benchmark.SETTINGS if benchmark else (),
         model=MODEL,
+        helpers=(definitions("layout"),),
         environment=_ROCM if rocm else {},
     )
 

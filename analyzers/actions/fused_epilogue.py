@@ -8,101 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from analyzers.actions.action import Action, Application, Change
+from analyzers.actions.action import Action, Application, Change, definitions
 from analyzers.actions.job import Job, Work
 from analyzers.job.epilogues import Epilogue
 from logparse.quoting import Python, python_line
 
-HELPERS = Python('''
-class _Relu(torch.autograd.Function):
-    """ReLU of a linear layer in the epilogue of its product; the gradient needs the result alone."""
-
-    @staticmethod
-    def forward(ctx, x, weight, bias):
-        out = torch._addmm_activation(bias, x, weight.t())
-        ctx.save_for_backward(x, weight, out)
-        return out
-
-    @staticmethod
-    def backward(ctx, grad):
-        x, weight, out = ctx.saved_tensors
-        to_x, to_weight, to_bias = ctx.needs_input_grad
-        grad = torch.ops.aten.threshold_backward(grad, out, 0)
-        return grad @ weight if to_x else None, grad.t() @ x if to_weight else None, grad.sum(0) if to_bias else None
-
-
-def linear(x, weight, bias=None, activation="relu"):
-    """A linear layer with ReLU or GELU (tanh) in the epilogue of its product; GELU there only without a gradient."""
-    bias = weight.new_zeros(len(weight)) if bias is None else bias
-    needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (x, weight, bias))
-    if activation == "gelu" and needs_grad:
-        return torch.nn.functional.gelu(torch.nn.functional.linear(x, weight, bias), approximate="tanh")
-    if torch.is_autocast_enabled(x.device.type):
-        x, weight, bias = (t.to(torch.get_autocast_dtype(x.device.type)) for t in (x, weight, bias))
-    rows = x.reshape(-1, x.shape[-1])
-    if activation == "gelu":
-        out = torch._addmm_activation(bias, rows, weight.t(), use_gelu=True)
-    else:
-        out = _Relu.apply(rows, weight, bias)
-    return out.reshape(*x.shape[:-1], -1)
-
-
-class _LinearRelu(torch.nn.Linear):
-    def forward(self, x):
-        return linear(x, self.weight, self.bias, "relu")
-
-
-class _LinearGelu(torch.nn.Linear):
-    def forward(self, x):
-        return linear(x, self.weight, self.bias, "gelu")
-
-
-def _fused(model, approximate):
-    """Linear layers that a torch.nn.Sequential holds right before a ReLU, or a GELU of these forms."""
-    import copy
-
-    changed = 0
-    for parent in [x for x in model.modules() if isinstance(x, torch.nn.Sequential)]:
-        children = list(parent._modules.items())  # named_children leaves out a module that comes again
-        for (layer, first), (name, second) in zip(children, children[1:]):
-            gelu = isinstance(second, torch.nn.GELU) and second.approximate in approximate
-            if type(first) is torch.nn.Linear and (gelu or isinstance(second, torch.nn.ReLU)):
-                fused = copy.copy(first)  # of the same parameters; another use of the layer stays as it is
-                fused.__class__ = _LinearGelu if gelu else _LinearRelu
-                parent._modules[layer], parent._modules[name] = fused, torch.nn.Identity()
-                changed += 1
-    if not changed:
-        import warnings
-
-        warnings.warn("no torch.nn.Sequential holds a Linear and its activation: call apply.linear in the model")
-    return model
-''')
+HELPERS = definitions("epilogue")
 _LINE = {
     "none": "torch.nn.functional.linear(x, weight, bias) instead of an addition after the product",
     "relu": 'apply.linear(x, weight, bias, "relu") instead of relu(linear(x, weight, bias))',
     "gelu": 'apply.linear(x, weight, bias, "gelu") instead of gelu(linear(x, weight, bias))',
 }
 
-_GELU_HELPER = Python('''
-def _one_kernel_gelu(model):
-    """Modules of transformers that write GELU's tanh approximation out become the one kernel that computes it."""
-    written, changed = ("NewGELUActivation", "FastGELUActivation"), 0
-    for parent in list(model.modules()):
-        for name, module in list(parent._modules.items()):
-            if type(module).__name__ in written:
-                parent._modules[name] = torch.nn.GELU(approximate="tanh")
-                changed += 1
-    if not changed:
-        import warnings
-
-        warnings.warn("no module that writes GELU out: change the formula in the model")
-    return model
-''')
 _ONE_GELU = Application(
     line='torch.nn.functional.gelu(x, approximate="tanh") instead of the formula (transformers: activation_function or '
     'hidden_act = "gelu_pytorch_tanh")',
-    model=(Python("model = _one_kernel_gelu(model)"),),
-    helpers=(_GELU_HELPER,),
+    model=(Python("model = use_one_kernel_gelu(model)"),),
+    helpers=(definitions("gelu"),),
 )
 
 
@@ -139,7 +61,7 @@ def _fused(job: Job, suits: Callable[[Epilogue, Job], bool], approximate: tuple[
     in_model = found != ["none"]
     return Application(
         line="; ".join(_LINE[x] for x in found),
-        model=(python_line(Python("model = _fused(model, {})"), approximate),) if in_model else (),
+        model=(python_line(Python("model = fuse_epilogues(model, {})"), approximate),) if in_model else (),
         helpers=(HELPERS,) if in_model else (),
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from analyzers.actions.action import Action, Application, Change
+from analyzers.actions.action import Action, Application, Change, definitions
 from analyzers.actions.job import OPERAND_TYPES, Job, Work, mapped
 from analyzers.evidence.tables import cached_per_run
 from logparse.libraries.torch_profiler.inputs import contiguous_strides
@@ -132,7 +132,8 @@ def _application(job: Job) -> Application | None:
         return None
     return Application(
         line=f"let the output layer compute {padded(size):,} outputs and return its own {size:,}",
-        model=(python_line(Python("model = _padded_output(model, {}, {})"), size, padded(size)),),
+        model=(python_line(Python("model = pad_output(model, {}, {})"), size, padded(size)),),
+        helpers=(definitions("padding"),),
         by_hand=f"set the vocabulary in the model's configuration to {padded(size)} (targets stay below {size}): "
         "the softmax then runs over the added outputs too, and no gradient is copied",
     )

@@ -144,7 +144,8 @@ def test_the_lines_prefer_a_backend_and_keep_the_others(monkeypatch: pytest.Monk
     monkeypatch.setattr(atexit, "register", lambda call, *words: at_exit.append(partial(call, *words)))
     before = torch._C._get_sdp_priority_order()
     try:
-        exec("\n".join((*application.helpers, *application.settings)), {})
+        lines = ("from __future__ import annotations", *application.helpers, *application.settings)
+        exec("\n".join(lines), {})
         gc.collect()
         assert [int(x) for x in torch._C._get_sdp_priority_order()][:3] == [0, 2, 1], "math, efficient, flash"
         assert torch.backends.cuda.flash_sdp_enabled()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -175,19 +176,19 @@ def test_what_can_be_fused(
 # ------------------------------------------------------------------------------------------------ what apply.py holds
 
 
-def helpers() -> dict[str, Any]:
-    names: dict[str, Any] = {"torch": pytest.importorskip("torch")}
-    exec(fused_epilogue.HELPERS, names)
-    return names
+def changes(name: str) -> Any:
+    """The module whose definitions ``apply.py`` holds."""
+    pytest.importorskip("torch")
+    return importlib.import_module(f"logparse.capture.in_job.logparse_in_job.changes.{name}")
 
 
 def test_the_fused_layer_has_the_gradient_of_the_plain_one() -> None:
     torch = pytest.importorskip("torch")
-    names = helpers()
+    epilogue = changes("epilogue")
     plain = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.ReLU(), torch.nn.Linear(7, 3, bias=False)).double()
     fused = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.ReLU(), torch.nn.Linear(7, 3, bias=False)).double()
     fused.load_state_dict(plain.state_dict())
-    fused = names["_fused"](fused, ("tanh",))
+    fused = epilogue.fuse_epilogues(fused, ("tanh",))
     x = torch.randn(2, 4, 5, dtype=torch.float64, requires_grad=True)
     y = x.detach().clone().requires_grad_()
     out, same = plain(x), fused(y)
@@ -201,41 +202,39 @@ def test_the_fused_layer_has_the_gradient_of_the_plain_one() -> None:
 
 def test_modules_that_write_gelu_out_become_one_kernel() -> None:
     torch = pytest.importorskip("torch")
-    names: dict[str, Any] = {"torch": torch}
-    exec(fused_epilogue._GELU_HELPER, names)
+    gelu = changes("gelu")
     from logparse.libraries.pytorch.replay_gemms import _written_gelu
 
     written = type("NewGELUActivation", (torch.nn.Module,), {"forward": lambda self, x: _written_gelu(torch, x)})
     model = torch.nn.Sequential(torch.nn.Linear(5, 7), written(), torch.nn.Sequential(written()))
     x = torch.randn(3, 5)
     before = model(x)
-    model = names["_one_kernel_gelu"](model)
+    model = gelu.use_one_kernel_gelu(model)
     assert [type(m).__name__ for m in (model[1], model[2][0])] == ["GELU", "GELU"]
     assert torch.allclose(model(x), before, atol=1e-6)
     with pytest.warns(UserWarning, match="change the formula"):
-        names["_one_kernel_gelu"](model)
+        gelu.use_one_kernel_gelu(model)
 
 
 def test_layers_and_activations_that_come_again_compute_what_they_did() -> None:
     torch = pytest.importorskip("torch")
-    names: dict[str, Any] = {"torch": torch}
-    exec(fused_epilogue.HELPERS, names)
+    epilogue = changes("epilogue")
     layer, drop, relu = torch.nn.Linear(5, 5), torch.nn.Sigmoid(), torch.nn.ReLU()
     model = torch.nn.Sequential(layer, relu, torch.nn.Linear(5, 5), drop, torch.nn.Linear(5, 5), drop, relu, layer)
     x = torch.randn(3, 5)
     expected = model(x)
-    fused = names["_fused"](model, ("tanh",))
-    assert [type(m).__name__ for m in fused][:2] == ["_LinearRelu", "Identity"]
+    fused = epilogue.fuse_epilogues(model, ("tanh",))
+    assert [type(m).__name__ for m in fused][:2] == ["LinearRelu", "Identity"]
     assert torch.allclose(fused(x), expected, atol=1e-6)
 
 
 def test_a_gelu_is_fused_only_without_a_gradient_and_where_its_form_is_meant() -> None:
     torch = pytest.importorskip("torch")
-    names = helpers()
+    epilogue = changes("epilogue")
     model = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.GELU(approximate="tanh"), torch.nn.GELU())
     x = torch.randn(4, 5)
     before = model(x)
-    model = names["_fused"](model, ("tanh",))
+    model = epilogue.fuse_epilogues(model, ("tanh",))
     assert torch.allclose(model(x), before, atol=1e-6)
     model(x).sum().backward()
     with torch.no_grad():
@@ -243,4 +242,4 @@ def test_a_gelu_is_fused_only_without_a_gradient_and_where_its_form_is_meant() -
         with torch.autocast("cpu", dtype=torch.bfloat16):
             assert model[0](x).dtype == torch.bfloat16
     with pytest.warns(UserWarning, match="call apply.linear"):
-        names["_fused"](torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.GELU()), ("tanh",))
+        epilogue.fuse_epilogues(torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.GELU()), ("tanh",))

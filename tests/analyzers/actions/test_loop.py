@@ -109,7 +109,7 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
         before = model(images)
         model = apply.model(model, *applied)
         after = model(images)
-    assert type(model.inner[0]).__name__ == "_LinearRelu"
+    assert type(model.inner[0]).__name__ == "LinearRelu"
     assert model.head.weight.shape == (PADDED, INNER)
     assert model.conv.weight.is_contiguous(memory_format=torch.channels_last)
     assert torch.allclose(after, before, atol=1e-5), "the added outputs are not returned"

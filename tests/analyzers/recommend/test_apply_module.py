@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from analyzers.actions import ActionResult, padded_output
-from analyzers.actions.action import Application
+from analyzers.actions.action import Application, definitions
 from analyzers.recommend.apply_module import module
 from logparse.quoting import Python
 
@@ -67,7 +67,9 @@ dist.destroy_process_group()
 def padded(steps: float | None) -> ActionResult:
     return ActionResult(
         action=padded_output.ACTION,
-        application=Application(line="", model=(Python("model = _padded_output(model, 5, 8)"),)),
+        application=Application(
+            line="", model=(Python("model = pad_output(model, 5, 8)"),), helpers=(definitions("padding"),)
+        ),
         now_us=20_000.0,
         then_us=10_000.0,
         low_us=9_900.0,

@@ -9,6 +9,7 @@ LOGPARSE_TRACE_SECONDS     windows of time instead, of so many seconds
 LOGPARSE_TRACE_UNIT        the callable whose calls are units, ``package.module:Class.method``
 LOGPARSE_TRACE_EXPECTED    how many units the job made in an earlier run
 LOGPARSE_TURNS             units are done by turns with another process (``turns.py``)
+LOGPARSE_TRY               a file that states which actions are switched on and off (``trial.py``)
 =========================  ===================================================================================
 """
 
@@ -81,6 +82,7 @@ class Observer:
         self.end_module = self.guard(self._end_module)
         self.end_step = self.guard(self._end_step)
         self.give_up_window = self.guard(self._give_up_window)
+        self.give_up_trial = self.guard(self._give_up_trial)
         self.reset()
 
     def reset(self) -> None:
@@ -101,6 +103,11 @@ class Observer:
             from .turns import Turns
 
             self._turns = Turns()
+        self._trial: Any = None
+        if not self.traced and "LOGPARSE_TRY" in os.environ:
+            from .trial import Trial
+
+            self._trial = Trial(self.folder)
 
     # ---------------------------------------------------------------------------------------------- calls of modules
 
@@ -147,6 +154,8 @@ class Observer:
 
     def failed(self, module: Any) -> None:
         """An exception leaves the call."""
+        if self._trial is not None:
+            self.give_up_trial()
         self.ended(module, None, whole=False)
 
     def _begin_module(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Optional[_Token]:
@@ -161,6 +170,8 @@ class Observer:
             self._move(*pending)
         calls = self._latest = here.calls
         calls.count += 1
+        if self._trial is not None:
+            self._trial.called(module, args, kwargs)
         if calls.count == 1 and not here.open:
             calls.shapes = sizes(args, kwargs)
         if here.open:
@@ -181,6 +192,8 @@ class Observer:
         here = self.here
         if here.inside or here.open or self._is_capturing or not ordinary.is_plain() or _is_nested_step():
             return
+        if self._trial is not None:
+            self._trial.stepped(optimizer)
         self._period("optimizer", optimizer)
 
     def _period(self, sort: str, leader: Any) -> None:
@@ -267,6 +280,8 @@ class Observer:
         elif is_unit:
             if self._turns is not None:
                 self._take_turn(series)
+            elif self._trial is not None:
+                self._try(sort, series)
             elif not self.traced:
                 self.host.unit_ended(kind, series.count, at)
             self._move(sort, name)
@@ -306,14 +321,28 @@ class Observer:
         """At the end of a turn report the times of its units, and wait; the next unit begins with an idle GPU."""
         if not self._turns.over() or ordinary.is_capturing():
             return
+        self._turns.wait(self._times_until_now(series))
+        self._times_are_disturbed()
+
+    def _try(self, sort: str, series: Series) -> None:
+        """At the end of a block of a trial have it go on; the next unit begins with an idle GPU."""
+        if not self._trial.unit_ended(sort, series) or ordinary.is_capturing() or ordinary.in_backward():
+            return
+        self._trial.between(sort, series, self._times_until_now(series))
+        self._times_are_disturbed()
+
+    def _times_until_now(self, series: Series) -> Dict[str, List[float]]:
+        """Let the GPU become idle; the times of all kinds, which are taken out of the series."""
         if ordinary.on_gpu():
             torch.cuda.synchronize()
         self._timer.read(wait=True)
         times = {name: list(kind.us) for name, kind in series.kinds.items() if kind.us}
         for kind in series.kinds.values():
             kind.us.clear()
-        self._turns.wait(times)
-        self._times_are_disturbed()
+        return times
+
+    def _give_up_trial(self) -> None:
+        self._trial.failed(sys.exc_info()[1])
 
     def _times_are_disturbed(self) -> None:
         """The unit that runs now is not timed."""
@@ -351,6 +380,8 @@ class Observer:
     def at_end(self) -> None:
         """When the interpreter ends: end the window that is on, and write what is known."""
         self.tracing.at_end()
+        if self._trial is not None:
+            self._trial.at_end()
         if not ordinary.is_capturing():
             self._timer.read(wait=not ordinary.on_gpu())
         for note in self._why_no_trace():
@@ -380,6 +411,8 @@ class Observer:
         """An error of ours ended the observation."""
         self.record.note(f"observation ended, the job went on: {why}")
         try:
+            if self._trial is not None:
+                self._trial.give_up(why)
             self.tracing.give_up()
         finally:
             self.write()

@@ -57,14 +57,18 @@ class Record:
         }
         if self.notes:
             found["notes"] = self.notes
-        found.update(_rank())
-        path = os.path.join(self._folder, f"units_{os.getpid()}.json")
-        with open(path + ".part", "w", encoding="utf-8") as file:
-            file.write(json.dumps(found))  # ``json.dump`` leaves cycles for the job's garbage collector
-        os.replace(path + ".part", path)
+        found.update(rank_of_job())
+        write_whole(os.path.join(self._folder, f"units_{os.getpid()}.json"), found)
 
 
-def _rank() -> Dict[str, int]:
+def write_whole(path: str, found: Dict[str, Any]) -> None:
+    """Write a file of JSON anew, so that a reader sees it whole.  Raises OSError."""
+    with open(path + ".part", "w", encoding="utf-8") as file:
+        file.write(json.dumps(found))  # ``json.dump`` leaves cycles for the job's garbage collector
+    os.replace(path + ".part", path)
+
+
+def rank_of_job() -> Dict[str, int]:
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return {"rank": distributed.get_rank(), "ranks": distributed.get_world_size()}

@@ -1,0 +1,83 @@
+"""Linear layers with their activation in the epilogue of the library's product."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+class LinearReluFunction(torch.autograd.Function):  # type: ignore[misc]  # torch has no types here
+    """ReLU of a linear layer in the epilogue of its product; the gradient needs the result alone."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        """Return the result, which the gradient needs."""
+        out = torch._addmm_activation(bias, x, weight.t())
+        ctx.save_for_backward(x, weight, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Return the gradients of the input, the weight and the bias."""
+        x, weight, out = ctx.saved_tensors
+        to_x, to_weight, to_bias = ctx.needs_input_grad
+        grad = torch.ops.aten.threshold_backward(grad, out, 0)
+        return grad @ weight if to_x else None, grad.t() @ x if to_weight else None, grad.sum(0) if to_bias else None
+
+
+def linear(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, activation: str = "relu"
+) -> torch.Tensor:
+    """A linear layer with ReLU or GELU (tanh) in the epilogue of its product; GELU there only without a gradient."""
+    bias = weight.new_zeros(len(weight)) if bias is None else bias
+    needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (x, weight, bias))
+    if activation == "gelu" and needs_grad:
+        return torch.nn.functional.gelu(torch.nn.functional.linear(x, weight, bias), approximate="tanh")
+    if torch.is_autocast_enabled(x.device.type):
+        x, weight, bias = (t.to(torch.get_autocast_dtype(x.device.type)) for t in (x, weight, bias))
+    rows = x.reshape(-1, x.shape[-1])
+    if activation == "gelu":
+        out = torch._addmm_activation(bias, rows, weight.t(), use_gelu=True)
+    else:
+        out = LinearReluFunction.apply(rows, weight, bias)
+    return out.reshape(*x.shape[:-1], -1)
+
+
+class LinearRelu(torch.nn.Linear):  # type: ignore[misc]  # torch has no types here
+    """A linear layer with ReLU."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Compute both."""
+        return linear(x, self.weight, self.bias, "relu")
+
+
+class LinearGelu(torch.nn.Linear):  # type: ignore[misc]  # torch has no types here
+    """A linear layer with GELU (tanh)."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Compute both."""
+        return linear(x, self.weight, self.bias, "gelu")
+
+
+def fuse_epilogues(model: torch.nn.Module, approximate: tuple[str, ...]) -> torch.nn.Module:
+    """Fuse linear layers that a torch.nn.Sequential holds right before a ReLU, or a GELU of these forms."""
+    import copy
+
+    changed = 0
+    for parent in [x for x in model.modules() if isinstance(x, torch.nn.Sequential)]:
+        children = list(parent._modules.items())  # named_children leaves out a module that comes again
+        for place in range(len(children) - 1):
+            (layer, first), (name, second) = children[place : place + 2]
+            gelu = isinstance(second, torch.nn.GELU) and second.approximate in approximate
+            if type(first) is torch.nn.Linear and (gelu or isinstance(second, torch.nn.ReLU)):
+                fused = copy.copy(first)  # of the same parameters; another use of the layer stays as it is
+                fused.__class__ = LinearGelu if gelu else LinearRelu
+                parent._modules[layer], parent._modules[name] = fused, torch.nn.Identity()
+                changed += 1
+    if not changed:
+        import warnings
+
+        missing = "no torch.nn.Sequential holds a Linear and its activation: call apply.linear in the model"
+        warnings.warn(missing, stacklevel=2)
+    return model

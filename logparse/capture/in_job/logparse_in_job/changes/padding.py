@@ -1,0 +1,37 @@
+"""An output layer with rows of zeros, whose outputs it does not return."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+
+def pad_output(model: torch.nn.Module, size: int, padded: int) -> torch.nn.Module:
+    """Give output layers, and embeddings tied to them, rows of zeros, whose outputs the layers do not return."""
+    layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear) and x.out_features == size]
+    if not layers:
+        raise ValueError(f"no torch.nn.Linear with {size} outputs: change the model's own sizes instead")
+    grown = {id(x): x for layer in layers for x in layer.parameters(recurse=False)}
+    for tensor in grown.values():  # the same parameter grows: what is tied stays so, and an optimizer has it already
+        tensor.data = with_rows(tensor, padded)
+    for layer in layers:
+        layer.register_forward_hook(functools.partial(first_outputs, size))
+    for module in model.modules():
+        if id(getattr(module, "weight", None)) in grown:
+            for name in ("out_features", "num_embeddings"):
+                if hasattr(module, name):
+                    setattr(module, name, padded)
+    return model
+
+
+def first_outputs(size: int, module: torch.nn.Module, inputs: object, output: torch.Tensor) -> torch.Tensor:
+    """Return the layer's own outputs, a view of what it computes."""
+    return output[..., :size]
+
+
+def with_rows(tensor: torch.Tensor, rows: int) -> torch.Tensor:
+    """Copy a tensor, followed by rows of zeros."""
+    out = torch.zeros((rows, *tensor.shape[1:]), dtype=tensor.dtype, device=tensor.device)
+    out[: len(tensor)] = tensor.detach()
+    return out

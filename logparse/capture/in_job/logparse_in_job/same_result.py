@@ -1,0 +1,266 @@
+"""Does an action compute the same?  The job's own outermost call, repeated with one input, with and without it.
+
+=============  ==============================================================================================
+compared       by
+=============  ==============================================================================================
+the output     ‖with − without‖ / ‖without‖ over all floating-point numbers that the call returns
+the gradients  the same of the norms of all parameters' gradients, of a fixed random sum of the output's
+               numbers; only where the call has gradients
+=============  ==============================================================================================
+
+The larger of the two is the *deviation*.  What rounding alone does to it is measured, not assumed, since it depends on
+the depth and the condition of the model: the call is repeated with the output of each innermost module multiplied by
+1 + u·r, r uniform in [-1, 1], u the unit roundoff of the output's type and √K times that of the sums of a layer with K
+inputs, that is Monte Carlo arithmetic at the granularity of layers (Parker, "Monte Carlo Arithmetic", UCLA CSD-970002,
+1997).  An action computes the same if it deviates by at most ``ROUNDINGS`` times as much, or as much as two repeats
+without it differ anyway (atomic additions).  One that claims more than rounding (TF32, GELU by tanh) has its claim
+as u.
+
+A repeat draws the same random numbers, and leaves the generators, the buffers and the gradients of the job as they
+were.  A repeat after the action proves that it was taken back.  Dropout whose mask depends on the layout makes an honest action deviate: then all is repeated in evaluation mode.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+import torch
+
+ROUNDINGS = 16.0
+_SEED = 20_54
+
+
+class Call(NamedTuple):
+    """A call of an outermost module: its input, copied before the job used it, and the modes that it ran in."""
+
+    module: Any
+    args: Any
+    kwargs: Any
+    grad: bool
+    autocast: Tuple[Tuple[str, Any], ...]
+
+
+class Same(NamedTuple):
+    """By how much an action's result deviates, and how much it may; ``how`` says what was compared."""
+
+    deviation: float
+    allowed: float
+    how: str
+
+    @property
+    def is_same(self) -> bool:
+        return self.deviation <= self.allowed
+
+
+class NotRestoredError(Exception):
+    """An action that was switched off leaves other results than before, in a job whose results repeat bit for bit."""
+
+
+def call_of(module: Any, args: Any, kwargs: Any) -> Call:
+    """The call that begins now, with a copy of its input."""
+    types = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
+    autocast = tuple((x, torch.get_autocast_dtype(x)) for x in types if torch.is_autocast_enabled(x))
+    grad = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+    return Call(module, _copied(args), _copied(kwargs), grad, autocast)
+
+
+def _copied(value: Any) -> Any:
+    """A copy that the job does not share; strides of tensors and whether they need a gradient stay."""
+    if torch.is_tensor(value):
+        made = value.detach().clone()
+        return made.requires_grad_() if value.requires_grad else made
+    if type(value) in (list, tuple):
+        return type(value)(_copied(x) for x in value)
+    if isinstance(value, dict) and type(value) is dict:
+        return {name: _copied(x) for name, x in value.items()}
+    return copy.deepcopy(value)
+
+
+class Comparison:
+    """Of one call; ``on`` and ``off`` switch the action.
+
+    Everything is as it was once ``compare`` returns or raises.  It raises what the job's module raises, and
+    NotRestoredError.
+    """
+
+    def __init__(self, call: Call, roundoff: float) -> None:
+        self._call, self._roundoff = call, roundoff
+
+    def compare(self, on: Callable[[], None], off: Callable[[], None]) -> Same:
+        """Compare, as the job runs, and where it deviates once more in evaluation mode, without dropout."""
+        found = self._compare(on, off, contextlib.nullcontext())
+        if found.is_same or not self._call.module.training:
+            return found
+        with contextlib.suppress(RuntimeError):  # cuDNN has no gradient of a recurrent layer in evaluation mode
+            again = self._compare(on, off, _evaluating(self._call.module))
+            if again.is_same:
+                return again._replace(how=again.how + ", in evaluation mode")
+        return found
+
+    def _compare(self, on: Callable[[], None], off: Callable[[], None], mode: Any) -> Same:
+        with mode:
+            plain = self._run()
+            repeated = plain.deviation(self._run())
+            rounded = plain.deviation(self._run(_Rounding(self._roundoff)))
+            try:
+                on()
+                deviation = plain.deviation(self._run())
+            finally:
+                off()
+            restored = plain.deviation(self._run())
+            if restored > 0 and not repeated:
+                raise NotRestoredError(f"once it was off again, results differed by {restored:.1e}")
+        return Same(deviation, ROUNDINGS * max(rounded, repeated), plain.how)
+
+    def _run(self, rounding: Optional[_Rounding] = None) -> _Result:
+        call = self._call
+        with _as_it_was(call.module), contextlib.ExitStack() as modes:
+            for device, dtype in call.autocast:
+                modes.enter_context(torch.autocast(device, dtype=dtype, cache_enabled=False))
+            modes.enter_context(torch.set_grad_enabled(call.grad))
+            if rounding is not None:
+                hook = torch.nn.modules.module.register_module_forward_hook(rounding)
+                modes.callback(hook.remove)
+            output = list(_numbers(call.module(*_copied(call.args), **_copied(call.kwargs))))
+            parameters = [x for x in call.module.parameters() if x.requires_grad] if call.grad else []
+            asked = [x for x in output if x.requires_grad] if parameters else []
+            norms: List[float] = []
+            if asked:
+                found = torch.autograd.grad(_random_sum(asked), parameters, allow_unused=True)
+                norms = [0.0 if x is None else float(x.float().norm()) for x in found]
+            return _Result([x.detach() for x in output], norms)
+
+
+class _Result(NamedTuple):
+    """The numbers that a call returned, and the norm of each parameter's gradient."""
+
+    output: List[Any]
+    norms: List[float]
+
+    @property
+    def how(self) -> str:
+        return "output and gradients" if self.norms else "output"
+
+    def deviation(self, other: _Result) -> float:
+        """Of the other one from this one; infinite where their sizes differ or one has a number that is not finite."""
+        if [x.shape for x in self.output] != [x.shape for x in other.output] or not self.output:
+            return math.inf
+        off = sum(_square(_wide(a) - _wide(b)) for a, b in zip(self.output, other.output))
+        of = sum(_square(_wide(a)) for a in self.output)
+        grads = sum((a - b) ** 2 for a, b in zip(self.norms, other.norms))
+        of_grads = sum(a**2 for a in self.norms)
+        found = max(_ratio(off, of), _ratio(grads, of_grads))
+        return found if math.isfinite(found) else math.inf
+
+
+def _wide(numbers: Any) -> Any:
+    return numbers.float() if numbers.dtype.itemsize < 4 else numbers
+
+
+def _square(numbers: Any) -> float:
+    return float(torch.linalg.vector_norm(numbers, dtype=torch.float64)) ** 2
+
+
+def _ratio(off: float, of: float) -> float:
+    return math.sqrt(off / of) if of else 0.0 if off == 0 else math.inf
+
+
+class _Rounding:
+    """Has each innermost module round its output at random."""
+
+    def __init__(self, roundoff: float) -> None:
+        self._roundoff = roundoff
+        self._generators: Dict[Any, Any] = {}
+
+    def __call__(self, module: Any, inputs: Any, output: Any) -> Any:
+        if module._modules:
+            return None
+        if torch.is_tensor(output):
+            return self._rounded(module, output)
+        if type(output) is tuple:
+            return tuple(self._rounded(module, x) if torch.is_tensor(x) else x for x in output)
+        return None
+
+    def _rounded(self, module: Any, output: Any) -> Any:
+        if not output.is_floating_point():
+            return output
+        weight = getattr(module, "weight", None)
+        summed = weight[0].numel() if torch.is_tensor(weight) and weight.dim() > 1 else 1
+        sums = torch.finfo(torch.float32).eps / 2
+        if output.is_cuda and output.dtype is torch.float32 and _in_tf32(module):
+            sums = 2.0**-11
+        unit = max(torch.finfo(output.dtype).eps / 2 + math.sqrt(summed) * sums, self._roundoff)
+        generator = self._generators.get(output.device)
+        if generator is None:
+            generator = self._generators[output.device] = torch.Generator(output.device).manual_seed(_SEED)
+        noise = torch.empty(output.shape, dtype=torch.float32, device=output.device)
+        noise.uniform_(-unit, unit, generator=generator)
+        return (_wide(output) * (1 + noise)).to(output.dtype)
+
+
+def _in_tf32(module: Any) -> bool:
+    convolution = isinstance(module, torch.nn.modules.conv._ConvNd)
+    with contextlib.suppress(AttributeError, RuntimeError):  # the newer interface of PyTorch 2.9 forbids the older one
+        return bool(torch.backends.cudnn.allow_tf32 if convolution else torch.backends.cuda.matmul.allow_tf32)
+    return True
+
+
+def _numbers(value: Any) -> Iterator[Any]:
+    """The floating-point tensors that a call returned, in their order."""
+    if torch.is_tensor(value):
+        if value.is_floating_point():
+            yield value
+    elif isinstance(value, dict):
+        for x in value.values():
+            yield from _numbers(x)
+    elif isinstance(value, (list, tuple)):
+        for x in value:
+            yield from _numbers(x)
+    elif hasattr(value, "__dataclass_fields__"):
+        for x in vars(value).values():
+            yield from _numbers(x)
+
+
+def _random_sum(output: List[Any]) -> Any:
+    """A fixed random combination of all numbers, so that every output's gradient differs."""
+    total: Any = 0.0
+    for x in output:
+        generator = torch.Generator(x.device).manual_seed(_SEED)
+        weights = torch.empty(x.shape, dtype=torch.float32, device=x.device)
+        total = total + (x.float() * weights.normal_(generator=generator)).sum()
+    return total
+
+
+@contextlib.contextmanager
+def _as_it_was(module: Any) -> Iterator[None]:
+    """Leave the generators, the buffers and the gradients as they were."""
+    cpu = torch.get_rng_state()
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    buffers = [(x, x.detach().clone()) for x in module.buffers()]
+    gradients = [(x, x.grad) for x in module.parameters()]
+    try:
+        yield
+    finally:
+        torch.set_rng_state(cpu)
+        if cuda:
+            torch.cuda.set_rng_state_all(cuda)
+        with torch.no_grad():
+            for buffer, value in buffers:
+                buffer.copy_(value)
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
+
+
+@contextlib.contextmanager
+def _evaluating(module: Any) -> Iterator[None]:
+    training = [x for x in module.modules() if x.training]
+    try:
+        for x in training:
+            x.training = False
+        yield
+    finally:
+        for x in training:
+            x.training = True

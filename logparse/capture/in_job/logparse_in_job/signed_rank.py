@@ -1,0 +1,61 @@
+"""The interval of what pairs of times differ by, without a word about how the differences are spread.
+
+This module runs inside a user's job: Python 3.8 and later, the standard library alone, no PyTorch.
+"""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional, Sequence
+
+
+class Interval(NamedTuple):
+    """An estimate with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def interval(values: Sequence[float], confidence: float = 0.95) -> Optional[Interval]:
+    """The Hodges-Lehmann estimate and the interval of Wilcoxon's signed-rank test; None of too few values.
+
+    The estimate is the median of the Walsh averages (x_i + x_j)/2, i ≤ j.  The interval's ends are the k-th smallest
+    and the k-th largest of them, k the largest number with 2·P(W ≤ k − 1) ≤ 1 − confidence, W the test's exact
+    statistic.  It holds for values that are independent and symmetric about their middle, with any tails: one long
+    block moves it by one rank.  Its length is 5 % above that of Student's t where the values are normal.
+
+    Sources: Wilcoxon, "Individual comparisons by ranking methods", Biometrics Bulletin 1, 1945; Hodges and Lehmann,
+    "Estimates of location based on rank tests", Annals of Mathematical Statistics 34, 1963; Hollander, Wolfe and
+    Chicken, "Nonparametric Statistical Methods", 3rd edition, 2014, sections 3.1 to 3.3.
+    """
+    rank = _rank(len(values), confidence)
+    if not rank:
+        return None
+    averages = sorted((x + y) / 2 for i, x in enumerate(values) for y in values[i:])
+    middle, odd = divmod(len(averages), 2)
+    value = averages[middle] if odd else (averages[middle - 1] + averages[middle]) / 2
+    return Interval(value, averages[rank - 1], averages[-rank])
+
+
+def _rank(count: int, confidence: float) -> int:
+    """The k of ``interval``; 0 where not even the extreme averages have this confidence."""
+    ways = _ways(count)
+    most = (1 - confidence) / 2 * 2.0**count
+    rank, below = 0, 0.0
+    for number in ways:
+        below += number
+        if below > most:
+            return rank
+        rank += 1
+    return rank
+
+
+def _ways(count: int) -> List[float]:
+    """How many subsets of 1 … count have each sum; at most 1,023 values, or a double overflows."""
+    ways = [1.0]
+    for number in range(1, count + 1):
+        longer = [*ways, *[0.0] * number]
+        for total, known in enumerate(ways):
+            longer[total + number] += known
+        ways = longer
+    return ways

@@ -1,0 +1,105 @@
+"""Actions that are switched on and off between two units of a running job: the list, and what is beside it.
+
+This module knows no PyTorch; ``made`` imports what switches.  ``docs/measurement.md`` shows both tables, and a test
+holds them equal to these.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, NamedTuple, Sequence, Tuple
+
+
+class Switchable(NamedTuple):
+    """One action: what is switched, and how it is taken back.  ``parts`` are switches; several make a combination."""
+
+    name: str
+    switched: str
+    undone: str
+    parts: Tuple[str, ...]
+
+
+_FLAG = "the flag gets its value back"
+_ORDER = ("order of PyTorch's attention backends", "the order gets its values back")
+_BLAS = ("PyTorch's preferred BLAS library", "the preference gets its value back")
+SWITCHABLE: Tuple[Switchable, ...] = (
+    Switchable("tf32", "`torch.backends.cuda.matmul.allow_tf32`", _FLAG, ("tf32",)),
+    Switchable("blas_cublaslt", *_BLAS, ("blas_cublaslt",)),
+    Switchable("blas_rocblas", *_BLAS, ("blas_rocblas",)),
+    Switchable("blas_hipblaslt", *_BLAS, ("blas_hipblaslt",)),
+    Switchable("attention_flash", *_ORDER, ("attention_flash",)),
+    Switchable("attention_efficient", *_ORDER, ("attention_efficient",)),
+    Switchable("attention_cudnn", *_ORDER, ("attention_cudnn",)),
+    Switchable("attention_math", *_ORDER, ("attention_math",)),
+    Switchable(
+        "cudnn_benchmark",
+        "`torch.backends.cudnn.benchmark` and `benchmark_limit`",
+        "both get their values back",
+        ("cudnn_benchmark",),
+    ),
+    Switchable(
+        "channels_last",
+        "layout of parameters, buffers, gradients and optimizer state; a hook that turns inputs",
+        "each tensor gets its strides back with the values it has then, and keeps its identity",
+        ("channels_last",),
+    ),
+    Switchable(
+        "channels_last_benchmark",
+        "both of `channels_last` and `cudnn_benchmark`",
+        "as those",
+        ("channels_last", "cudnn_benchmark"),
+    ),
+    Switchable(
+        "padded_output",
+        "rows of the output layer, of tied embeddings, their gradients and optimizer state",
+        "the rows go; each tensor gets its size back with the values it has then",
+        ("padded_output",),
+    ),
+    Switchable(
+        "one_kernel_gelu", "modules that write GELU out", "the modules come back to their places", ("one_kernel_gelu",)
+    ),
+    Switchable(
+        "fused_epilogue",
+        "linear layers right before ReLU or GELU (tanh) in a `torch.nn.Sequential`",
+        "the modules come back to their places",
+        ("fused_epilogue",),
+    ),
+    Switchable(
+        "fused_gelu_tanh",
+        "the same, with every GELU by its tanh approximation",
+        "the modules come back to their places",
+        ("fused_gelu_tanh",),
+    ),
+    Switchable(
+        "tunableop_rows",
+        "rows of a TunableOp file (`torch.cuda.tunable.read_file`)",
+        "TunableOp gets its state back, off; the rows stay in memory, unused",
+        ("tunableop_rows",),
+    ),
+)
+"""What can be switched in the process, in no particular order."""
+AT_START: Sequence[Tuple[str, str]] = (
+    ("override files of hipBLASLt and rocBLAS", "read once, with the library's first call"),
+    ("databases of MIOpen", "read once, with its first convolution"),
+    ("tables of aiter", "read when it is imported"),
+    ("a compiled forward (`torch.compile`, TorchScript)", "it was compiled for what was there"),
+    ("captured CUDA graphs", "they replay the kernels that were captured"),
+    ("parameters in DistributedDataParallel, FSDP or one buffer", "others hold views of them"),
+)
+"""What acts at a process's start alone, and why; it is tried by separate starts."""
+NAMES: Mapping[str, Switchable] = {x.name: x for x in SWITCHABLE}
+TOGETHER = "+"
+"""Joins names of actions that are switched at once."""
+
+
+def parts_of(action: str) -> Tuple[str, ...]:
+    """The switches of an action, or of several joined by ``+``.  Raises KeyError for one that is not in the list."""
+    return tuple(dict.fromkeys(part for name in action.split(TOGETHER) for part in NAMES[name].parts))
+
+
+def made(action: str, files: Sequence[str] = ()) -> Any:
+    """The switch of an action (``base.Switch``); ``files`` are those that ``tunableop_rows`` reads."""
+    from . import model, settings
+    from .base import Several
+
+    found = [settings.made(part, files) if part in settings.KNOWN else model.made(part) for part in parts_of(action)]
+    return found[0] if len(found) == 1 else Several(found)

@@ -1,0 +1,272 @@
+"""Changes of the job's modules, made by the functions of ``apply.py`` (``changes/``) and taken back one by one.
+
+A change is made as ``apply.py`` makes it; then the modules are compared with how they were, and ``off`` takes back what
+differs and nothing else.  So what the job changes meanwhile (values, hooks, its own attributes) stays.
+
+=========================  =========================================================================================
+of a                       ``off`` gives back
+=========================  =========================================================================================
+parameter, buffer          its size and strides, with the values that it has by then; it stays the same object
+gradient, optimizer state  the same, of those of a parameter that was changed; ``on`` gives them its new size and
+                           strides first, because an optimizer whose tensors differ in layout takes another path
+child of a module          the child that stood there
+hook                       it is removed
+attribute                  its value
+=========================  =========================================================================================
+
+No copy of a parameter is kept.  Rows that ``padded_output`` adds are zeros and go with it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+
+from ..changes.epilogue import fuse_epilogues
+from ..changes.gelu import use_one_kernel_gelu
+from ..changes.layout import turn_images
+from ..changes.padding import pad_output
+from .base import Job, RefusedError, Switch
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_WRAPPED = {"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"}
+_LEAST_OUTPUT, _MULTIPLE = 256, 64
+"""Outputs below which a layer is not padded, and what it is padded to a multiple of (``analyzers/actions``)."""
+
+
+class Shape(NamedTuple):
+    """Size and strides."""
+
+    size: Tuple[int, ...]
+    stride: Tuple[int, ...]
+
+
+def shape_of(tensor: Any) -> Shape:
+    return Shape(tuple(tensor.shape), tuple(tensor.stride()))
+
+
+def reshape(tensor: Any, to: Shape) -> None:
+    """Give a tensor this size and these strides, with its values where both sizes have them, and zeros elsewhere."""
+    if shape_of(tensor) == to:
+        return
+    tensor.data = _copy(tensor.detach(), to)
+
+
+def _copy(old: Any, to: Shape) -> Any:
+    new = torch.empty_strided(to.size, to.stride, dtype=old.dtype, device=old.device)
+    if tuple(old.shape) != to.size:
+        new.zero_()
+    both = tuple(slice(0, min(a, b)) for a, b in zip(old.shape, to.size))
+    new[both].copy_(old[both])
+    return new
+
+
+class _Looks:
+    """How a module looks: its children, hooks, buffers and plain attributes."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self.children = dict(module._modules)
+        self.buffers = dict(module._buffers)
+        self.hooks = {name: set(getattr(module, name)) for name in _HOOKS}
+        self.attributes = {name: value for name, value in vars(module).items() if isinstance(value, (int, str))}
+
+    def undo(self, after: _Looks) -> None:
+        """Take back what ``after`` has and this one has not.  A child that comes back trains if its stand-in does."""
+        module = self.module
+        for name, child in after.children.items():
+            own = self.children[name]
+            if child is not own and module._modules.get(name) is child:
+                own.train(child.training)
+                module._modules[name] = own
+        for name, hooks in after.hooks.items():
+            for number in hooks - self.hooks[name]:
+                getattr(module, name).pop(number, None)
+        for name, value in self.attributes.items():
+            if value != after.attributes.get(name):
+                setattr(module, name, value)
+        for name, buffer in after.buffers.items():
+            own = self.buffers[name]
+            if buffer is not own and module._buffers.get(name) is buffer:
+                own.data = _copy(buffer, shape_of(own))
+                module._buffers[name] = own
+
+
+class _Tensor(NamedTuple):
+    """A parameter with its shapes as it was and while the switch is on, and what stands beside it, as it was."""
+
+    parameter: Any
+    before: Shape
+    after: Shape
+    beside: List[Tuple[Any, Shape]]
+
+
+class ModelSwitch(Switch):
+    """A change that a function makes of each model; it returns what it has changed, for the user, or nothing.
+
+    ``touched`` are the parameters of a model that it gives another layout or size; ``refused`` why a model has none.
+    """
+
+    def __init__(
+        self,
+        change: Callable[[Any], str],
+        refused: str,
+        touched: Callable[[Any], Sequence[Any]] = lambda model: (),
+        roundoff: float = 0.0,
+    ) -> None:
+        self._change, self._refused, self._touched = change, refused, touched
+        self.roundoff = roundoff
+        self._job: Optional[Job] = None
+        self._looks: List[Tuple[_Looks, _Looks]] = []
+        self._changed: List[_Tensor] = []
+
+    def on(self, job: Job) -> None:
+        """Change the models, then the gradients and the optimizers' state alike."""
+        modules = list(dict.fromkeys(x for model in job.models for x in model.modules()))
+        _refuse_wrapped(modules)
+        touched = list(dict.fromkeys(x for model in job.models for x in self._touched(model)))
+        _refuse_shared(touched)
+        held = [(x, shape_of(x), [(y, shape_of(y)) for y in _beside(x, job.optimizers)]) for x in touched]
+        looks = [_Looks(x) for x in modules]
+        done: List[str] = []
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that nothing was found is an answer here
+                done += [x for x in map(self._change, job.models) if x]
+        finally:
+            self._job, self._looks = job, [(x, _Looks(x.module)) for x in looks]
+            found = [_Tensor(x, was, shape_of(x), beside) for x, was, beside in held]
+            self._changed = [x for x in found if x.before != x.after]
+            for x in self._changed:
+                for tensor, _ in x.beside:
+                    reshape(tensor, x.after)
+            if not done:
+                self.off()
+        if not done:
+            raise RefusedError(self._refused)
+        self.detail = "; ".join(dict.fromkeys(done))
+
+    def off(self) -> None:
+        """Take the changes back."""
+        job, self._job = self._job, None
+        if job is None:
+            return
+        for before, after in reversed(self._looks):
+            before.undo(after)
+        for x in self._changed:
+            own = {id(tensor): shape for tensor, shape in x.beside}
+            for tensor in list(_beside(x.parameter, job.optimizers)):
+                reshape(tensor, own.get(id(tensor), x.before))
+            reshape(x.parameter, x.before)
+        self._looks, self._changed = [], []
+
+    def disturbed(self) -> str:
+        """Whether the job has given a parameter another size or strides."""
+        if any(shape_of(x.parameter) != x.after for x in self._changed):
+            return "the job changes the layout of its parameters itself"
+        return ""
+
+
+def _beside(parameter: Any, optimizers: Sequence[Any]) -> Iterator[Any]:
+    """The gradient of a parameter and the tensors of its optimizer state, which have its size."""
+    if parameter.grad is not None:
+        yield parameter.grad
+    for optimizer in optimizers:
+        for tensor in optimizer.state.get(parameter, {}).values():
+            if torch.is_tensor(tensor) and tensor.shape == parameter.shape:
+                yield tensor
+
+
+def _refuse_wrapped(modules: Sequence[Any]) -> None:
+    for module in modules:
+        for kind in type(module).__mro__:
+            if kind.__name__ in _WRAPPED:
+                raise RefusedError(f"its parameters are in {kind.__name__}, which watches, flattens or shards them")
+        if isinstance(module, torch.jit.ScriptModule):
+            raise RefusedError("a module of it is compiled by TorchScript")
+
+
+def _refuse_shared(parameters: Sequence[Any]) -> None:
+    """Refuse parameters that are views of one buffer: others hold views of it, too."""
+    for x in parameters:
+        if x.untyped_storage().nbytes() != x.numel() * x.element_size():
+            raise RefusedError("its parameters are parts of one buffer, of which others may hold views")
+
+
+# ------------------------------------------------------------------------------------------------------ the changes
+
+
+def _images(model: Any) -> Sequence[Any]:
+    return [x for x in model.parameters() if x.dim() == 4]
+
+
+def _channels_last(model: Any) -> str:
+    images = _images(model)
+    if not images or all(x.is_contiguous(memory_format=torch.channels_last) for x in images):
+        return ""
+    model.to(memory_format=torch.channels_last)
+    model.register_forward_pre_hook(turn_images)
+    return f"{len(images)} weights of convolutions"
+
+
+def odd_output(model: Any) -> Optional[int]:
+    """The outputs of the largest linear layer whose number is no multiple of 64; None without one that is large."""
+    layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear)]
+    odd = [x for x in layers if x.out_features >= _LEAST_OUTPUT and x.out_features % _MULTIPLE]
+    return max(odd, key=lambda x: x.weight.numel()).out_features if odd else None
+
+
+def _padded_output(model: Any) -> str:
+    size = odd_output(model)
+    if size is None:
+        return ""
+    padded = -(-size // _MULTIPLE) * _MULTIPLE
+    pad_output(model, size, padded)
+    return f"{size:,} outputs padded to {padded:,}"
+
+
+def _rows(model: Any) -> Sequence[Any]:
+    """The parameters that padding gives more rows."""
+    size = odd_output(model)
+    layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear) and x.out_features == size]
+    return [x for layer in layers for x in layer.parameters(recurse=False)]
+
+
+def _counted(change: Callable[[Any], Any], what: str) -> Callable[[Any], str]:
+    """A change that replaces children, which are counted."""
+
+    def changed(model: Any) -> str:
+        before = {id(x) for x in model.modules()}
+        change(model)
+        number = sum(id(x) not in before for x in model.modules())
+        return f"{number} {what}" if number else ""
+
+    return changed
+
+
+_NO_PAIR = "no torch.nn.Sequential holds a linear layer right before its activation"
+KNOWN: Dict[str, Callable[[], ModelSwitch]] = {
+    "channels_last": lambda: ModelSwitch(
+        _channels_last, "the model has no convolution whose weight is stored NCHW", _images
+    ),
+    "padded_output": lambda: ModelSwitch(
+        _padded_output, f"no linear layer has {_LEAST_OUTPUT} outputs or more that are no multiple of 64", _rows
+    ),
+    "one_kernel_gelu": lambda: ModelSwitch(
+        _counted(use_one_kernel_gelu, "GELUs in one kernel"), "no module writes GELU out"
+    ),
+    "fused_epilogue": lambda: ModelSwitch(
+        _counted(lambda model: fuse_epilogues(model, ("tanh",)), "modules replaced"), _NO_PAIR
+    ),
+    "fused_gelu_tanh": lambda: ModelSwitch(
+        _counted(lambda model: fuse_epilogues(model, ("none", "tanh")), "modules replaced"), _NO_PAIR, roundoff=5e-4
+    ),
+}
+"""What makes each switch of a model."""
+
+
+def made(part: str) -> ModelSwitch:
+    """The switch of a change of the model."""
+    return KNOWN[part]()

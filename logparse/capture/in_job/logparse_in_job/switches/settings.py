@@ -1,0 +1,262 @@
+"""Settings of the process: flags of PyTorch, the order of attention backends, rows of TunableOp."""
+
+from __future__ import annotations
+
+import atexit
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+import torch
+
+from ..changes.attention import prefer_attention
+from .base import Job, RefusedError, Switch
+
+
+class Flag:
+    """One setting, which a path of names leads to: ``backends.cudnn.benchmark``."""
+
+    def __init__(self, path: str) -> None:
+        self.path = f"torch.{path}"
+        *self._way, self._name = path.split(".")
+
+    def _holder(self) -> Any:
+        found: Any = torch
+        for name in self._way:
+            found = getattr(found, name)
+        return found
+
+    def read(self) -> Any:
+        return getattr(self._holder(), self._name)
+
+    def write(self, value: Any) -> None:
+        setattr(self._holder(), self._name, value)
+
+
+class BlasLibrary:
+    """PyTorch's preferred BLAS library, whose words are CUDA's on ROCm too."""
+
+    path = "torch.backends.cuda.preferred_blas_library"
+
+    def read(self) -> Any:
+        return torch.backends.cuda.preferred_blas_library()
+
+    def write(self, value: Any) -> None:
+        torch.backends.cuda.preferred_blas_library(value)
+
+
+class Flags(Switch):
+    """Settings that get a value each, and then get their own back."""
+
+    def __init__(self, values: Sequence[Tuple[Any, Any]], roundoff: float = 0.0) -> None:
+        self._values = values
+        self.roundoff = roundoff
+        self._before: List[Any] = []
+        self._after: List[Any] = []
+
+    def on(self, job: Job) -> None:
+        """Set them."""
+        before = [flag.read() for flag, _ in self._values]
+        try:
+            for flag, value in self._values:
+                flag.write(value)
+        except BaseException:
+            self._write(before)
+            raise
+        after = [flag.read() for flag, _ in self._values]
+        if after == before:
+            raise RefusedError("the job runs with it already")
+        self._before, self._after = before, after
+
+    def off(self) -> None:
+        """Set them back, but what the job has set itself meanwhile."""
+        before, self._before = self._before, []
+        for (flag, _), value, own in zip(self._values, before, self._after):
+            if flag.read() == own:
+                flag.write(value)
+
+    def disturbed(self) -> str:
+        """The first setting that has another value than it got."""
+        if not self._before:
+            return ""
+        changed = [flag.path for (flag, _), own in zip(self._values, self._after) if flag.read() != own]
+        return f"the job sets {changed[0]} itself" if changed else ""
+
+    def _write(self, values: Sequence[Any]) -> None:
+        for (flag, _), value in zip(self._values, values):
+            flag.write(value)
+
+
+ATTENTION = {
+    "flash": "FLASH_ATTENTION",
+    "efficient": "EFFICIENT_ATTENTION",
+    "cudnn": "CUDNN_ATTENTION",
+    "math": "MATH",
+}
+"""PyTorch's names (``torch.nn.attention.SDPBackend``)."""
+
+
+class Attention(Switch):
+    """Attention on this backend first, then on the others in their order."""
+
+    def __init__(self, backend: str) -> None:
+        self._backend = backend
+        self._context: Any = None
+        self._own: Any = None
+
+    def on(self, job: Job) -> None:
+        """Enter the context that ``apply.py`` enters."""
+        from torch.nn.attention import SDPBackend
+
+        first = ATTENTION[self._backend]
+        before = _order()
+        now = [SDPBackend(int(x)).name for x in before[0]]
+        rest = [x for x in now if x not in (first, "ERROR") and x in ATTENTION.values() and _enabled(x)]
+        context: Any = prefer_attention(first, *rest)
+        atexit.unregister(context.__exit__)  # here it is left by ``off``
+        if _order() == before:
+            context.__exit__(None, None, None)
+            raise RefusedError("the job runs with it already")
+        self._context, self._own = context, _order()
+
+    def off(self) -> None:
+        """Leave it."""
+        context, self._context = self._context, None
+        if context is not None:
+            context.__exit__(None, None, None)
+
+    def disturbed(self) -> str:
+        """Whether the job has chosen an order itself."""
+        return "" if self._context is None or _order() == self._own else "the job sets the attention backends itself"
+
+
+class OneFlashKernel(Switch):
+    """On a CPU, which has one fused kernel and no order: attention without it."""
+
+    def __init__(self) -> None:
+        self._before: Any = None
+
+    def on(self, job: Job) -> None:
+        """Forbid the kernel."""
+        if not torch.backends.cuda.flash_sdp_enabled():
+            raise RefusedError("the job runs with it already")
+        self._before = True
+        torch.backends.cuda.enable_flash_sdp(False)
+
+    def off(self) -> None:
+        """Allow it."""
+        before, self._before = self._before, None
+        if before:
+            torch.backends.cuda.enable_flash_sdp(True)
+
+    def disturbed(self) -> str:
+        """Whether the job has allowed it itself."""
+        allowed = self._before and torch.backends.cuda.flash_sdp_enabled()
+        return "the job sets torch.backends.cuda.enable_flash_sdp itself" if allowed else ""
+
+
+def _enabled(backend: str) -> bool:
+    asked = {"FLASH_ATTENTION": "flash", "EFFICIENT_ATTENTION": "mem_efficient", "CUDNN_ATTENTION": "cudnn"}
+    name = asked.get(backend, "math")
+    return bool(getattr(torch.backends.cuda, f"{name}_sdp_enabled")())
+
+
+def _order() -> Tuple[List[int], List[bool]]:
+    """The backends in their order, and which of them are allowed."""
+    order = getattr(torch._C, "_get_sdp_priority_order", None)
+    if order is None:
+        raise RefusedError("PyTorch before 2.6 has no order of attention backends")
+    return [int(x) for x in order()], [_enabled(x) for x in ATTENTION.values()]
+
+
+class TunableRows(Switch):
+    """Rows of TunableOp files, which is on without tuning while they act."""
+
+    def __init__(self, files: Sequence[str]) -> None:
+        self._files = files
+        self._is_read = False
+        self._before: Any = None
+
+    def on(self, job: Job) -> None:
+        """Read the files, the first time, and have TunableOp use their rows."""
+        tunable = torch.cuda.tunable
+        if not self._files:
+            raise RefusedError("no TunableOp file was named (--rows FILE)")
+        if tunable.is_enabled():
+            raise RefusedError("the job has TunableOp on itself, whose rows cannot be taken out of memory again")
+        if not self._is_read:
+            for path in self._files:
+                if not tunable.read_file(path):
+                    raise RefusedError(f"TunableOp does not take {path}: it is of another build, or no such file")
+            self._is_read = True
+        self._before = tunable.tuning_is_enabled()
+        tunable.enable(True)
+        tunable.tuning_enable(False)
+
+    def off(self) -> None:
+        """Switch TunableOp off, as it was."""
+        before, self._before = self._before, None
+        if before is not None:
+            torch.cuda.tunable.enable(False)
+            torch.cuda.tunable.tuning_enable(before)
+
+    def disturbed(self) -> str:
+        """Whether the job has switched TunableOp itself."""
+        on = self._before is None or torch.cuda.tunable.is_enabled()
+        return "" if on else "the job sets torch.cuda.tunable itself"
+
+
+class Refused(Switch):
+    """An action that this process cannot have."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def on(self, job: Job) -> None:
+        """Say why."""
+        raise RefusedError(self._why)
+
+    def off(self) -> None:
+        """It is never on."""
+
+
+def _tf32(files: Sequence[str]) -> Switch:
+    return Flags([(Flag("backends.cuda.matmul.allow_tf32"), True)], roundoff=2.0**-11)
+
+
+def _cudnn_benchmark(files: Sequence[str]) -> Switch:
+    return Flags([(Flag("backends.cudnn.benchmark"), True), (Flag("backends.cudnn.benchmark_limit"), 0)])
+
+
+def _blas(library: str, hip: bool, word: str) -> Callable[[Sequence[str]], Switch]:
+    def switch(files: Sequence[str]) -> Switch:
+        if (torch.version.hip is not None) != hip:
+            return Refused(f"this PyTorch has no {library}")
+        return Flags([(BlasLibrary(), word)])
+
+    return switch
+
+
+def _attention(backend: str) -> Callable[[Sequence[str]], Switch]:
+    def switch(files: Sequence[str]) -> Switch:
+        if torch.cuda.is_initialized():
+            elsewhere = torch.version.hip is not None and backend == "cudnn"
+            return Refused("ROCm has no cuDNN") if elsewhere else Attention(backend)
+        return OneFlashKernel() if backend == "math" else Refused("on a CPU there is one fused kernel of attention")
+
+    return switch
+
+
+KNOWN: Dict[str, Callable[[Sequence[str]], Switch]] = {
+    "tf32": _tf32,
+    "blas_cublaslt": _blas("cublaslt", False, "cublaslt"),
+    "blas_rocblas": _blas("rocblas", True, "cublas"),
+    "blas_hipblaslt": _blas("hipblaslt", True, "cublaslt"),
+    **{f"attention_{backend}": _attention(backend) for backend in ATTENTION},
+    "cudnn_benchmark": _cudnn_benchmark,
+    "tunableop_rows": TunableRows,
+}
+"""What makes each switch of a setting; it gets the files of ``tunableop_rows``."""
+
+
+def made(part: str, files: Sequence[str]) -> Switch:
+    """The switch of a setting."""
+    return KNOWN[part](files)

@@ -1,0 +1,361 @@
+"""Actions tried in the running job: switched on and off between its units, and timed there.
+
+``LOGPARSE_TRY`` names a file that ``logparse try`` or ``tune`` has written, which have started this process for it::
+
+    {"actions": ["channels_last", "tf32"], "seconds": 60.0, "expected": 0, "floor": 0.01, "rows": []}
+
+Each action in turn: is it the same result (``same_result.py``), then blocks of units by turns (``pairs.py``) until its
+effect is known.  Whatever ends a trial, the job goes on, and nothing is switched any more:
+
+===================================  ==========================================================================
+what happens                         then
+===================================  ==========================================================================
+an action cannot be switched         it is refused with the reason, and the next one is tried
+its result differs                   the same
+an exception leaves a module's call  the action is off before the job sees its own exception; it is *broken*, and
+while it is on (also Ctrl-C)         nothing else is tried in this process
+the job sets it itself               the action is refused; what the job has set stays
+the job compiles, captures a graph   the trial ends with that reason: such code keeps what was there
+an error of ours                     the trial ends with it
+===================================  ==========================================================================
+
+``try_PID.json`` in ``LOGPARSE_TRACE_DIR`` holds what is known; it is written anew with each block, since a job may be
+killed.  ``analyzers/tune/tried.py`` reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import weakref
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+import torch
+
+from . import dynamo
+from .pairs import Comparison
+from .record import rank_of_job, write_whole
+from .same_result import Call, NotRestoredError, Same, call_of
+from .same_result import Comparison as Results
+from .switches import made
+from .switches.base import Job, RefusedError, Switch
+from .units import Series
+
+_MOST_CALLS, _MOST_WAITS = 4, 5
+"""Outermost modules whose calls are repeated, and units that are waited for until one is called."""
+_SHARE_BEFORE = 5
+"""Of the expected units a trial begins after one in so many at the latest, and after ``_LEAST_BEFORE``."""
+_LEAST_BEFORE = 3
+
+
+class Tried:
+    """What is known of one action.  ``ended`` is empty until it has ended, then one of the words of the table above."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.ended = self.why = self.detail = ""
+        self.same: Optional[Same] = None
+        self.comparison: Optional[Comparison] = None
+        self.began_s = time.monotonic()
+        self.seconds = 0.0
+
+    def end(self, how: str, why: str = "") -> None:
+        self.ended, self.why, self.seconds = how, why, time.monotonic() - self.began_s
+
+    def record(self) -> Dict[str, Any]:
+        found: Dict[str, Any] = {"name": self.name, "ended": self.ended, "why": self.why, "detail": self.detail}
+        found["seconds"] = round(self.seconds or time.monotonic() - self.began_s, 3)
+        if self.same is not None:
+            found["same"] = self.same._asdict()
+        if self.comparison is not None:
+            found["pairs"] = [list(x) for x in self.comparison.pairs]
+            found["control"] = [list(x) for x in self.comparison.control]
+            found["unlike"] = self.comparison.unlike
+        return found
+
+
+class Trial:
+    """The trial of this process.
+
+    The observer calls ``called`` and ``stepped`` with what the job uses, ``unit_ended`` after each unit and, where that
+    says so and the device is idle, ``between`` with the times of the units since then.
+    """
+
+    def __init__(self, folder: str) -> None:
+        with open(os.environ["LOGPARSE_TRY"], encoding="utf-8") as file:
+            plan = json.load(file)
+        self._path = os.path.join(folder, f"try_{os.getpid()}.json")
+        self._left: List[str] = list(plan["actions"])
+        self._seconds, self._expected = float(plan["seconds"]), int(plan.get("expected", 0))
+        self._floor, self._rows = float(plan["floor"]), list(plan.get("rows", []))
+        self._models: List[Any] = []
+        self._optimizers: List[Any] = []
+        self._calls: Dict[int, Call] = {}
+        self._wants_calls = False
+        self._units_left = 0
+        self._waits = 0
+        self._began_s = 0.0
+        self._compiled = 0
+        self._sort = ""
+        self._series: Optional[Series] = None
+        self._switch: Optional[Switch] = None
+        self._on = ""
+        self._tried: List[Tried] = []
+        self._now: Optional[Tried] = None
+        self.over = False
+        self.why = ""
+
+    # ------------------------------------------------------------------------------------------- what the job uses
+
+    def called(self, module: Any, args: Any, kwargs: Any) -> None:
+        """An outermost call of a module begins."""
+        if self.over or not any(True for _ in module.parameters()):
+            return
+        if not any(x() is module for x in self._models):
+            self._models.append(weakref.ref(module))
+        if self._wants_calls and id(module) not in self._calls and len(self._calls) < _MOST_CALLS:
+            self._calls[id(module)] = call_of(module, args, kwargs)
+
+    def stepped(self, optimizer: Any) -> None:
+        """An optimizer has made a step."""
+        if not self.over and not any(x() is optimizer for x in self._optimizers):
+            self._optimizers.append(weakref.ref(optimizer))
+
+    def failed(self, error: Optional[BaseException]) -> None:
+        """An exception leaves an outermost call: the job gets it with nothing switched."""
+        now = self._now
+        if now is not None and self._on and self._off():
+            now.end("broken", _said(error))
+            self._end(f"{now.name} was on when the job raised {_said(error)}")
+
+    # ---------------------------------------------------------------------------------------------- between two units
+
+    def unit_ended(self, sort: str, series: Series) -> bool:
+        """Count a unit; whether ``between`` must be called."""
+        if self.over:
+            return False
+        if self._began_s:
+            self._units_left -= 1
+            return self._units_left <= 0
+        early = self._expected > 0 and series.count >= max(self._expected // _SHARE_BEFORE, _LEAST_BEFORE)
+        return early or bool(series.ready())
+
+    def between(self, sort: str, series: Series, times: Mapping[str, Sequence[float]]) -> None:
+        """Go on, between two units of the job and with an idle device.  ``times`` are those of the units (µs)."""
+        try:
+            if not self._began_s:
+                self._begin(sort, series, times)
+            elif why := self._hindrance(sort):
+                self._end(why)
+            elif self._now is None:
+                self._start()
+            else:
+                self._go_on(self._now, times)
+        except RefusedError as why:
+            self._give_up("refused", str(why))
+        self._write()
+
+    def _begin(self, sort: str, series: Series, times: Mapping[str, Sequence[float]]) -> None:
+        self._began_s, self._sort, self._series = time.monotonic(), sort, series
+        if why := self._hindrance(sort):
+            self._end(why)
+            return
+        self._wants_calls, self._units_left = True, 1
+
+    def _hindrance(self, sort: str) -> str:
+        """Why nothing can be tried in this process; empty: it can."""
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            ranks = torch.distributed.get_world_size()
+            if ranks > 1:
+                return f"the job has {ranks} ranks"
+        if sort != self._sort:
+            return "the job's unit of work has changed"
+        if threading.current_thread() is not threading.main_thread():
+            return "the job's units come from several threads"
+        if dynamo.compiled_graphs():
+            return "the job has compiled its forward with torch.compile, and compiled code keeps what was there"
+        return ""
+
+    def _start(self) -> None:
+        """Begin with the next action: compare its results, then its times."""
+        if not self._calls:
+            self._waits += 1
+            self._units_left = 1
+            if self._waits > _MOST_WAITS:
+                self._end(
+                    "no module with parameters is called from outside of another one, so no result can be compared"
+                )
+            return
+        self._wants_calls = False
+        if not self._left:
+            self._end("")
+            return
+        if time.monotonic() - self._began_s > self._seconds:
+            self._end("no time was left for the others")
+            return
+        now = self._now = Tried(self._left.pop(0))
+        self._tried.append(now)
+        self._switch = made(now.name, self._rows)
+        now.same = self._compared(self._switch)
+        now.detail = self._switch.detail
+        if not now.same.is_same:
+            raise RefusedError(
+                f"it computes something else: {now.same.how} differ by {now.same.deviation:.1e}, and "
+                f"{now.same.allowed:.1e} could be rounding"
+            )
+        usual = self._series.usual_us if self._series is not None else None
+        now.comparison = Comparison(usual or 1e4, self._expected, self._floor)
+        self._next_block(now.comparison)
+
+    def _compared(self, switch: Switch) -> Same:
+        """Compare the results of each call that was kept; the one that deviates most beyond what it may."""
+        found: List[Same] = []
+        for call in self._calls.values():
+            results = Results(call, switch.roundoff)
+            try:
+                found.append(results.compare(self._switch_on, self._off_again))
+            except RefusedError:
+                raise
+            except NotRestoredError as why:
+                self._end(f"{self._tried[-1].name} could not be taken back: {why}")
+                raise RefusedError(str(why)) from why
+            except Exception as error:
+                raise RefusedError(f"its result could not be compared: {_said(error)}") from error
+        return max(found, key=lambda x: (not x.is_same, x.deviation))
+
+    def _go_on(self, now: Tried, times: Mapping[str, Sequence[float]]) -> None:
+        """A block has ended."""
+        comparison, switch = now.comparison, self._switch
+        assert comparison is not None
+        assert switch is not None
+        if why := switch.disturbed():
+            raise RefusedError(why)
+        comparison.add(times)
+        if comparison.done:
+            self._off()
+            now.end("decided")
+            self._following()
+        elif time.monotonic() - self._began_s > self._seconds:
+            self._off()
+            now.end("budget")
+            self._following()
+        else:
+            self._next_block(comparison)
+
+    def _next_block(self, comparison: Comparison) -> None:
+        block = comparison.next
+        if block.on and block.control:
+            self._off()
+            self._switch_on()
+            self._off()
+        elif block.on and not self._on:
+            self._switch_on()
+        elif not block.on:
+            self._off()
+        self._units_left = block.units
+
+    def _following(self) -> None:
+        self._now = self._switch = None
+        self._units_left = 0
+        if not self._left:
+            self._end("")
+
+    def _give_up(self, how: str, why: str) -> None:
+        """Of the action that is tried now; the next one follows."""
+        if self._now is not None and self._off():
+            self._now.end(how, why)
+            self._following()
+
+    # -------------------------------------------------------------------------------------------------------- switching
+
+    def _job(self) -> Job:
+        models = [model for x in self._models if (model := x()) is not None]
+        return Job(models, [optimizer for x in self._optimizers if (optimizer := x()) is not None])
+
+    def _switch_on(self) -> None:
+        assert self._switch is not None
+        assert self._now is not None
+        self._on = self._now.name
+        self._write()
+        try:
+            self._switch.on(self._job())
+        except BaseException:
+            self._off()
+            raise
+
+    def _off_again(self) -> None:
+        if not self._off():
+            raise RefusedError(self.why)
+
+    def _off(self) -> bool:
+        """Switch off; whether that was done.  An action that does not go off ends the trial."""
+        if not self._on or self._switch is None:
+            return True
+        name = self._on
+        try:
+            self._switch.off()
+            self._on = ""
+        except Exception as error:
+            if self._now is not None:
+                self._now.end("broken", f"it could not be switched off: {_said(error)}")
+            self._end(f"{name} could not be switched off, and the job goes on with it: {_said(error)}")
+            return False
+        return True
+
+    # ---------------------------------------------------------------------------------------------------------- the end
+
+    def give_up(self, why: str) -> None:
+        """An error of ours ended the observation."""
+        self._off()
+        if self._now is not None and not self._now.ended:
+            self._now.end("refused", why)
+        self._end(why)
+
+    def at_end(self) -> None:
+        """The process ends: of an exception that no call of a module has raised Python holds the value."""
+        error = getattr(sys, "last_value", None)
+        now = self._now
+        if now is not None and not now.ended:
+            if error is not None and self._on:
+                now.end("broken", _said(error))
+            else:
+                now.end("units")
+        if not self.over:
+            self._off()
+            self._end("" if error is None else f"the job ended with {_said(error)}")
+
+    def _end(self, why: str) -> None:
+        self.over, self.why = True, self.why or why
+        self._calls.clear()
+        self._wants_calls = False
+        self._write()
+
+    def _write(self) -> None:
+        series = self._series
+        write_whole(
+            self._path,
+            {
+                "logparse_try": 1,
+                "pid": os.getpid(),
+                **rank_of_job(),
+                "over": self.over,
+                "why": self.why,
+                "on": self._on,
+                "unit": self._sort,
+                "units": series.count if series is not None else 0,
+                "kinds": len(series.kinds) if series is not None else 0,
+                "left": self._left,
+                "actions": [x.record() for x in self._tried],
+            },
+        )
+
+
+def _said(error: Optional[BaseException]) -> str:
+    """An exception as its type and the first line of its text."""
+    if error is None:
+        return "an exception"
+    text = str(error).strip().partition("\n")[0][:200]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
