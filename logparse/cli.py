@@ -147,6 +147,27 @@ def tune(
     return Answer(code=code, aside=True)
 
 
+@verb("logparse try channels_last tf32 -- python train.py", opt.Table, passes_on=True, name="try")
+def try_(
+    words: Annotated[list[str], argument("Actions, `--`, and the job.", metavar="ACTION… -- COMMAND…")],
+    budget: Annotated[str, option("Seconds of trials in each start of the job at most: 90s, 10m.")] = "60s",
+    unit: Annotated[str, option("The callable whose calls are units of work: package.module:Class.method.")] = "",
+    rows: Annotated[opt.Words, option("TunableOp files for the action tunableop_rows.")] = None,
+    before_each: Annotated[str, option("Shell command before every start of the job: removes what it wrote.")] = "",
+) -> Answer:
+    """Try actions in a running job: switched on and off between its steps, timed there, and taken back."""
+    import os
+
+    from analyzers.replay.replay import seconds
+    from analyzers.tune import in_the_job, try_verb
+    from analyzers.tune.starts import Starts
+
+    actions, command = try_verb.split(words)
+    asked = in_the_job.trial(actions, unit=unit, seconds=seconds(budget), rows=tuple(rows or ()))
+    say = lambda line: typer.echo(beside(printable(line)), err=True)  # noqa: E731
+    return try_verb.answer(in_the_job.try_in_the_job(command, os.environ, asked, Starts(before_each=before_each), say))
+
+
 @verb("logparse recommend --target tunableop_results0.csv --out overrides", opt.Table)
 def recommend(
     store: opt.Store = None,

@@ -84,6 +84,11 @@ class Action:
     exact: bool = True
     needs: str = ""
 
+    def is_alternative_to(self, other: Action) -> bool:
+        """Whether only one of the two can be applied: they exclude each other, or one contains the other."""
+        excluded = self.excludes is not None and self.excludes == other.excludes
+        return excluded or not {self.name, *self.contains}.isdisjoint({other.name, *other.contains})
+
 
 _LEAST = 0.004
 """Of the time now: of 14 smaller gains that all samples promised two were losses in the job (records below)."""

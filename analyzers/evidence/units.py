@@ -32,6 +32,11 @@ WINDOW = "window"
 _WORDS = {"optimizer": "step", "module": "call", "named": "call", "graph": "replay", "time": WINDOW}
 
 
+def word_of_sort(sort: str) -> str:
+    """What a user calls a unit of this sort."""
+    return _WORDS.get(sort, sort)
+
+
 @dataclass(frozen=True)
 class UnitKind:
     """Units of one kind in all processes: how many ran and were traced, times (µs) of those without a profiler, and
@@ -74,7 +79,7 @@ class Units:
     @property
     def word(self) -> str:
         """What a user calls one of them."""
-        return _WORDS.get(self.sort, self.sort)
+        return word_of_sort(self.sort)
 
     @property
     def count(self) -> int:

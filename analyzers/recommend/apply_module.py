@@ -38,9 +38,7 @@ def chosen(results: Sequence[ActionResult], hidden: Collection[str] = ()) -> tup
 
 def alternatives(one: ActionResult, other: ActionResult) -> bool:
     """Whether only one of two actions can be applied: they exclude each other, or one contains the other."""
-    names = [{x.action.name, *x.action.contains} for x in (one, other)]
-    excluded = one.action.excludes is not None and one.action.excludes == other.action.excludes
-    return excluded or not names[0].isdisjoint(names[1])
+    return one.action.is_alternative_to(other.action)
 
 
 def _together(one: ActionResult, other: ActionResult) -> bool:

@@ -155,6 +155,14 @@ def by_turns(folder: Path, unit: str, environ: Mapping[str, str]) -> dict[str, s
     return {**timing(folder, unit, environ), "LOGPARSE_TURNS": str(folder), "LOGPARSE_TURNS_BY": str(os.getpid())}
 
 
+def trying(folder: Path, unit: str, environ: Mapping[str, str], asked: Path) -> dict[str, str]:
+    """The environment of a job that tries actions between its units (``in_job/logparse_in_job/trial.py``).
+
+    ``asked`` is the file that states which.
+    """
+    return {**timing(folder, unit, environ), "LOGPARSE_TRY": str(asked)}
+
+
 def read_masks(text: str) -> int:
     """``32,64``, ``bench,profile`` or ``0x60`` as one mask.  Raises UsageError."""
     mask = 0

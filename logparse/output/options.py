@@ -169,7 +169,7 @@ class Command(TyperCommand):
         return _converting(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
-        if ctx.info_name not in ("capture", "run", "tune"):  # these start a process before a library is needed
+        if ctx.info_name not in ("capture", "run", "tune", "try"):  # these start a process before a library is needed
             _import_numpy()
         chosen = {str(x.name): ctx.params.pop(x.name) for x in self.added}
         answer = super().invoke(ctx)
@@ -248,17 +248,17 @@ def _first_paragraph(command: Any) -> str:
 
 
 def verb(
-    app: typer.Typer, example: str, cls: type[Command] = Command, *, passes_on: bool = False
+    app: typer.Typer, example: str, cls: type[Command] = Command, *, passes_on: bool = False, name: str | None = None
 ) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
     """Makes a function a verb of the program, with an example in its help.
 
-    ``passes_on``: the words after the first argument are another program's.
+    ``passes_on``: the words after the first argument are another program's.  ``name``: where it is a word of Python.
     """
     settings = {"allow_interspersed_args": False} if passes_on else None
 
     def register(function: Callable[..., Answer]) -> Callable[..., Answer]:
         about = inspect.getdoc(function)
-        made = app.command(cls=cls, short_help=about, epilog=f"Example: `{example}`", context_settings=settings)
+        made = app.command(name, cls=cls, short_help=about, epilog=f"Example: `{example}`", context_settings=settings)
         return made(function)
 
     return register

@@ -17,7 +17,8 @@ without it differ anyway (atomic additions).  One that claims more than rounding
 as u.
 
 A repeat draws the same random numbers, and leaves the generators, the buffers and the gradients of the job as they
-were.  A repeat after the action proves that it was taken back.  Dropout whose mask depends on the layout makes an honest action deviate: then all is repeated in evaluation mode.
+were.  A repeat after the action proves that it was taken back.  Dropout whose mask depends on the layout makes an
+honest action deviate: then all is repeated in evaluation mode.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ import torch
 from ..changes.attention import prefer_attention
 from .base import Job, RefusedError, Switch
 
+_ON_A_GPU = "it acts on a GPU alone, and this process uses none"
+
 
 class Flag:
     """One setting, which a path of names leads to: ``backends.cudnn.benchmark``."""
@@ -178,6 +180,8 @@ class TunableRows(Switch):
     def on(self, job: Job) -> None:
         """Read the files, the first time, and have TunableOp use their rows."""
         tunable = torch.cuda.tunable
+        if not torch.cuda.is_initialized():
+            raise RefusedError(_ON_A_GPU)
         if not self._files:
             raise RefusedError("no TunableOp file was named (--rows FILE)")
         if tunable.is_enabled():
@@ -219,15 +223,21 @@ class Refused(Switch):
 
 
 def _tf32(files: Sequence[str]) -> Switch:
+    if not torch.cuda.is_initialized():
+        return Refused(_ON_A_GPU)
     return Flags([(Flag("backends.cuda.matmul.allow_tf32"), True)], roundoff=2.0**-11)
 
 
 def _cudnn_benchmark(files: Sequence[str]) -> Switch:
+    if not torch.cuda.is_initialized():
+        return Refused(_ON_A_GPU)
     return Flags([(Flag("backends.cudnn.benchmark"), True), (Flag("backends.cudnn.benchmark_limit"), 0)])
 
 
 def _blas(library: str, hip: bool, word: str) -> Callable[[Sequence[str]], Switch]:
     def switch(files: Sequence[str]) -> Switch:
+        if not torch.cuda.is_initialized():
+            return Refused(_ON_A_GPU)
         if (torch.version.hip is not None) != hip:
             return Refused(f"this PyTorch has no {library}")
         return Flags([(BlasLibrary(), word)])

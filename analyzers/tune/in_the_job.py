@@ -1,0 +1,256 @@
+"""Actions tried in the user's own program: the starts that a trial needs, and what they say.
+
+Each start runs the job with some actions, which are switched on and off between its units
+(``logparse/capture/in_job/logparse_in_job/trial.py``), until their effect is known; then the job is ended, since it was
+started for the trial.  A start tries, in this order:
+
+=====================================  ============================================================================
+actions                                because
+=====================================  ============================================================================
+that no start has tried                an earlier one ended before, or another action broke it
+of which too little is known           the job makes few units: pairs of several starts are one sample
+that one process alone finds faster    a process has a bias of its own
+all that are measured, as one          two savings never just add up
+=====================================  ============================================================================
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from analyzers.actions import ACTIONS
+from analyzers.evidence.units import word_of_sort
+from analyzers.tune.starts import Starts
+from analyzers.tune.tried import Record, Seen, Tried, gathered, read
+from logparse.capture import job
+from logparse.capture.in_job.logparse_in_job.pairs import FLOOR
+from logparse.capture.in_job.logparse_in_job.switches import NAMES, TOGETHER
+from logparse.capture.notes import observed
+from logparse.capture.plan import trying
+from logparse.capture.run import Say
+from logparse.errors import UsageError
+from logparse.output.files import write_file
+from logparse.text import one_of, printable
+
+MOST_STARTS = 8
+_FRUITLESS = 2
+"""Starts in a row that add no pair, after which no other one is made."""
+_GRACE_S, _LEAVE_S, _LOOK_S = 1.0, 15.0, 0.1
+"""Seconds for the job to end by itself once its trial is over, and once it was told to; between two looks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What to try: ``seconds`` of trials in each start at most, ``unit`` as ``--unit`` names it.
+
+    ``rows``: the TunableOp files of ``tunableop_rows``.
+    """
+
+    actions: tuple[str, ...]
+    unit: str = ""
+    seconds: float = 60.0
+    floor: float = FLOOR
+    rows: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is known of each action, best first; ``word``: what a user calls a unit; ``notes`` for the user.
+
+    ``code``: the exit code of a job that ended by itself before anything was known, 130 after Ctrl-C, else 0.
+    """
+
+    tried: tuple[Tried, ...]
+    word: str
+    starts: int
+    notes: tuple[str, ...] = ()
+    code: int = 0
+
+
+def trial(actions: Sequence[str], **more: object) -> Trial:
+    """The trial of these actions.  Raises UsageError for one that cannot be switched in a running process."""
+    for name in actions:
+        one_of("ACTION", name, NAMES)
+    if not actions:
+        raise UsageError(f"name at least one action: {', '.join(NAMES)}")
+    return Trial(actions=tuple(dict.fromkeys(actions)), **more)  # type: ignore[arg-type]
+
+
+def try_in_the_job(
+    command: Sequence[str], environ: Mapping[str, str], asked: Trial, starts: Starts, say: Say
+) -> Answer:
+    """Try the actions; the job is started as often as that needs.  Raises InputError as ``Starts`` does."""
+    records: list[Record] = []
+    names, notes, made, fruitless, code = list(asked.actions), dict[str, None](), 0, 0, 0
+    while made < MOST_STARTS and fruitless < _FRUITLESS:
+        tried = gathered(names, records, asked.floor)
+        wanted = _wanted(tried)
+        if not wanted:
+            break
+        names += [x for x in wanted if x not in names]
+        expected = max((x.units for x in records), default=0) if any(not x.over for x in records) else 0
+        made += 1
+        say(f"start {made}: {', '.join(wanted)}")
+        ended = _start(command, environ, asked, wanted, expected, starts, say)
+        records += ended.records
+        notes.update(dict.fromkeys(ended.notes))
+        fruitless = 0 if any(x.pairs or x.ended == "refused" for y in ended.records for x in y.seen) else fruitless + 1
+        code = 0 if ended.records else ended.code
+        if ended.interrupted:
+            code = job.INTERRUPTED
+            break
+        if not ended.records and ended.code:
+            break
+    sorts = [x.sort for x in records if x.sort]
+    word = word_of_sort(sorts[0]) if sorts else "unit"
+    return Answer(tuple(gathered(names, records, asked.floor)), word, made, tuple(notes), code)
+
+
+def _wanted(tried: Sequence[Tried]) -> list[str]:
+    """What the next start tries."""
+    single = [x for x in tried if TOGETHER not in x.name]
+    found = [x.name for x in tried if x.outcome == "not tried"]
+    found += [x.name for x in tried if x.outcome == "undecided"]
+    if found:
+        return found
+    found = [x.name for x in tried if x.outcome == "faster once"]
+    together = TOGETHER.join(_compatible([x.name for x in single if x.outcome in ("measured", "faster once")]))
+    if TOGETHER in together and together not in [x.name for x in tried]:
+        found.append(together)
+    return found
+
+
+def _compatible(names: Iterable[str]) -> list[str]:
+    """The actions that can be applied at once, those that come first before others."""
+    known = {x.name: x for x in ACTIONS}
+    kept: list[str] = []
+    for name in names:
+        here = known.get(name)
+        if here is None or not any(known[x].is_alternative_to(here) for x in kept if x in known):
+            kept.append(name)
+    return kept
+
+
+# ------------------------------------------------------------------------------------------------------- one start
+
+
+@dataclass(frozen=True)
+class _Start:
+    """One start: what its processes wrote, how it ended, and what there is to tell."""
+
+    records: tuple[Record, ...]
+    code: int
+    interrupted: bool
+    notes: tuple[str, ...]
+
+
+def _start(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    asked: Trial,
+    actions: Sequence[str],
+    expected: int,
+    starts: Starts,
+    say: Say,
+) -> _Start:
+    starts.prepare(environ)
+    with tempfile.TemporaryDirectory(prefix="logparse-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        plan = {
+            "actions": list(actions),
+            "seconds": asked.seconds,
+            "expected": expected,
+            "floor": asked.floor,
+            "rows": list(asked.rows),
+        }
+        write_file(folder / "asked.json", json.dumps(plan).encode(), within=folder)
+        made = trying(folder, asked.unit, environ, folder / "asked.json")
+        with job.Together() as together, starts.stdin.given() as streams:
+            try:
+                child = together.start(command, made, streams)
+            except OSError as error:
+                code = job.NOT_FOUND if isinstance(error, FileNotFoundError) else job.CANNOT_RUN
+                return _Start((), code, False, (f"{printable(command[0])}: {error.strerror}",))
+            ended_by_us = _await(child, together, folder, asked, say)
+            interrupted = together.interrupted
+        records = [x for x in read(folder) if x.rank == 0]
+        noted = [printable(line) for line in observed(folder).lines()]
+    code = 0 if ended_by_us else child.returncode if child.returncode >= 0 else 128 - child.returncode
+    how = "" if ended_by_us or interrupted else _how(child.returncode)
+    records = [_with_end(x, how) for x in records]
+    notes = [*noted, *(x.why for x in records if x.why), *([how] if how and not any(x.why for x in records) else [])]
+    if not records and not how:
+        notes.append(
+            "no process tried anything: none imported torch, or its Python got another environment than this "
+            "command's (-S, -I, -E, sudo, a container)"
+        )
+    elif not any(x.seen for x in records) and not any(x.why for x in records):
+        notes.append("the job ended before the times of its units had settled: it makes too few")
+    return _Start(tuple(records), code, interrupted, tuple(notes))
+
+
+def _how(returncode: int) -> str:
+    if returncode < 0:
+        return f"the job was ended by {signal.Signals(-returncode).name}"
+    return f"the job ended with exit code {returncode}" if returncode else ""
+
+
+def _with_end(record: Record, how: str) -> Record:
+    """A record of a process that was killed says what was on then."""
+    if record.over or not how or not record.on:
+        return record
+    seen = tuple(
+        Seen(**{**vars(x), "ended": "broken", "why": f"{how} while it was on"}) if x.name == record.on else x
+        for x in record.seen
+    )
+    return Record(**{**vars(record), "seen": seen, "why": f"{how} while {record.on} was on"})
+
+
+def _await(child: subprocess.Popen[bytes], together: job.Together, folder: Path, asked: Trial, say: Say) -> bool:
+    """Wait until the job ends, or its trial does; then end the job.  Whether that was our doing."""
+    told: set[str] = set()
+    while child.poll() is None:
+        records = read(folder)
+        for line in _progress(records, asked):
+            if line not in told:
+                told.add(line)
+                say(line)
+        if records and all(x.over for x in records):
+            return _leave(child, together)
+        together.pause(_LOOK_S)
+    return False
+
+
+def _progress(records: Sequence[Record], asked: Trial) -> Iterator[str]:
+    """What is tried now and how sure it is already."""
+    for record in records[:1]:
+        for seen in record.seen:
+            found = Tried(seen.name, (seen,), asked.floor)
+            if (ratio := found.ratio) is not None:
+                count = 1 << int(math.log2(len(seen.pairs)))  # a line for each doubling
+                if len(seen.pairs) == count or seen.ended:
+                    reach = f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+                    yield f"    {seen.name}: {reach} of the time after {len(seen.pairs)} pairs"
+
+
+def _leave(child: subprocess.Popen[bytes], together: job.Together) -> bool:
+    """End a job whose trial is over: it may end by itself, is told to, and then is made to.  Whether it was told."""
+    for seconds, number in ((_GRACE_S, signal.SIGTERM), (_LEAVE_S, signal.SIGKILL)):
+        by = time.monotonic() + seconds
+        while child.poll() is None and time.monotonic() < by and not together.interrupted:
+            together.pause(_LOOK_S)
+        if child.poll() is not None:
+            return number == signal.SIGKILL
+        if not together.interrupted:
+            with contextlib.suppress(ProcessLookupError):
+                child.send_signal(number)
+    return True

@@ -1,0 +1,103 @@
+"""What ``logparse try`` prints: one line for each action, and one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from analyzers.tune.in_the_job import Answer as Tries
+from analyzers.tune.tried import Tried
+from logparse.output import Answer
+from logparse.text import counted, duration
+
+MEASURED = "measured in your job"
+
+
+def answer(found: Tries) -> Answer:
+    """The answer of the verb."""
+    rows = [row(x, found.word) for x in found.tried]
+    return Answer([*lines(found)], rows, "try", code=found.code, aside=True)
+
+
+def lines(found: Tries) -> Iterator[str]:
+    """First what to do, then each action, then what else there is to tell."""
+    best = next((x for x in found.tried if x.outcome == "measured"), None)
+    if best is not None:
+        yield f"try: {best.name}: {times(best, found.word)}, {MEASURED}"
+    else:
+        yield "try: no action was measured as faster"
+    width = max((len(x.name) for x in found.tried), default=0)
+    for x in found.tried:
+        yield f"  {x.name:{width}}  {'; '.join(_parts(x, found.word))}"
+    yield from (f"  {note}" for note in found.notes)
+
+
+def times(x: Tried, word: str) -> str:
+    """``28.5 → 20.5 ms a step [19.1 ms, 21.9 ms]``; nothing where no time is known."""
+    then = x.then_us
+    if then is None:
+        return ""
+    return f"{duration(x.now_us)} → {duration(then.value)} a {word} [{duration(then.low)}, {duration(then.high)}]"
+
+
+def _parts(x: Tried, word: str) -> Iterator[str]:
+    said = {
+        "measured": MEASURED,
+        "faster once": "faster in one process, not seen in a second one yet",
+        "not faster": "not faster",
+        "undecided": "not decided",
+        "refused": "not offered",
+        "broken": "breaks the job",
+        "not tried": "not tried",
+    }[x.outcome]
+    yield f"{said}: {x.why}" if x.why else said
+    if known := times(x, word):
+        yield known
+    if x.pairs:
+        yield f"{counted(len(x.pairs), 'pair')} in {_processes(len(x.timed))}, {x.seconds:.0f} s"
+    if x.same is not None and x.outcome not in ("refused", "broken"):
+        yield f"same result within {x.same[0]:.1e} ({x.same[2]}; rounding may do {x.same[1]:.1e})"
+    if x.detail:
+        yield x.detail
+
+
+def _processes(number: int) -> str:
+    return "1 process" if number == 1 else f"{number} processes"
+
+
+def row(x: Tried, word: str) -> dict[str, object]:
+    """The fields of an action, flat; times in µs of a unit."""
+    ratio, then = x.ratio, x.then_us
+    return {
+        "action": x.name,
+        "outcome": x.outcome,
+        "unit": word,
+        "now_us": x.now_us,
+        "then_us": then.value if then else None,
+        "then_low_us": then.low if then else None,
+        "then_high_us": then.high if then else None,
+        "ratio": ratio.value if ratio else None,
+        "ratio_low": ratio.low if ratio else None,
+        "ratio_high": ratio.high if ratio else None,
+        "pairs": len(x.pairs),
+        "processes": len(x.timed),
+        "seconds": x.seconds,
+        "deviation": x.same[0] if x.same else None,
+        "deviation_allowed": x.same[1] if x.same else None,
+        "why": x.why,
+        "changed": x.detail,
+    }
+
+
+def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The actions, before ``--``, and the job after it."""
+    from logparse.errors import UsageError
+
+    if "--" not in words:
+        raise UsageError("the job goes after `--`: logparse try channels_last -- python train.py")
+    place = list(words).index("--")
+    actions, command = list(words[:place]), list(words[place + 1 :])
+    if wrong := next((x for x in actions if x.startswith("-")), ""):
+        raise UsageError(f"{wrong}: options go before the actions")
+    if not command:
+        raise UsageError("no job after `--`")
+    return actions, command
