@@ -34,6 +34,11 @@ class Graphs:
     def is_tracing(self) -> bool:
         return self._profile is not None
 
+    @property
+    def any(self) -> bool:
+        """Whether the job has begun to capture one."""
+        return bool(self._of)
+
     def number(self, graph: Any) -> str:
         """The number of a graph.  Another graph may have had its place in memory."""
         reference, number = self._of.get(id(graph), (None, ""))

@@ -44,6 +44,8 @@ def _install(found: Observer) -> None:
     when_job_profiles(found.give_up_window)
     _wrap_graphs(found)
     _wrap_functions(found)
+    if found.trial is not None:
+        _wrap_saving(found)
     os.register_at_fork(before=found.give_up_window, after_in_child=found.reset)
     atexit.register(_at_end, found)
     if found.traced:
@@ -125,6 +127,13 @@ def _around(found: Observer, function: Any, begin: Callable[..., Any], end: Call
     wrapper = around(function, ordinary.is_compiling, begin, end)
     dynamo.skip(wrapper.__code__)
     return wrapper
+
+
+def _wrap_saving(found: Observer) -> None:
+    """In a process that tries actions: take back what is switched before the job looks at its state as a whole."""
+    begin = found.guard(lambda args, kwargs: found.trial.saved())
+    for holder, name in ((torch.nn.Module, "state_dict"), (torch, "save")):
+        setattr(holder, name, _around(found, getattr(holder, name), begin, lambda token, whole: None))
 
 
 def _wrap_functions(found: Observer) -> None:

@@ -103,11 +103,11 @@ class Observer:
             from .turns import Turns
 
             self._turns = Turns()
-        self._trial: Any = None
+        self.trial: Any = None
         if not self.traced and "LOGPARSE_TRY" in os.environ:
             from .trial import Trial
 
-            self._trial = Trial(self.folder)
+            self.trial = Trial(self.folder, self.tracing.graphs)
 
     # ---------------------------------------------------------------------------------------------- calls of modules
 
@@ -154,7 +154,7 @@ class Observer:
 
     def failed(self, module: Any) -> None:
         """An exception leaves the call."""
-        if self._trial is not None:
+        if self.trial is not None:
             self.give_up_trial()
         self.ended(module, None, whole=False)
 
@@ -170,8 +170,8 @@ class Observer:
             self._move(*pending)
         calls = self._latest = here.calls
         calls.count += 1
-        if self._trial is not None:
-            self._trial.called(module, args, kwargs)
+        if self.trial is not None:
+            self.trial.called(module, args, kwargs)
         if calls.count == 1 and not here.open:
             calls.shapes = sizes(args, kwargs)
         if here.open:
@@ -192,8 +192,8 @@ class Observer:
         here = self.here
         if here.inside or here.open or self._is_capturing or not ordinary.is_plain() or _is_nested_step():
             return
-        if self._trial is not None:
-            self._trial.stepped(optimizer)
+        if self.trial is not None:
+            self.trial.stepped(optimizer)
         self._period("optimizer", optimizer)
 
     def _period(self, sort: str, leader: Any) -> None:
@@ -280,7 +280,7 @@ class Observer:
         elif is_unit:
             if self._turns is not None:
                 self._take_turn(series)
-            elif self._trial is not None:
+            elif self.trial is not None:
                 self._try(sort, series)
             elif not self.traced:
                 self.host.unit_ended(kind, series.count, at)
@@ -326,9 +326,9 @@ class Observer:
 
     def _try(self, sort: str, series: Series) -> None:
         """At the end of a block of a trial have it go on; the next unit begins with an idle GPU."""
-        if not self._trial.unit_ended(sort, series) or ordinary.is_capturing() or ordinary.in_backward():
+        if not self.trial.unit_ended(sort, series) or ordinary.is_capturing() or ordinary.in_backward():
             return
-        self._trial.between(sort, series, self._times_until_now(series))
+        self.trial.between(sort, series, self._times_until_now(series))
         self._times_are_disturbed()
 
     def _times_until_now(self, series: Series) -> Dict[str, List[float]]:
@@ -342,7 +342,7 @@ class Observer:
         return times
 
     def _give_up_trial(self) -> None:
-        self._trial.failed(sys.exc_info()[1])
+        self.trial.failed(sys.exc_info()[1])
 
     def _times_are_disturbed(self) -> None:
         """The unit that runs now is not timed."""
@@ -380,8 +380,8 @@ class Observer:
     def at_end(self) -> None:
         """When the interpreter ends: end the window that is on, and write what is known."""
         self.tracing.at_end()
-        if self._trial is not None:
-            self._trial.at_end()
+        if self.trial is not None:
+            self.trial.at_end()
         if not ordinary.is_capturing():
             self._timer.read(wait=not ordinary.on_gpu())
         for note in self._why_no_trace():
@@ -411,8 +411,8 @@ class Observer:
         """An error of ours ended the observation."""
         self.record.note(f"observation ended, the job went on: {why}")
         try:
-            if self._trial is not None:
-                self._trial.give_up(why)
+            if self.trial is not None:
+                self.trial.give_up(why)
             self.tracing.give_up()
         finally:
             self.write()

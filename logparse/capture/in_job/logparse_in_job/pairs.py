@@ -15,10 +15,10 @@ control        a quad, every third one, in which "on" is a switch that goes on a
                switching itself
 =============  ============================================================================================
 
-How many units leave a trace.  The *first visit* of each state is not timed: libraries choose plans, allocators grow and
-caches fill then.  It ends when the times have settled (``settling.py``, White's marginal confidence rule), after
-``_MOST_FIRST`` units at the latest.  A later visit finds all of that, and drops one unit: it began on an idle device,
-and the period before it held the switch.
+How many units leave a trace.  The *first visit* of the state "on" is not timed: libraries choose plans, allocators grow
+and caches fill then.  It ends when the times have settled (``settling.py``, White's marginal confidence rule), after
+``_MOST_FIRST`` units at the latest.  The job has been in the other state before.  A later visit finds all of that, and
+drops one unit: it began on an idle device, and the period before it held the switch.
 
 When it is known.  The logarithm of a pair's ratio is one value; the interval is that of the signed ranks
 (``signed_rank.py``).  It is looked at after ``LOOKS`` pairs alone, each time with an error of 5 % / len(LOOKS), so that
@@ -34,8 +34,9 @@ from typing import List, Mapping, NamedTuple, Optional, Sequence
 
 from .settling import settled
 from .signed_rank import Interval, interval
+from .units import OTHER
 
-LOOKS = (8, 12, 16, 24, 32, 48, 64)
+LOOKS = (8, 16, 24, 32, 48, 64)
 """After so many pairs the interval is looked at; after the last of them nothing is left to wait for."""
 CONFIDENCE = 1 - 0.05 / len(LOOKS)
 FLOOR, WIDE, NARROW = 0.01, 0.05, 0.02
@@ -44,7 +45,8 @@ _BLOCK_S, _LEAST, _MOST = 0.15, 2, 64
 """Seconds that a block times units for, and how many at least and at most."""
 _SHORT_JOB = 400
 """Expected units below which blocks are as short as they may be."""
-_FIRST, _MOST_FIRST = 6, 30
+_FIRST, _MORE, _MOST_FIRST = 7, 4, 30
+"""Units of a first visit at least, of which six are timed; how many follow as long as it has not settled; at most."""
 
 Times = Mapping[str, Sequence[float]]
 """Times of units (µs) by their kind."""
@@ -67,8 +69,8 @@ class Pair(NamedTuple):
 
 
 def pair_of(before: Times, after: Times) -> Optional[Pair]:
-    """The pair of two blocks, of the kinds that both hold, each by its number in both; None where they share none."""
-    kinds = [kind for kind in before if before[kind] and after.get(kind)]
+    None where they share none.""" that both hold, each by its number in both; None where they share none."""
+    kinds = [kind for kind in before if kind != OTHER and before[kind] and after.get(kind)]
     weights = {kind: min(len(before[kind]), len(after[kind])) for kind in kinds}
     total = sum(weights.values())
     if not total:
@@ -90,7 +92,7 @@ class Comparison:
         self._blocks = 0
         self._quad: List[Times] = []
         self._first: List[float] = []
-        self._visited = 0
+        self._is_first = True
         self.pairs: List[Pair] = []
         self.control: List[Pair] = []
         self.unlike = 0
@@ -99,18 +101,17 @@ class Comparison:
     @property
     def next(self) -> Block:
         """The block that comes."""
-        if self._visited < 2:
-            return Block(self._visited == 0, False, 1 if self._first else _FIRST)
+        if self._is_first:
+            return Block(True, False, _MORE if self._first else _FIRST)
         quad, place = divmod(self._blocks, 4)
         on = (place in (1, 2)) != bool(quad % 2)
         return Block(on, quad % 3 == 2, 1 + self._timed)
 
     def add(self, times: Times) -> None:
         """Take the times of the block that has ended."""
-        if self._visited < 2:
+        if self._is_first:
             self._first += [us for kind in times.values() for us in kind] or [0.0]
-            if settled(self._first) or len(self._first) >= _MOST_FIRST:
-                self._visited, self._first = self._visited + 1, []
+            self._is_first = not settled(self._first) and len(self._first) < _MOST_FIRST
             return
         control = self.next.control
         self._quad.append(times)

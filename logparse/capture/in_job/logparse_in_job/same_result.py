@@ -188,7 +188,7 @@ class _Rounding:
     def _rounded(self, module: Any, output: Any) -> Any:
         if not output.is_floating_point():
             return output
-        weight = getattr(module, "weight", None)
+        weight: Any = getattr(module, "weight", None)
         summed = weight[0].numel() if torch.is_tensor(weight) and weight.dim() > 1 else 1
         sums = torch.finfo(torch.float32).eps / 2
         if output.is_cuda and output.dtype is torch.float32 and _in_tf32(module):

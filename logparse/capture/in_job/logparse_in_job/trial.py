@@ -14,6 +14,8 @@ an action cannot be switched         it is refused with the reason, and the next
 its result differs                   the same
 an exception leaves a module's call  the action is off before the job sees its own exception; it is *broken*, and
 while it is on (also Ctrl-C)         nothing else is tried in this process
+the job takes a ``state_dict``, or   the action goes off first, and the block begins anew: a checkpoint never holds
+saves something                      what a trial has changed
 the job sets it itself               the action is refused; what the job has set stays
 the job compiles, captures a graph   the trial ends with that reason: such code keeps what was there
 an error of ours                     the trial ends with it
@@ -36,6 +38,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 import torch
 
 from . import dynamo
+from .graphs import Graphs
 from .pairs import Comparison
 from .record import rank_of_job, write_whole
 from .same_result import Call, NotRestoredError, Same, call_of
@@ -84,7 +87,8 @@ class Trial:
     says so and the device is idle, ``between`` with the times of the units since then.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, graphs: Graphs) -> None:
+        self._graphs = graphs
         with open(os.environ["LOGPARSE_TRY"], encoding="utf-8") as file:
             plan = json.load(file)
         self._path = os.path.join(folder, f"try_{os.getpid()}.json")
@@ -98,11 +102,11 @@ class Trial:
         self._units_left = 0
         self._waits = 0
         self._began_s = 0.0
-        self._compiled = 0
         self._sort = ""
         self._series: Optional[Series] = None
         self._switch: Optional[Switch] = None
         self._on = ""
+        self._again = False
         self._tried: List[Tried] = []
         self._now: Optional[Tried] = None
         self.over = False
@@ -131,6 +135,11 @@ class Trial:
             now.end("broken", _said(error))
             self._end(f"{now.name} was on when the job raised {_said(error)}")
 
+    def saved(self) -> None:
+        """The job is about to look at its state as a whole."""
+        if self._on and self._off():
+            self._again = True
+
     # ---------------------------------------------------------------------------------------------- between two units
 
     def unit_ended(self, sort: str, series: Series) -> bool:
@@ -149,6 +158,7 @@ class Trial:
             if not self._began_s:
                 self._begin(sort, series, times)
             elif why := self._hindrance(sort):
+                self._give_up("refused", why)
                 self._end(why)
             elif self._now is None:
                 self._start()
@@ -177,6 +187,8 @@ class Trial:
             return "the job's units come from several threads"
         if dynamo.compiled_graphs():
             return "the job has compiled its forward with torch.compile, and compiled code keeps what was there"
+        if self._graphs.any:
+            return "the job has captured a CUDA graph, which replays the kernels that were captured"
         return ""
 
     def _start(self) -> None:
@@ -233,7 +245,10 @@ class Trial:
         assert switch is not None
         if why := switch.disturbed():
             raise RefusedError(why)
-        comparison.add(times)
+        if self._again:
+            self._again = False
+        else:
+            comparison.add(times)
         if comparison.done:
             self._off()
             now.end("decided")

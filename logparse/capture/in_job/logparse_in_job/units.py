@@ -32,6 +32,8 @@ PERIODS = frozenset({"optimizer", "forward"})
 LEAST = 6
 _KINDS, _TIMES = 64, 2000
 """Kinds with a count of their own, and times that are kept of each."""
+OTHER = "other"
+"""The kind of all units beyond these kinds, which are not alike."""
 _ACCUMULATED = 64
 _RARE = 0.05
 """Share of the units below which a kind need not be traced."""
@@ -66,7 +68,7 @@ class Series:
         """The kind of this name; "other" once there are too many kinds."""
         found = self.kinds.get(name)
         if found is None:
-            name = name if len(self.kinds) < _KINDS else "other"
+            name = name if len(self.kinds) < _KINDS else OTHER
             found = self.kinds.setdefault(name, Kind())
         return found
 

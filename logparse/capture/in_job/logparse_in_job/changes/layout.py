@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 
-def turn_images(module: torch.nn.Module, inputs: tuple[object, ...]) -> tuple[object, ...]:
+def turn_images(module: torch.nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Turn the images that a model is given."""
     return tuple(x.to(memory_format=torch.channels_last) if torch.is_tensor(x) and x.dim() == 4 else x for x in inputs)

@@ -1,0 +1,328 @@
+"""Trials in small programs of our own: what is tried, what ends it, and that nothing stays switched."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analyzers.tune.tried import Record, Tried, gathered, read
+from logparse.capture.plan import trying
+from tests.capture.in_job.observed import Server
+from tests.capture.observing import ENVIRON, Behaviour
+
+pytest.importorskip("torch")
+
+PROGRAM = """
+import threading, time
+import torch
+
+now = [0.0]
+time.perf_counter = lambda: now[0]  # the clock of units, which a test sets
+torch.manual_seed(0)
+
+
+class Net(torch.nn.Sequential):
+    def forward(self, images):
+        in_forward()
+        return super().forward(images)
+
+
+def in_forward():
+    pass
+
+
+model = Net(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(64, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+images = torch.randn(2, 3, 6, 6)
+
+
+def is_on():
+    return model[0].weight.stride(1) == 1
+
+
+def took():
+    return 0.05 if is_on() else 0.1
+
+
+def step(batch=2):
+    optimizer.zero_grad()
+    model(images[:1].expand(batch, 3, 6, 6).contiguous()).sum().backward()
+    now[0] += took() * batch / 2
+    optimizer.step()
+
+
+def state():
+    model.state_dict()
+    kept = [model[0].weight, model[0].weight.grad, optimizer.state[model[0].weight].get("momentum_buffer")]
+    return [x.stride() for x in kept if x is not None], len(model._forward_pre_hooks)
+
+"""
+"""A unit takes half the time in channels_last.  Each test adds what its job does."""
+PLAIN = "([(27, 9, 3, 1), (27, 9, 3, 1), (27, 9, 3, 1)], 0)"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A program that ran with a trial, and plain."""
+
+    plain: Behaviour
+    tried: Behaviour
+    records: list[Record]
+    notes: list[str]
+
+    @property
+    def one(self) -> Record:
+        (record,) = self.records
+        return record
+
+    def of(self, name: str) -> Tried:
+        return next(x for x in gathered([name], self.records))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def run(server: Server, tmp_path: Path) -> Any:
+    def run(code: str, *actions: str, **more: Any) -> Ran:
+        program, plan = tmp_path / "job.py", tmp_path / "asked.json"
+        program.write_text(PROGRAM + code)
+        plan.write_text(json.dumps({"actions": actions, "seconds": 60.0, "expected": 0, "floor": 0.01, **more}))
+        plain, tried = server.both(program, tmp_path, LOGPARSE_TRACE_UNITS="0", LOGPARSE_TRY=str(plan))
+        return Ran(plain.behaviour, tried.behaviour, read(tmp_path / "observed" / "logs"), tried.notes)
+
+    return run
+
+
+def test_an_action_is_timed_by_turns_and_taken_back(run: Any) -> None:
+    ran = run("for _ in range(150): step()\nprint(state())", "channels_last", "padded_output", "tf32")
+    assert ran.tried.out.decode().strip() == ran.plain.out.decode().strip() == PLAIN
+    assert (ran.one.over, ran.one.why, ran.one.on) == (True, "", "")
+    channels, padded, tf32 = ran.one.seen
+    assert channels.ended == "decided"
+    assert len(channels.pairs) == 8
+    assert {round(x[0], 6) for x in channels.pairs} == {round(math.log(0.5), 6)}
+    assert channels.pairs[0][1:] == pytest.approx((1e5, 5e4))
+    assert channels.control == pytest.approx([0.0] * 4)
+    assert channels.detail == "1 weights of convolutions"
+    assert channels.same is not None
+    assert 0 <= channels.same[0] <= channels.same[1]
+    assert channels.same[2] == "output and gradients"
+    assert (padded.ended, tf32.ended) == ("refused", "refused")
+    assert "no linear layer has 256 outputs" in padded.why
+    assert "GPU alone" in tf32.why
+    assert ran.of("channels_last").outcome == "faster once", "one process is not enough"
+    assert ran.notes == []
+
+
+def test_calls_without_gradients_are_units_too(run: Any) -> None:
+    ran = run(
+        "def in_forward(): now[0] += took()\n"
+        "with torch.no_grad():\n    for _ in range(150): model(images)\nprint(state())",
+        "channels_last",
+    )
+    assert ran.one.sort == "module"
+    assert ran.one.seen[0].ended == "decided"
+    assert ran.one.seen[0].same is not None
+    assert ran.one.seen[0].same[2] == "output"
+    assert ran.tried.out == ran.plain.out == b"([(27, 9, 3, 1)], 0)\n"
+
+
+def test_another_result_is_not_offered(run: Any) -> None:
+    ran = run(
+        "forward = Net.forward\n"
+        "Net.forward = lambda self, images: forward(self, images) * (1.001 if is_on() else 1)\n"
+        "for _ in range(60): step()\nprint(state())",
+        "channels_last",
+    )
+    (seen,) = ran.one.seen
+    assert seen.ended == "refused"
+    assert seen.why.startswith("it computes something else: output and gradients differ by 1.0e-03")
+    assert not seen.pairs
+    assert ran.tried.out == ran.plain.out
+
+
+def test_dropout_does_not_make_a_result_another(run: Any) -> None:
+    """Its mask depends on the layout: the results are then compared without it."""
+    ran = run("model.insert(1, torch.nn.Dropout(0.5))\nfor _ in range(80): step()\nprint(is_on())", "channels_last")
+    assert ran.one.seen[0].same is not None
+    assert ran.one.seen[0].same[2] == "output and gradients, in evaluation mode"
+    assert ran.one.seen[0].pairs
+
+
+def test_the_random_numbers_of_the_job_are_as_without_a_trial(run: Any) -> None:
+    ran = run(
+        "model.insert(1, torch.nn.Dropout(0.5))\nfor _ in range(25): step()\nprint(torch.rand(3))", "padded_output"
+    )
+    assert ran.one.seen[0].ended == "refused"
+    assert ran.tried == ran.plain
+
+
+RAISES = """
+calls = [0]
+
+
+def in_forward():
+    calls[0] += is_on()
+    if is_on() and calls[0] == 12:
+        raise {error}
+
+
+try:
+    for _ in range(100): step()
+except {kind} as error:
+    print(type(error).__name__, error, state())
+for _ in range(5): step()
+print(state())
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        ('torch.OutOfMemoryError("CUDA out of memory")', "torch.OutOfMemoryError", "OutOfMemoryError: CUDA out of me"),
+        ("KeyboardInterrupt", "KeyboardInterrupt", "KeyboardInterrupt"),
+        ("SystemExit(3)", "SystemExit", "SystemExit: 3"),
+    ],
+)
+def test_an_exception_while_it_is_on_reaches_the_job_with_nothing_switched(
+    error: str, kind: str, said: str, run: Any
+) -> None:
+    ran = run(RAISES.format(error=error, kind=kind), "channels_last", "padded_output")
+    (seen,) = ran.one.seen
+    assert (seen.ended, ran.one.over) == ("broken", True)
+    assert seen.why.startswith(said)
+    assert ran.one.why.startswith("channels_last was on when the job raised")
+    first, last = ran.tried.out.decode().splitlines()
+    assert first.startswith(said.partition(":")[0])
+    assert PLAIN.partition(",")[0] in first, "the weight"
+    assert last == PLAIN
+    assert ran.tried.code == 0
+
+
+def test_an_exception_outside_of_modules_is_named_and_stays_the_job_s(tmp_path: Path) -> None:
+    """A job that checks its parameters' strides.  Python tells what ended a process only where it is the whole one."""
+    program, plan = tmp_path / "job.py", tmp_path / "asked.json"
+    check = "    assert model[0].weight.is_contiguous(), 'the layout'"
+    program.write_text(f"{PROGRAM}\nfor _ in range(100):\n    step()\n{check}\n")
+    plan.write_text(json.dumps({"actions": ["channels_last"], "seconds": 60.0, "floor": 0.01}))
+    environ = trying(tmp_path, "", ENVIRON, plan)
+    ran = subprocess.run([sys.executable, str(program)], env=environ, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "AssertionError: the layout" in ran.stderr
+    (record,) = read(tmp_path)
+    (seen,) = record.seen
+    assert (seen.ended, seen.why) == ("broken", "AssertionError: the layout")
+    assert gathered(["channels_last"], [record])[0].outcome == "broken"
+
+
+def test_an_error_of_the_job_s_own_is_no_action_s(run: Any) -> None:
+    ran = run("for number in range(100):\n    step()\n    if number == 5: raise ValueError('its own')", "channels_last")
+    assert (ran.tried.code, ran.tried.err) == (ran.plain.code, ran.plain.err)
+    assert ran.one.seen == ()
+
+
+def test_a_job_that_sets_it_itself(run: Any) -> None:
+    ran = run(
+        "for _ in range(80):\n    torch.backends.cuda.enable_flash_sdp(True)\n    step()\n"
+        "print(torch.backends.cuda.flash_sdp_enabled(), state())",
+        "attention_math",
+        "channels_last",
+    )
+    attention, channels = ran.one.seen
+    assert (attention.ended, attention.why) == (
+        "refused",
+        "the job sets torch.backends.cuda.enable_flash_sdp itself",
+    )
+    assert channels.pairs
+    assert ran.tried.out == ran.plain.out
+
+
+def test_a_job_that_changes_its_layout_itself(run: Any) -> None:
+    ran = run(
+        "for number in range(80):\n    step()\n    if number > 50: model.to(memory_format=torch.contiguous_format)\n"
+        "print(state())",
+        "channels_last",
+    )
+    (seen,) = ran.one.seen
+    assert (seen.ended, seen.why) == ("refused", "the job changes the layout of its parameters itself")
+    assert ran.tried.out == ran.plain.out
+
+
+def test_a_forward_that_is_compiled_after_we_switched(run: Any) -> None:
+    ran = run(
+        "whole = model\nfor number in range(60):\n    step()\n"
+        "    if number == 40: model.compile(backend='eager')\nprint(state())",
+        "channels_last",
+        "padded_output",
+    )
+    assert ran.one.over
+    assert ran.one.why.startswith("the job has compiled its forward with torch.compile")
+    assert [x.ended for x in ran.one.seen] == ["refused"]
+    assert ran.tried.out == ran.plain.out
+
+
+def test_units_of_many_kinds_are_compared_within_a_kind(run: Any) -> None:
+    ran = run("for number in range(1500): step(1 + number % 5)\nprint(state())", "channels_last")
+    (seen,) = ran.one.seen
+    assert seen.ended == "decided"
+    assert {round(x[0], 6) for x in seen.pairs} == {round(math.log(0.5), 6)}, "whatever the batch"
+    assert ran.tried.out == ran.plain.out
+
+
+def test_units_that_are_never_alike(run: Any) -> None:
+    ran = run("for number in range(200): step(1 + number)\nprint(state())", "channels_last")
+    found = ran.of("channels_last")
+    assert found.outcome == "undecided"
+    assert found.why.startswith("the job's units are of many kinds")
+    assert ran.tried.out == ran.plain.out
+
+
+def test_a_job_that_ends_too_early_leaves_what_is_known(run: Any) -> None:
+    ran = run("for _ in range(40): step()\nprint(state())", "channels_last")
+    (seen,) = ran.one.seen
+    assert seen.ended == "units"
+    found = ran.of("channels_last")
+    assert found.outcome == "undecided"
+    assert found.why.startswith("the job makes too few units")
+    assert ran.tried.out == ran.plain.out
+
+
+def test_a_job_of_known_length_begins_early(run: Any) -> None:
+    ran = run("for _ in range(40): step()\nprint(state())", "channels_last", expected=40)
+    assert len(ran.one.seen[0].pairs) >= 4
+    assert ran.tried.out == ran.plain.out
+
+
+def test_a_job_whose_units_never_settle_is_not_tried(run: Any) -> None:
+    ran = run("for _ in range(8): step()\nprint(state())", "channels_last")
+    assert (ran.one.seen, ran.one.over) == ((), True)
+    assert ran.tried.out == ran.plain.out
+
+
+def test_units_of_several_threads(run: Any) -> None:
+    ran = run(
+        "def work():\n    for _ in range(60): step()\n"
+        "thread = threading.Thread(target=work); thread.start(); thread.join(); print(state())",
+        "channels_last",
+    )
+    assert (ran.one.seen, ran.one.why) == ((), "the job's units come from several threads")
+    assert ran.tried.out == ran.plain.out
+
+
+def test_a_budget_that_is_over(run: Any) -> None:
+    ran = run("for _ in range(80): step()\nprint(state())", "channels_last", "padded_output", seconds=0.0)
+    assert (ran.one.seen, ran.one.why) == ((), "no time was left for the others")
+    assert ran.tried.out == ran.plain.out
