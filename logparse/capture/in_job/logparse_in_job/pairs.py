@@ -69,7 +69,10 @@ class Pair(NamedTuple):
 
 
 def pair_of(before: Times, after: Times) -> Optional[Pair]:
-    None where they share none.""" that both hold, each by its number in both; None where they share none."""
+    """The pair of two blocks, of the kinds that both hold, each by its number in both; None where they share none.
+
+    Units of the kind ``OTHER`` are not alike, so they count as shared by none.
+    """
     kinds = [kind for kind in before if kind != OTHER and before[kind] and after.get(kind)]
     weights = {kind: min(len(before[kind]), len(after[kind])) for kind in kinds}
     total = sum(weights.values())

@@ -1,0 +1,203 @@
+"""The starts of a trial: which actions each has, how a job is ended, and what is told of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from analyzers.tune import in_the_job
+from analyzers.tune.in_the_job import Answer, trial, try_in_the_job
+from analyzers.tune.starts import Starts
+from analyzers.tune.try_verb import answer, lines, split
+from logparse.errors import UsageError
+
+FAKE = """
+import json, math, os, sys, time
+
+asked = json.load(open(os.environ["LOGPARSE_TRY"]))
+log = sys.argv[1]
+with open(log, "a") as file:
+    print(json.dumps(asked), file=file)
+start = len(open(log).readlines())
+ratios = json.loads(sys.argv[2])
+behaviour = sys.argv[3] if len(sys.argv) > 3 else ""
+
+
+def wait():
+    time.sleep(60)
+
+
+def seen(name):
+    ratio, pairs = ratios.get(name, 0.9), 16
+    if ratio == "refused":
+        return {"name": name, "ended": "refused", "why": "it cannot", "detail": "", "seconds": 0.1}
+    if behaviour == "few":
+        pairs = 4
+    logs = [math.log(ratio) + 0.01 * math.sin(i) for i in range(pairs)]
+    return {"name": name, "ended": "units" if behaviour == "few" else "decided", "why": "", "detail": "",
+            "seconds": 1.0, "pairs": [[x, 1e5, 1e5 * math.exp(x)] for x in logs], "control": [[0.0, 1e5, 1e5]] * 4,
+            "unlike": 0, "same": {"deviation": 1e-7, "allowed": 1e-6, "how": "output"}}
+
+
+def write(actions, over=True, on="", why=""):
+    path = os.path.join(os.environ["LOGPARSE_TRACE_DIR"], f"try_{os.getpid()}.json")
+    found = {"logparse_try": 1, "pid": os.getpid(), "over": over, "why": why, "on": on, "unit": "optimizer",
+             "units": 60, "kinds": 1, "left": [], "actions": actions}
+    with open(path + ".part", "w") as file:
+        json.dump(found, file)
+    os.replace(path + ".part", path)
+
+
+if behaviour == "silent":
+    sys.exit(0)
+if behaviour == "fails":
+    sys.exit(7)
+if behaviour == "dies" and start == 1:
+    write([{"name": asked["actions"][0], "ended": "", "why": "", "detail": "", "seconds": 0.1}], over=False,
+          on=asked["actions"][0])
+    os.kill(os.getpid(), 9)
+if behaviour == "stubborn":
+    import signal
+    signal.signal(signal.SIGTERM, lambda *_: None)
+write([seen(x) for x in asked["actions"]], over=behaviour != "few")
+if behaviour != "few":
+    while True:
+        wait()
+"""
+"""A job that writes what a trial finds: without torch, so that the starts are tried alone."""
+
+
+def tried(
+    folder: Path, ratios: Mapping[str, object], *actions: str, behaviour: str = "", **more: object
+) -> tuple[Answer, list[list[str]]]:
+    """The answer, and the actions of each start."""
+    program, log = folder / "job.py", folder / "log"
+    program.write_text(FAKE)
+    command = [sys.executable, str(program), str(log), json.dumps(ratios), behaviour]
+    found = try_in_the_job(command, os.environ, trial(actions, **more), Starts(), lambda line: None)
+    starts = log.read_text().splitlines() if log.exists() else []
+    return found, [json.loads(x)["actions"] for x in starts]
+
+
+def test_a_winner_is_seen_in_a_second_process(tmp_path: Path) -> None:
+    found, starts = tried(tmp_path, {"channels_last": 0.7, "tf32": 1.0}, "channels_last", "tf32")
+    assert starts == [["channels_last", "tf32"], ["channels_last"]]
+    assert [(x.name, x.outcome) for x in found.tried] == [("channels_last", "measured"), ("tf32", "not faster")]
+    assert (found.word, found.code, found.starts) == ("step", 0, 2), "the exit code of what we have ended is no error"
+
+
+def test_winners_are_tried_together_and_never_added_up(tmp_path: Path) -> None:
+    """``channels_last`` is a part of ``channels_last_benchmark``, so the two are no pair."""
+    ratios = {"channels_last": 0.7, "channels_last_benchmark": 0.6, "one_kernel_gelu": 0.9}
+    both = "channels_last_benchmark+one_kernel_gelu"
+    found, starts = tried(tmp_path, {**ratios, both: 0.58}, *ratios)
+    assert starts[0] == [*ratios]
+    assert sorted(starts[1]) == sorted([*ratios, both])
+    assert starts[2:] == [[both]]
+    assert found.tried[0].name == both
+    assert found.tried[0].outcome == "measured"
+
+
+def test_what_is_refused_is_not_tried_again(tmp_path: Path) -> None:
+    found, starts = tried(tmp_path, {"tf32": "refused"}, "tf32")
+    assert starts == [["tf32"]]
+    assert (found.tried[0].outcome, found.tried[0].why) == ("refused", "it cannot")
+
+
+def test_an_action_that_kills_the_job_is_named_and_the_others_have_their_start(tmp_path: Path) -> None:
+    found, starts = tried(tmp_path, {"tf32": 0.8}, "padded_output", "tf32", behaviour="dies")
+    assert starts == [["padded_output", "tf32"], ["tf32"], ["tf32"]]
+    outcomes = {x.name: (x.outcome, x.why) for x in found.tried}
+    assert outcomes["padded_output"] == ("broken", "the job was ended by SIGKILL while it was on")
+    assert outcomes["tf32"][0] == "measured"
+
+
+def test_a_short_job_is_started_until_its_pairs_suffice(tmp_path: Path) -> None:
+    found, starts = tried(tmp_path, {"tf32": 0.8}, "tf32", behaviour="few")
+    assert len(starts) == 2
+    assert found.tried[0].outcome == "measured"
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert [json.loads(x)["expected"] for x in lines] == [0, 60]
+
+
+def test_a_job_that_tries_nothing(tmp_path: Path) -> None:
+    found, starts = tried(tmp_path, {}, "tf32", behaviour="silent")
+    assert len(starts) == 2
+    assert found.tried[0].outcome == "not tried"
+    assert any("none imported torch" in x for x in found.notes)
+
+
+def test_a_job_that_fails_keeps_its_exit_code(tmp_path: Path) -> None:
+    found, starts = tried(tmp_path, {}, "tf32", behaviour="fails")
+    assert (found.code, len(starts)) == (7, 1)
+    assert "the job ended with exit code 7" in found.notes
+
+
+def test_a_job_that_stays_is_made_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_the_job, "_GRACE_S", 0.1)
+    monkeypatch.setattr(in_the_job, "_LEAVE_S", 0.1)
+    found, _ = tried(tmp_path, {"tf32": 1.0}, "tf32", behaviour="stubborn")
+    assert found.tried[0].outcome == "not faster"
+    assert found.code == 0
+
+
+def test_a_command_that_is_not_there(tmp_path: Path) -> None:
+    found = try_in_the_job(["/no/such"], os.environ, trial(["tf32"]), Starts(), lambda line: None)
+    assert found.code == 127
+    assert found.notes == ("/no/such: No such file or directory",)
+
+
+def test_ctrl_c_ends_the_trial_with_what_is_known(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text("import time\nopen('began', 'w').close()\ntime.sleep(60)\n")
+    words = [sys.executable, "-m", "logparse", "try", "tf32", "--", sys.executable, "job.py"]
+    environ = {**os.environ, "PYTHONPATH": os.getcwd()}
+    program = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environ)
+    while not (tmp_path / "began").exists():
+        time.sleep(0.05)
+    program.send_signal(signal.SIGINT)
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode == 130
+    assert "tf32  not tried" in errors
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["tf32"], "the job goes after `--`"),
+        (["tf32", "--"], "no job after `--`"),
+        (["tf32", "--budget", "3s", "--", "true"], "--budget: options go before the actions"),
+    ],
+)
+def test_wrong_words(words: list[str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        split(words)
+
+
+def test_unknown_actions() -> None:
+    with pytest.raises(UsageError, match="warp"):
+        trial(["warp"])
+    with pytest.raises(UsageError, match="name at least one action"):
+        trial([])
+
+
+def test_what_is_printed(tmp_path: Path) -> None:
+    found, _ = tried(tmp_path, {"channels_last": 0.7, "tf32": "refused"}, "channels_last", "tf32")
+    first, winner, refused = lines(found)
+    times = "100 ms → 70.1 ms a step [69.8 ms, 70.4 ms]"
+    assert first == f"try: channels_last: {times}, measured in your job"
+    same = "same result within 1.0e-07 (output; rounding may do 1.0e-06)"
+    assert winner == f"  channels_last  measured in your job; {times}; 32 pairs in 2 processes, 2 s; {same}"
+    assert refused == "  tf32           not offered: it cannot"
+    table = answer(found).made
+    assert table is not None
+    rows = [*table]  # type: ignore[misc]
+    assert rows[0]["outcome"] == "measured"
+    assert rows[0]["ratio"] == pytest.approx(0.7, rel=0.01)

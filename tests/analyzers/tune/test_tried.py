@@ -1,0 +1,103 @@
+"""What trials say of an action, from the records of several processes."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analyzers.tune.tried import Record, Seen, Tried, gathered, read
+
+
+def seen(ratio: float, pairs: int = 16, noise: float = 0.01, control: float = 0.0, seed: int = 0, **more: Any) -> Seen:
+    """A process that found this ratio, and that of its controls."""
+    draw = random.Random(seed)
+    logs = [math.log(ratio) + draw.gauss(0.0, noise) for _ in range(pairs)]
+    made = {"name": "channels_last", "ended": "decided", "seconds": 5.0, "same": (1e-7, 1e-6, "output"), **more}
+    return Seen(pairs=tuple((x, 1e5, 1e5 * math.exp(x)) for x in logs), control=(control,) * 4, **made)
+
+
+@pytest.mark.parametrize(
+    ("processes", "outcome"),
+    [
+        ([seen(0.75), seen(0.75, seed=1)], "measured"),
+        ([seen(0.75)], "faster once"),
+        ([seen(0.75), seen(1.0, seed=1)], "not faster"),
+        ([seen(1.0)], "not faster"),
+        ([seen(1.2)], "not faster"),
+        ([seen(0.9, noise=0.5)], "undecided"),
+        ([seen(0.75, pairs=5, ended="units")], "undecided"),
+        ([seen(0.75, pairs=5), seen(0.75, pairs=5, seed=1)], "measured"),
+        ([seen(1.0, pairs=64, noise=0.3)], "not faster"),
+        ([Seen("channels_last", "refused", "why not")], "refused"),
+        ([seen(0.75), Seen("channels_last", "broken", "OutOfMemoryError")], "broken"),
+        ([], "not tried"),
+    ],
+)
+def test_the_outcome(processes: list[Seen], outcome: str) -> None:
+    found = Tried("channels_last", tuple(processes))
+    if outcome == "not faster" and len(processes) == 2:
+        assert found.outcome != "measured", "two processes that differ measure nothing"
+    else:
+        assert found.outcome == outcome
+
+
+def test_times_are_of_the_ratio_and_the_unit_as_it_is() -> None:
+    found = Tried("channels_last", (seen(0.75, noise=0.001), seen(0.75, noise=0.001, seed=1)))
+    assert found.now_us == 1e5
+    assert found.then_us is not None
+    assert found.then_us.value == pytest.approx(75_000, rel=0.002)
+    assert found.then_us.low < found.then_us.value < found.then_us.high
+    assert (len(found.pairs), len(found.timed), found.seconds) == (32, 2, 10.0)
+
+
+def test_a_process_of_its_own_bias_widens_the_interval() -> None:
+    """Two processes whose middles differ by 6 %: the interval reaches both."""
+    alike = Tried("x", (seen(0.75, noise=0.001), seen(0.75, noise=0.001, seed=1))).ratio
+    apart = Tried("x", (seen(0.73, noise=0.001), seen(0.775, noise=0.001, seed=1))).ratio
+    biased = Tried("x", (seen(0.75, noise=0.001, control=0.03), seen(0.75, noise=0.001, seed=1, control=0.03))).ratio
+    assert alike is not None
+    assert apart is not None
+    assert biased is not None
+    assert alike.high / alike.low < 1.005
+    assert apart.low < 0.735
+    assert apart.high > 0.77
+    assert biased.high / biased.low == pytest.approx(math.exp(0.06), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("process", "why"),
+    [
+        (seen(0.75, pairs=5, ended="units"), "the job makes too few units: 5 pairs of blocks"),
+        (seen(0.75, pairs=5, unlike=40), "the job's units are of many kinds: 40 pairs of blocks"),
+        (seen(0.9, noise=0.5), "its interval is still wider than 2% to a side"),
+        (Seen("x", "refused", "it computes something else"), "it computes something else"),
+    ],
+)
+def test_why_nothing_is_known(process: Seen, why: str) -> None:
+    assert Tried("x", (process,)).why.startswith(why)
+
+
+def test_the_best_come_first() -> None:
+    def record(name: str, ratio: float, processes: int = 2) -> list[Record]:
+        return [
+            Record("optimizer", 99, 1, True, "", "", 0, (seen(ratio, seed=i, name=name),)) for i in range(processes)
+        ]
+
+    records = [*record("a", 0.9), *record("b", 0.7), *record("c", 0.5, 1), *record("d", 1.3)]
+    found = gathered(["a", "b", "c", "d", "e"], records)
+    assert [x.name for x in found] == ["b", "a", "c", "d", "e"]
+    assert [x.outcome for x in found] == ["measured", "measured", "faster once", "not faster", "not tried"]
+
+
+def test_a_record_that_is_cut_off_is_left_out(tmp_path: Path) -> None:
+    whole = {"unit": "module", "units": 5, "kinds": 1, "over": False, "why": "", "on": "", "actions": []}
+    (tmp_path / "try_1.json").write_text(json.dumps(whole))
+    (tmp_path / "try_2.json").write_text(json.dumps(whole)[:-9])
+    (tmp_path / "try_3.json").write_text("{}")
+    (tmp_path / "try_4.json").write_text("[]")
+    assert [x.sort for x in read(tmp_path)] == ["module"]

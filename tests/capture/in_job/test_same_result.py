@@ -1,0 +1,124 @@
+"""Whether an action computes the same: rounding is, a wrong formula is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from logparse.capture.in_job.logparse_in_job.same_result import Comparison, NotRestoredError, call_of  # noqa: E402
+
+
+def compare(model: Any, inputs: tuple[Any, ...], change: Any, roundoff: float = 0.0, **kwargs: Any) -> Any:
+    """Compare a model with what ``change(True)`` makes of it; ``change(False)`` takes it back."""
+    call = call_of(model, inputs, kwargs)
+    return Comparison(call, roundoff).compare(lambda: change(True), lambda: change(False))
+
+
+class Scaled(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Linear layers with a factor and another order of sums, to plant faults of any size."""
+
+    def __init__(self, depth: int = 4) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(depth))
+        self.by, self.other_order, self.drops = 1.0, False, 0.0
+
+    def forward(self, x: Any, **more: Any) -> Any:
+        for layer in self.layers:
+            if self.other_order:
+                order = torch.randperm(64, generator=torch.Generator().manual_seed(1))
+                layer_of = torch.nn.functional.linear(x[:, order], layer.weight[:, order], layer.bias)
+            else:
+                layer_of = layer(x)
+            x = torch.tanh(layer_of)
+        return {"logits": torch.nn.functional.dropout(x, self.drops, self.training) * self.by, "count": 3}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("depth", [1, 8])
+def test_another_order_of_sums_is_the_same(dtype: Any, depth: int) -> None:
+    model = Scaled(depth).to(dtype)
+    found = compare(model, (torch.randn(8, 64, dtype=dtype),), lambda on: setattr(model, "other_order", on))
+    assert found.is_same
+    assert found.how == "output and gradients"
+
+
+@pytest.mark.parametrize("by", [1.001, -1.0, float("nan"), float("inf")])
+def test_a_planted_fault_is_not(by: float) -> None:
+    model = Scaled()
+    found = compare(model, (torch.randn(8, 64),), lambda on: setattr(model, "by", by if on else 1.0))
+    assert not found.is_same
+    assert found.deviation > 20 * found.allowed
+
+
+def test_what_an_action_claims_is_allowed() -> None:
+    model = Scaled()
+    change = lambda on: setattr(model, "by", 1.001 if on else 1.0)  # noqa: E731
+    assert not compare(model, (torch.randn(8, 64),), change).is_same
+    assert compare(model, (torch.randn(8, 64),), change, roundoff=2.0**-11).is_same
+
+
+def test_everything_is_as_it_was() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.5))
+    model(torch.randn(4, 8)).sum().backward()
+    before = {name: x.clone() for name, x in model.state_dict().items()}
+    gradients = [(x.grad, x.grad.clone()) for x in model.parameters()]
+    images = torch.randn(4, 8)
+    state = torch.get_rng_state()
+    assert compare(model, (images,), lambda on: None).deviation == 0.0
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
+    for (gradient, value), x in zip(gradients, model.parameters(), strict=True):
+        assert x.grad is gradient
+        assert torch.equal(gradient, value)
+    assert model.training
+    assert all(x.training for x in model.modules())
+    assert not torch.nn.modules.module._global_forward_hooks
+
+
+def test_it_runs_as_the_job_does() -> None:
+    """Autocast, no gradients, keyword arguments; an input that the job changes later was copied."""
+    model, x = Scaled(), torch.randn(8, 64)
+    seen: list[Any] = []
+    model.layers[0].register_forward_hook(lambda module, inputs, out: seen.append((out.dtype, float(inputs[0].sum()))))
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+        call = call_of(model, (x,), {"more": [x]})
+    total = float(x.sum())
+    x.zero_()
+    found = Comparison(call, 0.0).compare(lambda: None, lambda: None)
+    assert found.how == "output"
+    assert {dtype for dtype, _ in seen} == {torch.bfloat16}
+    assert {of for _, of in seen} == {total}
+
+
+def test_another_dropout_is_compared_without_it() -> None:
+    model = Scaled()
+    model.drops = 0.5
+
+    def change(on: bool) -> None:
+        model.drops = 0.4 if on else 0.5
+
+    found = compare(model, (torch.randn(8, 64),), change)
+    assert (found.is_same, found.how) == (True, "output and gradients, in evaluation mode")
+
+
+def test_what_is_not_taken_back_is_found() -> None:
+    model = Scaled()
+    with pytest.raises(NotRestoredError, match="once it was off again, results differed by"):
+        compare(model, (torch.randn(8, 64),), lambda on: setattr(model, "by", 1.0 if on else 0.5))
+
+
+def test_an_error_of_the_model_comes_through_with_the_action_off() -> None:
+    model, states = Scaled(), []
+
+    def change(on: bool) -> None:
+        states.append(on)
+        model.layers[0].weight.data = torch.randn(64, 3) if on else torch.randn(64, 64)
+
+    with pytest.raises(RuntimeError, match="shape"):
+        compare(model, (torch.randn(8, 64),), change)
+    assert states == [True, False]
+    assert not torch.nn.modules.module._global_forward_hooks
