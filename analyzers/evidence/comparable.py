@@ -223,8 +223,8 @@ def lone_times(tables: Tables) -> pd.DataFrame:
     A row of a tuner's file won against others, so it is none.
     """
     rows = tables.measurements
-    tried = (is_evidence(rows) | (rows["origin"] == RACE)) & ~rows["origin"].isin(TUNED)
-    rows = rows[tried.to_numpy(dtype=bool)]
+    chosen = (is_evidence(rows) | (rows["origin"] == RACE)) & ~rows["origin"].isin(TUNED)
+    rows = rows[chosen.to_numpy(dtype=bool)]
     tried = rows[rows["status"].isin(TRIED)].groupby(["source_id", "origin", "problem"], observed=True)["solution"]
     alone = tried.transform("nunique") == 1
     rows = timed(rows.loc[alone.index[alone]])

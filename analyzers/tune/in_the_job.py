@@ -24,13 +24,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analyzers.actions import ACTIONS
+from analyzers.evidence.trials import Tried, gathered
 from analyzers.evidence.units import word_of_sort
 from analyzers.tune.starts import Starts
-from analyzers.tune.tried import Record, Seen, Tried, gathered, read
 from logparse.capture import job
 from logparse.capture.in_job.logparse_in_job.pairs import FLOOR
 from logparse.capture.in_job.logparse_in_job.switches import NAMES, TOGETHER
@@ -38,6 +38,7 @@ from logparse.capture.notes import observed
 from logparse.capture.plan import trying
 from logparse.capture.run import Say
 from logparse.errors import UsageError
+from logparse.libraries.own.job_trials import Record, dump, record
 from logparse.output.files import write_file
 from logparse.text import one_of, printable
 
@@ -66,12 +67,14 @@ class Trial:
 class Answer:
     """What is known of each action, best first; ``word``: what a user calls a unit; ``notes`` for the user.
 
-    ``code``: the exit code of a job that ended by itself before anything was known, 130 after Ctrl-C, else 0.
+    ``records`` are those of all processes.  ``code``: the exit code of a job that ended by itself before anything was
+    known, 130 after Ctrl-C, else 0.
     """
 
     tried: tuple[Tried, ...]
     word: str
     starts: int
+    records: tuple[Record, ...] = ()
     notes: tuple[str, ...] = ()
     code: int = 0
 
@@ -112,7 +115,14 @@ def try_in_the_job(
             break
     sorts = [x.sort for x in records if x.sort]
     word = word_of_sort(sorts[0]) if sorts else "unit"
-    return Answer(tuple(gathered(names, records, asked.floor)), word, made, tuple(notes), code)
+    return Answer(tuple(gathered(names, records, asked.floor)), word, made, tuple(records), tuple(notes), code)
+
+
+def write(found: Answer, folder: Path) -> None:
+    """Write the records into a folder, from where they are ingested."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, each in enumerate(found.records):
+        write_file(folder / f"try_{number}.json", dump(each), within=folder)
 
 
 def _wanted(tried: Sequence[Tried]) -> list[str]:
@@ -141,6 +151,15 @@ def _compatible(names: Iterable[str]) -> list[str]:
 
 
 # ------------------------------------------------------------------------------------------------------- one start
+
+
+def read(folder: Path) -> list[Record]:
+    """The records of all processes of a job, by their ranks.  One that was cut off is left out."""
+    found = []
+    for path in sorted(folder.glob("try_*.json")):
+        with contextlib.suppress(OSError, ValueError):
+            found.append(record(path.read_bytes()))
+    return sorted(found, key=lambda x: x.rank)
 
 
 @dataclass(frozen=True)
@@ -204,15 +223,13 @@ def _how(returncode: int) -> str:
     return f"the job ended with exit code {returncode}" if returncode else ""
 
 
-def _with_end(record: Record, how: str) -> Record:
+def _with_end(found: Record, how: str) -> Record:
     """A record of a process that was killed says what was on then."""
-    if record.over or not how or not record.on:
-        return record
-    seen = tuple(
-        Seen(**{**vars(x), "ended": "broken", "why": f"{how} while it was on"}) if x.name == record.on else x
-        for x in record.seen
-    )
-    return Record(**{**vars(record), "seen": seen, "why": f"{how} while {record.on} was on"})
+    if found.over or not how or not found.on:
+        return found
+    broken = {"ended": "broken", "why": f"{how} while it was on"}
+    seen = tuple(replace(x, **broken) if x.name == found.on else x for x in found.seen)
+    return replace(found, seen=seen, why=f"{how} while {found.on} was on")
 
 
 def _await(child: subprocess.Popen[bytes], together: job.Together, folder: Path, asked: Trial, say: Say) -> bool:
@@ -232,8 +249,8 @@ def _await(child: subprocess.Popen[bytes], together: job.Together, folder: Path,
 
 def _progress(records: Sequence[Record], asked: Trial) -> Iterator[str]:
     """What is tried now and how sure it is already."""
-    for record in records[:1]:
-        for seen in record.seen:
+    for first in records[:1]:
+        for seen in first.seen:
             found = Tried(seen.name, (seen,), asked.floor)
             if (ratio := found.ratio) is not None:
                 count = 1 << int(math.log2(len(seen.pairs)))  # a line for each doubling

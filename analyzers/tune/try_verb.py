@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from analyzers.evidence.trials import Tried
 from analyzers.tune.in_the_job import Answer as Tries
-from analyzers.tune.tried import Tried
 from logparse.output import Answer
 from logparse.text import counted, duration
 

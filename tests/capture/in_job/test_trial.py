@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from analyzers.tune.tried import Record, Tried, gathered, read
+from analyzers.evidence.trials import Tried, gathered
+from analyzers.tune.in_the_job import read
 from logparse.capture.plan import trying
+from logparse.libraries.own.job_trials import Record
 from tests.capture.in_job.observed import Server
 from tests.capture.observing import ENVIRON, Behaviour
 

@@ -22,7 +22,7 @@ an error of ours                     the trial ends with it
 ===================================  ==========================================================================
 
 ``try_PID.json`` in ``LOGPARSE_TRACE_DIR`` holds what is known; it is written anew with each block, since a job may be
-killed.  ``analyzers/tune/tried.py`` reads it.
+killed.  ``analyzers/evidence/trials.py`` reads it.
 """
 
 from __future__ import annotations

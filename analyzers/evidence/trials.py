@@ -12,11 +12,12 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
+from analyzers.evidence.tables import Tables
+from analyzers.evidence.units import word_of_sort
 from logparse.capture.in_job.logparse_in_job.pairs import (
     CONFIDENCE,
     FLOOR,
@@ -27,43 +28,12 @@ from logparse.capture.in_job.logparse_in_job.pairs import (
     widened,
 )
 from logparse.capture.in_job.logparse_in_job.signed_rank import Interval, interval
+from logparse.libraries.own.job_trials import TRIAL, Record, Seen, seen_of
 
 Outcome: TypeAlias = Literal["measured", "faster once", "not faster", "undecided", "refused", "broken", "not tried"]
 """``measured``: faster by more than the floor in two processes.  ``undecided``: too few pairs to tell."""
 AGREE = 2
 """Processes that must find an action faster before it is called measured."""
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What one process says of one action: how its trial ended, pairs as (log ratio, µs as it is, µs on), controls.
-
-    ``same``: by how much its result deviated, and how much rounding may; None where it was not compared.
-    """
-
-    name: str
-    ended: str
-    why: str = ""
-    detail: str = ""
-    pairs: tuple[tuple[float, float, float], ...] = ()
-    control: tuple[float, ...] = ()
-    unlike: int = 0
-    seconds: float = 0.0
-    same: tuple[float, float, str] | None = None
-
-
-@dataclass(frozen=True)
-class Record:
-    """One process: its unit of work, how many it made, what was on when it wrote last, and what it tried."""
-
-    sort: str
-    units: int
-    kinds: int
-    over: bool
-    why: str
-    on: str
-    rank: int
-    seen: tuple[Seen, ...]
 
 
 @dataclass(frozen=True)
@@ -155,49 +125,26 @@ class Tried:
         return f"its interval is still wider than {NARROW:.0%} to a side"
 
 
-def read(folder: Path) -> list[Record]:
-    """The records of all processes of a job, by their ranks.  One that was cut off is left out."""
-    found = []
-    for path in sorted(folder.glob("try_*.json")):
-        try:
-            found.append(_record(json.loads(path.read_bytes())))
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-    return sorted(found, key=lambda x: x.rank)
+def tried(tables: Tables) -> tuple[Tried, ...]:
+    """What the run's trials say of each action, best first; nothing where none was made."""
+    facts = tables.facts[(tables.facts["run"] == tables.run) & tables.facts["name"].str.startswith(TRIAL)]
+    seen = [seen_of(json.loads(value)) for value in facts["value"]]
+    return tuple(_sorted(dict.fromkeys(x.name for x in seen), seen, FLOOR))
 
 
-def _record(found: Mapping[str, Any]) -> Record:
-    return Record(
-        sort=str(found["unit"]),
-        units=int(found["units"]),
-        kinds=int(found["kinds"]),
-        over=bool(found["over"]),
-        why=str(found["why"]),
-        on=str(found["on"]),
-        rank=int(found.get("rank", 0)),
-        seen=tuple(map(_seen, found["actions"])),
-    )
-
-
-def _seen(found: Mapping[str, Any]) -> Seen:
-    same = found.get("same")
-    return Seen(
-        name=str(found["name"]),
-        ended=str(found["ended"]),
-        why=str(found["why"]),
-        detail=str(found["detail"]),
-        pairs=tuple((float(a), float(b), float(c)) for a, b, c in found.get("pairs", ())),
-        control=tuple(float(x[0]) for x in found.get("control", ())),
-        unlike=int(found.get("unlike", 0)),
-        seconds=float(found["seconds"]),
-        same=(float(same["deviation"]), float(same["allowed"]), str(same["how"])) if same else None,
-    )
+def unit_word(tables: Tables) -> str:
+    """What a user calls the unit of the run's trials."""
+    facts = tables.facts[(tables.facts["run"] == tables.run) & tables.facts["name"].str.startswith(TRIAL)]
+    return next((word_of_sort(str(json.loads(value).get("unit", ""))) for value in facts["value"]), "unit")
 
 
 def gathered(names: Iterable[str], starts: Sequence[Record], floor: float = FLOOR) -> list[Tried]:
     """What all starts say of each action, those that save most first."""
-    found = [Tried(name, tuple(x for record in starts for x in record.seen if x.name == name), floor) for name in names]
-    return sorted(found, key=_rank)
+    return _sorted(names, [x for record in starts for x in record.seen], floor)
+
+
+def _sorted(names: Iterable[str], seen: Sequence[Seen], floor: float) -> list[Tried]:
+    return sorted((Tried(name, tuple(x for x in seen if x.name == name), floor) for name in names), key=_rank)
 
 
 _ORDER: Sequence[Outcome] = (

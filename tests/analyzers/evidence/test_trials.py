@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from analyzers.tune.tried import Record, Seen, Tried, gathered, read
+from analyzers.evidence.trials import Tried, gathered
+from logparse.libraries.own.job_trials import Record, Seen
 
 
 def seen(ratio: float, pairs: int = 16, noise: float = 0.01, control: float = 0.0, seed: int = 0, **more: Any) -> Seen:
@@ -84,20 +83,9 @@ def test_why_nothing_is_known(process: Seen, why: str) -> None:
 
 def test_the_best_come_first() -> None:
     def record(name: str, ratio: float, processes: int = 2) -> list[Record]:
-        return [
-            Record("optimizer", 99, 1, True, "", "", 0, (seen(ratio, seed=i, name=name),)) for i in range(processes)
-        ]
+        return [Record("optimizer", 99, True, "", "", 0, (seen(ratio, seed=i, name=name),)) for i in range(processes)]
 
     records = [*record("a", 0.9), *record("b", 0.7), *record("c", 0.5, 1), *record("d", 1.3)]
     found = gathered(["a", "b", "c", "d", "e"], records)
     assert [x.name for x in found] == ["b", "a", "c", "d", "e"]
     assert [x.outcome for x in found] == ["measured", "measured", "faster once", "not faster", "not tried"]
-
-
-def test_a_record_that_is_cut_off_is_left_out(tmp_path: Path) -> None:
-    whole = {"unit": "module", "units": 5, "kinds": 1, "over": False, "why": "", "on": "", "actions": []}
-    (tmp_path / "try_1.json").write_text(json.dumps(whole))
-    (tmp_path / "try_2.json").write_text(json.dumps(whole)[:-9])
-    (tmp_path / "try_3.json").write_text("{}")
-    (tmp_path / "try_4.json").write_text("[]")
-    assert [x.sort for x in read(tmp_path)] == ["module"]
