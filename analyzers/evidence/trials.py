@@ -30,8 +30,12 @@ from logparse.capture.in_job.logparse_in_job.pairs import (
 from logparse.capture.in_job.logparse_in_job.signed_rank import Interval, interval
 from logparse.libraries.own.job_trials import TRIAL, Record, Seen, seen_of
 
-Outcome: TypeAlias = Literal["measured", "faster once", "not faster", "undecided", "refused", "broken", "not tried"]
-"""``measured``: faster by more than the floor in two processes.  ``undecided``: too few pairs to tell."""
+Outcome: TypeAlias = Literal[
+    "measured", "faster once", "not faster", "undecided", "differs", "refused", "broken", "not tried"
+]
+"""``measured``: faster by more than the floor in two processes.  ``undecided``: too few pairs to tell.  ``differs``:
+it computes something else.
+"""
 AGREE = 2
 """Processes that must find an action faster before it is called measured."""
 
@@ -98,6 +102,8 @@ class Tried:
         ways = {x.ended for x in self.seen}
         if "broken" in ways:
             return "broken"
+        if "differs" in ways:
+            return "differs"
         if "refused" in ways:
             return "refused"
         found = self.logs
@@ -112,9 +118,19 @@ class Tried:
         return "undecided" if len(self.pairs) < LOOKS[-1] else "not faster"
 
     @property
+    def is_known(self) -> bool:
+        """Whether its effect was measured: as faster in two processes, or as not faster."""
+        return self.outcome in ("measured", "not faster")
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is shown to be of no use to this job."""
+        return self.outcome in ("not faster", "differs", "broken")
+
+    @property
     def why(self) -> str:
         """Why it is refused, or broken, or nothing is known."""
-        why = next((x.why for x in self.seen if x.ended in ("refused", "broken") and x.why), "")
+        why = next((x.why for x in self.seen if x.ended in ("differs", "refused", "broken") and x.why), "")
         if why or self.outcome not in ("undecided", "not tried"):
             return why
         unlike = sum(x.unlike for x in self.seen)
@@ -148,7 +164,7 @@ def _sorted(names: Iterable[str], seen: Sequence[Seen], floor: float) -> list[Tr
 
 
 _ORDER: Sequence[Outcome] = (
-    "measured", "faster once", "undecided", "not faster", "refused", "broken", "not tried",
+    "measured", "faster once", "undecided", "not faster", "differs", "refused", "broken", "not tried",
 )  # fmt: skip
 
 

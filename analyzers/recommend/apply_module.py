@@ -22,14 +22,16 @@ _USE = Shell("in the program:  import apply; apply.settings(); model = apply.mod
 _NAMED = Shell("in the program, as no action is applied that is not named:  import apply; @calls@")
 
 
-def chosen(results: Sequence[ActionResult], hidden: Collection[str] = ()) -> tuple[ActionResult, ...]:
+def chosen(
+    results: Sequence[ActionResult], hidden: Collection[str] = (), in_job: Collection[str] = ()
+) -> tuple[ActionResult, ...]:
     """The actions that are applied unless others are named: the best of those that surely pay and do not overlap.
 
     One that changes results beyond rounding is applied only where it is named, as is one whose name is ``hidden``: the
-    step does not show its gain.
+    step does not show its gain.  The actions that were measured ``in_job`` go before others.
     """
     out: list[ActionResult] = []
-    for result in sorted(results, key=lambda x: -x.saving_us):
+    for result in sorted(results, key=lambda x: (x.action.name not in in_job, -x.saving_us)):
         named = result.action.name in hidden or not result.action.exact
         if result.pays and not named and all(_together(result, x) for x in out):
             out.append(result)
@@ -46,9 +48,11 @@ def _together(one: ActionResult, other: ActionResult) -> bool:
     return not alternatives(one, other) and {x.of for x in one.parts}.isdisjoint(x.of for x in other.parts)
 
 
-def without_a_change(results: Sequence[ActionResult], hidden: Collection[str] = ()) -> tuple[ActionResult, ...]:
+def without_a_change(
+    results: Sequence[ActionResult], hidden: Collection[str] = (), in_job: Collection[str] = ()
+) -> tuple[ActionResult, ...]:
     """The settings that ``logparse run --with`` applies, where the program stays as it is."""
-    return chosen([x for x in results if x.action.kind == "setting" and x.application.settings], hidden)
+    return chosen([x for x in results if x.action.kind == "setting" and x.application.settings], hidden, in_job)
 
 
 def has_lines(result: ActionResult) -> bool:
@@ -62,9 +66,11 @@ def module(
     left: Sequence[ActionResult] = (),
     step_us: Callable[[str], tuple[float, float] | None] = lambda name: None,
     hidden: Collection[str] = (),
+    in_job: Collection[str] = (),
 ) -> Emission | None:
-    """The module; None where no action can be applied by lines of Python.  ``step_us`` gives the simulated step now and
-    under an action, ``hidden`` names those whose gain it does not show.
+    """The module; None where no action can be applied by lines of Python.  ``step_us`` gives the step now and under an
+    action, simulated but for those ``in_job``, which were measured there; ``hidden`` names those whose gain it does not
+    show.
 
     ``kept`` are actions that were applied and stay (None: none was tried yet), ``left`` those weighed beside them, of
     which the best changes of the program join what is applied unless others are named.
@@ -72,11 +78,11 @@ def module(
     usable = [x for x in results if has_lines(x)]
     if not usable:
         return None
-    alone = without_a_change(usable, hidden)
-    default = chosen([x for x in results if x.action.kind != "files"], hidden)
+    alone = without_a_change(usable, hidden, in_job)
+    default = chosen([x for x in results if x.action.kind != "files"], hidden, in_job)
     if kept is not None:
         alone = tuple(x for x in kept if x.action.kind == "setting")
-        more = chosen([x for x in left if x.action.kind == "program"], hidden)
+        more = chosen([x for x in left if x.action.kind == "program"], hidden, in_job)
         held = {name for x in more for name in x.action.contains}
         default = (*(x for x in alone if x.action.name not in held), *more)
     first = next((x for x in usable if x.action.name not in hidden), usable[0])
@@ -84,7 +90,10 @@ def module(
     values = {
         "alone": _each(Python("{}, "), [x.action.name for x in alone]),
         "chosen": _each(Python("{}, "), [x.action.name for x in default]),
-        "actions": joined(_NOTHING, [_entry(x, step_us(x.action.name), x.action.name in hidden) for x in usable]),
+        "actions": joined(
+            _NOTHING,
+            [_entry(x, step_us(x.action.name), x.action.name in hidden, x.action.name in in_job) for x in usable],
+        ),
         "with_settings": _each(
             Python("{}, "), [x.action.name for x in usable if x.application.settings or x.application.environment]
         ),
@@ -111,13 +120,16 @@ def _each(template: Python, values: Iterable[object]) -> Python:
     return joined(_NOTHING, [python_line(template, value) for value in values])
 
 
-def _entry(result: ActionResult, step_us: tuple[float, float] | None, hidden: bool) -> Python:
+def _entry(result: ActionResult, step_us: tuple[float, float] | None, hidden: bool, in_job: bool) -> Python:
     per = 1e3 * (result.steps or 1.0)
     times = f"{result.now_us / per:.3f} -> {result.then_us / per:.3f} ms of GPU time"
     about = f"{result.action.about}: {times} per {result.word if result.steps else 'run'}"
     if step_us is not None:
-        about += f"; the {result.word} {step_us[0] / 1e3:.3f} -> {step_us[1] / 1e3:.3f} ms, simulated"
-    about += "; too small to show in that, so it is applied only by name" * hidden
+        about += f"; the {result.word} {step_us[0] / 1e3:.3f} -> {step_us[1] / 1e3:.3f} ms, "
+        about += "measured in your job" if in_job else "simulated"
+    if hidden:
+        why = "not faster there" if in_job else "too small to show in that"
+        about += f"; {why}, so it is applied only by name"
     return python_line(Python("    {}: ({}, {}),\n"), result.action.name, about, dict(result.application.environment))
 
 

@@ -31,9 +31,11 @@ from analyzers.recommend.duplicates import deduplicated, one_claim_each, one_row
 from analyzers.recommend.files_action import files_action, to_write
 from logparse.libraries.aiter.tables import CATEGORY as AITER
 from logparse.libraries.hipblaslt import bench
+from logparse.libraries.own.job_trials import TRIAL
 from logparse.model import Finding, Override, Problem, Search, problem_from_text
 
 if TYPE_CHECKING:  # the simulation is loaded only for runs with traces
+    from analyzers.evidence.trials import Tried
     from analyzers.job.step.answer import StepAnswer
     from analyzers.recommend.step_times import StepTimes
 
@@ -50,7 +52,8 @@ class Recommendation:
     how many steps the run's calls are of, None where that is unknown.  ``step``: what the step takes, now and under
     each action, simulated from the traces, or why that is unknown; None without a trace.  ``word``: what a user calls
     it (step, request …).  ``ladder``: the sizes between those of the overrides, where they were asked for.
-    ``unlike``: why the times of the run's traces are not added, in a sentence; empty where they are.
+    ``unlike``: why the times of the run's traces are not added, in a sentence; empty where they are.  ``tried``: what
+    trials in the running job say of actions.
     """
 
     run: str
@@ -71,6 +74,7 @@ class Recommendation:
     word: str = "step"
     ladder: tuple[ladders.Rung, ...] = ()
     unlike: str = ""
+    tried: tuple[Tried, ...] = ()
 
     @property
     def now(self) -> StepAnswer | None:
@@ -78,8 +82,16 @@ class Recommendation:
         return None if self.step is None or isinstance(self.step, str) else self.step.now
 
     def step_us(self, action: str) -> tuple[float, float] | None:
-        """The simulated step now and under an action of this name, µs; None where it is unknown."""
+        """The step now and under an action of this name, µs: measured in the job, else simulated; None: unknown."""
+        for x in self.tried:
+            if x.name == action and x.is_known and x.now_us is not None and x.then_us is not None:
+                return x.now_us, x.then_us.value
         return None if self.step is None or isinstance(self.step, str) else self.step.us(action)
+
+    @property
+    def in_job(self) -> frozenset[str]:
+        """The actions whose step was measured in the job."""
+        return frozenset(x.name for x in self.tried if x.is_known)
 
     @property
     def overrides(self) -> tuple[Override, ...]:
@@ -142,7 +154,17 @@ def recommend(
         steps=_steps(tables, settings),
         word=word_of(tables),
         unlike=tables.unlike,
+        tried=_tried(tables),
     )
+
+
+def _tried(tables: Tables) -> tuple[Tried, ...]:
+    """What trials in the job say of actions; the module that judges them is loaded only where there are some."""
+    if not tables.facts["name"].str.startswith(TRIAL).any():
+        return ()
+    from analyzers.evidence.trials import tried
+
+    return tried(tables)
 
 
 def _steps(tables: Tables, settings: Settings) -> float | None:

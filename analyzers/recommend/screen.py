@@ -164,7 +164,7 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
     elif written.files and UseRows in listed:
         yield "apply    no row could be written: why is in the report"
     weighed = [x for x in found.actions if x.action.kind != "files"]
-    actions = [x.action.name for x in apply_module.chosen(weighed, hidden(found))]
+    actions = [x.action.name for x in apply_module.chosen(weighed, hidden(found), found.in_job)]
     if actions and apply_module.NAME in names:
         yield from (line for use in names[apply_module.NAME].lines for line in _folded(f"apply    {use}"))
     scripts = [(x, "sh" if x.endswith(".sh") else "python") for x in names if x.startswith("tune_")]

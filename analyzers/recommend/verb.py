@@ -89,7 +89,12 @@ def write(
         notes_of = (*emitted.notes, *kept, *([_REPLACES] if covered and not own else []))
         made.append(TargetFiles(facts, files, notes_of, name))
     notes = [f"{target.name}: {note}" for target in made for note in target.notes]
-    lines = apply_module.module(recommendation.actions, step_us=recommendation.step_us, hidden=hidden(recommendation))
+    lines = apply_module.module(
+        recommendation.actions,
+        step_us=recommendation.step_us,
+        hidden=hidden(recommendation),
+        in_job=recommendation.in_job,
+    )
     program = placed([] if lines is None else [lines], out)
     texts = documents.documents(recommendation, settings, made, "; ".join(lines.lines) if lines else "")
     written = [*(file for target in made for file in target.files), *program, *placed(texts, out)]

@@ -171,8 +171,11 @@ def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
 
 
 def hidden(found: Recommendation) -> frozenset[str]:
-    """The names of actions that pay, of which the step shows nothing: they are applied only where a user names them."""
-    return frozenset(x.action.name for x in found.actions if x.pays and _is_hidden(_action(x, found), found.gpu_time))
+    """The names of actions that are applied only where a user names them: they pay, and the step shows nothing of it,
+    or a trial in the job has shown that they are of no use to it.
+    """
+    unseen = (x for x in found.actions if x.pays and _is_hidden(_action(x, found), found.gpu_time))
+    return frozenset((*(x.action.name for x in unseen), *(x.name for x in found.tried if x.is_lost)))
 
 
 # ------------------------------------------------------------ where the time goes
@@ -213,7 +216,7 @@ def _actions(found: Recommendation) -> list[Todo]:
     ``apply.py`` applies, where that is another one.
     """
     kept: list[ActionResult] = []
-    unnamed = chosen([x for x in found.actions if x.action.kind != "files"], hidden(found))
+    unnamed = chosen([x for x in found.actions if x.action.kind != "files"], hidden(found), found.in_job)
     for result in sorted(found.actions, key=lambda x: -x.saving_us):
         files = result.action.kind == "files" and result.saving_us > 0
         if (result.pays or files) and (result in unnamed or not any(alternatives(result, x) for x in kept)):
@@ -416,7 +419,7 @@ def _gain_without(waits: str | None, found: Recommendation) -> float:
 
 def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness, float], ...]:
     """The ceiling in parts: actions that can be applied together, and what lies beside them."""
-    together = {x.action.name for x in chosen(found.actions, hidden(found))}
+    together = {x.action.name for x in chosen(found.actions, hidden(found), found.in_job)}
     together |= {OVERRIDES.name} if not together else set()
     actions = {x.action.name for x in found.actions}
     counting = [x for x in todo if x.unit != "call" and (x.name not in actions or x.name in together)]

@@ -106,7 +106,11 @@ def try_in_the_job(
         ended = _start(command, environ, asked, wanted, expected, starts, say)
         records += ended.records
         notes.update(dict.fromkeys(ended.notes))
-        fruitless = 0 if any(x.pairs or x.ended == "refused" for y in ended.records for x in y.seen) else fruitless + 1
+        fruitless = (
+            0
+            if any(x.pairs or x.ended in ("refused", "differs") for y in ended.records for x in y.seen)
+            else fruitless + 1
+        )
         code = 0 if ended.records else ended.code
         if ended.interrupted:
             code = job.INTERRUPTED
@@ -227,8 +231,8 @@ def _with_end(found: Record, how: str) -> Record:
     """A record of a process that was killed says what was on then."""
     if found.over or not how or not found.on:
         return found
-    broken = {"ended": "broken", "why": f"{how} while it was on"}
-    seen = tuple(replace(x, **broken) if x.name == found.on else x for x in found.seen)
+    why = f"{how} while it was on"
+    seen = tuple(replace(x, ended="broken", why=why) if x.name == found.on else x for x in found.seen)
     return replace(found, seen=seen, why=f"{how} while {found.on} was on")
 
 

@@ -45,6 +45,7 @@ def _parts(x: Tried, word: str) -> Iterator[str]:
         "faster once": "faster in one process, not seen in a second one yet",
         "not faster": "not faster",
         "undecided": "not decided",
+        "differs": "not offered",
         "refused": "not offered",
         "broken": "breaks the job",
         "not tried": "not tried",
@@ -54,7 +55,7 @@ def _parts(x: Tried, word: str) -> Iterator[str]:
         yield known
     if x.pairs:
         yield f"{counted(len(x.pairs), 'pair')} in {_processes(len(x.timed))}, {x.seconds:.0f} s"
-    if x.same is not None and x.outcome not in ("refused", "broken"):
+    if x.same is not None and x.outcome not in ("differs", "refused", "broken"):
         yield f"same result within {x.same[0]:.1e} ({x.same[2]}; rounding may do {x.same[1]:.1e})"
     if x.detail:
         yield x.detail

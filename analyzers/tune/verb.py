@@ -24,17 +24,19 @@ from analyzers.evidence.tables import Settings
 from analyzers.evidence.units import Units, as_alone, units
 from analyzers.job.gpu_time import gpu_time, traced_us
 from analyzers.recommend import screen
-from analyzers.recommend.apply_module import NAME, alternatives, module, without_a_change
+from analyzers.recommend.apply_module import NAME, alternatives, has_lines, module, without_a_change
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import advise, with_step, write
 from analyzers.recommend.verdict import hidden, verdict
 from analyzers.replay.replay import Options, replay
 from analyzers.replay.scheduler import Limits
+from analyzers.tune import in_the_job, try_verb
 from analyzers.tune.by_turns import AT_MOST_S, MOST_PAIRS, PAIRS, alone, by_turns
 from analyzers.tune.starts import Starts
 from logparse.capture import applied as marks
 from logparse.capture import with_overrides
-from logparse.capture.job import CANNOT_RUN, NOT_FOUND
+from logparse.capture.in_job.logparse_in_job.switches import NAMES
+from logparse.capture.job import CANNOT_RUN, INTERRUPTED, NOT_FOUND
 from logparse.capture.plan import TRACES, Plan, Trace, plan
 from logparse.capture.run import Say, capture
 from logparse.ingest import Ingested, ingest
@@ -43,6 +45,9 @@ from logparse.libraries.kinds.format import Emission
 from logparse.output.files import write_file
 from logparse.store import Store, command_line
 from logparse.text import counted, fitted, signed
+
+_MOST_TRIED, _TRIAL_S = 4, 30.0
+"""Actions that are tried in the running job at most, and seconds of trials in each of its starts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,14 +226,36 @@ class _Job:
         self.say("3/5 recommend")
         settings = Settings()
         found = advise(self.store, settings, self.run)
+        if self.tried(found):
+            found = advise(self.store, settings, self.run)
         written, _ = write(found, settings, self.tuning.out)
-        actions = [x.action.name for x in without_a_change(found.actions, hidden(found))]
+        actions = [x.action.name for x in without_a_change(found.actions, hidden(found), found.in_job)]
         files = [x.path for x in written if x.applied and x.path is not None]
         if not actions and not files:
-            made = module(found.actions, step_us=found.step_us, hidden=hidden(found))
-            self._ended(found, ["tune: no file or setting is worth applying", f"  {verdict(found).headline}"], made)
+            made = module(found.actions, step_us=found.step_us, hidden=hidden(found), in_job=found.in_job)
+            head = in_job_lines(found) or ["tune: no file or setting is worth applying"]
+            self._ended(found, [*head, f"  {verdict(found).headline}"], made)
             raise _EndedError
         return found, actions, files
+
+    def tried(self, found: Recommendation) -> bool:
+        """Try the best actions in the running job; whether the store has something new of them."""
+        names = candidates(found)
+        unit = self.tuning.trace.unit if self.tuning.trace else ""
+        if not names or units(tables_of(self.store, self.run)) is None:
+            return False
+        self.say(f"    tried in the running job, switched on and off between its units: {', '.join(names)}")
+        asked = in_the_job.trial(names, unit=unit, seconds=_TRIAL_S)
+        answer = in_the_job.try_in_the_job(self.command, self.environ, asked, self.starts, self.say)
+        for line in try_verb.lines(answer):
+            self.say(f"    {line}")
+        if answer.code == INTERRUPTED:
+            raise KeyboardInterrupt
+        if not any(x.seen for x in answer.records):
+            return False
+        in_the_job.write(answer, self.first.folder / "tried")
+        ingest([str(self.first.folder / "tried")], self.store, run=self.run)
+        return True
 
     def run_again(self, actions: Sequence[str], files: Sequence[Path]) -> _Again:
         self.say(f"4/5 the job again, with {' and '.join([*actions, *(path.name for path in files)])}")
@@ -255,7 +282,7 @@ class _Job:
         """End: the job ran a second time as it was, which proves nothing of what was to be applied."""
         for line in again.missing:
             self.say(f"    {line}")
-        made = module(found.actions, step_us=found.step_us, hidden=hidden(found))
+        made = module(found.actions, step_us=found.step_us, hidden=hidden(found), in_job=found.in_job)
         head = "tune: not verified: the job ran again as it was, and nothing can be compared with it"
         self._ended(found, [head, *(fitted(f"  {line}") for line in again.missing)], made)
         raise _EndedError(marks.NOT_APPLIED)
@@ -296,7 +323,7 @@ class _Job:
                 rest = with_step(replace(rest, gpu_time=gpu_time(now)), now)
         weighed = {x.action.name: x for x in left}
         entries = [weighed.get(x.action.name, x) for x in found.actions if x in kept or x not in applied]
-        made, path = module(entries, kept, left, rest.step_us, hidden(rest)), self.tuning.out / NAME
+        made, path = module(entries, kept, left, rest.step_us, hidden(rest), rest.in_job), self.tuning.out / NAME
         if made is not None:
             write_file(path, made.data, within=self.tuning.out)
         else:
@@ -315,6 +342,25 @@ class _Job:
             apply += made.lines
         for line in screen.ending(left, head, screen.Written(self.tuning.out, (), self.store.url), apply):
             self.say(line)
+
+
+def candidates(found: Recommendation) -> list[str]:
+    """The actions that are worth a trial in the running job, those that save most GPU time first.
+
+    Small savings are among them: a step that waits for its host may gain more than its kernels do.
+    """
+    able = [x for x in found.actions if x.action.name in NAMES and not x.loses and has_lines(x)]
+    return [x.action.name for x in sorted(able, key=lambda x: -x.saving_us)][:_MOST_TRIED]
+
+
+def in_job_lines(found: Recommendation) -> list[str]:
+    """What was measured in the job: first what is best, then what was tried and is not faster; nothing without one."""
+    best = next((x for x in found.tried if x.outcome == "measured"), None)
+    if best is None:
+        return []
+    lost = [x.name for x in found.tried if x.is_lost]
+    lines = [f"tune: {best.name}: {try_verb.times(best, found.word)}, {try_verb.MEASURED}"]
+    return lines + [fitted(f"  tried in your job and not faster: {', '.join(lost)}")] * bool(lost)
 
 
 @contextmanager

@@ -8,8 +8,8 @@
                   "pairs": [[-0.274, 28500.1, 21670.4]], "control": [[0.002, 28510.0, 28567.1]], "unlike": 0}]}
 
 A pair is the logarithm of a ratio and the mean time (µs) of a unit as it is and with the action; ``control`` are pairs
-in which the action did not act.  ``ended`` is ``decided``, ``units`` (the job ended), ``budget``, ``refused`` or
-``broken``; ``on`` is the action that was on when the file was written, empty where none was.
+in which the action did not act.  ``ended`` is ``decided``, ``units`` (the job ended), ``budget``, ``refused``,
+``differs`` (another result) or ``broken``; ``on`` is the action that was on when the file was written, if one was.
 Written by ``logparse/capture/in_job/logparse_in_job/trial.py``.  Each action is a fact ``trial:NAME``, whose value is
 its object with the unit; ``analyzers/evidence/trials.py`` reads it.
 """
@@ -20,7 +20,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from logparse.libraries.kinds.format import FileFormat, Outcome, Source, begins, content, parsed
 from logparse.model import Fact, Reject, is_time, is_whole
@@ -120,7 +120,7 @@ def _is_pair(found: Any) -> bool:
     return isinstance(found, list) and len(found) == 3 and _is_number(found[0]) and all(map(is_time, found[1:]))
 
 
-def _is_number(found: Any) -> bool:
+def _is_number(found: Any) -> TypeGuard[float]:
     return type(found) in (int, float) and math.isfinite(found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -13,16 +14,21 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
+import pandas as pd
 import pytest
 
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import Units, units
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.verb import advise
-from analyzers.tune import verb
+from analyzers.recommend.verdict import hidden
+from analyzers.tune import in_the_job, verb
 from analyzers.tune.by_turns import one_by_one, units_in
-from analyzers.tune.verb import Tuning, tune
+from analyzers.tune.in_the_job import Answer
+from analyzers.tune.verb import Tuning, in_job_lines, tune
 from logparse.ingest import ingest
+from logparse.libraries.own import job_trials
+from logparse.libraries.own.job_trials import Record, Seen
 from logparse.model import Finding, Override, UseRows, problem_from_text, solution_from_text
 from logparse.store import Store, open_store
 from logparse.text import COLUMNS, LINES
@@ -159,6 +165,64 @@ def planted(
     patch.setattr(verb, "advise", lambda store, settings, run: recommend(before, settings))
     patch.setattr(verb, "by_turns", lambda *x: times)
     patch.setattr(verb, "alone", lambda *x: None)
+    patch.setattr(in_the_job, "try_in_the_job", lambda *x: Answer((), "step", 1))
+
+
+def with_trials(tables: Tables, **ratios: float | str) -> Tables:
+    """The tables of a run with what two processes found of actions: a ratio of the step's time, or how it ended."""
+    rows = []
+    for name, ratio in ratios.items():
+        log = math.log(ratio) if isinstance(ratio, float) else 0.0
+        pairs = tuple((log + 0.001 * math.sin(i), 1200.0, 1200.0 * math.exp(log)) for i in range(16))
+        seen = Seen(name, "decided", "", "", pairs, (0.0,) * 4, 0, 5.0, (1e-7, 1e-6, "output"))
+        if isinstance(ratio, str):
+            seen = Seen(name, ratio, "why", seconds=0.1)
+        facts = job_trials.facts(Record("optimizer", 400, True, "", "", 0, (seen,))) * 2
+        rows += [{"run": tables.run, "name": x.name, "value": x.value} for x in facts]
+    return replace(tables, facts=pd.concat([tables.facts, pd.DataFrame(rows)], ignore_index=True))
+
+
+def test_what_was_measured_in_the_job_comes_first_and_is_applied(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A replay alone would apply ``cudnn_benchmark``, whose kernels take less; in the job it is no faster."""
+    before = images("before", 1000, 1200, both=0.69)
+    found = recommend(with_trials(before, channels_last=0.8, cudnn_benchmark=1.0), Settings())
+    assert in_job_lines(found) == [
+        "tune: channels_last: 1.2 ms → 960 µs a step [960 µs, 961 µs], measured in your job",
+        "  tried in your job and not faster: cudnn_benchmark",
+    ]
+    assert "cudnn_benchmark" in hidden(found)
+    assert "channels_last" not in hidden(found)
+    assert found.step_us("channels_last") == pytest.approx((1200.0, 960.0), rel=0.01)
+    assert in_job_lines(recommend(before, Settings())) == []
+    planted(monkeypatch, with_trials(before, channels_last=0.8, cudnn_benchmark=1.0), before)
+    said: list[str] = []
+    tune(["job"], open_store(tmp_path / "held", create=True), Tuning(out=tmp_path / "overrides"), said.append, {})
+    assert screen_of(said)[:2] == in_job_lines(found)
+    assert applied(tmp_path / "overrides") == {"CHOSEN": ("channels_last",), "ALONE": ()}
+    text = (tmp_path / "overrides/apply.py").read_text()
+    assert "the step 1.200 -> 0.960 ms, measured in your job" in text
+    assert "not faster there, so it is applied only by name" in text
+
+
+def test_what_computes_something_else_is_applied_only_by_name() -> None:
+    found = recommend(with_trials(images("before", 1000, 1200, both=0.69), channels_last="differs"), Settings())
+    assert "channels_last" in hidden(found)
+    assert in_job_lines(found) == []
+
+
+def test_the_best_actions_are_tried_in_the_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[Any] = []
+    planted(monkeypatch, *ENDINGS["kept"])
+
+    def tried(command: Any, environ: Any, trial: Any, starts: Any, say: Any) -> Answer:
+        asked.append((command, trial.actions))
+        return Answer((), "step", 1)
+
+    monkeypatch.setattr(in_the_job, "try_in_the_job", tried)
+    tune(["job"], open_store(tmp_path / "held", create=True), Tuning(out=tmp_path / "overrides"), lambda line: None, {})
+    assert asked == [(["job"], ("channels_last_benchmark", "cudnn_benchmark", "channels_last"))]
 
 
 def screen_of(said: list[str]) -> list[str]:

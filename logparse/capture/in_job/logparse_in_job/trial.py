@@ -11,7 +11,7 @@ effect is known.  Whatever ends a trial, the job goes on, and nothing is switche
 what happens                         then
 ===================================  ==========================================================================
 an action cannot be switched         it is refused with the reason, and the next one is tried
-its result differs                   the same
+its result differs                   the same; it has ended as *differs*
 an exception leaves a module's call  the action is off before the job sees its own exception; it is *broken*, and
 while it is on (also Ctrl-C)         nothing else is tried in this process
 the job takes a ``state_dict``, or   the action goes off first, and the block begins anew: a checkpoint never holds
@@ -214,10 +214,9 @@ class Trial:
         now.same = self._compared(self._switch)
         now.detail = self._switch.detail
         if not now.same.is_same:
-            raise RefusedError(
-                f"it computes something else: {now.same.how} differ by {now.same.deviation:.1e}, and "
-                f"{now.same.allowed:.1e} could be rounding"
-            )
+            differ = f"{now.same.how} differ by {now.same.deviation:.1e}, and {now.same.allowed:.1e} could be rounding"
+            self._give_up("differs", f"it computes something else: {differ}")
+            return
         usual = self._series.usual_us if self._series is not None else None
         now.comparison = Comparison(usual or 1e4, self._expected, self._floor)
         self._next_block(now.comparison)
