@@ -18,6 +18,7 @@ the job takes a ``state_dict``, or   the action goes off first, and the block be
 saves something                      what a trial has changed
 the job sets it itself               the action is refused; what the job has set stays
 the job compiles, captures a graph   the trial ends with that reason: such code keeps what was there
+a rank is late, or ends              the trial ends in all ranks with a sentence (``ranks.py``)
 an error of ours                     the trial ends with it
 ===================================  ==========================================================================
 
@@ -27,19 +28,21 @@ killed.  ``analyzers/evidence/trials.py`` reads it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import threading
 import time
 import weakref
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 import torch
 
 from . import dynamo
 from .graphs import Graphs
 from .pairs import Comparison
+from .ranks import Alone, LateError, Ranks, Strangers
 from .record import rank_of_job, write_whole
 from .same_result import Call, NotRestoredError, Same, call_of
 from .same_result import Comparison as Results
@@ -49,6 +52,8 @@ from .units import Series
 
 _MOST_CALLS, _MOST_WAITS = 4, 5
 """Outermost modules whose calls are repeated, and units that are waited for until one is called."""
+_AHEAD, _AHEAD_S, _MOST_AHEAD = 3, 0.5, 50
+"""Units after which several ranks begin together, from rank 0's announcement on, as in ``windows.py``."""
 _SHARE_BEFORE = 5
 """Of the expected units a trial begins after one in so many at the latest, and after ``_LEAST_BEFORE``."""
 _LEAST_BEFORE = 3
@@ -107,6 +112,9 @@ class Trial:
         self._switch: Optional[Switch] = None
         self._on = ""
         self._again = False
+        self._problem: List[str] = []
+        self._ranks: Optional[Alone] = None
+        self._usual_us = 0.0
         self._tried: List[Tried] = []
         self._now: Optional[Tried] = None
         self.over = False
@@ -121,7 +129,8 @@ class Trial:
         if not any(x() is module for x in self._models):
             self._models.append(weakref.ref(module))
         if self._wants_calls and id(module) not in self._calls and len(self._calls) < _MOST_CALLS:
-            self._calls[id(module)] = call_of(module, args, kwargs)
+            inner = module.module if type(module).__name__ == "DistributedDataParallel" else module
+            self._calls[id(module)] = call_of(inner, args, kwargs)
 
     def stepped(self, optimizer: Any) -> None:
         """An optimizer has made a step."""
@@ -149,38 +158,83 @@ class Trial:
         if self._began_s:
             self._units_left -= 1
             return self._units_left <= 0
+        if self._ranks is None:
+            self._ranks = _ranks()
         early = self._expected > 0 and series.count >= max(self._expected // _SHARE_BEFORE, _LEAST_BEFORE)
-        return early or bool(series.ready())
+        ready = self._ranks.rank == 0 and (early or bool(series.ready()))
+        ahead = _AHEAD + min(int(1e6 * _AHEAD_S / max(series.usual_us or 1e6, 1.0)), _MOST_AHEAD)
+        return self._ranks.begins_at(series.count, ready, ahead)
 
     def between(self, sort: str, series: Series, times: Mapping[str, Sequence[float]]) -> None:
-        """Go on, between two units of the job and with an idle device.  ``times`` are those of the units (µs)."""
+        """Go on, between two units of the job and with an idle device.  ``times`` are those of the units (µs).
+
+        All ranks come here after the same unit, learn what each has to say, and decide by the times of rank 0.
+        """
+        assert self._ranks is not None
+        if not self._began_s:
+            self._began_s, self._sort, self._series = time.monotonic(), sort, series
+            self._usual_us = series.usual_us or 1e4
         try:
-            if not self._began_s:
-                self._begin(sort, series, times)
-            elif why := self._hindrance(sort):
-                self._give_up("refused", why)
-                self._end(why)
-            elif self._now is None:
-                self._start()
-            else:
-                self._go_on(self._now, times)
-        except RefusedError as why:
+            said = self._ranks.exchange(
+                {
+                    "hindrance": self._hindrance(sort),
+                    "problem": self._problem or self._disturbed(),
+                    "seconds": time.monotonic() - self._began_s,
+                    "again": self._again,
+                    "calls": len(self._calls),
+                    "usual_us": self._usual_us,
+                    "times": {kind: list(us) for kind, us in times.items()},
+                }
+            )
+        except LateError as why:
             self._give_up("refused", str(why))
+            self._end(str(why))
+            return
+        self._problem, self._again = [], False
+        self._go_on(said)
         self._write()
 
-    def _begin(self, sort: str, series: Series, times: Mapping[str, Sequence[float]]) -> None:
-        self._began_s, self._sort, self._series = time.monotonic(), sort, series
-        if why := self._hindrance(sort):
-            self._end(why)
-            return
-        self._wants_calls, self._units_left = True, 1
+    def _disturbed(self) -> List[str]:
+        """How the job itself has changed what is switched, as the end of the action."""
+        why = self._switch.disturbed() if self._switch is not None and self._on else ""
+        return ["refused", why] if why else []
+
+    def _go_on(self, said: Sequence[Mapping[str, Any]]) -> None:
+        """Decide by what all ranks have said, rank 0 first."""
+        late = said[0]["seconds"] > self._seconds
+        hindrance = _first(said, "hindrance")
+        problem = _first(said, "problem")
+        now = self._now
+        if hindrance:
+            self._give_up("refused", hindrance)
+            self._end(hindrance)
+        elif problem:
+            self._give_up(*problem)
+        elif not self._wants_calls and not self._calls:
+            self._wants_calls, self._units_left = True, 1
+        elif not all(x["calls"] for x in said):
+            self._wait_for_a_call()
+        elif now is None:
+            self._wants_calls = False
+            self._start(late, said[0]["usual_us"])
+        elif now.comparison is not None:
+            if not any(x["again"] for x in said):
+                now.comparison.add(said[0]["times"])
+            if now.comparison.done or late:
+                if self._off():
+                    now.end("decided" if now.comparison.done else "budget")
+                    self._following()
+            else:
+                self._next_block(now.comparison)
+
+    def _wait_for_a_call(self) -> None:
+        self._waits += 1
+        self._units_left = 1
+        if self._waits > _MOST_WAITS:
+            self._end("no module with parameters is called from outside of another one, so no result can be compared")
 
     def _hindrance(self, sort: str) -> str:
         """Why nothing can be tried in this process; empty: it can."""
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            ranks = torch.distributed.get_world_size()
-            if ranks > 1:
-                return f"the job has {ranks} ranks"
         if sort != self._sort:
             return "the job's unit of work has changed"
         if threading.current_thread() is not threading.main_thread():
@@ -189,37 +243,34 @@ class Trial:
             return "the job has compiled its forward with torch.compile, and compiled code keeps what was there"
         if self._graphs.any:
             return "the job has captured a CUDA graph, which replays the kernels that were captured"
-        return ""
+        return self._ranks.hindrance if self._ranks is not None else ""
 
-    def _start(self) -> None:
+    def _start(self, late: bool, usual_us: float) -> None:
         """Begin with the next action: compare its results, then its times."""
-        if not self._calls:
-            self._waits += 1
-            self._units_left = 1
-            if self._waits > _MOST_WAITS:
-                self._end(
-                    "no module with parameters is called from outside of another one, so no result can be compared"
-                )
-            return
-        self._wants_calls = False
-        if not self._left:
-            self._end("")
-            return
-        if time.monotonic() - self._began_s > self._seconds:
-            self._end("no time was left for the others")
+        if not self._left or late:
+            self._end("no time was left for the others" if self._left else "")
             return
         now = self._now = Tried(self._left.pop(0))
         self._tried.append(now)
-        self._switch = made(now.name, self._rows)
-        now.same = self._compared(self._switch)
-        now.detail = self._switch.detail
-        if not now.same.is_same:
-            differ = f"{now.same.how} differ by {now.same.deviation:.1e}, and {now.same.allowed:.1e} could be rounding"
-            self._give_up("differs", f"it computes something else: {differ}")
-            return
-        usual = self._series.usual_us if self._series is not None else None
-        now.comparison = Comparison(usual or 1e4, self._expected, self._floor)
+        switch = self._switch = made(now.name, self._rows)
+        now.comparison = Comparison(usual_us, self._expected, self._floor)
+        with self._problems():
+            now.same = self._compared(switch)
+            now.detail = switch.detail
+            if not now.same.is_same:
+                raise _DiffersError(
+                    f"it computes something else: {now.same.how} differ by {now.same.deviation:.1e}, and "
+                    f"{now.same.allowed:.1e} could be rounding"
+                )
         self._next_block(now.comparison)
+
+    @contextlib.contextmanager
+    def _problems(self) -> Iterator[None]:
+        """What keeps an action from being switched in this rank is told to all, after the next unit."""
+        try:
+            yield
+        except RefusedError as why:
+            self._problem = ["differs" if isinstance(why, _DiffersError) else "refused", str(why)]
 
     def _compared(self, switch: Switch) -> Same:
         """Compare the results of each call that was kept; the one that deviates most beyond what it may."""
@@ -237,39 +288,21 @@ class Trial:
                 raise RefusedError(f"its result could not be compared: {_said(error)}") from error
         return max(found, key=lambda x: (not x.is_same, x.deviation))
 
-    def _go_on(self, now: Tried, times: Mapping[str, Sequence[float]]) -> None:
-        """A block has ended."""
-        comparison, switch = now.comparison, self._switch
-        assert comparison is not None
-        assert switch is not None
-        if why := switch.disturbed():
-            raise RefusedError(why)
-        if self._again:
-            self._again = False
-        else:
-            comparison.add(times)
-        if comparison.done:
-            self._off()
-            now.end("decided")
-            self._following()
-        elif time.monotonic() - self._began_s > self._seconds:
-            self._off()
-            now.end("budget")
-            self._following()
-        else:
-            self._next_block(comparison)
-
     def _next_block(self, comparison: Comparison) -> None:
+        if self._problem:
+            self._units_left = 1
+            return
         block = comparison.next
-        if block.on and block.control:
-            self._off()
-            self._switch_on()
-            self._off()
-        elif block.on and not self._on:
-            self._switch_on()
-        elif not block.on:
-            self._off()
         self._units_left = block.units
+        with self._problems():
+            if block.on and block.control:
+                self._off_again()
+                self._switch_on()
+                self._off_again()
+            elif block.on and not self._on:
+                self._switch_on()
+            elif not block.on:
+                self._off_again()
 
     def _following(self) -> None:
         self._now = self._switch = None
@@ -335,6 +368,8 @@ class Trial:
         if now is not None and not now.ended:
             if error is not None and self._on:
                 now.end("broken", _said(error))
+            elif self._problem:
+                now.end(*self._problem)
             else:
                 now.end("units")
         if not self.over:
@@ -365,6 +400,27 @@ class Trial:
                 "actions": [x.record() for x in self._tried],
             },
         )
+
+
+class _DiffersError(RefusedError):
+    """An action computes something else."""
+
+
+def _first(said: Sequence[Mapping[str, Any]], name: str) -> Any:
+    """What the first rank says that has something to say."""
+    return next((x[name] for x in said if x[name]), "")
+
+
+def _ranks() -> Alone:
+    """The ranks of the job.  A job whose group has no store cannot agree on anything."""
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() < 2:
+        return Alone()
+    try:
+        store = distributed.distributed_c10d._get_default_store()
+    except Exception as error:
+        return Strangers(f"the job has {distributed.get_world_size()} ranks without a store: {_said(error)}")
+    return Ranks(store, distributed.get_rank(), distributed.get_world_size())
 
 
 def _said(error: Optional[BaseException]) -> str:

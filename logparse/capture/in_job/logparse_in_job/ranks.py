@@ -1,0 +1,79 @@
+"""The ranks of a job that tries actions: each learns what all others have to say, between the same two units.
+
+Every rank then decides by the same words, so all of them do the same.  The words go through the job's own store, that
+of ``torch.distributed``.  No collective of ours runs: one that a rank does not reach would hang the job.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Dict, List
+
+_LATE_S, _POLL_S = 30.0, 0.002
+_KEY = "logparse_try"
+
+
+class LateError(Exception):
+    """A rank did not come; the text says which."""
+
+
+class Alone:
+    """A process without others."""
+
+    rank, count = 0, 1
+    hindrance = ""
+    """Why nothing can be tried in this process; empty: it can."""
+
+    def exchange(self, said: Dict[str, Any]) -> List[Dict[str, Any]]:
+        """What all ranks say now, rank 0's first."""
+        return [said]
+
+    def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
+        """Whether a trial begins after so many units; rank 0 is ``ready``, and tells the others ``ahead``."""
+        return ready
+
+
+class Strangers(Alone):
+    """One of several ranks, which cannot reach the others."""
+
+    def __init__(self, why: str) -> None:
+        self.hindrance = why
+
+
+class Ranks(Alone):
+    """``store`` has ``set``, ``get`` and ``check``."""
+
+    def __init__(self, store: Any, rank: int, count: int) -> None:
+        self._store = store
+        self.rank, self.count = rank, count
+        self._number = 0
+        self._begin = 0
+
+    def exchange(self, said: Dict[str, Any]) -> List[Dict[str, Any]]:
+        """What all ranks say now.  Raises LateError after ``_LATE_S``, or if another rank has raised it."""
+        self._number += 1
+        self._store.set(f"{_KEY}_{self._number}_{self.rank}", json.dumps(said))
+        by = time.monotonic() + _LATE_S
+        return [self._of(rank, by) for rank in range(self.count)]
+
+    def _of(self, rank: int, by: float) -> Dict[str, Any]:
+        key = f"{_KEY}_{self._number}_{rank}"
+        while not self._store.check([key]):
+            if time.monotonic() > by:
+                self._store.set(f"{_KEY}_gone", str(rank))
+            if self._store.check([f"{_KEY}_gone"]):
+                gone = self._store.get(f"{_KEY}_gone").decode()
+                raise LateError(f"rank {gone} did not come to the same unit within {_LATE_S:.0f} s")
+            time.sleep(_POLL_S)
+        found: Dict[str, Any] = json.loads(self._store.get(key))
+        return found
+
+    def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
+        """Rank 0 announces the unit so far ahead that no other one is beyond it."""
+        if not self._begin and self.rank == 0 and ready:
+            self._begin = units + ahead
+            self._store.set(f"{_KEY}_begin", str(self._begin))
+        elif not self._begin and self.rank and self._store.check([f"{_KEY}_begin"]):
+            self._begin = int(self._store.get(f"{_KEY}_begin"))
+        return 0 < self._begin <= units
