@@ -18,6 +18,7 @@ from analyzers.tune.in_the_job import Answer, trial, try_in_the_job
 from analyzers.tune.starts import Starts
 from analyzers.tune.try_verb import answer, lines, split
 from logparse.errors import UsageError
+from tests.capture.in_job.test_trial import PROGRAM
 
 FAKE = """
 import json, math, os, sys, time
@@ -201,3 +202,21 @@ def test_what_is_printed(tmp_path: Path) -> None:
     rows = [*table]  # type: ignore[misc]
     assert rows[0]["outcome"] == "measured"
     assert rows[0]["ratio"] == pytest.approx(0.7, rel=0.01)
+
+
+def test_a_real_job_from_the_command_line(tmp_path: Path) -> None:
+    """A unit takes half the time in channels_last, by a clock of the job's own; the job is ended once that is known."""
+    pytest.importorskip("torch")
+    (tmp_path / "job.py").write_text(PROGRAM + "import os\nfor _ in range(100_000): step()\n")
+    words = [sys.executable, "-m", "logparse", "try", "-o", "tried.json", "channels_last", "--", sys.executable]
+    environ = {**os.environ, "PYTHONPATH": os.getcwd(), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*words, "job.py"], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads((tmp_path / "tried.json").read_text())
+    assert (row["action"], row["outcome"], row["processes"], row["pairs"]) == ("channels_last", "measured", 2, 16)
+    assert row["ratio"] == pytest.approx(0.5)
+    assert (row["now_us"], row["then_us"], row["unit"]) == (pytest.approx(1e5), pytest.approx(5e4), "step")
+    assert row["deviation"] <= row["deviation_allowed"]
+    assert "logparse: start 2: channels_last" in done.stderr

@@ -118,7 +118,7 @@ def test_an_action_is_timed_by_turns_and_taken_back(run: Any) -> None:
     assert {round(x[0], 6) for x in channels.pairs} == {round(math.log(0.5), 6)}
     assert channels.pairs[0][1:] == pytest.approx((1e5, 5e4))
     assert channels.control == pytest.approx([0.0] * 2)
-    assert channels.detail == "1 weights of convolutions"
+    assert channels.detail == "1 weight of a convolution"
     assert channels.same is not None
     assert 0 <= channels.same[0] <= channels.same[1]
     assert channels.same[2] == "output and gradients"

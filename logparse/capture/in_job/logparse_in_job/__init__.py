@@ -1,5 +1,8 @@
 """The observer inside a job: it counts, times and traces the job's units of work, and changes nothing.
 
+One thing changes the job between its units: a trial (``trial.py``), in a process that ``logparse try`` or ``tune`` has
+started for it (``LOGPARSE_TRY``).  It takes everything back; its own table says when.
+
 It runs in the job's own interpreter (Python 3.8 or newer, PyTorch 2.4 or newer), with no other module of logparse.
 
 ===================================================================  ==================================================

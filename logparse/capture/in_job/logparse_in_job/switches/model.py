@@ -198,6 +198,10 @@ def _refuse_shared(parameters: Sequence[Any]) -> None:
 # ------------------------------------------------------------------------------------------------------ the changes
 
 
+def _number(number: int, one: str, several: str) -> str:
+    return f"{number:,} {one if number == 1 else several}"
+
+
 def _images(model: Any) -> Sequence[Any]:
     return [x for x in model.parameters() if x.dim() == 4]
 
@@ -208,7 +212,7 @@ def _channels_last(model: Any) -> str:
         return ""
     model.to(memory_format=torch.channels_last)
     model.register_forward_pre_hook(turn_images)
-    return f"{len(images)} weights of convolutions"
+    return _number(len(images), "weight of a convolution", "weights of convolutions")
 
 
 def odd_output(model: Any) -> Optional[int]:
@@ -234,14 +238,14 @@ def _rows(model: Any) -> Sequence[Any]:
     return [x for layer in layers for x in layer.parameters(recurse=False)]
 
 
-def _counted(change: Callable[[Any], Any], what: str) -> Callable[[Any], str]:
+def _counted(change: Callable[[Any], Any], *what: str) -> Callable[[Any], str]:
     """A change that replaces children, which are counted."""
 
     def changed(model: Any) -> str:
         before = {id(x) for x in model.modules()}
         change(model)
         number = sum(id(x) not in before for x in model.modules())
-        return f"{number} {what}" if number else ""
+        return _number(number, *what) if number else ""
 
     return changed
 
@@ -255,13 +259,15 @@ KNOWN: Dict[str, Callable[[], ModelSwitch]] = {
         _padded_output, f"no linear layer has {_LEAST_OUTPUT} outputs or more that are no multiple of 64", _rows
     ),
     "one_kernel_gelu": lambda: ModelSwitch(
-        _counted(use_one_kernel_gelu, "GELUs in one kernel"), "no module writes GELU out"
+        _counted(use_one_kernel_gelu, "GELU in one kernel", "GELUs in one kernel"), "no module writes GELU out"
     ),
     "fused_epilogue": lambda: ModelSwitch(
-        _counted(lambda model: fuse_epilogues(model, ("tanh",)), "modules replaced"), _NO_PAIR
+        _counted(lambda model: fuse_epilogues(model, ("tanh",)), "module replaced", "modules replaced"), _NO_PAIR
     ),
     "fused_gelu_tanh": lambda: ModelSwitch(
-        _counted(lambda model: fuse_epilogues(model, ("none", "tanh")), "modules replaced"), _NO_PAIR, roundoff=5e-4
+        _counted(lambda model: fuse_epilogues(model, ("none", "tanh")), "module replaced", "modules replaced"),
+        _NO_PAIR,
+        roundoff=5e-4,
     ),
 }
 """What makes each switch of a model."""
