@@ -127,11 +127,12 @@ def _left_out(time: GpuTime | None) -> tuple[str, ...]:
     return () if time is None else (*time.left_out, *filter(None, [time.unknown_idle]))
 
 
-def _rank(todo: Todo) -> tuple[bool, float, float, str]:
-    """By what the step gains, where that is known, then by GPU time.  What is of one call counts least: how often it is
-    made is unknown.
+def _rank(todo: Todo) -> tuple[bool, bool, float, float, str]:
+    """First what was measured in the job, then by what the step gains, where that is known, then by GPU time.  What is
+    of one call counts least: how often it is made is unknown.
     """
-    return todo.unit == "call", -todo.gained_us, -todo.saving_us, todo.name
+    in_job = todo.sureness == "measured in the job"
+    return todo.unit == "call", not in_job, -todo.gained_us, -todo.saving_us, todo.name
 
 
 _LIMITS = {"host": "the host", "kernels": "its kernels"}
@@ -251,7 +252,7 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
         now_us=result.now_us / per,
         then_us=(result.now_us - result.saving_us) / per,
         unit=unit,
-        sureness="measured alone",
+        sureness="measured in the job" if name in found.in_job else "measured alone",
         remedy=remedy,
         changes=changes if exact else calls(result) or changes,
         findings=rows if files else (),

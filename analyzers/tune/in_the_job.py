@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import signal
 import subprocess
 import tempfile
@@ -245,10 +246,19 @@ def _await(child: subprocess.Popen[bytes], together: job.Together, folder: Path,
             if line not in told:
                 told.add(line)
                 say(line)
-        if records and all(x.over for x in records):
-            return _leave(child, together)
+        begun = [x for x in records if x.sort]  # helpers that import torch, and launchers, make no unit
+        if begun and all(x.over for x in begun):
+            return _leave(child, together, folder)
         together.pause(_LOOK_S)
     return False
+
+
+def _processes(folder: Path) -> Iterator[int]:
+    """The processes of the job that have written a record."""
+    for path in folder.glob("try_*.json"):
+        number = path.stem.removeprefix("try_")
+        if number.isdigit():
+            yield int(number)
 
 
 def _progress(records: Sequence[Record], asked: Trial) -> Iterator[str]:
@@ -263,8 +273,11 @@ def _progress(records: Sequence[Record], asked: Trial) -> Iterator[str]:
                     yield f"    {seen.name}: {reach} of the time after {len(seen.pairs)} pairs"
 
 
-def _leave(child: subprocess.Popen[bytes], together: job.Together) -> bool:
-    """End a job whose trial is over: it may end by itself, is told to, and then is made to.  Whether it was told."""
+def _leave(child: subprocess.Popen[bytes], together: job.Together, folder: Path) -> bool:
+    """End a job whose trial is over: it may end by itself, is told to, and then is made to.  Whether it was told.
+
+    Told are the processes that tried, too: a shell that has started them does not hand a signal on.
+    """
     for seconds, number in ((_GRACE_S, signal.SIGTERM), (_LEAVE_S, signal.SIGKILL)):
         by = time.monotonic() + seconds
         while child.poll() is None and time.monotonic() < by and not together.interrupted:
@@ -272,6 +285,7 @@ def _leave(child: subprocess.Popen[bytes], together: job.Together) -> bool:
         if child.poll() is not None:
             return number == signal.SIGKILL
         if not together.interrupted:
-            with contextlib.suppress(ProcessLookupError):
-                child.send_signal(number)
+            for process in (*_processes(folder), child.pid):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(process, number)
     return True

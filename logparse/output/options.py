@@ -219,7 +219,7 @@ def _printing_options() -> Sequence[Any]:
 
 GROUPS: Mapping[str, Sequence[str]] = {
     "Begin here": ("ingest", "recommend", "tune", "explore"),
-    "Run a job": ("capture", "run", "verify"),
+    "Run a job": ("capture", "run", "try", "verify"),
     "Measure": ("replay",),
     "Look at a run": ("top", "show", "diff", "report", "sql"),
     "Override files": ("lint", "coverage", "merge", "convert", "export", "bisect"),

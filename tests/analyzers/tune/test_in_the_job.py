@@ -28,6 +28,8 @@ log = sys.argv[1]
 with open(log, "a") as file:
     print(json.dumps(asked), file=file)
 start = len(open(log).readlines())
+with open(os.path.join(os.path.dirname(log) or ".", "pids"), "a") as file:
+    print(os.getpid(), file=file)
 ratios = json.loads(sys.argv[2])
 behaviour = sys.argv[3] if len(sys.argv) > 3 else ""
 
@@ -74,6 +76,14 @@ if behaviour != "few":
         wait()
 """
 """A job that writes what a trial finds: without torch, so that the starts are tried alone."""
+
+
+def alive(process: int) -> bool:
+    """Whether a process runs: one that was killed is a zombie until somebody waits for it."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def tried(
@@ -148,6 +158,18 @@ def test_a_job_that_stays_is_made_to_end(tmp_path: Path, monkeypatch: pytest.Mon
     found, _ = tried(tmp_path, {"tf32": 1.0}, "tf32", behaviour="stubborn")
     assert found.tried[0].outcome == "not faster"
     assert found.code == 0
+
+
+def test_a_job_within_a_shell_is_ended_with_it(tmp_path: Path) -> None:
+    """The shell itself ends at the signal, and hands it on to nobody."""
+    (tmp_path / "job.py").write_text(FAKE)
+    script = f"{sys.executable} job.py log '{{}}'; echo went on > after"
+    command = ["sh", "-c", f"cd {tmp_path}; {script}"]
+    found = try_in_the_job(command, os.environ, trial(["tf32"]), Starts(), lambda line: None)
+    assert found.tried[0].outcome == "measured"
+    assert not (tmp_path / "after").exists()
+    for number in (tmp_path / "pids").read_text().split():
+        assert not alive(int(number))
 
 
 def test_a_command_that_is_not_there(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import Units, units
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.verb import advise
-from analyzers.recommend.verdict import hidden
+from analyzers.recommend.verdict import hidden, verdict
 from analyzers.tune import in_the_job, verb
 from analyzers.tune.by_turns import one_by_one, units_in
 from analyzers.tune.in_the_job import Answer
@@ -195,6 +195,9 @@ def test_what_was_measured_in_the_job_comes_first_and_is_applied(
     assert "cudnn_benchmark" in hidden(found)
     assert "channels_last" not in hidden(found)
     assert found.step_us("channels_last") == pytest.approx((1200.0, 960.0), rel=0.01)
+    first = verdict(found).todo[0]
+    assert (first.name, first.certainty) == ("channels_last", "measured in the job")
+    assert first.step_us == found.step_us("channels_last")
     assert in_job_lines(recommend(before, Settings())) == []
     planted(monkeypatch, with_trials(before, channels_last=0.8, cudnn_benchmark=1.0), before)
     said: list[str] = []

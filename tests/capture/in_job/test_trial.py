@@ -310,7 +310,8 @@ def test_a_job_of_known_length_begins_early(run: Any) -> None:
 
 def test_a_job_whose_units_never_settle_is_not_tried(run: Any) -> None:
     ran = run("for _ in range(8): step()\nprint(state())", "channels_last")
-    assert (ran.one.seen, ran.one.over) == ((), True)
+    assert (ran.one.seen, ran.one.over, ran.one.sort) == ((), True, "")
+    assert ran.one.units == 8, "which lets the next start begin earlier"
     assert ran.tried.out == ran.plain.out
 
 

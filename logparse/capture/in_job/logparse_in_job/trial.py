@@ -130,7 +130,8 @@ class Trial:
             self._models.append(weakref.ref(module))
         if self._wants_calls and id(module) not in self._calls and len(self._calls) < _MOST_CALLS:
             inner = module.module if type(module).__name__ == "DistributedDataParallel" else module
-            self._calls[id(module)] = call_of(inner, args, kwargs)
+            call = call_of(inner, args, kwargs)
+            self._calls[id(module)] = call._replace(grad=False) if _is_sharded(inner) else call
 
     def stepped(self, optimizer: Any) -> None:
         """An optimizer has made a step."""
@@ -153,6 +154,7 @@ class Trial:
 
     def unit_ended(self, sort: str, series: Series) -> bool:
         """Count a unit; whether ``between`` must be called."""
+        self._series = series
         if self.over:
             return False
         if self._began_s:
@@ -172,7 +174,7 @@ class Trial:
         """
         assert self._ranks is not None
         if not self._began_s:
-            self._began_s, self._sort, self._series = time.monotonic(), sort, series
+            self._began_s, self._sort = time.monotonic(), sort
             self._usual_us = series.usual_us or 1e4
         try:
             said = self._ranks.exchange(
@@ -271,6 +273,8 @@ class Trial:
             yield
         except RefusedError as why:
             self._problem = ["differs" if isinstance(why, _DiffersError) else "refused", str(why)]
+        except Exception as error:  # also out of memory, for a layer's second layout
+            self._problem = ["refused", f"it could not be switched on: {_said(error)}"]
 
     def _compared(self, switch: Switch) -> Same:
         """Compare the results of each call that was kept; the one that deviates most beyond what it may."""
@@ -400,6 +404,12 @@ class Trial:
                 "actions": [x.record() for x in self._tried],
             },
         )
+
+
+def _is_sharded(module: Any) -> bool:
+    """Whether FSDP holds its parameters, and follows each backward pass by hooks of its own."""
+    kinds = {kind.__name__ for x in module.modules() for kind in type(x).__mro__}
+    return not kinds.isdisjoint(("FullyShardedDataParallel", "FSDPModule"))
 
 
 class _DiffersError(RefusedError):
