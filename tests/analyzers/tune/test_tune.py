@@ -61,7 +61,7 @@ def stages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatc
     monkeypatch.setattr(verb, "capture", partial(captured, tmp_path))
     monkeypatch.setattr(verb, "replay", lambda store, options: SimpleNamespace(interrupted=False))
     monkeypatch.setattr(verb, "alone", lambda *x: None)
-    monkeypatch.setattr(verb, "without_a_change", lambda actions, hidden: (setting,))
+    monkeypatch.setattr(verb, "without_a_change", lambda *x: (setting,))
     monkeypatch.setattr(verb.with_overrides, "applied", lambda command, out, environ: (command, environ))
     return monkeypatch
 
@@ -226,6 +226,14 @@ def test_the_best_actions_are_tried_in_the_job(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(in_the_job, "try_in_the_job", tried)
     tune(["job"], open_store(tmp_path / "held", create=True), Tuning(out=tmp_path / "overrides"), lambda line: None, {})
     assert asked == [(["job"], ("channels_last_benchmark", "cudnn_benchmark", "channels_last"))]
+
+
+def test_ctrl_c_in_a_trial_ends_it_with_what_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    planted(monkeypatch, *ENDINGS["kept"])
+    monkeypatch.setattr(in_the_job, "try_in_the_job", lambda *x: Answer((), "step", 1, code=130))
+    held, said = open_store(tmp_path / "held", create=True), list[str]()
+    assert tune(["job"], held, Tuning(out=tmp_path / "overrides"), said.append, {}) == 130
+    assert said[-1].startswith("interrupted: ")
 
 
 def screen_of(said: list[str]) -> list[str]:
