@@ -217,7 +217,7 @@ def test_rows_copied_to_neighbouring_sizes_are_claims() -> None:
     cells = VALUES.split(",")
     copies = [",".join([*cells[:5], str(n), *cells[6:]]) for n in (63, 64, 62, 64)]
     another = ",".join([*cells[:5], "128", *cells[6:31], "300000", cells[32], "3.579", *cells[34:]])
-    text = GIT + "".join(entry(values=x) for x in (*copies, another))
+    text = GIT + "".join(entry(values=x) for x in (*copies, another)).replace("gfx90a", "gfx942")  # fast enough
     outcomes = list(tuning_file.read(Memory(text.encode(), "t.txt")))
     measured = [x for outcome in outcomes for x in outcome.records if isinstance(x, Measurement)]
     assert [(x.problem.n, x.time_us) for x in measured if isinstance(x.problem, GemmProblem)] == [
