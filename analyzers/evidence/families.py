@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from analyzers.evidence.expected import Floats, Ints, base_time_us
 from logparse.devices import Device, devices
-from logparse.model.problems import COMPLEX, CONV_WORDS, GEMM_WORDS, NARROW, TYPE_BYTES
+from logparse.model.problems import COMPLEX, CONV_WORDS, GEMM_LATER, GEMM_WORDS, NARROW, TYPE_BYTES
 
 _Cells: TypeAlias = tuple[str, ...]
 
@@ -80,7 +80,7 @@ def sized(texts: Sequence[str] | pa.Array) -> tuple[Sized, ...]:
 
 
 def _products(texts: pa.Array) -> Sized:
-    rows, words = _words(texts, "gemm ", GEMM_WORDS)
+    rows, words = _words(texts, "gemm ", [x for x in GEMM_WORDS if x[0] not in GEMM_LATER])
     m, n, k = words["mnk"].numbers()
     batch = words["batch"].numbers()[0]
     kinds, place = _distinct(words, ("trans", "type", "compute", "scale", "swizzle", "beta"))
@@ -188,10 +188,16 @@ class _Word:
 
 
 def _words(texts: pa.Array, start: str, words: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[Ints, dict[str, _Word]]:
-    """Places of the texts of a kind that have exactly these words, and each word's column."""
+    """Places of the texts of a kind that have exactly these words, and each word's column.
+
+    A later word (``input``, ``sms``) that states nothing is passed over.  One that states something is of no family.
+    """
     rows = np.flatnonzero(pc.fill_null(pc.starts_with(texts, start), False).to_numpy(zero_copy_only=False))
-    parts = pc.split_pattern(texts.take(pa.array(rows)), " ")
     count = 1 + len(words)  # the kind is the first
+    mine = texts.take(pa.array(rows))
+    if pc.any(pc.match_substring(mine, " input=")).as_py() or pc.any(pc.match_substring(mine, " sms=")).as_py():
+        mine = pc.replace_substring_regex(mine, r" (input|sms)=[?,]+", "")
+    parts = pc.split_pattern(mine, " ")
     right = pc.list_value_length(parts).to_numpy(zero_copy_only=False) == count
     rows, parts = rows[right], parts.filter(pa.array(right))
     flat = pc.list_flatten(parts).dictionary_encode()

@@ -33,10 +33,14 @@ def family(problem: GemmProblem | ConvProblem) -> str | None:
         ({"trans_a": None}, None),
         ({"a_type": None}, None),
         ({"m": None}, None),
+        ({"sm_count": None}, "TN bf16_r"),
+        ({"compute_input_a_type": "f16_r"}, None),
+        ({"sm_count": 12}, None),
     ],
 )
 def test_families_of_products(change: dict[str, object], name: str | None) -> None:
-    assert family(replace(product(4096, 512, 1024), **change)) == name  # type: ignore[arg-type]
+    plain = replace(product(4096, 512, 1024), compute_input_a_type=None, compute_input_b_type=None)
+    assert family(replace(plain, **change)) == name  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
