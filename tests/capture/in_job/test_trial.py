@@ -263,6 +263,34 @@ def test_a_job_that_changes_its_layout_itself(run: Any) -> None:
     assert ran.tried.out == ran.plain.out
 
 
+def test_a_job_that_looks_at_its_state_all_the_time(run: Any) -> None:
+    ran = run("for _ in range(200):\n    step()\n    model.state_dict()\nprint(state())", "channels_last")
+    (seen,) = ran.one.seen
+    assert seen.ended == "refused"
+    assert seen.why.startswith("the job takes a state_dict, or saves something")
+    assert ran.tried.out == ran.plain.out
+
+
+def test_a_checkpoint_in_the_middle_holds_nothing_of_a_trial(run: Any) -> None:
+    ran = run(
+        "import io\nfor number in range(160):\n    step()\n    if number % 40 == 35:\n        file = io.BytesIO()\n"
+        "        torch.save(model.state_dict(), file)\n"
+        "        print([x.stride() for x in torch.load(io.BytesIO(file.getvalue())).values()])\nprint(state())",
+        "channels_last",
+    )
+    assert ran.tried.out == ran.plain.out
+    assert ran.one.seen[0].ended == "decided"
+    assert {round(x[0], 6) for x in ran.one.seen[0].pairs} == {round(math.log(0.5), 6)}
+
+
+def test_what_was_asked_for_is_gone(server: Server, tmp_path: Path) -> None:
+    """A process that outlives the trial which started it."""
+    program = tmp_path / "job.py"
+    program.write_text(PROGRAM + "for _ in range(30): step()\nprint(state())")
+    plain, tried = server.both(program, tmp_path, LOGPARSE_TRACE_UNITS="0", LOGPARSE_TRY=str(tmp_path / "none"))
+    assert tried.behaviour == plain.behaviour
+
+
 def test_a_forward_that_is_compiled_after_we_switched(run: Any) -> None:
     ran = run(
         "whole = model\nfor number in range(60):\n    step()\n"

@@ -15,6 +15,7 @@ LOGPARSE_TRY               a file that states which actions are switched on and 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -107,7 +108,8 @@ class Observer:
         if not self.traced and "LOGPARSE_TRY" in os.environ:
             from .trial import Trial
 
-            self.trial = Trial(self.folder, self.tracing.graphs)
+            with contextlib.suppress(OSError):  # a process that outlives the trial: what it asked for is gone
+                self.trial = Trial(self.folder, self.tracing.graphs)
 
     # ---------------------------------------------------------------------------------------------- calls of modules
 

@@ -52,6 +52,8 @@ from .units import Series
 
 _MOST_CALLS, _MOST_WAITS = 4, 5
 """Outermost modules whose calls are repeated, and units that are waited for until one is called."""
+_MOST_AGAIN = 8
+"""Blocks in a row that begin anew because the job looks at its state."""
 _AHEAD, _AHEAD_S, _MOST_AHEAD = 3, 0.5, 50
 """Units after which several ranks begin together, from rank 0's announcement on, as in ``windows.py``."""
 _SHARE_BEFORE = 5
@@ -112,6 +114,7 @@ class Trial:
         self._switch: Optional[Switch] = None
         self._on = ""
         self._again = False
+        self._agains = 0
         self._problem: List[str] = []
         self._ranks: Optional[Alone] = None
         self._usual_us = 0.0
@@ -220,9 +223,16 @@ class Trial:
             self._wants_calls = False
             self._start(late, said[0]["usual_us"])
         elif now.comparison is not None:
-            if not any(x["again"] for x in said):
+            if any(x["again"] for x in said):
+                self._agains += 1
+            else:
+                self._agains = 0
                 now.comparison.add(said[0]["times"])
-            if now.comparison.done or late:
+            if self._agains > _MOST_AGAIN:
+                self._give_up(
+                    "refused", "the job takes a state_dict, or saves something, in nearly every block of units"
+                )
+            elif now.comparison.done or late:
                 if self._off():
                     now.end("decided" if now.comparison.done else "budget")
                     self._following()
@@ -310,6 +320,7 @@ class Trial:
 
     def _following(self) -> None:
         self._now = self._switch = None
+        self._agains = 0
         self._units_left = 0
         if not self._left:
             self._end("")
