@@ -6,7 +6,7 @@ DEMO := build/demo
 # One more than the cores: the workers that hold the tests of the browser and of the cluster mostly wait for these.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
-.PHONY: demo docs test nightly lowest conformance lint ruff mypy pytest clean transcript screenshots
+.PHONY: demo docs test nightly lowest conformance lint ruff mypy pytest clean goldens screenshots
 
 # --system-site-packages keeps a torch that the machine already has (a ROCm image brings its own).
 $(VENV)/bin/python:
@@ -92,9 +92,10 @@ clean:
 docs: $(VENV)/.installed
 	$(BIN)/python docs/tables.py
 
-# The transcript in README.md, from a real run.
-transcript: $(VENV)/.installed
-	$(BIN)/python docs/transcript.py
+# The reviewed files that tests compare with, and the session in README.md: written anew.  Then review the diff.
+goldens: export PYTHONDONTWRITEBYTECODE :=
+goldens: $(VENV)/.tested
+	$(BIN)/python -m pytest $(GROUPED) --renew-goldens
 
 # The pictures in README.md, of real files: make screenshots REAL=FOLDER (needs the extra `explore`, Playwright, Chromium).
 screenshots: $(VENV)/.tested

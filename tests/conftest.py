@@ -24,6 +24,7 @@ from logparse.executors.processes import started
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
 from logparse.store.compaction import compact
+from tests.golden import OPTION, Goldens
 
 # A shell's background job ignores SIGINT, under nohup SIGHUP too, and so would the processes that tests start and end.
 for ignored, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
@@ -57,6 +58,20 @@ CORPUS = Path(os.environ.get("LOGPARSE_CORPUS") or ROOT.parent / "shared" / "cor
 """Real files to read, where they are."""
 
 needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of real files is not here")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(OPTION, action="store_true", dest="renew_goldens", help="write the goldens anew, run nothing else")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Goldens:
+    """Comparisons with reviewed files.  What ``--renew-goldens`` changes is named at the end of the run."""
+
+    def note(path: Path) -> None:
+        request.node.user_properties.append(("golden", str(path.relative_to(ROOT))))
+
+    return Goldens(request.config.getoption("renew_goldens"), note)
 
 
 @pytest.fixture
@@ -190,6 +205,8 @@ It also gets the other tests of a file together, which share what the file's fix
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     left = [item for item in items if item.get_closest_marker("nightly") and not NIGHTLY]
+    if config.getoption("renew_goldens"):
+        left = [item for item in items if "golden" not in getattr(item, "fixturenames", ())]
     items[:] = [item for item in items if item not in left]
     for item in items:
         shared = _GROUPS.intersection(getattr(item, "fixturenames", ()))
@@ -253,7 +270,11 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if not NIGHTLY:
+    if config.getoption("renew_goldens"):
+        reports = [report for outcome in ("passed", "failed") for report in terminalreporter.getreports(outcome)]
+        changed = {str(value) for report in reports for name, value in report.user_properties if name == "golden"}
+        terminalreporter.write_line("\n".join(f"renewed: {path}" for path in sorted(changed)) or "no golden changed")
+    elif not NIGHTLY:
         nightly, ci = (settings.get_profile(name).max_examples for name in ("nightly", "ci"))
         left = f"{config.stash.get(_LEFT, 0)} tests, and the full size of others ({nightly} examples instead of {ci})"
         terminalreporter.write_line(f"left to `make nightly`: {left}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import re
-import runpy
 import shlex
 import shutil
 import subprocess
@@ -21,7 +20,9 @@ from typer.testing import CliRunner
 
 import logparse
 from logparse.cli import app
+from tests import transcript
 from tests.conftest import ROOT, SAMPLES
+from tests.golden import Goldens
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PROGRAM: Any = typer.main.get_command(app)
@@ -240,19 +241,18 @@ def test_verbs_and_their_options_are_all_described() -> None:
         assert not missing, f"docs/commands.md, {verb}"
 
 
-def test_the_session_of_the_first_page_is_what_the_program_prints() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert runpy.run_path(str(ROOT / "docs" / "transcript.py"))["renewed"](text) == text
+def test_the_session_of_the_first_page_is_what_the_program_prints(golden: Goldens) -> None:
+    readme = ROOT / "README.md"
+    golden.check(readme, transcript.renewed(readme.read_text(encoding="utf-8")))
 
 
 def test_the_five_commands_work_as_they_are_printed(tmp_path: Path) -> None:
     """In a shell, with the files that the page's own commands make, one after the other."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    made = runpy.run_path(str(ROOT / "docs" / "transcript.py"))
-    begin, end = made["BEGIN"], made["END"]
-    typed = re.findall(r"^\$ (.*)", text.partition(begin)[2].partition(end)[0], re.MULTILINE)
+    session = text.partition(transcript.BEGIN)[2].partition(transcript.END)[0]
+    typed = re.findall(r"^\$ (.*)", session, re.MULTILINE)
     assert len(typed) == 5
-    folder = made["files_of_session"](text, tmp_path)
+    folder = transcript.files_of_session(text, tmp_path)
     shell = f'logparse() {{ "{sys.executable}" -m logparse "$@"; }}'
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
     environ.pop("LOGPARSE_STORE", None)

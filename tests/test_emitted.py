@@ -1,7 +1,4 @@
-"""Every byte stream that is written for a library or a tool, from the samples, and the lines that state how it is used.
-
-After a wanted change: ``python -m tests.test_emitted``, then review the diff.
-"""
+"""Every file that is written for a library or a tool, from the samples, and the lines that state how it is used."""
 
 from __future__ import annotations
 
@@ -33,6 +30,7 @@ from logparse.model import Measurement, Override, Problem
 from logparse.target import Facts
 from tests.analyzers.example import B, F, W, gemm
 from tests.conftest import SAMPLES
+from tests.golden import Goldens
 
 GOLDENS = Path(__file__).parent / "goldens" / "emitted"
 CSV = str(SAMPLES / "tunableop/tunableop_results0.csv")
@@ -167,12 +165,12 @@ def rendered(files: Sequence[Emission]) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_written_is_its_golden(case: str) -> None:
-    made = rendered(CASES[case].make())
+def test_what_is_written_is_its_golden(case: str, golden: Goldens) -> None:
+    made = {GOLDENS / case / f"{name}.golden": data for name, data in rendered(CASES[case].make()).items()}
     assert made, "a case that writes nothing tests nothing"
-    for name, data in made.items():
-        assert data == (GOLDENS / case / f"{name}.golden").read_bytes(), name
-    assert {f"{name}.golden" for name in made} == {path.name for path in (GOLDENS / case).iterdir()}
+    for path, data in made.items():
+        golden.check(path, data)
+    golden.check_names(GOLDENS / case, made)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -195,8 +193,9 @@ def test_no_file_takes_the_place_of_one_that_is_read(tmp_path: Path) -> None:
     assert not (tmp_path / "tunableop_results1.csv").exists()
 
 
-def test_no_golden_is_left_over() -> None:
-    assert {path.name for path in GOLDENS.iterdir()} == set(CASES)
+def test_no_golden_is_left_over(golden: Goldens) -> None:
+    """The files of each case are judged by its own test."""
+    golden.check_names(GOLDENS, (path for path in GOLDENS.rglob("*") if path.parent.name in CASES), "**/*")
 
 
 def test_every_writer_has_a_case() -> None:
@@ -218,17 +217,3 @@ def test_lint_finds_no_error_in_what_is_written(case: str) -> None:
         assert judged.format == CASES[case].format
         assert judged.ok, judged.notes
         assert all(row.live for row in judged.rows)
-
-
-def main() -> None:
-    """Write all goldens anew."""
-    for old in GOLDENS.rglob("*.golden"):
-        old.unlink()
-    for name, case in CASES.items():
-        (GOLDENS / name).mkdir(parents=True, exist_ok=True)
-        for file, data in rendered(case.make()).items():
-            (GOLDENS / name / f"{file}.golden").write_bytes(data)
-
-
-if __name__ == "__main__":
-    main()

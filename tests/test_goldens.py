@@ -1,26 +1,19 @@
-"""The rows of every sample, compared with its golden.
-
-After a wanted change: ``python -m tests.test_goldens [SAMPLE…]``, then review the diff.  Without samples all goldens
-are written, and those of samples that are gone are removed.
-"""
+"""The rows of every sample, compared with its golden."""
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from logparse.ingest import ingest
 from logparse.ingest.input_file import InputFile
 from logparse.libraries import FORMATS
 from logparse.libraries.kinds.format import FileFormat
 from logparse.libraries.override_formats import OVERRIDE_FORMATS
-from logparse.store import Store, open_store
+from logparse.store import Store
 from tests.conftest import SAMPLE_FILES, SAMPLES
+from tests.golden import Goldens
 from tests.libraries.reading import check_conservation
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -80,8 +73,8 @@ def rows(samples: Store) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("sample", SAMPLE_FILES, ids=lambda p: str(p.relative_to(SAMPLES)))
-def test_sample_gives_its_golden_rows(sample: Path, rows: dict[str, str]) -> None:
-    assert rows[str(sample)] == golden_of(sample).read_text(encoding="utf-8")
+def test_sample_gives_its_golden_rows(sample: Path, rows: dict[str, str], golden: Goldens) -> None:
+    golden.check(golden_of(sample), rows[str(sample)])
 
 
 def test_every_format_has_a_sample() -> None:
@@ -90,8 +83,8 @@ def test_every_format_has_a_sample() -> None:
     assert read >= {format.name for format in FORMATS}
 
 
-def test_no_golden_is_left_over() -> None:
-    assert set(GOLDENS.rglob("*.txt")) == {golden_of(sample) for sample in SAMPLE_FILES}
+def test_no_golden_is_left_over(golden: Goldens) -> None:
+    golden.check_names(GOLDENS, map(golden_of, SAMPLE_FILES), "**/*.txt")
 
 
 def test_exactly_one_format_recognises_a_sample() -> None:
@@ -103,20 +96,3 @@ def test_exactly_one_format_recognises_a_sample() -> None:
         spoken = [f.name for f in FORMATS if not isinstance(f, FileFormat) and any(m in data for m in f.markers)]
         linted = [x.name for x in OVERRIDE_FORMATS if x.recognise(head)]  # some are no format that ingest reads
         assert len(whole) == 1 or (not whole and (spoken or linted)), (sample, whole, spoken)
-
-
-def main(names: Sequence[str]) -> None:
-    """Write the goldens of samples, or all anew."""
-    for old in () if names else GOLDENS.rglob("*.txt"):
-        old.unlink()
-    with tempfile.TemporaryDirectory() as folder:
-        store = open_store(folder, create=True)
-        ingest([str(Path(x).resolve()) for x in names or SAMPLE_FILES], store, run="samples")
-        for path, text in rendered(store).items():
-            golden = golden_of(Path(path))
-            golden.parent.mkdir(parents=True, exist_ok=True)
-            golden.write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -1,7 +1,4 @@
-"""What ``verify`` prints by default, case by case, as reviewed texts.
-
-After a wanted change: ``python -m tests.analyzers.compare.test_screen``, then review the diff.
-"""
+"""What ``verify`` prints by default, case by case, as reviewed texts."""
 
 from __future__ import annotations
 
@@ -20,6 +17,7 @@ from logparse.text import COLUMNS, LINES
 from tests.analyzers.build import call, facts, tables, work
 from tests.analyzers.compare import test_actions, test_verify
 from tests.analyzers.example import gemm
+from tests.golden import Goldens
 
 GOLDEN = Path(__file__).parent / "golden"
 SLOW, FAST = (1000.0, 500.0), (800.0, 400.0)
@@ -83,19 +81,13 @@ def printed(case: str) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_default_output(case: str) -> None:
+def test_the_default_output(case: str, golden: Goldens) -> None:
     lines = printed(case)
     assert lines[0].startswith("verify: ")
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= COLUMNS
-    assert "\n".join(lines) + "\n" == (GOLDEN / f"{case}.txt").read_text(encoding="utf-8")
+    golden.check(GOLDEN / f"{case}.txt", "\n".join(lines) + "\n")
 
 
-def test_no_golden_is_left_over() -> None:
-    assert {x.stem for x in GOLDEN.iterdir()} == set(CASES)
-
-
-if __name__ == "__main__":
-    GOLDEN.mkdir(exist_ok=True)
-    for name in CASES:
-        (GOLDEN / f"{name}.txt").write_text("\n".join(printed(name)) + "\n", encoding="utf-8")
+def test_no_golden_is_left_over(golden: Goldens) -> None:
+    golden.check_names(GOLDEN, (GOLDEN / f"{case}.txt" for case in CASES))

@@ -1,12 +1,8 @@
-"""Figures as data: traces and axes against reviewed goldens, laws over all of them.
-
-``LOGPARSE_UPDATE_GOLDENS=1 pytest tests/analyzers/explore/test_charts.py`` writes the goldens anew.
-"""
+"""Figures as data: traces and axes against reviewed goldens, laws over all of them."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +21,7 @@ from analyzers.explore.charts.roofline import roofline
 from analyzers.explore.plain_text import shown
 from analyzers.explore.selection import Selection
 from tests.analyzers.example import W
+from tests.golden import Goldens
 
 GOLDEN = Path(__file__).parent / "golden"
 OF_POINTS: tuple[Callable[..., go.Figure], ...] = (
@@ -32,6 +29,7 @@ OF_POINTS: tuple[Callable[..., go.Figure], ...] = (
     explore.regret,
     explore.backward_weights,
 )
+CHARTS = (*OF_POINTS, "compare", "solutions")
 
 
 def plain(value: Any) -> Any:
@@ -85,9 +83,16 @@ def judged(points: pd.DataFrame) -> pd.DataFrame:
     return made
 
 
-@pytest.mark.parametrize("chart", [*OF_POINTS, "compare", "solutions"], ids=lambda x: getattr(x, "__name__", x))
+def golden_of(chart: Callable[..., go.Figure] | str) -> Path:
+    return GOLDEN / f"{chart if isinstance(chart, str) else chart.__name__}.json"
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda x: getattr(x, "__name__", x))
 def test_golden(
-    chart: Callable[..., go.Figure] | str, example_points: pd.DataFrame, example_views: dict[str, pd.DataFrame]
+    chart: Callable[..., go.Figure] | str,
+    example_points: pd.DataFrame,
+    example_views: dict[str, pd.DataFrame],
+    golden: Goldens,
 ) -> None:
     points = judged(example_points)
     if chart == "compare":
@@ -98,11 +103,12 @@ def test_golden(
     else:
         assert callable(chart)
         figure = chart(points)
-    path = GOLDEN / f"{chart if isinstance(chart, str) else chart.__name__}.json"
     text = json.dumps(described(figure), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    if os.environ.get("LOGPARSE_UPDATE_GOLDENS"):
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+    golden.check(golden_of(chart), text)
+
+
+def test_no_golden_is_left_over(golden: Goldens) -> None:
+    golden.check_names(GOLDEN, map(golden_of, CHARTS))
 
 
 @pytest.mark.parametrize("chart", OF_POINTS, ids=lambda x: x.__name__)

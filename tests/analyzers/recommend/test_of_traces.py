@@ -1,13 +1,9 @@
-"""What ``recommend`` prints for a trace alone, on samples as reviewed texts and on real traces by their figures.
-
-After a wanted change: ``python -m tests.analyzers.recommend.test_of_traces``, then review the diff.
-"""
+"""What ``recommend`` prints for a trace alone, on samples as reviewed texts and on real traces by their figures."""
 
 from __future__ import annotations
 
 import json
 import re
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +18,7 @@ from analyzers.recommend.verdict import verdict
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
+from tests.golden import Goldens
 
 GOLDEN = Path(__file__).parent / "golden"
 TRACES = ("traces/job.trace.json", "graph/decode.trace.json")
@@ -38,13 +35,9 @@ def rendered(sample: str, folder: Path) -> str:
     return report(recommended(SAMPLES / sample, folder), []).replace(f"{SAMPLES}/", "")
 
 
-def golden_of(sample: str) -> Path:
-    return GOLDEN / f"{Path(sample).name}.txt"
-
-
 @pytest.mark.parametrize("sample", TRACES)
-def test_what_is_printed_for_a_trace(sample: str, tmp_path: Path) -> None:
-    assert rendered(sample, tmp_path) == golden_of(sample).read_text(encoding="utf-8")
+def test_what_is_printed_for_a_trace(sample: str, tmp_path: Path, golden: Goldens) -> None:
+    golden.check(GOLDEN / f"{Path(sample).name}.txt", rendered(sample, tmp_path))
 
 
 def test_the_page_states_where_the_time_goes_first(store: Store) -> None:
@@ -108,9 +101,3 @@ def test_a_vocabulary_that_is_no_multiple_of_eight_is_below_the_roofline(tmp_pat
     below = [x for x in found.findings if x.analyzer == "below-roofline"]
     assert len(below) == 3
     assert all(x.problem is not None and "50257" in x.problem.label for x in below)
-
-
-if __name__ == "__main__":
-    for name in TRACES:
-        with tempfile.TemporaryDirectory() as place:
-            golden_of(name).write_text(rendered(name, Path(place)), encoding="utf-8")

@@ -1,11 +1,7 @@
-"""What ``recommend`` prints by default, case by case, as reviewed texts.
-
-After a wanted change: ``python -m tests.analyzers.recommend.test_screen``, then review the diff.
-"""
+"""What ``recommend`` prints by default, case by case, as reviewed texts."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +22,7 @@ from tests.analyzers.findings import test_exposed_communication, test_host_bound
 from tests.analyzers.recommend.test_apply_module import padded
 from tests.analyzers.recommend.test_confidence import FAST, confirmed
 from tests.conftest import SAMPLES
+from tests.golden import Goldens
 
 GOLDEN = Path(__file__).parent / "golden" / "screen"
 
@@ -85,16 +82,16 @@ def printed(found: Recommendation, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_default_output(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_output(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Goldens) -> None:
     monkeypatch.chdir(tmp_path)
     lines = printed(found_in(case, tmp_path), tmp_path)
     assert len(lines) <= screen.LINES
     assert max(map(len, lines)) <= screen.COLUMNS
-    assert "\n".join(lines) + "\n" == (GOLDEN / f"{case}.txt").read_text(encoding="utf-8")
+    golden.check(GOLDEN / f"{case}.txt", "\n".join(lines) + "\n")
 
 
-def test_no_golden_is_left_over() -> None:
-    assert {x.stem for x in GOLDEN.iterdir()} == set(CASES)
+def test_no_golden_is_left_over(golden: Goldens) -> None:
+    golden.check_names(GOLDEN, (GOLDEN / f"{case}.txt" for case in CASES))
 
 
 def test_it_fits_where_names_are_long(tmp_path: Path) -> None:
@@ -217,19 +214,3 @@ def test_rows_that_the_step_does_not_show_are_not_proposed(tmp_path: Path) -> No
     held = replace(found, actions=small, gpu_time=waits.gpu_time)
     assert [x.name for x in verdict(held).unseen] == ["overrides"]
     assert not [x for x in printed(held, tmp_path) if x.startswith(("apply ", "check "))]
-
-
-def main() -> None:
-    """Write the reviewed texts anew."""
-    import os
-
-    GOLDEN.mkdir(exist_ok=True)
-    for case in CASES:
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            lines = printed(found_in(case, Path(folder)), Path(folder))
-            (GOLDEN / f"{case}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -35,9 +35,10 @@ from logparse.text import COLUMNS, LINES
 from tests.analyzers.compare.test_actions import Kind, job, steady
 from tests.analyzers.example import ARCH, gemm
 from tests.conftest import SAMPLES
+from tests.golden import Goldens
 
 TRACE = SAMPLES / "traces/job.trace.json"
-GOLDEN = Path(__file__).parents[1] / "recommend/golden/tune"
+GOLDEN = Path(__file__).parent / "golden"
 
 
 def interrupted(*_: object, **__: object) -> NoReturn:
@@ -275,18 +276,17 @@ ENDINGS: Mapping[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("case", ENDINGS)
-def test_what_it_prints_last(case: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As reviewed texts; after a wanted change remove them, and review what this writes."""
+def test_what_it_prints_last(case: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, golden: Goldens) -> None:
+    """As reviewed texts."""
     monkeypatch.chdir(tmp_path)
     planted(monkeypatch, *ENDINGS[case])
     said: list[str] = []
     assert tune(["job"], open_store("held", create=True), Tuning(out=Path("overrides")), said.append, {}) == 0
-    text = "\n".join(screen_of(said)) + "\n"
-    golden = GOLDEN / f"{case}.txt"
-    if not golden.exists():
-        golden.write_text(text, encoding="utf-8")
-        pytest.fail(f"{golden} is written: review it")
-    assert text == golden.read_text(encoding="utf-8")
+    golden.check(GOLDEN / f"{case}.txt", "\n".join(screen_of(said)) + "\n")
+
+
+def test_no_golden_is_left_over(golden: Goldens) -> None:
+    golden.check_names(GOLDEN, (GOLDEN / f"{case}.txt" for case in ENDINGS))
 
 
 def test_what_is_left_is_weighed_against_the_job_with_what_was_kept(

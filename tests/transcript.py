@@ -1,4 +1,4 @@
-"""Write the real output of five commands into README.md, between its two markers.
+"""The session in README.md: the real output of five commands, between two markers.
 
 The commands run in a folder that README's own commands make of samples, in a terminal of 120 columns.  Of each command
 the lines that match its pattern are kept; ``…`` stands for the others.
@@ -21,9 +21,8 @@ from pathlib import Path
 from unittest import mock
 
 from logparse import cli
+from tests.conftest import SAMPLES
 
-ROOT = Path(__file__).parents[1]
-SAMPLES = ROOT / "sample_logs"
 BEGIN, END = "<!-- transcript begins -->", "<!-- transcript ends -->"
 COLUMNS = 120
 FILES = re.compile(r"^```sh\n(mkdir session && cd session\n.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -102,13 +101,3 @@ def renewed(text: str) -> str:
         lines = "\n\n".join(session(files_of_session(text, Path(folder))))
     block = f"{BEGIN}\n```console\n{lines}\n```\n{END}"
     return re.sub(re.escape(BEGIN) + ".*?" + re.escape(END), lambda _: block, text, flags=re.DOTALL)
-
-
-def main() -> None:
-    """Replace the transcript in README.md."""
-    readme = ROOT / "README.md"
-    readme.write_text(renewed(readme.read_text(encoding="utf-8")), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,50 @@
+"""Goldens: reviewed files that tests compare with what the program makes.
+
+``make goldens`` (``pytest --renew-goldens``) runs the tests that have the fixture ``golden``, and no others.  They
+write what differs and remove what is left over; then review the diff.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+OPTION = "--renew-goldens"
+HINT = "after a wanted change: make goldens, then review the diff"
+
+
+class Goldens:
+    """Compares with goldens, or renews them; ``on_write`` gets the path of each that was written or removed."""
+
+    def __init__(self, renew: bool, on_write: Callable[[Path], object]) -> None:
+        self._renew, self._on_write = renew, on_write
+
+    def check(self, path: Path, made: str | bytes) -> None:
+        """Assert that the file holds what was made: text as UTF-8, or bytes."""
+        is_text = isinstance(made, str)
+        if self._renew and not (path.is_file() and _read(path, is_text) == made):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(made.encode() if isinstance(made, str) else made)
+            self._on_write(path)
+        assert path.is_file(), f"{path} does not exist; {HINT}"
+        reviewed = _read(path, is_text)
+        assert made == reviewed, f"{path.name}; {HINT}"
+
+    def check_names(self, folder: Path, wanted: Iterable[Path], pattern: str = "*") -> None:
+        """Assert that these are the files of a folder that match the pattern: no golden is left over."""
+        wanted = set(wanted)
+        if self._renew:
+            for path in _files(folder, pattern) - wanted:
+                path.unlink()
+                self._on_write(path)
+        found = _files(folder, pattern)
+        assert found == wanted, HINT
+
+
+def _read(path: Path, is_text: bool) -> str | bytes:
+    data = path.read_bytes()
+    return data.decode() if is_text else data
+
+
+def _files(folder: Path, pattern: str) -> set[Path]:
+    return {path for path in folder.glob(pattern) if path.is_file()}
