@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from typer.testing import CliRunner
 
 import logparse
 from logparse.cli import app
+from logparse.libraries import FORMATS
 from tests import transcript
 from tests.conftest import ROOT, SAMPLES
 from tests.golden import Goldens
@@ -190,26 +192,42 @@ def test_every_block_names_its_language() -> None:
         assert text.count("\n```") + text.startswith("```") == 2 * len(list(blocks_of(document))), document.name
 
 
-def spelled(name: str) -> str:
-    return name.replace("_", "-")
+TABLES: Any = runpy.run_path(str(ROOT / "docs" / "tables.py"))
+"""Names of ``docs/tables.py``, which writes tables from the members' own texts."""
 
 
-def test_formats_are_all_described() -> None:
-    from logparse.libraries import FORMATS
-    from logparse.libraries.override_formats import WRITERS
-
-    text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
-    written = text.partition("\n## What is written\n")[2]
-    assert {f.name for f in FORMATS if not (f.seen and f.example and f.gives)} == set(), "a format describes itself"
-    assert runpy.run_path(str(ROOT / "docs" / "tables.py"))["renewed"](text) == text, "run `make docs`"
-    assert {w.name for w in WRITERS if f"| `{spelled(w.name)}` |" not in written} == set()
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda path: path.name)
+def test_tables_of_members_are_theirs(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text == TABLES["renewed"](text), "run make docs"
 
 
-def test_findings_are_all_described() -> None:
-    from analyzers.findings import ANALYZERS
+def test_every_table_of_members_stands_in_one_page() -> None:
+    """Also that of each library whose formats tell how they are produced."""
+    names = [name for page in DOCUMENTS for name in TABLES["names_in"](page.read_text(encoding="utf-8"))]
+    libraries = [folder for name in names if name.startswith("formats ") for folder in name.split(" ")[1:]]
+    assert sorted(libraries) == sorted(TABLES["rooms"]())
+    assert sorted(name for name in names if not name.startswith("formats ")) == sorted(TABLES["TABLES"])
 
-    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
-    assert {a.name for a in ANALYZERS if f"| `{a.name}` |" not in text} == set()
+
+def test_a_table_that_is_not_the_members_own_is_written_anew() -> None:
+    page = "a\n<!-- table: backends -->\n| old |\n<!-- table ends -->\nb\n"
+    new = TABLES["renewed"](page)
+    assert new.startswith("a\n<!-- table: backends -->\n| backend | what it times |\n|---|---|\n| `torch` | ")
+    assert new.endswith(" |\n<!-- table ends -->\nb\n")
+    assert "old" not in new
+    with pytest.raises(ValueError, match="no table is called 'backend'"):
+        TABLES["renewed"](page.replace("backends", "backend"))
+
+
+@pytest.mark.parametrize("cell", ["", "a | b", "a\nb"])
+def test_a_cell_that_would_break_a_table_is_refused(cell: str) -> None:
+    with pytest.raises(ValueError, match="in the row of x"):
+        TABLES["table"](("a", "b"), [("x", cell)])
+
+
+def test_formats_describe_themselves() -> None:
+    assert {f.name for f in FORMATS if not (f.seen and f.example and f.gives)} == set()
 
 
 def test_views_are_all_described() -> None:

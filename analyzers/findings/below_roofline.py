@@ -68,6 +68,8 @@ def _finding(row: Mapping[Hashable, Any], calls: int) -> Finding:
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="products and convolutions of a trace that take far longer than the roofline or comparable problems suggest",
+    about="products and convolutions of a trace far below the roofline, or below what comparable problems of the "
+    "trace reach, where no time is expected",
+    worth="estimated: the time at what is within reach; a replay measures it",
     find=find,
 )

@@ -218,5 +218,8 @@ def _without_problem(rows: Rows) -> Iterator[str]:
 
 
 ANALYZER = Analyzer(
-    name=NAME, about="what a run's logs lack: disabled lines, cut ends, missing ranks; library errors", find=find
+    name=NAME,
+    about="what the logs lack: disabled lines, ends, ranks",
+    worth="–",
+    find=find,
 )

@@ -164,4 +164,10 @@ def _size(count: float) -> str:
     return f"{count:,.3g} GB"
 
 
-ANALYZER = Analyzer(name=NAME, about="collectives that run while no other kernel of a trace does", find=find)
+ANALYZER = Analyzer(
+    name=NAME,
+    about="collectives (NCCL, RCCL and others) that run while no other kernel of a trace does: how long, which, "
+    "what message",
+    worth="none: their times contain the wait for the slowest rank",
+    find=find,
+)

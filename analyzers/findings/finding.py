@@ -15,8 +15,12 @@ from logparse.model import Finding
 
 @dataclass(frozen=True)
 class Analyzer:
-    """A member of ``analyzers.findings.ANALYZERS``."""
+    """A member of ``analyzers.findings.ANALYZERS``.
+
+    ``about`` (what is seen) and ``worth`` (what a finding is worth) are its row of ``docs/findings.md``, as Markdown.
+    """
 
     name: str
     about: str
     find: Callable[[Tables, Settings], Sequence[Finding]]
+    worth: str = ""

@@ -144,4 +144,11 @@ def _message(time: GpuTime, share: float, launches: int) -> str:
     )
 
 
-ANALYZER = Analyzer(name=NAME, about="GPUs that wait for the host, by the gaps between a trace's kernels", find=find)
+ANALYZER = Analyzer(
+    name=NAME,
+    about="a GPU that waits: the union of a trace's kernels against the time of its marked steps, without the "
+    "profiler where `tune` or `capture --trace` timed them; [why it waits](#which-traces-are-the-job), and "
+    "where its longest gap lies",
+    worth="none: less GPU time may not show in the step",
+    find=find,
+)

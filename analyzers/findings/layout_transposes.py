@@ -69,4 +69,9 @@ def _in_nchw(text: str) -> str | None:
     return None
 
 
-ANALYZER = Analyzer(name=NAME, about="layout transposes inside the convolutions of a trace", find=find)
+ANALYZER = Analyzer(
+    name=NAME,
+    about="layout transposes inside convolutions in NCHW (traces)",
+    worth="what they take, as an estimate of what channels_last gains",
+    find=find,
+)

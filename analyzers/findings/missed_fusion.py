@@ -126,4 +126,10 @@ _WRITTEN = (
 )
 
 
-ANALYZER = Analyzer(name=NAME, about="products whose bias or activation runs as a kernel of its own", find=find)
+ANALYZER = Analyzer(
+    name=NAME,
+    about="bias, ReLU or GELU as kernels of their own after a product (traces)",
+    worth="what the action states that fuses it (`replay` times both forms; no finding where it does not pay); else"
+    " at most those kernels' time",
+    find=find,
+)

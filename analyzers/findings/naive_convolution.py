@@ -317,6 +317,9 @@ def _finding(
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="convolutions that run MIOpen's naive solver, for lack of workspace or of another solver",
+    about="convolutions that run MIOpen's naive solver, as traces, logs or a user find-db show, and why: the "
+    "workspace that another solver was refused, or a tensor too large; the remedy is room, a split or a "
+    "search",
+    worth="estimated from another solver, pass or size of it, or half of the roofline; else unknown",
     find=find,
 )

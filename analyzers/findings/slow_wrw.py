@@ -375,6 +375,8 @@ def _replaced(row: Mapping[str, object], facts: Facts, settings: Settings, calls
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="backward-weight convolutions that take far longer than their forward and backward-data passes",
+    about="backward weights far slower than F and B of their layer, in measured files and in traces of the job; and"
+    " what comparable W take",
+    worth="estimated; measured where a user find-db of the device has a faster solver",
     find=find,
 )

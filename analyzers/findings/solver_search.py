@@ -49,4 +49,9 @@ def _advice(tables: Tables, conv: bool) -> str:
     return TUNING if not conv else BENCHMARK if cuda else FIND
 
 
-ANALYZER = Analyzer(name=NAME, about="searches for solvers within a trace, which count in no step", find=find)
+ANALYZER = Analyzer(
+    name=NAME,
+    about="a search for solvers within the traces (MIOpen's Find, cuDNN's benchmark mode, TunableOp)",
+    worth="none: it is no time of a step, but every start pays it",
+    find=find,
+)

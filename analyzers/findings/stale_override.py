@@ -94,4 +94,9 @@ def _finding(
     )
 
 
-ANALYZER = Analyzer(name=NAME, about="override files made for another machine or build than the run's logs", find=find)
+ANALYZER = Analyzer(
+    name=NAME,
+    about="an override file of another device or build than the logs",
+    worth="unknown",
+    find=find,
+)

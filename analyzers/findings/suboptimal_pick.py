@@ -203,4 +203,9 @@ def _doubt(row: Mapping[str, object]) -> str:
     return f" [{'; '.join(words)}]" if words else ""
 
 
-ANALYZER = Analyzer(name=NAME, about="solutions that the library picked although a faster one is known", find=find)
+ANALYZER = Analyzer(
+    name=NAME,
+    about="the library's pick, or its default, against the best known solution",
+    worth="measured",
+    find=find,
+)

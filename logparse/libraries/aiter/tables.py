@@ -366,4 +366,12 @@ FORMAT = TableFormat(
     example="gfx,cu_num,M,N,K,bias,dtype,…",
     gives="measurements; calls of untuned tables",
 )
-WRITER = Writer("aiter", "aiter bf16 GEMM table (AITER_CONFIG_GEMM_BF16)", accepts, key, write)
+WRITER = Writer(
+    "aiter",
+    "aiter bf16 GEMM table (AITER_CONFIG_GEMM_BF16)",
+    accepts,
+    key,
+    write,
+    file="bf16 GEMM table",
+    read_when="`AITER_CONFIG_GEMM_BF16` names it",
+)

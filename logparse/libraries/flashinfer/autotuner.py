@@ -79,4 +79,5 @@ FORMAT = FileFormat(
     seen="by source; files of 0.6.13 and 0.6.16 by hand",
     example="\"('fp4_gemm', 'CutlassFp4GemmRunner', ((1, 2560), …",
     gives="choices without a time, facts",
+    how="`autotune_configs.json` of vLLM, or `flashinfer.autotune(True, cache=PATH)`: choices without times",
 )

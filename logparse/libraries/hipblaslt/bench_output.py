@@ -288,4 +288,6 @@ FORMAT = BlockFormat(
     seen="ROCm 5.5 to 7.2",
     example="T,N,0,1,128256,32768,8192,1,…,55881.5",
     gives="measurements, kernel names",
+    how="standard output of `hipblaslt-bench … --print_kernel_info`, also its first lines (build, devices) alone",
+    since="ROCm 5.5",
 )

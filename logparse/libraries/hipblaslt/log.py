@@ -171,4 +171,6 @@ FORMAT = LineFormat(
     seen="ROCm 5.5 to 7.2; cuBLASLt 13.1",
     example="[…][HIPBLASLT][1862601][Trace][rocblaslt_matmul] A=…",
     gives="calls of Trace, the rest messages",
+    how="`HIPBLASLT_LOG_MASK=31`; cuBLASLt: `CUBLASLT_LOG_MASK=31`",
+    since="ROCm 5.5",
 )

@@ -137,4 +137,6 @@ FORMAT = LineFormat(
     seen="ROCm 6.4 to 7.2",
     example="- { function: matmul, M: 64, …, call_count: 208 }",
     gives="counted calls",
+    how="`HIPBLASLT_LOG_MASK=64`, or `128` with solution and kernel name; written when the process ends",
+    since="ROCm 6.4",
 )

@@ -251,6 +251,8 @@ FORMAT = FileFormat(
     seen="ROCm 6.4 to 7.2",
     example="Git Version: d5f81531",
     gives="measurements",
+    how="`HIPBLASLT_TUNING_FILE=tuning.txt hipblaslt-bench …`",
+    since="ROCm 6.4",
 )
 
 # ------------------------------------------------------------------------------------------- the library's key
@@ -587,4 +589,6 @@ WRITER = Writer(
     accepts=accepts,
     key=key,
     write=write,
+    file="`hipblaslt_tuning.txt`",
+    read_when="`HIPBLASLT_TUNING_OVERRIDE_FILE` names it, the git revision is equal (ROCm 6.4 and later)",
 )

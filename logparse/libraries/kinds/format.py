@@ -6,7 +6,8 @@ Recognising never raises; reading never raises on content: what looks like ours 
 Every input line ends in exactly one ``Unit``; ingest checks that nothing is lost.
 
 Each format says of itself, for readers and for the table in docs/formats.md: ``about`` in a few words, the versions
-``seen`` whose files were read, an ``example`` of a line, and what it ``gives``.
+``seen`` whose files were read, an ``example`` of a line, and what it ``gives``; and, for the table of its library,
+``how`` to produce it and ``since`` which version.  Without ``how`` the page's text tells it.
 """
 
 from __future__ import annotations
@@ -146,6 +147,8 @@ class LineFormat:
     seen: str = ""
     example: str = ""
     gives: str = ""
+    how: str = ""
+    since: str = ""
 
 
 class BlockReader(Protocol):
@@ -179,6 +182,8 @@ class BlockFormat:
     seen: str = ""
     example: str = ""
     gives: str = ""
+    how: str = ""
+    since: str = ""
     order: str = ""
 
 
@@ -202,6 +207,8 @@ class FileFormat:
     seen: str = ""
     example: str = ""
     gives: str = ""
+    how: str = ""
+    since: str = ""
     order: str = ""
 
 
@@ -270,6 +277,7 @@ class Writer:
 
     ``key`` is the library's own key of a problem, by which it matches; None when the library has no key for this
     problem.  ``write`` raises EmissionError naming the fact or field that is unknown and what would supply it.
+    ``file`` and ``read_when`` are for ``docs/formats.md``, as Markdown: what is written, and when the library reads it.
     """
 
     name: str
@@ -277,6 +285,8 @@ class Writer:
     accepts: Callable[[Override], bool]
     key: Callable[[Problem, Mapping[str, str]], str | None]
     write: Callable[[Sequence[Override], Mapping[str, str]], Sequence[Emission]]
+    file: str = ""
+    read_when: str = ""
 
 
 def one_per_key(overrides: Iterable[Override], key_of: Callable[[Override], str]) -> dict[str, Override]:

@@ -177,5 +177,16 @@ FORMAT = FileFormat(
     seen="shipped for gfx90a and gfx942, MIOpen 3.5.1's own, gfx1201; v0 by source",
     example="256-56-56-1x1-512-…-FP16-F=GemmFwd1x1_0_2:0.66529,…",
     gives="measurements",
+    how="shipped in `share/miopen/db` (`*.fdb.txt`); yours in `~/.config/miopen` (`*.ufdb.txt`) after "
+    "`MIOPEN_FIND_MODE=1`",
 )
-WRITER = Writer("miopen-find-db", "MIOpen user find-db (*.ufdb.txt)", accepts, key, write)
+WRITER = Writer(
+    "miopen-find-db",
+    "MIOpen user find-db (*.ufdb.txt)",
+    accepts,
+    key,
+    write,
+    file="`gfx942130.HIP.<version>.ufdb.txt`",
+    read_when="it lies in `MIOPEN_USER_DB_PATH`, its name has the library's arch, CU count and version; not with "
+    "`MIOPEN_FIND_MODE=1`",
+)

@@ -301,4 +301,5 @@ FORMAT = BlockFormat(
     seen="ROCm 3.9 to 7.2, TheRock, Windows",
     example="MIOpen(HIP): Info [EvaluateInvokers] GemmWrwUniversal: …",
     gives="Find's times, choices, messages",
+    how="`MIOPEN_LOG_LEVEL=5` or `6`; API blocks: `MIOPEN_ENABLE_LOGGING=1`",
 )

@@ -153,6 +153,7 @@ FORMAT = FileFormat(
     seen="shipped for gfx942",
     example="2x1000x13x13x…xNCHWxFP16xW=ConvBinWinograd…:257",
     gives="which solvers are tuned",
+    how="shipped (`*.db.txt`); yours (`*.udb.txt`) after `MIOPEN_FIND_ENFORCE=3`",
 )
 WRITER = Writer(
     name="miopen-perf-db",
@@ -160,4 +161,6 @@ WRITER = Writer(
     accepts=accepts,
     key=key,
     write=write,
+    file="`gfx942130.HIP.<version>.udb.txt`",
+    read_when="as the find-db: the parameters that its tunable solvers need",
 )

@@ -121,4 +121,6 @@ FORMAT = BlockFormat(
     seen="by source (2026)",
     example='{"solution":"GemmFwdRest","solver_id":91,…}',
     gives="measurements",
+    how="`MIOPEN_PERFORMANCE_LOGS=1` (what `MIOpenDriver` executes) to `4` (what Find and a search timed, and"
+    " the kernels)",
 )

@@ -95,5 +95,6 @@ LOG = LineFormat(
     seen="vLLM 0.8.5 and later, SGLang 0.4",
     example="Using default MoE config. … Config file not found at …",
     gives="messages: found, missing",
+    how="a server's lines about tables that were found or are missing",
 )
 FORMATS = (LOG,)

@@ -89,4 +89,5 @@ FORMAT = BlockFormat(
     seen="what its documentation prints",
     example="N,T,4000,4000,4000,1,4000,0,4000,4000, 97190.6, 1317",
     gives="times",
+    how="standard output of `rocblas-bench -f gemm …`: a header and a row with its time",
 )

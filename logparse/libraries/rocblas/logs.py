@@ -226,6 +226,7 @@ BENCH = LineFormat(
     seen="rocBLAS 5.2",
     example="./rocblas-bench -f gemm_ex --transposeA N …",
     gives="calls",
+    how="`ROCBLAS_LAYER=2`, on standard error or in `ROCBLAS_LOG_BENCH_PATH`",
 )
 PROFILE = LineFormat(
     name="rocblas-profile",
@@ -236,6 +237,7 @@ PROFILE = LineFormat(
     seen="rocBLAS 5.2 and an older one",
     example='- { rocblas_function: "rocblas_gemm_ex", … }',
     gives="counted calls",
+    how="`ROCBLAS_LAYER=4`; written at exit",
 )
 
 
@@ -323,6 +325,7 @@ TUNE = BlockFormat(
     seen="what its documentation prints",
     example="N,N,320,588,1,4096,1,0,…,f32_r,3788",
     gives="override rows",
+    how="`rocblas-gemm-tune --yaml FILE`; read back under `ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH`",
 )
 FORMATS = (BENCH, PROFILE, TUNE)
 
@@ -400,4 +403,12 @@ export ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH={path}
 # rocBLAS prints one warning, "One or more problem overrides failed to load", when a row is not taken.
 """)
 
-WRITER = Writer("rocblas", "rocBLAS GEMM override CSV (ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH)", accepts, key, write)
+WRITER = Writer(
+    "rocblas",
+    "rocBLAS GEMM override CSV (ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH)",
+    accepts,
+    key,
+    write,
+    file="override CSV",
+    read_when="`ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH` names it",
+)

@@ -213,4 +213,5 @@ FORMAT = FileFormat(
     seen="by source, schema 3.0 and 4.0; an MI300X's of schema 3 by hand",
     example="rocpd_kernel_dispatch_<uuid>(start, end, …)",
     gives="kernels per range",
+    how="`rocprofv3 --kernel-trace --hip-trace --marker-trace -- COMMAND` (ROCm 7: its default, `*_results.db`)",
 )

@@ -174,4 +174,6 @@ FORMAT = TableFormat(
     seen="by source; public rows, and rocprof-compute's of an MI300X by hand",
     example='"KERNEL_DISPATCH","Agent 7",17,26,…',
     gives="kernels, counters, facts",
+    how="`rocprofv3 --kernel-trace [--stats] [--marker-trace] [--pmc …] --output-format csv -- COMMAND`, "
+    "`rocpd convert --output-format csv`, `rocpd summary --format csv`",
 )

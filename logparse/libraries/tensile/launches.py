@@ -160,4 +160,5 @@ FORMAT = BlockFormat(
     seen="rocBLAS 5.2 (conformance suite)",
     example="Kernel Cijk_Alik_Bjlk_BBS_BH_MT128x256x32_…",
     gives="kernels of products",
+    how="`TENSILE_DB=0x40`, on standard output: the kernel of each product with its arguments",
 )

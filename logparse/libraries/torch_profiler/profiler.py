@@ -107,4 +107,5 @@ FORMAT = FileFormat(
     seen="PyTorch 2.11 on an H200; MI300X traces of 2025; dozens of public ones by hand",
     example='{"ph": "X", "cat": "cpu_op", "name": "aten::mm", …}',
     gives="calls, kernels, times",
+    how="`torch.profiler.profile(record_shapes=True)` and `export_chrome_trace`",
 )

@@ -309,4 +309,12 @@ export TE_HIPBLASLT_ALGO_LOAD={path}
 # Verify: the job prints "Loading autotune results"; under TE_HIPBLASLT_LOG_TUNING=1 "Use hipBLASLt algo [0] …".\
 """)
 
-WRITER = Writer(_ORIGIN, "TransformerEngine's hipBLASLt cache for TE_HIPBLASLT_ALGO_LOAD", accepts, key, write)
+WRITER = Writer(
+    _ORIGIN,
+    "TransformerEngine's hipBLASLt cache for TE_HIPBLASLT_ALGO_LOAD",
+    accepts,
+    key,
+    write,
+    file="cache CSV",
+    read_when="`TE_HIPBLASLT_ALGO_LOAD` names it",
+)

@@ -239,6 +239,7 @@ FORMAT = FileFormat(
     seen="PyTorch 2.4 to 2.11, ROCm and CUDA",
     example="GemmTunableOp_BFloat16_TN,tn_…,Gemm_Hipblaslt_477479,0.0558656",
     gives="measurements, validators",
+    how="`PYTORCH_TUNABLEOP_ENABLED=1`: writes `tunableop_results<device>.csv`",
 )
 
 
@@ -329,4 +330,6 @@ WRITER = Writer(
     accepts=accepts,
     key=signature.key,
     write=write,
+    file="`tunableop_results0.csv`, one per GPU",
+    read_when="`PYTORCH_TUNABLEOP_ENABLED=1`, the name in `PYTORCH_TUNABLEOP_FILENAME`, all validators equal",
 )

@@ -68,6 +68,8 @@ FORMAT = FileFormat(
     seen="PyTorch 2.9 and 2.11",
     example="GemmTunableOp_BFloat16_TN,tn_4096_512_1024_ld_…",
     gives="calls without a count",
+    how="`PYTORCH_TUNABLEOP_ENABLED=1 PYTORCH_TUNABLEOP_TUNING=0 PYTORCH_TUNABLEOP_RECORD_UNTUNED=1` (torch "
+    "2.6 and later)",
 )
 
 
@@ -152,4 +154,12 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
     return [Emission(FILE_NAME, data, _USE), Emission(SCRIPT_NAME, _SCRIPT.encode(), Shell())]
 
 
-WRITER = Writer(FORMAT.name, "TunableOp untuned CSV with a script that tunes it offline", accepts, signature.key, write)
+WRITER = Writer(
+    FORMAT.name,
+    "TunableOp untuned CSV with a script that tunes it offline",
+    accepts,
+    signature.key,
+    write,
+    file="`tunableop_untuned0.csv` and a script",
+    read_when="you run the script, which tunes it offline",
+)

@@ -293,4 +293,5 @@ FORMAT = BlockFormat(
     seen="PyTorch 2.3, 2.11 (CUDA), TheRock; others by source",
     example="├──tuning using warmup iters 0 …",
     gives="measurements of every candidate",
+    how="`PYTORCH_TUNABLEOP_VERBOSE=3`, on standard error or in `PYTORCH_TUNABLEOP_VERBOSE_FILENAME`",
 )
