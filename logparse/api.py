@@ -26,7 +26,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logparse import open
+from analyzers import explore
+from logparse import lazy, open
 
 if TYPE_CHECKING:
     from analyzers.evidence.tables import Settings
@@ -91,15 +92,8 @@ def recommend(
     return found
 
 
-def __getattr__(name: str) -> object:
-    from analyzers import explore
-
-    if name not in explore.__all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(explore, name)
+__getattr__ = lazy.members(__name__, dict.fromkeys(explore.__all__, "analyzers.explore"))
 
 
 def __dir__() -> list[str]:
-    from analyzers import explore
-
     return sorted([*__all__, *explore.__all__])

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from logparse.errors import InputError
+from logparse.lazy import pd
 from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.own.job_units import UNITS_EACH
 from logparse.links import open_sql
@@ -21,9 +21,6 @@ from logparse.store.columns import column
 from logparse.store.columns import table as arrow_table
 from logparse.store.rules import DEFAULTS, counted_as_sql, main_picks_sql, traced_sql
 from logparse.text import counted, printable, shortened
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _PART = "array_to_string(string_split(key_text, ',')[:gfx::int + cu::int], ',')"
 """SQL of the first cells of a key of aiter's, which name the device in a table of several."""

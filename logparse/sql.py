@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from logparse.errors import LogparseError, QueryError
 from logparse.executors.processes import end_with_parent, pipe, started
+from logparse.lazy import duckdb
 from logparse.store import open_store
 from logparse.store.schema import VIEWS
 
@@ -56,8 +57,6 @@ def query(
 
 
 def _child(sender: Connection, store_url: str, sql: str, run: str | None, max_rows: int) -> None:
-    import duckdb
-
     threading.Thread(target=end_with_parent, daemon=True).start()  # a query may never end by itself
     try:
         with open_store(store_url).connect(run, sealed=True, sql=sql) as con:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from analyzers.compare.timings import RANK, RunTimes, times_of
 from analyzers.evidence.statistics.intervals import TIE
 from analyzers.evidence.tables import Tables
 from logparse.groups import in_groups
+from logparse.lazy import duckdb, pd
 from logparse.libraries import FORMATS
 from logparse.libraries.hipblaslt.tuning_rules import work_of
 from logparse.libraries.override_formats import OVERRIDE_FORMATS
@@ -22,10 +23,6 @@ from logparse.links import linked
 from logparse.model import Problem, problem_from_text
 from logparse.store.database import shared_database
 from logparse.target import BUILD, BY_NAME, Facts, arch, same_build, same_device
-
-if TYPE_CHECKING:
-    import duckdb
-    import pandas as pd
 
 State = Literal["slower", "faster", "changed", "same", "new", "vanished", "unknown"]
 STATES: tuple[State, ...] = ("slower", "faster", "changed", "new", "vanished", "unknown", "same")

@@ -10,21 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from analyzers.evidence.origins import ACTION, CONFIRM, IS_EVIDENCE, PICKED, RACE, TRACE
 from analyzers.evidence.tables import Tables, cached_per_run, reading
+from logparse.lazy import duckdb, pd
 from logparse.libraries.own.job_units import UNITS_EACH
 from logparse.model import DEFAULT
 from logparse.store import Store
 from logparse.store.rules import DEFAULTS, launches_sql, main_picks_sql
 from logparse.target import machine_of_files
-
-if TYPE_CHECKING:
-    import duckdb
-    import pandas as pd
 
 NEAREST = (TRACE, CONFIRM, "driver", "bench", "tunableop-verbose", "miopen-log", "find-db", "tunableop", "tuning-file")
 RANK = f"coalesce(list_position({list(NEAREST)}, basis), {len(NEAREST) + 1})"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from analyzers.evidence.joins import facts_of, not_elsewhere
 from analyzers.evidence.origins import ACTION
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import units
-
-if TYPE_CHECKING:
-    import pandas as pd
+from logparse.lazy import pd
 
 Samples: TypeAlias = Mapping[tuple[str, str], tuple[str, tuple[float, ...]]]
 """By problem text and solution text: the source, and its samples in µs."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pandas as pd
+from logparse.lazy import pd
 
 
 def text_of(value: object) -> str | None:
@@ -29,6 +28,4 @@ def is_true(cells: pd.Series) -> pd.Series:
 
 
 def _unknown(value: Any) -> bool:
-    import pandas as pd  # here: what checks or merges files imports this module, and makes no DataFrame
-
     return bool(pd.isna(value))

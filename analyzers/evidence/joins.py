@@ -7,19 +7,17 @@ its level; a count passes only where it is clear whose it is.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from analyzers.evidence.cells import is_true
 from analyzers.evidence.origins import PICK, TRACE
 from analyzers.evidence.tables import Settings, Tables, cached_per_run
+from logparse.lazy import pd
 from logparse.libraries.own import machine_facts
 from logparse.model import DEFAULT
 from logparse.target import same_device
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LEVELS = ("exact", "layout", "shape")
 """Levels of links, the closest first."""
@@ -106,8 +104,6 @@ def of_problems(rows: pd.DataFrame, problems: Collection[str]) -> pd.DataFrame:
 
 def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
     """Whether each measurement is of the library's own choice: ``Default``, or what a replay's fact ``pick`` names."""
-    import pandas as pd
-
     named = facts[facts["name"] == PICK]
     own = dict(zip(named["source_id"], named["value"], strict=True))
     out = is_true(measurements["solution"] == DEFAULT_TEXT).to_numpy(dtype=bool, copy=True)
@@ -138,8 +134,6 @@ def linked_measurements(tables: Tables, problems: pd.Series, others: pd.Series) 
     Columns ``problem, other, level, choices, fan``: ``choices`` counts the others that the problem may mean, ``fan``
     the problems that the other stands for.  A problem that is itself among ``others`` means that one.
     """
-    import pandas as pd
-
     mine, theirs = pd.Index(problems.dropna().unique()), pd.Index(others.dropna().unique())
     links = tables.links[["problem", "other", "level"]]
     links = links[links["problem"].isin(mine) & links["other"].isin(theirs)].drop_duplicates(["problem", "other"])
@@ -190,8 +184,6 @@ def given_workspaces(tables: Tables) -> Mapping[str, Given]:
     By the text of a called problem, or of one that is linked to it: a Trace line (mask 2) states the workspace, a bench
     or profile line of the same call does not.
     """
-    import pandas as pd
-
     calls, links = tables.calls, tables.links
     stated = calls[calls["workspace_bytes"].notna() & ~is_true(calls["by_tool"])][["problem", "workspace_bytes"]]
     linked = links.loc[~links["problem"].isin(stated["problem"]), ["problem", "other"]]

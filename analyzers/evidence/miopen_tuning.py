@@ -11,16 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from analyzers.evidence.cells import count_of, text_of
 from analyzers.evidence.joins import timed
 from analyzers.evidence.tables import Tables
+from logparse.lazy import pd
 from logparse.model import Advise, ConvProblem, Evidence, Finding, Override, UseRows, solution_from_text
 from logparse.target import Facts, same_build, same_device
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:

@@ -7,15 +7,10 @@ millions of times, and never joined before.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from analyzers.evidence.origins import IS_EVIDENCE
 from analyzers.evidence.statistics.intervals import TIE
 from analyzers.evidence.tables import Settings, Tables, cached_per_run, reading
-
-if TYPE_CHECKING:
-    import duckdb
-    import pandas as pd
+from logparse.lazy import duckdb, pd
 
 _COLUMNS = (
     "kind text, origin text, source_id text, problem text, solution text, status text, time_us float, evidence bool"

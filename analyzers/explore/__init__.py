@@ -16,15 +16,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from logparse import lazy
+
 if TYPE_CHECKING:
     from analyzers.explore.notebook import backward_weights, regret, roofline, solutions, store_points
 
 __all__ = ["backward_weights", "regret", "roofline", "solutions", "store_points"]
 
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from analyzers.explore import notebook
-
-    return getattr(notebook, name)
+__getattr__ = lazy.members(__name__, dict.fromkeys(__all__, "analyzers.explore.notebook"))

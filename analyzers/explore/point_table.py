@@ -26,7 +26,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 import pyarrow as pa
@@ -36,13 +35,11 @@ from analyzers.evidence.units import unit_word, units_each
 from analyzers.explore.queries import readable
 from analyzers.job.gpu_time import STEPS
 from logparse.devices import PEAK_COLUMN, device_of, devices
+from logparse.lazy import duckdb
 from logparse.model import TRIED, TYPE_BYTES, Finding, Override
 from logparse.store.rules import DEFAULTS, counted_as_sql, picks_sql, traced_sql
 from logparse.target import Facts, arch, device_of_file, different_devices, same_device
 from logparse.text import sql_text
-
-if TYPE_CHECKING:
-    import duckdb
 
 _TEXT, _NUMBER = "object", "float64"
 COMPARED: Mapping[str, str] = {

@@ -9,13 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from analyzers.explore.selection import FACETS, Selection
-
-if TYPE_CHECKING:
-    import duckdb
-    import pandas as pd
+from logparse.lazy import duckdb, pd
 
 DRAWN = 2_000
 """Points that one chart draws; more cannot be distinguished, and the browser would take longer than 300 ms."""
@@ -120,8 +116,6 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
 @contextmanager
 def over(points: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection whose table ``points`` is this DataFrame, which is only read."""
-    import duckdb
-
     with duckdb.connect() as con:
         con.register("given_", readable(points))
         con.execute("create table points as select * from given_")

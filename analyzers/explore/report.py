@@ -35,14 +35,13 @@ from analyzers.explore.plain_text import amount, of_one, sentence
 from analyzers.explore.selection import INTRO, VIEWS, Selection
 from analyzers.explore.views import ChartStyle, chart
 from logparse.groups import in_groups
+from logparse.lazy import duckdb
 from logparse.output.files import write_file
 from logparse.output.own_files import remember
 from logparse.quoting import Html, asset, filled, html_list, html_text, joined, json_block
 from logparse.text import duration, printable
 
 if TYPE_CHECKING:
-    import duckdb
-
     from logparse.store import Store
 
 LIMIT_BYTES = 10_000_000

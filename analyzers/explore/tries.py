@@ -7,11 +7,9 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    import duckdb
-    import pandas as pd
+from logparse.lazy import duckdb, pd
 
 Row: TypeAlias = "pd.Series | Mapping[Hashable, Any]"
 """A row of the table ``points``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from analyzers.explore import queries
 from analyzers.explore.charts.compare import COLUMNS as COMPARE
@@ -17,9 +17,7 @@ from analyzers.explore.charts.roofline import roofline
 from analyzers.explore.charts.weights import COLUMNS as WEIGHTS
 from analyzers.explore.charts.weights import backward_weights
 from analyzers.explore.selection import Selection
-
-if TYPE_CHECKING:
-    import duckdb
+from logparse.lazy import duckdb
 
 BOXES: Mapping[str, tuple[tuple[str, float], tuple[str, float]]] = {
     "roofline": (("intensity", 1.0), ("tflops", 1.0)),

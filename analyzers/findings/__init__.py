@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from logparse import lazy
+
 if TYPE_CHECKING:
     from analyzers.findings.finding import Analyzer
 
@@ -31,12 +33,10 @@ _MODULES = (
 """Modules of this package with an ``ANALYZER``; imported when they are first asked for, which takes half a second."""
 
 
-def __getattr__(name: str) -> object:
-    if name != "ANALYZERS":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    made = tuple(import_module(f"{__name__}.{module}").ANALYZER for module in _MODULES)
-    globals()[name] = made
-    return made
+def _analyzers() -> tuple[Analyzer, ...]:
+    return tuple(import_module(f"{__name__}.{module}").ANALYZER for module in _MODULES)
 
+
+__getattr__ = lazy.members(__name__, {"ANALYZERS": _analyzers})
 
 __all__ = ["ANALYZERS"]

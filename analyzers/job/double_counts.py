@@ -8,14 +8,12 @@ it is remarked; so are logs left out beside another that has the same process on
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from analyzers.evidence.tables import Tables, reading
+from logparse.lazy import duckdb
 from logparse.store import Store
 from logparse.text import counted, duration
-
-if TYPE_CHECKING:
-    import duckdb
 
 _LOGS = """
     with rows as (

@@ -9,18 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from logparse import lazy
+
 if TYPE_CHECKING:
     from logparse.ingest.all_inputs import ingest, ingest_at, record
     from logparse.ingest.schedule import Ingested
 
-
-def __getattr__(name: str) -> object:
-    """Imported when it is first asked for: a pasted line is read with ``lines`` alone."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from logparse.ingest import all_inputs
-
-    return getattr(all_inputs, name)
-
-
 __all__ = ["Ingested", "ingest", "ingest_at", "record"]
+
+# A pasted line is read with `lines` alone.
+__getattr__ = lazy.members(__name__, dict.fromkeys(__all__, "logparse.ingest.all_inputs"))

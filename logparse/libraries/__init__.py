@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from logparse import lazy
+
 if TYPE_CHECKING:
-    from logparse.libraries.kinds.format import Format
-
-    FORMATS: tuple[Format, ...]
-
-
-def __getattr__(name: str) -> object:
-    """``FORMATS``, imported when it is first asked for: a question to a store needs none of them."""
-    if name != "FORMATS":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from logparse.libraries.all_formats import FORMATS
 
-    globals()[name] = FORMATS
-    return FORMATS
-
+# A question to a store needs none of the formats.
+__getattr__ = lazy.members(__name__, {"FORMATS": "logparse.libraries.all_formats"})
 
 __all__ = ["FORMATS"]

@@ -20,16 +20,14 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from logparse.errors import UsageError
+from logparse.lazy import pa, pq
 from logparse.output.files import Rewrite
 from logparse.output.own_files import remember
 from logparse.output.terminal import Block, bold, drawn, is_coloured, terminal_width
 from logparse.text import printable
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class TableFormat(str, Enum):
@@ -174,8 +172,6 @@ def arrow(table: Block | None, of: str = "") -> pa.Table:
 
 def typed(table: Block, columns: str) -> pa.Table:
     """The table with these columns, stated as in ``TABLES``; one that it lacks is unknown."""
-    import pyarrow as pa
-
     types = {
         "int": pa.int64(),
         "float": pa.float64(),
@@ -201,9 +197,6 @@ def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:
     if how is TableFormat.parquet:
         if out is None and sys.stdout.isatty():
             raise UsageError("Parquet is binary: name a file with --output, or redirect")
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         if out is None:
             sink = io.BytesIO()
             pq.write_table(table, pa.PythonFile(sink, mode="w"))

@@ -12,13 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import zip_longest
 from textwrap import wrap
-from typing import TYPE_CHECKING, TextIO, TypeAlias, cast
+from typing import TextIO, TypeAlias, cast
 
+from logparse.lazy import pa, pd
 from logparse.text import duration, printable, shortened
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
 
 Rows: TypeAlias = Sequence[Mapping[str, object]]
 """A small table without pandas, whose import takes longer than reading most logs."""

@@ -13,11 +13,10 @@ from analyzers.recommend.apply_module import has_lines
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import write
 from analyzers.recommend.verdict import Todo, change_text, gain, verdict
+from logparse.lazy import duckdb
 from logparse.model import Search, UseRows
 
 if TYPE_CHECKING:
-    import duckdb
-
     from analyzers.explore.load.analysis import Analysis
     from analyzers.job.gpu_time import GpuTime
 

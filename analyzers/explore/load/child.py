@@ -22,12 +22,11 @@ from analyzers.explore import point_table
 from analyzers.explore.load.beside import beside, compared, keep
 from analyzers.explore.load.job import DONE, FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, Job
 from logparse.errors import LogparseError
+from logparse.lazy import duckdb
 from logparse.store import open_store
 from logparse.text import sql_text
 
 if TYPE_CHECKING:
-    import duckdb
-
     from analyzers.explore.load.analysis import Analysis
     from logparse.store import Store
 

@@ -1,0 +1,26 @@
+"""The list of actions, in no particular order."""
+
+from __future__ import annotations
+
+from analyzers.actions import (
+    attention,
+    blas_library,
+    channels_last,
+    cudnn_benchmark,
+    fused_epilogue,
+    padded_output,
+    tf32,
+)
+from analyzers.actions.action import Action
+
+ACTIONS: tuple[Action, ...] = (
+    cudnn_benchmark.ACTION,
+    tf32.ACTION,
+    *blas_library.ALL,
+    *attention.ALL,
+    channels_last.ACTION,
+    channels_last.WITH_BENCHMARK,
+    padded_output.ACTION,
+    *fused_epilogue.ALL,
+)
+"""A new action is a file of this folder and a line here."""
