@@ -24,6 +24,7 @@ from logparse.executors.processes import started
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
 from logparse.store.compaction import compact
+from tests import cpu
 from tests.golden import OPTION, Goldens
 
 # A shell's background job ignores SIGINT, under nohup SIGHUP too, and so would the processes that tests start and end.
@@ -31,6 +32,7 @@ for ignored, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SI
     if signal.getsignal(ignored) is signal.SIG_IGN:
         signal.signal(ignored, handler)
 
+COSTLIEST = 40 if "LOGPARSE_CPU" in os.environ else 5
 NIGHTLY = "LOGPARSE_NIGHTLY" in os.environ
 """Whether this is ``make nightly``, all tests at full size."""
 
@@ -166,6 +168,10 @@ def measuring_processes() -> None:
 # ``make test`` leaves out what is marked as nightly and counts it (with xdist each worker sees all tests).
 
 _LEFT = pytest.StashKey[int]()
+_CPU = pytest.StashKey[dict[str, float]]()
+"""Seconds of CPU by test file."""
+_TOTAL = pytest.StashKey[float]()
+"""Seconds of CPU of the whole run, with collection and workers."""
 LONGEST = [
     "browser",
     "cluster",
@@ -251,10 +257,27 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             raise pytest.UsageError(f"pytest-xdist does not see the groups of {len(lost)} tests, such as {lost[0]}")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """The CPU of each test, also of its fixtures, goes to its group's sum; a child counts when it has ended."""
+    before = cpu.ended()
+    try:
+        return (yield)
+    finally:
+        sums = item.config.stash.setdefault(_CPU, {})
+        name = item.nodeid.partition("::")[0]
+        sums[name] = sums.get(name, 0.0) + cpu.ended() - before
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["left"] = session.config.stash.get(_LEFT, 0)
+    config = session.config
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["left"] = config.stash.get(_LEFT, 0)
+        config.workeroutput["cpu"] = {**config.stash.get(_CPU, {}), "": cpu.spent()}
     else:
+        own = sum(os.times()[:2]) if config.pluginmanager.hasplugin("dsession") else cpu.spent()  # workers tell theirs
+        config.stash[_TOTAL] = config.stash.get(_TOTAL, 0.0) + own
         gc.unfreeze()  # or DuckDB's module reports at the end what nothing has freed
 
 
@@ -266,10 +289,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    node.config.stash[_LEFT] = getattr(node, "workeroutput", {}).get("left", 0)
+    output = getattr(node, "workeroutput", {})
+    node.config.stash[_LEFT] = output.get("left", 0)
+    sums = node.config.stash.setdefault(_CPU, {})
+    for name, seconds in output.get("cpu", {}).items():
+        if name:
+            sums[name] = sums.get(name, 0.0) + seconds
+        else:
+            node.config.stash[_TOTAL] = node.config.stash.get(_TOTAL, 0.0) + seconds
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    by_file = sorted(config.stash.get(_CPU, {}).items(), key=lambda x: -x[1])
+    yardstick = f"(sum(range(10000)) takes {cpu.yardstick_us():.0f} µs)"
+    most = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in by_file[:COSTLIEST])
+    terminalreporter.write_line(f"CPU: {config.stash.get(_TOTAL, 0.0):.0f} s {yardstick}; most: {most}")
     if config.getoption("renew_goldens"):
         reports = [report for outcome in ("passed", "failed") for report in terminalreporter.getreports(outcome)]
         changed = {str(value) for report in reports for name, value in report.user_properties if name == "golden"}
