@@ -20,6 +20,7 @@ from logparse.output.program import run_program
 from logparse.store import Store
 from tests.conftest import ROOT, SAMPLES
 from tests.program import run
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -97,10 +98,7 @@ def test_a_query_ends_with_the_program_that_asked_it(samples: Store) -> None:
                 time.sleep(0.05)
         finally:
             program.kill()
-    ends = time.monotonic() + 30
-    while _cpu_s(child) is not None:
-        assert time.monotonic() < ends, "it goes on"
-        time.sleep(0.05)
+    assert wait_until(lambda: _cpu_s(child) is None), "it ends, too"
 
 
 @pytest.mark.parametrize(

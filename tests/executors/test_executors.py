@@ -19,6 +19,7 @@ from logparse.executors.executor import Executor, LostError, Resources, TaskErro
 from logparse.executors.local import LocalExecutor, usable_cores
 from logparse.executors.processes import started
 from tests.executors.tasks import die, die_once, double, fail_odd, plenty, stay
+from tests.waiting import wait_until
 
 
 @pytest.fixture(params=["local", pytest.param("ray", marks=pytest.mark.xdist_group("cluster"))])
@@ -102,10 +103,7 @@ def test_leaving_early_ends_what_runs(executor: Executor, tmp_path: Path) -> Non
     with pytest.raises(KeyboardInterrupt):
         list(executor.map_unordered(stay, items(), plenty, interrupt))
     pids = [int(Path(task).read_text()) for task in tasks]
-    deadline = time.monotonic() + 60
-    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(alive(pid) for pid in pids)
+    assert wait_until(lambda: not any(alive(pid) for pid in pids))
 
 
 def test_the_main_module_is_run_again_only_for_what_it_defines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

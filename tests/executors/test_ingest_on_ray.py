@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from tests.ingest.test_ingest import BENCH, TRACE, bench, counts
 from tests.libraries.reading import check_conservation
 from tests.store.contents import OF_THE_MOMENT, contents
 from tests.test_location import address, options, s3  # noqa: F401 - fixtures
+from tests.waiting import wait_until
 
 
 def test_the_views_are_equal_whoever_reads(tmp_path: Path, on_ray: Executor) -> None:
@@ -81,12 +81,6 @@ def _kill_one(but: list[int]) -> list[int]:
             os.kill(pid, signal.SIGKILL)
             return [pid]
     return []
-
-
-def _wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
 
 
 def committed(path: Path) -> int:
@@ -223,11 +217,11 @@ def test_a_killed_driver_leaves_a_whole_store_and_the_repeat_does_the_rest(
     with tempfile.TemporaryDirectory(prefix="r", dir="/tmp") as folder:  # sockets: the path must be short
         monkeypatch.setenv("RAY_TMPDIR", folder)
         child = subprocess.Popen([*command, str(tmp_path / "log_*.log")], cwd=ROOT, stdout=-3)
-        _wait_until(lambda: child.poll() is not None or committed(tmp_path / "s"))
+        wait_until(lambda: child.poll() is not None or committed(tmp_path / "s"))
         assert child.poll() is None
         child.send_signal(signal.SIGKILL)
         child.wait()
-        _wait_until(lambda: not processes(folder.encode(), ours=False))
+        wait_until(lambda: not processes(folder.encode(), ours=False))
         assert not processes(folder.encode(), ours=False), "Ray's processes end with the command"
     store = open_store(tmp_path / "s")
     before = len(store.sources())

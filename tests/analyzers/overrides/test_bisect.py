@@ -30,6 +30,7 @@ from logparse.quoting import Shell
 from tests.analyzers.overrides.test_laws import samples
 from tests.conftest import CORPUS, ROOT, needs_corpus
 from tests.program import Done, run
+from tests.waiting import wait_until
 
 # ------------------------------------------------------------------------------------------------------- the search
 
@@ -459,7 +460,7 @@ def ended_at(number: int, table: Path, how: signal.Signals) -> tuple[int, str, l
             assert process.poll() is None
             time.sleep(0.02)
         process.send_signal(how)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate()
     return process.returncode, errors, list(map(int, runs.read_text().split()[number - 1 :]))
 
 
@@ -471,10 +472,7 @@ def alive(pid: int) -> bool:
 
 def ended(pids: list[int]) -> bool:
     """Whether they end: on a busy machine a process that was killed stays for a moment."""
-    deadline = time.monotonic() + 30
-    while any(map(alive, pids)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not any(map(alive, pids))
+    return wait_until(lambda: not any(map(alive, pids)))
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ def test_it_goes_before_the_model_is_wrapped(wrapper: str, when: str, tmp_path: 
         )
         for rank in range(2)
     ]
-    texts = [rank.communicate(timeout=120)[0] for rank in ranks]
+    texts = [rank.communicate()[0] for rank in ranks]
     codes = [rank.returncode for rank in ranks]
     assert codes == [0 if when == "before" else 7] * 2, texts
     if when == "after":

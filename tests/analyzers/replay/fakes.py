@@ -17,6 +17,7 @@ from logparse.libraries.kinds.backend import (
     UnsupportedError,
 )
 from logparse.model import GemmProblem, Problem, Solution
+from tests.waiting import wait_until
 
 TIMES = {"pick": 100.0, "fast": 50.0, "alike": 99.5, "slow": 900.0}
 FAULTS = ("crash", "hang", "raises", "wrong", "unwritten", "needs_memory", "poisons", "unsupported")
@@ -119,9 +120,7 @@ class Unlike(Fake):
         return {"device": f"made-up {self._arch}", "arch": self._arch}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        deadline = time.monotonic() + 30
-        while not all((self._folder / number).exists() for number in UNLIKE) and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: all((self._folder / number).exists() for number in UNLIKE))
         return super().solutions(problem, limit, workspace_bytes)
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> Run:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from logparse.store import Store
 from tests.analyzers.replay.fakes import NAME
 from tests.analyzers.replay.problems import SMALL_W, named, store_of
 from tests.conftest import sized
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("measuring_processes")
 FAKE = Options(backends=(NAME,), devices=("cpu",), limits=Limits(hang_s=2.0))
@@ -209,9 +209,7 @@ def test_killed_and_resumed_nothing_is_measured_twice(tmp_path: Path) -> None:
     root = str(Path(__file__).parents[3])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])}
     running = subprocess.Popen([sys.executable, str(program), str(tmp_path / "store")], env=environment)
-    deadline = time.monotonic() + 60
-    while len(store.commits()) < 3 and running.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: len(store.commits()) >= 3 or running.poll() is not None)
     running.send_signal(signal.SIGKILL)
     running.wait()
     kept = len(store.commits()) - 1

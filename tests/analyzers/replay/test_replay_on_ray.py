@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from tests.analyzers.replay.fakes import NAME
 from tests.analyzers.replay.problems import named, store_of
 from tests.conftest import sized
 from tests.executors.processes import processes
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("cluster")
 FAKE = Options(backends=(NAME,), devices=("cpu", "cpu"), engine="ray", limits=Limits(hang_s=10.0))
@@ -79,7 +79,4 @@ def test_interrupt_keeps_what_was_measured_and_ends_the_actors(tmp_path: Path) -
     report = replay(store, replace(FAKE, devices=("cpu",)), interrupt)
     assert report.interrupted
     assert len(rows(store)) == 2
-    deadline = time.monotonic() + 60
-    while processes(b"ray::_Host") and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not processes(b"ray::_Host")
+    assert wait_until(lambda: not processes(b"ray::_Host"))

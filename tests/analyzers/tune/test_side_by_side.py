@@ -12,8 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,9 +22,13 @@ from analyzers.tune import side_by_side
 from analyzers.tune.by_turns import by_turns
 from analyzers.tune.side_by_side import AloneError, Side, fixed_port, pair
 from logparse.capture import job
+from tests.capture.observing import CLOCK
+from tests.waiting import wait_until
 
-JOB = """
-import os, sys, time
+JOB = (
+    CLOCK
+    + """
+import os, sys
 import torch
 import torch.distributed as dist
 
@@ -47,6 +49,7 @@ for unit in range(units):
 if dist.is_initialized():
     dist.destroy_process_group()
 """
+)
 """Its units are an optimizer's steps, found and timed in the job as in any other."""
 FAKE = """
 import sys, time, types
@@ -100,7 +103,7 @@ def test_two_of_a_job_work_by_turns_and_the_faster_one_is_seen(tmp_path: Path, m
     assert wall is not None
     assert wall.faster
     assert wall.turns == len(times.pairs[0][0]) >= 6
-    assert 0.15 < wall.gained_us / wall.before_us < 0.45
+    assert wall.gained_us / wall.before_us == pytest.approx(0.3)
     done = worked(tmp_path / "log")
     assert [done.count(name) for name in ("was", "is")] == [220, 220], "both went on to their end"
     changes = sum(a != b for a, b in itertools.pairwise(done))
@@ -267,22 +270,15 @@ def test_both_end_with_tune_or_go_on_without_it(number: signal.Signals, tmp_path
         [sys.executable, "-c", LEADER, str(script), str(log)], env=ENVIRON, stdout=subprocess.PIPE, text=True
     )
     assert leader.stdout is not None
-    wait_for(lambda: log.exists() and worked(log).count("is") > 10)
+    assert wait_until(lambda: log.exists() and worked(log).count("is") > 10)
     leader.send_signal(number)
     if number == signal.SIGTERM:
         assert "interrupted" in leader.stdout.read()
         assert worked(log).count("was") < 200
     else:  # whoever killed it did not ask the job to end
-        wait_for(lambda: worked(log).count("was") == worked(log).count("is") == 200)
+        assert wait_until(lambda: worked(log).count("was") == worked(log).count("is") == 200)
     leader.stdout.close()
     leader.wait()
-
-
-def wait_for(true: Callable[[], bool]) -> None:
-    by = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < by
-        time.sleep(0.05)
 
 
 def test_units_that_nothing_timed_leave_the_job_alone(tmp_path: Path) -> None:

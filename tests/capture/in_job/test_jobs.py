@@ -19,6 +19,7 @@ from logparse.capture import with_overrides
 from logparse.capture.plan import timing
 from logparse.ingest import ingest
 from logparse.store import open_store
+from tests.capture.observing import CLOCK
 
 pytest.importorskip("torch")
 
@@ -28,17 +29,6 @@ def output_of(command: list[str], environ: dict[str, str]) -> tuple[str, str]:
     return done.stdout.strip(), done.stderr
 
 
-CLOCK = """
-import threading, time
-now, really_sleep = [0.0], time.sleep
-def sleep(seconds):
-    if threading.current_thread() is not threading.main_thread():
-        really_sleep(seconds)
-    elif seconds > 0:
-        now[0] += seconds
-time.perf_counter, time.sleep = lambda: now[0], sleep
-"""
-"""The clock of a job, which goes on where the job sleeps and nowhere else: a busy machine changes no time."""
 STEPS = f"""{CLOCK}
 import torch
 torch.backends.cudnn.benchmark = True
