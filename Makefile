@@ -39,9 +39,6 @@ mypy: $(VENV)/.tested
 	@out=$$(MYPYPATH=benchmarks:benchmarks/job_programs $(BIN)/mypy benchmarks/*.py benchmarks/job_programs/*.py); \
 	    test $$? -le 1 && ! echo "$$out" | grep -E '\[(call-arg|call-overload|attr-defined|name-defined)\]'
 
-# The tests start some hundred Python processes: without stored bytecode each would compile the packages anew.
-pytest nightly: export PYTHONDONTWRITEBYTECODE :=
-
 # aiter's tuners and look-ups, which tests/libraries/test_aiter_itself.py runs: fetched (40 MB) and not installed.  Where
 # it cannot be had, its tests are skipped.
 AITER := build/wheels/amd_aiter-0.1.7.post2.dev18-py3-none-any.whl
@@ -93,7 +90,6 @@ docs: $(VENV)/.installed
 	$(BIN)/python docs/tables.py
 
 # The reviewed files that tests compare with, and the session in README.md: written anew.  Then review the diff.
-goldens: export PYTHONDONTWRITEBYTECODE :=
 goldens: $(VENV)/.tested
 	$(BIN)/python -m pytest $(GROUPED) --renew-goldens
 

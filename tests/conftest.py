@@ -24,6 +24,7 @@ from logparse.executors.processes import started
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
 from logparse.store.compaction import compact
+from logparse.store.database import shared_database
 from tests import cpu
 from tests.golden import OPTION, Goldens
 
@@ -74,6 +75,12 @@ def golden(request: pytest.FixtureRequest) -> Goldens:
         request.node.user_properties.append(("golden", str(path.relative_to(ROOT))))
 
     return Goldens(request.config.getoption("renew_goldens"), note)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread_of_duckdb() -> None:
+    """Stores of tests hold some hundred rows: a second thread costs CPU and saves no time."""
+    shared_database().execute("set threads = 1")
 
 
 @pytest.fixture
