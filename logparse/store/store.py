@@ -594,8 +594,10 @@ class Store:
             elif paths:
                 names = ", ".join(map(sql_text, paths))
                 wanted = ", ".join(f'"{name}"' for name in schema.names)  # parts of earlier versions have more columns
-                read = f"read_parquet([{names}], hive_partitioning=false)"
-                con.execute(f"create {view} {name} as select {wanted} from {read}")
+                read = f"read_parquet([{names}], hive_partitioning=false, union_by_name=true)"
+                con.register(f"{table}_none_", arrow_table([], schema))  # and lack some, which are then unknown
+                every = f"select * from {read} union all by name select * from {table}_none_"
+                con.execute(f"create {view} {name} as select {wanted} from ({every})")
                 allowed += paths
             else:
                 con.register(name, self._dataset(table, schema, parts))

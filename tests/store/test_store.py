@@ -21,7 +21,7 @@ from logparse.model import problem_from_text
 from logparse.sql import _child, query
 from logparse.store import Store, open_store
 from logparse.store.parts import Attempt
-from logparse.store.schema import VIEWS, Commit
+from logparse.store.schema import SCHEMAS, VIEWS, Commit
 from tests.conftest import ROOT, SAMPLES
 from tests.store.contents import unrecord
 
@@ -299,3 +299,18 @@ def test_findings_of_an_earlier_version_are_read(store: Store) -> None:
     path = Path(store.root) / "findings" / "findings.parquet"
     pq.write_table(pq.read_table(path).drop_columns(["solution"]).replace_schema_metadata(), path)
     assert store.findings()[["analyzer", "solution"]].isna().to_numpy().tolist() == [[False, True]]
+
+
+def test_a_part_of_an_earlier_version_lacks_columns_that_are_unknown(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A version that states the same schema version may add a column: texts of problems got new words so."""
+    ingest([str(SAMPLES / "hipblaslt" / "bench_output.txt")], store, run="before")
+    monkeypatch.setitem(SCHEMAS, "gemms", SCHEMAS["gemms"].append(pa.field("later", pa.string())))
+    with store.connect() as con:
+        [(rows, known)] = con.execute("select count(*), count(later) from gemms_").fetchall()
+        assert rows > 0
+        assert known == 0
+    ingest([str(SAMPLES / "hipblaslt" / "hipblaslt_rank0_4242.log")], store, run="after")
+    with store.connect() as con:
+        assert con.execute("select count(*), count(later) from gemms_").fetchall()[0][0] >= rows, "beside newer parts"
