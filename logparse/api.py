@@ -23,11 +23,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analyzers import explore
 from logparse import lazy, open
+from logparse.lazy import pd
+from logparse.quoting import html_text
 
 if TYPE_CHECKING:
     from analyzers.evidence.tables import Settings
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from logparse.ingest import Ingested
     from logparse.store import Store
 
-__all__ = ["ingest", "open", "recommend"]
+__all__ = ["Run", "ingest", "open", "recommend", "run"]
 
 
 def ingest(
@@ -90,6 +93,86 @@ def recommend(
     if out is not None:
         write(found, chosen, Path(out), gpus, own)
     return found
+
+
+def run(label: str | None = None, store: Store | str | os.PathLike[str] | None = None) -> Run:
+    """Return a run of a store, by its label (default the latest).
+
+    Raises StoreError for a store or run that does not exist.
+    """
+    from logparse.store import Store
+
+    held = store if isinstance(store, Store) else open(store)
+    return Run(held, held.latest_run(label))
+
+
+class Run:
+    """A run, for notebooks: what to do about it, its views and its figures.  Each is computed when it is asked for.
+
+    >>> job = run("job", folder)
+    >>> job
+    Run('job': use 4 faster solutions: ... ms a run (−...%), measured alone)
+    >>> list(job.todo.columns)
+    ['title', 'now_us', 'then_us', 'unit', 'certainty', 'changes']
+    """
+
+    def __init__(self, store: Store, label: str) -> None:
+        self.store, self.label = store, label
+
+    @cached_property
+    def recommendation(self) -> Recommendation:
+        """What ``recommend`` finds with its usual settings."""
+        return recommend(self.store, self.label)
+
+    @property
+    def headline(self) -> str:
+        """The first line of ``recommend``."""
+        from analyzers.recommend.verdict import verdict
+
+        return verdict(self.recommendation).headline
+
+    @property
+    def todo(self) -> pd.DataFrame:
+        """What is worth doing, the best first; times in µs of a ``unit`` (a step, the run, or one call)."""
+        from analyzers.recommend.verdict import verdict
+
+        names = ("title", "now_us", "then_us", "unit", "certainty", "changes")
+        return pd.DataFrame(
+            [{n: getattr(x, n) for n in names} for x in verdict(self.recommendation).todo], columns=names
+        )
+
+    @property
+    def findings(self) -> pd.DataFrame:
+        """One row per finding, with the columns of ``recommend --format csv``."""
+        from analyzers.recommend.render import rows
+
+        return rows(self.recommendation)
+
+    def top(self, n: int = 20, by: str = "calls") -> pd.DataFrame:
+        """The ``n`` problems with the most calls, or with the most time (``by="time"``)."""
+        from logparse.lookup import ranked
+
+        frame: pd.DataFrame = ranked(self.store, by=by, kind=None, n=n, run=self.label).to_pandas()
+        return frame
+
+    def view(self, name: str) -> pd.DataFrame:
+        """A SQL view (docs/sql.md), limited to this run."""
+        with self.store.connect(self.label) as con:
+            return con.execute(f"select * from {name}").df()
+
+    def points(self) -> pd.DataFrame:
+        """The problems of the run as the figures take them: ``api.roofline(job.points())``."""
+        return explore.store_points(self.store, self.label)
+
+    def __repr__(self) -> str:
+        return f"Run({self.label!r}: {self.headline})"
+
+    def _repr_html_(self) -> str:
+        """The headline and the list, in a notebook."""
+        return f"<p>{html_text(self.headline)}</p>{self.todo.to_html(index=False)}"
+
+    def __dir__(self) -> list[str]:
+        return ["findings", "headline", "label", "points", "recommendation", "store", "todo", "top", "view"]
 
 
 __getattr__ = lazy.members(__name__, dict.fromkeys(explore.__all__, "analyzers.explore"))
