@@ -178,7 +178,9 @@ def own_rows(tables: Tables) -> pd.DataFrame:
     own = [best_rows(tables.measurements, facts_of(tables))]
     if tables.find_dbs is not None:
         own.append(placed(tables.find_dbs().to_pandas(), facts_of(tables)))
-    return pd.concat([x for x in own if len(x)] or own[:1], ignore_index=True)
+    rows = pd.concat([x for x in own if len(x)] or own[:1], ignore_index=True)
+    rows = rows.sort_values(["device", "problem", "time_us", "source"])  # a find-db may be in both
+    return rows.drop_duplicates(["device", "problem"]).reset_index(drop=True)
 
 
 def joined(own: pd.DataFrame, shipped: pd.DataFrame) -> pd.DataFrame:

@@ -1,11 +1,12 @@
-"""Analyzers of ingested runs: measurements, findings, override files and proof.
+"""What can be found: ``ls`` of this folder is the list.  ``finding.py`` defines the kind; each other file is a finding.
 
-``ANALYZERS`` lists the analyzers, in the order in which their findings about the run are shown.
+``ANALYZERS`` holds the members, in the order in which their findings about the run are shown.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logparse import lazy
@@ -15,26 +16,12 @@ if TYPE_CHECKING:
 
     ANALYZERS: tuple[Analyzer, ...]
 
-_MODULES = (
-    "host_bound",
-    "exposed_communication",
-    "completeness",
-    "solver_search",
-    "layout_transposes",
-    "slow_wrw",
-    "naive_convolution",
-    "suboptimal_pick",
-    "stale_override",
-    "slower_than_comparable",
-    "missed_fusion",
-    "unfused_attention",
-    "below_roofline",
-)
-"""Modules of this package with an ``ANALYZER``; imported when they are first asked for, which takes half a second."""
-
 
 def _analyzers() -> tuple[Analyzer, ...]:
-    return tuple(import_module(f"{__name__}.{module}").ANALYZER for module in _MODULES)
+    """Import each module of this folder but the kind's; importing them takes half a second."""
+    names = sorted(path.stem for path in Path(__file__).parent.glob("*.py"))
+    members = [import_module(f"{__name__}.{name}").ANALYZER for name in names if name not in ("__init__", "finding")]
+    return tuple(sorted(members, key=lambda member: (member.place, member.name)))
 
 
 __getattr__ = lazy.members(__name__, {"ANALYZERS": _analyzers})

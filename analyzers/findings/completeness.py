@@ -217,9 +217,4 @@ def _without_problem(rows: Rows) -> Iterator[str]:
         )
 
 
-ANALYZER = Analyzer(
-    name=NAME,
-    about="what the logs lack: disabled lines, ends, ranks",
-    worth="–",
-    find=find,
-)
+ANALYZER = Analyzer(name=NAME, about="what the logs lack: disabled lines, ends, ranks", worth="–", find=find, place=90)

@@ -170,4 +170,5 @@ ANALYZER = Analyzer(
     "what message",
     worth="none: their times contain the wait for the slowest rank",
     find=find,
+    place=2,
 )

@@ -18,9 +18,11 @@ class Analyzer:
     """A member of ``analyzers.findings.ANALYZERS``.
 
     ``about`` (what is seen) and ``worth`` (what a finding is worth) are its row of ``docs/findings.md``, as Markdown.
+    ``place`` orders findings about the run; members with the same place are shown by name.
     """
 
     name: str
     about: str
     find: Callable[[Tables, Settings], Sequence[Finding]]
     worth: str = ""
+    place: int = 10

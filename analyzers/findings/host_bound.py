@@ -151,4 +151,5 @@ ANALYZER = Analyzer(
     "where its longest gap lies",
     worth="none: less GPU time may not show in the step",
     find=find,
+    place=1,
 )

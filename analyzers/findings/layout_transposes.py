@@ -74,4 +74,5 @@ ANALYZER = Analyzer(
     about="layout transposes inside convolutions in NCHW (traces)",
     worth="what they take, as an estimate of what channels_last gains",
     find=find,
+    place=5,
 )

@@ -54,4 +54,5 @@ ANALYZER = Analyzer(
     about="a search for solvers within the traces (MIOpen's Find, cuDNN's benchmark mode, TunableOp)",
     worth="none: it is no time of a step, but every start pays it",
     find=find,
+    place=4,
 )

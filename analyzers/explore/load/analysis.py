@@ -50,13 +50,12 @@ def analyse(
     result = result if result.gpu_time is None else with_step(result, tables)
     of = verdict(result)
     limit = [f"the {of.word} is {of.limit}"] if isinstance(result.step, StepTimes) else []
-    remarks = sorted(result.remarks, key=lambda x: (*_FIRST, x.analyzer).index(x.analyzer))
     compared = picks_vs_best(tables, settings)
     nothing = not len(tables.workload) and not tables.sources["measurement_lines"].sum()
     return Analysis(
         run=tables.run,
         headline=NOTHING if nothing else of.headline,
-        lines=(*limit, *(x.message for x in remarks)),
+        lines=(*limit, *(x.message for x in result.remarks)),
         compared=compared[~compared["apart"].astype(bool)],
         found=_with_actions(found(result.findings), result),
         recommendation=result,
@@ -96,5 +95,3 @@ NOTHING = (
     "This run holds no call and no timing. Next: log calls (HIPBLASLT_LOG_MASK=32 writes bench lines), "
     "or ingest tuning files"
 )
-_FIRST = ("host-bound", "layout-transposes", "suboptimal-pick", "slow-wrw")
-"""Analyzers whose remarks state where time is lost; remarks on the logs come after."""
