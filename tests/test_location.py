@@ -119,7 +119,7 @@ def test_a_folder_of_a_bucket_is_read_without_stores_and_hidden_files(s3: Any, o
     stored = ("a/store/logparse-store.json", "a/store/calls/1-1.parquet", "a/store2/x.log")
     for key in ("a/run.log", "a/.hidden", "a/x.ufdb.txt.time", "a/miopen-lockfiles/x.lock", *stored):
         s3.put_object(Bucket="logs", Key=key, Body=b"x")
-    files, missing, _ = find_inputs([f"s3://logs/a{options}", f"s3://logs/a/{options}"])
+    files, missing, *_ = find_inputs([f"s3://logs/a{options}", f"s3://logs/a/{options}"])
     assert files == {f"s3://logs/a/run.log{options}": 1, f"s3://logs/a/store2/x.log{options}": 1}
     assert not missing
 
@@ -128,7 +128,7 @@ def test_a_listing_gives_sizes(s3: Any, options: str, tmp_path: Path) -> None:
     for number in (1, 2):
         s3.put_object(Bucket="logs", Key=f"sized/{number}.log", Body=b"x" * number)
     (tmp_path / "three.log").write_bytes(b"xxx")
-    files, _, _ = find_inputs([f"s3://logs/sized/*.log{options}", str(tmp_path), "-"])
+    files, *_ = find_inputs([f"s3://logs/sized/*.log{options}", str(tmp_path), "-"])
     assert list(files.values()) == [1, 2, 3, 0]
 
 
@@ -136,7 +136,7 @@ def test_odd_keys_are_found_and_read(s3: Any, options: str, store: Store) -> Non
     odd = ["with space.log", "100%.log", "a?b.log", "a#b.log", "täst.log", "k=v/a+b.log"]
     for key in odd:
         s3.put_object(Bucket="logs", Key=f"odd/{key}", Body=bench(64).encode())
-    files, _, _ = find_inputs([f"s3://logs/odd/**/*.log{options}"])
+    files, *_ = find_inputs([f"s3://logs/odd/**/*.log{options}"])
     assert {InputFile(file).name for file in files} == {key.rsplit("/", 1)[-1] for key in odd}
     assert states(ingest(files, store)) == ["new"] * len(odd)
 
@@ -157,8 +157,8 @@ def test_globs_mean_what_they_mean_on_a_disk(s3: Any, options: str, tmp_path: Pa
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"x")
     for pattern, found in GLOBS.items():
-        there, _, _ = find_inputs([f"s3://logs/g/{pattern}{options}"])
-        here, _, _ = find_inputs([f"{tmp_path}/{pattern}"])
+        there, *_ = find_inputs([f"s3://logs/g/{pattern}{options}"])
+        here, *_ = find_inputs([f"{tmp_path}/{pattern}"])
         assert [split_url(url)[1].removeprefix("/g/") for url in there] == found
         assert [os.path.relpath(path, tmp_path) for path in here] == found
 
@@ -186,7 +186,7 @@ def test_a_url_that_gives_nothing_leaves_the_others_alone(
 def test_file_urls_are_local_paths(tmp_path: Path) -> None:
     log = tmp_path / "with space_7.log"
     log.write_text(bench(64))
-    files, _, _ = find_inputs([f"file://{tmp_path}/*.log", f"file://{tmp_path}/with%20space_7.log", str(tmp_path)])
+    files, *_ = find_inputs([f"file://{tmp_path}/*.log", f"file://{tmp_path}/with%20space_7.log", str(tmp_path)])
     assert files == {str(log): log.stat().st_size}
 
 

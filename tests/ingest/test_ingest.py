@@ -168,12 +168,15 @@ def test_workload_takes_one_category_and_no_tool(store: Store, tmp_path: Path) -
     assert [(row.calls, row.calls_from) for row in workload.itertuples()] == [(3, "bench")]
 
 
-def test_trace_and_bench_of_one_call_are_one_problem_with_clock_and_process(store: Store, tmp_path: Path) -> None:
+def test_trace_and_bench_of_one_call_are_linked_with_clock_and_process(store: Store, tmp_path: Path) -> None:
     log = tmp_path / "mixed_1.log"
     log.write_text(bench(64) + "".join(TRACE.format(s=s, pid=99) + "\n" for s in (1, 1, 2)))
     ingest([str(log)], store)
     calls = store.calls().sort_values(["category", "first_seen"])
-    assert calls["problem"].nunique() == 1
+    bench_text, *traced = calls["problem"].unique()
+    links = store.sql("select problem, other, level from links where problem <> other")
+    assert len(traced) == 1, "a Trace line does not state all that a bench line does"
+    assert {(x.problem, x.other) for x in links.itertuples()} == {(bench_text, traced[0]), (traced[0], bench_text)}
     assert list(calls["count"]) == [1, 2, 1]
     assert set(calls["pid"]) == {99}, "the bench lines of a stream take the process that its prefixes name"
     assert [str(x) for x in calls["first_seen"]][1:] == ["2026-02-03 04:05:01", "2026-02-03 04:05:02"]

@@ -35,8 +35,8 @@ def test_lines_that_users_posted() -> None:
     assert units == {"call": 5, "fact": 1, "message": 1}
     assert [call.problem.label for call in calls(records)] == [
         "TN 4096×512×4096 bf16_r",
-        "TN 1024×8192×3072 ?",
-        "TN 1024×8192×3072 ?",
+        "TN 1024×8192×3072 ? block128/block128x128 scales",
+        "TN 1024×8192×3072 ? block128/block128x128 scales",
         "TN 512×16×4096 bf16_r",
         "TN 9216×16384×3072 ?",
     ]
@@ -96,7 +96,7 @@ def test_every_shape_is_written_whatever_its_line_states() -> None:
     assert (second.name, second.data) == ("a8w8_untuned_gemm-2.csv", b"M,N,K\n1,2,3\n")
     for file in (first, second):
         assert "csrc/ck_gemm_a8w8/gemm_a8w8_tune.py -i {path} -o {folder}/a8w8_tuned_gemm.csv" in file.use
-        assert aiter.recognise(Head(file.name, file.data))
+        assert aiter.FORMAT.recognise(Head(file.name, file.data))
     assert aiter_log.untuned([]) == ([], [])
 
 

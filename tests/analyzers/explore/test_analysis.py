@@ -60,6 +60,6 @@ def test_the_page_of_traces_has_the_list_of_the_simulated_step(tmp_path: Path) -
     ingest([str(SAMPLES / "traces" / "job.trace.json")], made, run="demo", jobs=1)
     seen, said = verdict(advise(made, Settings())), analyse(made)
     assert said.headline == seen.headline
-    assert [x.title for x in cards(said.recommendation)] == [x.name for x in seen.todo]
+    assert [x.title for x in cards(said.recommendation)] == [x.title for x in seen.todo]
     assert said.lines[0] == f"the step is {seen.limit}"
     assert "limited by" in seen.limit

@@ -40,6 +40,6 @@ def test_the_headline_agrees_with_the_list_of_findings() -> None:
     works = [work(x.text, 4) for x in (gemm(), F, B, W)]
     slow = recommend(tables(measurements=[*picks, *layer], workload=works), Settings(), ANALYZERS)
     assert [x.analyzer for x in slow.findings] == ["slow-wrw"]
-    assert verdict(slow).headline == "a run can save ≈ 20.9 ms (estimated)"
+    assert verdict(slow).headline == "search MIOpen for 1 problem: ≈ 21.8 ms → 876 µs a run, estimated"
     best = recommend(tables(measurements=picks, workload=works[:1]), Settings(), ANALYZERS)
     assert verdict(best).headline == "nothing worth doing: none of 1 measured problem has a better known solution"

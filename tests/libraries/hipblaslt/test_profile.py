@@ -48,7 +48,7 @@ def test_corpus_records_as_bench_lines(job: str, count: int) -> None:
         read = call(line)
         again = bench.read(as_bench(line)).records[0]
         assert isinstance(again, Call)
-        assert read.problem.text == again.problem.text
+        assert read.problem.text.replace("?", "-") == again.problem.text, "a record states no swizzle"
         assert read.count == int(re.findall(r"call_count: (\d+)", line)[0])
         assert (read.by_tool, read.category, read.solution) == (False, "profile", None)
 
