@@ -10,15 +10,22 @@
     GemmTunableOp_BFloat16_TN,tn_4096_512_1024_ld_1024_1024_4096,Gemm_Hipblaslt_477479,0.0558656
     GemmAndBiasTunableOp_Half_TN,tn_768_2048_3072_ld_3072_3072_768,Default,0.101268
 
-Produced by ``PYTORCH_TUNABLEOP_ENABLED=1`` (tuning is on by default); ``PYTORCH_TUNABLEOP_BLAS_LOG=1`` adds a fifth
-field ``BLAS_PARAMS: - { function: matmul, … }``.  Times are milliseconds.  ``inf`` means that every candidate failed.
-The time of the default is in the file only where it won; the verbose log has all of them.
+PyTorch writes the file with ``PYTORCH_TUNABLEOP_ENABLED=1`` (tuning is on by default).
+``PYTORCH_TUNABLEOP_BLAS_LOG=1`` adds a fifth field ``BLAS_PARAMS: - { function: matmul, … }``.  Times are milliseconds.
+``inf`` means that every candidate failed.  The file holds the time of the default only if the default won.  The verbose
+log holds the time of every default.
 
-PyTorch's reader (pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp): split at every comma, no trimming, no quotes;
-of rows with one key the *first* wins, of validators with one key the last; two fields and less are skipped.  Rows that
-PyTorch would not use are kept with the reason.  A row that was appended to a file without final newline is glued to the
-last one (``…,Default,0.5GemmTunableOp_…``): it is split off and counted as a further outcome with ``lines=0``.  Which
-files and rows a PyTorch takes stands in ``results_rules``.
+PyTorch's reader (pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp) works like this:
+
+* It splits a line at every comma.  It trims nothing and knows no quotes.
+* If several rows have the same key, the *first* row wins.
+* If several validators have the same key, the last validator wins.
+* It skips a line of two fields or fewer.
+
+This reader keeps the rows that PyTorch would not use, with the reason.  A row that was appended to a file without a
+final newline stands in the same line as the row before it (``…,Default,0.5GemmTunableOp_…``).  This reader splits such
+a line and counts the second row as a further outcome with ``lines=0``.  ``results_rules`` describes which files and
+rows a given PyTorch version takes.
 """
 
 from __future__ import annotations
@@ -51,10 +58,11 @@ _BLAS_PARAMS = "BLAS_PARAMS:"
 
 @dataclass(frozen=True)
 class ResultsRow:
-    """A row as PyTorch splits it; ``winner`` is the earlier row of its key, which PyTorch uses instead.
+    """One row of a results file, split as PyTorch splits it.
 
-    ``problem`` is None where the key is that of no call, for the reason ``error``.  ``glued``: it stands behind another
-    row in one line, where PyTorch does not read it.
+    ``problem`` is ``None`` if no call can have this key; ``error`` then gives the reason.  ``winner`` is the earlier
+    row with the same key, which PyTorch uses instead of this row.  ``glued`` is True if the row stands behind another
+    row in the same line.  PyTorch does not read a glued row.
     """
 
     line: int
@@ -78,7 +86,7 @@ class ResultsRow:
 
     @cached_property
     def time_ms(self) -> float:
-        """As C's atof reads it: the longest number at the start, 0 without one."""
+        """Time as C's ``atof`` reads it, ms: the longest number at the start of the field, 0 if there is no number."""
         match = _NUMBER.match(self.time)
         return float(match[1]) if match else 0.0
 
@@ -88,13 +96,19 @@ class ResultsRow:
 
 
 def fields(text: str) -> list[str]:
-    """The first four fields of a line and the rest, as ``std::getline`` splits: an empty last one is dropped."""
+    """Split a line into its first four fields and the rest, as ``std::getline`` does.
+
+    An empty last field is dropped.
+    """
     parts = text.split(",", 4)
     return parts[:-1] if len(parts) > 1 and not parts[-1] else parts
 
 
 def pieces(line: str) -> Iterator[tuple[int, str]]:
-    """The line, split where a further row is glued to a time, each piece with its place (characters)."""
+    """Split a line where a further row follows a time without a line end.
+
+    Yields each piece with its position in the line (characters).
+    """
     found = [m.start() for m in signature.OP.finditer(line)]
     starts = [0, *(x for x in found if line[:x].count(",") >= 2 and line[x - 1] != ",")]
     for start, end in zip(starts, [*starts[1:], len(line)], strict=True):
@@ -103,9 +117,12 @@ def pieces(line: str) -> Iterator[tuple[int, str]]:
 
 @dataclass
 class ResultsFile:
-    """The lines of a file as PyTorch splits them: the last validator of each name, rows, and lines that it ignores.
+    """Lines of a results file, split as PyTorch splits them.
 
-    ``first`` are the rows that PyTorch uses, by key.
+    * ``validators``: the last value of each validator key.
+    * ``rows``: all rows, in the order of the file.
+    * ``ignored``: the numbers of the lines that PyTorch ignores.
+    * ``first``: the row that PyTorch uses for each key.
     """
 
     validators: dict[str, str] = field(default_factory=dict)
@@ -114,8 +131,9 @@ class ResultsFile:
     first: dict[str, ResultsRow] = field(default_factory=dict)
 
     def take(self, number: int, line: str) -> Iterator[tuple[int, str, ResultsRow | None]]:
-        """Each row of a line with its place (characters) and text, None for one of fewer than three fields; a validator
-        gives nothing.
+        """Yield each row of a line with its position (characters) and its text.
+
+        The row is ``None`` if the piece has fewer than three fields.  A validator line yields nothing.
         """
         cells = fields(line)
         if cells[0] == "Validator" and len(cells) > 2:
@@ -134,7 +152,10 @@ class ResultsFile:
 
 
 def row(text: str, line: int, glued: bool = False) -> ResultsRow | None:
-    """One row, without what the file decides; None where it has fewer than three fields."""
+    """Parse one row.  Return None if it has fewer than three fields.
+
+    ``winner`` stays empty, because only the whole file decides which row of a key wins.
+    """
     parts = fields(text)
     if len(parts) < 3:
         return None
@@ -154,13 +175,13 @@ def row(text: str, line: int, glued: bool = False) -> ResultsRow | None:
 
 
 def recognise(head: Head) -> bool:
-    """A file that begins with a validator or a row, or an empty one of TunableOp's name."""
+    """Return True if the file begins with a validator or a row, or is empty and has a name that TunableOp uses."""
     text = head.data.decode("utf-8", "replace").removeprefix(BOM).lstrip("\r\n")
     return bool(_BEGIN.match(text) if text else _EMPTY_NAME.match(head.name))
 
 
 def lines_of(source: Source) -> Iterator[tuple[int, str]]:
-    """The lines with their offsets, without a byte order mark and carriage returns."""
+    """Yield each line with its byte offset, without a byte order mark and without carriage returns."""
     for number, line in enumerate(source.lines()):
         text = line.text.removesuffix("\r")
         bom = number == 0 and text.startswith(BOM)
@@ -168,7 +189,10 @@ def lines_of(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Every line as a fact (validator), a measurement (row), a reject or blank; the file's facts come last."""
+    """Read every line as a fact (validator), a measurement (row), a reject or a blank.
+
+    The facts of the file come last.
+    """
     file = ResultsFile()
     for number, (at, text) in enumerate(lines_of(source), start=1):
         found = list(file.take(number, text))
@@ -197,7 +221,10 @@ def _outcome(text: str, row: ResultsRow | None) -> Outcome:
 
 
 def measurement(row: ResultsRow) -> Measurement:
-    """The time of a row of a call, with the reason where PyTorch would not use it."""
+    """Return the time of a row as a measurement.
+
+    ``error`` gives the reason if PyTorch would not use the row.
+    """
     assert row.problem is not None
     status: Status = "ok" if row.time_us else "no_time"
     error = None if row.time_us else f"time {row.time!r}" if row.time else "no time in the row"
@@ -258,20 +285,26 @@ export PYTORCH_TUNABLEOP_FILENAME={folder}/{generic}
 
 
 def accepts(override: Override) -> bool:
-    """GEMMs whose solution TunableOp lists among the op's candidates, and PyTorch's default."""
+    """Return True if the solution is PyTorch's default or TunableOp lists it as a candidate for the GEMM."""
     gemm = override.problem
     has_op = isinstance(gemm, GemmProblem) and signature.has_op(gemm)
     return has_op and why_no_candidate(override.solution, gemm) is None
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
-    """One results file per GPU of the target (fact ``gpus``, default 1), all with the same rows.
+    """Write one results file per GPU of the target (fact ``gpus``, default 1), all with the same rows.
 
-    Validators are copied from the target's ``validator:*`` facts.  A row is the key, the solution, and the time in
-    milliseconds, which PyTorch never uses (0 where unknown).  Of several overrides with one key the fastest is taken.
+    The validators are copied from the target's ``validator:*`` facts.  A row holds the key, the solution and the time
+    in milliseconds (0 if unknown).  PyTorch never uses the time.  If several overrides have the same key, the fastest
+    is written.
 
-    Raises EmissionError where the target's validators or dialect, a field of the key, or the solution's name in that
-    dialect is not known, and where overrides of one key differ and have no times.
+    Raises EmissionError in these cases:
+
+    * The target's PyTorch is a CUDA build before 2.14 and a solution is not ``Default``.
+    * The target's validators or its dialect are unknown.
+    * A field of the key is unknown.
+    * The solution has no known name in the target's dialect.
+    * Two overrides of one key differ and one of them has no time.
     """
     if any(override.solution.text != "Default" for override in overrides):
         signature.refuse_untunable(target)
@@ -289,11 +322,14 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
 
 
 def key_of(override: Override, target: Mapping[str, str]) -> str:
-    """The key that the target's PyTorch makes of this call.  Raises EmissionError naming what is not known."""
+    """Return the key that the target's PyTorch makes of this call.
+
+    Raises EmissionError, which names the unknown fields, if the key cannot be made.
+    """
     how = signature.dialect(target)
     if how is None:
         raise EmissionError("TunableOp: PyTorch's version on the target is unknown; give --target a results CSV of it")
-    # A key that a file gave is the library's own word, if it is of the target's dialect.
+    # A key that a file gave is the library's own text.  It is used if it fits the target's dialect.
     given = override.key_text
     if given is not None and _fits(given, how):
         return given
@@ -317,7 +353,7 @@ def _fits(key_text: str, how: signature.Dialect) -> bool:
 
 
 def _milliseconds(time_us: float | None) -> str:
-    """As C++ streams print it (six significant digits), never with an exponent; 0 where unknown."""
+    """Format a time as C++ streams print it (ms, six significant digits), without an exponent.  0 if unknown."""
     if time_us is None or not math.isfinite(time_us) or time_us <= 0:
         return "0"
     text = f"{time_us / 1000:.6g}"

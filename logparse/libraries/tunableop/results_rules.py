@@ -1,11 +1,12 @@
-"""What a PyTorch takes of a TunableOp results file: whether it accepts it, which rows it uses, and remarks.
+"""Rules for TunableOp results files: whether a PyTorch accepts the file, which rows it uses, and remarks.
 
-A file is accepted or rejected whole, by its validators.  Without a target the file's own validators stand for it; of a
-target of which only some facts are stated each is compared with the validator that holds it.
+PyTorch compares the validators and accepts or rejects the whole file.  Without a target, the file's own validators
+stand in for the target's.  If only some facts of a target are known, each fact is compared with the validator that
+holds it.
 
-``benchmarks/gpu_tunableop.py`` and ``torch_reader.py`` compare this with PyTorch's own reader.  Source: pytorch/pytorch
-aten/src/ATen/cuda/tunable/Tunable.cpp (``TuningContext::ReadFile``, ``TuningResultsValidator::ValidateAll``), torch 2.3
-to 2.15.
+``benchmarks/gpu_tunableop.py`` and ``torch_reader.py`` compare these rules with PyTorch's own reader.  Source:
+pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp (``TuningContext::ReadFile``,
+``TuningResultsValidator::ValidateAll``), torch 2.3 to 2.15.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _RETUNE = "tune again on the target, or let `logparse recommend --target` write 
 
 @dataclass(frozen=True)
 class Context:
-    """What the rules need of the PyTorch that reads a file."""
+    """Facts about the PyTorch that reads a file, as the rules need them."""
 
     facts: Facts
 
@@ -155,7 +156,7 @@ _RULES: tuple[Rule[ResultsRow, Context], ...] = (
 
 
 def split(data: bytes) -> ResultsFile:
-    """Lines at LF only, fields at every comma."""
+    """Split a file into lines at LF only, and each line into fields at every comma."""
     file = ResultsFile()
     for number, line in enumerate(data.decode("utf-8", "surrogateescape").split("\n"), start=1):
         for _ in file.take(number, line):
@@ -164,7 +165,10 @@ def split(data: bytes) -> ResultsFile:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[ResultsRow, Context]]:
-    """What PyTorch takes from the file; without facts of one, a PyTorch like the one that wrote it."""
+    """Return the rows that PyTorch takes from the file.
+
+    If ``target`` states no PyTorch version, the reader is a PyTorch like the one that wrote the file.
+    """
     file = split(data)
     libraries = {row.solution.library for row in file.rows}
     own = {fact.name: fact.value.strip() for fact in validators.facts(file.validators, libraries)}
@@ -176,7 +180,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[ResultsRow, Con
 
 
 def _refusals(data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
-    """Why PyTorch rejects the file."""
+    """Yield the reason why PyTorch rejects the file, if it does."""
     given = file.validators
     odd = [key for key, value in given.items() if value != value.strip()]
     if not data:
@@ -193,7 +197,7 @@ def _refusals(data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
 
 
 def _notes(name: str, data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
-    """What else to know of a file."""
+    """Yield remarks about a file beyond its acceptance: byte order mark, ignored lines, missing line end, file name."""
     if data.startswith(BOM.encode()):
         message = "a byte order mark stands before the first line, which is then no validator"
         yield Note(1, "error", "byte-order-mark", message, "save it without a byte order mark")
@@ -218,7 +222,7 @@ def _name_notes(name: str, target: Facts) -> Iterator[Note]:
 
 
 def not_in_this_build(key: str, facts: Facts) -> str | None:
-    """Why this PyTorch makes no such key (leading dimensions, spelling), or None."""
+    """Return why this PyTorch never makes such a key (leading dimensions, spelling), or None."""
     row, context = results.row(f"{key},Default", 0), Context(facts)
     return None if row is None else _leading_dims(row, context) or _other_spelling(row, context)
 
@@ -227,7 +231,10 @@ def not_in_this_build(key: str, facts: Facts) -> str | None:
 
 
 def _validator_pairs(name: str, data: bytes) -> list[tuple[str, str]]:
-    """The validators, and which there are: PyTorch compares whole sets.  Raises InputError where there are none."""
+    """Return the validators, and their set as a further pair.  Raises InputError if the file has no validators.
+
+    The set is a pair of its own, because PyTorch compares whole sets of validators.
+    """
     found = split(data).validators
     if not found:
         raise InputError("no validators, so the PyTorch of its rows is unknown")
@@ -235,7 +242,8 @@ def _validator_pairs(name: str, data: bytes) -> list[tuple[str, str]]:
 
 
 def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
-    # The set is the files' own, so complete whatever it holds: that is what a CUDA build's means to the writer.
+    # The validators come from the files themselves, so the set is complete whatever it holds.  ``backend: CUDA`` tells
+    # ``validators.lines`` not to ask for the validators that a ROCm build has.
     facts = {f"{validators.PREFIX}{key}": value for key, value in agreed.items() if " " not in key}
     head = validators.lines({**facts, "backend": "CUDA"})
     data = bytes_of([*head, *(row.text for row in rows)])

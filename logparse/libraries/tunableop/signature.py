@@ -1,4 +1,4 @@
-"""TunableOp's key of a GEMM, ``op_sig,param_sig``, to and from a problem.
+"""TunableOp's key of a GEMM, ``op_sig,param_sig``: parsed to a problem and written from a problem.
 
 Real-looking keys (every results and untuned row begins with one)::
 
@@ -8,23 +8,36 @@ Real-looking keys (every results and untuned row begins with one)::
     GemmTunableOp_c10::complex<float>_TN,cn_80_48_64_ld_64_64_80                 (c: conjugate; op_sig has T)
     ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e4m3fnuz_BFloat16_TN,tn_64_128_2048_ld_2048_2048_64_rw_1_bias_None
 
-The key is the column-major BLAS call: M, N, K and the leading dimensions are hipBLASLt's own, nothing is swapped.  It
-does not hold alpha, beta, activation (of GemmAndBias) or batch strides, so several problems share one key.
+The key is the column-major BLAS call: M, N, K and the leading dimensions are the values that hipBLASLt gets, nothing is
+swapped.  The key does not hold alpha, beta, the activation (of GemmAndBias) or the batch strides, so several problems
+share one key.
 
 Source: pytorch/pytorch aten/src/ATen/cuda/tunable/{GemmCommon.h,TunableGemm.h,TunableOp.h}, torch 2.3 to 2.15.
 
-What a key guarantees, and no more, becomes a field:
+A field of the problem is set only if the key guarantees its value:
 
-* C has D's leading dimension and type; there is no gradient, no aux output.
-* Gemm: no bias, no activation, batch 1.  GemmAndBias: a bias of the data's type, beta 0 (its parameters have none).
-  Scaled: beta 0, no activation.
-* Compute type: BFloat16 and the 8- and 4-bit types f32_r, double f64_r, tf32 xf32_r.  ``float`` is f32_r in keys with
-  leading dimensions; older PyTorch wrote ``float`` for tf32 too, there it is unknown.  Half is unknown: a CUDA build
-  may accumulate in half precision.
-* Scaling: ``_rw_1`` is row-wise on both operands; ``_rw_0`` is any other: one factor per operand for FNUZ types, as
-  only gfx950 has scales of blocks (pytorch/pytorch aten/src/ATen/native/cuda/ScaledBlas.cpp), else unknown.
+* C has the leading dimension and the type of D.  There is no gradient epilogue and no aux output.
+* Gemm: no bias, no activation, batch count 1.
+* GemmAndBias: a bias of the data's type.  Beta is 0, because the op's parameters have no beta.
+* ScaledGemm: beta 0, no activation.
+* Scaling ``_rw_1``: row-wise on both operands.
+* Scaling ``_rw_0``: any other scaling.  It is one factor per operand for FNUZ types, because only gfx950 has block
+  scales (pytorch/pytorch aten/src/ATen/native/cuda/ScaledBlas.cpp).  For other types it is unknown.
 
-``BLAS_PARAMS`` (opt-in field) adds beta, strides, compute type and activation; see :func:`with_blas_params`.
+The compute type follows from the type in the op signature:
+
+=====================================  ==============================================================
+type                                   compute type
+=====================================  ==============================================================
+BFloat16, 8-bit and 4-bit floats       f32_r
+double                                 f64_r
+tf32                                   xf32_r
+float, key with leading dimensions     f32_r
+float, key without leading dimensions  unknown, because older PyTorch wrote ``float`` for tf32 too
+Half                                   unknown, because a CUDA build may accumulate in half precision
+=====================================  ==============================================================
+
+The opt-in field ``BLAS_PARAMS`` adds beta, strides, compute type and activation; see :func:`with_blas_params`.
 """
 
 from __future__ import annotations
@@ -42,7 +55,7 @@ from logparse.model import COMPLEX, NARROW, GemmProblem, Problem, with_plain
 
 OP_TEXT = r"(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_"
 OP = regex(OP_TEXT)
-"""Where an op signature begins."""
+"""Pattern of the beginning of an op signature."""
 
 _BIASES = ("Half", "BFloat16", "Float", "Double")
 _OP_COMPUTE = {"f64_r": "f64_r", **dict.fromkeys(("f32_r", "bf16_r", *NARROW), "f32_r")}
@@ -55,14 +68,17 @@ _OP_TYPES: Mapping[str, tuple[str, str | None]] = {
     "tf32": ("f32_r", "xf32_r"),
     "bfx9": ("f32_r", "bf16x9"),
 }
-"""PyTorch's type name in an op signature: data type, compute type (None: not guaranteed)."""
+"""PyTorch's type name in an op signature → data type and compute type.  None: the key does not guarantee it."""
 
 _OP_NAMES: Mapping[str, str] = {data: name for name, (data, _) in _OP_TYPES.items() if name not in ("tf32", "bfx9")}
 _BIAS_TYPES: Mapping[str, str] = {x.scalar: x.blas for x in TORCH_TYPES if x.scalar in _BIASES}
-"""After ``_bias_`` (capital F, unlike the op signature's ``float``)."""
+"""Type name after ``_bias_`` → data type.  It has a capital F (``Float``), unlike the op signature's ``float``."""
 
 _SCALINGS: Mapping[str, str] = {"0": "scalar", "1": "row", "2": "block16", "3": "block32"}
-"""ATen's ScalingType (BlasBackend.h); the 128-wide block scalings have no name in the model and stay unknown."""
+"""ATen's ScalingType number (BlasBackend.h) → scaling.
+
+The 128-wide block scalings are missing, because the model has no name for them.  They stay unknown.
+"""
 
 _SCALE_TYPES: Mapping[str, str] = {"f64_r": "f64_r", "bf16_r": "f32_r", "f32_r": "f32_r"}
 
@@ -70,7 +86,7 @@ _FNUZ_TYPES = frozenset(FNUZ.values())
 _TYPE = "|".join(sorted(map(re.escape, _OP_TYPES), key=len, reverse=True))
 _PLAIN = regex(rf"(Gemm|GemmStridedBatched|GemmAndBias)TunableOp_({_TYPE})_([NT])([NT])\Z")
 _SCALED = regex(rf"(ScaledGemm)TunableOp_({_TYPE})_({_TYPE})_({_TYPE})_([NT])([NT])\Z")
-_SIZE = r"(\d{1,19})"  # of 64 bits: Python's int raises at some thousand digits
+_SIZE = r"(\d{1,19})"  # 64-bit sizes.  Python's int raises above some thousand digits.
 _PARAMS = regex(
     rf"([ntc])([ntc])_{_SIZE}_{_SIZE}_{_SIZE}(?:_B_{_SIZE})?(?:_ld_{_SIZE}_{_SIZE}_{_SIZE})?(?P<tail>_.*)?\Z", re.DOTALL
 )
@@ -81,7 +97,7 @@ _SIZES = ("m", "n", "k", "batch_count", "lda", "ldb", "ldc")
 
 
 class SignatureError(ValueError):
-    """Text that is no TunableOp key; ``part`` is 0 for the op signature, 1 for the parameters."""
+    """Raised for text that is not a TunableOp key.  ``part`` is 0 for the op signature, 1 for the parameters."""
 
     def __init__(self, part: int, message: str) -> None:
         super().__init__(message)
@@ -90,8 +106,13 @@ class SignatureError(ValueError):
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a PyTorch writes keys: with leading dimensions (2.7), with ``tf32`` as a type of its own (2.8), with
-    ``_swz_`` after a scaled key (2.15); a CUDA build has no scaled op before 2.15 and then other scaled keys.
+    """Spelling of keys in one version of PyTorch.
+
+    * ``leading_dims``: keys hold leading dimensions (2.7 and later).
+    * ``tf32``: ``tf32`` is a type of its own (2.8 and later).
+    * ``swizzle``: a scaled key may end in ``_swz_`` (2.15 and later).
+    * ``scaled``: there is a scaled op whose key this module can write.  A CUDA build has no scaled op before 2.15, and
+      its scaled keys from 2.15 on look different.
     """
 
     leading_dims: bool
@@ -101,7 +122,7 @@ class Dialect:
 
 
 def problem(op_sig: str, param_sig: str) -> GemmProblem:
-    """The problem of a key.  Raises SignatureError."""
+    """Parse a key to a problem.  Raises SignatureError if the text is not a key."""
     op = _PLAIN.match(op_sig) or _SCALED.match(op_sig)
     if op is None:
         raise SignatureError(0, f"not an op signature of TunableOp: {op_sig[:80]!r}")
@@ -156,7 +177,7 @@ def _tail_fields(family: str, tail: str) -> dict[str, Any]:
     if match := _ROCM_TAIL.match(tail):
         row_wise, bias, *swizzle = match.groups()
         scale = "row" if row_wise == "1" else None
-        # A swizzle stands in the key only where one is set, and PyTorch before 2.15 has none.
+        # A key holds a swizzle only if the call sets one.  PyTorch before 2.15 has no swizzle.
         swizzled = {f"swizzle_{x}": text not in (None, "0") for x, text in zip("ab", swizzle, strict=True)}
         out: dict[str, Any] = {"scale_a": scale, "scale_b": scale, **swizzled}
     elif match := _CUDA_TAIL.match(tail):
@@ -178,10 +199,15 @@ _YAML_PAIR = regex(r"(\w+): (\([^)]*\)|[^,}]*?)\s*(?=[,}])")
 
 
 def with_blas_params(known: GemmProblem, field: str) -> GemmProblem:
-    """The problem with what ``BLAS_PARAMS: - { function: matmul, … }`` adds to its key.
+    """Return the problem with the fields that ``BLAS_PARAMS: - { function: matmul, … }`` adds to its key.
 
-    Not taken, because PyTorch writes them without meaning: strides of unbatched calls (0), the bias type of ops without
-    bias (repeats the compute type), the data types of complex ops (one size too small), xf32 as a scale type.
+    PyTorch writes some fields without meaning.  They are not taken:
+
+    * strides of unbatched calls (always 0)
+    * the bias type of ops without bias (repeats the compute type)
+    * the data types of complex ops (one size too small)
+    * the compute type of complex ops
+    * ``xf32_r`` as a scale type
     """
     given = dict(_YAML_PAIR.findall(field))
     values: dict[str, Any] = {}
@@ -203,24 +229,24 @@ def with_blas_params(known: GemmProblem, field: str) -> GemmProblem:
 
 
 def version(text: str) -> tuple[int, int] | None:
-    """``2.9.1`` as (2, 9); None when it is no version."""
+    """Parse a version: ``2.9.1`` gives (2, 9).  Return None if the text does not begin with a version."""
     match = re.match(r"(\d+)\.(\d+)", text)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def torch_version(facts: Mapping[str, str]) -> tuple[int, int] | None:
-    """PyTorch's (major, minor) of a target, from its validator or the canonical fact."""
+    """Return the target's PyTorch version (major, minor), from its validator or from the fact ``pytorch_version``."""
     return version(facts.get("validator:PT_VERSION") or facts.get("pytorch_version") or "")
 
 
 def refuse_untunable(facts: Mapping[str, str]) -> None:
-    """Raises EmissionError for a target that is ``untunable``."""
+    """Raise EmissionError if TunableOp of the target has no candidate but ``Default`` (see :func:`untunable`)."""
     if why := untunable(facts):
         raise EmissionError(why)
 
 
 def untunable(facts: Mapping[str, str]) -> str | None:
-    """Why a target's TunableOp knows no solution but ``Default`` (CUDA before PyTorch 2.14); None where it may."""
+    """Return why the target's TunableOp has only ``Default`` (CUDA before PyTorch 2.14).  Return None otherwise."""
     torch = torch_version(facts)
     if facts.get("backend") != "CUDA" or torch is None or torch >= (2, 14):
         return None
@@ -231,7 +257,11 @@ def untunable(facts: Mapping[str, str]) -> str | None:
 
 
 def dialect(facts: Mapping[str, str]) -> Dialect | None:
-    """The target's dialect: what a file of it shows (ROCm's own builds carry backports), else by PyTorch's version."""
+    """Return the target's dialect, or None if it is unknown.
+
+    A file from the target shows whether keys hold leading dimensions (fact ``tunableop_keys``).  That fact comes before
+    PyTorch's version, because ROCm's own builds carry backports.
+    """
     torch = torch_version(facts)
     leading_dims = {"ld": True, "no-ld": False}.get(facts.get("tunableop_keys", ""))
     if leading_dims is None:
@@ -247,9 +277,9 @@ def dialect(facts: Mapping[str, str]) -> Dialect | None:
 
 
 def key(gemm: Problem, facts: Mapping[str, str]) -> str | None:
-    """``op_sig,param_sig`` of a problem in the dialect of the target, with its 8-bit floats.
+    """Write a problem's key ``op_sig,param_sig`` in the dialect of the target, with the 8-bit float types of its arch.
 
-    None where PyTorch has no such key, or where the dialect or a field of the key is unknown (see :func:`missing`).
+    Returns None if PyTorch has no such key, or if the dialect or a field of the key is unknown (see :func:`missing`).
     """
     how = dialect(facts)
     if how is None or missing(gemm, how) or not isinstance(gemm, GemmProblem):
@@ -274,7 +304,10 @@ def key(gemm: Problem, facts: Mapping[str, str]) -> str | None:
 
 
 def missing(gemm: Problem, how: Dialect) -> tuple[str, ...]:
-    """Fields that stand in the key and are unknown; ``("kind",)`` for a call that PyTorch has no TunableOp for."""
+    """Return the fields that the key needs and the problem lacks.
+
+    Returns ``("kind",)`` for a call that PyTorch has no TunableOp for.
+    """
     if not isinstance(gemm, GemmProblem) or not has_op(gemm) or (_is_scaled(gemm) and not how.scaled):
         return ("kind",)
     names = ["trans_a", "trans_b", "m", "n", "k", "batch_count", "a_type", "b_type", "d_type", "bias"]
@@ -289,7 +322,7 @@ def missing(gemm: Problem, how: Dialect) -> tuple[str, ...]:
 
 
 def has_op(gemm: GemmProblem) -> bool:
-    """Whether nothing that is known of the call rules out every op family of TunableOp."""
+    """Return True unless a known field of the call rules out every op family of TunableOp."""
     if gemm.members or gemm.gradient or gemm.aux or gemm.batch_mode == "pointer":
         return False
     types = {t for t in (gemm.a_type, gemm.b_type, gemm.d_type) if t is not None}
@@ -298,7 +331,7 @@ def has_op(gemm: GemmProblem) -> bool:
     if _is_scaled(gemm):
         one_scaling = (gemm.scale_a == "row") == (gemm.scale_b == "row")
         return gemm.batch_count in (None, 1) and gemm.beta != "nonzero" and one_scaling
-    if len(types) > 1 or gemm.compute_type == "bf16x9":  # 2.15 spells bf16x9 in two places, no real key was seen
+    if len(types) > 1 or gemm.compute_type == "bf16x9":  # 2.15 spells bf16x9 in two places, and no real key was seen
         return False
     if gemm.bias:
         return gemm.batch_count in (None, 1) and gemm.beta != "nonzero" and gemm.bias_type in (None, gemm.a_type)
@@ -306,7 +339,7 @@ def has_op(gemm: GemmProblem) -> bool:
 
 
 def _field(gemm: GemmProblem, name: str) -> object:
-    # PyTorch's C is D, and a problem in normal form with beta 0 has dropped ldc.
+    # PyTorch's C is D.  A problem in normal form with beta 0 has no ldc.
     return gemm.ldd if name == "ldc" and gemm.ldc is None else getattr(gemm, name)
 
 
@@ -317,7 +350,7 @@ def _is_scaled(gemm: GemmProblem) -> bool:
 def _scaled_tail(gemm: GemmProblem, how: Dialect) -> str:
     bias = {data: name for name, data in _BIAS_TYPES.items()}[str(gemm.bias_type)] if gemm.bias else "None"
     tail = f"_rw_{int(gemm.scale_a == 'row')}_bias_{bias}"
-    # An unknown swizzle means no swizzle: only a call that asks for one has it.
+    # An unknown swizzle counts as no swizzle, because only a call that asks for a swizzle has one.
     if not (how.swizzle and (gemm.swizzle_a or gemm.swizzle_b)):
         return tail
     return f"{tail}_swz_{int(bool(gemm.swizzle_a))}_{int(bool(gemm.swizzle_b))}"

@@ -1,4 +1,4 @@
-"""TunableOp's solution names, to and from solutions.
+"""TunableOp's solution names: parsed to solutions and written from solutions.
 
 ::
 
@@ -8,7 +8,7 @@
     Gemm_Rocblas_-9                          rocBLAS's solution index, negative ones included
     Gemm_Cublaslt_id_66_tile_209_stages_35_splitk_1_red_0_swizzle_0_custom_4_inner_0_cluster_3      CUDA, 2.14
 
-An index means something for one build of the library and one gfx only.
+An index is valid only for one build of the library and one gfx architecture.
 Source: pytorch/pytorch aten/src/ATen/cuda/tunable/{GemmHipblaslt.h,GemmRocblas.h,GemmCublaslt.h}.
 """
 
@@ -32,7 +32,10 @@ _CUBLASLT = regex(
 
 
 def solution(name: str) -> Solution:
-    """The solution of a name.  A name of no known backend is kept under the library ``torch``: PyTorch loads any."""
+    """Parse a solution's name.
+
+    A name of an unknown backend gets the library ``torch``, because PyTorch loads any name.
+    """
     if name == "Default":
         return DEFAULT
     if match := _HIPBLASLT.match(name):
@@ -46,7 +49,7 @@ def solution(name: str) -> Solution:
 
 
 def name(given: Solution, problem: Problem, facts: Mapping[str, str]) -> str:
-    """The name of a solution in the target's dialect.  Raises ValueError when PyTorch would not know it there."""
+    """Return a solution's name in the target's dialect.  Raises ValueError if the target's PyTorch has no such name."""
     torch = torch_version(facts)
     if given.text == "Default":
         return "Default"
@@ -67,8 +70,9 @@ def name(given: Solution, problem: Problem, facts: Mapping[str, str]) -> str:
 
 
 def why_no_candidate(given: Solution, problem: Problem) -> str | None:
-    """Why PyTorch has no such candidate for this op (any version), or None: GemmAndBias and Scaled have no rocBLAS,
-    complex ops no hipBLASLt.
+    """Return why no version of PyTorch has such a candidate for this op, or None.
+
+    GemmAndBias and ScaledGemm have no rocBLAS candidates.  Complex ops have no hipBLASLt candidates.
     """
     if not isinstance(problem, GemmProblem):
         return "not a GEMM"
@@ -86,10 +90,10 @@ def why_no_candidate(given: Solution, problem: Problem) -> str | None:
 
 
 def hipblaslt_index(given: Solution, rocblas_version: str) -> int | None:
-    """The hipBLASLt index behind a rocBLAS one, or None where it is no hipBLASLt solution or that is unknown.
+    """Return the hipBLASLt index that a rocBLAS index stands for, or None if it stands for none or that is unknown.
 
-    rocBLAS 5 (ROCm 7) gives a positive index r to hipBLASLt's solution r - 1; rocBLAS 4 gives positive indices to its
-    own Tensile kernels too.
+    rocBLAS 5 (ROCm 7) maps a positive index r to hipBLASLt's solution r - 1.  rocBLAS 4 gives positive indices to its
+    own Tensile kernels too, so its indices are not translated.
     Source: ROCm/rocm-libraries projects/rocblas/library/src/{tensile_host,hipblaslt_host}.cpp.
     """
     major = re.match(r"(\d+)\.", rocblas_version)

@@ -1,13 +1,14 @@
-"""TunableOp's untuned CSV (``tunableop_untuned0.csv``): the keys that a job called and had no tuned row for.
+"""TunableOp's untuned CSV (``tunableop_untuned0.csv``): the keys that a job called without a tuned row.
 
 ::
 
     GemmTunableOp_BFloat16_TN,tn_4096_512_1024_ld_1024_1024_4096
     GemmAndBiasTunableOp_float_TN,tn_200_100_20_ld_20_20_200,BLAS_PARAMS: - { function: matmul, M: 200, … }
 
-Produced by ``PYTORCH_TUNABLEOP_ENABLED=1 PYTORCH_TUNABLEOP_TUNING=0 PYTORCH_TUNABLEOP_RECORD_UNTUNED=1`` (2.6 and
-later).  Each process writes a key once, so a line means that the call happened, not how often (``count`` is None).
-Source: pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp, torch/cuda/tunable.py.
+PyTorch writes the file with ``PYTORCH_TUNABLEOP_ENABLED=1 PYTORCH_TUNABLEOP_TUNING=0
+PYTORCH_TUNABLEOP_RECORD_UNTUNED=1`` (2.6 and later).  Each process writes a key once.  So a line means that the call
+happened, but not how often (``count`` is None).  Source: pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp,
+torch/cuda/tunable.py.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ _BEGIN = regex(rf"{signature.OP_TEXT}[^,\n]*,[^,\n]*(?:,BLAS_PARAMS:.*)?\r?(?:\n
 
 
 def recognise(head: Head) -> bool:
-    """A file that begins with a key and nothing or ``BLAS_PARAMS`` behind it."""
+    """Return True if the file begins with a key that ends the line or is followed by ``BLAS_PARAMS``."""
     return _BEGIN.match(head.data.decode("utf-8", "replace").removeprefix(BOM).lstrip("\r\n")) is not None
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Every line as a call, a reject or blank."""
+    """Read every line as a call, a reject or a blank."""
     for at, text in lines_of(source):
         record = row(text)
         if not text:
@@ -43,7 +44,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def row(text: str) -> Call | Reject:
-    """One line of an untuned file, without line end."""
+    """Parse one line of an untuned file, given without its line end."""
     op, comma, rest = text.partition(",")
     params, _, extra = rest.partition(",")
     if not comma:
@@ -135,15 +136,18 @@ cd {folder} && python tune_tunableop.py
 
 
 def accepts(override: Override) -> bool:
-    """Any GEMM that PyTorch has a TunableOp for, whatever the solution."""
+    """Return True if PyTorch has a TunableOp for the GEMM.  The solution does not matter."""
     gemm = override.problem
     return isinstance(gemm, GemmProblem) and gemm.kind == "gemm" and signature.has_op(gemm)
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
-    """The keys, once each and in the order given (most valuable first), and a script that tunes them offline.
+    """Write the keys, and a script that tunes them offline.
 
-    Raises EmissionError where the target's dialect or a field of a key is not known, or PyTorch is older than 2.6.
+    Each key is written once, in the order given (most valuable first).
+
+    Raises EmissionError if the target's dialect or a field of a key is unknown, if PyTorch is older than 2.6, or if
+    TunableOp of the target has no candidate but ``Default`` (CUDA before 2.14).
     """
     signature.refuse_untunable(target)
     torch = signature.torch_version(target)

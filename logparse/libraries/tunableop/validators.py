@@ -1,4 +1,4 @@
-"""TunableOp's validators: what a results file states about the process that wrote it, as facts and back.
+"""TunableOp's validators: statements of a results file about the process that wrote it, read and written as facts.
 
 ::
 
@@ -23,7 +23,7 @@ from logparse.target import same_value
 
 PREFIX = "validator:"
 ORDER = ("PT_VERSION", "ROCM_VERSION", "HIP_VERSION", "HIPBLASLT_VERSION", "GCN_ARCH_NAME", "ROCBLAS_VERSION")
-"""The usual order in a file; PyTorch itself takes any."""
+"""Usual order of the validators in a file.  PyTorch itself takes any order."""
 
 _CANONICAL: Mapping[str, str] = {
     "PT_VERSION": "pytorch_version",
@@ -33,20 +33,24 @@ _CANONICAL: Mapping[str, str] = {
     "ROCBLAS_VERSION": "rocblas_version",
 }
 _COMPARED = frozenset({*_CANONICAL.values(), "hipblaslt_version", "hipblaslt_revision"})
-"""Facts that validators hold."""
+"""Names of the facts that a validator states."""
 
 
 def facts(validators: Mapping[str, str], libraries: Collection[str] | None = None) -> list[Fact]:
-    """The facts of a set of validators: each raw as ``validator:KEY``, and under the names that other formats use.
+    """Return the facts that validators state.
 
-    ``libraries``: those of the rows beside them, by which a set of PT_VERSION alone is known as a CUDA build's.
+    Each validator gives the raw fact ``validator:KEY``.  Most also give a fact under the name that other formats use,
+    for example ``pytorch_version`` for ``PT_VERSION``.
+
+    ``libraries`` holds the libraries of the solutions in the rows of the same file.  With them, a set of PT_VERSION
+    alone is recognised as a CUDA build's: no row has a hipBLASLt or rocBLAS solution.
     """
     out = [Fact(PREFIX + key, value) for key, value in validators.items()]
     out += [Fact(_CANONICAL[key], value) for key, value in validators.items() if key in _CANONICAL]
     number, dash, revision = validators.get("HIPBLASLT_VERSION", "").partition("-")
     if number:
         out.append(Fact("hipblaslt_version", number))
-    if dash:  # it is empty in builds outside a git repository, as distributions make them
+    if dash:  # the revision is empty in builds outside a git repository, for example in distributions
         out.append(Fact("hipblaslt_revision", revision))
     if set(validators) & set(ORDER[1:]):
         out.append(Fact("backend", "HIP"))
@@ -56,15 +60,17 @@ def facts(validators: Mapping[str, str], libraries: Collection[str] | None = Non
 
 
 def of_target(target: Mapping[str, str]) -> dict[str, str]:
-    """The validators of a target's PyTorch, among its facts."""
+    """Return the validators of a target's PyTorch, taken from its ``validator:*`` facts."""
     return {name[len(PREFIX) :]: value for name, value in target.items() if name.startswith(PREFIX)}
 
 
 def refusal(given: Mapping[str, str], target: Mapping[str, str]) -> str | None:
-    """Why a PyTorch with the facts ``target`` rejects a file with the validators ``given``.
+    """Return why a PyTorch with the facts ``target`` rejects a file with the validators ``given``.
 
-    None where it accepts the file, and where no stated fact speaks against it.  A whole set of validators is compared
-    as PyTorch does; any other fact with the validator that holds it, as far as it is spelled.
+    Returns None if the PyTorch accepts the file, or if no stated fact speaks against the file.
+
+    If the target's set of validators is whole, it is compared as PyTorch compares it.  Any other fact is compared with
+    the validator that holds it.
     """
     running = of_target(target)
     if complete(target):
@@ -84,7 +90,7 @@ def _missing(name: str) -> str:
 
 
 def _contradictions(given: Mapping[str, str], target: Mapping[str, str]) -> Iterator[str]:
-    """What the target's facts state other than the validators do."""
+    """Yield each fact of the target that contradicts the validators."""
     device = target.get("backend") or _BACKENDS.get(target.get("arch", "")[:3])
     if device == "CUDA" and set(given) & set(ORDER[1:]):
         yield f"validator {min(set(given) & set(ORDER[1:]))} is not one of a PyTorch for CUDA"
@@ -99,19 +105,22 @@ def _contradictions(given: Mapping[str, str], target: Mapping[str, str]) -> Iter
 
 
 _BACKENDS: Mapping[str, str] = {"gfx": "HIP", "sm_": "CUDA"}
-"""PyTorch's backend by how the name of its device begins."""
+"""First three letters of the device's name → PyTorch's backend."""
 
 
 def complete(target: Mapping[str, str]) -> bool:
-    """Whether the validators among a target's facts are the whole set of its PyTorch."""
+    """Return True if the target's facts hold the whole set of validators of its PyTorch."""
     known = of_target(target)
     return "PT_VERSION" in known and not _lacking(known, target)
 
 
 def lines(target: Mapping[str, str]) -> list[str]:
-    """The validator lines for a target, in the usual order.
+    """Return the validator lines for a target, in the usual order.
 
-    Raises EmissionError when the target's own set is not known to be complete: PyTorch would reject the file.
+    Raises EmissionError in these cases:
+
+    * The target's set of validators is not known to be complete.  PyTorch would reject the file.
+    * A value has a comma or a line end, which no file can hold.
     """
     known = of_target(target)
     remedy = "give --target a results CSV that PyTorch wrote on that machine (or a facts.json captured there)"

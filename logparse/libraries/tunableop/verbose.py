@@ -1,4 +1,4 @@
-"""TunableOp's verbose log: every candidate's time, the default's included, so a speed-up over it is known.
+"""TunableOp's verbose log: the time of every candidate.  The default's time is there too, so its speed-up is known.
 
 ::
 
@@ -16,16 +16,17 @@
        0.055866 Gemm_Hipblaslt_477479
     GemmTunableOp_BFloat16_TN(tn_96_100_64_ld_64_64_96) -> Gemm_Hipblaslt_477479,0.055866
 
-Produced by ``PYTORCH_TUNABLEOP_VERBOSE=3`` (1: files and validators, 2: winners) on stderr, or in the one file that
-``PYTORCH_TUNABLEOP_VERBOSE_FILENAME`` names.  Milliseconds.  There is no clock, no process and no device in a line.
-Source: pytorch/pytorch aten/src/ATen/cuda/tunable/{Tunable.cpp,TunableOp.h}, torch 2.3 to 2.15.
+PyTorch writes the log with ``PYTORCH_TUNABLEOP_VERBOSE=3`` (1: files and validators, 2: winners) to stderr, or to the
+one file that ``PYTORCH_TUNABLEOP_VERBOSE_FILENAME`` names.  Times are milliseconds.  A line has no clock, no process
+and no device.  Source: pytorch/pytorch aten/src/ATen/cuda/tunable/{Tunable.cpp,TunableOp.h}, torch 2.3 to 2.15.
 
-``found better|slower`` names only the candidate's number and solution: the key comes from the ``tuning using`` line
-before it.  Where several processes share the stream and two keys are being tuned by the same number and solution, the
-line is a reject.  From 2.7 on ``Default`` is tried first and last: two measurements of one thing.  Up to 2.6 a
-candidate that was timed and slower than the best leaves no time.  A line counts as measured where it gives what is
-known of a candidate, so one candidate is one line.  Every dispatch looks its key up once, at level 3 that is one line,
-which is read as one call.
+* ``found better|slower`` names only the candidate's number and solution.  The key comes from the ``tuning using`` line
+  before it.  If several processes share the stream and two keys are being tuned by the same number and solution, the
+  line is a reject.
+* From 2.7 on ``Default`` is tried first and last.  It then has two measurements.
+* Up to 2.6 a candidate that was timed and slower than the best leaves no time.
+* A line counts as measured if it gives the result of a candidate.  So one candidate is one line.
+* Every dispatch looks up its key once.  At level 3 the look-up is one line, which is read as one call.
 """
 
 from __future__ import annotations
@@ -55,7 +56,10 @@ _CANDIDATE = rf"{_ID}, {_KEY} (?P<sol>\S+)"
 
 @dataclass
 class _Block:
-    """The tuning of one key, from ``finding fastest`` to ``found fastest``, and the solutions that have a time."""
+    """Tuning of one key, from ``finding fastest`` to ``found fastest``.
+
+    ``timed`` holds the solutions that have a time.
+    """
 
     key: str
     problem: GemmProblem
@@ -63,7 +67,7 @@ class _Block:
 
 
 class _Reader:
-    """The tunings under way in one stream, by key."""
+    """Reader of one stream.  It holds the unfinished tunings by key."""
 
     def __init__(self) -> None:
         self._open: dict[str, _Block] = {}
@@ -89,7 +93,8 @@ class _Reader:
                 except signature.SignatureError as error:
                     part = "params" if error.part else "op"
                     return _reject(str(error), text[: match.start(part)], match[part])
-        # Trees and tables are drawn with the same characters: a line of them is ours only while a key is being tuned.
+        # Other programs draw trees and tables with the same characters.  So an unknown line of this kind belongs to
+        # TunableOp only while a key is being tuned.
         if text.startswith("finding fastest for ") or (self._open and text.startswith(("├──", "└──"))):
             return _reject("not a line of TunableOp's verbose log as far as known", "", text)
         return None
@@ -116,7 +121,7 @@ class _Reader:
         return _counted(records)
 
     def found(self, match: re.Match[str]) -> Outcome:
-        """``found better|slower instance``."""
+        """Read ``found better|slower instance``: the time of a candidate."""
         waiting = self._pending.get((match["id"], match["sol"]), [])
         if len({block.key for block in waiting}) != 1:
             why = "that two tunings under way could own" if waiting else "without its candidate's line"
@@ -130,7 +135,7 @@ class _Reader:
         return _counted([_measured(block, match["sol"], status, None, time_us, **more)])
 
     def screened(self, match: re.Match[str]) -> Outcome:
-        """A candidate that PyTorch gave up before its time was taken."""
+        """Read a candidate that PyTorch gave up before it took a time."""
         block, (status, why) = self._block(match), _SCREENED[match["why"]]
         records = self._without_time(block)
         return _counted([*records, _measured(block, match["sol"], status, why)])
@@ -147,7 +152,10 @@ class _Reader:
         return Outcome("message")
 
     def winner(self, match: re.Match[str]) -> Outcome:
-        """``op(params) -> solution,ms``: a row loaded from a file, or a winner (repeated when each was timed above)."""
+        """Read ``op(params) -> solution,ms``: a row loaded from a file, or the winner of a tuning.
+
+        A winner that was timed above gives no second measurement.
+        """
         problem, key = _problem(match)
         if match["sol"] in self._done.get(key, ()):
             return Outcome("message")
@@ -176,23 +184,24 @@ class _Reader:
         return Outcome("message")
 
     def running(self, match: re.Match[str]) -> Outcome:
-        """``KEY validation: expect FILE to match RUNNING``: the running side is a fact of this log."""
+        """Read ``KEY validation: expect FILE to match RUNNING``.  The running value is a fact of this log."""
         return Outcome("fact", validators.facts({match["key"]: match["running"]}))
 
     def reported(self, match: re.Match[str]) -> Outcome:
-        """A line that states that a file, or a row of it, was not honoured."""
+        """Read a line that states that PyTorch did not use a file, or a row of a file."""
         self._loading = False
         return Outcome("message", [Message(category=CATEGORY, text=match[0].strip())])
 
-    # -- what they share
+    # -- shared by the methods above
 
     def _block(self, match: re.Match[str]) -> _Block:
         problem, key = _problem(match)
-        # The log may begin in the middle, and rocBLAS blogs quote it with lines left out: the line names its key.
+        # The log may begin in the middle of a tuning, and rocBLAS blogs quote it with lines left out.  The line itself
+        # names its key, so a missing beginning does no harm.
         return self._open.setdefault(key, _Block(key, problem))
 
     def _without_time(self, block: _Block, why: str = "timed, not better than the best so far") -> list[Measurement]:
-        """Candidates of this tuning whose timing began and left no line."""
+        """Return the candidates of this tuning whose timing began but gave no time."""
         out = []
         for (_, name), blocks in self._pending.items():
             if block in blocks:
@@ -201,7 +210,7 @@ class _Reader:
         return out
 
     def _cut(self, block: _Block, how: str) -> Iterable[Record]:
-        """What is known of a tuning that does not end; its last candidate may be what ended the process."""
+        """Return the known results of a tuning that does not end.  Its last candidate may have ended the process."""
         yield Message(category="partial", text=f"tuning of {block.key} {how}")
         yield from self._without_time(block, "the log ends while it is timed")
 
@@ -235,7 +244,7 @@ def _us(text: str | None) -> float | None:
 
 
 def _problem(match: re.Match[str]) -> tuple[GemmProblem, str]:
-    """The problem that a line names, and its key.  Raises SignatureError."""
+    """Return the problem that a line names, and its key.  Raises SignatureError if the text is not a key."""
     return signature.problem(match["op"], match["params"]), f"{match['op']},{match['params']}"
 
 
@@ -245,7 +254,7 @@ _SCREENED: dict[str, tuple[Status, str]] = {
     "skip slow instance": ("skipped", "slower than the best so far in a few runs"),
     "2nd skip slow instance": ("skipped", "slower than the best so far in ten runs"),
 }
-_TOP = regex(rf" {{2,3}}{_MS} \S+\Z")  # a launcher may have put one of three spaces behind its mark
+_TOP = regex(rf" {{2,3}}{_MS} \S+\Z")  # a launcher may have put one of the three spaces behind its own mark
 _LINES: tuple[tuple[str, Callable[[_Reader, re.Match[str]], Outcome]], ...] = (
     (rf"├──tuning using warmup iters .* instance {_CANDIDATE}", _Reader.tuning),
     (
