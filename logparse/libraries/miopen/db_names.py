@@ -1,9 +1,9 @@
-"""The names of MIOpen's databases: they alone state device and build, and MIOpen ignores a file of another name.
+"""Names of MIOpen's databases.  Only the name states device and build, and MIOpen ignores a file of another name.
 
-The number in a name is ``hipDeviceAttributeMultiprocessorCount``: CUs, on RDNA WGPs (``logparse.target.counts_wgps``),
-so a Radeon RX 9070 XT of 64 CUs has ``gfx1201_32``.  Source: ROCm/rocm-libraries
-``projects/miopen/src/include/miopen/handle.hpp`` (``Handle::GetDbBasename``, ``GetMaxHardwareComputeUnits``) and
-``src/hip/handlehip.cpp`` (``Handle::GetMaxComputeUnits``).
+The number in a name is ``hipDeviceAttributeMultiprocessorCount``.  That is the count of CUs, but on RDNA the count of
+WGPs (``logparse.target.counts_wgps``).  Example: the name for a Radeon RX 9070 XT, with 64 CUs, has ``gfx1201_32``.
+Source: ROCm/rocm-libraries ``projects/miopen/src/include/miopen/handle.hpp`` (``Handle::GetDbBasename``,
+``GetMaxHardwareComputeUnits``) and ``src/hip/handlehip.cpp`` (``Handle::GetMaxComputeUnits``).
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ FILE_NAME = regex(
     r"(?P<cu>_\d*|[0-9a-f]{2,3})\.(?P<backend>HIP|OpenCL)(?:\.(?P<version>\d+_\d+_\d+)(?:_(?P<tweak>[0-9A-Za-z_-]*))?)?"
     r"(?P<fusion>\.fusion)?\.(?P<kind>u?[fk]?db)(?:\.txt)?"
 )
-"""A database file's name: ``gfx942130.HIP.3_4_0_037eb6dc4-dirty.ufdb.txt``; CUs are decimal after ``_``, else hex."""
+"""Name of a database file, for example ``gfx942130.HIP.3_4_0_037eb6dc4-dirty.ufdb.txt``.
+
+The count of CUs is decimal after ``_``, else hexadecimal.
+"""
 
 _MACHINE = ("arch", "cu_count", "backend", "miopen_version", "miopen_tweak")
 
 
 def recognised(head: Head, names: str, is_key: Callable[[str], bool]) -> bool:
-    """Whether a file has a database's name, or begins with a line of the form ``key=id:values``."""
+    """Return True if a file has a database's name, or begins with a line of the form ``key=id:values``."""
     if re.search(names, head.name):
         return True
     key, equals, payload = head.data.lstrip(b"\r\n").split(b"\n", 1)[0].partition(b"=")
@@ -37,13 +40,13 @@ def recognised(head: Head, names: str, is_key: Callable[[str], bool]) -> bool:
 
 
 def of_fusions(name: str) -> bool:
-    """Whether MIOpen reads a file of this name for fusion plans alone; their keys are no convolution's."""
+    """Return True if MIOpen reads a file of this name only for fusion plans, whose keys name no convolution."""
     match = FILE_NAME.fullmatch(name)
     return match is not None and match["fusion"] is not None
 
 
 def facts_of_name(name: str) -> list[Fact]:
-    """The facts in a MIOpen database's file name; nothing where the name is not one that MIOpen gives."""
+    """Return the facts in a database's file name.  Return no facts if MIOpen makes no such name."""
     match = FILE_NAME.fullmatch(name)
     if match is None:
         return []
@@ -54,15 +57,16 @@ def facts_of_name(name: str) -> list[Fact]:
     facts.append(Fact("backend", match["backend"]))
     if match["version"]:
         facts.append(Fact("miopen_version", match["version"].replace("_", ".")))
-        # Debian's builds have an empty one.
+        # Debian's builds have an empty tweak.
         facts += [Fact("miopen_tweak", match["tweak"])] if match["tweak"] is not None else []
     return facts
 
 
 def file_name(target: Mapping[str, str], kind: str = "ufdb") -> str:
-    """The name under which this MIOpen build looks for its user database.
+    """Return the name under which the target's MIOpen build looks for its user database.
 
-    Raises EmissionError naming the fact that is missing: a file of another name is ignored without a word.
+    Raises EmissionError, which names the missing fact.  The name must be exact, because MIOpen ignores a file of
+    another name without a message.
     """
     sources = "--target with a user find-db file name, a facts.json, or a MIOpen log of level 5"
     for fact in ("arch", "cu_count", "miopen_version", "miopen_tweak"):
@@ -76,12 +80,15 @@ def file_name(target: Mapping[str, str], kind: str = "ufdb") -> str:
 
 
 def units_text(units: int) -> str:
-    """What HIP counts as CUs, as a database's name has it."""
+    """Format HIP's count of CUs as a database's name has it."""
     return f"_{units}" if units <= 64 else f"{units:x}"
 
 
 def other_machine(own: Facts, target: Facts, remedy: str) -> Iterator[Note]:
-    """Where the facts of a name are not the target's.  A tweak may be known to be empty."""
+    """Yield a note if a fact of the file's name differs from the target's.
+
+    An empty tweak counts as known if the fact is present.
+    """
     mine, theirs = ({**facts, "arch": arch(facts) or ""} for facts in (own, target))
     wrong = [x for x in _MACHINE if _known(x, mine) and _known(x, theirs) and mine[x] != theirs[x]]
     if wrong:
@@ -97,7 +104,10 @@ def _known(fact: str, facts: Facts) -> bool:
 
 
 def odd_name(name: str, match: re.Match[str]) -> str:
-    """Why no MIOpen makes this name of a user's database, whatever its device and build; empty: one may."""
+    """Return why no MIOpen, on any device and build, makes this name for a user database.
+
+    Returns an empty text if some MIOpen may make it.
+    """
     unit = match["cu"]
     if not name.endswith(".txt"):
         return "it lacks .txt at its end"
@@ -109,7 +119,7 @@ def odd_name(name: str, match: re.Match[str]) -> str:
 
 
 def wanted(target: Facts, suffix: str, otherwise: str) -> str:
-    """The remedy for a name under which the target does not look."""
+    """Return the remedy for a name under which the target does not look."""
     try:
         return f"name it {file_name(target, suffix)}"
     except EmissionError:
@@ -117,6 +127,13 @@ def wanted(target: Facts, suffix: str, otherwise: str) -> str:
 
 
 def taken(target: Facts, refusals: Sequence[Note]) -> tuple[bool, Verdict, str]:
-    """Whether the target's facts suffice to know that MIOpen takes a file, whether it does, and the reason why not."""
+    """Judge a file by its refusals.
+
+    Returns three values:
+
+    * True if the target's facts suffice for a certain verdict.
+    * The verdict whether MIOpen takes the file.
+    * The reason for a file that MIOpen does not take.
+    """
     certain = all(_known(word, target) for word in _MACHINE if word != "backend")
     return certain, accepted(refusals, certain), "MIOpen looks for no convolution in a file of this name"

@@ -1,18 +1,27 @@
-"""MIOpen find-db: which solver is fastest for a convolution, shipped (``*.fdb.txt``) or found here (``*.ufdb.txt``).
+"""MIOpen find-db: the fastest solvers per convolution, shipped (``*.fdb.txt``) or found here (``*.ufdb.txt``).
 
 ::
 
     256-56-56-1x1-512-28-28-256-0x0-2x2-1x1-0-NCHW-FP16-F=GemmFwd1x1_0_2:0.66529,0,miopenConvolutionFwdAlgoGEMM;Conv…
     2-8-8-3x3-4-8-8-1-1x1-1x1-1x1-0-NCHW-FP32-W=miopenConvolutionBwdWeightsAlgoGEMM:GemmWrwUniversal,0.02,72,rocBlas,…
 
-One line per problem, ``key=item;item``.  An item is ``solver:ms,workspace,algorithm`` (v2, since ROCm 5.6) or
-``algorithm:solver,ms,workspace,…`` (v1, and v0 with one value less); which of them is decided per item, as MIOpen does.
-System files lie in ``share/miopen/db`` of an installation, user files in ``~/.config/miopen`` (or
-``MIOPEN_USER_DB_PATH``) after any run with ``MIOPEN_FIND_MODE=1``.  Arch, CU count, backend and library build stand
-in the file's name only.
+A line is one problem, ``key=item;item``.  An item has one of two forms, and each item is recognised by itself, as
+MIOpen does:
 
-Times of user files are not comparable between versions; those of MIOpen 3.3.0 are biased (fact ``times_biased``).
-What becomes of an item is in ``find_db_items``; ``find_db_columns`` reads whole files at hundreds of MB/s.
+===================================  ==============================
+form                                 version
+===================================  ==============================
+``solver:ms,workspace,algorithm``    v2, since ROCm 5.6
+``algorithm:solver,ms,workspace,…``  v1, and v0 with one value less
+===================================  ==============================
+
+System files lie in ``share/miopen/db`` of an installation.  User files lie in ``~/.config/miopen`` (or
+``MIOPEN_USER_DB_PATH``) after any run with ``MIOPEN_FIND_MODE=1``.  Only the file's name states the arch, the CU count,
+the backend and the library build.
+
+Times of user files are not comparable between MIOpen versions.  Times of MIOpen 3.3.0 are biased (fact
+``times_biased``).  ``find_db_items`` decides what becomes of an item.  ``find_db_columns`` reads whole files at
+hundreds of MB/s.
 """
 
 from __future__ import annotations
@@ -50,8 +59,11 @@ def _file_facts(name: str) -> list[Fact]:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Facts of the name, then every line, as columns a few MB at a time; the records of fusions are foreign."""
-    # Here, as it takes its time to load, and only databases need it.
+    """Read the facts of the file's name, then every line as columns, a few MB at a time.
+
+    Records of fusion plans are foreign.
+    """
+    # Imported here, because the import is slow and only databases need it.
     from logparse.libraries.miopen.find_db_columns import read_columns
 
     facts = _file_facts(source.name)
@@ -62,7 +74,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def unread(stream: Iterable[bytes]) -> Iterator[Outcome]:
-    """The lines of a database of something else than convolutions."""
+    """Yield an outcome per line of a database that holds no convolutions: foreign or blank."""
     return (FOREIGN if line.strip() else Outcome("blank") for line in stream)
 
 
@@ -74,19 +86,22 @@ def accepts(override: Override) -> bool:
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """The find-db key; None for what is no convolution, or one with a field unknown that the key needs."""
+    """Return the find-db key, or None if the problem is no convolution or a field that the key needs is unknown."""
     return key_of(problem) if isinstance(problem, ConvProblem) else None
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
-    """A user find-db with one record per problem, its fastest solution first and a slower one as safety net.
+    """Write a user find-db with one record per problem: the fastest solution, and a slower one as fallback.
 
-    Several overrides of one problem, or one and its ``fallback``, are the fastest and its net (at most two are written:
-    when the first cannot be applied, MIOpen takes the second instead of searching).  Every field is matched or checked
-    by MIOpen, so none has a neutral value: time and workspace are the measured ones (a workspace too small fails at run
-    time, one too large makes MIOpen skip the solver), the algorithm is that of the key's direction.
+    The candidates of a record are all overrides of its problem and the ``fallback`` of each.  The two fastest are
+    written.  If MIOpen cannot apply the first, it takes the second instead of searching.
 
-    Raises EmissionError naming what is unknown.
+    MIOpen matches or checks every field, so no field has a neutral value.  Time and workspace are the measured ones.  A
+    workspace that is too small fails at run time, and one that is too large makes MIOpen skip the solver.  The
+    algorithm is the one of the key's direction.
+
+    Raises EmissionError if a field is unknown, and names the field.  Raises EmissionError if a solver may return wrong
+    results for the problem (see ``solvers.overflows``).
     """
     by_key: dict[str, list[Override]] = {}
     for override in overrides:
@@ -110,12 +125,15 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
 
 
 def _overflows(row: Override) -> str | None:
-    """Why a row may make MIOpen return wrong results; None where nothing is known against it."""
+    """Return why a row may make MIOpen return wrong results, or None if nothing is known against it."""
     return overflows(row.solution.id, row.problem) if isinstance(row.problem, ConvProblem) else None
 
 
 def _can_stand_in(row: Override) -> bool:
-    """Whether all that MIOpen checks is known: a net that cannot be written must not keep the override from being."""
+    """Return True if every field that MIOpen checks is known, and no overflow is known of the solver.
+
+    Any other fallback is left out, because it must not keep the override from being written.
+    """
     timed = row.time_us is not None and 0 < row.time_us < math.inf and row.workspace_bytes is not None
     return (
         timed

@@ -1,7 +1,8 @@
-"""Find-db records as Arrow columns, a few MB of text at a time: what ``find_db_items.read_record`` returns, faster.
+"""Find-db records as Arrow columns, a few MB of text at a time.
 
-Records of the usual form become columns at once (``find_db_index``), the others are read one by one.
-``tests/libraries/miopen/test_find_db.py`` holds both ways to the same answers.
+This is a faster way to the result of ``find_db_items.read_record``.  Records of the usual form become columns at once
+(``find_db_index``).  The other records are read one by one.  ``tests/libraries/miopen/test_find_db.py`` checks that
+both ways give the same answers.
 """
 
 from __future__ import annotations
@@ -28,13 +29,21 @@ Bools = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
 
 BLOCK = 8 << 20
-"""Bytes of text at a time: enough to spread the cost per column, and half a dozen of them fit into memory."""
+"""Bytes of text per block.
+
+A block is large enough to spread the cost per column.  Half a dozen blocks fit into memory.
+"""
 THREADS = 2
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Whole lines: of each its tail's place among ``tails`` where it is ``usual``; ``tables`` have the usual ones."""
+    """Block of whole lines.
+
+    * ``usual``: per line, True if its record has the usual form.
+    * ``places``: per line, the place of its key's tail in ``tails``.
+    * ``tables``: measurements and problems of the usual lines.
+    """
 
     offset: int
     text: bytes
@@ -45,7 +54,7 @@ class _Block:
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
 
     def tabled(self) -> _Block:
-        """With measurements and problems of the usual lines."""
+        """Return the block with ``tables`` filled: measurements and problems of the usual lines."""
         lines = np.flatnonzero(self.usual)
         if not len(lines):
             return replace(self, tables={})
@@ -59,7 +68,7 @@ class _Block:
         return replace(self, tables=tables)
 
     def _problems(self, lines: Ints) -> tuple[pa.Array, dict[str, pa.Array]]:
-        """The texts of the problems, and their columns."""
+        """Return the texts of the problems, and the columns of their fields."""
         places, numbers = self.places[lines], self.index.sizes.take(lines, axis=1)
         native = native_reader()
         assert native is not None, "without it no line is usual"
@@ -79,7 +88,7 @@ class _Block:
     def _measurements(
         self, lines: Ints, line: npt.NDArray[np.int32], items: Ints, problem: pa.Array
     ) -> dict[str, pa.Array]:
-        """Columns of the ``items``, each of a ``line`` of the usual ones."""
+        """Return the measurement columns of ``items``.  ``line`` is each item's index among the usual ``lines``."""
         index, zeros = self.index, np.zeros(len(items), np.int32)
         solver, timed = index.solver[items], index.time_us[items] > 0
         return {
@@ -107,7 +116,7 @@ def _table(columns: Mapping[str, pa.Array]) -> pa.Table:
 
 
 def keys_of(text: bytes, index: Index, lines: Ints) -> pa.StringArray:
-    """The keys of some usual lines, in order."""
+    """Return the keys of some usual lines, in order."""
     cuts = np.empty(2 * len(lines), np.int32)  # every other text between two cuts is a key
     cuts[::2] = index.starts[lines]
     cuts[1::2] = cuts[::2] + index.equals[lines]
@@ -116,7 +125,10 @@ def keys_of(text: bytes, index: Index, lines: Ints) -> pa.StringArray:
 
 
 def read_columns(stream: BinaryIO) -> Iterator[Outcome]:
-    """Outcomes of a find-db's lines, by block first the usual ones as tables ``measurements`` and ``convs``."""
+    """Read a find-db to outcomes, block by block.
+
+    In each block the usual lines come first, as tables ``measurements`` and ``convs``.
+    """
     keys = _Keys()
     with ThreadPoolExecutor(THREADS) as pool:
         work = (pool.submit(_read, text, offset) for offset, text in _blocks(stream))
@@ -128,7 +140,7 @@ def read_columns(stream: BinaryIO) -> Iterator[Outcome]:
 
 
 def _blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    offset, parts = 0, [b""]  # of which only the last may hold a line end
+    offset, parts = 0, [b""]  # beginning of an unfinished line; no part has a line end
     while data := stream.read(BLOCK):
         cut = data.rfind(b"\n") + 1
         if not cut:
@@ -146,7 +158,7 @@ def _read(text: bytes, offset: int) -> _Block:
     index = index_of(text, whole=False)
     tails = Tails(index.tails)
     places = np.append(tails.places, -1)[index.tail]
-    usual = (places >= 0) & (index.sizes > 0).all(axis=0)  # what the store would not take is read one by one
+    usual = (places >= 0) & (index.sizes > 0).all(axis=0)  # a record that the store would refuse is read one by one
     usual[index.line[index.time_us > MOST_US]] = False
     usual[index.line[~Kinds(index, tails, places).all_for(usable)]] = False
     return _Block(offset, text, index, usual, places, tails).tabled()
@@ -156,20 +168,23 @@ def _read(text: bytes, offset: int) -> _Block:
 
 
 class _Keys:
-    """The keys met so far, as hashes of 64 bits, in a few sorted arrays."""
+    """Keys met so far, as 64-bit hashes in a few sorted arrays."""
 
     def __init__(self) -> None:
         self._runs: list[Hashes] = []  # each at least twice as long as the next
 
     def met(self, keys: Hashes) -> Bools:
-        """Of each key whether it was met before, also by this call; all of them are met now."""
+        """Return, per key, True if it was met before: in an earlier call, or earlier in this call.
+
+        All ``keys`` count as met afterwards.
+        """
         again, order = np.zeros(len(keys), dtype=bool), np.argsort(keys, kind="stable")
-        new = keys[order]  # to search for one after the other is several times faster
+        new = keys[order]  # a search in ascending order is several times faster
         again[order[1:]] = new[1:] == new[:-1]
         for run in self._runs:
             again[order] |= run[np.minimum(np.searchsorted(run, new), len(run) - 1)] == new
         while self._runs and len(self._runs[-1]) < 2 * len(new):
-            new = np.sort(np.concatenate([self._runs.pop(), new]), kind="stable")  # merges what is sorted already
+            new = np.sort(np.concatenate([self._runs.pop(), new]), kind="stable")  # merges two sorted runs
         self._runs += [new] if len(new) else []
         return again
 
@@ -178,7 +193,7 @@ def _outcomes(block: _Block, keys: _Keys) -> Iterator[Outcome]:
     index = block.index
     again, keyed = np.zeros(len(index.equals), dtype=bool), index.equals > 0
     again[keyed] = keys.met(index.hash[keyed])
-    if (block.usual & again).any():  # it is read one by one
+    if (block.usual & again).any():  # a repeated key is read one by one
         block = replace(block, usual=block.usual & ~again).tabled()
     if block.tables:
         yield Outcome("measurement", lines=int(np.count_nonzero(block.usual)), tables=block.tables)

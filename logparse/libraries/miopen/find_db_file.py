@@ -1,8 +1,8 @@
-"""The rows of a find-db, of which MIOpen ships files of 200,000 records: each is made when it is asked for.
+"""Rows of a find-db, made when they are asked for, because MIOpen ships files of 200,000 records.
 
-What the rules report of an item depends on its numbers, its record and its place only where these are unusual.  So
-records are recognised whose key and items are all of the usual form; of their items one per solver and algorithm is
-judged for all.  The other records are judged item by item.  A law holds both ways to the same rows and notes.
+The rules look at an item's numbers, record and position only if these are unusual.  So a record whose key and items all
+have the usual form is judged by kind: one item per solver, algorithm and direction is judged for all items of its kind.
+The other records are judged item by item.  A test checks that both ways give the same rows and notes.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ from logparse.model import Direction
 K = TypeVar("K")
 V = TypeVar("V")
 Judged: TypeAlias = Sequence[tuple[Item, Row]]
-"""The items of a record and what becomes of them."""
+"""Items of a record, each with its row (the item and its verdicts)."""
 
 
 class FindDbFile(Collection[Row]):
-    """The items of a find-db's records, in order.  Lines without key or ``=`` (``keyless``) have none.
+    """Rows of a find-db's items, in the order of the file.
 
-    ``numbers`` are the lines with records, ``odd`` the items of those that are not of the usual form.
+    * ``numbers``: the lines that have a record.
+    * ``odd``: the items of records that are not of the usual form, by line.
+    * ``keyless``: the lines without a key or ``=``.  They have no items.
     """
 
     def __init__(self, data: bytes, taken: Verdict, refusal: str) -> None:
@@ -67,7 +69,7 @@ class FindDbFile(Collection[Row]):
 
     @cached_property
     def first(self) -> dict[str, int]:
-        """Key → line of its first record."""
+        """Line of the first record of each key."""
         return {self.key_of(n): n for n in self.numbers.tolist() if self.columns.first[n - 1] == n - 1}
 
     def __len__(self) -> int:
@@ -82,21 +84,21 @@ class FindDbFile(Collection[Row]):
             yield from self.of_line(number)
 
     def of_line(self, number: int) -> list[Row]:
-        """The rows of the record in a line."""
+        """Return the rows of the record in a line."""
         return [row for _, row in self._judged(number)]
 
     def _judged(self, number: int) -> Judged:
         return self.odd[number] if number in self.odd else self._judge_line(number)
 
     def longer_than(self, most: int) -> list[int]:
-        """Lines with more items than that."""
+        """Return the lines that have more than ``most`` items."""
         usual = np.flatnonzero(self._usual & (np.diff(self.columns.begins) > most)) + 1
         others = (n for n in (*self.odd, *self.keyless) if self.text_of(n).partition("=")[2].count(";") >= most)
         return sorted([*usual.tolist(), *others])
 
     @property
     def judged(self) -> Iterator[tuple[Item, Row, Sequence[int]]]:
-        """Each item that was judged, what becomes of it, and the lines of those that it was judged for."""
+        """Yield each judged item, its row, and the lines that share the judgement."""
         for number, judged in self.odd.items():
             yield from ((item, row, (number,)) for item, row in judged)
         yield from self._judged_alike
@@ -111,14 +113,14 @@ class FindDbFile(Collection[Row]):
 
 @dataclass(frozen=True, kw_only=True)
 class FindDbReading(Reading[FindDbFile]):
-    """What MIOpen takes from a find-db."""
+    """Rows that MIOpen takes from a find-db."""
 
     @property
     def alike(self) -> Iterator[tuple[Row, Sequence[int]]]:
         return ((row, lines) for _, row, lines in self.parsed.judged)
 
     def offers(self, work: Callable[[Row], str]) -> Iterator[Offer]:
-        """``offers`` of its rows, whose times are all of the work that their key names."""
+        """Yield the offers of the rows.  Every time counts, because it is for the work that the row's key names."""
         index = self.parsed.columns
         begins, names = index.begins.tolist(), [index.solvers[place] for place in index.solver.tolist()]
         times = index.time_us.tolist()
@@ -148,7 +150,7 @@ class FindDbReading(Reading[FindDbFile]):
 
 
 class _OfKeys(Mapping[K, Sequence[V]]):
-    """What is made of each key when it is asked for, for some of them nothing."""
+    """Mapping that makes the value of a key when it is asked for.  The value may be empty."""
 
     def __init__(self, keys: Collection[K], made: Callable[[K], Sequence[V]]) -> None:
         self._keys, self._made = keys, made
@@ -166,7 +168,7 @@ class _OfKeys(Mapping[K, Sequence[V]]):
 
 
 class Kinds:
-    """The items of usual records by solver, algorithm and direction: those of one kind are judged alike."""
+    """Items of usual records, grouped by solver, algorithm and direction.  The items of a group are judged alike."""
 
     def __init__(self, index: Index, tails: Tails, places: Ints) -> None:
         self._index = index
@@ -177,7 +179,7 @@ class Kinds:
         self._place = np.frombuffer(found.indices.buffers()[1], np.int32)[: len(codes)]
 
     def all_for(self, holds: Callable[[str, str, Direction], bool]) -> npt.NDArray[np.bool_]:
-        """Of each item whether this holds for its solver, its algorithm and its direction."""
+        """Return, per item, True if ``holds`` is true for its solver, algorithm and direction."""
         fine: list[bool] = []
         for names, direction in (divmod(code, 3) for code in self._codes):
             solver, algorithm = divmod(names, len(self._index.algorithms))
@@ -186,7 +188,7 @@ class Kinds:
         return out
 
     def lines(self, usual: npt.NDArray[np.bool_]) -> Iterator[tuple[str, Sequence[int]]]:
-        """Solver and lines (from 1) of each kind in usual records, in the order of their first lines."""
+        """Yield the solver and the lines (from 1) of each group in usual records, in the order of their first lines."""
         items = np.flatnonzero(usual[self._index.line])
         order = items[np.argsort(self._place[items], kind="stable")]
         cuts = np.flatnonzero(np.diff(self._place[order])) + 1

@@ -1,7 +1,7 @@
-"""Where the records of a find-db stand, and the numbers of those of the usual form, without an object per record.
+"""Positions of a find-db's records, and the numbers in its usual records, without an object per record.
 
-The native reader finds them.  Without it no record counts as usual, and all are read one by one: to the same, but some
-twenty times slower.
+The native reader finds them.  Without the native reader no record counts as usual, and all records are read one by one.
+The result is the same, but some twenty times slower.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 VERSION = 6
-"""Of the native module's arguments and results: one built from other sources is not used."""
+"""Version of the native module's arguments and results.  A module of another version is not used."""
 SIZES = ("n", "c", "d", "h", "w", "k", "filter_d", "filter_h", "filter_w", "out_d", "out_h", "out_w")
-"""The part of a key before its tail."""
+"""Sizes in a key, before its tail."""
 
 
 def native_reader() -> ModuleType | None:
-    """The native module; None where it was not built, or from other sources than these, or with LOGPARSE_NATIVE=0."""
+    """Return the native module.
+
+    Returns None if the module was not built, was built from other sources, or is switched off with LOGPARSE_NATIVE=0.
+    """
     if os.environ.get("LOGPARSE_NATIVE", "1") == "0":
         return None
     try:
@@ -35,18 +38,33 @@ def native_reader() -> ModuleType | None:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Columns of a file's lines and of the items of its usual records.
+    """Columns of a file's lines, and of the items of its usual records.  Lines are counted from 0.
 
-    Of each line: ``starts`` (bytes; one more: where a next line would begin), ``equals``, the length of its key (-1 or
-    0: it has none), ``first``, the line of the key's first record, ``tail``, a place in ``tails`` (-1: the record is
-    not of the usual form, and has no items here), ``begins``, its first item (one more), ``hash`` of its key, which
-    differs from process to process, and ``sizes`` by row of ``SIZES``, the input's and the output's un-swapped.  Of
-    each item: ``solver`` and ``algorithm``, places in ``solvers`` and ``algorithms``, ``at``, where it begins in the
-    file, ``time_us`` (0 where a 0 is written), and ``workspace_bytes``.  Lines are counted from 0.
+    Columns with a value per line:
 
-    A usual record is the first of its key, its key has sizes whose product makes flops of 64 bits, and its items are
-    ``solver:ms,workspace,algorithm`` of different solvers.  What tails and names mean is not looked at; ``tails`` have
-    the count of dimensions and the text behind the batch size.
+    * ``starts``: offset of the line, bytes.  One more value: where a next line would begin.
+    * ``equals``: length of the key.  -1 or 0: the line has no key.
+    * ``first``: line of the first record with this key.
+    * ``tail``: place in ``tails``.  -1: the record is not of the usual form and has no items here.
+    * ``begins``: first item of the line.  One more value: the count of items.
+    * ``hash``: hash of the key.  It differs from process to process.
+    * ``sizes``: one row per name in ``SIZES``.  Input and output sizes are un-swapped.
+
+    Columns with a value per item:
+
+    * ``solver`` and ``algorithm``: places in ``solvers`` and ``algorithms``.
+    * ``at``: offset of the item in the file, bytes.
+    * ``time_us``: time, µs.  0 if the file has a 0.
+    * ``workspace_bytes``: workspace, bytes.
+
+    A usual record meets these conditions:
+
+    * It is the first record of its key.
+    * The flops of the key's sizes fit into 64 bits.
+    * Its items have the form ``solver:ms,workspace,algorithm``, and their solvers differ.
+
+    The meaning of tails and names is not checked here.  ``tails`` holds the count of dimensions and the text behind the
+    batch size.
     """
 
     starts: npt.NDArray[np.int64]
@@ -67,7 +85,7 @@ class Index:
 
     @cached_property
     def line(self) -> npt.NDArray[np.int32]:
-        """The line of each item."""
+        """Line of each item."""
         return np.repeat(np.arange(len(self.tail), dtype=np.int32), np.diff(self.begins))
 
 
@@ -75,9 +93,10 @@ _TYPES = (np.int64, *(np.int32,) * 4, np.uint64, np.int64, np.int32, np.int32, n
 
 
 def index_of(data: bytes, *, whole: bool = True) -> Index:
-    """The index of a file; of 2 GiB and more as without the native reader.
+    """Build the index of a file.  A file of 2 GiB or more is indexed as without the native reader.
 
-    Not ``whole`` is a part of one: each of its records counts as the first of its key, which the caller has to look at.
+    If ``whole`` is False, ``data`` is only a part of a file.  Each record then counts as the first of its key, and the
+    caller has to check for earlier records.
     """
     reader = native_reader()
     if reader is None or len(data) >= 1 << 31:

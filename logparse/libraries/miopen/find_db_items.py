@@ -1,11 +1,20 @@
-"""The items of a MIOpen find-db, read plainly: which MIOpen reads, matches and honours.
+"""Items of a MIOpen find-db, judged one by one: which items MIOpen reads, matches and honours.
 
-Whoever reads a find-db asks here: ``lint`` and ``coverage`` for verdicts, ``ingest`` for measurements.  What MIOpen
-does not use is no measured time: it is ``skipped``, with the reason; what names no solver is a ``Reject``.
+Every reader of a find-db uses this module: ``lint`` and ``coverage`` for verdicts, ``ingest`` for measurements.  An
+item that MIOpen does not use is no measured time.  It becomes a ``skipped`` measurement with the reason.  An item
+without a solver is a ``Reject``.
 
-A search (Find) as MIOpenDriver makes it runs ``UNKNOWN`` where an item's algorithm is not its solver's, and takes a
-negative time for none; the immediate mode does not look at the former and ranks by the latter.  An item is judged by
-what the search does.  Blanks and a carriage return around a value are harmless: MIOpen reads values with ``>>``.
+A search (Find) by MIOpenDriver and the immediate mode treat two faults differently:
+
+========================================  =================  ==============================
+fault                                     search             immediate mode
+========================================  =================  ==============================
+the item's algorithm is not its solver's  runs ``UNKNOWN``   does not look at the algorithm
+negative time                             counts as no time  ranks by the time
+========================================  =================  ==============================
+
+An item is judged by what the search does.  Blanks and a carriage return around a value are harmless, because MIOpen
+reads values with ``>>``.
 
 Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/find_db.cpp``, ``src/conv/problem_description.cpp``.
 """
@@ -38,8 +47,8 @@ ORIGIN = "find-db"
 DUPLICATE_KEY = "duplicate key: MIOpen uses the first record"
 REFIND = "let MIOpen find it again on the target (MIOPEN_FIND_MODE=1), or let `logparse recommend` write the file"
 BLANKS = " \t\n\r\f\v"
-"""What C++ counts as blanks."""
-_MOST_MEMORY = 288 * 10**9  # of an MI355X; MIOpen provides the workspace that a row states
+"""Characters that C++ counts as blanks."""
+_MOST_MEMORY = 288 * 10**9  # memory of an MI355X, bytes; MIOpen provides the workspace that a row states
 _PLAIN = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
 _NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d*)?)", re.ASCII)
 _BYTES = re.compile(r"\d{1,18}\Z", re.ASCII)
@@ -67,7 +76,7 @@ def _few_values(item: Item, target: Facts) -> str | None:
 
 
 def _old_form(item: Item) -> bool:
-    """Whether it is an item of the older form, which has its algorithm in front."""
+    """Return True if the item has the older form, with its algorithm in front."""
     return item.text.partition(":")[0] in ALGORITHMS
 
 
@@ -106,14 +115,20 @@ def _algorithm(item: Item, target: Facts) -> str | None:
 
 
 def _thrown(item: Item, target: Facts) -> str | None:
-    """MIOpen converts the algorithms of all items of a record before it uses any."""
+    """Return a message if another item of the record makes MIOpen throw.
+
+    MIOpen converts the algorithms of all items of a record before it uses any item, so no item of the record serves.
+    """
     if not item.thrown or item.thrown == item.text:
         return None
     return f"MIOpen throws Bad algorithm at another item of the record: {item.thrown[:80]!r}"
 
 
 def _us(text: str) -> float:
-    """The time as ``operator>>`` reads a float, in µs: as far as it is a number, 0 if it does not begin with one."""
+    """Return the time in µs as ``operator>>`` reads a float.
+
+    The number at the start of the text counts.  The time is 0 if the text begins with no number.
+    """
     match = _NUMBER.match(text)
     return microseconds(match[1]) if match and match[1][-1] not in "eE+-" else 0.0
 
@@ -190,7 +205,11 @@ RULES = (
 
 
 def items(key: str, payload: str, problem: ConvProblem | None, line: int = 1, first: int = 1) -> Sequence[Item]:
-    """The items of one record, each with the one at which MIOpen throws; ``first`` is the line of the key's first."""
+    """Return the items of one record.
+
+    Each item gets ``thrown``, the text of the item at which MIOpen throws.  ``first`` is the line of the key's first
+    record.
+    """
     found = tuple(items_of(line, key, payload, first, problem, _split))
     own = key_of(problem) if problem is not None else None
     thrown = next((x.text for x in found if not _usual(x) and _throws(x)), "")
@@ -204,7 +223,10 @@ def _throws(item: Item) -> bool:
 
 
 def _split(id: str, rest: str) -> tuple[str, Sequence[str]]:
-    """Milliseconds, workspace and algorithm of an item; its older form has the algorithm in front, the solver after."""
+    """Split an item into its solver and its values: milliseconds, workspace and algorithm.
+
+    The older form has the algorithm in front and the solver behind it.
+    """
     values = rest.split(",")
     if id not in ALGORITHMS:
         return id, values
@@ -212,12 +234,12 @@ def _split(id: str, rest: str) -> tuple[str, Sequence[str]]:
 
 
 def read_record(text: str) -> Outcome:
-    """One line, the first of its key."""
+    """Read one line as if it were the first record of its key."""
     return miopen_records.read_record(text, problem_from_key, items, measured)
 
 
 def measured(item: Item, problem: ConvProblem, origin: str = ORIGIN) -> Measurement | Reject:
-    """A solver's time for the problem of the item's key."""
+    """Return a solver's time for the problem of the item's key, or a Reject if the item has no solver."""
     alone = item.first is None and not (item.repeated or item.thrown or item.spelled)
     why = "" if alone and _usual(item) else why_unused(item, {}, RULES)
     if not item.solver:
@@ -237,12 +259,12 @@ def measured(item: Item, problem: ConvProblem, origin: str = ORIGIN) -> Measurem
 
 
 def no_time(milliseconds: str) -> str:
-    """Why an item has no time."""
+    """Return the message for an item without a usable time."""
     return f"time is {milliseconds} ms"
 
 
 def row_of(item: Item, verdicts: Verdicts, breaches: tuple[Breach, ...]) -> Row:
-    """An item and what becomes of it."""
+    """Return the item as a row with its verdicts."""
     values, text = [x.strip(BLANKS) for x in item.values[:3]], item.text.rstrip(BLANKS)
     named = item.solver and item.problem is not None
     return Row(
@@ -269,7 +291,10 @@ def _bytes(item: Item) -> int | None:
 
 
 def _usual(item: Item) -> bool:
-    """Whether the item by itself breaks no rule that stops it (of others the rules have to be asked)."""
+    """Return True if the item by itself breaks no rule that stops it.
+
+    If the result is False, only the rules can tell whether the item breaks one.
+    """
     if item.problem is None or len(item.values) != 3 or (_old_form(item) and item.text.count(",") < 3):
         return False
     time, space, algorithm = item.values
@@ -284,7 +309,7 @@ def _usual(item: Item) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def usable(solver: str, algorithm: str, direction: Direction) -> bool:
-    """Whether an item of usual numbers breaks no rule that stops it, in a record of a usual key."""
+    """Return True if an item with usual numbers, in a record with a usual key, breaks no rule that stops it."""
     key, numbers = f"1-1-1-1x1-1-1-1-1-0x0-1x1-1x1-0-NCHW-FP32-{direction}", ("1", "0", algorithm)
     item = Item(1, key, problem_from_key(key), f"{solver}:{','.join(numbers)}", solver, numbers, None, False)
     plain = fault(Solution("miopen", solver, solver, algorithm)) is None

@@ -1,6 +1,6 @@
-"""The member for MIOpen's find-dbs: which files MIOpen takes, and remarks on them and their items.
+"""Override format of MIOpen's find-dbs: which files MIOpen takes, and remarks on the files and their items.
 
-A row here is one item (solver) of a record, as ``find_db_items`` judges it; ``miopen_records`` has what find-db and
+A row here is one item (solver) of a record, as ``find_db_items`` judges it.  ``records`` has the code that find-db and
 perf-db share.
 """
 
@@ -29,9 +29,9 @@ _MOST = 10
 
 
 def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
-    """Records of which every solver drops out: MIOpen searches, and overwrites them with its own.
+    """Yield a note per record whose solvers all drop out: MIOpen searches again and overwrites the record.
 
-    Of a solver that is not known here nothing is claimed: the target's MIOpen may have it.
+    An unknown solver does not count as dropped, because the target's MIOpen may have it.
     """
     lost: dict[int, bool] = {}
     for row in rows:
@@ -43,7 +43,7 @@ def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
 
 
 def _overflows(data: bytes) -> Iterator[Note]:
-    """Items whose solver indexes a tensor of their problem beyond 32 bits."""
+    """Yield a note per item whose solver indexes a tensor of its problem beyond 32 bits."""
     for number, line in enumerate(data.split(b"\n"), start=1):
         key, _, payload = line.partition(b"=")
         if not _is_large(key):
@@ -56,7 +56,10 @@ def _overflows(data: bytes) -> Iterator[Note]:
 
 
 def _is_large(key: bytes) -> bool:
-    """Whether a tensor of the key's sizes may have more elements than 32 bits index: asked of every line of a file."""
+    """Return True if a tensor of the key's sizes may have more elements than 32 bits index.
+
+    Every line of a file is checked, so this function only splits the key and multiplies its sizes.
+    """
     parts = key.split(b"-")
     axes = 2 if len(parts) > 3 and b"x" in parts[3] else 3
     try:
@@ -68,14 +71,20 @@ def _is_large(key: bytes) -> bool:
 
 
 def _convolutions(name: str, data: bytes) -> bytes:
-    """The file without the records of fusion plans, whose keys are others: their lines are left, and are empty."""
+    """Return the file without the records of fusion plans, whose keys differ from those for convolutions.
+
+    A removed record leaves an empty line, so that line numbers stay.
+    """
     if not db_names.of_fusions(name):
         return data
     return b"\n".join(x if is_key(x.partition(b"=")[0].decode("latin-1")) else b"" for x in data.split(b"\n"))
 
 
 def _refusals(name: str, target: Facts, *, holds: bool) -> Iterator[Note]:
-    """Why MIOpen takes nothing of a file of this name for convolutions; ``holds``: it has records of such."""
+    """Yield the reasons why MIOpen takes no convolution from a file of this name.
+
+    ``holds`` is True if the file has records of convolutions.
+    """
     match = db_names.FILE_NAME.fullmatch(name)
     remedy = wanted(target, "ufdb", "take the name from the line 'File is unreadable' of a MIOpen log of level 5")
     if match is None or match["kind"] not in ("ufdb", "fdb"):
@@ -97,9 +106,10 @@ def _refusals(name: str, target: Facts, *, holds: bool) -> Iterator[Note]:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
-    """What MIOpen takes from the file; without facts of a target its name is taken to be right where it is one.
+    """Return the items that MIOpen takes from the file.
 
-    A byte order mark is part of the first key, as it is to MIOpen.
+    Without facts of a target, a valid file name is taken to be the right one.  A byte order mark is part of the first
+    key, as it is to MIOpen.
     """
     own = {fact.name: fact.value for fact in db_names.facts_of_name(name)}
     records = _convolutions(name, data)
@@ -110,7 +120,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
 
 
 def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[Note]:
-    """What else to know of a file and its items."""
+    """Yield remarks about a file and its items beyond its acceptance."""
     yield from line_notes(reading.parsed.keyless)
     for number in reading.parsed.longer_than(_MOST):
         message = f"more than {_MOST} solvers: PyTorch's immediate mode aborts above {_MOST} usable ones"
@@ -131,12 +141,12 @@ def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[No
 
 
 def _rank(row: Row | Offer) -> float:
-    """The fastest of a record first, one without a time last."""
+    """Return the sort key of an item within its record: the time.  Items without a time come last."""
     return math.inf if row.time_us is None else row.time_us
 
 
 def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> Sequence[Emission]:
-    """Of each record the fastest item first."""
+    """Write the merged database.  The fastest item of each record comes first."""
     records = (sorted(record, key=lambda row: (_rank(row), row.text)) for _, record in groupby(rows, lambda x: x.key))
     lines = (f"{record[0].key}={';'.join(row.text for row in record)}" for record in records)
     return [Emission(name, bytes_of(lines), find_db.USE)]

@@ -1,7 +1,8 @@
-"""Tails of find-db keys, ``1x1-2x2-1x1-0-NCHW-FP16-W_g32``: pads, strides, dilations, bias, layouts, types, direction.
+"""Ends of find-db keys, called tails: pads, strides, dilations, bias, layouts, types and direction.
 
-A file has hundreds of thousands of keys and a few hundred tails.  Each is read once by the plain reader; what it holds
-is a place in columns from which those of a stretch of keys are taken.
+Example: ``1x1-2x2-1x1-0-NCHW-FP16-W_g32``.  A file has hundreds of thousands of keys, but only a few hundred tails.  So
+each tail is read once, by ``problem_key``.  Its fields get a place in columns.  The columns for many keys are then
+taken from these places.
 """
 
 from __future__ import annotations
@@ -20,31 +21,36 @@ from logparse.model import ConvProblem, Direction, problem_fault
 Ints = npt.NDArray[np.int64]
 
 Tail = tuple[int, str]
-"""Count of dimensions (2 or 3) and text."""
+"""Tail of a key: the count of dimensions (2 or 3) and the text."""
 Pieces = tuple[bytes, bytes, bytes]
-"""What stands before the sizes of ``in`` in the problem's text, from the filter's to those of ``out``, behind these."""
+"""Three pieces of a problem's text, cut out where the sizes stand.
+
+* the text before the sizes of ``in``
+* the text between the filter's sizes and the sizes of ``out``
+* the text behind the sizes of ``out``
+"""
 
 DIRECTIONS: tuple[Direction, ...] = ("F", "B", "W")
 _SMALLEST = {2: "1-1-1-1x1-1-1-1-1-", 3: "1-1-1-1-1x1x1-1-1-1-1-1-"}
-"""What stands before a key's tail, by its count of dimensions."""
+"""Sizes of 1 that stand before a tail to make a whole key, by the tail's count of dimensions."""
 _NULL = int(np.iinfo(np.int64).min)
 
 
 def number_column(values: npt.NDArray[Any], present: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Numbers as they lie in memory (``pyarrow.array`` would import pandas)."""
+    """Return numbers as an Arrow array without a copy.  (``pyarrow.array`` would import pandas.)"""
     values = np.ascontiguousarray(values)
     valid = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [valid, pa.py_buffer(values)])
 
 
 def dictionary(codes: npt.NDArray[Any], values: pa.Array, present: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """``values[code]`` of each code."""
+    """Return a dictionary array with ``values[code]`` for each code."""
     indices = number_column(codes.astype(np.int32, copy=False), present)
     return pa.DictionaryArray.from_arrays(indices, values, safe=False)
 
 
 def text_column(texts: Iterable[str]) -> pa.Array:
-    """Texts as an Arrow array."""
+    """Return texts as an Arrow array."""
     data = [text.encode() for text in texts]
     ends = np.zeros(len(data) + 1, np.int32)
     np.cumsum([len(text) for text in data], out=ends[1:])
@@ -53,8 +59,9 @@ def text_column(texts: Iterable[str]) -> pa.Array:
 
 @lru_cache(maxsize=1 << 14)
 def _problem_of(tail: Tail) -> ConvProblem | None:
-    """A problem of this tail, its sizes 1; None where MIOpen has no such key or spells it otherwise, and where the
-    store takes no such problem.
+    """Return a problem with this tail and sizes of 1.
+
+    Returns None if MIOpen has no such key or spells it otherwise, or if the store refuses such a problem.
     """
     try:
         problem = problem_from_key(_SMALLEST[tail[0]] + tail[1])
@@ -72,7 +79,10 @@ def _pieces(problem: ConvProblem) -> Pieces:
 
 
 class Tails:
-    """The fields of some tails: ``places`` is the index of each in the columns, -1 where MIOpen has no such key."""
+    """Fields of some tails, as columns.
+
+    ``places`` is the place of each tail in the columns, or -1 if MIOpen has no such key.
+    """
 
     def __init__(self, tails: Sequence[Tail]) -> None:
         found = [_problem_of(tail) for tail in tails]
@@ -81,11 +91,11 @@ class Tails:
         self._problems = [problem for problem in found if problem is not None]
         self.pieces = tuple(map(_pieces, self._problems))
         self.direction = np.array([*(DIRECTIONS.index(x.direction) for x in self._problems), 0], np.int64)
-        """Places in ``DIRECTIONS``; one more value, for a place of -1."""
+        """Place of each tail's direction in ``DIRECTIONS``.  One more value serves a place of -1."""
         self.groups = np.array([x.groups for x in self._problems], np.int64)
 
     def column(self, name: str, places: Ints) -> pa.Array:
-        """A field of ``ConvProblem`` for tails at these places."""
+        """Return a field of ``ConvProblem`` for the tails at these places."""
         values = [getattr(problem, name) for problem in self._problems]
         if all(isinstance(value, str) for value in values):
             texts = list(dict.fromkeys(values))

@@ -1,4 +1,4 @@
-"""MIOpen's own log: what Find timed, what it chose, and what went wrong on the way.
+"""MIOpen's own log: times that Find took, solvers that it chose, and warnings.
 
 ::
 
@@ -11,19 +11,22 @@
     MIOpen(HIP): Info [ConvolutionWrwImmediate] solver_id = GemmWrwUniversal, workspace = 442368
     MIOpen(HIP): Warning [GetSolutions] Solver <GemmFwdRest>, workspace required: 96, provided ptr: 0 size: 0
 
-Printed to stderr with ``MIOPEN_LOG_LEVEL`` 4 (warnings), 5 (Info), 6 (Info2), 7 (Trace); ``MIOPEN_ENABLE_LOGGING=1``
-adds a block per API call.  Prefix: ROCm/MIOpen ``src/logger.cpp``; texts: ``src/convolution_api.cpp``,
-``src/ocl/convolutionocl.cpp``, ``src/include/miopen/find_solution.hpp``, ``src/find_db.cpp``.
+MIOpen prints the log to stderr with ``MIOPEN_LOG_LEVEL`` 4 (warnings), 5 (Info), 6 (Info2) or 7 (Trace).
+``MIOPEN_ENABLE_LOGGING=1`` adds a block per API call.  Source of the prefix: ROCm/MIOpen ``src/logger.cpp``.  Source of
+the texts: ``src/convolution_api.cpp``, ``src/ocl/convolutionocl.cpp``, ``src/include/miopen/find_solution.hpp``,
+``src/find_db.cpp``.
 
-* ``EvaluateInvokers`` and ``SetValues`` lines are measurements of origin ``miopen-log``.  Their problem is the one of
-  the enclosing find: the key of the last ``Find Start``, ``FindRecordUnsafe`` or ``SetValues`` line, else the last
-  MIOpenDriver command of the stream.  Where neither is known they are messages.
-* ``Chosen Algorithm`` is a measurement of origin ``miopen-chosen``.  Its time is that of the find-db record or of the
-  Find just done; when the lines before report a fallback it is an estimate, and the status is ``no_time``.
-* ``Convolution…Immediate`` lines name the solver that a call of immediate mode runs (PyTorch's, unless ``benchmark`` is
-  on).  Behind the call's MIOpenDriver command they are of origin ``miopen-chosen`` too, one per call and without time.
-* Everything else is a message of category ``miopen_error`` … ``miopen_trace``, addresses masked; lines without a level
-  (those of API blocks) of category ``miopen_api``.  Command lines belong to ``driver``.
+* ``EvaluateInvokers`` and ``SetValues`` lines are measurements of origin ``miopen-log``.  Their problem is the problem
+  of the enclosing find: the key of the last ``Find Start``, ``FindRecordUnsafe`` or ``SetValues`` line, else the last
+  MIOpenDriver command of the stream.  If neither is known, the lines are messages.
+* ``Chosen Algorithm`` is a measurement of origin ``miopen-chosen``.  Its time comes from the find-db record or from the
+  Find just done.  If the lines before it report a fallback, the time is an estimate, and the status is ``no_time``.
+* ``Convolution…Immediate`` lines name the solver that a call of immediate mode runs.  PyTorch uses immediate mode
+  unless ``benchmark`` is on.  Behind the call's MIOpenDriver command these lines are of origin ``miopen-chosen`` too,
+  one per call and without a time.
+* Every other line is a message of category ``miopen_error`` … ``miopen_trace``, with masked addresses.
+* Lines without a level (in API blocks) are messages of category ``miopen_api``.
+* ``driver`` reads the command lines.
 """
 
 from __future__ import annotations
@@ -81,12 +84,15 @@ _RAN: dict[str, Direction] = {
     "ConvolutionBackwardImmediate": "B",
     "ConvolutionWrwImmediate": "W",
 }
-"""The function whose line follows a call's command; those of immediate mode name the solver."""
+"""Function that prints the line behind a call's command → direction.
+
+Only the functions of immediate mode name the solver.
+"""
 
 
 @dataclass
 class _Find:
-    """The state of one thread's log: its problems, and timings whose workspace may still follow."""
+    """State of one thread's log: its problems, and timings whose workspace may still follow."""
 
     thread: Thread = field(default_factory=Thread)
     fallback: bool = False
@@ -94,9 +100,9 @@ class _Find:
 
 
 class Reader:
-    """State of MIOpen's log in one stream, one find per thread where the prefix names threads."""
+    """Reader of MIOpen's log in one stream.  It keeps one find per thread if the prefix names threads."""
 
-    awake = False  # also the lines of API blocks bear the prefix
+    awake = False  # every line has the prefix, also in API blocks
 
     def __init__(self) -> None:
         self._finds: dict[str, _Find] = {}
@@ -150,7 +156,7 @@ class Reader:
             find.thread.typed(text)
 
     def _find(self, prefix: re.Match[str] | None) -> _Find:
-        """The state of the thread that a prefix names."""
+        """Return the state of the thread that a prefix names."""
         name = f"{prefix['host']} {prefix['tid']}" if prefix else "None None"
         find = self._finds.get(name)
         if find is None:
@@ -164,7 +170,7 @@ def _masked(text: str) -> str:
 
 
 def _unnamed(find: _Find, function: str, text: str) -> Outcome:
-    """A line whose problem is not known, with the reason where several threads are why."""
+    """Return the outcome of a line whose problem is unknown.  If several threads are the reason, a message says so."""
     why = [Message(category="miopen_info", text=SHARED)] if find.thread.shared else []
     return Outcome("message", [Message(category="miopen_info", function=function, text=_masked(text)), *why])
 
@@ -172,7 +178,7 @@ def _unnamed(find: _Find, function: str, text: str) -> Outcome:
 def _measurement(
     named: Named, solver: str, origin: str, ms: str = "", workspace: str | None = None, why: str = ""
 ) -> Measurement:
-    """What a line states of a solver; ``why``: the reason for a line without a time."""
+    """Return the measurement that a line states of a solver.  ``why`` is the reason for a line without a time."""
     problem, key = named
     family = known_algorithm(solver)
     time_us = None if why else from_milliseconds(ms)
@@ -189,7 +195,7 @@ def _measurement(
 
 
 def _timing(find: _Find, function: str, text: str) -> Outcome | None:
-    """One solver that Find timed, or the line with the workspace of the best so far."""
+    """Read the time of one solver, or the line with the workspace of the best solver so far."""
     if function != "EvaluateInvokers":
         return None
     if match := _SELECTED.match(text):
@@ -221,11 +227,11 @@ def _chosen(find: _Find, function: str, text: str) -> Outcome | None:
 
 
 def _immediate(find: _Find, function: str, text: str) -> Outcome | None:
-    """A call of immediate mode; None where its command does not stand before it."""
+    """Read a call of immediate mode.  Return None if the line names no solver."""
     direction = _RAN.get(function)
     if direction is None:
         return None
-    match, problem = _RUN.match(text), find.thread.ran(direction)  # also of a call whose line names no solver
+    match, problem = _RUN.match(text), find.thread.ran(direction)  # also for a call whose line names no solver
     if match is None:
         return None
     if problem is None:
@@ -236,7 +242,7 @@ def _immediate(find: _Find, function: str, text: str) -> Outcome | None:
 
 
 def _row(find: _Find, text: str) -> Outcome | None:
-    """A record that MIOpen writes into the user find-db."""
+    """Read a record that MIOpen writes into the user find-db."""
     match = _SET_VALUES.match(text)
     problem = problem_or_none(problem_from_key, match["key"]) if match else None
     if match is None or problem is None:
@@ -255,7 +261,8 @@ def _fact(level: str, function: str, text: str) -> Outcome | None:
     elif match := _DEVICE.match(text):
         facts.append(Fact("arch", match["arch"]))
     elif (match := _FILE.search(text)) and not text.startswith("Ill-formed"):
-        # The database's name: arch and CUs, but the version of the library that *wrote* it comes from other lines.
+        # Only the CU count and the backend are taken from the database's name.  The version in the name is the version
+        # of the library that *wrote* the file; other lines state the version of the running library.
         facts += [fact for fact in facts_of_name(match["name"]) if fact.name in ("cu_count", "backend")]
         if facts:
             category = "miopen_info" if level.startswith("Info") else _category(level)

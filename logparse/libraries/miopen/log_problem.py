@@ -1,8 +1,12 @@
-"""Which problem a line of MIOpen's log is about: it names none, lines before it do.
+"""Problem that a line of MIOpen's log is about.  The line itself names no problem, but lines before it do.
 
-One thread writes a command and then the line of the call, or ``Find Start: KEY``, times, ``Find Ended: KEY`` and
-``Chosen Algorithm``.  Where several threads or ranks share a log and no prefix names them, several finds are open or
-several commands wait, and the line's problem is unknown.
+One thread writes one of two sequences:
+
+* a command and then the line of the call
+* ``Find Start: KEY``, times, ``Find Ended: KEY`` and ``Chosen Algorithm``
+
+Several threads or ranks may share a log without a prefix that names them.  Then several finds are open or several
+commands wait, and the line's problem is unknown.
 """
 
 from __future__ import annotations
@@ -15,19 +19,19 @@ from logparse.libraries.miopen.driver import readable_command
 from logparse.libraries.miopen.problem_key import problem_from_key
 from logparse.model import CONV_FIELDS, ConvProblem, Direction
 
-_LATEST = 1_000  # lines: the line of a command follows within microseconds, one that waits for longer has failed
+_LATEST = 1_000  # lines; a command's line follows within microseconds, so a command that waits longer has failed
 _SIZES = [name for name in CONV_FIELDS if not name.endswith(("_type", "_cast", "_layout"))]
 _LOGGED = regex(r"Command \[\w*\] ?\S*MIOpenDriver")
 
 Named = tuple[ConvProblem, str | None]
-"""A problem, and its key where the log contains it."""
+"""Problem, and its key if the log contains the key."""
 
 
 @dataclass
 class _Waiting:
-    """Commands of one kind and direction, with their lines' numbers, whose own line did not come yet.
+    """Commands of one kind and direction that still wait for the line of their call, with their line numbers.
 
-    ``ended`` of them have ended, and it is unknown which.
+    ``ended`` is the count of commands that have ended.  It is unknown which commands these are.
     """
 
     commands: deque[tuple[int, ConvProblem]] = field(default_factory=deque)
@@ -39,7 +43,7 @@ class _Waiting:
             self.ended = max(0, self.ended - 1)
 
     def end(self, problems: int) -> None:
-        """One command ends, of so many problems."""
+        """Note that one command ended.  ``problems`` is the count of different problems among the waiting commands."""
         self.ended += 1
         if problems == 1:
             self.commands.popleft()
@@ -50,7 +54,10 @@ class _Waiting:
 
 
 class Thread:
-    """The problems that one thread's lines have named so far; ``shared``: they are of several threads, unmarked."""
+    """Problems that the lines of one thread have named so far.
+
+    ``shared`` is True if the lines come from several threads and no prefix tells them apart.
+    """
 
     def __init__(self, typed: str | None = None) -> None:
         self.shared = False
@@ -61,11 +68,11 @@ class Thread:
         self._waiting: dict[tuple[bool, str], _Waiting] = {}
 
     def line(self) -> None:
-        """Count a line, by which waiting commands grow old."""
+        """Count a line.  The age of a waiting command is counted in lines."""
         self._lines += 1
 
     def command(self, text: str) -> None:
-        """A command line that MIOpen wrote."""
+        """Take a command line that MIOpen wrote."""
         self._key = None
         logged = _LOGGED.search(text)
         command = None if logged is None else readable_command(f"MIOpen: {text[logged.start() :]}")
@@ -76,7 +83,7 @@ class Thread:
             waiting.commands.append((self._lines, problem))
 
     def typed(self, text: str | None) -> None:
-        """A command line that a person or MIOpenDriver wrote; it holds until the next."""
+        """Take a command line that a person or MIOpenDriver wrote.  It is in force until the next such line."""
         self._key = None
         self._typed = text
 
@@ -93,7 +100,7 @@ class Thread:
         self._started = +self._started
 
     def finding(self, direction: Direction | None) -> Named | None:
-        """The problem of a line inside a find; None where it is unknown or has another direction."""
+        """Return the problem of a line inside a find, or None if it is unknown or has another direction."""
         if len(self._started) > 1:
             self.shared = True
             return None
@@ -102,7 +109,7 @@ class Thread:
         return self._of_key(direction) or self._of_commands(direction, find=True) or self._of_typed(direction)
 
     def chosen(self, direction: Direction) -> Named | None:
-        """The problem of the find that ended last."""
+        """Return the problem of the find that ended last, or None if it is unknown."""
         by_command = self._of_commands(direction, find=True, end=True)
         by_key = self._of_key(direction)
         if by_key is None or by_command is None:
@@ -113,9 +120,9 @@ class Thread:
         return None
 
     def ran(self, direction: Direction) -> ConvProblem | None:
-        """The problem of the call whose line this is."""
+        """Return the problem of the call that printed this line, or None if it is unknown."""
         named = self._of_commands(direction, find=False, end=True)
-        if named is None and self._key is None:  # a key is that of the last look-up, and a call looks up nothing
+        if named is None and self._key is None:  # a key comes from a look-up, and a call makes no look-up
             named = self._of_typed(direction)
         return None if named is None else named[0]
 
@@ -123,7 +130,10 @@ class Thread:
         return None if self._key is None or self.shared else _keyed(self._key, direction)
 
     def _of_commands(self, direction: Direction | None, *, find: bool, end: bool = False) -> Named | None:
-        """The problem of the waiting commands, if they have one; ``end``: the first of them waits no longer."""
+        """Return the problem of the waiting commands, or None if they have several problems or no command waits.
+
+        If ``end`` is True, the first waiting command ends.
+        """
         problems: dict[str, ConvProblem] = {}
         for (of_find, of_direction), waiting in self._waiting.items():
             if of_find == find and direction in (None, of_direction):
@@ -149,5 +159,5 @@ def _keyed(key: str, direction: Direction | None) -> Named | None:
 
 
 def _sizes(problem: ConvProblem) -> list[object]:
-    """What a command and a key state alike: a command names few of the types."""
+    """Return the values that a command and a key both state.  Types are left out: a command states few of them."""
     return [getattr(problem, name) for name in _SIZES]

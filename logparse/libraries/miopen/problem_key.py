@@ -1,4 +1,4 @@
-"""MIOpen's find-db key of a convolution, to and from ``ConvProblem``.
+"""MIOpen's find-db key of a convolution, parsed to ``ConvProblem`` and written from it.
 
 ::
 
@@ -7,13 +7,25 @@
     64-8-28-28-3x3x3-128-8-28-28-4-1x1x1-1x1x1-1x1x1-0-NCDHW-BF16-F
     64-54-54-3x3-64-54-54-32-1x1-1x1-1x1-0-NHWC-NHWC-NHWC-FP16-B
 
-Grammar: ROCm/MIOpen ``src/conv/problem_description.cpp``, ``ProblemDescription::Serialize``.  The first tensor (size,
-type, layout, cast) is x for F, but dy for B and W; the second is y for F, dx/x for B and W: reading un-swaps them, so
-that F, B and W of one layer have equal sizes.  Pads, strides and dilations always are those of the forward
-convolution.  A key never has *transposed* (MIOpen swaps the tensors before), so ``mode`` is ``convolution``.
+Grammar: ROCm/MIOpen ``src/conv/problem_description.cpp``, ``ProblemDescription::Serialize``.  The order of the tensors
+(size, type, layout, cast) depends on the direction:
 
-Oddities in shipped files, kept as they are: 3D keys with a 2-number pad and the layout name NCHW (``pad_d`` is then
-unknown), and output sizes of SAME padding or clamped to 1, which follow no formula.
+=========  ============  =============
+direction  first tensor  second tensor
+=========  ============  =============
+F          x             y
+B          dy            dx
+W          dy            x
+=========  ============  =============
+
+Reading un-swaps the tensors, so that F, B and W of one layer have equal sizes.  Pads, strides and dilations always
+describe the forward convolution.  A key never states that a convolution is *transposed*, because MIOpen swaps the
+tensors before it makes the key.  So ``mode`` is ``convolution``.
+
+Two oddities in shipped files are kept as they are:
+
+* 3D keys with a 2-number pad and the layout name NCHW.  ``pad_d`` is then unknown.
+* Output sizes of SAME padding, or clamped to 1.  They follow no formula.
 """
 
 from __future__ import annotations
@@ -46,26 +58,26 @@ _KEY = regex(rf"(?P<sizes>{SIZES_2D}|{SIZES_3D})-(?P<tail>{TAIL})", re.ASCII)
 
 
 def is_key(text: str) -> bool:
-    """Whether a text is a find-db key."""
+    """Return True if the text is a find-db key."""
     return _KEY.fullmatch(text) is not None
 
 
 _ROLES = ("in", "weights", "out")
 PLAIN_LAYOUTS = ("NCHW", "NCDHW")
-"""Printed once when all three tensors have it; every other layout is printed three times."""
+"""Layouts that a key prints once if all three tensors have them.  Every other layout is printed three times."""
 
 
 def split_types(text: str) -> list[str]:
-    """``FP16`` or ``INT8INT8FP32`` as the types of the first tensor, the weights and the second one."""
+    """Split ``FP16`` or ``INT8INT8FP32`` into the types of the first tensor, the weights and the second tensor."""
     three = _THREE_TYPES.fullmatch(text)
     return list(three.groups()) if three else [text] * 3
 
 
 @lru_cache(maxsize=65536)
 def read_tail(tail: str) -> dict[str, Any]:
-    """The fields of ``0-NCHW-FP16-W_g32``, un-swapped: everything of a key that is no size.
+    """Parse a key's tail, for example ``0-NCHW-FP16-W_g32``.  The tail holds every field that is no size.
 
-    Raises ValueError where the text is no tail of a key.
+    The fields of the tensors are un-swapped.  Raises ValueError if the text is no tail of a key.
     """
     match = _TAIL.fullmatch(tail)
     if match is None:
@@ -84,7 +96,10 @@ def read_tail(tail: str) -> dict[str, Any]:
 
 @lru_cache
 def _columns(spatial: int, x_first: bool, short_pad: bool) -> Sequence[tuple[str, Sequence[str]]]:
-    """The fields before a key's tail, in its order, and what joins them; a ``short_pad`` lacks that of the depth."""
+    """Return the fields before a key's tail in the key's order, in groups with the character that joins each group.
+
+    If ``short_pad`` is True, the pads lack the depth.
+    """
     axes = "dhw"[3 - spatial :]
     ends = (("c", *axes), ("k", *(f"out_{x}" for x in axes)))
     first, second = ends if x_first else ends[::-1]
@@ -94,7 +109,7 @@ def _columns(spatial: int, x_first: bool, short_pad: bool) -> Sequence[tuple[str
 
 
 def problem_from_key(key: str) -> ConvProblem:
-    """The problem that a find-db key names.  Raises ValueError on any other text."""
+    """Parse a find-db key to a problem.  Raises ValueError if the text is no key or the flops exceed 64 bits."""
     match = _KEY.fullmatch(key)
     if match is None:
         raise ValueError(f"not a find-db key: {key[:80]!r}")
@@ -112,10 +127,10 @@ def problem_from_key(key: str) -> ConvProblem:
 
 
 def key_of(problem: ConvProblem) -> str | None:
-    """MIOpen's find-db key of a problem; None where a field that the key needs is unknown.
+    """Return MIOpen's find-db key of a problem, or None if a field that the key needs is unknown.
 
-    Transposed convolutions are keyed as the convolution that MIOpen turns them into (F and B swapped, x and y
-    swapped).  ``pad_d`` may be unknown: shipped 3D keys with a 2-number pad are written back as they were.
+    A transposed convolution gets the key of the convolution that MIOpen turns it into: F and B are swapped, and x and y
+    are swapped.  ``pad_d`` may be unknown, so that shipped 3D keys with a 2-number pad are written back as they were.
     """
     direction = key_direction(problem)
     if direction not in ("F", "B", "W"):
@@ -129,14 +144,17 @@ def key_of(problem: ConvProblem) -> str | None:
 
 
 def key_direction(problem: ConvProblem) -> str:
-    """The direction of a problem's key."""
+    """Return the direction in a problem's key.  F and B are swapped for a transposed convolution."""
     swapped = {"F": "B", "B": "F"} if problem.mode == "transposed" else {}
     return swapped.get(problem.direction, problem.direction)
 
 
 def _x_first(problem: ConvProblem) -> bool:
-    # Transposing swaps x and y and F and B.  F: F on (x, y) becomes B, whose first tensor is its dy, the transposed
-    # convolution's x.  B becomes F, whose first tensor is its x, the transposed dy.  W keeps (dy, x), now (x, dy).
+    # A transposed convolution swaps x with y, and F with B.
+    #
+    # F on (x, y) becomes B.  The first tensor of B is its dy, which is the transposed convolution's x.
+    # B becomes F.  The first tensor of F is its x, which is the transposed convolution's dy.
+    # W keeps its tensors (dy, x), which now are (x, dy).
     if problem.mode == "transposed":
         return problem.direction in ("F", "W")
     return problem.direction == "F"

@@ -1,7 +1,7 @@
-"""What MIOpen's find-db and perf-db have in common: lines ``key=id:values;id:values``, in files found by their name.
+"""Code that MIOpen's find-db and perf-db share: lines ``key=id:values;id:values``, in files found by their name.
 
-The name contains device and build; a file of another name is silently ignored.  Keys are compared as text, and of
-several records of one key, or items of one solver in a record, the first wins.
+The name states device and build.  MIOpen ignores a file of another name without a message.  Keys are compared as text.
+If several records have the same key, the first wins.  If a record has several items of one solver, the first wins.
 
 Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/readonlyramdb.cpp``.
 """
@@ -25,11 +25,13 @@ from logparse.target import Facts
 
 @dataclass(frozen=True)
 class Item:
-    """One item of a record, split at its first ``:`` and at commas; ``solver`` is empty where there is no ``:``.
+    """One item of a record, split at its first ``:`` and at commas.
 
-    ``first`` is the line of an earlier record of the key, ``repeated`` whether the record has an earlier item of the
-    solver: either wins.  ``thrown`` is the item of the record at which the library throws, so that no item serves;
-    ``spelled`` is the key as the library spells it, where that is another.
+    * ``solver``: empty if the item has no ``:``.
+    * ``first``: the line of an earlier record with the same key, which wins.
+    * ``repeated``: True if the record has an earlier item of the same solver, which wins.
+    * ``thrown``: the item of the record at which the library throws, so that no item of the record serves.
+    * ``spelled``: the key as the library spells it, if the file spells it differently.
     """
 
     line: int
@@ -45,11 +47,11 @@ class Item:
 
 
 Split = Callable[[str, str], tuple[str, Sequence[str]]]
-"""Id and values of an item → its solver and its values as the newest version of the format orders them."""
+"""Function from an item's id and values to its solver and its values, in the order of the format's newest version."""
 
 
 def items(text: str, problem_of: Callable[[str], ConvProblem], split: Split) -> Iterator[Item]:
-    """The items of every record, in order.  Lines without key or ``=`` have none."""
+    """Yield the items of every record, in order.  Lines without a key or ``=`` have no items."""
     first: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         key, equals, payload = line.partition("=")
@@ -59,7 +61,7 @@ def items(text: str, problem_of: Callable[[str], ConvProblem], split: Split) -> 
 
 
 def problem_or_none(problem_of: Callable[[str], ConvProblem], key: str) -> ConvProblem | None:
-    """The problem of a key; None where the text cannot be read as one."""
+    """Return the problem of a key, or None if the text is no key."""
     try:
         return problem_of(key)
     except ValueError:
@@ -69,7 +71,7 @@ def problem_or_none(problem_of: Callable[[str], ConvProblem], key: str) -> ConvP
 def items_of(
     number: int, key: str, payload: str, first: int, problem: ConvProblem | None, split: Split
 ) -> Iterator[Item]:
-    """The items of one record; ``first`` is the line of the first record of its key."""
+    """Yield the items of one record.  ``first`` is the line of the first record with the same key."""
     seen: set[str] = set()
     parts = payload.split(";")
     for part in parts[:-1] if len(parts) > 1 and not parts[-1].strip() else parts:
@@ -86,7 +88,7 @@ def read_record(
     items: Callable[[str, str, ConvProblem], Iterable[Item]],
     measured: Callable[[Item, ConvProblem], Measurement | Reject],
 ) -> Outcome:
-    """One line: a measurement per item, and a ``Reject`` where something cannot be read."""
+    """Read one line: a measurement per item, and a ``Reject`` for each text that cannot be read."""
     line = text.removesuffix("\r")
     if not line.strip():
         return Outcome("blank")
@@ -125,7 +127,7 @@ def _solver_direction(item: Item, target: Facts) -> str | None:
 
 
 def unknown_solver(item: Item, target: Facts) -> str | None:
-    """A message if no MIOpen that is known here has a solver of this name: a newer one may have it."""
+    """Return a message if no known MIOpen has a solver of this name.  A newer MIOpen may have it."""
     if not item.solver or known_algorithm(item.solver) is not None:
         return None
     return f"{item.solver} is no solver that is known here: a MIOpen that does not know it either ignores the item"
@@ -135,7 +137,10 @@ _HAS = "a MIOpen log of level 6 from the target lists the solvers that it has"
 
 
 def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts]]) -> list[Rule[Item, Facts]]:
-    """The rules of a database: those of both, and its own between what it reads and what it knows."""
+    """Return the rules of a database: the shared rules, with the database's own rules in between.
+
+    The own rules stand behind the rules about reading and before the rules about solvers.
+    """
 
     def no_item(item: Item, target: Facts) -> str | None:
         return None if item.solver else f"no 'solver:{about}' in {item.text[:60]!r}"
@@ -154,7 +159,7 @@ def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts
 
 
 def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
-    """Notes on lines without a key."""
+    """Yield a note per line without a key."""
     for number in keyless:
         yield Note(number, "error", "no-key", "no 'key=' in the line: MIOpen skips it with an error", "remove it")
 
@@ -163,13 +168,16 @@ def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
 
 
 def lines(rows: Iterable[Row | Offer]) -> list[str]:
-    """One record per key, its items in the order of the rows."""
+    """Return one line per key, its items in the order of the rows."""
     records = in_groups(rows, lambda row: row.key)
     return [f"{key}={';'.join(row.text for row in held)}" for key, held in records.items()]
 
 
 def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
-    """The database with some of its items; a record without any of them is dropped with its line."""
+    """Return the database with only the items that ``keep`` accepts.
+
+    A record that loses all its items is dropped with its line.
+    """
     records, out = {row.line for row in rows}, list[bytes]()
     for number, line in enumerate(data.split(b"\n"), start=1):
         key, equals, payload = line.partition(b"=")
@@ -182,17 +190,21 @@ def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
 
 
 def slot(row: Offer) -> str:
-    """Rows compete per solver: a record has several."""
+    """Return the slot that a row competes for: key and solver, because a record has several solvers."""
     return f"{row.key}={row.id}"
 
 
 def keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
-    """A file of another name is of another device or build."""
+    """Return why two files do not fit together: files of different names are for different devices or builds."""
     return None if own.name == emitted.name else f"its name is of another device or build than {emitted.name}"
 
 
 def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
-    """What databases must agree on: their name, which must be one under which MIOpen looks for a user's ``kind``."""
+    """Return the check that merged databases pass: all must have the same name.
+
+    The check raises InputError if MIOpen looks for no user database of this ``kind`` under the name, or if the file is
+    for fusion plans.
+    """
 
     def check(name: str, data: bytes) -> list[tuple[str, str]]:
         match = FILE_NAME.fullmatch(name)
@@ -206,5 +218,5 @@ def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
 
 
 def write(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
-    """The merged database under the name of all."""
+    """Write the merged database under the name that all files have."""
     return [Emission(name, bytes_of(lines(rows)), Shell("export MIOPEN_USER_DB_PATH={folder}"))]

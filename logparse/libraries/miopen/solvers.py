@@ -1,8 +1,8 @@
-"""MIOpen's algorithms, and which solver belongs to which.
+"""MIOpen's algorithms and solvers, and which solver belongs to which algorithm.
 
-A find-db item names the solver and the algorithm of its direction; both are needed to write one.  MIOpen gets new
-solvers with every version: the family of one that is not in the registry here follows from the beginning of its name,
-and nothing is judged by it.
+A find-db item names the solver and the algorithm of its direction.  Both are needed to write an item.  MIOpen gets new
+solvers with every version.  The family of a solver that is not in this registry follows from the beginning of its name,
+but no rule judges by such a family.
 
 Source: ROCm/rocm-libraries ``projects/miopen/src/solver.cpp`` (``SolverRegistrar``, commit 00a55ad9), and the registry
 of the real MIOpen 3.5.1 (``tests/conformance/test_miopen_registry.py``).
@@ -21,7 +21,7 @@ _DIRECTIONS = {"F": "Fwd", "B": "BwdData", "W": "BwdWeights"}
 
 
 def algorithm_name(family: str, direction: str) -> str:
-    """``algorithm_name("GEMM", "W")`` is ``miopenConvolutionBwdWeightsAlgoGEMM``."""
+    """Return MIOpen's name of an algorithm.  ``("GEMM", "W")`` gives ``miopenConvolutionBwdWeightsAlgoGEMM``."""
     return f"miopenConvolution{_DIRECTIONS[direction]}Algo{family}"
 
 
@@ -31,7 +31,7 @@ ALGORITHMS: dict[str, str] = {
     for family in FAMILIES
     if (family, direction) != ("FFT", "W")
 } | {"miopenTransposeBwdDataAlgoGEMM": "B"}
-"""Algorithm string → direction of the records that may hold it; MIOpen throws on any other."""
+"""Name of an algorithm → direction of the records that may hold it.  MIOpen throws on any other name."""
 
 _FAMILY_OF = tuple(
     (regex(rf"(?:Transposed)?(?:{pattern})"), family)
@@ -47,7 +47,7 @@ _FAMILY_OF = tuple(
 
 @lru_cache(maxsize=4096)  # a find-db repeats some hundred names, each in thousands of records
 def known_algorithm(solver: str) -> str | None:
-    """The algorithm family of a solver by its name, None where the name has none."""
+    """Return the algorithm family of a solver by its name, or None if the name shows no family."""
     return next((family for pattern, family in _FAMILY_OF if pattern.match(solver)), None)
 
 
@@ -55,22 +55,22 @@ TUNABLE = regex(
     r"(?:Transposed)?Conv(?:Asm(?:1x1U|3x3U|BwdWrW|ImplicitGemmGTC)|BinWinogradRxSf|HipImplicitGemm|HipConv|Mlir|Ck"
     r"|MPBidirectWinograd_xdlops|DepthwiseFwd(?:2D)?$|DepthwiseDirect|OclBwdWrW2<|OclDirectFwd|HipDirectFwd)"
 )
-"""Solvers that have parameters in the perf-db: without a row there they run at default parameters."""
+"""Solvers with parameters in the perf-db.  Without a perf-db row they run at default parameters."""
 
 MOST_ELEMENTS = 2**31 - 1
 _INT_INDICES = regex(
     r"ConvAsmImplicitGemmGTCDynamic(?:Fwd|Bwd|Wrw)XdlopsNHWC$|ConvHipImplicitGemm(?:3D)?GroupWrwXdlops$"
 )
 SPLIT_K = regex(r"ConvHipImplicitGemm(?:3D)?Group(?:Bwd|Wrw)Xdlops$")
-"""Solvers whose parameters end in ``+N``, a reduction over N parts of the sum that needs workspace of its own."""
+"""Solvers whose parameters end in ``+N``: the sum is split into N parts, which needs workspace of its own."""
 
 
 def overflows(solver: str, problem: ConvProblem) -> str | None:
-    """A message if a solver indexes one of the problem's tensors beyond 32 bits.
+    """Return a message if a solver indexes one of the problem's tensors beyond 32 bits, else None.
 
-    Before the gates of July 2026 MIOpen ran it and returned wrong results, which Find does not notice; since then the
-    solver does not apply, or another instance of it is taken.  Source: ROCm/rocm-libraries pull requests 9568, 9768,
-    10020 (ASM GTC) and 10043 (``RequiresLargeTensorCKInstance``).
+    Before the checks of July 2026 MIOpen ran such a solver and returned wrong results, which Find does not notice.
+    Since then the solver does not apply, or MIOpen takes another instance of it.  Source: ROCm/rocm-libraries pull
+    requests 9568, 9768, 10020 (ASM GTC) and 10043 (``RequiresLargeTensorCKInstance``).
     """
     if not _INT_INDICES.match(solver) or problem.largest_tensor is None or problem.largest_tensor <= MOST_ELEMENTS:
         return None
@@ -81,7 +81,10 @@ def overflows(solver: str, problem: ConvProblem) -> str | None:
 
 
 ID_OF_CODE = {0: "GEMM", 1: "Direct", 2: "FFT", 3: "Winograd", 5: "ImplicitGEMM"}
-"""``miopenConvolution*Algorithm_t``: the numbers that the driver and the log print (equal in all three directions)."""
+"""Number of an algorithm → family.
+
+The driver and the log print the numbers of ``miopenConvolution*Algorithm_t``.  They are equal in all three directions.
+"""
 
 _DIRECTION_OF: tuple[tuple[re.Pattern[str], Direction], ...] = (
     (regex(r"Wr[wW]"), "W"),
@@ -89,12 +92,12 @@ _DIRECTION_OF: tuple[tuple[re.Pattern[str], Direction], ...] = (
     (regex(r"(?:Gemm|Conv\w*)(?:Fwd|Forward)"), "F"),
 )
 _BOTH_WAYS = regex(r"ConvOclDirectFwd|ConvHipDirectFwd|ConvDepthwiseFwd")
-"""Solvers that serve backward data too, in spite of their name (``src/solver/conv/conv_ck_grouped_conv_fwd.cpp``)."""
+"""Solvers that serve dgrad too, in spite of their name (``src/solver/conv/conv_ck_grouped_conv_fwd.cpp``)."""
 
 
 @lru_cache(maxsize=4096)
 def direction_of_solver(solver: str) -> Direction | None:
-    """The direction that a solver's name contains, None where it serves several (Winograd, ConvAsm1x1U …)."""
+    """Return the direction in a solver's name, or None if it serves several (Winograd, ConvAsm1x1U …)."""
     if _BOTH_WAYS.match(solver):
         return None
     return next((direction for pattern, direction in _DIRECTION_OF if pattern.search(solver)), None)
@@ -152,15 +155,20 @@ _REGISTRY = """
 """
 
 SOLVERS: dict[int, str] = {int(number): name for number, name in map(str.split, _REGISTRY.split(","))}
-"""Solver id → name: the places in MIOpen's registry.  It only grows at its end (a removed solver leaves a hole), so the
-numbers hold for every version; solvers of other primitives (fusion, pooling …) and newer ones are not here."""
+"""Solver id → name.  The id is the solver's place in MIOpen's registry.
+
+The registry only grows at its end, and a removed solver leaves a hole.  So the numbers hold for every version.  Solvers
+of other primitives (fusion, pooling …) and newer solvers are missing here.
+"""
 
 _JUDGED = {*SOLVERS.values(), "ConvHipConv", "ConvHipDirectFwd11x11", "ConvHipBwdWrW53"}
 
 
 def is_registered(solver: str) -> bool:
-    """Whether a convolution solver of this very name is known, so that its direction and algorithm are, too.
+    """Return True if a convolution solver of exactly this name is known.
 
-    ``ConvHipConv`` has no number here: its place in the registry differs between the versions that are public.
+    Its direction and algorithm are then known too.
+
+    ``ConvHipConv`` has no number here, because its place in the registry differs between the public versions.
     """
     return solver in _JUDGED
