@@ -1,4 +1,4 @@
-"""``MIOpenDriver`` command lines: what ``MIOPEN_ENABLE_LOGGING_CMD=1`` prints, and what people type.
+"""``MIOpenDriver`` command lines: lines that ``MIOPEN_ENABLE_LOGGING_CMD=1`` prints, and lines that people type.
 
 ::
 
@@ -7,24 +7,34 @@
     ./bin/MIOpenDriver conv --batchsize 256 --in_channels 128 --in_h 28 --in_w 28 … -F 2 --in_layout NHWC
     convbfp16 -n 16 -c 96 -H 48 -W 32 -k 96 -y 3 -x 1 … -F 1 --in_layout NHWC      (lists of iree-org/iree-turbine)
 
-Flags and defaults: ROCm/MIOpen ``driver/conv_driver.hpp``, ``AddCmdLineArgs``; the logged form:
+Source of flags and defaults: ROCm/MIOpen ``driver/conv_driver.hpp``, ``AddCmdLineArgs``.  Source of the logged form:
 ``src/driver_arguments.cpp``.
-Values describe the forward problem, whatever the direction; ``-F`` is 1 forward, 2 backward data, 4 backward weights,
-sums of these, 0 all: one ``Call`` per direction.
 
-* ``LogCmdConvolution`` lines are executions, category ``miopen_cmd``; they give the call counts.
-* ``LogCmdFindConvolution`` lines are *queries* (PyTorch: one per shape and process), category ``miopen_find``, so that
-  they are never added to executions.
-* A line without ``Command [...]`` is typed (a script, the driver's own echo): ``by_tool``, it weighs nothing beside
-  calls of a job; where a run has none, a list of commands is what is asked about (view ``workload``).
+Values describe the forward problem in every direction.  ``-F`` names the directions: 1 forward, 2 dgrad, 4 wgrad, sums
+of the three numbers, or 0 for all.  Each direction gives one ``Call``.
 
-A command has no output sizes: they are computed as MIOpen does
-(``max(1, (in + 2·pad − (dilation·(filter − 1) + 1)) // stride + 1)``, transposed the inverse of it).  A typed command's
-absent flags have the driver's defaults; a logged one always prints all sizes, so one that lacks some was cut and is
-rejected.  ``conv`` is read as FP32; a log also prints it for FP64, FP8 and mixed types, which the line cannot express.
-Vectors of channels and padding modes (``-Z``, ``-z``) are rejected, and layouts of other dimensions than the command's,
-at which the driver throws.  Commands without the driver's name are read as iree-turbine's driver does: the dimensions
-are those of the layouts, and without ``-F`` it runs forward (``kernel/boo/op_exports/conv.py``).
+* ``LogCmdConvolution`` lines are executions, category ``miopen_cmd``.  They give the call counts.
+* ``LogCmdFindConvolution`` lines are *queries* (PyTorch: one per shape and process), category ``miopen_find``.  The
+  category keeps them from being added to executions.
+* A line without ``Command [...]`` is typed (a script, the driver's own echo) and marked ``by_tool``.  It has no weight
+  beside calls of a job.  If a run has no calls of a job, a list of commands is the workload that the user asks about
+  (view ``workload``).
+
+A command has no output sizes.  They are computed as MIOpen computes them: ``max(1, (in + 2·pad − (dilation·(filter − 1)
++ 1)) // stride + 1)``, and the inverse for a transposed convolution.
+
+A flag that a typed command lacks has the driver's default.  A logged command always prints all sizes.  A logged command
+that lacks a size was cut and is rejected.  ``conv`` is read as FP32.  A log also prints ``conv`` for FP64, FP8 and
+mixed types, which the line cannot express.
+
+These commands are rejected:
+
+* vectors of channels (``-Z``)
+* padding modes (``-z``)
+* a layout whose count of dimensions differs from the command's, because the driver throws on it
+
+A command without the driver's name is read as iree-turbine's driver reads it.  The layouts give the dimensions, and
+without ``-F`` it runs forward (``kernel/boo/op_exports/conv.py``).
 """
 
 from __future__ import annotations
@@ -42,7 +52,7 @@ from logparse.libraries.kinds.patterns import regex
 from logparse.model import CONV_FIELDS, Call, ConvProblem, Direction, Message, Problem, Reject
 from logparse.quoting import Shell, shell_line
 
-# Long name, short name, default, field of the problem.
+# Columns: long name, short name, default, field of the problem.
 _SIZES = (
     ("batchsize", "n", 100, "n"),
     ("in_channels", "c", 3, "c"),
@@ -53,7 +63,7 @@ _SIZES = (
     *((f"conv_stride_{x}", short, 1, f"stride_{x}") for x, short in zip("dhw", "#uv", strict=True)),
     *((f"dilation_{x}", short, 1, f"dilation_{x}") for x, short in zip("dhw", "^lj", strict=True)),
 )
-# Long name, short name, default; numbers are those with a number as default.
+# Columns: long name, short name, default.  A flag takes a number if its default is a number.
 _FLAGS: tuple[tuple[str, str, int | str], ...] = (
     *(size[:3] for size in _SIZES),
     *(("forw", "F", 0), ("group_count", "g", 1), ("spatial_dim", "_", 2), ("mode", "m", "conv")),
@@ -82,14 +92,14 @@ PREFIX = (
     r"(?:(?P<host>\S+) )?(?:(?P<tid>\d+) )?MIOpen(?:\((?P<backend>HIP|OpenCL)\))?(?:\s*(?P<ms>\d+\.\d{3}))?"
     r"(?: \((?P<clock>[^)]+)\))?: "
 )
-"""What stands before each line of MIOpen's log: ROCm/MIOpen ``src/logger.cpp``, ``LoggingPrefix``."""
+"""Prefix of each line of MIOpen's log: ROCm/MIOpen ``src/logger.cpp``, ``LoggingPrefix``."""
 _COMMAND = regex(
     rf"^\s*(?:{PREFIX}Command \[(?P<function>\w*)\] ?)?"
     r"(?:\+ )?(?:\w+=\S* +)*(?:time +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?P<op>\w+)(?P<flags>.*)$",
     re.ASCII,
 )
 _BARE = regex(r"^\s*(?P<op>conv(?:b?fp16)?)(?P<flags> -n \d.*)$", re.ASCII)
-"""A command without the driver's name, as lists hold them."""
+"""Command without the driver's name, as lists of commands have it."""
 _START = (
     rb"\{\"command\":\"MIOpenDriver "
     rb"|(?:(?:\S+ )?(?:\d+ )?MIOpen(?:\((?:HIP|OpenCL)\))?(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: "
@@ -106,21 +116,27 @@ _BIT_OF_DIRECTION = {direction: bit for bit, direction in DIRECTION_OF_BIT.items
 
 @dataclass(frozen=True)
 class Command:
-    """A read command line: its problems, one per direction, and who wrote it."""
+    """Command line that was read: its problems (one per direction) and the MIOpen function that logged it.
+
+    ``function`` is ``None`` for a typed command.
+    """
 
     op: str
     problems: tuple[ConvProblem, ...]
     function: str | None
 
     def problem(self, direction: str | None) -> ConvProblem | None:
-        """The problem of this direction; with None the only one there is."""
+        """Return the problem of this direction, or None if there is no such problem.
+
+        Without a direction, returns the problem if there is only one.
+        """
         if direction is None:
             return self.problems[0] if len(self.problems) == 1 else None
         return next((problem for problem in self.problems if problem.direction == direction), None)
 
 
 class CommandError(ValueError):
-    """A command line that cannot be read: why, and which part of the line."""
+    """Raised for a command line that cannot be read.  ``reject`` holds the reason and the damaged part of the line."""
 
     def __init__(self, reason: str, offset: int = 0, length: int = 0) -> None:
         super().__init__(reason)
@@ -131,7 +147,7 @@ class CommandError(ValueError):
 
 
 def read_command(text: str) -> Command | None:
-    """The command in this line; None where the line holds none.  Raises CommandError where it is damaged."""
+    """Return the command in this line, or None if the line holds no command.  Raises CommandError if it is damaged."""
     text = plain_command(text)
     match = _COMMAND.match(text) or _BARE.match(text)
     if match is None:
@@ -153,11 +169,11 @@ def read_command(text: str) -> Command | None:
 
 
 JSON_COMMAND = '{"command":"MIOpenDriver'
-"""How the command begins that MIOpenDriver prints with ``MIOPEN_PERFORMANCE_LOGS``."""
+"""Beginning of the command that MIOpenDriver prints with ``MIOPEN_PERFORMANCE_LOGS``."""
 
 
 def plain_command(text: str) -> str:
-    """The command of ``{"command":"MIOpenDriver …"}``; any other text as it is."""
+    """Return the command in ``{"command":"MIOpenDriver …"}``.  Return any other text unchanged."""
     if not text.startswith(JSON_COMMAND):
         return text
     try:
@@ -170,7 +186,7 @@ def plain_command(text: str) -> str:
 
 @lru_cache(maxsize=8_192)
 def readable_command(text: str) -> Command | None:
-    """The command in this line; None where it holds none, or a damaged one."""
+    """Return the command in this line, or None if the line holds no command or a damaged one."""
     try:
         return read_command(text)
     except CommandError:
@@ -178,7 +194,7 @@ def readable_command(text: str) -> Command | None:
 
 
 def _sizes_of(three: bool) -> list[tuple[str, str, int, str]]:
-    """The sizes that a command of so many dimensions has."""
+    """Return the sizes of a command: with the depth if ``three`` is True, else without."""
     return [size for size in _SIZES if three or not size[0].endswith("_d")]
 
 
@@ -209,11 +225,11 @@ def _directions(given: int) -> tuple[Direction, ...]:
 
 
 def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> ConvProblem:
-    """The forward problem of a command that MIOpen printed (``logged``) or a person typed."""
+    """Return the forward problem of a command that MIOpen printed (``logged``) or a person typed."""
     axes, plain = ("dhw", "NCDHW") if three else ("hw", "NCHW")
     transposed, groups, type_ = flags["mode"] == "trans", flags["group_count"] or 1, TYPE_OF_OP[op]
     sizes: dict[str, Any] = {field: flags[name] for name, _, _, field in _sizes_of(three)}
-    if logged and transposed:  # printed is the second size of the weights: the output channels of one group
+    if logged and transposed:  # MIOpen prints the weights' second size: output channels of one group
         sizes["k"] *= groups
     for x in axes:
         sizes[f"out_{x}"] = _output(sizes, x, flags[f"trans_output_pad_{x}"] if transposed else None)
@@ -226,7 +242,7 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
     if logged:
         layouts = _one_layout(layouts, _tensors(sizes, axes, groups, transposed), plain)
     else:
-        # iree-turbine calls the weights' first axis and the output's channels F.
+        # iree-turbine writes F for the weights' first axis and for the output's channels.
         layouts = [x.replace("F", "C" if "N" in x else "N") for x in map(str.upper, layouts)]
         if other := next((x for x in layouts if len(x) != len(plain)), None):
             hint = "" if three else " (--spatial_dim 3 is missing)"
@@ -256,7 +272,7 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
 
 
 def _tensors(sizes: Mapping[str, Any], axes: str, groups: int, transposed: bool) -> list[list[int | None]]:
-    """The sizes of input, weights and output in the plain order."""
+    """Return the sizes of input, weights and output, with axes in the order NC(D)HW."""
     n, c, k = sizes["n"], sizes["c"], sizes["k"]
     weights = (c, k // groups) if transposed else (k, c // groups)
     return [
@@ -267,12 +283,14 @@ def _tensors(sizes: Mapping[str, Any], axes: str, groups: int, transposed: bool)
 
 
 def _one_layout(printed: list[str], tensors: Sequence[Sequence[int | None]], plain: str) -> list[str]:
-    """The layouts of the problem's key: one for all tensors where there is one that they may have.
+    """Return the layouts of the problem's key: one layout for all tensors if all may have it, else the printed layouts.
 
-    A command prints each tensor's axes by stride, then size, then place, so that sizes of 1 leave several layouts: NHWC
-    with one channel and a width of 1 is printed as NHCW.  MIOpen looks for one by all strides and, where there is none,
-    since version 3.5.1 by those of sizes above 1: an image of one channel that is printed as NCHW goes with an output
-    in NHWC.  An older version keeps that pair; the line does not name the version.
+    A command prints each tensor's axes sorted by stride, then by size, then by place.  So a size of 1 leaves several
+    layouts possible.  Example: NHWC with one channel and a width of 1 is printed as NHCW.
+
+    MIOpen looks for a common layout by all strides.  If no layout fits, MIOpen 3.5.1 and later look again, by the
+    strides of axes with a size above 1.  Then an image of one channel that is printed as NCHW fits an output in NHWC.
+    An older version keeps that pair of layouts.  The line does not name the version.
     Source: ROCm/MIOpen pull request 3864, ``ProblemDescription::HeuristicUpdateLayouts``.
     """
     if len(set(printed)) == 1 and printed[0] in _SUPPORTED:
@@ -291,11 +309,11 @@ def _one_layout(printed: list[str], tensors: Sequence[Sequence[int | None]], pla
 
 
 _SUPPORTED = ("NCHW", "NHWC", "CHWN", "NCDHW", "NDHWC")
-"""The layouts that MIOpen looks for, in its order."""
+"""Layouts that MIOpen tries, in MIOpen's order."""
 
 
 def _strides(layout: str, size: Mapping[str, int]) -> dict[str, int]:
-    """Those of a tensor without gaps."""
+    """Return the strides of a tensor without gaps, by axis."""
     strides, stride = {}, 1
     for axis in reversed(layout):
         strides[axis] = stride
@@ -304,13 +322,16 @@ def _strides(layout: str, size: Mapping[str, int]) -> dict[str, int]:
 
 
 def _may_be(layout: str, strides: Mapping[str, int], size: Mapping[str, int], least: int) -> bool:
-    """Whether no stride is larger than the one before it in the layout, among axes of at least this size."""
+    """Return True if the strides never grow along the layout.  Only axes of size ``least`` or more count."""
     ordered = [strides[axis] for axis in layout if size[axis] >= least]
     return ordered == sorted(ordered, reverse=True)
 
 
 def _output(sizes: Mapping[str, int], x: str, output_pad: int | None) -> int | None:
-    """ROCm/MIOpen ``src/convolution.cpp``, ``GetForwardOutputDim``; None where a stride of 0 makes no sense."""
+    """Return an output size as MIOpen computes it, or None if the stride is below 1.
+
+    Source: ROCm/MIOpen ``src/convolution.cpp``, ``GetForwardOutputDim``.
+    """
     size, pad, stride = sizes[x], sizes[f"pad_{x}"], sizes[f"stride_{x}"]
     if stride < 1:
         return None
@@ -321,7 +342,7 @@ def _output(sizes: Mapping[str, int], x: str, output_pad: int | None) -> int | N
 
 
 def read(text: str) -> Outcome:
-    """A logged or typed command: a call per direction; a command that is no convolution: a message."""
+    """Read a logged or typed command: a call per direction, or a message if the command is no convolution."""
     try:
         command = read_command(text)
     except CommandError as error:
@@ -341,10 +362,12 @@ def read(text: str) -> Outcome:
 
 
 def command(problem: Problem) -> Shell:
-    """The command that runs this problem, e.g. to measure or tune it (``-s 1`` appended tunes); ``PATH`` finds the
-    driver, whose folder differs by ROCm version.
+    """Return the command that runs this problem, for example to measure it.
 
-    Raises EmissionError naming the field that is unknown or that the driver cannot express.
+    ``-s 1`` appended to the command tunes the problem.  The shell's ``PATH`` has to find the driver, because its folder
+    differs by ROCm version.
+
+    Raises EmissionError, which names the field, if a field is unknown or the driver cannot express it.
     """
     if not isinstance(problem, ConvProblem):
         raise EmissionError(f"MIOpenDriver runs no {problem.kind}")
@@ -377,9 +400,10 @@ def command(problem: Problem) -> Shell:
 
 
 def _check_expressed(problem: ConvProblem, line: str) -> None:
-    """Read the command back: a field that it would state otherwise is unknown, or no flag of the driver states it.
+    """Read the command back and check that it states every field of the problem.
 
-    Raises EmissionError.  An unknown layout would become NCHW, an unknown number of groups 1.
+    Raises EmissionError if a field would differ.  Then the field is unknown, or no flag of the driver states it.
+    Example: an unknown layout would become NCHW, and an unknown number of groups would become 1.
     """
     back = readable_command(line)
     ran = back.problem(problem.direction) if back is not None else None

@@ -1,4 +1,4 @@
-"""What ``MIOpenDriver`` itself prints: the solution it ran, its time, and whether the result was right.
+"""Output of ``MIOpenDriver`` itself: the solution that it ran, the time, and the verification of the result.
 
 ::
 
@@ -13,16 +13,16 @@
     stats: fwd-conv3x3u1, 32, 64, 256, 256, 3, 3, 64, 154618822656, 268509184, 268435456, 14264, 50, 10.839644
     Forward Convolution Verifies OK on GPU reference (0.000307883 < 0.0082)
 
-Printed by ``MIOpenDriver conv … -t 1`` (times), ``-S 0`` (the list of immediate mode), ``-V 1`` (verification):
-ROCm/MIOpen ``driver/conv_driver.hpp``.  The lines of one direction are one measurement of the problem in the command
-before them, which is itself read by ``driver``.
+``MIOpenDriver conv`` prints the times with ``-t 1``, the list of immediate mode with ``-S 0``, and the verification
+with ``-V 1``.  Source: ROCm/MIOpen ``driver/conv_driver.hpp``.  The lines of one direction are one measurement.  Its
+problem is in the command before them, which ``driver`` reads.
 
-* The time is the mean over all iterations but the first; ``stats`` lines repeat it.  A result that failed verification
-  is ``wrong``.
-* The list of immediate mode is no measurement: its times come from the find-db *or* are estimates when that has no
-  record (10, 20, 30 … from TunaNet, 10/WTI else), and the list does not state which.  Solutions of it are ``no_time``,
-  origin ``driver-list``; the printed time stands in ``error``.
-* Before ROCm 3 no solver is printed; the solution is then named by its algorithm.
+* The time is the mean over all iterations but the first.  ``stats`` lines repeat it.
+* A result that failed verification has the status ``wrong``.
+* The list of immediate mode is no measurement.  Its times come from the find-db if the find-db has a record.  Else they
+  are estimates: 10, 20, 30 … from TunaNet, or 10/WTI.  The list does not state which.  So solutions of the list are
+  ``no_time``, origin ``driver-list``.  The printed time stands in ``error``.
+* Before ROCm 3 no solver is printed.  The solution is then named by its algorithm.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _FACTS = (
 
 @dataclass
 class _Run:
-    """What was printed so far about one direction of one command."""
+    """Lines printed so far about one direction of one command."""
 
     direction: Direction
     problem: ConvProblem | None
@@ -78,7 +78,7 @@ class _Run:
     error: str | None = None
     wrong: bool = False
     listed: dict[Solution, tuple[str, int]] = field(default_factory=dict)
-    """Milliseconds and workspace of what the list of immediate mode holds."""
+    """Solution → milliseconds and workspace in the list of immediate mode."""
 
     def records(self) -> list[Record]:
         if self.problem is None:
@@ -111,9 +111,9 @@ class _Run:
 
 
 class Reader:
-    """State of the driver's output in one stream."""
+    """Reader of the driver's output in one stream."""
 
-    awake = False  # every line of it bears a marker
+    awake = False  # every line of this format has a marker
 
     def __init__(self) -> None:
         self._command: Command | None = None
@@ -122,7 +122,7 @@ class Reader:
 
     def take(self, line: Line) -> Outcome | None:
         text = line.text.rstrip()
-        if "MIOpenDriver" in text:  # read by ``driver``; what this returns is then not looked at
+        if "MIOpenDriver" in text:  # read by ``driver``; the caller ignores the return value for this line
             self._finish()
             self._command = readable_command(text)
             return None

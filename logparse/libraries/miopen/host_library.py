@@ -17,14 +17,14 @@ from logparse.libraries.kinds.device.operands import conv_shapes, geometry, stri
 from logparse.model import ConvProblem
 
 TYPES = {"FP16": 0, "FP32": 1, "BF16": 5}
-"""miopenDataType_t of the types that torch gives operands in."""
+"""Type of operands that torch makes → miopenDataType_t."""
 
 DIRECTIONS = {
     "F": ("Forward", ("w", "x", "dy")),
     "B": ("BackwardData", ("dy", "w", "x")),
     "W": ("BackwardWeights", ("dy", "x", "w")),
 }
-"""The direction's word in function names, and its tensors in the order of the arguments, the output last."""
+"""Direction → its word in function names, and its tensors in the order of the arguments.  The output is last."""
 
 _STATUS = (
     *("Success", "NotInitialized", "InvalidValue", "BadParm", "AllocFailed", "InternalError", "NotImplemented"),
@@ -51,7 +51,10 @@ _SIGNATURES = {
 
 
 class ConvSolution(ctypes.Structure):
-    """``miopenConvSolution_t``: what immediate mode offers.  ``time`` in ms, from the find-db or made up."""
+    """``miopenConvSolution_t``: a solution that immediate mode offers.
+
+    ``time`` is in ms.  It comes from the find-db or is invented.
+    """
 
     _fields_ = (
         ("time", ctypes.c_float),
@@ -63,7 +66,7 @@ class ConvSolution(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Offer:
-    """A solution by its number in the registry, the workspace that it needs and its ``miopenConvAlgorithm_t``."""
+    """Solution by its number in MIOpen's registry, its workspace in bytes, and its ``miopenConvAlgorithm_t``."""
 
     id: int
     workspace_bytes: int
@@ -71,13 +74,17 @@ class Offer:
 
 
 class Library:
-    """The loaded library.  Raises OSError where there is none."""
+    """The loaded MIOpen library.  Raises OSError if it is not installed."""
 
     def __init__(self) -> None:
         self._c = _loaded()
 
     def ask(self, function: str, *arguments: Any) -> None:
-        """Call a function.  Raises UnsupportedError on that status, else RuntimeError naming function and status."""
+        """Call a function.
+
+        Raises UnsupportedError if the status is NotImplemented or UnsupportedOp.  Raises RuntimeError for any other
+        error.  Both name the function and the status.
+        """
         status = getattr(self._c, function)(*arguments)
         if status:
             word = _STATUS[status] if 0 < status < len(_STATUS) else status
@@ -85,21 +92,21 @@ class Library:
             raise error(f"{function}: {word}")
 
     def made(self, function: str, *arguments: Any) -> ctypes.c_void_p:
-        """The object that a function writes to the pointer it takes first."""
+        """Return the object that a function writes to the pointer in its first argument."""
         out = ctypes.c_void_p()
         self.ask(function, ctypes.byref(out), *arguments)
         return out
 
     @property
     def version(self) -> str:
-        """``3.4.0``."""
+        """Version of the loaded library, for example ``3.4.0``."""
         numbers = [ctypes.c_size_t() for _ in range(3)]
         self.ask("miopenGetVersion", *map(ctypes.byref, numbers))
         return ".".join(str(number.value) for number in numbers)
 
 
 class Convolution:
-    """A convolution's descriptors, which go with the process, and immediate mode on them."""
+    """Descriptors of a convolution, and immediate mode on them.  The descriptors are freed when the process ends."""
 
     def __init__(self, library: Library, handle: ctypes.c_void_p, problem: ConvProblem) -> None:
         self._library, self._handle = library, handle
@@ -128,11 +135,11 @@ class Convolution:
         return [Offer(x.solution_id, x.workspace_size, x.algorithm) for x in found[: count.value]]
 
     def compile(self, solution_id: int) -> None:
-        """Build the kernels of a solution that ``offers`` named (others are not checked by the library)."""
+        """Build the kernels of a solution that ``offers`` named.  The library does not check other ids."""
         self._ask("CompileSolution", solution_id)
 
     def run(self, pointers: Sequence[int], workspace: int, workspace_bytes: int, solution_id: int) -> None:
-        """Enqueue one execution; ``pointers`` in the order of ``order``."""
+        """Enqueue one execution.  ``pointers`` are in the order of ``order``."""
         first, second, convolution, last = self._described
         inputs = (first, pointers[0], second, pointers[1])
         tail = (last, pointers[2], workspace, workspace_bytes, solution_id)
@@ -144,7 +151,7 @@ class Convolution:
 
 @cache
 def _loaded() -> Any:
-    """The library, its functions declared: a 64-bit pointer must not pass as an int."""
+    """Load the library and declare its functions, because otherwise a 64-bit pointer would be passed as an int."""
     library = loaded_library("libMIOpen", "libMIOpen.so.1")
     for name, letters in _SIGNATURES.items():
         function = getattr(library, name)

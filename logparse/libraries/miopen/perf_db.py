@@ -1,4 +1,4 @@
-"""MIOpen perf-db: the tuned parameters of a solver for a problem, shipped and found here.
+"""MIOpen perf-db: the tuned parameters of a solver for a problem, shipped or found here.
 
 ::
 
@@ -8,13 +8,15 @@
     x pad_h x pad_w x pad_d x conv_stride_h x conv_stride_w x conv_stride_d x dilation_h x dilation_w x dilation_d
     x bias x group_count x layout x data_type x direction
 
-``<base>.db.txt`` shipped, ``<base>.HIP.<version>_<tweak>.udb.txt`` written by any run that tunes
-(``MIOPEN_FIND_ENFORCE=3``); MIOpen before 3.2 (ROCm 6.2) has sqlite instead, which is not read.
-Grammar: ROCm/MIOpen ``tools/sqlite2txt``, ``src/include/miopen/sqlite_db.hpp``.
+Shipped files are named ``<base>.db.txt``.  Any run that tunes (``MIOPEN_FIND_ENFORCE=3``) writes
+``<base>.HIP.<version>_<tweak>.udb.txt``.  MIOpen before 3.2 (ROCm 6.2) has sqlite instead, which is not read.  Grammar:
+ROCm/MIOpen ``tools/sqlite2txt``, ``src/include/miopen/sqlite_db.hpp``.
 
-A row means *that* a (problem, solver) is tuned, not how fast it is: a measurement with status ``no_time``.  ``raw`` is
-the parameters (private to the solver), ``key_text`` the key.  The key knows only the first tensor (x for F, dy for B
-and W) and its layout, so the other one's sizes stay unknown; ``perf_key_of`` of a full problem is what to compare with.
+A row states *that* a (problem, solver) is tuned, but not how fast it is.  So it is a measurement with status
+``no_time``.  ``raw`` holds the parameters, whose meaning only the solver knows.  ``key_text`` holds the key.
+
+The key holds only the first tensor and its layout (x for F, dy for B and W).  So the sizes of the other tensor stay
+unknown.  To compare a full problem with a row, compare its ``perf_key_of`` with the key.
 """
 
 from __future__ import annotations
@@ -36,12 +38,12 @@ from logparse.model import ConvProblem, Fact, Override, Problem
 from logparse.quoting import Shell
 
 _FIRST_TEXT = [3, 2]
-"""The first MIOpen (ROCm 6.2) that reads perf-dbs as text."""
+"""First MIOpen version (ROCm 6.2) that reads perf-dbs as text."""
 _SYSTEM = regex(r"(?P<base>gfx\w+?)\.db\.txt")
 
 
 def of_batch_norms(name: str) -> bool:
-    """Whether MIOpen keeps the parameters of batch normalisations in a file of this name, under keys of their own."""
+    """Return True if MIOpen keeps parameters of batch normalisations in a file of this name.  Their keys differ."""
     return name.startswith("batchnorm_")
 
 
@@ -53,15 +55,15 @@ def recognise(head: Head) -> bool:
 
 
 def facts_of_file(name: str) -> list[Fact]:
-    """The facts in a perf-db's name: the device (and build) it is of."""
+    """Return the facts in a perf-db's name: the device, and the build if the name has one."""
     system = _SYSTEM.fullmatch(name)
-    # MIOpen gives the device the same word in all its names; a find-db's holds the backend too.
+    # MIOpen uses the same word for the device in all its names.  A find-db's name also holds the backend.
     facts = facts_of_name(name if system is None else f"{system['base']}.HIP.fdb.txt")
     return facts if system is None else [x for x in facts if x.name != "backend"]
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Facts of the name, then every row; those of batch normalisations are foreign."""
+    """Read the facts of the file's name, then every row.  Rows of batch normalisations are foreign."""
     if of_batch_norms(source.name):
         with source.open() as stream:
             yield from unread(stream)
@@ -84,22 +86,28 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def accepts(override: Override) -> bool:
-    """Whether something is to be written: MIOpen solvers, chosen or in reserve, whose tuned parameters are known."""
+    """Return True if there are parameters to write for a MIOpen solver: the chosen one's or its fallback's."""
     miopen = isinstance(override.problem, ConvProblem) and override.solution.library == "miopen"
     return miopen and any(x.parameters is not None for x in _with_fallback(override))
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """The perf-db key; None for what is no convolution, or one with a field unknown that the key needs."""
+    """Return the perf-db key, or None if the problem is no convolution or a field that the key needs is unknown."""
     return perf_key_of(problem) if isinstance(problem, ConvProblem) else None
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
-    """The user perf-db that goes with a user find-db: what makes its tunable solvers run as they were measured.
+    """Write the user perf-db that goes with a user find-db, so that tunable solvers run as they were measured.
 
-    Parameters are copied, never made; of one key and solver those of the fastest override are written.  Raises
-    EmissionError naming the fact that the file's name needs, for a MIOpen before 3.2 (ROCm 6.2; its user perf-db is
-    sqlite, a text file would not be read), and for a problem of which the key is not known.
+    Parameters are copied, never made.  If several overrides have the same key and solver, the parameters of the fastest
+    are written.
+
+    Raises EmissionError in these cases:
+
+    * A fact that the file's name needs is unknown.
+    * MIOpen is older than 3.2 (ROCm 6.2).  Its user perf-db is sqlite, and it would not read a text file.
+    * The key of a problem is unknown.
+    * The parameters hold a semicolon or a line end, which no row can hold.
     """
     version = [int(x) for x in target.get("miopen_version", "").split(".")[:2] if x.isdigit()]
     if version and version < _FIRST_TEXT:
@@ -130,7 +138,11 @@ def _with_fallback(override: Override) -> Sequence[Override]:
 
 
 def own_key(override: Override, target: Mapping[str, str]) -> str | None:
-    """From the find-db key that a file gave, which is MIOpen's own word, else from the problem."""
+    """Return the perf-db key of an override.
+
+    The find-db key that a file gave comes first, because MIOpen itself wrote it.  Without such a key, the problem gives
+    the perf-db key.
+    """
     with contextlib.suppress(ValueError):
         return perf_key_of(problem_from_key(override.key_text or ""))
     return key(override.problem, target)

@@ -1,6 +1,6 @@
-"""The keys and items of a MIOpen perf-db: which MIOpen reads, matches and honours.
+"""Keys and items of a MIOpen perf-db: which items MIOpen reads, matches and honours.
 
-A perf-db chooses no solver: its rows are the parameters at which a solver of the find-db runs.
+A perf-db chooses no solver.  Its rows are the parameters at which a solver of the find-db runs.
 Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/conv/problem_description.cpp`` (``VisitAll``).
 """
 
@@ -29,12 +29,15 @@ NUMBERS = (
     *("dilation_h", "dilation_w", "dilation_d", "bias", "group_count"),
 )
 _SIZE = r"(?:0|[1-9]\d{0,8})"
-# 2D problems have depth 1 and no pad, stride or dilation of it.
+# 2D problems have depth 1, and their pad, stride and dilation of the depth are 0.
 _2D = rf"2x(?:{_SIZE}x){{3}}1x(?:{_SIZE}x){{2}}1x(?:{_SIZE}x){{2}}(?:{_SIZE}x{_SIZE}x0x){{3}}{_SIZE}x{_SIZE}"
 _TENSOR = rf"(?:NCHW(?:c4|c8)?|CHWN(?:c4|c8)?|NHWC|NCDHW|NDHWC)x(?:{'|'.join(TYPES)})\w*x[FBW]"
 KEY = regex(rf"(?:{_2D}|3x(?:{_SIZE}x){{{len(NUMBERS) - 2}}}{_SIZE})x{_TENSOR}", re.ASCII)
 _PADDED = "Xdlops_Padded_Gemm"
-"""Solvers that divide by their parameters 7 to 9 (factors by which M, N and K are padded) unchecked (MIOpen 3.5.1)."""
+"""Solvers that divide by their parameters 7 to 9 without a check (MIOpen 3.5.1).
+
+These parameters are the factors by which M, N and K are padded.
+"""
 _NUMBER = re.compile(r"[ \t-\r]*[+-]?(?P<digits>\d+)", re.ASCII)
 
 
@@ -42,7 +45,7 @@ _NUMBER = re.compile(r"[ \t-\r]*[+-]?(?P<digits>\d+)", re.ASCII)
 
 
 def _field(column: str, forward: bool) -> str:
-    """The field of the problem that a number of the key is: the first tensor is dy for B and W."""
+    """Return the problem's field for a number of the key.  For B and W the first tensor is dy."""
     named = {"spatial_dim": "spatial", "batchsize": "n", "group_count": "groups"}
     named |= {"in_channels": "c", "out_channels": "k"} if forward else {"in_channels": "k", "out_channels": "c"}
     sizes = column.replace("in_", "" if forward else "out_") if column.startswith("in_") else column
@@ -55,7 +58,7 @@ _ROLES = {True: ("in", "weights", "out"), False: ("out", "weights", "in")}
 
 @lru_cache(maxsize=65536)
 def problem_from_perf_key(key: str) -> ConvProblem:
-    """The part of a problem that a perf-db key holds.  Raises ValueError on any other text."""
+    """Return the fields of a problem that a perf-db key holds.  Raises ValueError if the text is no key."""
     if KEY.fullmatch(key) is None:
         raise ValueError(f"not a perf-db key: {key[:80]!r}")
     cells = key.split("x")
@@ -77,7 +80,10 @@ def problem_from_perf_key(key: str) -> ConvProblem:
 
 
 def perf_key_of(problem: ConvProblem) -> str | None:
-    """MIOpen's perf-db key of a problem; None where a field that it needs is unknown, or for a transposed one."""
+    """Return MIOpen's perf-db key of a problem.
+
+    Returns None if a field that the key needs is unknown, or if the convolution is transposed.
+    """
     if problem.direction not in ("F", "B", "W") or problem.mode != "convolution":
         return None
     forward, flat = problem.direction == "F", ("pad_d", "stride_d", "dilation_d") if problem.spatial == 2 else ()
@@ -106,9 +112,10 @@ def _no_parameters(item: Item, target: Facts) -> str | None:
 
 
 def _crash(item: Item, target: Facts) -> str | None:
-    """A message if MIOpen may divide by a parameter that it reads as 0.
+    """Return a message if MIOpen may divide by a parameter that it reads as 0.
 
-    It reads cells as ``strtol`` does into an int, up to the first one without a number, which is 0 unless it is empty.
+    MIOpen reads each cell into an int as ``strtol`` does.  It stops at the first cell without a number.  That cell is 0
+    unless it is empty.
     """
     if not item.solver.endswith(_PADDED):
         return None
@@ -128,7 +135,7 @@ def _line_end(item: Item, target: Facts) -> str | None:
 
 
 def _split_k(item: Item, target: Facts) -> str | None:
-    """A message if the row's split-K reduction has too little workspace in the target's version.
+    """Return a message if the row's split-K reduction has too little workspace in the target's version.
 
     Source: ROCm/rocm-libraries pull requests 1426 and 9427 (the backport to ROCm 7.0.2).
     """
@@ -173,7 +180,7 @@ def split(id: str, rest: str) -> tuple[str, Sequence[str]]:
 
 
 def read_record(text: str, line: int = 1, first: int = 1) -> Outcome:
-    """One line; ``first`` is that of its key's first record."""
+    """Read one line.  ``first`` is the line of its key's first record."""
 
     def items(key: str, payload: str, problem: ConvProblem) -> Iterator[Item]:
         return items_of(line, key, payload, first, problem, split)
@@ -182,7 +189,10 @@ def read_record(text: str, line: int = 1, first: int = 1) -> Outcome:
 
 
 def tuned(item: Item, problem: ConvProblem) -> Measurement | Reject:
-    """That a solver is tuned for the problem of the item's key; what MIOpen does not use is ``skipped``."""
+    """Return that a solver is tuned for the problem of the item's key.
+
+    An item that MIOpen does not use is ``skipped``.  An item without a solver is a Reject.
+    """
     why = why_unused(item, {}, RULES)
     if not item.solver:
         return Reject(why)

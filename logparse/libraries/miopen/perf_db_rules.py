@@ -1,7 +1,7 @@
-"""The member for MIOpen's perf-dbs: which items MIOpen reads and matches, and remarks on them.
+"""Override format of MIOpen's perf-dbs: which items MIOpen reads and matches, and remarks on them.
 
-A perf-db chooses no solver: its rows are the parameters at which a solver of the find-db runs.  The user's is found by
-its name alone, as the find-db is; a row here is one item (solver) of a record.
+A perf-db chooses no solver.  Its rows are the parameters at which a solver of the find-db runs.  MIOpen finds a user's
+perf-db only by its name, as it finds the find-db.  A row here is one item (solver) of a record.
 Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/conv/problem_description.cpp`` (``VisitAll``).
 """
 
@@ -25,7 +25,7 @@ _NAME = re.compile(r"gfx\w+?\.db\.txt")
 
 
 def _refusals(name: str, target: Facts) -> Iterator[Note]:
-    """Why MIOpen never opens a file of this name."""
+    """Yield the reasons why MIOpen never opens a file of this name."""
     if perf_db.of_batch_norms(name):
         return
     match = FILE_NAME.fullmatch(name)
@@ -45,9 +45,10 @@ def _refusals(name: str, target: Facts) -> Iterator[Note]:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Sequence[Item]]:
-    """What MIOpen takes from the file; without facts of a target its name is taken to be right where it is one.
+    """Return the items that MIOpen takes from the file.
 
-    One of batch normalisations has no rows here.
+    Without facts of a target, a valid file name is taken to be the right one.  A file of batch normalisations has no
+    rows here.
     """
     own = {fact.name: fact.value for fact in perf_db.facts_of_file(name)}
     found = tuple(items(_text(name, data), problem_from_perf_key, split))
@@ -58,13 +59,13 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Sequence[Item]]:
 
 
 def _text(name: str, data: bytes) -> str:
-    """The file as MIOpen reads it for convolutions: a byte order mark is part of the first key."""
+    """Return the file as MIOpen reads it for convolutions.  A byte order mark is part of the first key."""
     text, bom = text_of(b"" if perf_db.of_batch_norms(name) else data)
     return "\ufeff" * bom + text
 
 
 def remarks(name: str, data: bytes, reading: Reading[Sequence[Item]]) -> Iterator[Note]:
-    """What else to know of a file and its items."""
+    """Yield remarks about a file and its items beyond its acceptance."""
     text = _text(name, data)
     split = enumerate((line.partition("=") for line in text.split("\n")), start=1)
     yield from line_notes(n for n, (key, equals, _) in split if (key.strip() or equals) and not (key and equals))

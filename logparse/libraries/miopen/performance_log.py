@@ -1,4 +1,4 @@
-"""MIOpen's performance log: a JSON object per solver that was timed, with its workspace, configurations and kernels.
+"""MIOpen's performance log: a JSON object per timed solver, with its workspace, configurations and kernels.
 
 ::
 
@@ -8,14 +8,24 @@
      "time_executions_ms":[0.21,0.2],"time_ms":0.2,"time_std_ms":0.005,"time_min_ms":0.2,"time_max_ms":0.21,
      "number_of_transformations":2,"kernels":[…]}]}                                        (one line each)
 
-Written to standard error with ``MIOPEN_PERFORMANCE_LOGS`` 1 (what MIOpenDriver executes), 2 (with kernels), 3 (also
-what Find and a search timed), 4 (with kernels); MIOpenDriver then prints its command as an object, too.
+MIOpen writes the log to standard error with ``MIOPEN_PERFORMANCE_LOGS``.  MIOpenDriver then prints its command as an
+object, too.
 
-* A record is a measurement of origin ``miopen-performance-log``: the configuration of the smallest ``time_ms``, which
-  is the mean without two warm-up executions and without high outliers.
-* It belongs to the command before it, and to the direction of its solver.  Where several directions run and the
-  solver's name states none, or where no MIOpenDriver was started, it is a message: a job prints a record only when it
-  times the next solver, by then perhaps of the next convolution.
+=====  =========================================  =======
+value  solvers                                    kernels
+=====  =========================================  =======
+1      solvers that MIOpenDriver executes         no
+2      solvers that MIOpenDriver executes         yes
+3      also solvers that Find and a search timed  no
+4      also solvers that Find and a search timed  yes
+=====  =========================================  =======
+
+* A record is a measurement of origin ``miopen-performance-log``.  Its time is the smallest ``time_ms`` of the
+  configurations.  ``time_ms`` is the mean without two warm-up executions and without high outliers.
+* A record belongs to the command before it, and to the direction of its solver.
+* A record is a message if several directions run and the solver's name states no direction.
+* A record is a message if no MIOpenDriver was started.  Because a job prints a record only when it times the next
+  solver, the record may by then belong to an earlier convolution.
 * ``ConvDirectNaiveConv*`` and the phase of Find (``unknown``) are missing before pull request 11166.
 
 Source: ROCm/rocm-libraries ``projects/miopen/src/include/miopen/kernel_tuning_mode.hpp`` (``FlushJsonAccumulator``),
@@ -41,16 +51,16 @@ _MOST_BYTES = 10**18
 
 
 class Reader:
-    """State of one stream: the command whose solvers are timed."""
+    """Reader of one stream.  It keeps the command whose solvers are timed."""
 
-    awake = False  # every line of it bears a marker
+    awake = False  # every line of this format has a marker
 
     def __init__(self) -> None:
         self._command: Command | None = None
 
     def take(self, line: Line) -> Outcome | None:
         text = line.text.strip()
-        if "MIOpenDriver" in text:  # read by ``driver``; one that MIOpen logs in a job is no start of the driver
+        if "MIOpenDriver" in text:  # read by ``driver``; a command that MIOpen logs in a job does not start the driver
             command = readable_command(text)
             self._command = command if command is not None and command.function is None else None
             return None
@@ -84,7 +94,10 @@ class Reader:
 
 
 def _time(config: Mapping[str, Any]) -> dict[str, float]:
-    """The times of a configuration, ms; 0 where no execution was timed.  Raises ValueError, KeyError, TypeError."""
+    """Return the times of a configuration, ms.  A time is 0 if no execution was timed.
+
+    Raises ValueError, KeyError or TypeError if a time is missing or cannot be a time.
+    """
     names = ("time_ms", "time_std_ms", "time_min_ms", "time_max_ms")
     found = {name: float(config[name]) for name in names}
     if not all(is_time(x * 1e3) for x in found.values()):

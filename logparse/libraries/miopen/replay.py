@@ -1,9 +1,10 @@
-"""MIOpen through its C API: the solutions of immediate mode for a convolution, the library's own pick first.
+"""MIOpen through its C API: the solutions of immediate mode for a convolution, with the library's pick first.
 
-The list is the find-db's where that holds the problem (fastest first, by its recorded times), else the library's guess:
-the first entry is what a user gets in both cases.  ``exhaustive`` adds every solver that applies, also those that the
-find-db does not hold; MIOpen reads the switches for that once per process, so another process is asked
-(``miopen_candidates``).  A solver runs with the parameters of the perf-db, or with its default ones.
+If the find-db holds the problem, the list is the find-db's, sorted by its recorded times (fastest first).  Else the
+list is the library's guess.  In both cases a user gets the first entry.  ``exhaustive`` adds every solver that applies,
+also solvers that the find-db does not hold.  MIOpen reads the switches for such a list once per process, so another
+process makes the list (``replay_candidates``).  A solver runs with the parameters of the perf-db, or with its default
+parameters.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ class Miopen(DeviceBackend):
         return dict(self._device.facts) | {"miopen_version": self._library.version}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """Those that fit the workspace (None: whatever they need, as PyTorch gives it)."""
+        """Return the solutions that fit the workspace.
+
+        Without ``workspace_bytes``, each solution gets the workspace that it needs, as PyTorch provides it.
+        """
         conv = conv_of(problem, TYPES)
         out = [
             _solution(conv, name, offer)
@@ -64,7 +68,7 @@ class Miopen(DeviceBackend):
         super().release()
 
     def _offered(self, conv: ConvProblem) -> tuple[Convolution, dict[str, Offer]]:
-        """Offers by solver name, in the library's order; what only the other process knows comes last."""
+        """Return the offers by solver name, in the library's order.  Offers of the other process alone come last."""
         if conv.text not in self._described:
             convolution = Convolution(self._library, self._handle, conv)
             named: dict[str, Offer] = {}

@@ -1,8 +1,8 @@
-"""Every solver that applies to a convolution, asked of MIOpen in a process of its own.
+"""List of every solver that applies to a convolution, made by MIOpen in a process of its own.
 
-With the find-db switched off, immediate mode falls back to a list of all applicable dynamic solvers, with made-up
-times.  The switches are read once per process and would take the library's own pick away, so the process that measures
-must not have them.
+With the find-db switched off, immediate mode falls back to a list of all applicable dynamic solvers, with invented
+times.  MIOpen reads the switches once per process.  With the switches the library's own pick would be lost, so the
+process that measures must not have them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ _SWITCHES = {"MIOPEN_DEBUG_DISABLE_FIND_DB": "1", "MIOPEN_DEBUG_ENABLE_AI_IMMED_
 
 
 def candidates(problem: ConvProblem, device: str) -> list[Offer]:
-    """Seconds of importing PyTorch, beside the minutes that building all solvers takes.  Raises RuntimeError."""
+    """Return every solver that applies to the problem.
+
+    The other process takes seconds to import PyTorch.  That is little beside the minutes that it takes to build all
+    solvers.  Raises RuntimeError if the other process fails.
+    """
     ended = subprocess.run(
         [sys.executable, "-c", f"from {__name__} import main; main()", problem.text, device],
         stdout=subprocess.PIPE,
@@ -42,6 +46,6 @@ def main() -> None:
     try:
         offers = Convolution(library, library.made("miopenCreateWithStream", 0), problem).offers()
     except (UnsupportedError, RuntimeError):
-        offers = []  # the measuring process reports the reason when it meets the same
+        offers = []  # the measuring process meets the same error and reports it
     print(json.dumps([(x.id, x.workspace_bytes, x.algorithm) for x in offers]))
     opened.synchronize()
