@@ -20,8 +20,8 @@ value  solvers                                    kernels
 4      also solvers that Find and a search timed  yes
 =====  =========================================  =======
 
-* A record is a measurement of origin ``miopen-performance-log``.  Its time is the smallest ``time_ms`` of the
-  configurations.  ``time_ms`` is the mean without two warm-up executions and without high outliers.
+* A record is a measurement of origin ``miopen-performance-log``.  Its times belong to the configuration with the
+  smallest ``time_ms``, which is the mean without two warm-up executions and without high outliers.
 * A record belongs to the command before it, and to the direction of its solver.
 * A record is a message if several directions run and the solver's name states no direction.
 * A record is a message if no MIOpenDriver was started.  Because a job prints a record only when it times the next
