@@ -1,8 +1,8 @@
-"""hipblaslt-bench's arguments: what bench lines, profile records, YAML lists and result rows have in common.
+"""hipblaslt-bench's arguments, which bench lines, profile records, YAML lists and result rows share.
 
 All spell a GEMM by the same names (``transA``, ``batch_count``, ``bias_vector`` …), as flags, keys or columns.  Source:
-ROCm/hipBLASLt ``clients/benchmarks/client.cpp``, ``clients/include/hipblaslt_common.yaml``; of the columns, which are
-also those of a tuning file, ``argument_model.hpp`` and ``testing_matmul.hpp`` (5.5 to 2026).
+ROCm/hipBLASLt ``clients/benchmarks/client.cpp``, ``clients/include/hipblaslt_common.yaml``.  Source of the columns,
+which a tuning file has too: ``argument_model.hpp`` and ``testing_matmul.hpp`` (5.5 to 2026).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WORDS: Mapping[str, Collection[str]] = {
     "activation_type": ("none", "relu", "gelu", "swish", "clamp", "sigmoid"),
     "bias_source": ("a", "b", "d"),
 }
-"""The values of an argument, where they are a closed list."""
+"""Values of each argument whose values are a closed list."""
 SWITCHES: Mapping[str, bool] = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
 SCALE_WORDS: Mapping[str, str] = {
     **enums.SCALES,
@@ -32,23 +32,28 @@ SCALE_WORDS: Mapping[str, str] = {
 
 
 ONLY_IN_BLOCKS = frozenset({"f4_r", "f6_r", "bf6_r"})
-"""Types of which every product is scaled in blocks.  Builds of 2026 log ``--scaleA 0`` for them all the same
-(rocm-libraries issue 12024): that scale is unknown, not none."""
+"""Types whose products always are scaled in blocks.
+
+Builds of 2026 log ``--scaleA 0`` for them nevertheless (rocm-libraries issue 12024).  So that scale is unknown, and not
+none.
+"""
 
 
 def unlogged_scale(problem: Problem) -> bool:
-    """Whether a scale of a product that has one is unknown: its log states none."""
+    """Return True if a product needs a scale of blocks and its log states none."""
     if not isinstance(problem, GemmProblem) or ONLY_IN_BLOCKS.isdisjoint((problem.a_type, problem.b_type)):
         return False
     return None in (problem.scale_a, problem.scale_b)
 
 
 def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absent: bool | None) -> GemmProblem:
-    """The GEMM of these arguments with these fields for its sizes (or ``members``).
+    """Return the GEMM that the arguments describe.  ``sizes`` are the fields for its sizes, or its ``members``.
 
-    An argument without a value, or with one that is no word of it, is unknown, and so is one that is missing; of
-    switches, scales and the activation ``absent`` is whether one that is missing is not set (False) or unknown (None).
-    Raises ValueError where a text is no number.
+    * An argument without a value, or with a text that is no value of it, is unknown.
+    * A missing argument is unknown too, except for switches, scales and the activation.
+    * For these, ``absent`` decides: False if a missing argument is not set, None if it is unknown.
+
+    Raises ValueError if the text of a number is no number.
     """
 
     def switch(name: str) -> bool | None:
@@ -61,20 +66,21 @@ def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absen
     blocks = not ONLY_IN_BLOCKS.isdisjoint(values.get(f"{x}_type") for x in "ab")
     bias, gradient = switch("bias_vector"), switch("gradient")
     activation = values.get("activation_type", None if absent is None else "")
-    activation = "none" if activation == "" else activation  # ROCm 6.3 leaves the value of no activation empty
+    activation = "none" if activation == "" else activation  # ROCm 6.3 writes no value for no activation
     types = {name: x if (x := values.get(name)) in enums.BENCH_TYPES else None for name in (*TYPES, *_OTHER_TYPES)}
     compute = enums.PROFILE_COMPUTE_TYPES.get(values.get("compute_type") or "", values.get("compute_type"))
     trans = {f"trans_{x.lower()}": (values.get(f"trans{x}") or "").upper() for x in "AB"}
     fields: dict[str, Any] = {
         **{name: text if text in ("N", "T", "C") else None for name, text in trans.items()},
         "batch_count": int(values.get("batch_count") or 1),
-        # Written since hipBLASLt 1.4; before, only strided batches exist.
+        # Written since hipBLASLt 1.4.  Before, all batches are strided.
         "batch_mode": {"0": "strided", "1": "pointer"}.get(values.get("batch_mode") or "0"),
         "compute_type": compute if compute in enums.BENCH_COMPUTE_TYPES else None,
         **types,
         "activation": activation,
         "gradient": gradient,
-        # the derivative of an activation reads the matrix that the forward pass kept, whether the line states it or not
+        # An activation's derivative reads the matrix that the forward pass kept, even if the line does not state the
+        # matrix.
         "aux": switch("use_e") or (gradient and activation in ("relu", "gelu")),
         "bias": bias,
         "bias_source": (values.get("bias_source") or (None if gradient is None else "d")) if bias else None,
@@ -90,7 +96,10 @@ def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absen
 
 
 def _computed_as(values: Mapping[str, str | None], types: Mapping[str, str | None], side: str) -> str | None:
-    """The type to which an operand is converted.  Without the argument it has no effect, so the operand's own."""
+    """Return the type to which an operand is converted.
+
+    Without the argument the operand is not converted, so its own type is returned.
+    """
     given = values.get(f"compute_input_type{side}")
     if given is None:
         return types[f"{side.lower()}_type"]
@@ -98,11 +107,13 @@ def _computed_as(values: Mapping[str, str | None], types: Mapping[str, str | Non
 
 
 def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
-    """The arguments of a GEMM but its sizes, in the order in which the library logs them.
+    """Return the arguments of a GEMM without its sizes, in the order in which the library logs them.
 
-    An unknown epilogue or scale is written as none, the scale of 4- and 6-bit products as that of MX formats (blocks of
-    32), without which they have no solution.  Raises EmissionError where a transpose, the batch count or a type
-    is unknown: ``what`` would silently mean another problem.
+    An unknown epilogue or scale is written as none.  4- and 6-bit products have no solution without scales, so their
+    unknown scale is written as the scale of MX formats (blocks of 32).
+
+    Raises EmissionError if a transpose, the batch count or a type is unknown, because ``what`` would silently mean
+    another problem.
     """
     p = problem.normal
     known = {"transA": p.trans_a, "transB": p.trans_b, "batch_count": p.batch_count}
@@ -139,9 +150,10 @@ def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
 
 
 def sizes(size: Member | GemmProblem, problem: GemmProblem, what: str) -> dict[str, int]:
-    """``m n k``, leading dimensions and strides of a GEMM or of a group's member, unknown ones tight.
+    """Return ``m n k``, the leading dimensions and the strides of a GEMM or of a group's member.
 
-    A stride that one batch does not need is 0.  Raises EmissionError where m, n or k is unknown.
+    Unknown leading dimensions and strides are tight.  A stride that a single batch does not need is 0.  Raises
+    EmissionError if m, n or k is unknown.
     """
     if size.m is None or size.n is None or size.k is None:
         raise EmissionError(f"no {what} without m, n and k of {problem.label}")
@@ -162,28 +174,33 @@ _COLUMNS: Mapping[str, str] = {
     "swizzle_a": "swizzleA",
     "swizzle_b": "swizzleB",
 }
-"""The columns that are read, in lower case, and the arguments of the same meaning.  ``aux_type`` is printed whether or
-not there is an aux matrix, so without ``use_e``, which no version prints, it has no meaning.
+"""Column in lower case → argument of the same meaning, for the columns that are read.
+
+``aux_type`` is printed even if there is no aux matrix.  Only ``use_e`` could tell, and no version prints it.  So
+``aux_type`` is not read.
 """
 
 
 def problem_of_row(cells: Mapping[str, str]) -> GemmProblem | None:
-    """The GEMM of one row (column name to text).  None for a grouped GEMM: a row does not hold its members.
+    """Return the GEMM of one row (column name → text).
 
-    A column that a version does not print leaves its field None.  Raises ValueError where a text is no number.
+    Returns None for a grouped GEMM, because a row lacks its members.
+
+    A column that a version does not print leaves its field None.  Raises ValueError if the text of a number is no
+    number.
     """
     low = {name.lower(): value.strip() for name, value in cells.items()}
     if low.get("grouped_gemm", "0") not in ("0", "false"):
         return None
     sizes = {name: int(low[name]) for name in _NUMBERS if name in low}
     values = {argument: low.get(name) for name, argument in _COLUMNS.items()}
-    if "aux_type" not in low:  # of a version before 7.0, which has no swizzle
+    if "aux_type" not in low:  # a row from before 7.0, which has no swizzle
         values |= {argument: values[argument] or "0" for argument in ("swizzleA", "swizzleB")}
     return problem(values, {"batch_count": None, "batch_mode": None, **sizes}, absent=None)
 
 
 def tight_strides(shape: GemmProblem, ld: Mapping[str, int]) -> dict[str, int]:
-    """Leading dimension × columns of each matrix of a GEMM whose transposes and sizes are known."""
+    """Return each matrix's stride without gaps: leading dimension × columns.  Transposes and sizes must be known."""
     m, n, k = shape.m or 0, shape.n or 0, shape.k or 0
     columns = {"a": k if shape.trans_a == "N" else m, "b": n if shape.trans_b == "N" else k, "c": n, "d": n}
     return {f"stride_{x}": ld[f"ld{x}"] * count for x, count in columns.items()}

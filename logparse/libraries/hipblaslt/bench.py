@@ -1,22 +1,27 @@
-"""``hipblaslt-bench …`` command lines: what the library logs per launch, and what people type.
+"""``hipblaslt-bench …`` command lines: lines that the library logs per launch, and lines that people type.
 
-Produced by ``HIPBLASLT_LOG_MASK=32 HIPBLASLT_LOG_FILE=hipblaslt_%i.log``; no prefix, one line per launch (ROCm 6.4)::
+The library writes them with ``HIPBLASLT_LOG_MASK=32 HIPBLASLT_LOG_FILE=hipblaslt_%i.log``.  There is no prefix, and
+each launch gives one line (ROCm 6.4)::
 
     hipblaslt-bench --api_method c -m 48 -n 176 -k 1024 --lda 48 --ldb 176 --ldc 48 --ldd 48  --stride_a 0 --stride_b 0
     --stride_c 0 --stride_d 0  --alpha 1.000000 --beta 0.000000 --transA N --transB T --batch_count 1 --scaleA 0
     --scaleB 0  --a_type bf16_r --b_type bf16_r --c_type bf16_r --d_type bf16_r --scale_type f32_r --bias_type f32_r
     --compute_type f32_r --algo_method index --solution_index 218160 --activation_type none
 
-Grammar: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/tensile_host.cpp`` (6.3 on), ``rocblaslt_mat.cpp``
-(6.1, 6.2) and ``clients/benchmarks/client.cpp`` (the options of the tool).  The vocabulary of flags is closed: a torn
-line would pass a lenient parser.  Behind ``--iters``, which a logged line has last, flags of a later version are left
-out; ``--compute_input_typeA``, which a later version writes too, may stand anywhere.  A flag that a version always
-writes and that is missing means *unknown*; one that it writes only when set means *not set*.  A shell command (path,
-``$ ``, ``VAR=x``), a flag that only the tool takes, and iterations that are not 0 mark a line ``by_tool``; there
-hipblaslt-bench's documented defaults hold.  No version writes kernel name, workspace, device or time.
+Grammar: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/tensile_host.cpp`` (6.3 on), ``rocblaslt_mat.cpp`` (6.1,
+6.2) and ``clients/benchmarks/client.cpp`` (the options of the tool).
 
-``--api_method cpp`` is a call through hipBLASLt's C++ object, as rocBLAS makes them.  Its look-up in a tuning file
-differs (``tuning_file.object_key``), so a message beside the call states it.
+* The vocabulary of flags is closed, because a torn line would pass a lenient parser.
+* A logged line ends in ``--iters``.  Flags of a later version may stand behind it and are left out.
+* ``--compute_input_typeA``, which a later version writes too, may stand anywhere.
+* A missing flag that a version always writes means *unknown*.
+* A missing flag that a version writes only when it is set means *not set*.
+* A line is ``by_tool`` if it has a shell command (path, ``$ ``, ``VAR=x``), a flag that only the tool takes, or
+  iterations that are not 0.  In such a line hipblaslt-bench's documented defaults hold.
+* No version writes the kernel name, the workspace, the device or the time.
+
+``--api_method cpp`` is a call through hipBLASLt's C++ object, as rocBLAS calls it.  Its look-up in a tuning file
+differs (``tuning_file.object_key``), so a message beside the call states the method.
 """
 
 from __future__ import annotations
@@ -54,7 +59,10 @@ from logparse.quoting import Shell, shell_line
 
 
 class Flag(NamedTuple):
-    """One flag: whether its value may be this text, and what it means without one (None: it needs a value)."""
+    """One flag: ``allows`` tests a text as its value, and ``bare`` is its meaning without a value.
+
+    If ``bare`` is ``None``, the flag needs a value.
+    """
 
     allows: Callable[[str], object]
     bare: str | None = None
@@ -73,7 +81,7 @@ def _one_of(*words: str) -> Callable[[str], bool]:
 _SWITCH = _one_of("0", "1", "true", "false")
 
 SIZES = ("m", "n", "k", "lda", "ldb", "ldc", "ldd", "lde", *(f"stride_{x}" for x in "abcde"))
-"""The flags that a grouped GEMM repeats per member (``-m -n -k`` are short, the others long)."""
+"""Flags that a grouped GEMM repeats per member.  ``-m -n -k`` are short, the others long."""
 
 LOGGED: Mapping[str, Flag] = {
     "--api_method": Flag(_one_of("c", "cpp", "mix")),
@@ -86,7 +94,7 @@ LOGGED: Mapping[str, Flag] = {
     **dict.fromkeys(("--gradient", "--use_e", "--bias_vector", "--grouped_gemm"), Flag(_SWITCH, "1")),
     **dict.fromkeys(("--flush", "--any_stride"), Flag(_SWITCH, "1")),
     "--bias_source": Flag(_one_of(*WORDS["bias_source"])),
-    # A type that the library cannot name leaves no value behind its flag.
+    # If the library cannot name a type, the flag has no value.
     **dict.fromkeys((f"--{x}_type" for x in ("a", "b", "c", "d", "scale", "bias", "aux")), Flag(_TYPE, "")),
     "--compute_type": Flag(_one_of(*BENCH_COMPUTE_TYPES, *SHORT_COMPUTE_TYPES), ""),
     **dict.fromkeys(("--compute_input_typeA", "--compute_input_typeB"), Flag(_TYPE, "")),
@@ -109,13 +117,13 @@ _TOOL_ONLY: Mapping[str, Flag] = {
     **dict.fromkeys(("--amaxScaleA", "--amaxScaleB", "--amaxD", "--use_user_args"), Flag(_SWITCH, "1")),
     "--log_function_name": Flag(_SWITCH, "1"),
 }
-"""Flags that only the tool takes: a line with one of them was typed."""
+"""Flags that only the tool takes.  A line with such a flag was typed."""
 
 _ADAPTIVE = "--adaptive"
-"""How the tool's options of adaptive timing begin (2026: ``--adaptive``, ``--adaptive_noise 0.01`` …)."""
+"""Beginning of the tool's options of adaptive timing (2026: ``--adaptive``, ``--adaptive_noise 0.01`` …)."""
 
 _OTHER_MODE = frozenset({"--yaml", "--data", "--help", "-h", "--version"})
-"""With these the command line names no problem."""
+"""Flags with which the command line names no problem."""
 
 FLAGS: Mapping[str, Flag] = {**LOGGED, **_TOOL_ONLY}
 _ALIASES = {"sizem": "m", "sizen": "n", "sizek": "k", "r": "precision", "i": "iters", "j": "cold_iters"}
@@ -126,11 +134,11 @@ _SPELLED: Mapping[str, Mapping[str, str]] = {
     **{_NAMES[token]: SHORT_TYPES for token, flag in FLAGS.items() if flag.allows is _TYPE},
     "compute_type": SHORT_COMPUTE_TYPES,
 }
-"""Other words for the values of flags that only typed lines have."""
+"""Other words for the values of flags.  Only typed lines have them."""
 
 ALWAYS_SIZES = (*SIZES[:7], "stride_a", "stride_b", "stride_c", "stride_d")
 _ALWAYS = ("transA", "transB", "batch_count", *TYPES, "compute_type")
-"""What every logged line of every version holds; one that lacks any of it is cut."""
+"""Flags that every logged line of every version has.  A line that lacks a flag of this list was cut."""
 
 # ------------------------------------------------------------------------------------------- reading
 
@@ -144,13 +152,16 @@ _NAME = r"hipblaslt-bench(?:\.exe)?"
 _COMMAND = regex(
     rf"(?:\A[ \t]*(?P<shell>{_PROMPT}{_WRAPPERS}{_PATH})|(?P<path>(?<!\S){_PATH}))?{_NAME}(?P<rest>\s+-.*)?\s*\Z"
 )
-"""The whole command: at the line's start with whatever a shell line puts there, else where it begins."""
+"""Pattern of the whole command.
+
+If the command begins the line, it may have a shell's words before it.  Else the pattern begins at the command itself.
+"""
 
 SCALE_NOT_LOGGED = "the log states no scale of"
 """Beginning of the message beside a call of 4- or 6-bit types whose scale a build did not log."""
 
 OBJECT = "hipblaslt_ext::Gemm"
-"""Function of the message beside a call through the C++ object; its text is the problem's."""
+"""Function of the message beside a call through the C++ object.  The message's text is the problem's text."""
 
 _LATER = re.compile(r"--[A-Za-z]\w*").fullmatch
 _END_OF_COMMAND = frozenset({"|", "||", "&", "&&", ";", "#", ">", ">>", "<", "2>", "2>&1", "&>"})
@@ -158,7 +169,10 @@ _END_OF_COMMAND = frozenset({"|", "||", "&", "&&", ";", "#", ">", ">>", "<", "2>
 
 @dataclass
 class _Words:
-    """The flags of one line: values by name without dashes, and the sizes of each member."""
+    """Flags of one line: values by name without dashes, and the sizes of each member.
+
+    ``tool`` is True if the line was typed.
+    """
 
     values: dict[str, str] = field(default_factory=dict)
     members: list[dict[str, int]] = field(default_factory=list)
@@ -168,7 +182,7 @@ class _Words:
         return name in self.values
 
     def flag(self, name: str) -> bool:
-        """Whether a switch is set (``--flush``, ``--flush 1`` or ``--flush true``)."""
+        """Tell whether a switch is set (``--flush``, ``--flush 1`` or ``--flush true``)."""
         return SWITCHES[self.values.get(name, "0")]
 
     def number(self, name: str) -> int | None:
@@ -177,10 +191,13 @@ class _Words:
 
 
 def read(text: str) -> Outcome:
-    """One line that holds ``hipblaslt-bench``: a call, a message (``--yaml FILE``, ``--help``), a reject or foreign."""
+    """Read one line that contains ``hipblaslt-bench``.
+
+    The outcome is a call, a message (``--yaml FILE``, ``--help``), a reject, or foreign.
+    """
     match = _COMMAND.search(text)
     if match is None or match["rest"] is None:
-        return FOREIGN  # the tool is only mentioned
+        return FOREIGN  # the line only mentions the tool
     tokens = match["rest"].split()
     if _OTHER_MODE.intersection(tokens):
         return Outcome("message", (Message(category="bench", text=text.strip()),))
@@ -210,7 +227,7 @@ def read(text: str) -> Outcome:
 def _words(tokens: Sequence[str]) -> _Words:
     words = _Words()
     values, members = words.values, words.members
-    tokens = (*tokens, "")  # which no flag allows
+    tokens = (*tokens, "")  # no flag allows the empty text
     at = 0
     while token := tokens[at]:
         flag = FLAGS.get(token)
@@ -249,7 +266,11 @@ def _words(tokens: Sequence[str]) -> _Words:
 
 
 def _may_be_missing(token: str, following: str, bare: str | None) -> None:
-    """Raises ValueError where ``token`` needs a value, or what follows it is neither that nor another flag."""
+    """Check that a flag may have no value.
+
+    Raises ValueError if ``token`` needs a value.  Raises ValueError if the text behind it is neither its value nor
+    another flag.
+    """
     if following and following not in FLAGS and following not in _END_OF_COMMAND:
         raise ValueError(f"{token} cannot be {following[:60]!r}")
     if bare is None:
@@ -264,7 +285,10 @@ def _solution(words: _Words) -> Solution | None:
 
 
 def _logged_problem(words: _Words) -> GemmProblem:
-    """The problem of a line that the library wrote; one that lacks what its version always writes was cut or edited."""
+    """Return the problem of a line that the library wrote.
+
+    Raises ValueError if the line lacks a flag that its version always writes, because such a line was cut or edited.
+    """
     first = words.members[0] if words.members else {}
     for needed, given in ((ALWAYS_SIZES, first), (_ALWAYS, words.values)):
         for name in needed:
@@ -272,17 +296,17 @@ def _logged_problem(words: _Words) -> GemmProblem:
                 raise ValueError(f"cut line: --{name} is missing")
     if ("any_stride" in words or "rotating" in words) and "iters" not in words:
         raise ValueError("cut line: --iters is missing")
-    since_64 = "algo_method" in words  # then scaleA and scaleB are always written, and activation_type too
+    since_64 = "algo_method" in words  # from 6.4 on scaleA and scaleB are always written, and activation_type too
     unknown: dict[str, Any] = {}
     if since_64:
         unknown |= {f"scale_{x.lower()}": None for x in "AB" if f"scale{x}" not in words}
     if since_64 and "scale_type" in words and "activation_type" not in words:
-        unknown["activation"] = None  # rocRoller's own emitter writes neither: it has no activation
+        unknown["activation"] = None  # rocRoller's own emitter writes neither scales nor activation; it has none
     return problem(words.values, {**_sizes(words), **unknown}, absent=False)
 
 
 def _tool_problem(words: _Words) -> GemmProblem:
-    """What a typed command asks for, hipblaslt-bench's documented defaults filled in (``hipblaslt-bench --help``)."""
+    """Return the problem of a typed command, with the defaults that ``hipblaslt-bench --help`` documents."""
     types = dict.fromkeys(TYPES, words.values.get("precision", ""))
     defaults = {"transA": "N", "transB": "N", "batch_count": "1", "compute_type": "f32_r", "beta": "0"}
     words.values = {**types, **defaults, **words.values}
@@ -291,8 +315,10 @@ def _tool_problem(words: _Words) -> GemmProblem:
 
 
 def _with_default_layout(member: Mapping[str, int], words: _Words) -> dict[str, int]:
-    """The sizes with the layout that the tool takes: it raises what is too small (``client.cpp``, ``run_bench_test``),
-    so ``--lda 0`` is the least one, and strides only without ``--any_stride``.
+    """Return the sizes with the leading dimensions and strides that the tool uses.
+
+    The tool raises a leading dimension that is too small (``client.cpp``, ``run_bench_test``), so ``--lda 0`` gives the
+    least possible one.  It raises strides only without ``--any_stride``.
     """
     trans: Any = {f"trans_{x.lower()}": words.values[f"trans{x}"].upper() for x in "AB"}
     shape = GemmProblem(**trans, m=member["m"], n=member["n"], k=member["k"])
@@ -308,7 +334,7 @@ def _at_least(least: Mapping[str, int], given: Mapping[str, int]) -> dict[str, i
 
 
 def _sizes(words: _Words) -> dict[str, Any]:
-    """The sizes of the GEMM, or those of a grouped GEMM's members."""
+    """Return the sizes of the GEMM, or of the members of a grouped GEMM."""
     found = [{name: value for name, value in member.items() if name in _OF_MEMBER} for member in words.members]
     if not words.flag("grouped_gemm"):
         return dict(found[0])
@@ -324,10 +350,12 @@ _OF_MEMBER = frozenset(f.name for f in fields(Member))
 
 
 def command(gemm: Problem, solution: Solution | None = None) -> Shell:
-    """The hipblaslt-bench command that runs this problem (flags of ROCm 6.4 and later).
+    """Return the hipblaslt-bench command that runs this problem (flags of ROCm 6.4 and later).
 
-    Unknown leading dimensions and strides are written tight; an unknown epilogue or scale is left out, which means
-    none. Raises EmissionError where a transpose, size, batch count or type is unknown: the tool would silently take a
+    Unknown leading dimensions and strides are written tight.  An unknown epilogue or scale is left out, which means
+    none.
+
+    Raises EmissionError if a transpose, size, batch count or type is unknown, because the tool would silently take a
     default.
     """
     if not isinstance(gemm, GemmProblem):
@@ -352,7 +380,7 @@ def _dashes(name: str) -> str:
     return "-" if name in "mnk" else "--"
 
 
-# A record begins at the word itself or, where a shell's line stands before it, at the start of that.
+# A record begins at the tool's name or, if a shell's words stand before the name, at these words.
 _START = rf"(?:^[ \t]*{_PROMPT}{_WRAPPERS}{_PATH}|(?<!\S){_PATH})?{_NAME}(?=[ \t]+-)".encode()
 
 FORMAT = LineFormat(

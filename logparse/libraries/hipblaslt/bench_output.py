@@ -1,4 +1,4 @@
-"""What hipblaslt-bench prints: the build and the devices, one row per solution that it timed, and a Winner block.
+"""Output of hipblaslt-bench: the build and the devices, one row per timed solution, and a Winner block.
 
 Produced by ``hipblaslt-bench … --print_kernel_info`` (ROCm 7.2, shortened)::
 
@@ -13,14 +13,19 @@ Produced by ``hipblaslt-bench … --print_kernel_info`` (ROCm 7.2, shortened)::
         --Solution name:  Cijk_Alik_Bljk_…
         --kernel name:    Cijk_Alik_Bljk_…
 
-All column sets from ROCm 5.5 on are read by name.  The first lines, which launch scripts put in front of logs, are
-facts; those of devices are read behind a version or the query of devices only.  **The Winner block repeats a row that
-already stands above**: it adds the solution index to that row where the row had none and gives no measurement of its
-own, unless no such row was seen (an excerpt).  People post one header with many rows below it, and lines with the marks
-of a diff or of a quotation (``+``, ``>``): each is a row.  Of adaptive timing (2026: ``mean_us,min_us,cv,status``) a
-status other than ``converged`` is kept beside the time.  Rows without any index become ``hipblaslt:?``, their running
-number kept in ``raw``.  The ``$ command`` before a run is read by ``bench.py``.  Times are microseconds, the mean over
-the iterations.
+* Columns are read by name.  All column sets from ROCm 5.5 on are read.
+* The first lines, which launch scripts also put in front of logs, are facts.  Lines about devices are read only behind
+  a version or the query of devices.
+* **The Winner block repeats a row that already stands above.**  If that row has no solution index, the block adds its
+  index to the row.  It gives no measurement of its own, unless no such row was seen (an excerpt).
+* People post one header with many rows below it, and lines with the marks of a diff or of a quotation (``+``, ``>``).
+  Each such line is a row.
+* Adaptive timing (2026) adds the columns ``mean_us,min_us,cv,status``.  A status other than ``converged`` is kept
+  beside the time.
+* Rows without an index become ``hipblaslt:?``.  Their running number is kept in ``raw``.
+* ``bench.py`` reads the ``$ command`` before a run.
+* Times are µs, the mean over the iterations.
+
 Source: ROCm/hipBLASLt ``clients/include/testing_matmul.hpp``, ``clients/include/argument_model.hpp``,
 ``clients/common/hipblaslt_arguments.cpp``, ``clients/common/utility.cpp``.
 """
@@ -63,12 +68,15 @@ _TARGET = regex(r"Query device success: there are \d+ devices\.?(?: \(Target dev
 _REST = regex(r"with [\d.]+ GB memory|maxGridDimX \d|-{10,}\Z")
 _INDEX_COLUMNS = ("solution_index", "soulution_index")
 _PATIENCE = 20
-"""Lines of others that may fall between a header and its row (kernels print, and standard error is mixed in)."""
+"""Most lines of other programs between a header and its row.  Kernels print, and standard error is mixed in."""
 
 
 @dataclass
 class _Row:
-    """One printed row (``cells`` by lower-case column), held until its kernel info and its Winner block have passed."""
+    """One printed row.  It is kept until its kernel info and its Winner block have passed.
+
+    ``cells`` holds the texts by column in lower case.
+    """
 
     problem: GemmProblem
     ordinal: str
@@ -85,7 +93,7 @@ class _Row:
 
     @property
     def _not_converged(self) -> list[str]:
-        """What adaptive timing states of a time that did not settle."""
+        """Statement of adaptive timing about a time that did not settle, as a list of at most one text."""
         status = self.cells.get("status", "-")
         return [f"adaptive timing: {status}"] if status not in ("-", "", "converged") else []
 
@@ -111,12 +119,12 @@ class _Row:
 
 @dataclass
 class _Reader:
-    """State: the rows of the problem that is being timed, and the header whose row must come next."""
+    """Reader of one stream: the rows of the problem that is being timed, and the header whose row must come next."""
 
     rows: list[_Row] = field(default_factory=list)
     current: _Row | None = None  # the row that kernel info belongs to
-    names: tuple[str, ...] = ()  # of a header whose row has not come yet
-    above: tuple[str, ...] = ()  # of the header of the row before, below which further rows may stand
+    names: tuple[str, ...] = ()  # columns of a header whose row has not come yet
+    above: tuple[str, ...] = ()  # columns of the header of the row before; further rows may follow
     ordinal: str = ""
     winner: bool = False
     ended: bool = False  # another run of the tool has begun: the rows are complete
@@ -159,7 +167,10 @@ class _Reader:
         return found
 
     def _preamble(self, text: str) -> Outcome | None:
-        """The build and the devices, of which the tool used the target; another run of it completes the rows."""
+        """Read the build and the devices.  Only the target device, which the tool used, gives facts.
+
+        A version line means that another run of the tool has begun, so the rows are complete.
+        """
         version = next((start for start in _VERSIONS if text.startswith(start)), None)
         if version is not None:
             self.ended, self.current = True, None
@@ -177,7 +188,10 @@ class _Reader:
         return Outcome("fact") if self.devices else None
 
     def _facts(self, *facts: Fact) -> Outcome:
-        """Facts, each once per stream: a script runs the tool hundreds of times and each run prints all of this."""
+        """Return facts, each once per stream.
+
+        A script runs the tool hundreds of times, and each run prints the same facts.
+        """
         new = [fact for fact in facts if fact.value and fact not in self.known]
         self.known.update(new)
         return Outcome("fact", new)
@@ -220,7 +234,11 @@ class _Reader:
         return Outcome("measurement" if self._keep(new) else "fact")
 
     def _keep(self, new: _Row) -> bool:
-        """Hold a row, and return True; a Winner's row goes into the one that it repeats, which is counted already."""
+        """Keep a row and return True.
+
+        If a Winner's row repeats a row, its info is added to that row, and the result is False.  That row is counted
+        already.
+        """
         self.current = new
         if self.winner:
             self.winner = False
@@ -240,9 +258,9 @@ class _Reader:
         return Outcome("fact")
 
     def _message(self, text: str) -> Outcome | None:
-        if not text.startswith(_MESSAGES) or "param copies" in text:  # TunableOp's line of the same beginning
+        if not text.startswith(_MESSAGES) or "param copies" in text:  # TunableOp has a line with the same beginning
             return None
-        # the support line opens a problem, so the rows above it are complete
+        # The support line begins a problem, so the rows above it are complete.
         records = self._flush() if text.startswith("Is supported ") else []
         return Outcome("message", records)
 

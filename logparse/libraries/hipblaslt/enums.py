@@ -1,4 +1,4 @@
-"""The enum texts of hipBLASLt (and cuBLASLt), as tables that are read in both directions where both are needed.
+"""Enum texts of hipBLASLt (and cuBLASLt), as tables.  Tables that are needed in both directions serve both.
 
 Sources: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/utility.cpp`` (texts of prefixed lines),
 ``clients/include/argument_model.hpp`` (bench words), ``clients/include/hipblaslt_arguments.hpp`` (codes).
@@ -53,7 +53,7 @@ DATA_TYPES: Mapping[str, str] = {
     "R_8I": "i8_r",
     "R_8U": "u8_r",
     "R_32I": "i32_r",
-    # Bench lines write f8_r for OCP and FNUZ alike (the arch decides), so both texts must become that word here.
+    # Bench lines write f8_r for OCP and FNUZ alike (the arch decides).  So both texts become that word here.
     "R_8F_E4M3": "f8_r",
     "R_8F_E5M2": "bf8_r",
     "R_8F_E4M3_FNUZ": "f8_r",
@@ -64,7 +64,10 @@ DATA_TYPES: Mapping[str, str] = {
     "C_32F": "f32_c",
     "C_64F": "f64_c",
 }
-"""Type texts of prefixed lines.  hipBLASLt prints ``Invalid`` for every other type (R_32I too): that is unknown."""
+"""Type text of prefixed lines → data type.
+
+hipBLASLt prints ``Invalid`` for every other type, and for R_32I too.  Such a type is unknown.
+"""
 
 COMPUTE_TYPES: Mapping[str, str] = {
     "16F": "f16_r",
@@ -83,14 +86,17 @@ COMPUTE_TYPES: Mapping[str, str] = {
     "32F_FAST_16BF": "f32_bf16_r",
     "32F_FAST_TF32": "xf32_r",
 }
-"""Compute texts without ``COMPUTE_``.  Pedantic variants have no bench word and fold into the plain one."""
+"""Compute text without ``COMPUTE_`` → compute type.
+
+Pedantic variants have no bench word.  They get the compute type of the variant without ``_PEDANTIC``.
+"""
 
 PROFILE_COMPUTE_TYPES: Mapping[str, str] = {
     "c_f32_fast_f16_r": "f32_f16_r",
     "c_f32_fast_bf16_r": "f32_bf16_r",
     **{f"c_{word}": word for word in BENCH_COMPUTE_TYPES},
 }
-"""Compute texts of profile records, which are those of the client's YAML files."""
+"""Compute text of profile records → compute type.  The client's YAML files have the same texts."""
 
 
 def data_type(text: str | None) -> str | None:
@@ -102,7 +108,7 @@ def compute_type(text: str | None) -> str | None:
 
 
 class Epilogue(NamedTuple):
-    """What an epilogue name means; the fields of ``GemmProblem`` of the same names."""
+    """Meaning of an epilogue's name, as the fields of ``GemmProblem`` with the same names."""
 
     activation: str
     bias: bool = False
@@ -112,7 +118,10 @@ class Epilogue(NamedTuple):
 
 
 def _forward(word: str, *, aux: bool = False) -> dict[str, Epilogue]:
-    """An activation's forward epilogues, with and without bias, with and without the matrix kept for the backward."""
+    """Return an activation's forward epilogues, with and without bias.
+
+    If ``aux`` is True, adds the variants that keep a matrix for the backward pass.
+    """
     act = word.lower()
     out = {word: Epilogue(act), f"{word}_BIAS": Epilogue(act, True, bias_source="d")}
     if aux:
@@ -129,7 +138,7 @@ EPILOGUES: Mapping[str, Epilogue] = {
     **_forward("SWISH"),
     **_forward("SIGMOID"),
     **_forward("CLAMP", aux=True),
-    # The derivative of an activation reads the matrix that the forward pass kept: aux is part of it.
+    # The derivative of an activation reads the matrix that the forward pass kept, so these epilogues have aux.
     "DRELU": Epilogue("relu", aux=True, gradient=True),
     "DRELU_BGRAD": Epilogue("relu", True, True, True, "d"),
     "DGELU": Epilogue("gelu", aux=True, gradient=True),
@@ -137,11 +146,11 @@ EPILOGUES: Mapping[str, Epilogue] = {
     "BGRADA": Epilogue("none", True, False, True, "a"),
     "BGRADB": Epilogue("none", True, False, True, "b"),
 }
-"""Epilogue names (no ``EPILOGUE_``, no ``_EXT``) and what they mean in bench flags."""
+"""Epilogue name (no ``EPILOGUE_``, no ``_EXT``) → its meaning in bench flags."""
 
 
 def epilogue(text: str | None) -> Epilogue | None:
-    """What an epilogue text of a prefixed line means, None where the library could not name it."""
+    """Return the meaning of an epilogue's text in a prefixed line, or None if the library could not name it."""
     name = (text or "").removeprefix("ROCBLASLT_").removeprefix("EPILOGUE_").replace("_EXT", "")
     return EPILOGUES.get(name)
 
@@ -160,16 +169,19 @@ SCALES: Mapping[str, str] = {
     "8": "block16_e5m3",
     "1001": "block32_preswizzled",
 }
-"""``--scaleA``/``--scaleB`` codes: ``s``/``v`` in ROCm 6.3, numbers since 6.4.  A vector scales the rows of op(A)."""
+"""Code of ``--scaleA``/``--scaleB`` → scale.
+
+ROCm 6.3 has the codes ``s`` and ``v``, 6.4 and later have numbers.  A vector scales the rows of op(A).
+"""
 
 SCALE_CODES: Mapping[str, str] = {word: code for code, word in SCALES.items() if code.isdigit()}
 
 
 def default_types(values: dict[str, Any]) -> dict[str, Any]:
-    """Fill the bias and aux type that the library takes when none was set: D's type, for D of 16 bits and more.
+    """Fill in the bias type and the aux type that the library takes if the call sets none: D's type.
 
-    For a narrower D the default depends on the other types, so it stays unknown (hipBLASLt API reference,
-    ``HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE`` and ``..._EPILOGUE_AUX_DATA_TYPE``).
+    This holds for a D of 16 bits and more.  For a narrower D the default depends on the other types, so it stays
+    unknown (hipBLASLt API reference, ``HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE`` and ``..._EPILOGUE_AUX_DATA_TYPE``).
     """
     d_type = values.get("d_type")
     if d_type is not None and d_type not in NARROW:
@@ -180,9 +192,10 @@ def default_types(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def beta_of(*texts: str | None) -> Beta | None:
-    """Whether the scalar β, given as the texts of its parts, is zero; None where no part is given or one is no number.
+    """Return whether the scalar β is zero.  ``texts`` are the texts of its parts.
 
-    ``std::to_string`` prints six decimals: a β below 5e-7 reads as zero, and nothing in the line shows it.
+    Returns None if no part is given or a part is no number.  ``std::to_string`` prints six decimals.  So a β below 5e-7
+    reads as zero, and nothing in the line shows it.
     """
     try:
         parts = [float(text) for text in texts if text is not None]
@@ -192,7 +205,10 @@ def beta_of(*texts: str | None) -> Beta | None:
 
 
 def tight_leading_dimensions(problem: GemmProblem) -> dict[str, int]:
-    """The least leading dimensions of a problem whose transposes and sizes are known (hipblaslt-bench's defaults)."""
+    """Return the least leading dimensions of a problem (hipblaslt-bench's defaults).
+
+    Transposes must be known.  Returns no dimensions if m, n or k is unknown.
+    """
     if problem.m is None or problem.n is None or problem.k is None:
         return {}
     a = problem.m if problem.trans_a == "N" else problem.k

@@ -1,19 +1,21 @@
 """Prefixed log lines of hipBLASLt and cuBLASLt: Error, Trace, Hints, Info and Api.
 
-Produced by ``HIPBLASLT_LOG_MASK=31 HIPBLASLT_LOG_FILE=hipblaslt_%i.log`` (``HIPBLASLT_LOG_LEVEL`` must be unset: when
-it is present, the mask is ignored)::
+The library writes them with ``HIPBLASLT_LOG_MASK=31 HIPBLASLT_LOG_FILE=hipblaslt_%i.log``.  ``HIPBLASLT_LOG_LEVEL``
+must be unset, because the library ignores the mask if the level is set::
 
     [2025-02-28 11:24:46][HIPBLASLT][1862601][Api][rocblaslt_create] handle[out]=0x320ccb10
     [2025-02-28 11:24:46][HIPBLASLT][1862601][Trace][rocblaslt_matmul] A=0x7f667d700000 Adesc=[type=R_16BF rows=48
     cols=1024 ld=48] B=… Ddesc=[…] computeDesc=[computeType=COMPUTE_32F scaleType=R_32F transA=OP_N transB=OP_T
     epilogue=EPILOGUE_DEFAULT biasPointer=0x0] workSpace=0 workSpaceSizeInBytes=0 alpha=1 beta=0 stream=0
 
-Only the Trace line of the matmul is a call; all others are messages with their text as it is.  The heuristic writes
-``returnAlogCount=`` and then ``final returnAlogCount=`` [sic] for one query.  What a Trace line does not hold stays
-None: of hipBLASLt the solution, scales and swizzles; β unless the scale type is f32 (it is read as float whatever it
-is).
+Only the Trace line of the matmul is a call.  All other lines are messages with their text unchanged.  For one query the
+heuristic writes ``returnAlogCount=`` and then ``final returnAlogCount=`` [sic].
+
+A field that a Trace line does not hold stays None.  hipBLASLt's Trace line has no solution, no scales and no swizzles.
+β stays None unless the scale type is f32, because the library reads β as a float for every type.
+
 Source of the grammar: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/include/utility.hpp`` and
-``rocblaslt_mat.cpp``; cuBLASLt's differences are in ``cublaslt.py``.
+``rocblaslt_mat.cpp``.  ``libraries/cublaslt/log.py`` has cuBLASLt's differences.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from logparse.libraries.kinds.format import LineFormat, Outcome
 from logparse.libraries.kinds.patterns import regex
 from logparse.model import Call, GemmProblem, Message, Reject, Trans, with_plain
 
-# The bracket after the library (process or thread) has been taken off by ingest, unless it was no number.
+# Ingest has removed the bracket after the library (process or thread), unless it was no number.
 _PREFIX = regex(r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\])?\[(HIPBLASLT|cublasLt)\](?:\[\d+\])?\[(\w+)\]\[([^\]\[]+)\]")
 _PAIR = regex(r"([A-Za-z]\w*)=(\[[^\[\]]*\]|[^\s\[\]]*)(?:\s+|\Z)")
 _INNER = regex(r"([A-Za-z]\w*)=(.*?)(?=\s+[A-Za-z]\w*=|\s*\Z)")
@@ -40,14 +42,14 @@ LAYERS: Mapping[str, str] = {
     "Info": "info",
     "Api": "api",
 }
-"""Layer names of the prefix and the categories of the store."""
+"""Layer name of the prefix → category in the store."""
 
 _NEEDED = ("Adesc", "Bdesc", "Cdesc", "Ddesc", "computeDesc", "workSpaceSizeInBytes", "stream")
-"""Keys that every Trace line has; ``stream`` is the last one, so a line without it is cut."""
+"""Keys that every Trace line has.  ``stream`` is the last key, so a line without it was cut."""
 
 
 def read(text: str) -> Outcome:
-    """A line without its clock and process bracket: a call for the matmul's Trace, a message for all others."""
+    """Read a line without its clock and process bracket: the matmul's Trace as a call, any other line as a message."""
     line = text.strip()
     match = _PREFIX.match(line)
     if match is None:
@@ -130,12 +132,16 @@ def _problem(groups: Mapping[str, Mapping[str, str]], values: Mapping[str, str],
     if tail is not None:
         fields |= tail._asdict()
     fields = default_types(fields)
-    # hipBLASLt prints neither scales, nor swizzles, nor a type that operands are converted to: all that is unknown.
+    # hipBLASLt prints neither scales, nor swizzles, nor a type that operands are converted to.  All of them are
+    # unknown.
     return GemmProblem(**(with_plain(fields, scaled=True) if nvidia else fields))
 
 
 def _count(text: str) -> int | None:
-    """A count printed with ``%d``: one that does not fit 32 bits wraps, and a negative one is known to be wrong."""
+    """Parse a count printed with ``%d``.  Return None if it is negative.
+
+    A count that does not fit 32 bits wraps, so a negative count is known to be wrong.
+    """
     try:
         value = int(text)
     except ValueError:
@@ -145,11 +151,11 @@ def _count(text: str) -> int | None:
 
 _TRANS: Mapping[str, Trans] = {"OP_N": "N", "OP_T": "T", "OP_C": "C"}
 _BATCH_MODES = {"": "strided", "0": "strided", "1": "pointer"}
-"""``batch_mode`` is printed since hipBLASLt 1.3; before, only strided batches exist."""
+"""``batch_mode`` is printed since hipBLASLt 1.3.  Before, all batches are strided."""
 
 
 def _alpha_vector(values: Mapping[str, str], desc: Mapping[str, str]) -> bool | None:
-    if "pointerMode" in desc:  # cuBLASLt only: printed when it is not the host's scalar
+    if "pointerMode" in desc:  # cuBLASLt only: printed if it is not the host's scalar
         return True if "VECTOR" in desc["pointerMode"] else None
     return "alphaVector" in values
 
@@ -164,7 +170,7 @@ FORMAT = LineFormat(
     name="hipblaslt-log",
     about="hipBLASLt and cuBLASLt log lines: Error, Trace, Hints, Info, Api (log masks 1 to 31)",
     markers=(b"][HIPBLASLT][", b"][cublasLt]["),
-    # where the clock is torn off, the record still begins (and is rejected) at the library's bracket
+    # if the clock is torn off, the record still begins (and is rejected) at the library's bracket
     start=rb"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)?\]\[(?:HIPBLASLT|cublasLt)\]\[",
     read=read,
     prefixed=True,

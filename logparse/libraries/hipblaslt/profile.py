@@ -1,19 +1,24 @@
-"""Profile records: each distinct call and how often it ran, dumped when the process ends (ROCm 6.4 and later).
+"""Profile records: each distinct call and how often it ran, written when the process ends (ROCm 6.4 and later).
 
-Produced by ``HIPBLASLT_LOG_MASK=64`` (profile) or ``128`` (extended: with solution and kernel name)::
+``HIPBLASLT_LOG_MASK=64`` writes the profile.  ``128`` writes the extended profile, which has the solution and the
+kernel name::
 
     - { function: matmul, M: 64, N: 49152, K: 2048, lda: 2048, …, transA: T, transB: N, batch_count: 1, scaleA: 0,
     scaleB: 0, : , : , scaleAlpha_vector: false, …, compute_type: c_f32_r, activation_type: none, flush: true,
     any_stride: true, rotating: 512, cold_iters: 1000, iters: 1000, call_count: 208 }
 
-It looks like YAML and is not: ROCm 7.0 writes empty keys (``: ,``), grouped records repeat keys and lack a comma, so
-this module has a tokenizer of its own.  A list that YAML wrote again begins with ``- {function: matmul``.  Source:
-ROCm/hipBLASLt ``tensile_host.cpp`` and ``include/tuple_helper.hpp``.
-``rotating``, ``cold_iters`` and ``iters`` do not make a record ``by_tool`` as they do in a bench line: owners write
-them into records to feed them to ``hipblaslt-bench --yaml``, and ``call_count`` is the application's all the same.
-PyTorch's ``BLAS_PARAMS`` look alike; they have no ``call_count`` and no ``c_`` before the compute type, and are
-foreign here.  The vocabulary of keys is closed, as a torn record would pass a lenient reader; behind ``call_count``
-keys of a later version are left out.
+A record looks like YAML but is not YAML.  ROCm 7.0 writes empty keys (``: ,``).  Grouped records repeat keys and lack a
+comma.  So this module has a tokenizer of its own.  A list that a YAML tool wrote again begins with
+``- {function: matmul``.  Source: ROCm/hipBLASLt ``tensile_host.cpp`` and ``include/tuple_helper.hpp``.
+
+``rotating``, ``cold_iters`` and ``iters`` do not make a record ``by_tool``, unlike in a bench line.  Users write them
+into records to feed the records to ``hipblaslt-bench --yaml``, and ``call_count`` still is the application's.
+
+PyTorch's ``BLAS_PARAMS`` look similar.  They have no ``call_count`` and no ``c_`` before the compute type, and are
+foreign here.
+
+The vocabulary of keys is closed, because a torn record would pass a lenient reader.  Keys of a later version stand
+behind ``call_count`` and are left out.
 """
 
 from __future__ import annotations
@@ -34,21 +39,21 @@ _NEEDED = ("alpha", "beta", "transA", "transB", "batch_count", "a_type", "b_type
 _NEEDED_LAST = ("compute_type", "activation_type", "call_count")
 _KNOWN = (frozenset(flag.lstrip("-") for flag in LOGGED) - {"m", "n", "k"}).union(
     {"M", "N", "K", "solution_Name", "kernel_name", "call_count"},
-    # what owners add for hipblaslt-bench --yaml
+    # keys that users add for hipblaslt-bench --yaml
     {"initialization", "use_gpu_timer", "requested_solution_num", "print_kernel_info", "norm_check", "unit_check"},
     {"timing", "workspace", "device", "function"},
 )
 
 
 def read(text: str) -> Outcome:
-    """One line that holds a record: a call with its count, and the solution's names where the record has them."""
+    """Read one line with a record: a call with its count, and the solution's names if the record has them."""
     match = _OPEN.search(text)
     body = text[match.end() :].strip() if match else ""
     if match is None or body[:1] not in (",", ""):
         return FOREIGN
     try:
         if body.endswith("}") and "call_count" not in body and "compute_type: c_" not in body:
-            return FOREIGN  # PyTorch's signature of a problem
+            return FOREIGN  # PyTorch's text for a problem
         if not body.endswith("}"):
             raise ValueError("cut profile record: no closing brace")
         values, members = _values(body[1:-1])
@@ -71,7 +76,7 @@ def _pairs(body: str) -> Iterator[tuple[str, str]]:
     for part in body.split(","):
         key, colon, value = part.partition(":")
         key, value = key.strip(), value.strip()
-        if key == "grouped_gemm":  # its value is the first member's first pair
+        if key == "grouped_gemm":  # the value of grouped_gemm is the first member's first pair
             yield key, "1"
             key, colon, value = (x.strip() for x in value.partition(":"))
         if " stride_e" in value:  # the last member's stride_e follows without a comma
@@ -116,9 +121,9 @@ def _problem(values: dict[str, str], members: list[dict[str, int]]) -> GemmProbl
         fields: dict[str, Any] = {"members": tuple(_member(member) for member in members)}
     else:
         fields = {name.lower(): int(values[name]) for name in ("M", "N", "K", *ALWAYS_SIZES[3:])}
-    if "aux_type" not in values:  # of a version before 7.0, which has no swizzle
+    if "aux_type" not in values:  # a record from before 7.0, which has no swizzle
         values = {"swizzleA": "0", "swizzleB": "0", **values}
-    # Before ROCm 7.1 a record has neither scaleC/D nor a readable swizzle: unknown, not absent.
+    # Before ROCm 7.1 a record has neither scaleC/D nor a readable swizzle.  They are unknown, not absent.
     return problem(values, fields, absent=None)
 
 

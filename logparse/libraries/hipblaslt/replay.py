@@ -1,8 +1,9 @@
-"""hipBLASLt through AMD's own bindings (package ``rocm-bindings-libraries``): the heuristic list, pick first.
+"""hipBLASLt through AMD's own bindings (package ``rocm-bindings-libraries``): the heuristic's list, pick first.
 
-Asked for very many solutions, the heuristic returns nearly all kernels that fit the problem: ``exhaustive`` does that.
-A solution's id is the index that logs and tuning files use, the first int32 of ``hipblasLtMatmulAlgo_t`` (read in the
-library's source).  The bindings return tuples, status first, and take pointers as plain integers.
+If it is asked for very many solutions, the heuristic returns nearly all kernels that fit the problem.  ``exhaustive``
+does that.  A solution's id is the index that logs and tuning files use.  It is the first int32 of
+``hipblasLtMatmulAlgo_t`` (read in the library's source).  The bindings return tuples with the status first, and take
+pointers as integers.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class HipblasLt(LtBackend):
         "xf32_r": 6,
         "f64_r": 7,
     }
-    """hipblasComputeType_t (hipblas-common.h)."""
+    """Compute type → hipblasComputeType_t (hipblas-common.h)."""
     epilogues: ClassVar[Mapping[str, int]] = EPILOGUES | {
         "RELU_AUX": 130,
         "RELU_AUX_BIAS": 134,
@@ -48,13 +49,16 @@ class HipblasLt(LtBackend):
         "BGRADA": 256,
         "BGRADB": 512,
     }
-    """hipblasLtEpilogue_t (hipblaslt.h); the aux matrix of RELU_AUX holds values, where cuBLASLt's holds bits."""
+    """Epilogue → hipblasLtEpilogue_t (hipblaslt.h).
+
+    The aux matrix of RELU_AUX holds values.  cuBLASLt's holds bits.
+    """
     operations = 111, 112
     pointers: ClassVar[Mapping[str, str]] = {"bias": "BIAS_POINTER", "aux": "EPILOGUE_AUX_POINTER"} | {
         f"scale_{x}": f"{x.upper()}_SCALE_POINTER" for x in "abcd"
     }
     result_bytes, workspace_at, state_at = 56, 24, 32
-    """Of a hipblasLtMatmulHeuristicResult_t."""
+    """Size of a hipblasLtMatmulHeuristicResult_t, and the offsets of its workspace and state, bytes."""
     most = 20_000
 
     def __init__(self, place: Place) -> None:
@@ -71,7 +75,7 @@ class HipblasLt(LtBackend):
         return dict(self._device.facts) | facts | {"hipblaslt_version": str(self._ask("get_version", self._handle))}
 
     def _ask(self, function: str, *arguments: Any) -> Any:
-        """Raises RuntimeError naming function and status."""
+        """Call a function of the bindings.  Raises RuntimeError with the function and the status if it fails."""
         name = f"hipblasLt{function.title().replace('_', '')}"
         returned = getattr(self._lt, name)(*arguments)
         status, *values = returned if isinstance(returned, tuple) else (returned,)
@@ -87,7 +91,7 @@ class HipblasLt(LtBackend):
         return int(self._ask("matmul_algo_get_heuristic", *arguments))
 
     def _default_workspace_bytes(self) -> int:
-        """Of gfx94x; also what PyTorch's logs show."""
+        """Return the default workspace of gfx94x, bytes.  PyTorch's logs show the same size."""
         return 76 << 20
 
     def _describe_more(self, operation: Any, gemm: GemmProblem) -> None:

@@ -1,15 +1,17 @@
-"""hipBLASLt's runtime tuning cache: its rows in a tuning file, and what the library prints about it.
+"""hipBLASLt's runtime tuning cache: its rows in a tuning file, and the lines that the library prints about it.
 
-Written by ``HIPBLASLT_TUNING_MODE=tune HIPBLASLT_TUNING_CACHE_PATH=FILE``, and by ``hipblaslt-bench`` of the same
-versions under ``HIPBLASLT_TUNING_FILE`` (hipBLASLt's documentation of offline tuning, 1.5).  Each entry is a header
-line that begins with ``schema_version`` and a line of 61 values::
+The library writes the cache with ``HIPBLASLT_TUNING_MODE=tune HIPBLASLT_TUNING_CACHE_PATH=FILE``.  ``hipblaslt-bench``
+of the same versions writes it with ``HIPBLASLT_TUNING_FILE`` (hipBLASLt's documentation of offline tuning, 1.5).  An
+entry is a header line that begins with ``schema_version``, and a line of 61 values::
 
     schema_version,git_version,transA,transB,m,n,k,batch_count,a_type,…,solution_index,kernel_name,…,us,complete,…
     1,4f1c2d9a,T,N,2048,1024,2048,1,f16_r,…,247670,Cijk_Alik_Bljk_HHS_BH_…,0,21.9,1,…
 
-Its own reader compares all columns of the problem with a call, and takes the index only while it names the same kernel;
-readers up to 7.2 (1.2.2) drop the rows, whose columns stand in another order.  β is in no column.  On standard error
-(with a log level, as Info lines)::
+The cache's own reader compares all columns of the problem with a call.  It takes the index only if the index still
+names the same kernel.  Readers up to 7.2 (1.2.2) drop the rows, because their columns stand in another order.  No
+column states β.
+
+With a log level, the library prints to standard error (as Info lines)::
 
     tuning-cache: mode=tune path=tuning.txt load=not-found loaded=0
     tuning-cache: summary shapes=12 matched=1 fellback=11 tuned=1 invalidated=7
@@ -30,7 +32,7 @@ from logparse.libraries.kinds.format import FOREIGN, LineFormat, Outcome
 from logparse.model import GemmProblem, Message
 
 SINCE = 100_500
-"""The first version that may read such rows."""
+"""First version that may read such rows."""
 SCHEMA = "schema_version"
 
 _EPILOGUES = {
@@ -51,16 +53,16 @@ _EPILOGUES = {
     256: "BGRADA",
     512: "BGRADB",
 }
-"""``hipblasLtEpilogue_t`` by number."""
+"""Number of a ``hipblasLtEpilogue_t`` → epilogue."""
 
 
 def is_header(names: Sequence[str] | None) -> bool:
-    """Whether a header line is of a row of the cache."""
+    """Return True if a header line belongs to a row of the cache."""
     return names is not None and SCHEMA in {name.strip() for name in names}
 
 
 def problem(cells: Mapping[str, str]) -> GemmProblem:
-    """The call of a row.  Raises ValueError where a text is no number or a column is missing."""
+    """Return the call of a row.  Raises ValueError if a text is no number or a column is missing."""
     names = ("transA", "transB", "m", "n", "k", "batch_count", "lda", "ldb", "ldc", "ldd", "epilogue", "compute_type")
     missing = [x for x in (*names, "a_type", "b_type", "c_type", "d_type", "solution_index", "us") if not cells.get(x)]
     if missing:
@@ -70,7 +72,7 @@ def problem(cells: Mapping[str, str]) -> GemmProblem:
     epilogue = EPILOGUES.get(_EPILOGUES.get(int(cells["epilogue"]), ""))
     fields: dict[str, Any] = vars(made) | (epilogue._asdict() if epilogue else {})
     fields = {name: value for name, value in fields.items() if name in GemmProblem.__dataclass_fields__}
-    for x in "ab":  # what kind of scale is a number of the library's own
+    for x in "ab":  # the kind of scale is one of the library's own numbers
         fields[f"scale_{x}"] = "none" if cells.get(f"scale{x.upper()}") == "0" else None
         own = fields[f"{x}_type"] if cells.get(f"compute_input_type_{x}") == "0" else None
         fields[f"compute_input_{x}_type"] = own
@@ -84,7 +86,10 @@ _FALLEN_BACK = re.compile(r"\b(?:fellback|invalidated)=[1-9]")
 
 
 def read_line(text: str) -> Outcome:
-    """A line about the cache; of a summary with calls that it did not serve the remark is known."""
+    """Read a line about the cache.
+
+    A summary with calls that the cache did not serve has the category ``info``, so that its remark is known.
+    """
     text = text.strip()
     if not text.startswith("tuning-cache: "):
         return FOREIGN

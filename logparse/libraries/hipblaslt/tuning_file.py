@@ -1,15 +1,15 @@
-"""hipBLASLt's tuning file: which solution to use for which GEMM.
+"""hipBLASLt's tuning file: which solution the library uses for which GEMM.
 
-Written by ``HIPBLASLT_TUNING_FILE=tuning.txt hipblaslt-bench …``, read by the library under
-``HIPBLASLT_TUNING_OVERRIDE_FILE=tuning.txt``.  ROCm 6.4 writes values only, exactly 37 of them; from 7.0 on each
-row has its header line::
+``HIPBLASLT_TUNING_FILE=tuning.txt hipblaslt-bench …`` writes the file.  The library reads it with
+``HIPBLASLT_TUNING_OVERRIDE_FILE=tuning.txt``.  ROCm 6.4 writes exactly 37 values per row and no header.  From 7.0 on
+each row has a header line of its own::
 
     Git Version: d5f81531
         T,N,0,1,57344,2048,8192,1,8192,469762048,0,8192,16777216,57344,117440512,57344,117440512,bf16_r,bf16_r,bf16_r,
     bf16_r,f32_r,0,0,0,0,0,none,0,f32_r,512,491987,287.653,3910.97,105597,gfx942:sramecc+:xnack-,304
 
-Both layouts occur under one revision, so a row is read by what it looks like.  Here stand the layout, what is in a
-file, the library's key and the writer; what a version of the library keeps of a file stands in ``tuning_rules``.
+Both layouts occur under one revision, so a row is read by its layout.  This module holds the layout, the reader of a
+file, the library's key and the writer.  ``tuning_rules`` holds which rows a version of the library keeps.
 Source: ROCm/hipBLASLt ``UserDrivenTuningParser.cpp``, ``clients/include/testing_matmul.hpp``.
 """
 
@@ -52,25 +52,31 @@ TUNING_COLUMNS: tuple[str, ...] = (
     *("scaleA", "scaleB", "scaleC", "scaleD", "amaxD", "activation_type", "bias_vector", "bias_type"),
     *("rotating_buffer", "hipblaslt-Gflops", "hipblaslt-GB/s", "us", "solution_index", "gcnArchName", "CUs"),
 )
-"""The 37 columns of a ROCm 6.4 tuning row, named as hipblaslt-bench names them from 7.0 on."""
+"""The 37 columns of a ROCm 6.4 tuning row, with the names that hipblaslt-bench prints from 7.0 on."""
 _NUMBERS = ("batch_count", "m", "n", "k")
 _TYPES = ("a_type", "b_type", "c_type")
 _WANTED = ("transA", "transB", *_NUMBERS, *_TYPES, "compute_type", INDEX)
 _PLACED_TYPES = frozenset({"f16_r", "bf16_r", "f32_r", "f64_r", "i8_r", "i32_r", "f8_r", "bf8_r"})
 _NAMED_TYPES = _PLACED_TYPES | frozenset(FNUZ.values())
 _NEWER_TYPES = _NAMED_TYPES | {"f6_r", "bf6_r", "f4_r"} | COMPLEX
-"""Those of ``string_to_hip_datatype`` in ROCm/rocm-libraries ``hipblaslt_type_strings.hpp`` (2026)."""
+"""Data types of ``string_to_hip_datatype`` in ROCm/rocm-libraries ``hipblaslt_type_strings.hpp`` (2026)."""
 
 # ------------------------------------------------------------------------------------------- layout, and what is there
 
 
 @dataclass(frozen=True)
 class TuningRow:
-    """One line of values (``line`` counts from 1) and the names of the header line before it, if there is one; of what
-    the library takes of it ``key`` and ``index`` under which it keeps it, and the cells ``taken``.
+    """One line of values, and the header line before it if there is one.
 
-    The key of a row that it drops without a message is empty; ``rule`` and ``why`` are then the reason.  ``claim``: its
-    time is another row's, which somebody copied to a size that nobody timed.
+    * ``line``: line number, counted from 1.
+    * ``values``: the cells of the line.
+    * ``header``: the names in the header line, or None.
+    * ``index``: the solution index that the library takes.
+    * ``taken``: the cells that the library takes, by column.
+    * ``key``: the key under which the library keeps the row.  It is empty if the library drops the row, which it does
+      without a message.
+    * ``rule`` and ``why``: the reason for a dropped row.
+    * ``claim``: True if the time is another row's.  Somebody copied that row to a size that nobody timed.
     """
 
     line: int
@@ -85,23 +91,23 @@ class TuningRow:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns; without a header the 37 of ROCm 6.4."""
+        """Columns of the row.  Without a header they are the 37 columns of ROCm 6.4."""
         return TUNING_COLUMNS if self.header is None else self.header
 
     @cached_property
     def cells(self) -> dict[str, str]:
-        """Values by column, both without the blanks around them."""
+        """Values by column.  Blanks around names and values are removed."""
         return {name.strip(BLANKS): x.strip(BLANKS) for name, x in zip(self.names, self.values, strict=False)}
 
     @property
     def time_us(self) -> float | None:
-        """Microseconds; None where the row has no time, or another row's."""
+        """Time of the row, µs.  None if the row has no time, or another row's time."""
         value = self._number("us")
         return value if 0 < value < math.inf and not self.claim else None
 
     @property
     def stated_flops(self) -> float:
-        """The operations of the call that was timed, by the row's Gflop/s and time; 0 where it does not state both."""
+        """Operations of the timed call: the row's Gflop/s times its time.  0 if the row lacks one of the two."""
         value = self._number("hipblaslt-Gflops") * self._number("us") * 1e3
         return value if 0 < value < math.inf else 0.0
 
@@ -113,7 +119,7 @@ class TuningRow:
 
     @property
     def text(self) -> str:
-        """The row as a file holds it: its header line, if it has one, and its values."""
+        """Row as a file holds it: its header line, if it has one, and its values."""
         lines = filter(None, (self.header, self.values))
         return "\n".join("    " + ",".join(words).rstrip("\r") for words in lines)
 
@@ -123,9 +129,10 @@ class TuningRow:
 
     @property
     def problem(self) -> GemmProblem | None:
-        """The problem that the library takes the row for: never a grouped one, and every transpose but N is T.
+        """Problem that the library takes the row for.
 
-        A number that it does not match by may be anything.
+        It is never grouped, and every transpose but N is T.  A number that the library does not match by may have any
+        value.
         """
         read = {name: "N" if self.taken.get(name) == "N" else "T" for name in ("transA", "transB")}
         read |= {x: str(size) for x in (*_NUMBERS, INDEX) if (size := leading(self.taken.get(x, ""))) is not None}
@@ -141,18 +148,21 @@ class TuningRow:
 
 
 def split(line: str) -> tuple[str, ...]:
-    """The cells of a line as ``std::getline`` splits them: an empty last one is dropped."""
+    """Split a line into cells as ``std::getline`` does.  An empty last cell is dropped."""
     cells = line.lstrip(BLANKS).split(",")
     return tuple(cells[:-1] if len(cells) > 1 and not cells[-1] else cells)
 
 
 def recognise(head: Head) -> bool:
-    """Its first line."""
+    """Return True if the file begins with ``Git Version: ``."""
     return head.data.startswith(FIRST.encode())
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Each row as a measurement (microseconds), a claim without its time; the revision, arch and CU count as facts."""
+    """Read each row as a measurement (µs).  The revision, the arch and the CU count become facts.
+
+    A row with another row's time is read without its time.
+    """
     header: tuple[str, ...] | None = None
     lines: list[Line] = []
     rows: list[TuningRow] = []
@@ -165,7 +175,7 @@ def read(source: Source) -> Iterator[Outcome]:
             yield Outcome("fact", (revisions[-1],))
         elif "transA" in line.text:
             header = split(line.text)
-            yield Outcome("fact")  # it names columns and has no time
+            yield Outcome("fact")  # a header line names columns and has no time
         else:
             lines.append(line)
             rows.append(row_of(number, split(line.text), header, None))
@@ -202,7 +212,7 @@ def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
 
 
 def _cached(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
-    """A row of the runtime tuning cache: the build that measured it stands in the row."""
+    """Read a row of the runtime tuning cache.  The row itself names the build that measured it."""
     try:
         gemm, index, time_us = tuning_cache.problem(row.cells), int(row.cells["solution_index"]), float(row.cells["us"])
     except ValueError as error:
@@ -234,7 +244,7 @@ def _cached(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
 
 
 DEVICE: Mapping[str, str] = {"arch": "gcnArchName", "cu_count": "CUs"}
-"""Facts of the device that a row is of, and their columns."""
+"""Fact about the row's device → column that states it."""
 
 
 def _reject(line: Line, reason: str) -> Outcome:
@@ -259,23 +269,27 @@ FORMAT = FileFormat(
 
 _KEY_FIELDS = ("trans_a", "trans_b", "batch_count", "m", "n", "k", "a_type", "b_type", "c_type", "compute_type")
 _PLACED_COMPUTES = frozenset({"f16_r", "f32_r", "f64_r", "i32_r"})
-"""ROCm 6.4 reads the compute type as a data type and drops rows with any other text."""
+"""Compute types that ROCm 6.4 reads.  It reads the column as a data type and drops rows with any other text."""
 BETWEEN = 1300
-"""The first version that may read ``xf32_r`` by its place, as ``f32_r``: the reader at ROCm/hipBLASLt@00ed225c, newer
-than ROCm 6.4's (0.12) and older than the one by name (0.15, 7.0).  No release of ROCm is of these versions; 6.4.0 to
-6.4.2 drop such rows (issue ROCm/hipBLASLt#2010).
+"""First version that may read ``xf32_r`` by its place, as ``f32_r``.
+
+This is the reader at ROCm/hipBLASLt@00ed225c.  It is newer than ROCm 6.4's reader (0.12) and older than the reader by
+name (0.15, 7.0).  No release of ROCm has such a version.  6.4.0 to 6.4.2 drop such rows (issue ROCm/hipBLASLt#2010).
 """
 _COMPUTES = frozenset({"f32_r", "f64_r", "i32_r", "xf32_r"})
 _FAST_COMPUTES = frozenset({"f32_f16_r", "f32_bf16_r"})
 _OBJECT_COMPUTES = {"f16_r": "f32_f16_r", "bf16_r": "f32_bf16_r"}
 NO_ROW = "-"
-"""In place of the compute type in a key that no row has."""
+"""Text in place of the compute type, in a key that no row has."""
 _FOLDS_FAST = 100_203
-"""The first version whose fast compute types may have the key of f32_r (rocm-libraries PR 6557)."""
+"""First version whose fast compute types may have the key of f32_r (rocm-libraries PR 6557)."""
 
 
 def version(target: Mapping[str, str]) -> int | None:
-    """``hipblaslt_version`` as a number (1201, 100200); a text with dots (0.12.1) is put into that form."""
+    """Return ``hipblaslt_version`` as a number, for example 1201 or 100200.
+
+    A text with dots is converted: 0.12.1 gives 1201.  Returns None if the text is no version.
+    """
     text = target.get("hipblaslt_version", "").partition("-")[0]
     parts = text.split(".")
     if not all(part.isdigit() for part in parts):
@@ -285,21 +299,24 @@ def version(target: Mapping[str, str]) -> int | None:
 
 
 def by_name(number: int | None) -> bool | None:
-    """Whether this version reads columns by name, not by their places; None where both occur.
+    """Return True if this version reads columns by name, False if by place.
 
-    0.15, the development of ROCm 7.0 from April 2025 on (ROCm/rocBLAS pull request 1613), read by place until
-    ROCm/hipBLASLt pull request 1962 of May: a row is then read as by the build that its layout is of.
+    Both occur in versions 0.15.x.  For these, and for an unknown version, the result is ``None``.
+
+    0.15 is the development version of ROCm 7.0 from April 2025 on (ROCm/rocBLAS pull request 1613).  It read by place
+    until ROCm/hipBLASLt pull request 1962 of May.  If the result is ``None``, a row is read as by the build that writes
+    its layout.
     """
     return None if number is None or 1500 <= number < 100_000 else number >= 100_000
 
 
 def folds_fast(number: int | None) -> bool | None:
-    """Whether the fast compute types have the key of f32_r in this version."""
+    """Return True if this version keys the fast compute types as f32_r.  Return None for an unknown version."""
     return None if number is None else number >= _FOLDS_FAST
 
 
 def compute_as_read(text: str, number: int | None, named: bool) -> str | None:
-    """The compute type for which the library takes the text of a row; None where it drops the row."""
+    """Return the compute type for which the library takes the text of a row, or None if the library drops the row."""
     if not named:
         if text == "xf32_r" and number is not None and number >= BETWEEN:
             return "f32_r"
@@ -308,12 +325,17 @@ def compute_as_read(text: str, number: int | None, named: bool) -> str | None:
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """``transA,transB,batch,m,n,k,a,b,c,compute``: what the library matches a row by.
+    """Return ``transA,transB,batch,m,n,k,a,b,c,compute``, the key by which the library matches a row.
 
-    None for grouped and complex GEMMs, where a key field is unknown, and for a compute type that the target's reader
-    drops or reads as another.  Leading dimensions, strides, scalars, epilogue, scales and swizzle are no part of it:
-    problems that differ only there share a row.  8-bit floats are those of the target's arch; a 6.4 target
-    (``hipblaslt_version`` below 1500) has one name for both families.
+    Returns None in these cases:
+
+    * The GEMM is grouped or complex.
+    * A field of the key is unknown.
+    * The target's reader drops the compute type or reads it as another.
+
+    The key does not hold leading dimensions, strides, scalars, the epilogue, scales and swizzle.  Problems that differ
+    only in such fields share a row.  8-bit floats are named for the target's arch.  A 6.4 target (``hipblaslt_version``
+    below 1500) has one name for both families of 8-bit floats.
     """
     if not isinstance(problem, GemmProblem) or problem.members or problem.a_type in COMPLEX:
         return None
@@ -324,30 +346,36 @@ def key(problem: Problem, target: Mapping[str, str]) -> str | None:
 def _key_values(problem: GemmProblem, target: Mapping[str, str]) -> dict[str, object]:
     p, number = problem.normal, version(target)
     values: dict[str, Any] = {name: getattr(p, name) for name in _KEY_FIELDS}
-    # At β = 0 normal form drops C's type.  The library has solutions for C of D's type alone: of 84 combinations with D
-    # of 8 bits, version 1.2.2 offers some for six, in all of which C is of D's type.
+    # At β = 0 the normal form drops C's type.  The library has solutions only for a C of D's type.  Of 84 combinations
+    # with an 8-bit D, version 1.2.2 offers solutions for six, and in all six C has D's type.
     if p.beta == "zero":
         values["c_type"] = problem.c_type or p.d_type
     values |= {x: _data_type(values[x], target) for x in ("a_type", "b_type", "c_type")}
     named, compute = by_name(number) is not False, p.compute_type or ""
-    # A call of f16_r runs as f32_r, which bench lines of such calls state; Trace lines state what was asked for.
+    # A call of f16_r runs as f32_r.  Bench lines of such calls state f32_r.  Trace lines state the requested type.
     known = not named or compute in _COMPUTES | _FAST_COMPUTES | {"f16_r"}
     return values | {"compute_type": compute_as_read(compute, number, named) if known else None}
 
 
 def _data_type(name: str | None, target: Mapping[str, str]) -> str | None:
-    """A type of a call on this target, as its tuning file names it."""
+    """Return a call's data type as the target's tuning file names it."""
     number = version(target)
     older = number is not None and number < BETWEEN
     return OCP.get(name or "", name) if older else on_arch(name, target.get("arch"))
 
 
 def object_key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """The key of a call through the C++ object (``hipblaslt_ext::Gemm``, which rocBLAS uses).
+    """Return the key of a call through the C++ object (``hipblaslt_ext::Gemm``, which rocBLAS uses).
 
-    Up to version 1.2.2 its compute type is that of A where that has 16 bits, so no row of ``f32_r`` serves it, and
-    64-bit floats and integers find no row; so it is taken to be where the version is unknown. Later it is ``key``.
-    Source: ROCm/rocm-libraries pull request 6557; 1.2.2 was asked in ``tests/conformance/test_hipblaslt_files.py``.
+    The key differs from ``key`` up to version 1.2.2.  An unknown version is treated like 1.2.2.  Later versions have
+    the same key.
+
+    * If A has 16 bits, the compute type follows A: ``f32_f16_r`` or ``f32_bf16_r``.  So no row of ``f32_r`` serves the
+      call.  ROCm 6.4 keeps no row with such a compute type, so there the call finds no row.
+    * Compute types ``f64_r`` and ``i32_r`` find no row.
+
+    Source: ROCm/rocm-libraries pull request 6557.  Version 1.2.2 was tried in
+    ``tests/conformance/test_hipblaslt_files.py``.
     """
     name, number = key(problem, target), version(target)
     if name is None or not isinstance(problem, GemmProblem) or folds_fast(number):
@@ -363,20 +391,20 @@ def object_key(problem: Problem, target: Mapping[str, str]) -> str | None:
 
 
 class _DroppedError(Exception):
-    """The library drops a row; ``args`` are the rule of lint that it breaks and the reason."""
+    """Raised if the library drops a row.  ``args`` are the lint rule that the row breaks and the reason."""
 
 
 def rows_of(text: str, number: int | None) -> list[TuningRow]:
-    """The lines of values, each with the header line before it, if there is one.
+    """Parse the lines of values, each with the header line before it if there is one.
 
-    Where the version is unknown, a row is read as by the library that its layout is for.
+    If the version is unknown, a row is read as by the library that writes its layout.
     """
     out: list[TuningRow] = []
     header: tuple[str, ...] | None = None
     for line, content in enumerate(text.split("\n"), start=1):
         values, names = split(content), "transA" in content
         if names and by_name(number) is False:
-            continue  # 6.4 takes it for a row, of sizes that are no numbers
+            continue  # 6.4 takes a header for a row whose sizes are no numbers
         if names and header is None:
             header = values
         elif header is not None or (FIRST not in content and len(values) > 1):
@@ -386,10 +414,11 @@ def rows_of(text: str, number: int | None) -> list[TuningRow]:
 
 
 def with_claims(rows: Sequence[TuningRow]) -> list[TuningRow]:
-    """The rows, marked where the time is another row's.
+    """Return the rows, with ``claim`` set if the time is another row's.
 
-    hipblaslt-bench computes a row's Gflop/s of its sizes and time (with an epilogue's operations, some per element of
-    D).  Rows of several sizes with one solution, time and rate are copies of the one whose sizes fit the rate best.
+    hipblaslt-bench computes a row's Gflop/s from its sizes and its time.  An epilogue adds some operations per element
+    of D.  If rows of several sizes have the same solution, time and rate, one row was timed: the row whose sizes fit
+    the rate best.  The other rows are copies of it.
     """
     timed = [(row, _timing(row), *_operations(row), row.stated_flops) for row in rows]
     best: dict[tuple[str, ...], tuple[float, int]] = {}
@@ -406,7 +435,7 @@ def with_claims(rows: Sequence[TuningRow]) -> list[TuningRow]:
 
 
 _EPILOGUE, _ROUNDED = 10, 0.02
-"""Most operations per element of D that a bench adds for an epilogue, and what rounding may change."""
+"""Most operations per element of D that hipblaslt-bench adds for an epilogue, and the relative error of rounding."""
 
 
 def _timing(row: TuningRow) -> tuple[str, ...]:
@@ -414,13 +443,13 @@ def _timing(row: TuningRow) -> tuple[str, ...]:
 
 
 def _operations(row: TuningRow) -> tuple[int, int]:
-    """Operations of the row's product, alone and with the costliest epilogue; 0 where a size is no number."""
+    """Return the operations of the row's product: alone, and with the costliest epilogue.  0 if a size is no number."""
     m, n, k, batch = (leading(row.taken.get(x, "")) or 0 for x in ("m", "n", "k", "batch_count"))
     return 2 * m * n * k * batch, (2 * k + _EPILOGUE) * m * n * batch
 
 
 def row_of(line: int, values: tuple[str, ...], header: tuple[str, ...] | None, number: int | None) -> TuningRow:
-    """One row as this version takes it; of an unknown one, as that which its layout is for."""
+    """Return one row as this version reads it.  An unknown version reads it as the library that writes its layout."""
     row = TuningRow(line, values, header)
     try:
         sure = by_name(number)
@@ -472,7 +501,7 @@ def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
         raise _DroppedError("number", f"{', '.join(bad)} is no number")
     if named:
         known = _NAMED_TYPES if folds_fast(number) is False else _NEWER_TYPES
-    else:  # only builds between 6.4 and 7.0 wrote fnuz types in this layout, so a file with them is of one
+    else:  # only builds between 6.4 and 7.0 wrote fnuz types in this layout, so one of them wrote the file
         known = _NAMED_TYPES if number is None or number >= BETWEEN else _PLACED_TYPES
     types = [cells[name] for name in _TYPES]
     wrong = [f"{name} {cells[name]!r}" for name in _TYPES if cells[name] not in known]
@@ -482,7 +511,7 @@ def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
     if compute is None:
         raise _DroppedError("compute-type", f"ROCm 6.4 drops entries of compute type {cells['compute_type']!r}")
     if number is None and not named and fnuz_only(cells["gcnArchName"]):
-        types = [FNUZ.get(x, x) for x in types]  # the older reader has one name, and the device one family
+        types = [FNUZ.get(x, x) for x in types]  # the older reader has one name, and the device has one family
     trans = ["N" if cells[name] == "N" else "T" for name in ("transA", "transB")]
     return ",".join((*trans, *map(str, sizes.values()), *types, compute))
 
@@ -491,22 +520,31 @@ def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
 
 
 def accepts(override: Override) -> bool:
-    """Whether this writer is meant: a hipBLASLt index above 0 (the library refuses 0) for a single GEMM."""
+    """Return True if this writer can write the override: a hipBLASLt index above 0 for a single GEMM.
+
+    The library refuses the index 0.
+    """
     index = override.solution.id
     gemm = isinstance(override.problem, GemmProblem) and not override.problem.members
     return gemm and override.solution.library == "hipblaslt" and index.isdigit() and int(index) > 0
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
-    """One file; the 6.4 layout for a target with ``hipblaslt_version`` below 1500, else header and values per row.
+    """Write one tuning file.
 
-    The 7.0 layout keeps to the 37 columns of 6.4: a 6.4 reader skips its header lines and takes its values, so it is
-    also what a target of unknown version gets.  What the library ignores is the problem's own value where it is known,
-    else that of a plain product without gaps; of the Gflops, GB/s and µs 0 without a time.
+    A target with ``hipblaslt_version`` below 1500 gets the 6.4 layout.  Any other target gets a header line and a line
+    of values per row, with the 37 columns of 6.4.  Because a 6.4 reader skips the header lines and takes the values, a
+    target of unknown version gets this layout too.
 
-    Raises EmissionError where the target lacks ``hipblaslt_revision`` (the library compares it; some builds have an
-    empty one) or ``arch`` (an index means another kernel elsewhere), a key field is unknown, or two overrides of one
-    key want different solutions.
+    A cell that the library ignores holds the problem's own value if it is known.  Else it holds the value of a product
+    without epilogue, scales and gaps.  Gflops, GB/s and µs are 0 if the time is unknown.
+
+    Raises EmissionError in these cases:
+
+    * The target lacks ``hipblaslt_revision``, which the library compares.  It may be empty, as in some builds.
+    * The target lacks ``arch``.  An index means another kernel on another arch.
+    * A field of the key is unknown.
+    * Two overrides of one key have different solutions.
     """
     for fact, why in (("hipblaslt_revision", "the library compares it"), ("arch", "an index holds for one arch only")):
         if target.get(fact) is None or (fact == "arch" and not target[fact]):

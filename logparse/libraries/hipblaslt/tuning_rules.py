@@ -1,16 +1,27 @@
-"""What hipBLASLt keeps of a tuning file: which rows, under which key, with which index, and why not the others.
+"""Rules for hipBLASLt tuning files: which rows the library keeps, under which key, with which index, and why.
 
-ROCm 6.4 takes every line of exactly 37 values by their places.  From 7.0 on (library version 1500) a line that contains
-``transA`` names the columns of the line after it, whatever that is; eleven columns are collected in one order, the
-first of each name that is next.  Both remove blanks in front of a line and nowhere else, take any transpose but ``N``
-for T, and numbers as far as they are numbers (``4096.0``, ``101917abc``).  The reader by name takes a compute type that
-it does not know for ``f32_r``; the older one takes the compute type for a data type.
+Two readers exist:
 
-Of several rows of one key the newer library takes the first whose index its build has, the older the latest; where
-that solution cannot run the call it takes its own choice, and no other row.  The first line must be the library's own
-revision, else it takes nothing of the file for calls of its C functions.
+=======================  ===============================  ==============================================================
+topic                    ROCm 6.4, by place               ROCm 7.0 and later, by name
+=======================  ===============================  ==============================================================
+row                      every line of exactly 37 values  the line after a line that contains ``transA``, whatever it is
+columns                  by their places                  by the names in the line before
+compute type             read as a data type              an unknown one is taken for ``f32_r``
+several rows of one key  the latest                       the first whose index the build has
+=======================  ===============================  ==============================================================
 
-Compared with libhipblaslt 1.2.2 (ROCm 7.2.4) over a virtual GPU in ``tests/conformance/test_hipblaslt_files.py``.
+The reader by name came with library version 1500.  It walks through the names and looks for eleven columns in a fixed
+order.  It takes the first column with the name that is next.
+
+Both readers remove blanks only in front of a line.  Both take any transpose but ``N`` for T.  Both read a number up to
+the first character that is no part of it (``4096.0``, ``101917abc``).
+
+If the solution of the taken row cannot run the call, the library uses its own choice and tries no other row.  The first
+line must state the library's own revision.  Else the library takes nothing of the file for calls of its C functions.
+
+The rules were compared with libhipblaslt 1.2.2 (ROCm 7.2.4) over a virtual GPU in
+``tests/conformance/test_hipblaslt_files.py``.
 Source: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/UserDrivenTuningParser.cpp`` (6.4, 7.0),
 ROCm/rocm-libraries ``projects/hipblaslt``, the same file.
 """
@@ -54,7 +65,7 @@ _CACHE = (
 
 @dataclass(frozen=True)
 class Context:
-    """A target (``number``: the library's version), and the file's kept rows by key."""
+    """Target, its library's version (``number``), and the kept rows of the file by key."""
 
     facts: Facts
     number: int | None
@@ -65,7 +76,10 @@ class Context:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Context]]:
-    """What the target's library takes from the file; an unknown version is the one whose layout a row has."""
+    """Return the rows that the target's library takes from the file.
+
+    If the version is unknown, each row is read by the library that writes its layout.
+    """
     text, _ = text_of(data)
     number, certain = tuning_file.version(target), target.get("hipblaslt_revision") is not None
     found, notes = tuning_file.rows_of(text, number), list[Note]()
@@ -87,13 +101,16 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Cont
 
 
 def _revision(text: str) -> str | None:
-    """What the library compares with its own: the rest of the first line behind ``Git Version: ``, blanks included."""
+    """Return the text that the library compares with its own revision, or None.
+
+    It is the rest of the first line behind ``Git Version: ``, blanks included.
+    """
     _, found, revision = text.partition("\n")[0].partition(tuning_file.FIRST)
     return revision if found else None
 
 
 def _own_facts(text: str, found: Sequence[TuningRow]) -> dict[str, str]:
-    """The revision of the first line, and the device where all rows name one."""
+    """Return the revision of the first line, and the device if all rows that name a device name the same."""
     revision = _revision(text)
     out = {} if revision is None else {"hipblaslt_revision": revision.rstrip("\r")}
     for name, column in tuning_file.DEVICE.items():
@@ -104,7 +121,7 @@ def _own_facts(text: str, found: Sequence[TuningRow]) -> dict[str, str]:
 
 
 def _refusals(text: str, target: Facts) -> Iterator[Note]:
-    """Why the library switches overriding off: the first line must state its own revision, to the letter."""
+    """Yield the reason why the library switches overriding off.  The first line must state its revision exactly."""
     mine, theirs = _revision(text), target.get("hipblaslt_revision")
     if mine is None:
         message = "the first line is not 'Git Version: …': the library compares it and switches overriding off"
@@ -121,12 +138,12 @@ def _refusals(text: str, target: Facts) -> Iterator[Note]:
 
 
 def probe_order(rows: Sequence[Row], facts: Facts) -> Sequence[Row]:
-    """The rows of one key in the order in which the library tries them: ROCm 6.4 the latest first."""
+    """Return the rows of one key in the order in which the library tries them.  ROCm 6.4 tries the latest first."""
     return rows[::-1] if by_name(tuning_file.version(facts)) is False else rows
 
 
 def recognise(head: Head) -> bool:
-    """As the format does, and files that lost their first line or have something before it."""
+    """Return True for every tuning file, also if its first line is lost or text stands before it."""
     data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip(tuning_file.BLANKS.encode())
     return data.startswith(tuning_file.FIRST.encode()) or b"transA,transB,grouped_gemm,batch_count" in data
 
@@ -135,7 +152,7 @@ def recognise(head: Head) -> bool:
 
 
 def _dropped(name: str, remedy: str) -> Rule[TuningRow, Context]:
-    """The rule of one reason for which the library drops a row."""
+    """Return the rule for one reason why the library drops a row."""
     return Rule(name, "error", "read", lambda row, context: row.why if row.rule == name else None, remedy)
 
 
@@ -184,9 +201,10 @@ def _copied(row: TuningRow, context: Context) -> str | None:
 
 
 def product_of(problem: Problem | None) -> dict[str, str | None]:
-    """What the operands of a product need of a kernel, of which the library's key contains nothing.
+    """Return a product's requirements on a kernel that the library's key does not hold.
 
-    Of swizzles, scales and types that operands are converted to; empty for a plain one, None where that is unknown.
+    The keys of the result are ``swizzle``, ``scale`` and ``input`` (a type that operands are converted to).  A value is
+    empty if the product has no such requirement, and None if it is unknown.
     """
     if not isinstance(problem, GemmProblem):
         return {}
@@ -195,7 +213,7 @@ def product_of(problem: Problem | None) -> dict[str, str | None]:
     letters = "".join(letter for letter, is_set in swizzles if is_set)
     out["swizzle"] = None if any(x is None for _, x in swizzles) else f"swizzled {letters}" if letters else ""
     modes = [p.scale_a, p.scale_b]
-    parts = sorted({x for x in modes if x not in (None, "none", "scalar")})  # one factor asks for no other kernel
+    parts = sorted({x for x in modes if x not in (None, "none", "scalar")})  # one factor needs no other kernel
     out["scale"] = None if None in modes else f"{'/'.join(parts)} scales" if parts else ""
     unknown = None in (p.compute_input_a_type, p.compute_input_b_type)
     out["input"] = None if unknown else f"as {'/'.join(p.converted)}" if p.converted else ""
@@ -203,7 +221,10 @@ def product_of(problem: Problem | None) -> dict[str, str | None]:
 
 
 def other_product(row: Problem | None, call: Problem) -> str:
-    """Why a row's solution cannot run a call of its key: it is of another product, by what both state."""
+    """Return why a row's solution cannot run a call with the row's key, or an empty text.
+
+    The solution cannot run the call if it is for another product.  Only requirements that both state are compared.
+    """
     mine, theirs = product_of(row), product_of(call)
     for word, needed in theirs.items():
         has = mine.get(word)
@@ -217,8 +238,9 @@ def _product_text(problem: Problem | None) -> str:
 
 
 def work_of(problem: Problem | None) -> str:
-    """What a call computes of which the library's key contains nothing: the product's own needs in brackets, C, bias
-    and activation.
+    """Return the work of a call that the library's key does not hold, as text.
+
+    The text holds the product's own requirements in brackets, then β, then the bias and the activation.
     """
     if not isinstance(problem, GemmProblem):
         return ""
@@ -228,7 +250,10 @@ def work_of(problem: Problem | None) -> str:
 
 
 def _slot(offer: Offer) -> str:
-    """Rows of one key and of different products stand beside each other: neither solution can run the other's calls."""
+    """Return the slot that a row competes for: its key and its product.
+
+    Rows of one key and of different products do not compete, because neither solution can run the other's calls.
+    """
     product = offer.work.partition("]")[0] if offer.work.startswith("[") else ""
     return f"{offer.key} {product}"
 
@@ -255,7 +280,7 @@ def _shared(row: TuningRow, context: Context) -> str | None:
 
 
 def _rivals(row: TuningRow, context: Context) -> list[TuningRow]:
-    """The rows of its key with another solution."""
+    """Return the rows with the same key and another solution."""
     return [x for x in context.same_key.get(row.key, ()) if x.index != row.index]
 
 
@@ -292,13 +317,16 @@ _RULES: tuple[Rule[TuningRow, Context], ...] = (
 
 
 def _object_compute(problem: Problem, facts: Facts) -> str | None:
-    """The compute type of the row for a call through the C++ object, where that is another than of the C functions'."""
+    """Return the compute type of the row for a call through the C++ object.
+
+    Returns None if the C functions find the same row.
+    """
     own, other = tuning_file.key(problem, facts), tuning_file.object_key(problem, facts)
     return None if other is None or own == other else other.rpartition(",")[2]
 
 
 def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Calls through the C++ object that have another key than those of the C functions."""
+    """Report calls through the C++ object whose key differs from the key of the C functions."""
     out = {}
     for call in object_calls(messages):
         if compute := _object_compute(call, reading.key_facts):
@@ -310,13 +338,18 @@ def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str,
 
 
 def object_calls(messages: Iterable[tuple[str, str]]) -> list[Problem]:
-    """The problems that a run's logs (function and text of messages) name as called through the C++ object."""
+    """Return the problems that a run's logs name as called through the C++ object.
+
+    ``messages`` are pairs of function and text.
+    """
     return [problem_from_text(text) for function, text in messages if function == bench.OBJECT]
 
 
 def with_objects(overrides: Sequence[Override], called: Sequence[Problem], target: Mapping[str, str]) -> list[Override]:
-    """The overrides, each followed by that with whose row a call through the C++ object (``called``) is served, where
-    that is another and there can be one.
+    """Return the overrides, with an extra override behind each one that calls through the C++ object need.
+
+    ``called`` are the problems called through the C++ object.  The extra override has the key of such a call.  It is
+    left out if the key is the same or no row can have it.
     """
     keys = {tuning_file.key(call, target) for call in called} - {None}
     out = []
@@ -329,10 +362,11 @@ def with_objects(overrides: Sequence[Override], called: Sequence[Problem], targe
 
 
 def kernels(problem: Problem) -> str | None:
-    """The kind of kernels that a call needs: an index has those of one, and serves no call of another.
+    """Return the kind of kernels that a call needs, as text.  Return None if it is unknown.
 
-    Bias, activation, β, scales of whole matrices, leading dimensions and strides do not matter.  Of the 11,808 indices
-    that version 1.2.2 offered on gfx90a for plain products, and 5,972 on gfx1201, it offered none for another kind.
+    A solution index has kernels of one kind and serves no call of another kind.  Bias, activation, β, scales of whole
+    matrices, leading dimensions and strides do not matter.  Evidence: version 1.2.2 offered 11,808 indices for products
+    without such requirements on gfx90a, and 5,972 on gfx1201.  No such index was offered for another kind.
     """
     if not isinstance(problem, GemmProblem) or problem.aux is None:
         return None
@@ -353,7 +387,7 @@ def kernels(problem: Problem) -> str | None:
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Revision, device and layout of a file.  Raises InputError where it has no revision."""
+    """Return the revision, the device and the layouts of a file.  Raises InputError if the file has no revision."""
     text = text_of(data)[0]
     found = tuning_file.rows_of(text, None)
     revision = _own_facts(text, found).get("hipblaslt_revision")
@@ -378,7 +412,10 @@ def _keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
 
 
 def takes(given: Solution, rocblas_version: str) -> Solution | None:
-    """An index of hipBLASLt, also one that rocBLAS passes to it."""
+    """Return the solution if it is an index of hipBLASLt, else None.
+
+    An index of rocBLAS that rocBLAS passes to hipBLASLt is translated.
+    """
     if given.library == "rocblas" and given.id.lstrip("-").isdigit():
         index = hipblaslt_index(given, rocblas_version)
         return None if index is None else Solution("hipblaslt", str(index))

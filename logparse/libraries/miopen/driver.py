@@ -20,8 +20,8 @@ of the three numbers, or 0 for all.  Each direction gives one ``Call``.
   beside calls of a job.  If a run has no calls of a job, a list of commands is the workload that the user asks about
   (view ``workload``).
 
-A command has no output sizes.  They are computed as MIOpen computes them: ``max(1, (in + 2·pad − (dilation·(filter − 1)
-+ 1)) // stride + 1)``, and the inverse for a transposed convolution.
+A command has no output sizes.  They are computed as MIOpen computes them:
+``max(1, (in + 2·pad − (dilation·(filter − 1) + 1)) // stride + 1)``, and the inverse for a transposed convolution.
 
 A flag that a typed command lacks has the driver's default.  A logged command always prints all sizes.  A logged command
 that lacks a size was cut and is rejected.  ``conv`` is read as FP32.  A log also prints ``conv`` for FP64, FP8 and
