@@ -1,12 +1,13 @@
-/* Finds the records of a find-db, and reads those of the usual form.
+/* Find the records of a find-db, and read the records of the usual form.
  *
- * `index` goes once over whole lines and gives columns: where records stand, and of those of a usual form what stands in
- * keys and items as numbers, and texts (solvers, tails of keys) as places in lists of distinct ones.  The other lines are
- * only found: Python reads them one by one.  `texts` writes what the store calls the problems.  What a tail means stays
- * Python's to judge.
+ * `index` goes once over whole lines and gives columns.  They hold the position of every line.  For a record of the
+ * usual form they also hold the numbers in its key and items.  Texts (solvers, algorithms, tails of keys) are places in
+ * lists of distinct texts.  `index` does not read the other lines: Python reads them one by one.
  *
- * A zero stands behind a bytes object's data, at which every loop over characters stops: none runs beyond it.  The
- * functions run without the interpreter's lock.
+ * `texts` writes the texts by which the store names problems.  Python judges the meaning of a tail.
+ *
+ * A zero byte stands behind the data of a bytes object.  Every loop over characters stops at it, so no loop runs beyond
+ * the data.  The functions run without the interpreter's lock.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -18,9 +19,9 @@
 #include <malloc.h>
 #endif
 
-#define VERSION 6 /* of what Python's side expects: count up with every change of arguments or results */
+#define VERSION 6 /* Python compares it: count up with every change of arguments or results */
 #define SIZES 12  /* n c d h w k filter_d filter_h filter_w out_d out_h out_w */
-#define PIECES 3  /* of a tail: what stands around and between the sizes in a problem's text */
+#define PIECES 3  /* pieces of a problem's text around and between its sizes */
 #define NONE UINT32_MAX
 
 enum { N, C, D, H, W, K, FILTER_D, FILTER_H, FILTER_W, OUT_D, OUT_H, OUT_W };
@@ -29,7 +30,7 @@ static uint64_t seed; /* differs from process to process */
 
 static inline int is_digit(char c) { return (unsigned char)(c - '0') < 10; }
 
-/* No delimiter, and printable: a character of a name or a value. */
+/* Tell whether a character may be part of a name or a value: printable, and no delimiter. */
 static inline int is_plain(char c) { return c >= ' ' && c < 127 && c != ':' && c != ',' && c != ';' && c != '='; }
 
 /* ---------------------------------------------------------------------------------------------- distinct texts */
@@ -89,7 +90,8 @@ static int grow(Words *words)
     return 0;
 }
 
-/* The word of a text, new ones with `last` = -1; NULL without memory.  Earlier pointers may be stale. */
+/* Return the word of a text, or NULL if memory runs out.  A new word has `last` = -1.
+ * Pointers to words that earlier calls returned may be invalid afterwards. */
 static Word *word_of(Words *words, const char *text, size_t length, uint64_t salt)
 {
     uint64_t hash = hash_of(text, length, seed ^ salt);
@@ -118,7 +120,7 @@ static void clear(Words *words)
 
 enum { DONE, ODD, NO_MEMORY };
 
-/* A number of a key: up to nine digits without leading zeros.  Returns what follows, or NULL. */
+/* Read a number of a key: up to nine digits without leading zeros.  Return the text behind it, or NULL. */
 static inline const char *read_size(const char *at, int64_t *out)
 {
     const char *start = at;
@@ -132,10 +134,11 @@ static inline const char *read_size(const char *at, int64_t *out)
 static const double TENS[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                               1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
 
-#define MS_TO_US 3 /* as a power of ten */
+#define MS_TO_US 3 /* power of ten */
 
-/* A time above 0 in milliseconds, as microseconds, where a single operation on exact numbers gives the nearest double
- * (W. D. Clinger, How to read floating point numbers accurately, 1990); else 0.  `*place` moves over what was read. */
+/* Read a time above 0 in milliseconds, and return it in microseconds.
+ * Return 0 unless a single operation on exact numbers gives the nearest double (W. D. Clinger, How to read floating
+ * point numbers accurately, 1990).  `*place` moves behind the text that was read. */
 static double read_time(const char **place)
 {
     const char *at = *place, *start = at;
@@ -157,7 +160,7 @@ static double read_time(const char **place)
     return power < 0 ? (double)value / TENS[-power] : (double)value * TENS[power];
 }
 
-/* The end of a name: a delimiter, a blank, or a character that none has. */
+/* Return the end of a name: a delimiter, a blank, or a character that no name has. */
 static inline const char *name_end(const char *at)
 {
     while (is_plain(*at) && *at != ' ')
@@ -167,21 +170,21 @@ static inline const char *name_end(const char *at)
 
 typedef struct {
     const char *data, *end;
-    int whole; /* a file: records of one key are found */
+    int whole; /* the data is a whole file: repeated keys are found */
     size_t lines, items;
-    int64_t *start;                         /* of each line, and where a next one would begin */
-    int32_t *equals, *first, *tail, *begin; /* of each line; `begin`: its first item, and one more */
-    int64_t *hash;                          /* of each line's key */
-    int64_t *sizes;                         /* SIZES columns */
-    int32_t *solver, *algorithm;            /* of each item */
+    int64_t *start;                         /* per line, and where a next line would begin */
+    int32_t *equals, *first, *tail, *begin; /* per line; `begin`: first item, and one more */
+    int64_t *hash;                          /* per line: hash of its key */
+    int64_t *sizes;                         /* SIZES columns, per line */
+    int32_t *solver, *algorithm;            /* per item */
     int64_t *at, *workspace;
     double *time_us;
     Words keys, tails, solvers, algorithms;
 } Index;
 
-#define MOST_FLOPS 4611686018427387904.0 /* half of what 64 bits hold: flops are twice a product of sizes */
+#define MOST_FLOPS 4611686018427387904.0 /* half of 2^63: flops are twice a product of sizes */
 
-/* The key "c-h-w-3x3-k-h-w-n-tail", or with one more size for each of the tensors and the filter. */
+/* Read the key "c-h-w-3x3-k-h-w-n-tail".  A 3D key has one more size per tensor and for the filter. */
 static int index_key(Index *index, const char *at, const char *stop, size_t line)
 {
     static const char forms[2][SIZES + 1] = {"---x-----", "----xx------"};
@@ -211,7 +214,7 @@ static int index_key(Index *index, const char *at, const char *stop, size_t line
         return NO_MEMORY;
     tail->usual = wide;
     index->tail[line] = (int32_t)(tail - index->tails.words);
-    /* The first tensor is the input in forward keys, else the output; the filter stands between them. */
+    /* The first tensor is the input in forward keys, else the output.  The filter stands between the tensors. */
     int first = stop - dash > 1 && dash[1] == 'F';
     const int64_t *one = size, *filter = size + 1 + wide, *two = filter + wide;
     const int64_t *in = first ? one : two, *out = first ? two : one;
@@ -234,7 +237,7 @@ static inline int is_word(char c)
     return is_digit(c) || (unsigned char)((c | 32) - 'a') < 26 || c == '_';
 }
 
-/* "solver:ms,workspace,algorithm", the time 0 (so written) or above it and read exactly. */
+/* Read "solver:ms,workspace,algorithm".  The time is a written 0, or above 0 and read exactly. */
 static int index_item(Index *index, const char **place, size_t line, size_t item)
 {
     const char *at = *place, *stop = name_end(at), *start;
@@ -288,7 +291,7 @@ static int index_item(Index *index, const char **place, size_t line, size_t item
     return DONE;
 }
 
-/* A line: whether it has a key, and its items where all of it is of the usual form. */
+/* Read a line: the length of its key, and its items if all of the line has the usual form. */
 static int index_line(Index *index, const char *start, const char *stop, size_t line)
 {
     size_t item = (size_t)index->begin[line];
@@ -397,7 +400,7 @@ static PyObject *tails_of(const Words *words)
 
 enum { START, EQUALS, FIRST, TAIL, BEGIN, HASH, KEY_SIZES, SOLVER, ALGORITHM, AT, TIMES, WORKSPACES, COLUMNS };
 
-/* The columns, those of items as long as there are items of the usual form. */
+/* Return the columns.  Columns of items are cut to the count of items of the usual form. */
 static PyObject *index_result(Index *index, PyObject **columns)
 {
     static const size_t size[] = {sizeof(int32_t), sizeof(int32_t), sizeof(int64_t), sizeof(double), sizeof(int64_t)};
@@ -422,7 +425,7 @@ static PyObject *index_file(PyObject *Py_UNUSED(module), PyObject *args)
     PyObject *file, *result = NULL, *columns[COLUMNS] = {NULL};
     Index index = {0};
     int state = DONE;
-    if (!PyArg_ParseTuple(args, "Sp", &file, &index.whole)) /* bytes: a zero stands behind the last */
+    if (!PyArg_ParseTuple(args, "Sp", &file, &index.whole)) /* bytes: a zero stands behind the data */
         return NULL;
     if (PyBytes_GET_SIZE(file) >= INT32_MAX) {
         PyErr_SetString(PyExc_OverflowError, "a file of more than 2 GiB");
@@ -475,7 +478,7 @@ typedef struct {
 } Piece;
 
 #define DIGITS 9
-#define STEP 16 /* numbers are copied so many bytes at a time, whatever their length */
+#define STEP 16 /* bytes that are copied for a number of any length */
 
 typedef struct {
     char text[STEP];
@@ -504,7 +507,7 @@ static inline char *put_number(char *out, const Number *number)
     return out + number->length;
 }
 
-/* Numbers from `first` to `last`, commas between them. */
+/* Write the numbers from `first` to `last` with commas between them. */
 static inline char *put_numbers(char *out, const Number *numbers, int first, int last)
 {
     out = put_number(out, &numbers[first]);
@@ -515,7 +518,7 @@ static inline char *put_numbers(char *out, const Number *numbers, int first, int
     return out;
 }
 
-/* The text of each line's problem; -1 where a number or a tail is out of range.  There is room for all of them. */
+/* Write the text of each line's problem.  Return -1 if a number or a tail is out of range.  `text` has room for all. */
 static int write_texts(size_t lines, const int64_t *sizes, const int32_t *tails, const Piece *pieces, size_t tail_count,
                        char *text, int32_t *ends)
 {
@@ -544,7 +547,7 @@ static int write_texts(size_t lines, const int64_t *sizes, const int32_t *tails,
     return 0;
 }
 
-/* The pieces as they lie in a tuple of tuples of bytes, PIECES of each tail. */
+/* Return the pieces from a tuple of tuples of bytes: PIECES per tail. */
 static Piece *pieces_of(PyObject *tails)
 {
     size_t count = (size_t)PyTuple_GET_SIZE(tails);
@@ -585,7 +588,7 @@ static PyObject *texts_of(const Py_buffer *sizes, const Py_buffer *tails, PyObje
     size_t room = STEP;
     for (size_t i = 0; i < lines; i++) {
         if (tail[i] < 0 || (size_t)tail[i] >= tail_count)
-            continue; /* is said below */
+            continue; /* write_texts reports it */
         const Piece *piece = pieces + PIECES * (size_t)tail[i];
         room += piece[0].length + piece[1].length + piece[2].length + 11 + SIZES * (DIGITS + 1);
     }
@@ -641,7 +644,7 @@ PyMODINIT_FUNC PyInit__find_db(void)
     seed = salt ? (uint64_t)PyObject_Hash(salt) : 0;
     Py_XDECREF(salt);
 #ifdef __GLIBC__
-    /* Columns of megabytes come and go: by default the kernel would map, zero and unmap each of them. */
+    /* Columns of megabytes are made and freed often.  By default the kernel would map, zero and unmap each of them. */
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
 #endif

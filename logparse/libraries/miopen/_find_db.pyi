@@ -1,4 +1,4 @@
-"""The native reader of find-db records; see ``logparse.libraries.miopen.find_db_index``."""
+"""Native reader of find-db records; see ``logparse.libraries.miopen.find_db_index``."""
 
 VERSION: int
 
@@ -8,7 +8,11 @@ def index(
     bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes,
     list[str], list[str], list[tuple[int, str]],
 ]:  # fmt: skip
-    """The fields of ``find_db_index.Index``.  Raises OverflowError for a file of 2 GiB."""
+    """Return the fields of ``find_db_index.Index``.  Raises OverflowError for a file of 2 GiB - 1 byte or more."""
 
 def texts(sizes: bytes, tails: bytes, pieces: tuple[tuple[bytes, bytes, bytes], ...]) -> tuple[bytes, bytes]:
-    """Problem of each line: ends (int32, one more) and text.  Raises ValueError, OverflowError."""
+    """Return the problem of each line, as ends (int32, one more than lines) and text.
+
+    Raises ValueError if a buffer's length, a size or a tail is out of range.  Raises TypeError if a tail does not have
+    three pieces.  Raises OverflowError if the texts are longer than 2 GiB.
+    """

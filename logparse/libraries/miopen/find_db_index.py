@@ -25,7 +25,7 @@ SIZES = ("n", "c", "d", "h", "w", "k", "filter_d", "filter_h", "filter_w", "out_
 def native_reader() -> ModuleType | None:
     """Return the native module.
 
-    Returns None if the module was not built, was built from other sources, or is switched off with LOGPARSE_NATIVE=0.
+    Returns None if the module was not built, has another VERSION, or is switched off with LOGPARSE_NATIVE=0.
     """
     if os.environ.get("LOGPARSE_NATIVE", "1") == "0":
         return None
