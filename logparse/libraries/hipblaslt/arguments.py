@@ -152,7 +152,7 @@ def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
 def sizes(size: Member | GemmProblem, problem: GemmProblem, what: str) -> dict[str, int]:
     """Return ``m n k``, the leading dimensions and the strides of a GEMM or of a group's member.
 
-    Unknown leading dimensions and strides are tight.  A stride that a single batch does not need is 0.  Raises
+    Unknown leading dimensions and strides are tight.  With a single batch an unknown stride is 0.  Raises
     EmissionError if m, n or k is unknown.
     """
     if size.m is None or size.n is None or size.k is None:

@@ -1,4 +1,4 @@
-"""Enum texts of hipBLASLt (and cuBLASLt), as tables.  Tables that are needed in both directions serve both.
+"""Enum texts of hipBLASLt (and cuBLASLt), as tables.  A table that is needed in both directions is read in both.
 
 Sources: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/utility.cpp`` (texts of prefixed lines),
 ``clients/include/argument_model.hpp`` (bench words), ``clients/include/hipblaslt_arguments.hpp`` (codes).
@@ -192,7 +192,7 @@ def default_types(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def beta_of(*texts: str | None) -> Beta | None:
-    """Return whether the scalar β is zero.  ``texts`` are the texts of its parts.
+    """Return "zero" or "nonzero" for the scalar β.  ``texts`` are the texts of its parts.
 
     Returns None if no part is given or a part is no number.  ``std::to_string`` prints six decimals.  So a β below 5e-7
     reads as zero, and nothing in the line shows it.

@@ -138,7 +138,7 @@ def _problem(groups: Mapping[str, Mapping[str, str]], values: Mapping[str, str],
 
 
 def _count(text: str) -> int | None:
-    """Parse a count printed with ``%d``.  Return None if it is negative.
+    """Parse a count printed with ``%d``.  Return None if it is negative or no number.
 
     A count that does not fit 32 bits wraps, so a negative count is known to be wrong.
     """

@@ -367,8 +367,8 @@ def _data_type(name: str | None, target: Mapping[str, str]) -> str | None:
 def object_key(problem: Problem, target: Mapping[str, str]) -> str | None:
     """Return the key of a call through the C++ object (``hipblaslt_ext::Gemm``, which rocBLAS uses).
 
-    The key differs from ``key`` up to version 1.2.2.  An unknown version is treated like 1.2.2.  Later versions have
-    the same key.
+    The key differs from ``key`` up to version 1.2.2.  An unknown version is treated like 1.2.2.  In later
+    versions the two keys are equal.
 
     * If A has 16 bits, the compute type follows A: ``f32_f16_r`` or ``f32_bf16_r``.  So no row of ``f32_r`` serves the
       call.  ROCm 6.4 keeps no row with such a compute type, so there the call finds no row.
@@ -544,6 +544,8 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     * The target lacks ``hipblaslt_revision``, which the library compares.  It may be empty, as in some builds.
     * The target lacks ``arch``.  An index means another kernel on another arch.
     * A field of the key is unknown.
+    * The target's reader has no entry for the compute type.
+    * No entry can name the solution (see ``accepts``).
     * Two overrides of one key have different solutions.
     """
     for fact, why in (("hipblaslt_revision", "the library compares it"), ("arch", "an index holds for one arch only")):

@@ -1,4 +1,4 @@
-"""Rules for hipBLASLt tuning files: which rows the library keeps, under which key, with which index, and why.
+"""Rules for hipBLASLt tuning files: which rows the library keeps, under which key and index, and why it drops others.
 
 Two readers exist:
 
@@ -319,7 +319,7 @@ _RULES: tuple[Rule[TuningRow, Context], ...] = (
 def _object_compute(problem: Problem, facts: Facts) -> str | None:
     """Return the compute type of the row for a call through the C++ object.
 
-    Returns None if the C functions find the same row.
+    Returns None if the C functions find the same row, or if the call has no key.
     """
     own, other = tuning_file.key(problem, facts), tuning_file.object_key(problem, facts)
     return None if other is None or own == other else other.rpartition(",")[2]
@@ -364,9 +364,10 @@ def with_objects(overrides: Sequence[Override], called: Sequence[Problem], targe
 def kernels(problem: Problem) -> str | None:
     """Return the kind of kernels that a call needs, as text.  Return None if it is unknown.
 
-    A solution index has kernels of one kind and serves no call of another kind.  Bias, activation, β, scales of whole
-    matrices, leading dimensions and strides do not matter.  Evidence: version 1.2.2 offered 11,808 indices for products
-    without such requirements on gfx90a, and 5,972 on gfx1201.  No such index was offered for another kind.
+    The text is empty if the call needs no special kernels.  A solution index has kernels of one kind and serves no call
+    of another kind.  Bias, activation, β, scales of whole matrices, leading dimensions and strides do not matter.
+    Evidence: version 1.2.2 offered 11,808 indices for products without such requirements on gfx90a, and 5,972 on
+    gfx1201.  No such index was offered for another kind.
     """
     if not isinstance(problem, GemmProblem) or problem.aux is None:
         return None

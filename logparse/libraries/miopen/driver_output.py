@@ -69,7 +69,7 @@ _FACTS = (
 
 @dataclass
 class _Run:
-    """Lines printed so far about one direction of one command."""
+    """Results printed so far for one direction of one command."""
 
     direction: Direction
     problem: ConvProblem | None

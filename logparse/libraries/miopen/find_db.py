@@ -130,7 +130,7 @@ def _overflows(row: Override) -> str | None:
 
 
 def _can_stand_in(row: Override) -> bool:
-    """Return True if every field that MIOpen checks is known, and no overflow is known of the solver.
+    """Return True if every field that MIOpen checks is known, and the solver is not known to overflow.
 
     Any other fallback is left out, because it must not keep the override from being written.
     """

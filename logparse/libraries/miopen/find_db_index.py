@@ -48,7 +48,7 @@ class Index:
     * ``tail``: place in ``tails``.  -1: the record is not of the usual form and has no items here.
     * ``begins``: first item of the line.  One more value: the count of items.
     * ``hash``: hash of the key.  It differs from process to process.
-    * ``sizes``: one row per name in ``SIZES``.  Input and output sizes are un-swapped.
+    * ``sizes``: one row per name in ``SIZES``.  Input and output sizes are un-swapped (see ``problem_key``).
 
     Columns with a value per item:
 

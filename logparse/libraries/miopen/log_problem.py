@@ -132,7 +132,7 @@ class Thread:
     def _of_commands(self, direction: Direction | None, *, find: bool, end: bool = False) -> Named | None:
         """Return the problem of the waiting commands, or None if they have several problems or no command waits.
 
-        If ``end`` is True, the first waiting command ends.
+        If ``end`` is True, one of the waiting commands ends.
         """
         problems: dict[str, ConvProblem] = {}
         for (of_find, of_direction), waiting in self._waiting.items():

@@ -1,6 +1,6 @@
 """TunableOp's key of a GEMM, ``op_sig,param_sig``: parsed to a problem and written from a problem.
 
-Real-looking keys (every results and untuned row begins with one)::
+Example keys.  Every results row and every untuned row begins with a key::
 
     GemmTunableOp_BFloat16_TN,tn_4096_512_1024_ld_1024_1024_4096
     GemmAndBiasTunableOp_Half_NN,nn_768_2048_3072                                (before PyTorch 2.7: no leading dims)

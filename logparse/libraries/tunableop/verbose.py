@@ -1,4 +1,6 @@
-"""TunableOp's verbose log: the time of every candidate.  The default's time is there too, so its speed-up is known.
+"""TunableOp's verbose log: the time of every candidate.
+
+The default is a candidate too, so the speed-up of a solution over the default is known.
 
 ::
 
