@@ -207,8 +207,8 @@ RULES = (
 def items(key: str, payload: str, problem: ConvProblem | None, line: int = 1, first: int = 1) -> Sequence[Item]:
     """Return the items of one record.
 
-    Each item gets ``thrown``, the text of the item at which MIOpen throws, and ``spelled``, the key as MIOpen spells it.
-    Both are empty if there is nothing to report.  ``first`` is the line of the key's first record.
+    Each item gets ``thrown``, the text of the item at which MIOpen throws.  It also gets ``spelled``, the key as MIOpen
+    spells it.  Both are empty if there is nothing to report.  ``first`` is the line of the key's first record.
     """
     found = tuple(items_of(line, key, payload, first, problem, _split))
     own = key_of(problem) if problem is not None else None

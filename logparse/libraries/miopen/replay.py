@@ -68,7 +68,7 @@ class Miopen(DeviceBackend):
         super().release()
 
     def _offered(self, conv: ConvProblem) -> tuple[Convolution, dict[str, Offer]]:
-        """Return the offers by solver name, in the library's order.  Offers that only the other process knows come last."""
+        """Return the offers by solver name, in the library's order.  Offers of the other process alone come last."""
         if conv.text not in self._described:
             convolution = Convolution(self._library, self._handle, conv)
             named: dict[str, Offer] = {}

@@ -7,7 +7,7 @@
 
 PyTorch writes the file with ``PYTORCH_TUNABLEOP_ENABLED=1 PYTORCH_TUNABLEOP_TUNING=0
 PYTORCH_TUNABLEOP_RECORD_UNTUNED=1`` (2.6 and later).  Each process writes a key once.  So a line means that the call
-happened, but not how often (``count`` is None).  Source: pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp,
+happened, but not how often (``count`` is ``None``).  Source: pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp,
 torch/cuda/tunable.py.
 """
 
